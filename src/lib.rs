@@ -1,0 +1,37 @@
+//! Keeps a warehouse in step with a study feedback service.
+//!
+//! The modules below are listed in the order in which data travels through them; ARCHITECTURE.md is the map.
+//!
+//! ```text
+//! plan ──► source ──► archive ──► flatten ──► load ──► state
+//!  what      pages     exact       Arrow     one commit   checkpoint
+//!  is due    by token   bytes      batches   a window     after it
+//! ```
+
+pub mod model;
+
+pub mod clock;
+pub mod redact;
+
+pub mod plan;
+
+pub mod source;
+
+pub mod archive;
+
+pub mod schema;
+
+pub mod flatten;
+
+pub mod load;
+
+pub mod state;
+
+pub mod pipeline;
+
+pub mod config;
+pub mod telemetry;
+
+pub mod cli;
+
+pub mod sandbox;

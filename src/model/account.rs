@@ -1,0 +1,165 @@
+//! Where a run's time goes. At any instant the run is in exactly one state, so the parts add up to the wall time.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+/// What some part of the run is busy with. Several go on at once; the instant then counts for the first of them in this
+/// order, so a wait is stated only where nothing else was going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Applying a scan to the warehouse, archiving, checkpointing.
+    Write,
+    /// Turning pages into batches.
+    Parse,
+    /// A request is under way.
+    Network,
+    /// The service said when to come back (`Retry-After`).
+    ToldToWait,
+    /// Backoff, or pacing at the learned rate.
+    ChoseToWait,
+}
+
+const ACTIVITIES: usize = 5;
+
+/// The run's time by activity, in milliseconds. Everything but `wall` adds up to `wall`, give or take the rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TimeParts {
+    pub wall: u64,
+    pub network: u64,
+    pub told_to_wait: u64,
+    pub chose_to_wait: u64,
+    pub parse: u64,
+    pub write: u64,
+    pub idle: u64,
+}
+
+/// The account itself; clones share it.
+#[derive(Clone, Debug)]
+pub struct TimeAccount {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    started: Instant,
+    since: Instant,
+    running: [u32; ACTIVITIES],
+    spent: [Duration; ACTIVITIES],
+    idle: Duration,
+}
+
+impl Inner {
+    /// Books the time since the last change.
+    fn book(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.since);
+        match self.running.iter().position(|count| *count > 0) {
+            Some(at) => self.spent[at] += elapsed,
+            None => self.idle += elapsed,
+        }
+        self.since = now;
+    }
+}
+
+impl Default for TimeAccount {
+    fn default() -> Self {
+        Self::starting_at(Instant::now())
+    }
+}
+
+impl TimeAccount {
+    /// An account that is idle from the given instant on.
+    pub fn starting_at(now: Instant) -> Self {
+        let inner = Inner {
+            started: now,
+            since: now,
+            running: [0; ACTIVITIES],
+            spent: Default::default(),
+            idle: Duration::ZERO,
+        };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// The activity goes on until the guard is dropped.
+    pub fn enter(&self, activity: Activity) -> Busy {
+        self.change(activity, 1, Instant::now());
+        Busy { account: self.clone(), activity }
+    }
+
+    /// The parts up to the given instant.
+    pub fn parts_at(&self, now: Instant) -> TimeParts {
+        let mut inner = self.lock();
+        inner.book(now);
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let [write, parse, network, told, chose] = inner.spent;
+        TimeParts {
+            wall: ms(now.saturating_duration_since(inner.started)),
+            network: ms(network),
+            told_to_wait: ms(told),
+            chose_to_wait: ms(chose),
+            parse: ms(parse),
+            write: ms(write),
+            idle: ms(inner.idle),
+        }
+    }
+
+    /// The parts up to now.
+    pub fn parts(&self) -> TimeParts {
+        self.parts_at(Instant::now())
+    }
+
+    fn change(&self, activity: Activity, by: i32, now: Instant) {
+        let mut inner = self.lock();
+        inner.book(now);
+        let count = &mut inner.running[activity as usize];
+        *count = count.saturating_add_signed(by);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // The numbers stay whole whatever a panicking holder did: each change is one statement.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An activity under way; dropping it ends the activity.
+#[derive(Debug)]
+#[must_use = "dropping the guard ends the activity"]
+pub struct Busy {
+    account: TimeAccount,
+    activity: Activity,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.account.change(self.activity, -1, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p5_the_parts_add_up_whatever_overlaps() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let account = TimeAccount::starting_at(start);
+        account.change(Activity::Network, 1, at(10));
+        account.change(Activity::Write, 1, at(30));
+        account.change(Activity::Network, -1, at(40));
+        account.change(Activity::ToldToWait, 1, at(40));
+        account.change(Activity::Write, -1, at(70));
+        account.change(Activity::ToldToWait, -1, at(100));
+        let parts = account.parts_at(at(105));
+        let expected =
+            TimeParts { wall: 105, network: 20, told_to_wait: 30, chose_to_wait: 0, parse: 0, write: 40, idle: 15 };
+        assert_eq!(parts, expected);
+        assert_eq!(
+            parts.wall,
+            parts.network + parts.told_to_wait + parts.chose_to_wait + parts.parse + parts.write + parts.idle
+        );
+    }
+}

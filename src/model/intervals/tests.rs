@@ -1,0 +1,71 @@
+//! The set against a plain bit map of the same small range.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const RANGE: i64 = 64;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(Window),
+    Remove(Window),
+}
+
+fn window() -> impl Strategy<Value = Window> {
+    (0..RANGE, 0..RANGE).prop_map(|(start_ms, end_ms)| Window { start_ms, end_ms })
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(prop_oneof![window().prop_map(Step::Insert), window().prop_map(Step::Remove)], 0..24)
+}
+
+fn run(steps: &[Step]) -> (IntervalSet, [bool; RANGE as usize]) {
+    let (mut set, mut bits) = (IntervalSet::new(), [false; RANGE as usize]);
+    for step in steps {
+        let (window, value) = match step {
+            Step::Insert(window) => (*window, true),
+            Step::Remove(window) => (*window, false),
+        };
+        if value {
+            set.insert(window)
+        } else {
+            set.remove(window)
+        }
+        (window.start_ms..window.end_ms).for_each(|at| bits[at as usize] = value);
+    }
+    (set, bits)
+}
+
+proptest! {
+    #[test]
+    fn a_set_is_its_bit_map(steps in steps(), probe in window()) {
+        let (set, bits) = run(&steps);
+        for at in 0..RANGE {
+            let inside = set.windows().iter().any(|window| window.contains(at));
+            prop_assert_eq!(inside, bits[at as usize]);
+        }
+        for pair in set.windows().windows(2) {
+            prop_assert!(pair[0].end_ms < pair[1].start_ms, "adjacent or overlapping: {:?}", pair);
+        }
+        prop_assert!(set.windows().iter().all(|window| !window.is_empty()));
+        let covered = (probe.start_ms..probe.end_ms).all(|at| bits[at as usize]);
+        prop_assert_eq!(set.covers(probe), covered);
+        let gaps = set.gaps_in(probe);
+        for at in 0..RANGE {
+            let is_gap = gaps.iter().any(|gap| gap.contains(at));
+            prop_assert_eq!(is_gap, probe.contains(at) && !bits[at as usize]);
+        }
+        prop_assert_eq!(set.len_ms() as usize, bits.iter().filter(|bit| **bit).count());
+    }
+
+    #[test]
+    fn an_intersection_is_what_both_hold(left in steps(), right in steps()) {
+        let ((left, left_bits), (right, right_bits)) = (run(&left), run(&right));
+        let both = left.intersect(&right);
+        for at in 0..RANGE {
+            let inside = both.windows().iter().any(|window| window.contains(at));
+            prop_assert_eq!(inside, left_bits[at as usize] && right_bits[at as usize]);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Moments as epoch milliseconds: how people write them and how they are shown. Always UTC (promise P7).
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
+
+/// Milliseconds in a minute.
+pub const MINUTE_MS: i64 = 60_000;
+/// Milliseconds in an hour.
+pub const HOUR_MS: i64 = 60 * MINUTE_MS;
+/// Milliseconds in a UTC day.
+pub const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// Shows a moment: `2026-01-31` at midnight, else RFC 3339 with as many digits as needed.
+pub fn format_ms(at_ms: i64) -> String {
+    let Some(moment) = DateTime::from_timestamp_millis(at_ms) else {
+        return format!("{at_ms} ms");
+    };
+    if at_ms.rem_euclid(DAY_MS) == 0 {
+        moment.format("%Y-%m-%d").to_string()
+    } else if at_ms.rem_euclid(1000) == 0 {
+        moment.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+    } else {
+        moment.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+    }
+}
+
+/// Reads a moment as people write it on the command line: `2026-01-31` (midnight UTC), RFC 3339, or epoch milliseconds.
+pub fn parse_date(text: &str) -> Result<i64, String> {
+    let text = text.trim();
+    if let Ok(day) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
+        return Ok(day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis());
+    }
+    if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
+        return Ok(moment.timestamp_millis());
+    }
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.len() >= 9 && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        let at_ms: i64 = text.parse().map_err(|_| format!("'{text}' is too large for epoch milliseconds"))?;
+        return match DateTime::from_timestamp_millis(at_ms) {
+            Some(_) => Ok(at_ms),
+            None => Err(format!("'{text}' is outside the calendar")),
+        };
+    }
+    if NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").is_ok() {
+        return Err(format!("'{text}' names no zone: write '{text}Z' for UTC"));
+    }
+    Err(format!("'{text}' is not a date: write 2026-01-31, 2026-01-31T08:00:00Z or epoch milliseconds (1769846400000)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_read_in_three_forms() {
+        assert_eq!(parse_date("2026-01-31"), Ok(1_769_817_600_000));
+        assert_eq!(parse_date("2026-01-31T01:00:00+01:00"), Ok(1_769_817_600_000));
+        assert_eq!(parse_date("1769817600000"), Ok(1_769_817_600_000));
+        assert!(parse_date("2026-01-31T01:00:00").unwrap_err().contains("zone"));
+        assert!(parse_date("31.1.2026").unwrap_err().contains("not a date"));
+        assert!(parse_date("99999999999999999999").unwrap_err().contains("too large"));
+    }
+
+    #[test]
+    fn moments_are_shown_as_short_as_they_are() {
+        assert_eq!(format_ms(1_769_817_600_000), "2026-01-31");
+        assert_eq!(format_ms(1_769_817_601_000), "2026-01-31T00:00:01Z");
+        assert_eq!(format_ms(1_769_817_601_005), "2026-01-31T00:00:01.005Z");
+        assert_eq!(format_ms(i64::MAX), format!("{} ms", i64::MAX));
+    }
+}
