@@ -1,1 +1,64 @@
-//! Under construction.
+//! Reads the contracts in `schemas/` and derives from them: Arrow schemas, DuckDB DDL, the data dictionary.
+//!
+//! No column is defined anywhere else. This module knows no data and does no IO: the contracts are compiled in.
+
+mod arrow_types;
+mod contract;
+mod ddl;
+mod dictionary;
+
+pub use arrow_types::RECORD_COLUMN;
+pub use contract::{Column, ColumnType, Origin, Personal, Table, TableKind};
+pub use ddl::{quote_identifier, quote_text};
+pub use dictionary::{dictionary_json, dictionary_markdown, dictionary_sql};
+
+use std::sync::LazyLock;
+
+/// The contracts, parents before their children, in the order of the dictionary.
+const CONTRACTS: [&str; 19] = [
+    include_str!("../../schemas/responses.toml"),
+    include_str!("../../schemas/response_choices.toml"),
+    include_str!("../../schemas/response_matrix_cells.toml"),
+    include_str!("../../schemas/response_ranks.toml"),
+    include_str!("../../schemas/response_maxdiff_items.toml"),
+    include_str!("../../schemas/response_media.toml"),
+    include_str!("../../schemas/response_history.toml"),
+    include_str!("../../schemas/visitor_snapshots.toml"),
+    include_str!("../../schemas/visitor_snapshot_attributes.toml"),
+    include_str!("../../schemas/surveys.toml"),
+    include_str!("../../schemas/survey_history.toml"),
+    include_str!("../../schemas/survey_questions.toml"),
+    include_str!("../../schemas/survey_question_options.toml"),
+    include_str!("../../schemas/survey_constraints.toml"),
+    include_str!("../../schemas/survey_status_changes.toml"),
+    include_str!("../../schemas/themes.toml"),
+    include_str!("../../schemas/rejects.toml"),
+    include_str!("../../schemas/sync_windows.toml"),
+    include_str!("../../schemas/sync_runs.toml"),
+];
+
+static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
+    let read = |text: &&str| {
+        // The texts are compiled in, and a test reads each of them: this cannot fail in a binary that passed its tests.
+        contract::parse(text).unwrap_or_else(|error| panic!("a contract in schemas/ is broken: {error}"))
+    };
+    CONTRACTS.iter().map(read).collect()
+});
+
+/// Every table, parents before their children.
+pub fn tables() -> &'static [Table] {
+    &TABLES
+}
+
+/// The table of that name.
+pub fn table(name: &str) -> Option<&'static Table> {
+    tables().iter().find(|table| table.name == name)
+}
+
+/// The tables that are replaced as a set with a row of `parent`.
+pub fn children_of(parent: &str) -> impl Iterator<Item = &'static Table> {
+    tables().iter().filter(move |table| table.kind == TableKind::Child && table.parent.as_deref() == Some(parent))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! What a warehouse must be able to do, in the order in which `pipeline` asks for it.
+
+use crate::model::{FlatPage, Scan, ScanId};
+
+use super::LoadError;
+
+/// One warehouse. Everything it does to data is a scan applied, all or nothing, and applying a scan again changes nothing.
+///
+/// `begin`, `stage` for each page in order, then `commit`. A failure of any of them leaves the warehouse as it was; the caller
+/// may `begin` again. One thread uses it at a time.
+pub trait Destination: Send {
+    /// "duckdb" or "parquet": for people, and the key under which `state` remembers it.
+    fn name(&self) -> &'static str;
+
+    /// Where it is, for people.
+    fn location(&self) -> String;
+
+    /// Whether the ledger holds the scan.
+    fn holds(&mut self, scan: &ScanId) -> Result<bool, LoadError>;
+
+    /// Every scan that the ledger holds, in no particular order.
+    fn ledger(&mut self) -> Result<Vec<LedgerEntry>, LoadError>;
+
+    /// Makes ready for the pages of a scan, and forgets any that were staged before.
+    fn begin(&mut self, scan: &Scan) -> Result<(), LoadError>;
+
+    /// Takes one page of the scan. Memory stays bounded however many there are.
+    fn stage(&mut self, page: &FlatPage) -> Result<(), LoadError>;
+
+    /// Applies what was staged, in one transaction with the ledger row. A scan that the ledger already holds changes nothing.
+    fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError>;
+
+    /// Makes what was committed visible to readers of files (Parquet), or compact (DuckDB). Cheap when there is nothing to do.
+    fn publish(&mut self) -> Result<(), LoadError>;
+
+    /// Whether commits wait for [`Destination::publish`] in such an amount that it is better done now than at the end.
+    fn wants_publish(&self) -> bool {
+        false
+    }
+
+    /// Adds a row to `sync_runs`.
+    fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError>;
+}
+
+/// One applied scan of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerEntry {
+    /// The scan as it was applied.
+    pub scan: Scan,
+    /// The records it returned.
+    pub rows_read: u64,
+}
+
+/// How to apply a scan.
+#[derive(Clone, Debug)]
+pub struct CommitOptions {
+    /// What to do about rows that the scan no longer found.
+    pub vanish: VanishPolicy,
+    /// Whether the ledger gets a row even if the scan changes nothing: yes for a window that was never proven complete before,
+    /// no for a re-scan, which then writes nothing at all.
+    pub record_unchanged: bool,
+}
+
+/// What to do about rows that a complete scan no longer found (promise P4).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum VanishPolicy {
+    /// Mark them as vanished, unless more than `rows_max` and more than `share_max` of the window's rows would go: then none is
+    /// marked and they are counted as withheld.
+    Guarded {
+        /// Share of the rows that the warehouse holds in the window, 0 to 1.
+        share_max: f64,
+        /// Rows.
+        rows_max: u64,
+    },
+    /// Mark them all: the user said so.
+    Accept,
+}
+
+impl Default for VanishPolicy {
+    fn default() -> Self {
+        VanishPolicy::Guarded { share_max: 0.05, rows_max: 20 }
+    }
+}
+
+/// What applying a scan did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Counts by fate.
+    pub counts: RowCounts,
+    /// Whether the warehouse changed at all.
+    pub wrote: bool,
+    /// Whether the ledger held the scan already; the counts are then those of the first time.
+    pub was_held: bool,
+}
+
+/// Rows of the scan's base table by fate; the columns of the same names in `sync_windows`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RowCounts {
+    pub rows_read: u64,
+    pub inserted: u64,
+    pub updated: u64,
+    pub unchanged: u64,
+    pub soft_deleted: u64,
+    pub vanished: u64,
+    pub withheld: u64,
+    pub rejected: u64,
+    pub collisions: u64,
+    pub outside_window: u64,
+}
+
+/// A row of `sync_runs`.
+#[derive(Clone, Debug)]
+pub struct RunRecord {
+    pub run_id: crate::model::RunId,
+    pub command: String,
+    pub outcome: String,
+    pub exit_code: i64,
+    /// Epoch milliseconds by this machine.
+    pub started_ms: i64,
+    /// Epoch milliseconds by this machine.
+    pub finished_ms: i64,
+    pub base_url: String,
+    pub environment: String,
+    /// The run's JSON.
+    pub report: String,
+}
+
+/// Which service and environment a warehouse belongs to (promise P10). A warehouse remembers what it was first opened with and
+/// refuses anything else.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Identity {
+    pub base_url: String,
+    pub environment: String,
+}

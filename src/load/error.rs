@@ -1,0 +1,45 @@
+//! What can go wrong with a warehouse, named for what the caller can do about it.
+
+use std::path::PathBuf;
+
+/// An error of a warehouse.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Another process has the file open; wait, or close it.
+    #[error("{} is held open by another process{}", path.display(), holder.as_deref().map(|holder| format!(" ({holder})")).unwrap_or_default())]
+    Locked { path: PathBuf, holder: Option<String> },
+    /// The warehouse was filled from another service or environment.
+    #[error("{} was filled from {found}, and this run reads {wanted}", path.display())]
+    OtherIdentity { path: PathBuf, found: String, wanted: String },
+    /// The warehouse was written by a newer version of this program, or of the engine.
+    #[error("{} was written by a newer version ({found})", path.display())]
+    Newer { path: PathBuf, found: String },
+    /// There is a file or folder, but it is not a warehouse of ours.
+    #[error("{} is not a warehouse of studysync: {why}", path.display())]
+    NotOurs { path: PathBuf, why: String },
+    /// No space is left.
+    #[error("no space is left for {}", path.display())]
+    Full {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// Reading or writing failed.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// The engine refused a statement.
+    #[error("the engine failed to {action}")]
+    Engine {
+        action: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Pages were handed over in a way that the contract does not know; a fault of the program.
+    #[error("a batch does not fit its contract: {0}")]
+    Contract(String),
+}

@@ -1,0 +1,156 @@
+//! The shape of a contract file. `schemas/README.md` explains it to people.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Flag;
+
+/// One relation of the warehouse.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// snake_case; also the stem of the contract's file.
+    pub name: String,
+    /// How its rows live.
+    pub kind: TableKind,
+    /// What it is for, for analysts.
+    pub comment: String,
+    /// What one row is.
+    pub grain: String,
+    /// The columns that name a row.
+    pub key: Vec<String>,
+    /// The stream whose scans fill it.
+    #[serde(default)]
+    pub stream: Option<String>,
+    /// The table with whose rows a child is replaced, or whose versions a history keeps.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// The time column by which Parquet is cut; a table without one is a single file.
+    #[serde(default)]
+    pub partition: Option<String>,
+    /// Order of the rows in Parquet.
+    #[serde(default)]
+    pub sort: Vec<String>,
+    /// The columns, in order.
+    #[serde(rename = "column")]
+    pub columns: Vec<Column>,
+}
+
+/// How the rows of a table live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TableKind {
+    /// Rows with a life of their own: content hash, first seen, vanished.
+    Base,
+    /// Replaced as a set with a row of the parent.
+    Child,
+    /// Versions of the parent's rows.
+    History,
+    /// Only ever appended.
+    Log,
+}
+
+/// One column.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    /// snake_case; a leading underscore marks what the program itself needs.
+    pub name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub column_type: ColumnType,
+    /// Whether NULL is allowed.
+    #[serde(default = "yes")]
+    pub nullable: bool,
+    /// Where the value comes from.
+    #[serde(default)]
+    pub origin: Origin,
+    /// Path of the field in the service's record.
+    #[serde(default)]
+    pub json: Option<String>,
+    /// Only sent when the scan asked for this.
+    #[serde(default)]
+    pub flag: Option<Flag>,
+    /// Whether it says something of a person.
+    #[serde(default)]
+    pub personal: Personal,
+    /// What it means, for analysts.
+    pub comment: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The types a column can have: those that every reader of Parquet understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ColumnType {
+    Text,
+    /// JSON as text: DuckDB's own JSON type refuses texts that a hostile service can send, and some readers see it as bytes.
+    Json,
+    Bigint,
+    Double,
+    Boolean,
+    /// UTC, microseconds.
+    Timestamp,
+    BigintList,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A field of the record.
+    #[default]
+    Wire,
+    /// Computed by `flatten` from the record.
+    Derived,
+    /// Filled when a scan is applied.
+    Load,
+}
+
+/// Whether a column says something of a person; erasure starts from here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Personal {
+    #[default]
+    None,
+    /// An id that stands for a person.
+    Pseudonym,
+    /// Free text or addresses that may name one.
+    Possible,
+    /// Names a person.
+    Direct,
+}
+
+impl Table {
+    /// The column of that name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// The columns that `flatten` fills, in order.
+    pub fn flat_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| column.origin != Origin::Load)
+    }
+
+    /// The columns that carry content: not the key, and not what the program notes about a row.
+    pub fn content_columns(&self) -> impl Iterator<Item = &Column> {
+        self.flat_columns().filter(|column| !column.name.starts_with('_') && !self.key.contains(&column.name))
+    }
+}
+
+/// Reads a contract and checks that its parts fit together.
+pub(super) fn parse(text: &str) -> Result<Table, String> {
+    let table: Table = toml::from_str(text).map_err(|error| error.to_string())?;
+    let named = table.key.iter().chain(&table.sort).chain(&table.partition);
+    for name in named {
+        if table.column(name).is_none() {
+            return Err(format!("{}: no column is called {name}", table.name));
+        }
+    }
+    if table.kind == TableKind::Child && table.parent.is_none() {
+        return Err(format!("{}: a child names its parent", table.name));
+    }
+    Ok(table)
+}

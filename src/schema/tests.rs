@@ -1,0 +1,72 @@
+//! Every contract can be read, and fits the rules that the other stages build on.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+#[test]
+fn every_contract_file_is_compiled_in_under_its_own_name() {
+    let files: BTreeSet<String> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/schemas"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
+        .collect();
+    let tables: BTreeSet<String> = tables().iter().map(|table| table.name.clone()).collect();
+    assert_eq!(files, tables);
+}
+
+#[test]
+fn every_table_says_who_wrote_a_row_and_when() {
+    for table in tables() {
+        for name in ["_run_id", "_synced_at"] {
+            let column = table.column(name).unwrap_or_else(|| panic!("{} has no {name}", table.name));
+            assert_eq!(column.origin, Origin::Load, "{}.{name}", table.name);
+        }
+        if table.kind == TableKind::Base {
+            for name in ["_row_hash", "_first_seen_at", "_vanished_at"] {
+                assert!(table.column(name).is_some(), "{} has no {name}", table.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_are_never_null_and_children_carry_the_key_of_their_parent() {
+    for table in tables() {
+        if table.kind == TableKind::Log || table.kind == TableKind::History {
+            continue;
+        }
+        for key in &table.key {
+            assert!(!table.column(key).unwrap().nullable, "{}.{key} can be null", table.name);
+        }
+        if let (TableKind::Child, Some(parent)) = (table.kind, &table.parent) {
+            let parent = super::table(parent).unwrap();
+            assert_eq!(parent.partition, table.partition, "{} is cut otherwise than its parent", table.name);
+            if parent.name != "surveys" {
+                assert!(table.key.starts_with(&parent.key), "{}", table.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_history_has_every_content_column_of_its_parent() {
+    for table in tables().iter().filter(|table| table.kind == TableKind::History) {
+        let parent = super::table(table.parent.as_deref().unwrap()).unwrap();
+        for column in parent.flat_columns() {
+            let kept = table.column(&column.name).unwrap_or_else(|| panic!("{} lacks {}", table.name, column.name));
+            assert_eq!(kept.column_type, column.column_type);
+        }
+    }
+}
+
+#[test]
+fn the_dictionary_names_every_column() {
+    let (markdown, sql) = (dictionary_markdown(), dictionary_sql());
+    for column in tables().iter().flat_map(|table| &table.columns) {
+        assert!(markdown.contains(&format!("| `{}` |", column.name)));
+        assert!(sql.contains(&format!("\"{}\" {}", column.name, column.column_type.duckdb())));
+    }
+    let json: serde_json::Value = serde_json::from_str(&dictionary_json().unwrap()).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), tables().len());
+}
