@@ -1,0 +1,43 @@
+//! What can go wrong with the archive, named for what the caller can do about it.
+
+use std::{io, path::PathBuf};
+
+/// An error of the archive.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// Reading or writing failed.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// No space is left.
+    #[error("no space is left for {}", path.display())]
+    Full {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The file was not written by this program, or its beginning is torn.
+    #[error("{} is not an archive of pages: {why}", path.display())]
+    NotOurs { path: PathBuf, why: String },
+    /// A page cannot be read back.
+    #[error("page {page} of {} is damaged: {why}", path.display())]
+    Damaged { path: PathBuf, page: usize, why: String },
+    /// A page is larger than the format allows.
+    #[error("a page of {bytes} bytes is over the limit of {limit} bytes")]
+    PageTooLarge { bytes: usize, limit: usize },
+}
+
+impl ArchiveError {
+    /// For `map_err`: tells a full disk from other failures.
+    pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ArchiveError {
+        let path = path.into();
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ArchiveError::Full { path, source },
+            _ => ArchiveError::Io { action, path, source },
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The file of one scan while it is under way: pages are appended, made durable in groups, and found again after a kill.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufReader, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use super::{
+    ArchiveError, FileHeader,
+    frame::{self, Frame, FrameError, PAGE_BYTES_MAX},
+};
+
+/// Pages are made durable at least once in so many stored bytes ...
+const SYNC_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// ... or so much time, whichever comes first: what a power cut can cost is asked for again.
+const SYNC_EVERY: Duration = Duration::from_millis(1000);
+
+/// One scan's file, open for appending.
+#[derive(Debug)]
+pub struct Spool {
+    file: File,
+    path: PathBuf,
+    /// Bytes of the header: where the frames begin.
+    header_bytes: u64,
+    pages: usize,
+    unsynced_bytes: usize,
+    synced_at: Instant,
+}
+
+/// What a spool held when it was opened again.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The spool, ready for the next page.
+    pub spool: Spool,
+    /// The scan and its service.
+    pub header: FileHeader,
+    /// The last whole page, from which the scan goes on.
+    pub last_page: Option<Vec<u8>>,
+    /// Whether the end of the scan was written.
+    pub is_complete: bool,
+}
+
+impl Spool {
+    /// Makes the file; one of the same name is replaced.
+    pub(super) fn create(path: &Path, header: &FileHeader) -> Result<Spool, ArchiveError> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(ArchiveError::io("create", path))?;
+        frame::write_header(&mut file, header).map_err(ArchiveError::io("write", path))?;
+        let header_bytes = file.stream_position().map_err(ArchiveError::io("write", path))?;
+        file.sync_all().map_err(ArchiveError::io("sync", path))?;
+        Ok(Spool { file, path: path.to_owned(), header_bytes, pages: 0, unsynced_bytes: 0, synced_at: Instant::now() })
+    }
+
+    /// Opens the file of a scan that was cut short. A torn tail is taken off.
+    pub(super) fn recover(path: &Path) -> Result<Recovered, ArchiveError> {
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(ArchiveError::io("open", path))?;
+        let mut input = BufReader::new(&file);
+        let header =
+            frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
+        let header_bytes = input.stream_position().map_err(ArchiveError::io("read", path))?;
+        let (mut whole_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
+        while !is_complete {
+            match frame::read_frame(&mut input) {
+                Ok(Some((Frame::Page(body), bytes))) => {
+                    whole_bytes += bytes;
+                    pages += 1;
+                    last_page = Some(body);
+                }
+                Ok(Some((Frame::End, bytes))) => {
+                    whole_bytes += bytes;
+                    is_complete = true;
+                }
+                Ok(None) | Err(FrameError::Torn(_)) => break,
+                Err(FrameError::Io(source)) => return Err(ArchiveError::io("read", path)(source)),
+            }
+        }
+        drop(input);
+        let mut file = file;
+        file.set_len(whole_bytes).map_err(ArchiveError::io("cut the torn tail of", path))?;
+        file.seek(SeekFrom::Start(whole_bytes)).map_err(ArchiveError::io("read", path))?;
+        let spool =
+            Spool { file, path: path.to_owned(), header_bytes, pages, unsynced_bytes: 0, synced_at: Instant::now() };
+        Ok(Recovered { spool, header, last_page, is_complete })
+    }
+
+    /// Appends one page. It is durable after the next [`Spool::sync`], which this calls when enough has come together.
+    /// Returns whether everything is durable now.
+    pub fn append(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
+        if body.len() > PAGE_BYTES_MAX {
+            return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
+        }
+        let frame = frame::page_frame(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
+        self.file.write_all(&frame).map_err(ArchiveError::io("write", &self.path))?;
+        self.pages += 1;
+        self.unsynced_bytes += frame.len();
+        let is_due = self.unsynced_bytes >= SYNC_BYTES_MAX || self.synced_at.elapsed() >= SYNC_EVERY;
+        if is_due {
+            self.sync()?;
+        }
+        Ok(is_due)
+    }
+
+    /// Makes everything appended so far durable.
+    pub fn sync(&mut self) -> Result<(), ArchiveError> {
+        self.file.sync_data().map_err(ArchiveError::io("sync", &self.path))?;
+        self.unsynced_bytes = 0;
+        self.synced_at = Instant::now();
+        Ok(())
+    }
+
+    /// Drops all pages: the window starts over.
+    pub fn restart(&mut self) -> Result<(), ArchiveError> {
+        self.file.set_len(self.header_bytes).map_err(ArchiveError::io("cut", &self.path))?;
+        self.file.seek(SeekFrom::Start(self.header_bytes)).map_err(ArchiveError::io("cut", &self.path))?;
+        self.pages = 0;
+        self.sync()
+    }
+
+    /// Marks the scan as complete, durably.
+    pub fn complete(&mut self) -> Result<(), ArchiveError> {
+        self.file.write_all(&frame::end_frame()).map_err(ArchiveError::io("write", &self.path))?;
+        self.sync()
+    }
+
+    /// The pages appended so far.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,171 @@
+//! The folder of the archive: where the file of a scan is, and what becomes of it after the commit.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::model::{DAY_MS, Scan, ScanId, format_ms};
+
+use super::{ArchiveError, FileHeader, Recovered, Spool};
+
+const UNDER_WAY: &str = "under-way";
+
+/// Where pages go and how long they stay.
+#[derive(Clone, Debug)]
+pub struct ArchiveSettings {
+    /// The folder.
+    pub root: PathBuf,
+    /// Whether pages stay after the commit; if not, the folder is the spool of scans under way and nothing else.
+    pub keeps_pages: bool,
+    /// How long they stay, in days; `None` keeps them for ever.
+    pub keep_days: Option<u32>,
+    /// The service (promise P10).
+    pub base_url: String,
+    /// The environment label (promise P10).
+    pub environment: String,
+}
+
+/// The archive of one service and environment.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    settings: ArchiveSettings,
+}
+
+impl Archive {
+    /// Makes the folder if it is missing.
+    pub fn open(settings: ArchiveSettings) -> Result<Archive, ArchiveError> {
+        let under_way = settings.root.join(UNDER_WAY);
+        fs::create_dir_all(&under_way).map_err(ArchiveError::io("create", &under_way))?;
+        Ok(Archive { settings })
+    }
+
+    /// Begins the file of a scan.
+    pub fn begin(&self, scan: &Scan) -> Result<Spool, ArchiveError> {
+        let header = FileHeader {
+            base_url: self.settings.base_url.clone(),
+            environment: self.settings.environment.clone(),
+            scan: scan.clone(),
+        };
+        let spool = Spool::create(&self.under_way(&scan.id), &header)?;
+        sync_folder(&self.settings.root.join(UNDER_WAY))?;
+        Ok(spool)
+    }
+
+    /// Opens the file of a scan that was cut short; `None` when there is none, or nothing in it can be used.
+    pub fn recover(&self, scan: &Scan) -> Result<Option<Recovered>, ArchiveError> {
+        match Spool::recover(&self.under_way(&scan.id)) {
+            Ok(recovered) if recovered.header.scan == *scan => Ok(Some(recovered)),
+            Ok(_) | Err(ArchiveError::NotOurs { .. }) => Ok(None),
+            Err(ArchiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// After the commit: the file moves to its place in the archive, or goes if pages are not kept.
+    pub fn settle(&self, scan: &Scan) -> Result<(), ArchiveError> {
+        let from = self.under_way(&scan.id);
+        if !self.settings.keeps_pages {
+            return self.discard(&scan.id);
+        }
+        let to = self.place(scan);
+        let folder = to.parent().unwrap_or(&self.settings.root);
+        fs::create_dir_all(folder).map_err(ArchiveError::io("create", folder))?;
+        match fs::rename(&from, &to) {
+            // Gone already: an earlier run was killed between this step and its checkpoint.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome.map_err(ArchiveError::io("move", &from)),
+        }?;
+        sync_folder(folder)
+    }
+
+    /// Drops the file of a scan that will not be committed.
+    pub fn discard(&self, scan: &ScanId) -> Result<(), ArchiveError> {
+        remove(&self.under_way(scan))
+    }
+
+    /// Drops spools that no scan under way owns: a run was killed between making the file and remembering it.
+    pub fn discard_orphans(&self, under_way: &[ScanId]) -> Result<usize, ArchiveError> {
+        let folder = self.settings.root.join(UNDER_WAY);
+        let mut dropped = 0;
+        for path in files_in(&folder)? {
+            let owner = path.file_stem().map(|stem| ScanId(stem.to_string_lossy().into_owned()));
+            if !owner.is_some_and(|owner| under_way.contains(&owner)) {
+                remove(&path)?;
+                dropped += 1;
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Drops committed pages of windows whose scan is older than the retention; `now_ms` is the service's time.
+    pub fn expire(&self, now_ms: i64) -> Result<usize, ArchiveError> {
+        let Some(keep_days) = self.settings.keep_days else { return Ok(0) };
+        let oldest_ms = now_ms.saturating_sub(i64::from(keep_days) * DAY_MS);
+        let mut dropped = 0;
+        for path in self.committed()? {
+            if super::read_pages(&path)?.header().scan.started_ms < oldest_ms {
+                remove(&path)?;
+                dropped += 1;
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// The files of committed scans, in no particular order.
+    pub fn committed(&self) -> Result<Vec<PathBuf>, ArchiveError> {
+        let mut files = Vec::new();
+        for stream in folders_in(&self.settings.root)? {
+            if stream.file_name().is_some_and(|name| name == UNDER_WAY) {
+                continue;
+            }
+            for month in folders_in(&stream)? {
+                files.extend(files_in(&month)?);
+            }
+        }
+        Ok(files)
+    }
+
+    /// The file of a scan under way.
+    pub fn under_way(&self, scan: &ScanId) -> PathBuf {
+        self.settings.root.join(UNDER_WAY).join(format!("{scan}.pages"))
+    }
+
+    fn place(&self, scan: &Scan) -> PathBuf {
+        let day = format_ms(scan.window.start_ms.div_euclid(DAY_MS) * DAY_MS);
+        let month = day.get(..7).unwrap_or("unknown");
+        self.settings.root.join(scan.scope.stream.name()).join(month).join(format!("{}.pages", scan.id))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), ArchiveError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.map_err(ArchiveError::io("remove", path)),
+    }
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
+    entries(folder, |kind| kind.is_file())
+}
+
+fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
+    entries(folder, |kind| kind.is_dir())
+}
+
+fn entries(folder: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<PathBuf>, ArchiveError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(ArchiveError::io("list", folder))? {
+        let entry = entry.map_err(ArchiveError::io("list", folder))?;
+        if entry.file_type().is_ok_and(&wanted) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// A new name is durable only once its folder is.
+fn sync_folder(folder: &Path) -> Result<(), ArchiveError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(ArchiveError::io("sync", folder))
+}

@@ -1,0 +1,142 @@
+//! Pages come back as they were put in, whatever was cut off and wherever.
+
+use std::fs;
+
+use super::*;
+use crate::model::{FlagSet, RunId, Scan, ScanId, Scope, Stream, Window};
+
+fn scan() -> Scan {
+    Scan {
+        id: ScanId::new(1_769_817_600_000),
+        run_id: RunId::new(1_769_817_600_000),
+        scope: Scope::all(Stream::Responses),
+        window: Window::new(1_769_817_600_000, 1_769_904_000_000),
+        flags: FlagSet::ALL,
+        started_ms: 1_770_000_000_000,
+    }
+}
+
+fn archive(root: &std::path::Path, keeps_pages: bool) -> Archive {
+    Archive::open(ArchiveSettings {
+        root: root.to_owned(),
+        keeps_pages,
+        keep_days: Some(30),
+        base_url: "http://127.0.0.1:1".to_owned(),
+        environment: "test".to_owned(),
+    })
+    .unwrap()
+}
+
+fn pages() -> Vec<Vec<u8>> {
+    (0..5_usize).map(|page| format!("{{\"data\":[{}],\"cursor\":null}}", "1,".repeat(page * 40)).into_bytes()).collect()
+}
+
+#[test]
+fn p2_a_spool_cut_at_any_byte_gives_its_whole_pages_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, scan) = (archive(folder.path(), true), scan());
+    let mut spool = archive.begin(&scan).unwrap();
+    let mut ends = vec![fs::metadata(spool.path()).unwrap().len()];
+    for page in pages() {
+        spool.append(&page).unwrap();
+        ends.push(fs::metadata(spool.path()).unwrap().len());
+    }
+    spool.complete().unwrap();
+    let path = spool.path().to_owned();
+    drop(spool);
+    let bytes = fs::read(&path).unwrap();
+    for cut in 0..bytes.len() {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        let whole = ends.iter().filter(|end| **end as usize <= cut).count();
+        let recovered = archive.recover(&scan).unwrap();
+        if whole == 0 {
+            assert!(recovered.is_none(), "a torn header was used, cut at {cut}");
+            continue;
+        }
+        let mut recovered = recovered.unwrap();
+        assert_eq!(recovered.spool.pages(), whole - 1, "cut at {cut}");
+        assert_eq!(recovered.last_page, pages()[..whole - 1].last().cloned());
+        assert!(!recovered.is_complete);
+        recovered.spool.append(b"next").unwrap();
+        recovered.spool.complete().unwrap();
+        let mut read = read_pages(&path).unwrap();
+        let mut expected = pages()[..whole - 1].to_vec();
+        expected.push(b"next".to_vec());
+        assert_eq!(read.by_ref().map(Result::unwrap).collect::<Vec<_>>(), expected);
+        assert!(read.is_complete());
+    }
+}
+
+#[test]
+fn a_flipped_byte_is_found_wherever_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, scan) = (archive(folder.path(), true), scan());
+    let mut spool = archive.begin(&scan).unwrap();
+    spool.append(b"one page").unwrap();
+    spool.complete().unwrap();
+    let bytes = fs::read(spool.path()).unwrap();
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x40;
+        fs::write(spool.path(), &damaged).unwrap();
+        let pages: Vec<_> = match read_pages(spool.path()) {
+            Err(ArchiveError::NotOurs { .. }) => continue,
+            Err(other) => panic!("byte {at}: {other}"),
+            Ok(pages) => pages.take(3).collect(),
+        };
+        let all_whole =
+            pages.len() == 1 && pages.iter().all(|page| page.as_ref().is_ok_and(|page| page == b"one page"));
+        let end_is_lost = pages.iter().any(Result::is_err);
+        assert!(end_is_lost || all_whole, "byte {at}: {pages:?}");
+        assert!(!pages.iter().any(|page| page.as_ref().is_ok_and(|page| page != b"one page")), "byte {at}");
+    }
+}
+
+#[test]
+fn a_restart_drops_the_pages_and_keeps_the_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, scan) = (archive(folder.path(), true), scan());
+    let mut spool = archive.begin(&scan).unwrap();
+    spool.append(b"dead").unwrap();
+    spool.restart().unwrap();
+    spool.append(b"alive").unwrap();
+    let recovered = archive.recover(&scan).unwrap().unwrap();
+    assert_eq!(recovered.last_page.as_deref(), Some(b"alive".as_slice()));
+    assert_eq!(recovered.spool.pages(), 1);
+}
+
+#[test]
+fn committed_pages_move_to_their_month_and_expire() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, scan) = (archive(folder.path(), true), scan());
+    archive.begin(&scan).unwrap().complete().unwrap();
+    archive.settle(&scan).unwrap();
+    archive.settle(&scan).unwrap();
+    let files = archive.committed().unwrap();
+    assert_eq!(files, [folder.path().join(format!("responses/2026-01/{}.pages", scan.id))]);
+    assert_eq!(archive.expire(scan.started_ms + 29 * 86_400_000).unwrap(), 0);
+    assert_eq!(archive.expire(scan.started_ms + 31 * 86_400_000).unwrap(), 1);
+    assert!(archive.committed().unwrap().is_empty());
+}
+
+#[test]
+fn without_an_archive_nothing_stays_after_the_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, scan) = (archive(folder.path(), false), scan());
+    archive.begin(&scan).unwrap().complete().unwrap();
+    archive.settle(&scan).unwrap();
+    assert!(!archive.under_way(&scan.id).exists());
+    assert!(archive.committed().unwrap().is_empty());
+}
+
+#[test]
+fn spools_that_nobody_owns_are_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = archive(folder.path(), true);
+    let (mine, lost) = (scan(), scan());
+    archive.begin(&mine).unwrap();
+    archive.begin(&lost).unwrap();
+    assert_eq!(archive.discard_orphans(std::slice::from_ref(&mine.id)).unwrap(), 1);
+    assert!(archive.under_way(&mine.id).exists());
+    assert!(!archive.under_way(&lost.id).exists());
+}
