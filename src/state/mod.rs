@@ -1,1 +1,139 @@
-//! Under construction.
+//! What the program remembers between runs, in SQLite. Opened by one writer at a time.
+//!
+//! The warehouse's ledger is the truth about data; this is what need not be asked again. It is advanced only after a commit,
+//! and `pipeline` alone decides when.
+
+mod coverage;
+mod destinations;
+mod error;
+mod lease;
+mod runs;
+mod scans;
+mod traits;
+
+pub use destinations::KnownDestination;
+pub use error::StateError;
+pub use lease::{Holder, Lease};
+pub use runs::RunEntry;
+pub use scans::UnderWay;
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite_migration::{M, Migrations};
+
+const MIGRATIONS: &[M<'_>] = &[M::up(include_str!("../../state/0001_checkpoints.sql"))];
+/// How long a reader (`status`) and the writer wait for each other.
+const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// The checkpoint database.
+#[derive(Debug)]
+pub struct State {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl State {
+    /// Opens the file for writing, and makes it if it is missing. It remembers the service and environment it was made for and
+    /// refuses others (promise P10).
+    pub fn open(path: &Path, base_url: &str, environment: &str) -> Result<State, StateError> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|source| StateError::Folder { path: folder.to_owned(), source })?;
+        }
+        let mut state = State::connect(path, OpenFlags::default())?;
+        state.connection.pragma_update(None, "journal_mode", "WAL").map_err(state.failed("switch on the WAL of"))?;
+        state.connection.pragma_update(None, "synchronous", "FULL").map_err(state.failed("set up"))?;
+        state.migrate()?;
+        state.own("base_url", base_url)?;
+        state.own("environment", environment)?;
+        Ok(state)
+    }
+
+    /// Opens the file for reading alone; `None` when there is none.
+    pub fn open_read_only(path: &Path) -> Result<Option<State>, StateError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let mut state = State::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        let version: i64 = state
+            .connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(state.failed("read"))?;
+        match usize::try_from(version).unwrap_or(usize::MAX).cmp(&MIGRATIONS.len()) {
+            std::cmp::Ordering::Equal => Ok(Some(state)),
+            std::cmp::Ordering::Greater => Err(StateError::Newer { path: path.to_owned() }),
+            // Older, and only a writer may lift it; a reader does the same as one would.
+            std::cmp::Ordering::Less => {
+                state = State::connect(path, OpenFlags::default())?;
+                state.migrate()?;
+                Ok(Some(state))
+            }
+        }
+    }
+
+    fn connect(path: &Path, flags: OpenFlags) -> Result<State, StateError> {
+        let opened = Connection::open_with_flags(path, flags);
+        let connection =
+            opened.map_err(|source| StateError::Sqlite { action: "open", path: path.to_owned(), source })?;
+        let state = State { connection, path: path.to_owned() };
+        state.connection.busy_timeout(BUSY_WAIT).map_err(state.failed("set up"))?;
+        Ok(state)
+    }
+
+    fn migrate(&mut self) -> Result<(), StateError> {
+        let outcome = Migrations::from_slice(MIGRATIONS).to_latest(&mut self.connection);
+        let path = self.path.clone();
+        outcome.map_err(|error| match error {
+            rusqlite_migration::Error::MigrationDefinition(_) => StateError::Newer { path },
+            rusqlite_migration::Error::RusqliteError { err, .. } => {
+                StateError::Sqlite { action: "prepare", path, source: err }
+            }
+            other => StateError::Migration { path, why: other.to_string() },
+        })
+    }
+
+    fn own(&self, key: &'static str, wanted: &str) -> Result<(), StateError> {
+        match self.meta(key)? {
+            Some(found) if found == wanted => Ok(()),
+            Some(found) => {
+                Err(StateError::OtherService { path: self.path.clone(), what: key, found, wanted: wanted.to_owned() })
+            }
+            None => {
+                let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2)";
+                self.connection.execute(sql, (key, wanted)).map_err(self.failed("write"))?;
+                Ok(())
+            }
+        }
+    }
+
+    /// A fact about the file: `base_url` or `environment`.
+    pub fn meta(&self, key: &str) -> Result<Option<String>, StateError> {
+        self.connection
+            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+            .optional()
+            .map_err(self.failed("read"))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// For `map_err`: an SQLite error with what was tried and on which file.
+    fn failed(&self, action: &'static str) -> impl FnOnce(rusqlite::Error) -> StateError + use<> {
+        let path = self.path.clone();
+        move |source| StateError::Sqlite { action, path, source }
+    }
+}
+
+/// `survey_id` as stored: -1 for all surveys, so that it can be part of a key.
+fn stored_survey(survey_id: Option<i64>) -> i64 {
+    survey_id.unwrap_or(-1)
+}
+
+fn loaded_survey(stored: i64) -> Option<i64> {
+    (stored != -1).then_some(stored)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Cuts what is due into windows of a good size: some tens of pages each, on UTC days where they can, never across the end of a
+//! month, and small enough that losing one is cheap. Learns from each scan how dense the answers lie.
+
+use std::collections::VecDeque;
+
+use chrono::{DateTime, Datelike, NaiveDate};
+
+use crate::model::{DAY_MS, HOUR_MS, MINUTE_MS, Segment, Window};
+
+use super::{Due, Reason};
+
+/// Pages that a window should take: many enough that its last, short page costs little, few enough to lose one.
+const PAGES_AIM: u64 = 24;
+/// A window may be at most so many times longer than the longest that was scanned: one empty night proves little about the next.
+const GROWTH_MAX: i64 = 4;
+/// The shortest window.
+const LEN_MIN_MS: i64 = MINUTE_MS;
+/// Lengths below a day, so that windows end where people look for them.
+const LENGTHS_MS: [i64; 8] =
+    [12 * HOUR_MS, 6 * HOUR_MS, 3 * HOUR_MS, HOUR_MS, 30 * MINUTE_MS, 10 * MINUTE_MS, 5 * MINUTE_MS, MINUTE_MS];
+
+/// Hands out windows, most urgent first.
+#[derive(Clone, Debug)]
+pub struct Cutter {
+    due: VecDeque<Due>,
+    held: Vec<Segment>,
+    rows_aim: u64,
+    /// Rows a millisecond where nothing is known, learned from the scans of this run.
+    learned: Option<f64>,
+    longest_ms: i64,
+    is_windowed: bool,
+}
+
+impl Cutter {
+    /// `held` tells how dense the answers lay where a scan was before. A stream without windows is not cut at all.
+    pub fn new(due: Vec<Due>, held: Vec<Segment>, page_rows: u32, is_windowed: bool) -> Self {
+        let learned = held.last().map(density);
+        let longest_ms = held.iter().map(|segment| segment.window.len_ms()).max().unwrap_or(DAY_MS).max(DAY_MS);
+        let rows_aim = PAGES_AIM * u64::from(page_rows.max(1));
+        Self { due: due.into(), held, rows_aim, learned, longest_ms, is_windowed }
+    }
+
+    /// The next window.
+    pub fn next_window(&mut self) -> Option<Due> {
+        let due = self.due.pop_front()?;
+        if !self.is_windowed {
+            return Some(due);
+        }
+        let end_ms = self.end_of(due.window);
+        let rest = Window::new(end_ms, due.window.end_ms);
+        if !rest.is_empty() {
+            self.due.push_front(Due { window: rest, ..due });
+        }
+        Some(Due { window: Window::new(due.window.start_ms, end_ms), ..due })
+    }
+
+    /// What a scan showed.
+    pub fn learn(&mut self, window: Window, rows: u64) {
+        let seen = rows as f64 / window.len_ms().max(1) as f64;
+        self.learned = Some(self.learned.map_or(seen, |learned| (learned + seen) / 2.0));
+        self.longest_ms = self.longest_ms.max(window.len_ms());
+    }
+
+    /// Takes back a window that was too much for the service, to be handed out again in two halves. `false` when it cannot be
+    /// cut any smaller.
+    pub fn halve(&mut self, window: Window, reason: Reason) -> bool {
+        let half_ms = window.len_ms() / 2 / MINUTE_MS * MINUTE_MS;
+        if half_ms < LEN_MIN_MS || !self.is_windowed {
+            return false;
+        }
+        let middle_ms = window.start_ms + half_ms;
+        self.longest_ms = half_ms;
+        // The halves are handed out as they are: they are shorter than what would be cut, unless the density says less.
+        self.due.push_front(Due { window: Window::new(middle_ms, window.end_ms), reason });
+        self.due.push_front(Due { window: Window::new(window.start_ms, middle_ms), reason });
+        true
+    }
+
+    /// What is not handed out yet.
+    pub fn remaining(&self) -> impl Iterator<Item = &Due> {
+        self.due.iter()
+    }
+
+    /// Rows that a window may hold, where anything is known.
+    pub fn rows_expected(&self, window: Window) -> Option<u64> {
+        let known: Vec<Segment> = self.held.iter().filter_map(|segment| segment.part(window)).collect();
+        let known_ms: i64 = known.iter().map(|segment| segment.window.len_ms()).sum();
+        let rest_ms = window.len_ms() - known_ms;
+        let known_rows: u64 = known.iter().map(|segment| segment.rows).sum();
+        match (rest_ms, self.learned) {
+            (0, _) => Some(known_rows),
+            (rest_ms, Some(learned)) => Some(known_rows + (learned * rest_ms as f64).round() as u64),
+            (_, None) => None,
+        }
+    }
+
+    fn end_of(&self, window: Window) -> i64 {
+        let start_ms = window.start_ms;
+        let here = self.held.iter().find(|segment| segment.window.contains(start_ms)).map(density).or(self.learned);
+        let wanted_ms = match here {
+            None => DAY_MS,
+            Some(here) if here <= 0.0 => i64::MAX,
+            // A float too large for i64 becomes its greatest value.
+            Some(here) => (self.rows_aim as f64 / here) as i64,
+        };
+        let length_ms = wanted_ms.min(self.longest_ms.saturating_mul(GROWTH_MAX)).max(LEN_MIN_MS);
+        let end_ms = if length_ms >= DAY_MS {
+            let end_ms = start_ms.saturating_add(length_ms).div_euclid(DAY_MS) * DAY_MS;
+            end_ms.max(start_ms.div_euclid(DAY_MS) * DAY_MS + DAY_MS)
+        } else {
+            let unit_ms = LENGTHS_MS.into_iter().find(|unit_ms| *unit_ms <= length_ms).unwrap_or(LEN_MIN_MS);
+            start_ms.div_euclid(unit_ms) * unit_ms + unit_ms
+        };
+        end_ms.min(end_of_month(start_ms)).min(window.end_ms)
+    }
+}
+
+fn density(segment: &Segment) -> f64 {
+    segment.rows as f64 / segment.window.len_ms().max(1) as f64
+}
+
+/// The first millisecond of the next month: Parquet is cut there, and a window's rows should land in one file.
+fn end_of_month(at_ms: i64) -> i64 {
+    let next = DateTime::from_timestamp_millis(at_ms).and_then(|moment| {
+        let (year, month) = (moment.year(), moment.month());
+        let (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+        NaiveDate::from_ymd_opt(year, month, 1)
+    });
+    next.map_or(i64::MAX, |day| day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis())
+}

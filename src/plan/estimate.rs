@@ -1,0 +1,43 @@
+//! What a plan will cost: windows, requests, minutes.
+
+use serde::Serialize;
+
+use super::{Cutter, Due};
+
+/// The cost of a plan. A number that nothing is known about is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The windows, as they would be cut with what is known now.
+    pub windows: Vec<PlannedWindow>,
+    /// Records.
+    pub rows: Option<u64>,
+    /// List calls.
+    pub requests: Option<u64>,
+    /// At the learned rate, where one was learned.
+    pub minutes: Option<f64>,
+}
+
+/// One window of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlannedWindow {
+    #[serde(flatten)]
+    pub due: Due,
+    pub rows: Option<u64>,
+    pub requests: Option<u64>,
+}
+
+/// Cuts all that is due with what is known now. `requests_per_sec` is the learned rate.
+pub fn estimate(mut cutter: Cutter, page_rows: u32, requests_per_sec: Option<f64>) -> Estimate {
+    let mut windows = Vec::new();
+    while let Some(due) = cutter.next_window() {
+        let rows = cutter.rows_expected(due.window);
+        // Every window costs one call even when it is empty.
+        let requests = rows.map(|rows| rows.div_ceil(u64::from(page_rows.max(1))).max(1));
+        windows.push(PlannedWindow { due, rows, requests });
+    }
+    let total = |of: fn(&PlannedWindow) -> Option<u64>| windows.iter().map(of).sum::<Option<u64>>();
+    let (rows, requests) = (total(|window| window.rows), total(|window| window.requests));
+    let minutes =
+        requests.zip(requests_per_sec.filter(|rate| *rate > 0.0)).map(|(count, rate)| count as f64 / rate / 60.0);
+    Estimate { windows, rows, requests, minutes }
+}

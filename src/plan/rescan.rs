@@ -1,0 +1,123 @@
+//! How often a stretch is scanned again, by its age: edits and deletions show only to those who look again (promise P4).
+
+use std::{fmt, str::FromStr};
+
+use crate::model::{DAY_MS, HOUR_MS, Window};
+
+/// One tier: stretches younger than an age are scanned again after a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Answers younger than this, in milliseconds; `None` for all the rest.
+    pub younger_than_ms: Option<i64>,
+    /// How long a scan stays fresh, in milliseconds; 0 scans in every run.
+    pub every_ms: i64,
+}
+
+/// The tiers, youngest first. Younger than 3 days every run, 30 days daily, a year weekly, all monthly, unless set otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RescanRules {
+    tiers: Vec<Tier>,
+}
+
+/// A job that starts every night starts a little earlier now and then: a scan counts as due when this share of the time is over.
+const DUE_SHARE: f64 = 0.9;
+
+impl Default for RescanRules {
+    fn default() -> Self {
+        let tier = |days: Option<i64>, every_ms| Tier { younger_than_ms: days.map(|days| days * DAY_MS), every_ms };
+        Self {
+            tiers: vec![tier(Some(3), 0), tier(Some(30), DAY_MS), tier(Some(365), 7 * DAY_MS), tier(None, 30 * DAY_MS)],
+        }
+    }
+}
+
+impl RescanRules {
+    /// No tier at all: closed windows are never scanned again.
+    pub fn never() -> Self {
+        Self { tiers: Vec::new() }
+    }
+
+    /// The stretch of creation time of each tier, and from which time of the last scan on it is *not* due. Youngest first. The
+    /// borders lie on UTC days, so that they fall on the ends of windows.
+    pub(super) fn bands(&self, now_ms: i64) -> Vec<(Window, i64)> {
+        let mut bands = Vec::with_capacity(self.tiers.len());
+        let mut end_ms = i64::MAX;
+        for tier in &self.tiers {
+            let start_ms =
+                tier.younger_than_ms.map_or(i64::MIN, |age_ms| (now_ms - age_ms).div_euclid(DAY_MS) * DAY_MS);
+            let fresh_from_ms =
+                if tier.every_ms == 0 { i64::MAX } else { now_ms - (tier.every_ms as f64 * DUE_SHARE) as i64 };
+            bands.push((Window::new(start_ms, end_ms), fresh_from_ms));
+            end_ms = start_ms;
+        }
+        bands
+    }
+}
+
+impl fmt::Display for RescanRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<String> = self.tiers.iter().map(Tier::to_string).collect();
+        f.write_str(&texts.join(", "))
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.younger_than_ms {
+            Some(age_ms) => write!(f, "{}d ", age_ms / DAY_MS)?,
+            None => f.write_str("all ")?,
+        }
+        match self.every_ms {
+            0 => f.write_str("every run"),
+            every_ms if every_ms % DAY_MS == 0 => write!(f, "every {}d", every_ms / DAY_MS),
+            every_ms => write!(f, "every {}h", every_ms / HOUR_MS),
+        }
+    }
+}
+
+impl FromStr for Tier {
+    type Err = String;
+
+    /// "3d every run", "30d daily", "365d weekly", "all monthly", "7d every 12h".
+    fn from_str(text: &str) -> Result<Tier, String> {
+        let wrong = || {
+            format!(
+                "'{text}' is not a re-scan rule: write '3d every run', '30d daily', '365d weekly', 'all monthly' or '7d every 12h'"
+            )
+        };
+        let (age, often) = text.trim().split_once(' ').ok_or_else(wrong)?;
+        let younger_than_ms = match age {
+            "all" => None,
+            age => Some(length_ms(age).ok_or_else(wrong)?),
+        };
+        let every_ms = match often.trim() {
+            "every run" => 0,
+            "daily" => DAY_MS,
+            "weekly" => 7 * DAY_MS,
+            "monthly" => 30 * DAY_MS,
+            often => often.strip_prefix("every ").and_then(|often| length_ms(often.trim())).ok_or_else(wrong)?,
+        };
+        Ok(Tier { younger_than_ms, every_ms })
+    }
+}
+
+/// "30d" or "12h" in milliseconds.
+fn length_ms(text: &str) -> Option<i64> {
+    let (number, unit_ms) = match text.strip_suffix('d') {
+        Some(days) => (days, DAY_MS),
+        None => (text.strip_suffix('h')?, HOUR_MS),
+    };
+    number.parse::<u32>().ok().filter(|number| (1..=100_000).contains(number)).map(|number| i64::from(number) * unit_ms)
+}
+
+impl TryFrom<Vec<Tier>> for RescanRules {
+    type Error = String;
+
+    fn try_from(tiers: Vec<Tier>) -> Result<Self, String> {
+        let ages: Vec<i64> = tiers.iter().map(|tier| tier.younger_than_ms.unwrap_or(i64::MAX)).collect();
+        if ages.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err("re-scan rules go from the youngest to 'all', each age once".to_owned());
+        }
+        Ok(Self { tiers })
+    }
+}

@@ -1,0 +1,163 @@
+//! Plans as a user would reckon them by hand, and the laws that hold for all of them.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::{
+    DAY_MS, Flag, FlagSet, HOUR_MS, IntervalSet, MINUTE_MS, Scope, Segment, Stream, Window, format_ms, parse_date,
+};
+
+fn at(text: &str) -> i64 {
+    parse_date(text).unwrap()
+}
+
+fn rules() -> Rules {
+    Rules { flags: FlagSet::EMPTY, settle_ms: 10 * MINUTE_MS, rescan: RescanRules::default() }
+}
+
+fn held(start: &str, end: &str, scanned: &str) -> Segment {
+    Segment { window: Window::new(at(start), at(end)), flags: FlagSet::EMPTY, scanned_ms: at(scanned), rows: 1000 }
+}
+
+fn show(due: &[Due]) -> Vec<String> {
+    let line =
+        |due: &Due| format!("{} {} {}", due.reason, format_ms(due.window.start_ms), format_ms(due.window.end_ms));
+    due.iter().map(line).collect()
+}
+
+const RESPONSES: Scope = Scope { stream: Stream::Responses, survey_id: None };
+
+#[test]
+fn p4_a_nightly_sync_looks_again_by_age() {
+    let last_night = "2026-06-30T02:00:00Z";
+    let held = [
+        held("2025-01-01", "2026-06-25", "2026-06-25T02:00:00Z"),
+        held("2026-06-25", "2026-06-29", last_night),
+        held("2026-06-29", "2026-06-30T01:50:00Z", last_night),
+    ];
+    // Ten minutes earlier than a day after last night's run: what is due daily is due all the same.
+    let now = at("2026-07-01T01:50:00Z");
+    let due = due(RESPONSES, &held, &rules(), Ask::Sync { first_since_ms: 0 }, now);
+    let expected = [
+        "new 2026-06-30T01:50:00Z 2026-07-01T01:40:00Z",
+        "re-scan 2026-06-28 2026-06-30T01:50:00Z",
+        "re-scan 2026-06-01 2026-06-28",
+    ];
+    assert_eq!(show(&due), expected);
+    let a_day_later = super::due(RESPONSES, &held, &rules(), Ask::Sync { first_since_ms: 0 }, now + 2 * DAY_MS);
+    assert!(show(&a_day_later).iter().any(|line| line.starts_with("re-scan 2025-07-03 ")), "{a_day_later:?}");
+}
+
+#[test]
+fn gaps_are_never_left_behind() {
+    let held = [held("2026-01-01", "2026-01-05", "2026-01-20"), held("2026-01-07", "2026-01-19", "2026-01-20")];
+    let now = at("2026-01-20T01:00:00Z");
+    let rules = Rules { rescan: RescanRules::never(), ..rules() };
+    let due = due(RESPONSES, &held, &rules, Ask::Sync { first_since_ms: 0 }, now);
+    assert_eq!(show(&due), ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2026-01-05 2026-01-07"]);
+}
+
+#[test]
+fn p6_a_finished_backfill_asks_for_nothing() {
+    let held = [held("2026-01-01", "2026-02-01", "2026-02-02")];
+    let ask = Ask::Backfill { window: Window::new(at("2026-01-01"), at("2026-02-01")) };
+    let now = at("2026-06-01");
+    assert!(due(RESPONSES, &held, &rules(), ask, now).is_empty());
+    assert!(due(Scope::all(Stream::Surveys), &held, &rules(), ask, now).is_empty());
+    let with_meta = Rules { flags: FlagSet::EMPTY.with(Flag::WithMeta), ..rules() };
+    assert_eq!(due(RESPONSES, &held, &with_meta, ask, now).len(), 1, "a flag more is asked for again");
+    let longer = Ask::Backfill { window: Window::new(at("2025-12-01"), at("2027-02-01")) };
+    let expected = ["never scanned 2025-12-01 2026-01-01", "never scanned 2026-02-01 2026-05-31T23:50:00Z"];
+    assert_eq!(show(&due(RESPONSES, &held, &rules(), longer, now)), expected);
+}
+
+#[test]
+fn nothing_is_new_within_the_same_five_minutes() {
+    let held = [held("2026-01-01", "2026-01-02T00:50:00Z", "2026-01-02T01:00:00Z")];
+    let rules = Rules { rescan: RescanRules::never(), ..rules() };
+    let ask = Ask::Sync { first_since_ms: 0 };
+    assert!(due(RESPONSES, &held, &rules, ask, at("2026-01-02T01:04:59Z")).is_empty());
+    assert_eq!(due(RESPONSES, &held, &rules, ask, at("2026-01-02T01:05:00Z")).len(), 1);
+}
+
+#[test]
+fn windows_lie_on_days_and_months_and_follow_the_density() {
+    let due = vec![Due { window: Window::new(at("2026-01-10T05:00:00Z"), at("2026-06-01")), reason: Reason::Gap }];
+    let mut cutter = Cutter::new(due, Vec::new(), 1000, true);
+    let mut ends = Vec::new();
+    while let Some(due) = cutter.next_window() {
+        ends.push(format_ms(due.window.end_ms));
+        cutter.learn(due.window, (due.window.len_ms() / HOUR_MS * 200) as u64);
+    }
+    // 200 rows an hour and 24,000 rows a window: five days.
+    assert_eq!(ends[..4], ["2026-01-11", "2026-01-15", "2026-01-20", "2026-01-25"]);
+    for month in ["2026-02-01", "2026-03-01", "2026-04-01", "2026-05-01", "2026-06-01"] {
+        assert!(ends.iter().any(|end| end == month), "{ends:?}");
+    }
+}
+
+#[test]
+fn a_window_that_is_too_much_comes_back_in_halves() {
+    let window = Window::new(at("2026-01-01"), at("2026-01-02"));
+    let mut cutter = Cutter::new(Vec::new(), Vec::new(), 1000, true);
+    assert!(cutter.halve(window, Reason::Gap));
+    let halves: Vec<Due> = std::iter::from_fn(|| cutter.next_window()).collect();
+    assert_eq!(
+        show(&halves),
+        ["never scanned 2026-01-01 2026-01-01T12:00:00Z", "never scanned 2026-01-01T12:00:00Z 2026-01-02"]
+    );
+    assert!(!cutter.halve(Window::new(0, MINUTE_MS), Reason::Gap));
+}
+
+#[test]
+fn rescan_rules_are_read_as_people_write_them() {
+    let texts = ["3d every run", "30d daily", "365d weekly", "all monthly"];
+    let tiers: Vec<Tier> = texts.iter().map(|text| text.parse().unwrap()).collect();
+    assert_eq!(RescanRules::try_from(tiers).unwrap(), RescanRules::default());
+    assert_eq!("7d every 12h".parse::<Tier>().unwrap().to_string(), "7d every 12h");
+    for wrong in ["", "3d", "3 daily", "x daily", "3d often", "-3d daily", "3d every 0h", "999999999d daily"] {
+        assert!(wrong.parse::<Tier>().unwrap_err().contains("not a re-scan rule"), "{wrong}");
+    }
+    let tiers = vec!["30d daily".parse().unwrap(), "3d every run".parse().unwrap()];
+    assert!(RescanRules::try_from(tiers).is_err());
+}
+
+fn segments() -> impl Strategy<Value = Vec<Segment>> {
+    prop::collection::vec((0..60i64, 1..20i64, 0..70i64, 0..100_000u64), 0..6).prop_map(|parts| {
+        let mut from = at("2026-01-01");
+        let segment = |(gap, len, scanned, rows): (i64, i64, i64, u64)| {
+            let start_ms = from + gap * 6 * HOUR_MS;
+            from = start_ms + len * 6 * HOUR_MS;
+            let scanned_ms = from + scanned * DAY_MS;
+            Segment { window: Window::new(start_ms, from), flags: FlagSet::EMPTY, scanned_ms, rows }
+        };
+        parts.into_iter().map(segment).collect()
+    })
+}
+
+proptest! {
+    /// Whatever is held: windows are disjoint, not empty, settled, stay in a month, and leave no gap behind.
+    #[test]
+    fn p3_a_plan_leaves_no_gap_and_asks_for_nothing_twice(held in segments(), later in 0..400i64) {
+        let now = at("2026-01-01") + later * 7 * HOUR_MS;
+        let since = at("2025-12-20");
+        let rules = rules();
+        let due = due(RESPONSES, &held, &rules, Ask::Sync { first_since_ms: since }, now);
+        let mut cutter = Cutter::new(due, held.clone(), 1000, true);
+        let mut asked = IntervalSet::new();
+        while let Some(due) = cutter.next_window() {
+            let window = due.window;
+            prop_assert!(!window.is_empty());
+            prop_assert!(due.reason == Reason::Rescan || window.end_ms <= now - rules.settle_ms);
+            prop_assert_eq!(asked.gaps_in(window), vec![window], "asked twice");
+            let month = |at_ms: i64| format_ms(at_ms - at_ms.rem_euclid(DAY_MS))[..7].to_owned();
+            prop_assert_eq!(month(window.start_ms), month(window.end_ms - 1));
+            asked.insert(window);
+        }
+        for segment in &held {
+            asked.insert(segment.window);
+        }
+        let newest = held.last().map_or(i64::MIN, |segment| segment.window.end_ms);
+        prop_assert!(asked.windows().len() <= 1 || newest > now - rules.settle_ms, "{:?}", asked);
+    }
+}

@@ -1,0 +1,111 @@
+//! The database as a run uses it.
+
+use super::*;
+use crate::model::{FlagSet, PageToken, RunId, Scan, ScanId, Scope, Segment, Stream, Window};
+
+const URL: &str = "http://127.0.0.1:1";
+
+fn scan(start_ms: i64, end_ms: i64) -> Scan {
+    Scan {
+        id: ScanId::new(1),
+        run_id: RunId::new(1),
+        scope: Scope { stream: Stream::Responses, survey_id: Some(0) },
+        window: Window::new(start_ms, end_ms),
+        flags: FlagSet::ALL,
+        started_ms: 5_000,
+    }
+}
+
+#[test]
+fn a_scan_is_under_way_until_its_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut state = State::open(&folder.path().join("a/b/state.sqlite"), URL, "test").unwrap();
+    let scan = scan(0, 1000);
+    state.begin_scan(&scan, 1000).unwrap();
+    let token = PageToken("abc".to_owned());
+    state.advance_scan(&scan.id, 500, 2, 1500, Some(&token)).unwrap();
+    let expected = UnderWay { scan: scan.clone(), page_rows: 500, pages: 2, rows: 1500, next_page_token: Some(token) };
+    assert_eq!(state.scans_under_way().unwrap(), [expected]);
+    assert!(state.coverage(scan.scope).unwrap().is_empty());
+
+    state.remember_destination("duckdb", "here", None).unwrap();
+    state.checkpoint(&scan, 1600, &["duckdb"]).unwrap();
+    assert!(state.scans_under_way().unwrap().is_empty());
+    let covered = Segment { window: scan.window, flags: FlagSet::ALL, scanned_ms: 5_000, rows: 1600 };
+    assert_eq!(state.coverage(scan.scope).unwrap(), [covered]);
+    assert!(state.coverage(Scope::all(Stream::Responses)).unwrap().is_empty(), "another scope was covered");
+    assert_eq!(state.covered_scopes().unwrap(), [scan.scope]);
+    assert_eq!(state.destination("duckdb").unwrap().unwrap().last_scan_id, Some(scan.id));
+}
+
+#[test]
+fn p10_a_file_of_another_service_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.sqlite");
+    State::open(&path, URL, "production").unwrap();
+    State::open(&path, URL, "production").unwrap();
+    let error = State::open(&path, URL, "development").unwrap_err().to_string();
+    assert!(error.contains("production") && error.contains("development"), "{error}");
+    assert!(State::open(&path, "https://other.example", "production").is_err());
+}
+
+#[test]
+fn one_run_at_a_time_and_the_holder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.sqlite");
+    let first = State::open(&path, URL, "test").unwrap();
+    let second = State::open(&path, URL, "test").unwrap();
+    let lease = first.take_lease(&RunId::new(1), "sync", 1_769_817_600_000).unwrap();
+    let error = second.take_lease(&RunId::new(2), "backfill", 2).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, StateError::Leased { .. }));
+    assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
+    assert!(text.contains("studysync sync") && text.contains("2026-01-31"), "{text}");
+    assert!(second.current_holder().unwrap().is_some());
+    drop(lease);
+    assert!(second.current_holder().unwrap().is_none());
+    second.take_lease(&RunId::new(2), "backfill", 2).map(drop).unwrap();
+}
+
+#[test]
+fn a_newer_or_foreign_file_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.sqlite");
+    drop(State::open(&path, URL, "test").unwrap());
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    assert!(matches!(State::open(&path, URL, "test"), Err(StateError::Newer { .. })));
+    assert!(matches!(State::open_read_only(&path), Err(StateError::Newer { .. })));
+    std::fs::write(&path, b"not a database at all, but long enough to be looked at").unwrap();
+    let _ = std::fs::remove_file(folder.path().join("state.sqlite-wal"));
+    assert!(State::open(&path, URL, "test").unwrap_err().to_string().contains("state.sqlite"));
+}
+
+#[test]
+fn a_lost_file_is_rebuilt_from_the_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
+    state.checkpoint(&scan(5_000, 6_000), 1, &[]).unwrap();
+    state.rebuild_coverage(&[(scan(1000, 2000), 7), (scan(0, 1000), 3)]).unwrap();
+    let rebuilt = state.coverage(scan(0, 1).scope).unwrap();
+    assert_eq!(rebuilt.len(), 1);
+    assert_eq!((rebuilt[0].window, rebuilt[0].rows), (Window::new(0, 2000), 10));
+}
+
+#[test]
+fn runs_and_traits_are_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.sqlite");
+    assert!(State::open_read_only(&path).unwrap().is_none());
+    let state = State::open(&path, URL, "test").unwrap();
+    let (first, second) = (RunId::new(1), RunId::new(2));
+    state.begin_run(&first, "backfill", 10).unwrap();
+    state.begin_run(&second, "sync", 20).unwrap();
+    state.finish_run(&second, 30, "done", 0, "{}").unwrap();
+    state.remember_trait("clock_skew_ms", &250, 30).unwrap();
+    let reader = State::open_read_only(&path).unwrap().unwrap();
+    let runs = reader.runs(10).unwrap();
+    assert_eq!(runs.iter().map(|run| run.command.as_str()).collect::<Vec<_>>(), ["sync", "backfill"]);
+    assert_eq!((runs[0].exit_code, runs[1].finished_ms), (Some(0), None));
+    assert_eq!(reader.service_trait::<i64>("clock_skew_ms").unwrap(), Some((250, 30)));
+    assert_eq!(reader.service_trait::<i64>("unknown").unwrap(), None);
+}

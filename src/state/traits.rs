@@ -1,0 +1,38 @@
+//! Measured properties of the service, as JSON under a name.
+
+use rusqlite::OptionalExtension;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{State, StateError};
+
+impl State {
+    /// A trait and when it was measured. One that can no longer be read counts as never measured.
+    pub fn service_trait<T: DeserializeOwned>(&self, name: &str) -> Result<Option<(T, i64)>, StateError> {
+        let sql = "SELECT value, measured_ms FROM traits WHERE name = ?1";
+        let found: Option<(String, i64)> = self
+            .connection
+            .query_row(sql, [name], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+            .map_err(self.failed("read"))?;
+        Ok(found.and_then(|(value, measured_ms)| Some((serde_json::from_str(&value).ok()?, measured_ms))))
+    }
+
+    /// Every trait: name, JSON, when it was measured.
+    pub fn service_traits(&self) -> Result<Vec<(String, String, i64)>, StateError> {
+        let mut statement = self
+            .connection
+            .prepare("SELECT name, value, measured_ms FROM traits ORDER BY name")
+            .map_err(self.failed("read"))?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        rows.and_then(|rows| rows.collect()).map_err(self.failed("read"))
+    }
+
+    /// Remembers a trait.
+    pub fn remember_trait<T: Serialize>(&self, name: &str, value: &T, measured_ms: i64) -> Result<(), StateError> {
+        let value = serde_json::to_string(value)
+            .map_err(|error| StateError::Unreadable { path: self.path.clone(), what: error.to_string() })?;
+        let sql = "INSERT OR REPLACE INTO traits (name, value, measured_ms) VALUES (?1, ?2, ?3)";
+        self.connection.execute(sql, (name, value, measured_ms)).map_err(self.failed("write"))?;
+        Ok(())
+    }
+}
