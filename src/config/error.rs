@@ -1,0 +1,33 @@
+//! What can be wrong with a configuration. Each names the thing and what to do.
+
+use std::{io, path::PathBuf};
+
+/// An error of the configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The text is not TOML of the right shape; the message has the line.
+    #[error("{}: {message}", path.display())]
+    Parse { path: PathBuf, message: String },
+    #[error("{place}: {problem}")]
+    Value { place: String, problem: String },
+    #[error("no service is named: give --base-url or set base_url under [service] in {file}")]
+    NoService { file: &'static str },
+    #[error("no warehouse is named: give --duckdb PATH or --parquet PATH, or set one under [warehouse] in {file}")]
+    NoWarehouse { file: &'static str },
+    #[error("no key: set the environment variable {variable}, or give --api-key-file PATH")]
+    NoKey { variable: String },
+    #[error("the key file {} cannot be read", path.display())]
+    KeyFile {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the key from {origin} is empty")]
+    EmptyKey { origin: String },
+}

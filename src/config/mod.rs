@@ -1,0 +1,17 @@
+//! The configuration: a TOML file, the environment and the command line, resolved into [`Settings`].
+//!
+//! Defaults are defined here once. This is the only place that reads the environment. Nothing is opened or created.
+
+mod error;
+mod file;
+mod resolve;
+
+pub use error::ConfigError;
+pub use file::CONFIG_FILE_NAME;
+pub use resolve::{
+    ArchiveChoice, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings, WarehouseSettings, resolve,
+    template,
+};
+
+#[cfg(test)]
+mod tests;

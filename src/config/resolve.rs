@@ -1,0 +1,398 @@
+//! File, environment and command line become settings: the command line wins over the file, the file over the defaults.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    model::{Flag, FlagSet, Stream, parse_date},
+    plan::{RescanRules, Tier},
+    redact::ApiKey,
+};
+
+use super::{
+    ConfigError,
+    file::{CONFIG_FILE_NAME, ConfigFile, StreamTable},
+};
+
+const API_KEY_ENV: &str = "STUDYSYNC_API_KEY";
+const ENVIRONMENT: &str = "default";
+const TIMEOUT_SECS: u64 = 60;
+const IN_FLIGHT_MAX: usize = 4;
+const PATIENCE_SECS: u64 = 3600;
+const SETTLE_SECS: u64 = 600;
+/// Where a first sync begins when nothing says otherwise: so many days back.
+pub(crate) const FIRST_SYNC_DAYS: i64 = 30;
+const MEMORY_LIMIT_MB: u64 = 1024;
+const MEMORY_LIMIT_MB_MIN: u64 = 64;
+const STATE_PATH: &str = "studysync-state/checkpoints.sqlite";
+const ARCHIVE_FOLDER: &str = "archive";
+const SPOOL_FOLDER: &str = "spool";
+
+/// What the command line may say instead of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub config: Option<PathBuf>,
+    pub base_url: Option<String>,
+    pub api_key_file: Option<PathBuf>,
+    pub duckdb: Option<PathBuf>,
+    pub parquet: Option<PathBuf>,
+    pub state: Option<PathBuf>,
+    pub archive: Option<ArchiveChoice>,
+    pub streams: Vec<Stream>,
+    pub surveys: Vec<i64>,
+    pub concurrency: Option<usize>,
+    pub deadline: Option<Duration>,
+    pub max_requests: Option<u64>,
+}
+
+/// `--archive PATH|none`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArchiveChoice {
+    /// Pages stay there.
+    Folder(PathBuf),
+    /// Pages go once they are committed.
+    Nothing,
+}
+
+/// Everything a command may need, resolved. Secrets are read only by [`Settings::api_key`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The file that was read, if one was.
+    pub config: Option<PathBuf>,
+    pub service: ServiceSettings,
+    pub throttle: ThrottleSettings,
+    /// The enabled streams, in the order in which they are synced.
+    pub streams: Vec<StreamSettings>,
+    /// Restricts every stream that knows such a filter to these surveys; empty for all.
+    pub surveys: Vec<i64>,
+    pub warehouse: WarehouseSettings,
+    pub state_path: PathBuf,
+    pub archive: ArchiveChoice,
+    /// Where the pages of scans under way are.
+    pub archive_root: PathBuf,
+    /// How long archived pages stay, in days; `None` keeps them for ever.
+    pub archive_keep_days: Option<u32>,
+    /// The run ends early, resumable, after this time.
+    pub deadline: Option<Duration>,
+    /// The run ends early, resumable, after so many requests.
+    pub max_requests: Option<u64>,
+}
+
+/// `[service]`.
+#[derive(Clone, Debug)]
+pub struct ServiceSettings {
+    /// Without a slash at its end; `None` until something needs it ([`Settings::base_url`]).
+    pub base_url: Option<String>,
+    /// A label: a key belongs to one environment of the service, and so does a warehouse (promise P10).
+    pub environment: String,
+    pub api_key_env: String,
+    pub api_key_file: Option<PathBuf>,
+    pub timeout: Duration,
+    /// `API-Key KEY` instead of `Bearer KEY` in the `Authorization` header.
+    pub sends_api_key_form: bool,
+}
+
+/// `[throttle]`.
+#[derive(Clone, Debug)]
+pub struct ThrottleSettings {
+    /// Requests under way at once; also the windows pulled at once.
+    pub in_flight_max: usize,
+    /// A cap on the learned rate.
+    pub requests_per_sec_max: Option<f64>,
+    /// The longest wait that is sat out; a longer one ends the run, resumable.
+    pub patience: Duration,
+}
+
+/// `[streams.NAME]`.
+#[derive(Clone, Debug)]
+pub struct StreamSettings {
+    pub stream: Stream,
+    pub flags: FlagSet,
+    /// Rows asked for in one call.
+    pub page_rows: u32,
+    /// Answers younger than this are left for the next run.
+    pub settle: Duration,
+    pub rescan: RescanRules,
+    /// Where a first sync begins, epoch milliseconds; `None`: some days back.
+    pub since_ms: Option<i64>,
+}
+
+/// `[warehouse]`.
+#[derive(Clone, Debug)]
+pub struct WarehouseSettings {
+    pub duckdb: Option<PathBuf>,
+    pub parquet: Option<PathBuf>,
+    /// Whether Parquet is cut by day instead of by month.
+    pub parquet_by_day: bool,
+    /// What the engine may use; beyond it, it spills to disk.
+    pub memory_limit_bytes: u64,
+}
+
+impl Settings {
+    /// The service's address, or an error that says where to set it.
+    pub fn base_url(&self) -> Result<&str, ConfigError> {
+        self.service.base_url.as_deref().ok_or(ConfigError::NoService { file: CONFIG_FILE_NAME })
+    }
+
+    /// An error unless at least one warehouse is named.
+    pub fn require_warehouse(&self) -> Result<(), ConfigError> {
+        match (&self.warehouse.duckdb, &self.warehouse.parquet) {
+            (None, None) => Err(ConfigError::NoWarehouse { file: CONFIG_FILE_NAME }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The key, from its file or from the environment.
+    pub fn api_key(&self) -> Result<ApiKey, ConfigError> {
+        let (secret, origin) = match &self.service.api_key_file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| ConfigError::KeyFile { path: path.clone(), source })?;
+                (text, format!("file {}", path.display()))
+            }
+            None => {
+                let variable = &self.service.api_key_env;
+                let text = environment(variable).ok_or_else(|| ConfigError::NoKey { variable: variable.clone() })?;
+                (text, format!("environment variable {variable}"))
+            }
+        };
+        match secret.trim() {
+            "" => Err(ConfigError::EmptyKey { origin }),
+            secret => Ok(ApiKey::new(secret, origin)),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
+fn environment(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
+}
+
+/// Reads the configuration file (the named one, or `studysync.toml` if it is there) and resolves it with what the command line
+/// says. Paths in the file are relative to the file.
+pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
+    let config = overrides.config.clone().or_else(|| {
+        let default = PathBuf::from(CONFIG_FILE_NAME);
+        default.exists().then_some(default)
+    });
+    let file = config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+    resolve_file(file, config, overrides)
+}
+
+pub(super) fn resolve_file(
+    file: ConfigFile,
+    config: Option<PathBuf>,
+    overrides: Overrides,
+) -> Result<Settings, ConfigError> {
+    let folder = config.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
+    let beside = |path: PathBuf| if path.is_absolute() { path } else { folder.join(path) };
+    let service = ServiceSettings {
+        base_url: overrides.base_url.or(file.service.base_url).map(|url| url.trim_end_matches('/').to_owned()),
+        environment: file.service.environment.unwrap_or_else(|| ENVIRONMENT.to_owned()),
+        api_key_env: file.service.api_key_env.unwrap_or_else(|| API_KEY_ENV.to_owned()),
+        api_key_file: overrides.api_key_file.or(file.service.api_key_file.map(beside)),
+        timeout: Duration::from_secs(file.service.timeout_secs.unwrap_or(TIMEOUT_SECS)),
+        sends_api_key_form: match file.service.auth.as_deref() {
+            None | Some("bearer") => false,
+            Some("api-key") => true,
+            Some(other) => return Err(value("[service] auth", format!("'{other}' is neither 'bearer' nor 'api-key'"))),
+        },
+    };
+    let throttle = ThrottleSettings {
+        in_flight_max: overrides.concurrency.or(file.throttle.in_flight_max).unwrap_or(IN_FLIGHT_MAX),
+        requests_per_sec_max: file.throttle.requests_per_sec_max,
+        patience: Duration::from_secs(file.throttle.patience_secs.unwrap_or(PATIENCE_SECS)),
+    };
+    if !(1..=64).contains(&throttle.in_flight_max) {
+        return Err(value(
+            "in_flight_max (--concurrency)",
+            format!("{} is not between 1 and 64", throttle.in_flight_max),
+        ));
+    }
+    if throttle.requests_per_sec_max.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
+        return Err(value("[throttle] requests_per_sec_max", "must be more than 0".to_owned()));
+    }
+    let state_path = overrides.state.or(file.state.path.map(beside)).unwrap_or_else(|| beside(STATE_PATH.into()));
+    let beside_state = |name: &str| state_path.parent().map(Path::to_owned).unwrap_or_default().join(name);
+    let archive = overrides.archive.unwrap_or_else(|| match file.archive.path {
+        Some(path) if path.as_os_str() == "none" => ArchiveChoice::Nothing,
+        Some(path) => ArchiveChoice::Folder(beside(path)),
+        None => ArchiveChoice::Folder(beside_state(ARCHIVE_FOLDER)),
+    });
+    let archive_root = match &archive {
+        ArchiveChoice::Folder(path) => path.clone(),
+        ArchiveChoice::Nothing => beside_state(SPOOL_FOLDER),
+    };
+    let memory_limit_mb = file.warehouse.memory_limit_mb.unwrap_or(MEMORY_LIMIT_MB);
+    if memory_limit_mb < MEMORY_LIMIT_MB_MIN {
+        let problem = format!("{memory_limit_mb} is less than {MEMORY_LIMIT_MB_MIN}");
+        return Err(value("[warehouse] memory_limit_mb", problem));
+    }
+    let warehouse = WarehouseSettings {
+        duckdb: overrides.duckdb.or(file.warehouse.duckdb.map(&beside)),
+        parquet: overrides.parquet.or(file.warehouse.parquet.map(&beside)),
+        parquet_by_day: match file.warehouse.parquet_partition.as_deref() {
+            None | Some("month") => false,
+            Some("day") => true,
+            Some(other) => {
+                let problem = format!("'{other}' is neither 'month' nor 'day'");
+                return Err(value("[warehouse] parquet_partition", problem));
+            }
+        },
+        memory_limit_bytes: memory_limit_mb * 1024 * 1024,
+    };
+    if let Some(path) = warehouse.parquet.as_ref().filter(|path| path.to_string_lossy().contains("://")) {
+        let problem = format!("'{}' is an address; this version writes Parquet to folders only", path.display());
+        return Err(value("--parquet", problem));
+    }
+    Ok(Settings {
+        streams: streams(file.streams, &overrides.streams)?,
+        config,
+        service,
+        throttle,
+        surveys: overrides.surveys,
+        warehouse,
+        state_path,
+        archive,
+        archive_root,
+        archive_keep_days: file.archive.keep_days,
+        deadline: overrides.deadline,
+        max_requests: overrides.max_requests,
+    })
+}
+
+fn streams(
+    mut tables: std::collections::BTreeMap<String, StreamTable>,
+    only: &[Stream],
+) -> Result<Vec<StreamSettings>, ConfigError> {
+    let mut enabled = Vec::new();
+    for stream in Stream::ALL {
+        let table = tables.remove(stream.name()).unwrap_or_default();
+        let is_enabled = if only.is_empty() { table.enabled.unwrap_or(true) } else { only.contains(&stream) };
+        let settings = stream_settings(stream, table)?;
+        if is_enabled {
+            enabled.push(settings);
+        }
+    }
+    match tables.into_keys().next() {
+        Some(unknown) => {
+            Err(value("[streams]", format!("there is no stream '{unknown}'; there are responses, surveys and themes")))
+        }
+        None => Ok(enabled),
+    }
+}
+
+fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings, ConfigError> {
+    let place = |key: &str| format!("[streams.{stream}] {key}");
+    let default_flags = match stream {
+        Stream::Responses => FlagSet::EMPTY.with(Flag::WithDeletedResponses),
+        Stream::Surveys | Stream::Themes => FlagSet::EMPTY,
+    };
+    let flags = match table.flags {
+        None => default_flags,
+        Some(names) if stream != Stream::Responses && !names.is_empty() => {
+            return Err(value(place("flags"), "only responses have flags".to_owned()));
+        }
+        Some(names) => names
+            .iter()
+            .map(|name| {
+                Flag::from_name(name).ok_or_else(|| {
+                    let known: Vec<_> = Flag::ALL.into_iter().map(Flag::name).collect();
+                    value(place("flags"), format!("there is no flag '{name}'; there are {}", known.join(", ")))
+                })
+            })
+            .collect::<Result<FlagSet, _>>()?,
+    };
+    let page_rows_max = stream.page_rows_max().unwrap_or(1000);
+    let page_rows = table.page_rows.unwrap_or(page_rows_max);
+    if !(1..=page_rows_max).contains(&page_rows) {
+        return Err(value(place("page_rows"), format!("{page_rows} is not between 1 and {page_rows_max}")));
+    }
+    let rescan = match table.rescan {
+        None => RescanRules::default(),
+        Some(texts) => texts
+            .iter()
+            .map(|text| text.parse::<Tier>())
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(RescanRules::try_from)
+            .map_err(|problem| value(place("rescan"), problem))?,
+    };
+    let since_ms =
+        table.since.as_deref().map(parse_date).transpose().map_err(|problem| value(place("since"), problem))?;
+    let settle = Duration::from_secs(table.settle_secs.unwrap_or(SETTLE_SECS));
+    Ok(StreamSettings { stream, flags, page_rows, settle, rescan, since_ms })
+}
+
+fn value(place: impl Into<String>, problem: String) -> ConfigError {
+    ConfigError::Value { place: place.into(), problem }
+}
+
+/// The commented file that `init` writes.
+pub fn template() -> String {
+    let days = FIRST_SYNC_DAYS;
+    let mib = MEMORY_LIMIT_MB;
+    format!(
+        r#"# studysync: what to read, how politely, and where to put it.
+# Every key has a default; lines that begin with '#' show it. Paths are relative to this file.
+
+[service]
+# The address of the service: what stands before /v1/responses.
+base_url = "https://api.example.com"
+# A label of your own. A key belongs to one environment of the service; a warehouse filled from one refuses another.
+# environment = "{ENVIRONMENT}"
+# The environment variable that holds the key, or a file that holds nothing else.
+# api_key_env = "{API_KEY_ENV}"
+# api_key_file = "/run/secrets/studysync-key"
+# timeout_secs = {TIMEOUT_SECS}
+# How the key is sent: "bearer" or "api-key".
+# auth = "bearer"
+
+[throttle]
+# Requests under way at once; also the windows that are pulled at once.
+# in_flight_max = {IN_FLIGHT_MAX}
+# A cap of your own. The service's limit is learned from its answers, so this is rarely needed.
+# requests_per_sec_max = 3.0
+# The longest wait that is sat out when the service says to come back later. A longer one ends the run; the next goes on.
+# patience_secs = {PATIENCE_SECS}
+
+[streams.responses]
+# enabled = true
+# Optional parts of a response. Without with_deleted_responses a deleted answer cannot be told from a purged one.
+flags = ["with_deleted_responses"]
+# flags = ["with_deleted_responses", "with_urls", "with_meta", "with_custom_metadata", "with_snapshots"]
+# page_rows = 1000
+# Answers younger than this are left for the next run.
+# settle_secs = {SETTLE_SECS}
+# Edits and deletions show only to those who look again: how often, by the age of the answers.
+# rescan = ["3d every run", "30d daily", "365d weekly", "all monthly"]
+# Where the first sync begins; without it, {days} days back. Older answers come with `studysync backfill --from`.
+# since = "2026-01-01"
+
+[streams.surveys]
+# enabled = true
+
+[streams.themes]
+# enabled = true
+
+[warehouse]
+# One or both.
+duckdb = "warehouse.duckdb"
+# parquet = "warehouse-parquet"
+# Parquet is cut by "month" or by "day".
+# parquet_partition = "month"
+# Memory of the engine; beyond it, it spills to disk.
+# memory_limit_mb = {mib}
+
+[state]
+# path = "{STATE_PATH}"
+
+[archive]
+# The exact pages of every scan, compressed: every table can be built again from them. "none" keeps nothing beyond the scan.
+# path = "studysync-state/{ARCHIVE_FOLDER}"
+# How long they stay; without it, for ever.
+# keep_days = 400
+"#
+    )
+}

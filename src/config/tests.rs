@@ -1,0 +1,103 @@
+//! Files as people write them, right and wrong.
+
+use std::path::{Path, PathBuf};
+
+use super::{file::ConfigFile, resolve::resolve_file, *};
+use crate::model::{Flag, FlagSet, Stream};
+
+fn settings(text: &str) -> Result<Settings, String> {
+    let path = Path::new("/etc/studysync/studysync.toml");
+    ConfigFile::parse(text, path)
+        .and_then(|file| resolve_file(file, Some(path.to_owned()), Overrides::default()))
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_file_that_init_writes_is_read_and_its_comments_are_the_defaults() {
+    let written = settings(&template()).unwrap();
+    let uncommented: String = template()
+        .lines()
+        .filter(|line| {
+            !line.starts_with("# flags") && !line.starts_with("# api_key_file") && !line.starts_with("# since")
+        })
+        .filter(|line| !line.starts_with("# parquet =") && !line.starts_with("# keep_days"))
+        .filter(|line| !line.starts_with("# requests_per_sec_max"))
+        .map(|line| match line.strip_prefix("# ") {
+            Some(setting) if setting.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => {
+                format!("{setting}\n")
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    assert!(uncommented.lines().any(|line| line.starts_with("rescan")));
+    let explicit = settings(&uncommented).unwrap();
+    assert_eq!(format!("{written:?}"), format!("{explicit:?}"));
+    assert_eq!(written.warehouse.duckdb, Some(PathBuf::from("/etc/studysync/warehouse.duckdb")));
+    assert_eq!(written.state_path, PathBuf::from("/etc/studysync/studysync-state/checkpoints.sqlite"));
+    assert_eq!(written.archive_root, PathBuf::from("/etc/studysync/studysync-state/archive"));
+    assert_eq!(written.streams.len(), 3);
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_nearest_one_and_its_line() {
+    let error = settings("[service]\nbase_ulr = 'https://x.example'\n").unwrap_err();
+    assert!(
+        error.contains("line 2") && error.contains("'base_ulr'") && error.contains("did you mean 'base_url'?"),
+        "{error}"
+    );
+    let error = settings("[streams.answers]\nenabled = true\n").unwrap_err();
+    assert!(error.contains("no stream 'answers'"), "{error}");
+    let error = settings("[streams.responses]\nflags = ['with_url']\n").unwrap_err();
+    assert!(error.contains("no flag 'with_url'") && error.contains("with_urls"), "{error}");
+}
+
+#[test]
+fn values_out_of_range_name_the_range() {
+    for (text, expected) in [
+        ("[streams.responses]\npage_rows = 1001", "between 1 and 1000"),
+        ("[streams.responses]\npage_rows = 0", "between 1 and 1000"),
+        ("[streams.themes]\nflags = ['with_urls']", "only responses"),
+        ("[throttle]\nin_flight_max = 65", "between 1 and 64"),
+        ("[throttle]\nrequests_per_sec_max = 0.0", "more than 0"),
+        ("[streams.responses]\nrescan = ['30d daily', '3d every run']", "youngest"),
+        ("[streams.responses]\nsince = 'yesterday'", "not a date"),
+        ("[warehouse]\nmemory_limit_mb = 1", "less than 64"),
+        ("[warehouse]\nparquet = 's3://bucket/x'", "folders only"),
+        ("[service]\nauth = 'basic'", "neither"),
+        ("[service", "line 1"),
+    ] {
+        let error = settings(text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn the_command_line_wins() {
+    let text =
+        "[service]\nbase_url = 'https://a.example/'\n[streams.themes]\nenabled = false\n[archive]\npath = 'none'";
+    let file = ConfigFile::parse(text, Path::new("x")).unwrap();
+    let overrides = Overrides {
+        base_url: Some("http://127.0.0.1:1/".to_owned()),
+        streams: vec![Stream::Themes],
+        state: Some(PathBuf::from("/tmp/s/state.sqlite")),
+        ..Overrides::default()
+    };
+    let settings = resolve_file(file, None, overrides).unwrap();
+    assert_eq!(settings.base_url().unwrap(), "http://127.0.0.1:1");
+    assert_eq!(settings.streams.iter().map(|stream| stream.stream).collect::<Vec<_>>(), [Stream::Themes]);
+    assert_eq!(
+        (settings.archive.clone(), settings.archive_root.clone()),
+        (ArchiveChoice::Nothing, PathBuf::from("/tmp/s/spool"))
+    );
+    assert!(settings.require_warehouse().unwrap_err().to_string().contains("--duckdb"));
+}
+
+#[test]
+fn deleted_answers_are_asked_for_unless_the_file_says_no() {
+    let flags = |text: &str| {
+        let settings = settings(text).unwrap();
+        settings.streams.iter().find(|stream| stream.stream == Stream::Responses).unwrap().flags
+    };
+    assert_eq!(flags(""), FlagSet::EMPTY.with(Flag::WithDeletedResponses));
+    assert_eq!(flags("[streams.responses]\nflags = []"), FlagSet::EMPTY);
+}
