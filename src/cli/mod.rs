@@ -1,1 +1,3 @@
-//! Under construction.
+//! One file a command.
+
+pub mod sandbox;

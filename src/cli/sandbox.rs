@@ -1,0 +1,238 @@
+//! `studysync sandbox`: runs the embedded service until Ctrl-C or SIGTERM. What it can do stands in `src/sandbox/README.md`.
+
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+};
+
+use chrono::DateTime;
+use clap::{Args, ValueEnum};
+
+use crate::{
+    clock,
+    sandbox::{EndMark, Faults, Order, RateLimit, Sandbox, Settings, Ties},
+};
+
+/// Runs a stand-in for the study feedback service, with generated data in memory.
+///
+/// Point any command at it with `--base-url http://127.0.0.1:8787` and the key `sandbox-key`. When it is ready it prints one
+/// line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request log, the true rows) are
+/// under `/_sandbox/`.
+///
+/// Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the address is taken; 2 a setting cannot be.
+#[derive(Args, Clone, Debug)]
+pub struct SandboxArgs {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    pub listen: SocketAddr,
+
+    /// Responses to generate, exactly
+    #[arg(long, value_name = "N", default_value_t = Settings::default().responses)]
+    pub responses: u64,
+
+    /// Days of history, ending now
+    #[arg(long, value_name = "N", default_value_t = Settings::default().days)]
+    pub days: u32,
+
+    /// Surveys to generate
+    #[arg(long, value_name = "N", default_value_t = Settings::default().surveys)]
+    pub surveys: u32,
+
+    /// Seed of the data; the same settings give the same rows
+    #[arg(long, value_name = "N", default_value_t = Settings::default().seed)]
+    pub seed: u64,
+
+    /// The service's clock at the start: RFC 3339 or epoch milliseconds [default: this machine's time]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub now: Option<i64>,
+
+    /// Let the service's clock stand still; control calls can still move it
+    #[arg(long)]
+    pub frozen_clock: bool,
+
+    /// The one key that is accepted
+    #[arg(long, value_name = "KEY", default_value_t = Settings::default().api_key)]
+    pub api_key: String,
+
+    /// Order of lists
+    #[arg(long, value_enum, default_value = "newest-first")]
+    pub order: OrderArg,
+
+    /// What becomes of rows that share a millisecond at a page edge
+    #[arg(long, value_enum, default_value = "kept")]
+    pub ties: TiesArg,
+
+    /// Responses that share each millisecond; 0 leaves the times as they fall
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub ties_per_ms: u32,
+
+    /// What marks the last page
+    #[arg(long, value_enum, default_value = "null")]
+    pub end_style: EndStyleArg,
+
+    /// Requests a second that are answered, the others get a 429; 0 is no limit
+    #[arg(long, value_name = "N", default_value_t = 0.0)]
+    pub rate_limit: f64,
+
+    /// Requests that may come at once under --rate-limit
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub burst: u32,
+
+    /// Time that each request takes, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub latency_ms: u64,
+
+    /// Compress answers for clients that accept gzip
+    #[arg(long)]
+    pub gzip: bool,
+
+    /// Share of responses that break the contract's habits, 0.0 to 1.0
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub hostile_share: f64,
+
+    /// More faults, as JSON; wins over the flags above. Example: '{"server_error":{"when":{"every":10}}}'
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub faults: String,
+}
+
+/// Order of lists.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum OrderArg {
+    /// The newest row first
+    NewestFirst,
+    /// The oldest row first
+    OldestFirst,
+    /// No order of time, but always the same
+    Shuffled,
+}
+
+/// Rows that share a millisecond at a page edge.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TiesArg {
+    /// Each row is sent once
+    Kept,
+    /// They are sent again
+    Repeated,
+    /// They are never sent
+    Lost,
+}
+
+/// What marks the last page.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum EndStyleArg {
+    /// `cursor` is null
+    Null,
+    /// There is no `cursor`
+    Missing,
+    /// `cursor` is an empty text
+    Empty,
+}
+
+/// Runs the sandbox until Ctrl-C or SIGTERM.
+///
+/// Errors: `InvalidInput` for settings that cannot be; else the address cannot be listened on.
+pub async fn run(args: SandboxArgs) -> io::Result<()> {
+    let running = Sandbox::start(settings(&args)?, args.listen).await?;
+    {
+        let mut stdout = io::stdout().lock();
+        writeln!(stdout, "listening on {}", running.base_url())?;
+        stdout.flush()?;
+    }
+    stop_asked().await?;
+    running.shutdown().await;
+    Ok(())
+}
+
+fn settings(args: &SandboxArgs) -> io::Result<Settings> {
+    let unfit = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
+    let mut faults = Faults {
+        seed: args.seed,
+        order: match args.order {
+            OrderArg::NewestFirst => Order::NewestFirst,
+            OrderArg::OldestFirst => Order::OldestFirst,
+            OrderArg::Shuffled => Order::Shuffled,
+        },
+        ties: match args.ties {
+            TiesArg::Kept => Ties::Kept,
+            TiesArg::Repeated => Ties::Repeated,
+            TiesArg::Lost => Ties::Lost,
+        },
+        end_mark: match args.end_style {
+            EndStyleArg::Null => EndMark::Null,
+            EndStyleArg::Missing => EndMark::Missing,
+            EndStyleArg::Empty => EndMark::Empty,
+        },
+        gzip: args.gzip,
+        rate_limit: RateLimit { per_second: args.rate_limit, burst: args.burst, ..RateLimit::default() },
+        ..Faults::default()
+    };
+    faults.latency.ms = args.latency_ms;
+    let patch = serde_json::from_str(&args.faults).map_err(|error| unfit(format!("--faults is not JSON: {error}")))?;
+    let faults = faults.merged(patch).map_err(|error| unfit(format!("--faults: {error}")))?;
+    Ok(Settings {
+        seed: args.seed,
+        now_ms: args.now.unwrap_or_else(clock::now_ms),
+        frozen_clock: args.frozen_clock,
+        responses: args.responses,
+        days: args.days,
+        surveys: args.surveys,
+        hostile_share: args.hostile_share,
+        ties_per_ms: args.ties_per_ms,
+        api_key: args.api_key.clone(),
+        faults,
+        ..Settings::default()
+    })
+}
+
+/// Ends when somebody asks the process to stop.
+async fn stop_asked() -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            asked = tokio::signal::ctrl_c() => asked,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}
+
+fn parse_moment(text: &str) -> Result<i64, String> {
+    if let Ok(at_ms) = text.parse() {
+        return Ok(at_ms);
+    }
+    let moment = DateTime::parse_from_rfc3339(text);
+    moment
+        .map(|moment| moment.timestamp_millis())
+        .map_err(|_| "write 2026-01-31T08:00:00Z or epoch milliseconds".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        sandbox: SandboxArgs,
+    }
+
+    fn parsed(flags: &[&str]) -> io::Result<Settings> {
+        settings(&Program::try_parse_from([&["x"], flags].concat()).map_err(io::Error::other)?.sandbox)
+    }
+
+    #[test]
+    fn flags_become_settings_and_json_wins() {
+        let made = parsed(&["--now", "2026-01-31T08:15:30.123Z", "--order", "shuffled", "--latency-ms", "5"]).unwrap();
+        assert_eq!((made.now_ms, made.faults.order), (1_769_847_330_123, Order::Shuffled));
+        assert_eq!(made.faults.latency.ms, 5);
+        let made = parsed(&["--latency-ms", "5", "--faults", r#"{"latency":{"ms":7}}"#]).unwrap();
+        assert_eq!(made.faults.latency.ms, 7);
+        assert!(parsed(&["--faults", r#"{"latencies":1}"#]).unwrap_err().to_string().contains("latencies"));
+        assert!(parsed(&["--now", "yesterday"]).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! The control operations over HTTP, under `/_sandbox/`. No key is needed; see README.md in this folder.
+
+use std::{convert::Infallible, fmt::Display, sync::Arc};
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::{Path, Query, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+    routing::post,
+};
+use futures::stream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    control::{Control, ListName, Stats},
+    faults::Faults,
+    request_log::LogEntry,
+    service::Service,
+    world::{ChangeRequest, ChangeSummary, RowKey},
+};
+
+/// Entries of the log that are copied at once.
+const LOG_ENTRIES: usize = 10_000;
+
+type Answer<T> = Result<Json<T>, Response>;
+
+pub(crate) fn router() -> Router<Arc<Service>> {
+    Router::new()
+        .route("/log", get(log).delete(clear_log))
+        .route("/truth/{list}", get(truth))
+        .route("/stats", get(stats))
+        .route("/clock", post(advance))
+        .route("/changes", post(changes))
+        .route("/faults", get(faults).post(merge_faults))
+        .route("/row", post(plant).delete(remove))
+}
+
+fn control(service: &Arc<Service>) -> Control {
+    Control { service: service.clone() }
+}
+
+fn refused(reason: impl Display) -> Response {
+    (StatusCode::BAD_REQUEST, Json(json!({ "error": reason.to_string() }))).into_response()
+}
+
+/// The body as JSON, whatever content type it states: these calls are made by hand.
+fn read<T: for<'de> Deserialize<'de>>(body: &Bytes) -> Result<T, Response> {
+    serde_json::from_slice(if body.is_empty() { b"{}" } else { body }).map_err(refused)
+}
+
+fn ndjson(body: Body) -> Response {
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
+}
+
+#[derive(Deserialize)]
+struct Since {
+    #[serde(default)]
+    since: u64,
+}
+
+async fn log(State(service): State<Arc<Service>>, Query(Since { since }): Query<Since>) -> Response {
+    let parts = stream::unfold(since, move |since| {
+        let entries = service.log.since(since, LOG_ENTRIES);
+        let next = entries.last().map(|entry: &LogEntry| entry.seq + 1);
+        let lines: String = entries.iter().map(|entry| json!(entry).to_string() + "\n").collect();
+        async move { next.map(|next| (Ok::<_, Infallible>(lines), next)) }
+    });
+    ndjson(Body::from_stream(parts))
+}
+
+async fn clear_log(State(service): State<Arc<Service>>) -> StatusCode {
+    control(&service).clear_log();
+    StatusCode::NO_CONTENT
+}
+
+async fn truth(State(service): State<Arc<Service>>, Path(list): Path<ListName>) -> Response {
+    let control = control(&service);
+    let parts = stream::unfold(None, move |after| {
+        let (lines, next) = control.truth_part(list, after);
+        async move { next.map(|next| (Ok::<_, Infallible>(lines), Some(next))) }
+    });
+    ndjson(Body::from_stream(parts))
+}
+
+async fn stats(State(service): State<Arc<Service>>) -> Json<Stats> {
+    Json(control(&service).stats())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Advance {
+    advance_ms: u64,
+}
+
+#[derive(Serialize)]
+struct Now {
+    now_ms: i64,
+}
+
+async fn advance(State(service): State<Arc<Service>>, body: Bytes) -> Answer<Now> {
+    let Advance { advance_ms } = read(&body)?;
+    Ok(Json(Now { now_ms: control(&service).advance_clock(advance_ms) }))
+}
+
+async fn changes(State(service): State<Arc<Service>>, body: Bytes) -> Answer<ChangeSummary> {
+    let request: ChangeRequest = read(&body)?;
+    Ok(Json(control(&service).apply_changes(&request)))
+}
+
+async fn faults(State(service): State<Arc<Service>>) -> Json<Faults> {
+    Json(control(&service).faults())
+}
+
+async fn merge_faults(State(service): State<Arc<Service>>, body: Bytes) -> Answer<Faults> {
+    let patch: Value = read(&body)?;
+    control(&service).merge_faults(patch).map(Json).map_err(refused)
+}
+
+#[derive(Deserialize)]
+struct Plant {
+    #[serde(default)]
+    list: ListName,
+    created_ms: Option<i64>,
+}
+
+async fn plant(State(service): State<Arc<Service>>, Query(plant): Query<Plant>, record: String) -> Response {
+    match control(&service).plant(plant.list, &record, plant.created_ms) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(reason) => refused(reason),
+    }
+}
+
+#[derive(Serialize)]
+struct Removed {
+    removed: usize,
+}
+
+async fn remove(State(service): State<Arc<Service>>, Query(key): Query<RowKey>) -> Json<Removed> {
+    Json(Removed { removed: control(&service).remove_row(&key) })
+}

@@ -1,0 +1,105 @@
+//! Turns a reply into HTTP: headers, compression, and bodies that break on purpose.
+
+use std::{convert::Infallible, io, io::Write as _};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderMap, HeaderValue, Method, Response, header},
+};
+use flate2::{Compression, write::GzEncoder};
+use futures::{StreamExt as _, stream};
+
+use super::{
+    super::{clock::date_header, request_log::Visit},
+    reply::{Delivery, Reply},
+};
+
+/// Smaller bodies are not compressed.
+const GZIP_BYTES_MIN: usize = 512;
+
+/// Makes the response, and logs it. The entry is complete when the body has been sent or dropped.
+pub(crate) fn respond(reply: Reply, visit: Visit, method: &Method, headers: &HeaderMap) -> Response<Body> {
+    let service = &visit.service;
+    let wants_gzip =
+        (headers.get_all(header::ACCEPT_ENCODING).iter()).any(|value| accepts_gzip(value.to_str().unwrap_or("")));
+    let compressed =
+        (wants_gzip && service.faults().gzip && reply.body.len() >= GZIP_BYTES_MIN).then(|| gzip(&reply.body));
+    let is_gzip = compressed.is_some();
+    let body = compressed.unwrap_or_else(|| reply.body.clone());
+    service.log.answer(visit.seq, reply.status.as_u16(), reply.rows, body.len() as u64, reply.fault);
+
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = reply.status;
+    let head = response.headers_mut();
+    head.insert(header::DATE, date_header(service.clock.now_ms()));
+    head.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    if let Some(content_type) = reply.content_type {
+        head.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    if is_gzip {
+        head.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    if let Some(allow) = reply.allow {
+        head.insert(header::ALLOW, HeaderValue::from_static(allow));
+    }
+    if let Some(retry_after) = reply.retry_after {
+        head.insert(header::RETRY_AFTER, retry_after);
+    }
+    if method != Method::HEAD {
+        *response.body_mut() = match reply.delivery {
+            Delivery::Whole => whole(body, visit),
+            Delivery::Cut { sent_share } => broken(body, sent_share, 0, visit),
+            Delivery::Hung { sent_share, silent_ms } => broken(body, sent_share, silent_ms, visit),
+        };
+    }
+    response
+}
+
+/// The body in one piece; the visit ends with it.
+fn whole(body: Bytes, visit: Visit) -> Body {
+    let pieces = stream::iter((!body.is_empty()).then_some(Ok::<_, Infallible>(body)));
+    Body::from_stream(pieces.map(move |piece| {
+        let _kept_until_the_body_is_dropped = &visit;
+        piece
+    }))
+}
+
+/// A part of the body, then silence, then a closed connection: less than `Content-Length` promised.
+fn broken(body: Bytes, sent_share: f64, silent_ms: u64, visit: Visit) -> Body {
+    // At least one byte is missing, else nothing would be broken.
+    let sent = ((body.len() as f64 * sent_share.clamp(0.0, 1.0)) as usize).min(body.len().saturating_sub(1));
+    let part = body.slice(..sent);
+    let first = stream::iter((!part.is_empty()).then_some(Ok(part)));
+    let rest = stream::once(async move {
+        visit.service.pause(silent_ms).await;
+        Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the sandbox breaks this body on purpose"))
+    });
+    Body::from_stream(first.chain(rest))
+}
+
+fn accepts_gzip(value: &str) -> bool {
+    value.split(',').any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        name.trim().eq_ignore_ascii_case("gzip") && weight.trim() != "q=0"
+    })
+}
+
+fn gzip(body: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 6), Compression::fast());
+    // Writing to a vector cannot fail; were it to, the client would see a broken gzip stream.
+    let _ = encoder.write_all(body);
+    Bytes::from(encoder.finish().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_used_when_asked_for() {
+        assert!(accepts_gzip("br, gzip;q=0.5"));
+        assert!(accepts_gzip("GZIP"));
+        assert!(!accepts_gzip("br, gzip;q=0"));
+        assert!(!accepts_gzip("identity"));
+    }
+}

@@ -1,0 +1,182 @@
+//! The service itself: one request in, one reply out.
+
+mod delivery;
+mod lists;
+mod page_token;
+mod purge;
+mod query;
+mod rate_limit;
+mod reply;
+mod strikes;
+mod users;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes, to_bytes},
+    extract::{Request, State},
+    http::{HeaderMap, Method, StatusCode, Uri, header},
+    response::Response,
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    lists::ShuffleCache, page_token::IssuedTokens, purge::PendingPurge, rate_limit::Bucket, reply::Reply,
+    strikes::Strikes, users::UserTable,
+};
+use super::{
+    clock::Clock,
+    faults::{Auth, Faults},
+    request_log::{RequestLog, Visit},
+    settings::Settings,
+    world::World,
+};
+
+/// The largest body that a request may have.
+const REQUEST_BYTES_MAX: usize = 4 << 20;
+
+/// The three lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum List {
+    Responses,
+    Surveys,
+    Themes,
+}
+
+/// Everything that requests share.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) clock: Clock,
+    pub(crate) log: RequestLog,
+    pub(crate) stop: CancellationToken,
+    api_key: String,
+    world: RwLock<World>,
+    faults: Mutex<Arc<Faults>>,
+    strikes: Mutex<Strikes>,
+    bucket: Mutex<Bucket>,
+    tokens: Mutex<IssuedTokens>,
+    shuffles: Mutex<ShuffleCache>,
+    users: Mutex<UserTable>,
+    purges: Mutex<Vec<PendingPurge>>,
+}
+
+/// A lock whose holder panicked is used on: this is a test double, and each change of its state is small.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Service {
+    pub(crate) fn new(settings: Settings, world: World) -> Self {
+        Self {
+            clock: Clock::new(settings.now_ms, settings.frozen_clock),
+            log: RequestLog::new(settings.log_entries_max),
+            stop: CancellationToken::new(),
+            api_key: settings.api_key,
+            world: RwLock::new(world),
+            faults: Mutex::new(Arc::new(settings.faults)),
+            strikes: Mutex::default(),
+            bucket: Mutex::default(),
+            tokens: Mutex::default(),
+            shuffles: Mutex::default(),
+            users: Mutex::default(),
+            purges: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn world(&self) -> RwLockReadGuard<'_, World> {
+        self.world.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn world_mut(&self) -> RwLockWriteGuard<'_, World> {
+        self.world.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn faults(&self) -> Arc<Faults> {
+        lock(&self.faults).clone()
+    }
+
+    /// Changes the faults; what a schedule has counted so far starts anew where it changed.
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        let mut held = lock(&self.faults);
+        lock(&self.strikes).forget_changed(&held, &faults);
+        lock(&self.bucket).adopt(&held.rate_limit, &faults.rate_limit);
+        *held = Arc::new(faults);
+    }
+
+    /// Whether the key is accepted on the path.
+    fn is_authorised(&self, headers: &HeaderMap, path: &str, auth: Auth) -> bool {
+        let Some(value) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
+            return false;
+        };
+        let Some((form, key)) = value.split_once(' ') else { return false };
+        let is_user_path = path.starts_with("/v2/users");
+        let is_form_right = match (form.to_ascii_lowercase().as_str(), auth) {
+            ("bearer" | "api-key", Auth::Both) => true,
+            ("bearer", Auth::Strict) => !is_user_path,
+            ("api-key", Auth::Strict) => is_user_path,
+            _ => false,
+        };
+        is_form_right && key.trim() == self.api_key
+    }
+
+    async fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: Body) -> Reply {
+        let faults = self.faults();
+        let wait_ms = lock(&self.strikes).latency_ms(&faults);
+        self.pause(wait_ms).await;
+        self.run_due_purges();
+        if !self.is_authorised(headers, uri.path(), faults.auth) {
+            return Reply::empty(StatusCode::FORBIDDEN);
+        }
+        if let Some(refusal) = self.refuse(&faults, uri.path()) {
+            return refusal;
+        }
+        let Ok(body) = to_bytes(body, REQUEST_BYTES_MAX).await else {
+            return Reply::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+        };
+        self.route(method, uri, body, &faults).await
+    }
+
+    async fn route(&self, method: &Method, uri: &Uri, body: Bytes, faults: &Faults) -> Reply {
+        let list = match uri.path() {
+            "/v1/responses" => Some(List::Responses),
+            "/v1/surveys" | "/v1/studies" => Some(List::Surveys),
+            "/v1/themes" => Some(List::Themes),
+            _ => None,
+        };
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
+        match (list, uri.path()) {
+            (Some(list), _) if is_read => self.list(list, uri, faults).await,
+            (Some(_), _) => Reply::not_allowed("GET, HEAD"),
+            (None, "/v2/users") if method == Method::POST => self.upsert_user(&body, faults),
+            (None, "/v2/users") => Reply::not_allowed("POST"),
+            (None, "/v2/purge/visitors") if method == Method::POST => self.request_purge(&body, faults),
+            (None, "/v2/purge/visitors") => Reply::not_allowed("POST"),
+            (None, path) => match path.strip_prefix("/v2/users/").filter(|id| !id.is_empty()) {
+                Some(id) if is_read => self.user(id),
+                Some(_) => Reply::not_allowed("GET, HEAD"),
+                None => Reply::error(StatusCode::NOT_FOUND, "no such path"),
+            },
+        }
+    }
+
+    /// Waits in real time, but not longer than the sandbox runs.
+    async fn pause(&self, wait_ms: u64) {
+        if wait_ms > 0 {
+            let _ = tokio::time::timeout(Duration::from_millis(wait_ms), self.stop.cancelled()).await;
+        }
+    }
+}
+
+/// Answers a request of the contract.
+pub(crate) async fn handle(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let seq = service.log.arrive(parts.method.as_str(), target, service.clock.elapsed_us());
+    // Made at once: should the client hang up while the answer is made, the entry is completed all the same.
+    let visit = Visit { service: service.clone(), seq };
+    let reply = service.answer(&parts.method, &parts.uri, &parts.headers, body).await;
+    delivery::respond(reply, visit, &parts.method, &parts.headers)
+}

@@ -1,0 +1,132 @@
+//! Page tokens: a position in a list, bound to the query it was made for. Base64, as the contract says.
+//!
+//! What dies (by age or by number of pages) is remembered here and not written into the token, so that the same query always
+//! gives the same bytes.
+
+use std::collections::HashMap;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::super::{
+    faults::{DeadTokens, Ties},
+    world::Position,
+};
+
+/// Tokens whose age is remembered; when there are more, all are forgotten and live on.
+const TOKENS_MAX: usize = 100_000;
+
+/// A page token, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageToken {
+    pub(crate) position: Position,
+    /// Empty pages that were sent for this position.
+    pub(crate) empties: u32,
+}
+
+impl PageToken {
+    /// The position after a row. Where ties are not kept it is the row's millisecond and nothing else.
+    pub(crate) fn after(created_ms: i64, serial: u32, ties: Ties) -> Self {
+        let position = match ties {
+            Ties::Kept => Position::AfterRow(created_ms, serial),
+            Ties::Repeated => Position::AtMillisecond(created_ms),
+            Ties::Lost => Position::AfterMillisecond(created_ms),
+        };
+        Self { position, empties: 0 }
+    }
+
+    pub(crate) fn encode(self, binding: u64) -> String {
+        let place = match self.position {
+            Position::Start => "s".to_owned(),
+            Position::AfterRow(ms, serial) => format!("{ms}.{serial}"),
+            Position::AtMillisecond(ms) => format!("{ms}.r"),
+            Position::AfterMillisecond(ms) => format!("{ms}.l"),
+        };
+        STANDARD.encode(format!("{place}/{:08x}/{}", binding as u32, self.empties))
+    }
+
+    /// Reads a token; an error is the message of a 400.
+    pub(crate) fn decode(text: &str, binding: u64) -> Result<Self, &'static str> {
+        let unreadable = "'cursor' cannot be read";
+        let bytes = STANDARD.decode(text).map_err(|_| unreadable)?;
+        let inner = String::from_utf8(bytes).map_err(|_| unreadable)?;
+        let mut parts = inner.split('/');
+        let (Some(place), Some(bound), Some(empties), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(unreadable);
+        };
+        if bound != format!("{:08x}", binding as u32) {
+            return Err("'cursor' belongs to another query");
+        }
+        let position = match place.split_once('.') {
+            None if place == "s" => Position::Start,
+            None => return Err(unreadable),
+            Some((ms, rest)) => {
+                let ms = ms.parse().map_err(|_| unreadable)?;
+                match rest {
+                    "r" => Position::AtMillisecond(ms),
+                    "l" => Position::AfterMillisecond(ms),
+                    serial => Position::AfterRow(ms, serial.parse().map_err(|_| unreadable)?),
+                }
+            }
+        };
+        Ok(Self { position, empties: empties.parse().map_err(|_| unreadable)? })
+    }
+}
+
+/// When tokens were issued, and on which page of their list.
+#[derive(Debug, Default)]
+pub(crate) struct IssuedTokens {
+    issued: HashMap<String, (u64, u64)>,
+}
+
+impl IssuedTokens {
+    /// Remembers a token that was issued on the page that `on` asked for.
+    pub(crate) fn issue(&mut self, token: &str, on: Option<&str>, now_us: u64) {
+        if self.issued.len() >= TOKENS_MAX {
+            self.issued.clear();
+        }
+        let page = on.and_then(|on| self.issued.get(on)).map_or(1, |(_, page)| page + 1);
+        self.issued.insert(token.to_owned(), (now_us, page));
+    }
+
+    /// Whether the token has outlived its time or its pages.
+    pub(crate) fn is_dead(&self, token: &str, rule: &DeadTokens, now_us: u64) -> bool {
+        let Some((issued_us, page)) = self.issued.get(token) else { return false };
+        let age_ms = now_us.saturating_sub(*issued_us) / 1000;
+        (rule.after_ms > 0 && age_ms >= rule.after_ms) || (rule.after_pages > 0 && *page > rule.after_pages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_only_with_its_query() {
+        for position in [
+            Position::Start,
+            Position::AfterRow(-5, 7),
+            Position::AtMillisecond(1_769_847_330_123),
+            Position::AfterMillisecond(0),
+        ] {
+            let token = PageToken { position, empties: 2 };
+            assert_eq!(PageToken::decode(&token.encode(9), 9), Ok(token));
+            assert_eq!(PageToken::decode(&token.encode(9), 8), Err("'cursor' belongs to another query"));
+        }
+        for text in ["", "%%%", "MTIz", "czo="] {
+            assert!(PageToken::decode(text, 9).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_die_by_age_and_by_page() {
+        let mut tokens = IssuedTokens::default();
+        tokens.issue("a", None, 0);
+        tokens.issue("b", Some("a"), 5_000);
+        let rule = DeadTokens { after_ms: 10, ..DeadTokens::default() };
+        assert_eq!([tokens.is_dead("a", &rule, 10_000), tokens.is_dead("b", &rule, 10_000)], [true, false]);
+        let rule = DeadTokens { after_pages: 1, ..DeadTokens::default() };
+        assert_eq!([tokens.is_dead("a", &rule, 0), tokens.is_dead("b", &rule, 0)], [false, true]);
+        assert!(!tokens.is_dead("unknown", &rule, 0));
+    }
+}

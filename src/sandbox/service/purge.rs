@@ -1,0 +1,125 @@
+//! Purges: people are named now and vanish when the delay has passed on the service's clock.
+
+use std::collections::HashSet;
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{
+    super::{
+        faults::Faults,
+        random::uuid_of,
+        world::{Named, Visitor},
+    },
+    Reply, Service, lock,
+};
+
+/// The contract's limit, over the three lists together.
+const DELETIONS_MAX: usize = 100;
+/// The contract's default delay: ten days.
+const DELAY_SECONDS_DEFAULT: u64 = 10 * 86_400;
+const PURGE_PURPOSE: u64 = 0x0000_9054;
+
+/// A purge that waits.
+#[derive(Debug)]
+pub(crate) struct PendingPurge {
+    due_ms: i64,
+    named: Named,
+    user_ids: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PurgeRequest {
+    delay_seconds: Option<u64>,
+    #[serde(default)]
+    emails: Vec<String>,
+    #[serde(default)]
+    user_ids: Vec<String>,
+    #[serde(default)]
+    visitor_ids: Vec<String>,
+}
+
+impl Service {
+    pub(super) fn request_purge(&self, body: &[u8], faults: &Faults) -> Reply {
+        let request: PurgeRequest = match serde_json::from_slice(body) {
+            Ok(request) => request,
+            Err(error) => return Reply::bad_request(&error.to_string()),
+        };
+        match request.emails.len() + request.user_ids.len() + request.visitor_ids.len() {
+            0 => return Reply::bad_request("at least one of 'emails', 'visitorIds', 'userIds' must be non-empty"),
+            named if named > DELETIONS_MAX => {
+                return Reply::bad_request(&format!("at most {DELETIONS_MAX} visitors per request"));
+            }
+            _ => {}
+        }
+        let uuids: Result<HashSet<u128>, _> =
+            request.visitor_ids.iter().map(|id| Uuid::try_parse(id).map(|id| id.as_u128())).collect();
+        let Ok(uuids) = uuids else {
+            return Reply::bad_request("'visitorIds' must be UUIDs");
+        };
+        let (named, user_ids) = self.find_people(&request, &uuids);
+        if named.numbers.is_empty() && named.texts.is_empty() && user_ids.is_empty() {
+            return Reply::bad_request("no visitors found");
+        }
+        let delay_ms = request.delay_seconds.unwrap_or(DELAY_SECONDS_DEFAULT).saturating_mul(1000);
+        let due_ms = self.clock.now_ms().saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX));
+        let mut purges = lock(&self.purges);
+        purges.push(PendingPurge { due_ms, named, user_ids });
+        let id = Uuid::from_u128(uuid_of(PURGE_PURPOSE ^ due_ms as u64, purges.len() as u64));
+        let id = if faults.quoted_request_id { format!("“{id}”") } else { id.to_string() };
+        Reply::json(StatusCode::OK, json!({ "requestId": id }).to_string())
+    }
+
+    /// Who of the named people is there: visitors, planted rows and upserted users.
+    fn find_people(&self, request: &PurgeRequest, uuids: &HashSet<u128>) -> (Named, Vec<String>) {
+        let mut named = Named::default();
+        let mut user_ids = Vec::new();
+        {
+            let users = lock(&self.users);
+            user_ids.extend(request.user_ids.iter().filter(|id| users.contains(id)).cloned());
+            user_ids.extend(request.emails.iter().flat_map(|email| users.ids_of_email(email)));
+        }
+        let world = self.world();
+        let visitors_named = |text: &str, is_it: &dyn Fn(&Visitor) -> bool| {
+            Visitor::number_in(text).and_then(|number| world.visitor(number)).filter(is_it)
+        };
+        for id in request.user_ids.iter().chain(&user_ids) {
+            let found = visitors_named(id, &|visitor| visitor.external_user_id().as_ref() == Some(id));
+            found.into_iter().for_each(|visitor| named.add(visitor));
+        }
+        for email in &request.emails {
+            let found = visitors_named(email, &|visitor| visitor.email().as_ref() == Some(email));
+            found.into_iter().for_each(|visitor| named.add(visitor));
+        }
+        if !uuids.is_empty() {
+            let found = world.visitors().filter(|visitor| uuids.contains(&visitor.uuid));
+            found.for_each(|visitor| named.add(visitor));
+        }
+        let texts = request.visitor_ids.iter().map(|id| id.to_lowercase()).chain(request.user_ids.iter().cloned());
+        named.texts.extend(texts.filter(|text| world.has_planted_rows_of(text)));
+        (named, user_ids)
+    }
+
+    /// Carries out the purges whose time has come.
+    pub(crate) fn run_due_purges(&self) {
+        let now_ms = self.clock.now_ms();
+        let mut purges = lock(&self.purges);
+        if purges.iter().all(|purge| purge.due_ms > now_ms) {
+            return;
+        }
+        // Held until the rows are gone: whoever comes now waits, and sees none of them.
+        let due: Vec<PendingPurge> = purges.extract_if(.., |purge| purge.due_ms <= now_ms).collect();
+        for purge in due {
+            self.world_mut().remove_visitors(&purge.named);
+            lock(&self.users).remove(&purge.user_ids);
+        }
+    }
+
+    /// Purges that wait.
+    pub(crate) fn pending_purges(&self) -> usize {
+        lock(&self.purges).len()
+    }
+}

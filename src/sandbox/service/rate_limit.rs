@@ -1,0 +1,92 @@
+//! The rate limit, and the words in which a client is told to wait.
+
+use axum::http::HeaderValue;
+
+use super::{
+    super::{
+        clock::http_date,
+        faults::{RateLimit, RetryAfter, RetryAfterForm},
+    },
+    Service,
+};
+
+/// Seconds by which a past date lies back.
+const PAST_MS: i64 = 3_600_000;
+
+/// A bucket of tokens, filled in real time.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    tokens: f64,
+    filled_us: u64,
+    is_used: bool,
+}
+
+impl Bucket {
+    /// Takes a token; else the microseconds until there is one.
+    pub(crate) fn take(&mut self, limit: &RateLimit, now_us: u64) -> Result<(), u64> {
+        if limit.per_second <= 0.0 {
+            return Ok(());
+        }
+        let capacity = f64::from(limit.burst.max(1));
+        if !self.is_used {
+            (self.is_used, self.tokens, self.filled_us) = (true, capacity, now_us);
+        }
+        let elapsed_secs = now_us.saturating_sub(self.filled_us) as f64 / 1e6;
+        self.tokens = (self.tokens + elapsed_secs * limit.per_second).min(capacity);
+        self.filled_us = now_us;
+        if self.tokens >= 1.0 {
+            self.tokens -= 1.0;
+            return Ok(());
+        }
+        Err(((1.0 - self.tokens) / limit.per_second * 1e6).ceil() as u64)
+    }
+
+    /// A changed limit starts with a full bucket.
+    pub(crate) fn adopt(&mut self, held: &RateLimit, new: &RateLimit) {
+        if held != new {
+            *self = Bucket::default();
+        }
+    }
+}
+
+impl Service {
+    /// The value of `Retry-After`. What it tells is noted in the log, if it tells anything.
+    pub(super) fn retry_after(&self, told: RetryAfter) -> Option<HeaderValue> {
+        let wait_ms = i64::try_from(told.wait_ms).unwrap_or(i64::MAX / 2);
+        let seconds = told.wait_ms.div_ceil(1000);
+        let now_ms = self.clock.now_ms();
+        let date_ms = now_ms.saturating_add(wait_ms).div_euclid(1000).saturating_add(1).saturating_mul(1000);
+        let (text, told_ms) = match told.form {
+            RetryAfterForm::Absent => return None,
+            RetryAfterForm::Seconds => (seconds.to_string(), seconds * 1000),
+            RetryAfterForm::Fraction => (format!("{}.{:03}", told.wait_ms / 1000, told.wait_ms % 1000), told.wait_ms),
+            RetryAfterForm::HttpDate => (http_date(date_ms), (date_ms - now_ms) as u64),
+            RetryAfterForm::Zero => ("0".into(), 0),
+            RetryAfterForm::Negative => ("-5".into(), 0),
+            RetryAfterForm::PastDate => (http_date(now_ms - PAST_MS), 0),
+            RetryAfterForm::Garbage => ("soon".into(), 0),
+        };
+        if told_ms > 0 {
+            let now_us = self.clock.elapsed_us();
+            self.log.told_to_wait(now_us.saturating_add(told_ms.saturating_mul(1000)), now_us);
+        }
+        HeaderValue::from_str(&text).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_fills_in_real_time() {
+        let limit = RateLimit { per_second: 10.0, burst: 2, ..RateLimit::default() };
+        let mut bucket = Bucket::default();
+        assert_eq!([bucket.take(&limit, 0), bucket.take(&limit, 0)], [Ok(()), Ok(())]);
+        assert_eq!(bucket.take(&limit, 0), Err(100_000));
+        assert_eq!(bucket.take(&limit, 99_000), Err(1_000));
+        assert_eq!(bucket.take(&limit, 100_000), Ok(()));
+        assert_eq!([bucket.take(&limit, 9_000_000), bucket.take(&limit, 9_000_000)], [Ok(()), Ok(())]);
+        assert!(bucket.take(&limit, 9_000_000).is_err(), "the bucket holds no more than its burst");
+    }
+}

@@ -1,0 +1,219 @@
+//! Users: upserts, which become visible after a while, and reads of those and of the generated visitors.
+
+use std::collections::{BTreeMap, HashMap};
+
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    super::{faults::Faults, random::uuid_of, world::Visitor},
+    Reply, Service, lock,
+};
+
+/// The service's limit.
+const ATTRIBUTES_MAX: usize = 100;
+/// Users that can be upserted; the sandbox refuses more.
+const USERS_MAX: usize = 1_000_000;
+const USER_PURPOSE: u64 = 0x0005_E4ED;
+
+/// Upserted users by their id.
+#[derive(Debug, Default)]
+pub(crate) struct UserTable {
+    users: HashMap<String, StoredUser>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct StoredUser {
+    number: u64,
+    created_ms: i64,
+    email: Option<String>,
+    attributes: Map<String, Value>,
+    events: BTreeMap<String, EventCount>,
+    /// Real time from which on it can be read.
+    visible_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct EventCount {
+    count: u64,
+    first_ms: i64,
+    last_ms: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Upsert {
+    user_id: String,
+    // The contract says `email`; its samples elsewhere `emailAddress`.
+    #[serde(alias = "emailAddress")]
+    email: Option<String>,
+    #[serde(default)]
+    attributes: Map<String, Value>,
+    #[serde(default)]
+    events: Vec<UpsertEvent>,
+}
+
+#[derive(Deserialize)]
+struct UpsertEvent {
+    event: String,
+    timestamp: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UserRecord<'a> {
+    id: String,
+    external_user_id: &'a str,
+    created_at: i64,
+    attributes: &'a Map<String, Value>,
+    events: Vec<EventRecord<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventRecord<'a> {
+    event: &'a str,
+    count: u64,
+    created_at: i64,
+    updated_at: i64,
+}
+
+impl UserTable {
+    /// The ids of the users with this mail address.
+    pub(crate) fn ids_of_email(&self, email: &str) -> Vec<String> {
+        self.users.iter().filter(|(_, user)| user.email.as_deref() == Some(email)).map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(crate) fn contains(&self, id: &str) -> bool {
+        self.users.contains_key(id)
+    }
+
+    pub(crate) fn remove(&mut self, ids: &[String]) {
+        self.users.retain(|id, _| !ids.contains(id));
+    }
+}
+
+impl Service {
+    pub(super) fn upsert_user(&self, body: &[u8], faults: &Faults) -> Reply {
+        let upsert: Upsert = match serde_json::from_slice(body) {
+            Ok(upsert) => upsert,
+            Err(error) => return Reply::bad_request(&error.to_string()),
+        };
+        if let Err(message) = check(&upsert) {
+            return Reply::bad_request(&message);
+        }
+        let mut table = lock(&self.users);
+        let number = table.users.len() as u64;
+        if table.users.len() >= USERS_MAX && !table.contains(&upsert.user_id) {
+            return Reply::error(StatusCode::INSUFFICIENT_STORAGE, "the sandbox holds no more users");
+        }
+        let visible_us = self.clock.elapsed_us().saturating_add(faults.user_delay_ms.saturating_mul(1000));
+        let created_ms = self.clock.now_ms();
+        let new = StoredUser { number, created_ms, visible_us, ..StoredUser::default() };
+        let user = table.users.entry(upsert.user_id).or_insert(new);
+        user.email = upsert.email.or(user.email.take());
+        user.attributes.extend(upsert.attributes);
+        for UpsertEvent { event, timestamp } in upsert.events {
+            let counted =
+                user.events.entry(event).or_insert(EventCount { count: 0, first_ms: timestamp, last_ms: timestamp });
+            counted.count += 1;
+            counted.first_ms = counted.first_ms.min(timestamp);
+            counted.last_ms = counted.last_ms.max(timestamp);
+        }
+        Reply::json(StatusCode::ACCEPTED, "{}")
+    }
+
+    pub(super) fn user(&self, encoded_id: &str) -> Reply {
+        let id = percent_decoded(encoded_id);
+        let visitor = self.visitor_of_user(&id);
+        let now_us = self.clock.elapsed_us();
+        let stored = lock(&self.users).users.get(&id).filter(|user| user.visible_us <= now_us).cloned();
+        let world = self.world();
+        let (base, seed, start_ms) = (visitor.as_ref().map(attributes_of), world.seed, world.start_ms);
+        if stored.is_none() && visitor.is_none() {
+            return Reply::error(StatusCode::NOT_FOUND, "user not found");
+        }
+        let stored = stored.unwrap_or_default();
+        let mut attributes = base.unwrap_or_default();
+        attributes.extend(stored.attributes.clone());
+        attributes.extend(stored.email.clone().map(|email| ("email".to_owned(), Value::from(email))));
+        let uuid = visitor.map_or_else(|| uuid_of(seed ^ USER_PURPOSE, stored.number), |visitor| visitor.uuid);
+        let record = UserRecord {
+            id: uuid::Uuid::from_u128(uuid).to_string(),
+            external_user_id: &id,
+            created_at: visitor.map_or(stored.created_ms, |visitor| visitor.created_ms(start_ms)),
+            attributes: &attributes,
+            events: (stored.events.iter())
+                .map(|(event, counted)| EventRecord {
+                    event,
+                    count: counted.count,
+                    created_at: counted.first_ms,
+                    updated_at: counted.last_ms,
+                })
+                .collect(),
+        };
+        Reply::json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default())
+    }
+
+    /// The generated visitor with this user id.
+    pub(super) fn visitor_of_user(&self, id: &str) -> Option<Visitor> {
+        let visitor = self.world().visitor(Visitor::number_in(id)?)?;
+        (visitor.external_user_id().as_deref() == Some(id)).then_some(visitor)
+    }
+}
+
+fn attributes_of(visitor: &Visitor) -> Map<String, Value> {
+    let mut text = Vec::new();
+    visitor.write_attributes(&mut text);
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+fn check(upsert: &Upsert) -> Result<(), String> {
+    if upsert.user_id.is_empty() {
+        return Err("'userId' must not be empty".into());
+    }
+    if upsert.email.as_ref().is_some_and(|email| !email.contains('@')) {
+        return Err("'email' must be an e-mail address".into());
+    }
+    if upsert.attributes.len() > ATTRIBUTES_MAX {
+        return Err(format!("at most {ATTRIBUTES_MAX} attributes"));
+    }
+    let is_plain = |value: &Value| value.is_string() || value.is_i64() || value.is_u64() || value.is_boolean();
+    match upsert.attributes.iter().find(|(_, value)| !is_plain(value)) {
+        Some((name, _)) => Err(format!("attribute '{name}' must be a string, an integer or a boolean")),
+        None => Ok(()),
+    }
+}
+
+/// A path segment without its percent signs; what is no valid escape stays.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let escape = tail.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match escape.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_segments_are_decoded() {
+        assert_eq!(percent_decoded("us%C3%A9r%2F%E6%97%A5%20001"), "usér/日 001");
+        assert_eq!(percent_decoded("100%"), "100%");
+        assert_eq!(percent_decoded("%zz"), "%zz");
+    }
+}

@@ -1,0 +1,91 @@
+//! What a sandbox is started with. What may change while it runs is in `faults`.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::faults::Faults;
+
+/// The most responses that a sandbox holds: its row numbers are 32 bits wide, and memory is about 200 bytes a row.
+pub const RESPONSES_MAX: u64 = 20_000_000;
+/// The most surveys.
+pub const SURVEYS_MAX: u32 = 2000;
+/// The longest history, in days.
+pub const DAYS_MAX: u32 = 20_000;
+
+/// What a sandbox is started with. The same settings give the same rows, byte by byte.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Seed of all data.
+    pub seed: u64,
+    /// The service's clock at the start, epoch milliseconds. The data ends here.
+    pub now_ms: i64,
+    /// Whether the service's clock stands still except for `advance`. Default: it runs at real speed.
+    pub frozen_clock: bool,
+    /// Responses to generate, exactly; soft-deleted ones included.
+    pub responses: u64,
+    /// Days of history before `now_ms`.
+    pub days: u32,
+    /// Surveys to generate. With 12 or more every question type has one.
+    pub surveys: u32,
+    /// Share of responses that are soft-deleted, 0.0 to 1.0.
+    pub deleted_share: f64,
+    /// Share of OPEN answers with a text that carry themes, 0.0 to 1.0.
+    pub theme_share: f64,
+    /// Share of responses that break the contract's habits, 0.0 to 1.0. See `world::hostile`.
+    pub hostile_share: f64,
+    /// Responses that share each millisecond of creation; 0 and 1 leave the times as they fall.
+    pub ties_per_ms: u32,
+    /// The one API key.
+    pub api_key: String,
+    /// Requests that the log keeps; the oldest are dropped.
+    pub log_entries_max: usize,
+    /// How the service answers; the default has no faults.
+    pub faults: Faults,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            now_ms: 1_769_846_400_000,
+            frozen_clock: false,
+            responses: 50_000,
+            days: 90,
+            surveys: 24,
+            deleted_share: 0.01,
+            theme_share: 0.25,
+            hostile_share: 0.0,
+            ties_per_ms: 0,
+            api_key: "sandbox-key".into(),
+            log_entries_max: 1_000_000,
+            faults: Faults::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses what cannot be generated.
+    pub(crate) fn validate(&self) -> io::Result<()> {
+        let shares = [self.deleted_share, self.theme_share, self.hostile_share];
+        let problem = if self.responses > RESPONSES_MAX {
+            format!("responses: at most {RESPONSES_MAX}")
+        } else if !(1..=DAYS_MAX).contains(&self.days) {
+            format!("days: 1 to {DAYS_MAX}")
+        } else if !(1..=SURVEYS_MAX).contains(&self.surveys) {
+            format!("surveys: 1 to {SURVEYS_MAX}")
+        } else if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
+            "shares: 0.0 to 1.0".to_owned()
+        } else if self.now_ms < 0 {
+            "now: after 1970".to_owned()
+        } else if self.api_key.is_empty() {
+            "the API key is empty".to_owned()
+        } else if let Err(problem) = self.faults.validate() {
+            format!("faults: {problem}")
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
+    }
+}

@@ -1,0 +1,133 @@
+//! One answer to one question, as the members `response` and `selectedIndexes` of its record.
+//!
+//! Skips follow the service: null, empty, and (made elsewhere) no row at all are three different things.
+
+use std::fmt::Write as _;
+
+use super::{
+    super::{
+        json_text::{TimeStyle, push_time, quoted},
+        random::{Random, uuid_of},
+    },
+    kinds::Kind,
+    surveys::Question,
+    words,
+};
+
+/// How likely each NPS score from 0 to 10 is, in parts.
+const NPS_WEIGHTS: [u32; 11] = [3, 2, 2, 2, 3, 6, 6, 12, 20, 20, 24];
+/// Rounds and items of a MAXDIFF answer.
+const MAXDIFF_ROUNDS: usize = 3;
+const MAXDIFF_ITEMS: usize = 4;
+
+/// A new answer.
+pub(crate) fn draw(question: &Question, at_ms: i64, random: &mut Random) -> String {
+    let null = || r#""response":null"#.to_owned();
+    match question.kind {
+        Kind::Nps if random.percent(4) => null(),
+        Kind::Nps => format!(r#""response":{}"#, random.weighted(&NPS_WEIGHTS)),
+        Kind::Likert if random.percent(4) => null(),
+        Kind::Likert => format!(r#""response":{}"#, random.between(1, question.scale_max)),
+        Kind::Open => match random.below(100) {
+            0..3 => null(),
+            3..8 => r#""response":"""#.to_owned(),
+            _ => format!(r#""response":{}"#, quoted(&words::free_text(random))),
+        },
+        Kind::MultipleChoice if random.percent(3) => null(),
+        Kind::MultipleChoice => {
+            let at = random.index(question.options.len());
+            let option = question.options.get(at).copied().unwrap_or_default();
+            format!(r#""response":{},"selectedIndexes":{at}"#, quoted(option))
+        }
+        Kind::MultipleSelect => multiple_select(question, random),
+        Kind::Matrix => matrix(question, random),
+        Kind::RankOrder => rank_order(question, random),
+        Kind::MaxDiff => max_diff(question, random),
+        Kind::VideoVoice if random.percent(10) => null(),
+        Kind::VideoVoice => video(at_ms, random),
+        Kind::ConsentLegal => format!(r#""response":{{"submitted":{}}}"#, random.percent(96)),
+        Kind::TextUrlPrompt => null(),
+    }
+}
+
+/// The three spellings seen: a JSON list inside a string, a list, and one option's text.
+fn multiple_select(question: &Question, random: &mut Random) -> String {
+    match random.below(100) {
+        0..3 => return r#""response":null"#.to_owned(),
+        3..7 => return r#""response":[],"selectedIndexes":[]"#.to_owned(),
+        _ => {}
+    }
+    let chosen: Vec<(usize, &str)> =
+        (question.options.iter().copied().enumerate()).filter(|_| random.percent(40)).collect();
+    let list = format!("[{}]", joined(chosen.iter().map(|(_, option)| quoted(option))));
+    let indexes = joined(chosen.iter().map(|(at, _)| at.to_string()));
+    let response = match (random.below(10), chosen.as_slice()) {
+        (0..2, [(_, only)]) => quoted(only),
+        (0..4, _) => list,
+        _ => quoted(&list),
+    };
+    format!(r#""response":{response},"selectedIndexes":[{indexes}]"#)
+}
+
+fn matrix(question: &Question, random: &mut Random) -> String {
+    let cells = question.options.iter().map(|row| {
+        let cell = match question.columns {
+            columns if columns.is_empty() || random.percent(5) => "null".to_owned(),
+            columns => quoted(random.pick::<&str>(columns)),
+        };
+        format!("{}:{cell}", quoted(row))
+    });
+    format!(r#""response":{{{}}}"#, joined(cells))
+}
+
+fn rank_order(question: &Question, random: &mut Random) -> String {
+    let mut ranks: Vec<usize> = (1..=question.options.len()).collect();
+    random.shuffle(&mut ranks);
+    let pairs = question.options.iter().zip(ranks).map(|(option, rank)| format!("{}:{rank}", quoted(option)));
+    format!(r#""response":{{{}}}"#, joined(pairs))
+}
+
+fn max_diff(question: &Question, random: &mut Random) -> String {
+    let rounds = (0..MAXDIFF_ROUNDS).map(|_| {
+        let mut items: Vec<(usize, &str)> = question.options.iter().copied().enumerate().collect();
+        random.shuffle(&mut items);
+        items.truncate(MAXDIFF_ITEMS);
+        let left = random.index(items.len());
+        let right = (left + 1 + random.index(items.len().saturating_sub(1))) % items.len().max(1);
+        let is_skipped = random.percent(4);
+        let items = items.iter().enumerate().map(|(at, (id, option))| {
+            let selected = match at {
+                _ if is_skipped => "null",
+                at if at == left => r#""left""#,
+                at if at == right => r#""right""#,
+                _ => "null",
+            };
+            format!(r#"{{"id":{id},"option":{},"selected":{selected}}}"#, quoted(option))
+        });
+        format!("[{}]", joined(items))
+    });
+    format!(r#""response":[{}]"#, joined(rounds))
+}
+
+/// A recording; its transcript may be refreshed long after, without a trace in the row's `updatedAt`.
+pub(crate) fn video(at_ms: i64, random: &mut Random) -> String {
+    let upload = uuid::Uuid::from_u128(uuid_of(random.next(), 1));
+    let media = if random.percent(60) { "video" } else { "audio" };
+    let mut updated_at = Vec::new();
+    push_time(&mut updated_at, at_ms + random.between(1000, 90_000), TimeStyle::Millis);
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        r#""response":{{"downloadUrl":"https://media.example.com/{upload}/download","duration":{}.{},"mediaType":"{media}","transcription":{},"updatedAt":{},"uploadId":"{upload}","videoUrl":"https://media.example.com/{upload}.m3u8"}}"#,
+        random.between(2, 180),
+        random.below(10),
+        quoted(&words::free_text(random)),
+        String::from_utf8_lossy(&updated_at),
+    );
+    text
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(",")
+}

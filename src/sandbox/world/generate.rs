@@ -1,0 +1,223 @@
+//! Generates the world from its settings: surveys, sessions, answers, themes. The same settings give the same world.
+
+use std::collections::HashSet;
+
+use super::{
+    super::{json_text::TimeStyle, random::Random, settings::Settings},
+    Device, NOT_DELETED, ResponseRow, Session, Survey, SurveyRow, Theme, ThemeRow, Timeline, World, answers, hostile,
+    kinds::Kind,
+    surveys::Question,
+    words,
+};
+
+const DAY_MS: i64 = 86_400_000;
+const HOUR_MS: i64 = 3_600_000;
+/// How many visitors answer in each hour of a UTC day, in parts; a weekend has about a third.
+const HOUR_WEIGHTS: [u64; 24] = [2, 1, 1, 1, 1, 2, 4, 7, 11, 14, 15, 14, 13, 14, 15, 14, 12, 10, 8, 6, 5, 4, 3, 2];
+/// The longest session: no answer lies later than this after the first.
+const SESSION_MS_MAX: i64 = 6 * ANSWER_MS_MAX;
+const ANSWER_MS_MAX: i64 = 40_000;
+/// Moments that are drawn before one is taken whatever the hour.
+const MOMENT_DRAWS_MAX: usize = 64;
+/// Returning visitors: so many visitors for 100 sessions.
+const VISITORS_PER_100_SESSIONS: u64 = 55;
+
+/// A moment between two others, more often by day than by night.
+pub(super) fn moment_between(from_ms: i64, to_ms: i64, random: &mut Random) -> i64 {
+    let mut at_ms = from_ms;
+    for _ in 0..MOMENT_DRAWS_MAX {
+        at_ms = random.between(from_ms, to_ms);
+        let hour = at_ms.rem_euclid(DAY_MS) / HOUR_MS;
+        // 1970-01-01 was a Thursday, so Saturday and Sunday are the days 2 and 3 of a week counted from it.
+        let is_weekend = matches!(at_ms.div_euclid(DAY_MS).rem_euclid(7), 2 | 3);
+        let weight = HOUR_WEIGHTS[hour as usize] * if is_weekend { 6 } else { 16 };
+        if random.below(15 * 16) < weight {
+            break;
+        }
+    }
+    at_ms
+}
+
+impl World {
+    /// Generates a world; takes about two seconds for a million responses.
+    pub(crate) fn generate(settings: &Settings) -> World {
+        let (seed, now_ms) = (settings.seed, settings.now_ms);
+        let start_ms = now_ms - i64::from(settings.days) * DAY_MS;
+        let mut wordings = Vec::new();
+        let survey_table: Vec<Survey> = (0..settings.surveys)
+            .map(|number| Survey::generate(number, seed, start_ms, now_ms, &mut wordings))
+            .collect();
+        let mut world = World {
+            seed,
+            start_ms,
+            answered_until_ms: now_ms,
+            responses: Timeline::new(Vec::new()),
+            themes: Timeline::new(Vec::new()),
+            surveys: Timeline::new(list_rows(&survey_table)),
+            survey_table,
+            wordings,
+            theme_table: Vec::new(),
+            sessions: Vec::new(),
+            planted: Vec::new(),
+            devices: Device::all(),
+            visitors: 0,
+            gone_visitors: HashSet::new(),
+            next_serial: 0,
+        };
+        hostile::add_wordings(&mut world.wordings);
+        world.generate_theme_table();
+        let wanted = settings.responses as usize;
+        let sessions_expected = settings.responses / 4 + 1;
+        world.visitors = (sessions_expected * VISITORS_PER_100_SESSIONS / 100 + 1) as u32;
+        let mut random = Random::new(seed, 1);
+        let mut rows = Vec::with_capacity(wanted);
+        while rows.len() < wanted {
+            let begun_ms = moment_between(start_ms, now_ms - SESSION_MS_MAX, &mut random);
+            world.answer_survey(begun_ms, now_ms, &mut random, &mut rows);
+            rows.truncate(wanted);
+        }
+        world.finish_rows(&mut rows, settings);
+        let themes = world.generate_themes(&rows, settings);
+        world.responses = Timeline::new(rows);
+        world.themes = Timeline::new(themes);
+        world
+    }
+
+    /// A session: one visitor answers some questions of a live survey, seconds apart.
+    pub(super) fn answer_survey(
+        &mut self,
+        begun_ms: i64,
+        now_ms: i64,
+        random: &mut Random,
+        rows: &mut Vec<ResponseRow>,
+    ) {
+        let survey_at = self.live_survey(begun_ms, random);
+        let Some(survey) = self.survey_table.get(survey_at) else { return };
+        let session = self.sessions.len() as u32;
+        let visitor = random.below(u64::from(self.visitors)) as u32;
+        let wanted = random.between(2, 6) as usize;
+        let mut at_ms = begun_ms;
+        let answered: Vec<&Question> = survey.questions.iter().filter(|_| !random.percent(8)).take(wanted).collect();
+        for question in answered {
+            let updated_ms = match random.below(100) {
+                0..85 => at_ms,
+                85..95 => at_ms + random.between(1000, 240_000),
+                _ => at_ms + random.between(60_000, 5 * DAY_MS),
+            };
+            rows.push(ResponseRow {
+                created_ms: at_ms,
+                updated_ms: updated_ms.min(now_ms).max(at_ms),
+                deleted_ms: NOT_DELETED,
+                survey_id: survey.id,
+                serial: 0,
+                session,
+                wording: question.wording,
+                style: TimeStyle::Millis,
+                answer: answers::draw(question, at_ms, random).into_boxed_str(),
+            });
+            at_ms += random.between(2000, ANSWER_MS_MAX);
+        }
+        self.sessions.push(Session { visitor, survey: survey_at as u32 });
+    }
+
+    /// A survey that is live at the moment; the first one always is.
+    fn live_survey(&self, at_ms: i64, random: &mut Random) -> usize {
+        const DRAWS: usize = 4;
+        (0..DRAWS)
+            .map(|_| random.index(self.survey_table.len()))
+            .find(|at| self.survey_table.get(*at).is_some_and(|survey| survey.is_live_at(at_ms)))
+            .unwrap_or(0)
+    }
+
+    /// Sorts and numbers new rows, makes ties, soft deletes and hostile rows.
+    fn finish_rows(&mut self, rows: &mut [ResponseRow], settings: &Settings) {
+        rows.sort_unstable_by_key(|row| (row.created_ms, row.session, row.wording));
+        if settings.ties_per_ms > 1 {
+            for tie in rows.chunks_mut(settings.ties_per_ms as usize) {
+                let first_ms = tie.first().map_or(0, |row| row.created_ms);
+                tie.iter_mut().for_each(|row| row.created_ms = first_ms);
+            }
+        }
+        let mut random = Random::new(settings.seed, 2);
+        for row in rows.iter_mut() {
+            row.serial = self.take_serial();
+            if random.chance(settings.deleted_share) {
+                row.deleted_ms = random.between(row.created_ms, settings.now_ms);
+                if random.percent(50) {
+                    row.updated_ms = row.deleted_ms.max(row.updated_ms);
+                }
+            }
+            if random.chance(settings.hostile_share) {
+                hostile::spoil(row, self.wordings.len(), &mut random);
+            }
+        }
+    }
+
+    fn generate_theme_table(&mut self) {
+        let mut next_id = 900;
+        for _ in 0..self.survey_table.len() as u64 * words::THEMES_PER_SURVEY {
+            let (name, description) = words::theme(next_id as u64);
+            self.theme_table.push(Theme { id: next_id, name, description });
+            next_id += 1;
+        }
+    }
+
+    fn generate_themes(&mut self, rows: &[ResponseRow], settings: &Settings) -> Vec<ThemeRow> {
+        let mut random = Random::new(settings.seed, 3);
+        let mut themes = Vec::new();
+        for row in rows {
+            if self.open_text(row).is_some() && random.chance(settings.theme_share) {
+                let count = 1 + usize::from(random.percent(20));
+                for nth in 0..count {
+                    themes.extend(self.theme_row(row, nth as u64, settings.now_ms, &mut random));
+                }
+            }
+        }
+        themes
+    }
+
+    /// A theme on a response; `nth` tells apart the themes of one response.
+    pub(super) fn theme_row(
+        &mut self,
+        row: &ResponseRow,
+        nth: u64,
+        now_ms: i64,
+        random: &mut Random,
+    ) -> Option<ThemeRow> {
+        let response: Box<str> = self.open_text(row)?.into();
+        let survey = self.sessions.get(row.session as usize)?.survey;
+        let half = words::THEMES_PER_SURVEY / 2;
+        let theme = u64::from(survey) * words::THEMES_PER_SURVEY + (nth % 2) * half + random.below(half);
+        let created_ms = (row.created_ms + random.between(60_000, 6 * HOUR_MS)).min(now_ms);
+        Some(ThemeRow {
+            created_ms,
+            updated_ms: created_ms,
+            survey_id: row.survey_id,
+            serial: self.take_serial(),
+            session: row.session,
+            wording: row.wording,
+            theme: theme as u32,
+            response,
+        })
+    }
+
+    /// The JSON string of an OPEN answer with a text.
+    pub(super) fn open_text<'a>(&self, row: &'a ResponseRow) -> Option<&'a str> {
+        let wording = self.wordings.get(row.wording as usize).filter(|_| row.session != super::PLANTED)?;
+        let text = row.answer.strip_prefix(r#""response":"#)?;
+        let is_plain = wording.ends_with(&format!(r#""{}""#, Kind::Open.name())) && !text.contains(r#"","#);
+        (is_plain && text.len() > 2 && text.starts_with('"')).then_some(text)
+    }
+}
+
+fn list_rows(survey_table: &[Survey]) -> Vec<SurveyRow> {
+    let row = |(at, survey): (usize, &Survey)| SurveyRow {
+        created_ms: survey.created_ms,
+        id: survey.id,
+        serial: at as u32,
+        survey: at as u32,
+        status: Some(survey.status),
+        raw: None,
+    };
+    survey_table.iter().enumerate().map(row).collect()
+}

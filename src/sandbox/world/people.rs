@@ -1,0 +1,162 @@
+//! Visitors: everything about one is derived from its number, so a million of them take no memory.
+
+use super::super::{
+    json_text::{TimeStyle, push_integer, push_text, push_time, push_uuid, quoted},
+    random::{mix, uuid_of},
+};
+
+const VISITOR_PURPOSE: u64 = 0x0076_1517;
+const DAY_MS: i64 = 86_400_000;
+
+/// A visitor. Its `visitorId` is its number, so one visitor has the id 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Visitor {
+    pub(crate) number: u32,
+    bits: u64,
+    pub(crate) uuid: u128,
+}
+
+impl Visitor {
+    pub(crate) fn new(seed: u64, number: u32) -> Self {
+        let bits = mix(seed ^ VISITOR_PURPOSE, u64::from(number));
+        Self { number, bits, uuid: uuid_of(seed ^ VISITOR_PURPOSE, u64::from(number)) }
+    }
+
+    /// The caller's user id: `None` is sent as null, and it may be empty. A few need escaping in a URL.
+    pub(crate) fn external_user_id(&self) -> Option<String> {
+        match self.bits % 100 {
+            0..62 => Some(format!("user-{:06}", self.number)),
+            62..64 => Some(format!("usér/日本 {:06}", self.number)),
+            64..80 => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    /// The mail address of a visitor that has a user id.
+    pub(crate) fn email(&self) -> Option<String> {
+        self.external_user_id().filter(|id| !id.is_empty()).map(|_| format!("person{}@example.com", self.number))
+    }
+
+    /// The number inside a user id or a mail address made here.
+    pub(crate) fn number_in(text: &str) -> Option<u32> {
+        let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    }
+
+    /// Appends the record's members that name the visitor, each with a comma before it.
+    pub(crate) fn write_identity(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",\"externalUserId\":");
+        self.write_external_user_id(out);
+        match self.bits >> 8 & 15 {
+            0 => out.extend_from_slice(b",\"partnerAnonymousId\":\"\""),
+            1 => {
+                out.extend_from_slice(b",\"partnerAnonymousId\":\"anon-");
+                push_integer(out, (self.bits >> 20) as i64);
+                out.push(b'"');
+            }
+            _ => {}
+        }
+        out.extend_from_slice(b",\"visitorId\":");
+        push_integer(out, i64::from(self.number));
+        out.extend_from_slice(b",\"visitorUuid\":");
+        push_uuid(out, self.uuid);
+    }
+
+    fn write_external_user_id(&self, out: &mut Vec<u8>) {
+        match self.external_user_id() {
+            Some(id) => push_text(out, &id),
+            None => out.extend_from_slice(b"null"),
+        }
+    }
+
+    /// Which of the world's devices the visitor uses.
+    pub(crate) fn device(&self) -> usize {
+        (self.bits >> 32) as usize
+    }
+
+    /// When the visitor was first seen, epoch milliseconds.
+    pub(crate) fn created_ms(&self, start_ms: i64) -> i64 {
+        start_ms - ((self.bits >> 16) % 400) as i64 * DAY_MS
+    }
+
+    /// Appends the attributes as an object.
+    pub(crate) fn write_attributes(&self, out: &mut Vec<u8>) {
+        let plan = ["free", "team", "enterprise", "中小企業"][(self.bits >> 12) as usize & 3];
+        let country = ["DE", "US", "FR", "JP", "BR", "IN", "PL", "GB"][(self.bits >> 14) as usize & 7];
+        out.extend_from_slice(b"{\"plan\":");
+        push_text(out, plan);
+        out.extend_from_slice(b",\"country\":\"");
+        out.extend_from_slice(country.as_bytes());
+        out.extend_from_slice(b"\",\"seats\":");
+        push_integer(out, (self.bits >> 24 & 0xff) as i64);
+        out.extend_from_slice(if self.bits >> 17 & 1 == 0 { b",\"is_admin\":true" } else { b",\"is_admin\":false" });
+        if let Some(email) = self.email() {
+            out.extend_from_slice(b",\"email\":");
+            push_text(out, &email);
+        }
+        out.push(b'}');
+    }
+
+    /// Appends the snapshot taken when a survey was shown. The contract misspells `attributes`, and so do half the rows.
+    pub(crate) fn write_snapshot(&self, out: &mut Vec<u8>, group: u128, shown_ms: i64) {
+        out.extend_from_slice(if group & 1 == 0 { b"{\"attributes\":" } else { b"{\"attribtues\":" });
+        self.write_attributes(out);
+        out.extend_from_slice(b",\"eventProperties\":{\"cartItems\":");
+        push_integer(out, (group >> 8 & 15) as i64);
+        out.extend_from_slice(b",\"currency\":\"EUR\"},\"events\":{\"page_view\":");
+        push_integer(out, (self.bits >> 40 & 0x3ff) as i64);
+        out.extend_from_slice(b",\"login\":");
+        push_integer(out, (self.bits >> 50 & 0x3f) as i64);
+        out.extend_from_slice(b",\"lastSeen\":");
+        push_time(out, shown_ms, TimeStyle::Millis);
+        out.extend_from_slice(b"},\"externalUserId\":");
+        self.write_external_user_id(out);
+        out.extend_from_slice(b",\"responseGroupUid\":");
+        push_uuid(out, group);
+        let event = ["page_loaded", "checkout_completed", "report_exported"][(group >> 16) as usize % 3];
+        out.extend_from_slice(b",\"triggeringEvent\":\"");
+        out.extend_from_slice(event.as_bytes());
+        out.extend_from_slice(b"\",\"visitorId\":");
+        push_uuid(out, self.uuid);
+        out.push(b'}');
+    }
+}
+
+/// The part of `meta` that belongs to a device, around its `href`.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    head: String,
+    tail: String,
+}
+
+impl Device {
+    /// Every device of the world.
+    pub(crate) fn all() -> Vec<Device> {
+        const BROWSERS: [&str; 4] = ["Chrome", "Firefox", "Safari", "Edge"];
+        const SYSTEMS: [&str; 4] = ["Windows", "macOS", "Linux", "iOS"];
+        const LANGUAGES: [&str; 3] = ["en-US", "de-DE", "ja"];
+        const SCREENS: [(i64, i64); 4] = [(1920, 1080), (1440, 900), (390, 844), (2560, 1440)];
+        let mut devices = Vec::new();
+        for browser in BROWSERS {
+            for ((system, language), (width, height)) in SYSTEMS.iter().zip(LANGUAGES.iter().cycle()).zip(SCREENS) {
+                let agent =
+                    format!("Mozilla/5.0 ({system}) AppleWebKit/537.36 (KHTML, like Gecko) {browser}/126.0.0.0");
+                devices.push(Device {
+                    head: format!(r#"{{"browser":"{browser}","client":{{"height":{},"width":{width}}},"href":"#, height - 120),
+                    tail: format!(
+                        r#","language":"{language}","os":"{system}","screen":{{"height":{height},"width":{width}}},"userAgent":{}}}"#,
+                        quoted(&agent)
+                    ),
+                });
+            }
+        }
+        devices
+    }
+
+    /// Appends `meta` with the page's address (a JSON string).
+    pub(crate) fn write_meta(&self, out: &mut Vec<u8>, page: &str) {
+        out.extend_from_slice(self.head.as_bytes());
+        out.extend_from_slice(page.as_bytes());
+        out.extend_from_slice(self.tail.as_bytes());
+    }
+}

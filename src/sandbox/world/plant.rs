@@ -1,0 +1,153 @@
+//! Adds or replaces a single record given as exact JSON text, so that a test can plant what no generator makes.
+
+use chrono::DateTime;
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use thiserror::Error;
+
+use super::{
+    super::json_text::TimeStyle, NOT_DELETED, PLANTED, PlantedIdentity, Record, ResponseRow, RowKey, Status, SurveyRow,
+    ThemeRow, World,
+};
+
+/// Why a record cannot be planted.
+#[derive(Debug, Error)]
+pub(crate) enum PlantError {
+    /// The text is no JSON object.
+    #[error("the record is not a JSON object")]
+    NotAnObject(#[source] serde_json::Error),
+    /// Lists are ordered by creation, so a record needs a time.
+    #[error("the record has no readable 'createdAt' (give it beside the record as 'created_ms')")]
+    NoCreationTime,
+}
+
+/// What is read of a planted record: enough to list, to replace and to purge it. The rest stays text.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Known<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    created_at: Value,
+    deleted_at: Value,
+    response_group_uid: Value,
+    #[serde(borrow)]
+    question_id: Option<&'a RawValue>,
+    survey_id: Value,
+    visitor_uuid: Value,
+    external_user_id: Value,
+    status: Value,
+}
+
+impl Known<'_> {
+    fn read(record: &str, created_ms: Option<i64>) -> Result<(Known<'_>, i64), PlantError> {
+        let known: Known = serde_json::from_str(record).map_err(PlantError::NotAnObject)?;
+        let stated = known.created_at.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());
+        let created_ms = created_ms.or(stated.map(|at| at.timestamp_millis())).ok_or(PlantError::NoCreationTime)?;
+        Ok((known, created_ms))
+    }
+
+    fn identity(&self) -> PlantedIdentity {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let raw = |value: Option<&RawValue>| value.map(|raw| raw.get().to_owned()).unwrap_or_default();
+        PlantedIdentity {
+            group: text(&self.response_group_uid),
+            question_id: raw(self.question_id),
+            theme_id: raw(self.id),
+            visitor_uuid: text(&self.visitor_uuid),
+            external_user_id: text(&self.external_user_id),
+            is_deleted: !self.deleted_at.is_null(),
+        }
+    }
+}
+
+impl World {
+    fn add_identity(&mut self, identity: PlantedIdentity) -> u32 {
+        self.planted.push(identity);
+        (self.planted.len() - 1) as u32
+    }
+
+    /// Plants a response; one with the same group and question is replaced. It is listed as the exact text, whatever flags
+    /// are asked for, and hidden without `with_deleted_responses` when its `deletedAt` is set.
+    pub(crate) fn plant_response(&mut self, record: &str, created_ms: Option<i64>) -> Result<RowKey, PlantError> {
+        let (known, created_ms) = Known::read(record, created_ms)?;
+        let identity = known.identity();
+        let key = RowKey { group: identity.group.clone(), question: identity.question_id.clone() };
+        let replaced =
+            self.responses.iter().find(|row| !key.group.is_empty() && self.key_of(row.session, row.wording) == key);
+        let replaced = replaced.map(Record::serial);
+        let row = ResponseRow {
+            created_ms,
+            updated_ms: created_ms,
+            deleted_ms: if identity.is_deleted { created_ms } else { NOT_DELETED },
+            survey_id: known.survey_id.as_i64().unwrap_or(0),
+            serial: self.take_serial(),
+            session: PLANTED,
+            wording: self.add_identity(identity),
+            style: TimeStyle::Millis,
+            answer: record.into(),
+        };
+        self.responses.change(|rows| {
+            rows.retain(|held| Some(held.serial) != replaced);
+            rows.push(row);
+        });
+        Ok(key)
+    }
+
+    /// Plants a theme; one with the same id, group and question is replaced.
+    pub(crate) fn plant_theme(&mut self, record: &str, created_ms: Option<i64>) -> Result<RowKey, PlantError> {
+        let (known, created_ms) = Known::read(record, created_ms)?;
+        let identity = known.identity();
+        let key = RowKey { group: identity.group.clone(), question: identity.question_id.clone() };
+        let theme_id = identity.theme_id.clone();
+        let replaced = self
+            .themes
+            .iter()
+            .find(|row| self.key_of(row.session, row.wording) == key && self.theme_id(row) == theme_id);
+        let replaced = replaced.map(Record::serial);
+        let row = ThemeRow {
+            created_ms,
+            updated_ms: created_ms,
+            survey_id: known.survey_id.as_i64().unwrap_or(0),
+            serial: self.take_serial(),
+            session: PLANTED,
+            wording: self.add_identity(identity),
+            theme: 0,
+            response: record.into(),
+        };
+        self.themes.change(|rows| {
+            rows.retain(|held| Some(held.serial) != replaced);
+            rows.push(row);
+        });
+        Ok(key)
+    }
+
+    fn theme_id(&self, row: &ThemeRow) -> String {
+        match row.session {
+            PLANTED => {
+                self.planted.get(row.wording as usize).map(|identity| identity.theme_id.clone()).unwrap_or_default()
+            }
+            _ => self.theme_table.get(row.theme as usize).map(|theme| theme.id.to_string()).unwrap_or_default(),
+        }
+    }
+
+    /// Plants a survey; one with the same id is replaced.
+    pub(crate) fn plant_survey(&mut self, record: &str, created_ms: Option<i64>) -> Result<(), PlantError> {
+        let (known, created_ms) = Known::read(record, created_ms)?;
+        let id = known.id.and_then(|raw| raw.get().parse().ok());
+        let status = Status::ALL.into_iter().find(|status| known.status == status.name());
+        let serial = self.take_serial();
+        let row = SurveyRow {
+            created_ms,
+            id: id.unwrap_or(i64::MIN),
+            serial,
+            survey: u32::MAX,
+            status,
+            raw: Some(record.into()),
+        };
+        self.surveys.change(|rows| {
+            rows.retain(|held| id != Some(held.id));
+            rows.push(row);
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Writes records as JSON straight into a page's buffer. Nothing is parsed, cloned or built as a tree.
+
+use super::{
+    super::json_text::{TimeStyle, push_integer, push_text, push_time, push_time_or_null, push_uuid},
+    PLANTED, Record, ResponseRow, SurveyRow, ThemeRow, World,
+};
+
+/// The optional parts of a response record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Flags {
+    pub(crate) snapshots: bool,
+    pub(crate) urls: bool,
+    pub(crate) meta: bool,
+    pub(crate) custom_metadata: bool,
+    pub(crate) deleted: bool,
+}
+
+impl Flags {
+    pub(crate) const ALL: Flags =
+        Flags { snapshots: true, urls: true, meta: true, custom_metadata: true, deleted: true };
+
+    /// About how long a record is with these parts, in bytes; only for reserving memory.
+    pub(crate) fn record_bytes_hint(self) -> usize {
+        let optional =
+            [(self.snapshots, 560), (self.urls, 80), (self.meta, 420), (self.custom_metadata, 80), (self.deleted, 20)];
+        520 + optional.iter().filter(|(is_on, _)| *is_on).map(|(_, bytes)| bytes).sum::<usize>()
+    }
+}
+
+impl World {
+    /// Appends a response record.
+    pub(crate) fn write_response(&self, out: &mut Vec<u8>, row: &ResponseRow, flags: Flags) {
+        if row.session == PLANTED {
+            out.extend_from_slice(row.answer.as_bytes());
+            return;
+        }
+        out.extend_from_slice(b"{\"createdAt\":");
+        push_time(out, row.created_ms, row.style);
+        out.extend_from_slice(b",\"updatedAt\":");
+        push_time(out, row.updated_ms, row.style);
+        if flags.deleted {
+            out.extend_from_slice(b",\"deletedAt\":");
+            push_time_or_null(out, row.is_deleted().then_some(row.deleted_ms), row.style);
+        }
+        self.write_question(out, row.wording);
+        out.push(b',');
+        out.extend_from_slice(row.answer.as_bytes());
+        self.write_session(out, row.session, row.survey_id);
+        if let Some(visitor) = self.visitor_of(row.session) {
+            visitor.write_identity(out);
+        }
+        if flags.urls || flags.meta || flags.custom_metadata || flags.snapshots {
+            self.write_optional(out, row, flags);
+        }
+        out.push(b'}');
+    }
+
+    fn write_question(&self, out: &mut Vec<u8>, wording: u32) {
+        out.push(b',');
+        if let Some(wording) = self.wordings.get(wording as usize) {
+            out.extend_from_slice(wording.as_bytes());
+        }
+    }
+
+    fn write_session(&self, out: &mut Vec<u8>, session: u32, survey_id: i64) {
+        out.extend_from_slice(b",\"responseGroupUid\":");
+        push_uuid(out, self.group_of(session));
+        out.extend_from_slice(b",\"surveyId\":");
+        push_integer(out, survey_id);
+    }
+
+    fn write_optional(&self, out: &mut Vec<u8>, row: &ResponseRow, flags: Flags) {
+        let group = self.group_of(row.session);
+        let Some(visitor) = self.visitor_of(row.session) else { return };
+        let Some(session) = self.sessions.get(row.session as usize) else { return };
+        let Some(survey) = self.survey_table.get(session.survey as usize) else { return };
+        let page = survey.pages.get(group as usize % survey.pages.len().max(1)).map_or("\"\"", String::as_str);
+        if flags.urls {
+            out.extend_from_slice(b",\"url\":");
+            out.extend_from_slice(page.as_bytes());
+        }
+        if flags.meta
+            && let Some(device) = self.devices.get(visitor.device() % self.devices.len().max(1))
+        {
+            out.extend_from_slice(b",\"meta\":");
+            device.write_meta(out, page);
+        }
+        if flags.custom_metadata && survey.is_link {
+            out.extend_from_slice(b",\"customMetadata\":{\"campaign\":\"");
+            out.extend_from_slice([&b"spring"[..], b"summer", b"partners"][group as usize % 3]);
+            out.extend_from_slice(b"\",\"batch\":");
+            push_integer(out, (group >> 40 & 31) as i64);
+            out.push(b'}');
+        }
+        if flags.snapshots {
+            out.extend_from_slice(b",\"visitorSnapshot\":");
+            visitor.write_snapshot(out, group, row.created_ms);
+        }
+    }
+
+    /// Appends a theme record.
+    pub(crate) fn write_theme(&self, out: &mut Vec<u8>, row: &ThemeRow) {
+        let theme = self.theme_table.get(row.theme as usize);
+        let Some(theme) = theme.filter(|_| row.session != PLANTED) else {
+            out.extend_from_slice(row.response.as_bytes());
+            return;
+        };
+        out.extend_from_slice(b"{\"id\":");
+        push_integer(out, theme.id);
+        out.extend_from_slice(b",\"createdAt\":");
+        push_time(out, row.created_ms, TimeStyle::Millis);
+        out.extend_from_slice(b",\"updatedAt\":");
+        push_time(out, row.updated_ms, TimeStyle::Millis);
+        self.write_question(out, row.wording);
+        out.extend_from_slice(b",\"response\":");
+        out.extend_from_slice(row.response.as_bytes());
+        self.write_session(out, row.session, row.survey_id);
+        out.extend_from_slice(b",\"theme\":");
+        push_text(out, &theme.name);
+        out.extend_from_slice(b",\"themeDescription\":");
+        push_text(out, &theme.description);
+        if let Some(visitor) = self.visitor_of(row.session) {
+            out.extend_from_slice(b",\"visitorId\":");
+            push_integer(out, i64::from(visitor.number));
+        }
+        out.push(b'}');
+    }
+
+    /// Appends a survey record.
+    pub(crate) fn write_survey(&self, out: &mut Vec<u8>, row: &SurveyRow) {
+        match (&row.raw, self.survey_table.get(row.survey as usize)) {
+            (Some(raw), _) => out.extend_from_slice(raw.as_bytes()),
+            (None, Some(survey)) => survey.write(out),
+            (None, None) => out.extend_from_slice(b"{}"),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Rows in order of creation, with an index by survey: what every list call reads. Windows are found by binary search.
+
+use std::{
+    collections::HashMap,
+    ops::{Deref, Range},
+    sync::Arc,
+};
+
+use super::super::{faults::Order, random::mix};
+
+/// A row of a list.
+pub(crate) trait Record {
+    /// When it was created, epoch milliseconds.
+    fn created_ms(&self) -> i64;
+    /// Its number: unique in its list, and the order of rows that share a millisecond.
+    fn serial(&self) -> u32;
+    /// The survey that it belongs to.
+    fn survey_id(&self) -> i64;
+    /// Whether it is soft-deleted.
+    fn is_deleted(&self) -> bool {
+        false
+    }
+}
+
+/// Rows sorted by (creation, serial).
+#[derive(Debug)]
+pub(crate) struct Timeline<R> {
+    rows: Vec<R>,
+    by_survey: HashMap<i64, Vec<u32>>,
+    version: u64,
+}
+
+impl<R> Deref for Timeline<R> {
+    type Target = [R];
+
+    fn deref(&self) -> &[R] {
+        &self.rows
+    }
+}
+
+/// The rows of a window, in order of creation.
+pub(crate) struct Span<'a, R> {
+    rows: &'a [R],
+    picked: Option<&'a [u32]>,
+}
+
+impl<'a, R> Span<'a, R> {
+    pub(crate) fn len(&self) -> usize {
+        self.picked.map_or(self.rows.len(), <[u32]>::len)
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&'a R> {
+        match self.picked {
+            None => self.rows.get(at),
+            Some(picked) => picked.get(at).and_then(|position| self.rows.get(*position as usize)),
+        }
+    }
+}
+
+impl<R: Record> Timeline<R> {
+    pub(crate) fn new(rows: Vec<R>) -> Self {
+        let mut timeline = Self { rows, by_survey: HashMap::new(), version: 0 };
+        timeline.index();
+        timeline
+    }
+
+    /// Counts the changes: what was computed from an older version is stale.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Changes rows, and brings order and index back.
+    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Vec<R>) -> T) -> T {
+        let result = change(&mut self.rows);
+        self.index();
+        self.version += 1;
+        result
+    }
+
+    fn index(&mut self) {
+        let key = |row: &R| (row.created_ms(), row.serial());
+        if !self.rows.is_sorted_by_key(key) {
+            self.rows.sort_unstable_by_key(key);
+        }
+        self.by_survey.clear();
+        for (at, row) in self.rows.iter().enumerate() {
+            // Row numbers fit: the settings limit the rows to far less than 2^32.
+            self.by_survey.entry(row.survey_id()).or_default().push(at as u32);
+        }
+    }
+
+    /// The rows created in a half-open range, of one survey or of all.
+    pub(crate) fn span(&self, created_ms: Range<i64>, survey_id: Option<i64>) -> Span<'_, R> {
+        let from = self.rows.partition_point(|row| row.created_ms() < created_ms.start);
+        let to = self.rows.partition_point(|row| row.created_ms() < created_ms.end).max(from);
+        let Some(survey_id) = survey_id else {
+            return Span { rows: self.rows.get(from..to).unwrap_or_default(), picked: None };
+        };
+        let picked = self.by_survey.get(&survey_id).map(Vec::as_slice).unwrap_or_default();
+        let first = picked.partition_point(|at| (*at as usize) < from);
+        let last = picked.partition_point(|at| (*at as usize) < to);
+        Span { rows: &self.rows, picked: Some(picked.get(first..last).unwrap_or_default()) }
+    }
+
+    /// The position in order of creation of the first row after the given one; how `truth` continues.
+    pub(crate) fn after(&self, key: (i64, u32)) -> usize {
+        self.rows.partition_point(|row| (row.created_ms(), row.serial()) <= key)
+    }
+}
+
+/// Where a page begins: after a row, before all rows of a millisecond, or after all rows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    Start,
+    AfterRow(i64, u32),
+    AtMillisecond(i64),
+    AfterMillisecond(i64),
+}
+
+/// A span in the order in which the service lists it.
+pub(crate) struct Ordered<'a, R> {
+    span: Span<'a, R>,
+    order: Order,
+    shuffled: Arc<Vec<u32>>,
+}
+
+/// The order of a shuffled list: rows of one millisecond stay together, so that a position can be one millisecond.
+pub(crate) fn shuffled_order<R: Record>(span: &Span<'_, R>) -> Vec<u32> {
+    let mut keyed: Vec<(u64, u32)> =
+        (0..span.len()).filter_map(|at| span.get(at).map(|row| (scatter(row.created_ms()), at as u32))).collect();
+    keyed.sort_unstable();
+    keyed.into_iter().map(|(_, at)| at).collect()
+}
+
+fn scatter(created_ms: i64) -> u64 {
+    mix(0x5CA7_7E12, created_ms as u64)
+}
+
+impl<'a, R: Record> Ordered<'a, R> {
+    /// `shuffled` is the result of [`shuffled_order`], and only read for that order.
+    pub(crate) fn new(span: Span<'a, R>, order: Order, shuffled: Arc<Vec<u32>>) -> Self {
+        Self { span, order, shuffled }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.span.len()
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&'a R> {
+        match self.order {
+            Order::OldestFirst => self.span.get(at),
+            Order::NewestFirst => self.span.get(self.len().checked_sub(at + 1)?),
+            Order::Shuffled => self.span.get(*self.shuffled.get(at)? as usize),
+        }
+    }
+
+    /// The index of the first row at or after a position.
+    pub(crate) fn seek(&self, position: Position) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.get(middle) {
+                Some(row) if self.is_before(row, position) => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    /// Whether the row stands before the position in this order.
+    fn is_before(&self, row: &R, position: Position) -> bool {
+        let (ms, serial, wins_tie) = match position {
+            Position::Start => return false,
+            Position::AfterRow(ms, serial) => (ms, Some(serial), false),
+            Position::AtMillisecond(ms) => (ms, None, false),
+            Position::AfterMillisecond(ms) => (ms, None, true),
+        };
+        let created_ms = row.created_ms();
+        if created_ms == ms {
+            return match (serial, self.order) {
+                (None, _) => wins_tie,
+                (Some(serial), Order::NewestFirst) => row.serial() >= serial,
+                (Some(serial), _) => row.serial() <= serial,
+            };
+        }
+        match self.order {
+            Order::OldestFirst => created_ms < ms,
+            Order::NewestFirst => created_ms > ms,
+            Order::Shuffled => scatter(created_ms) < scatter(ms),
+        }
+    }
+}

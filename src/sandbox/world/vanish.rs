@@ -1,0 +1,109 @@
+//! Rows that vanish: purged visitors with all their data, and whole ranges of time. Nothing of them is left to be listed.
+
+use std::{collections::HashSet, ops::Range};
+
+use super::{PLANTED, Record, ResponseRow, RowKey, ThemeRow, Visitor, World};
+
+/// The visitors named by a purge or a control call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Named {
+    /// Numbers of visitors.
+    pub(crate) numbers: HashSet<u32>,
+    /// Visitor UUIDs and user ids as text: planted rows are matched by these.
+    pub(crate) texts: HashSet<String>,
+}
+
+impl Named {
+    /// Adds a visitor, by number and by what planted rows may call it.
+    pub(crate) fn add(&mut self, visitor: Visitor) {
+        self.numbers.insert(visitor.number);
+        self.texts.insert(uuid::Uuid::from_u128(visitor.uuid).to_string());
+        self.texts.extend(visitor.external_user_id().filter(|id| !id.is_empty()));
+    }
+}
+
+impl World {
+    /// Removes visitors and all their rows; returns the keys of the responses that vanished.
+    pub(crate) fn remove_visitors(&mut self, named: &Named) -> Vec<RowKey> {
+        self.gone_visitors.extend(&named.numbers);
+        let keys = self.keys_where(|world, row| world.belongs_to(row.session, row.wording, named));
+        let gone: HashSet<u32> = self
+            .responses
+            .iter()
+            .filter(|row| self.belongs_to(row.session, row.wording, named))
+            .map(|row| row.serial)
+            .collect();
+        let gone_themes: HashSet<u32> = self
+            .themes
+            .iter()
+            .filter(|row| self.belongs_to(row.session, row.wording, named))
+            .map(|row| row.serial)
+            .collect();
+        self.responses.change(|rows| rows.retain(|row| !gone.contains(&row.serial)));
+        self.themes.change(|rows| rows.retain(|row| !gone_themes.contains(&row.serial)));
+        keys
+    }
+
+    /// Removes the responses created in a half-open range, and nothing else.
+    pub(crate) fn remove_window(&mut self, created_ms: Range<i64>) -> Vec<RowKey> {
+        let keys = self.keys_where(|_, row| created_ms.contains(&row.created_ms()));
+        self.responses.change(|rows| rows.retain(|row| !created_ms.contains(&row.created_ms())));
+        keys
+    }
+
+    /// Removes rows by key: a response, and the themes on it.
+    pub(crate) fn remove_row(&mut self, group: &str, question_id: &str) -> usize {
+        let is_it = |world: &World, session: u32, wording: u32| {
+            let key = world.key_of(session, wording);
+            key.group == group && key.question == question_id
+        };
+        let gone: HashSet<u32> = (self.responses.iter())
+            .filter(|row| is_it(self, row.session, row.wording))
+            .map(ResponseRow::serial)
+            .collect();
+        let gone_themes: HashSet<u32> =
+            self.themes.iter().filter(|row| is_it(self, row.session, row.wording)).map(ThemeRow::serial).collect();
+        self.responses.change(|rows| rows.retain(|row| !gone.contains(&row.serial)));
+        self.themes.change(|rows| rows.retain(|row| !gone_themes.contains(&row.serial)));
+        gone.len() + gone_themes.len()
+    }
+
+    fn keys_where(&self, is_wanted: impl Fn(&World, &ResponseRow) -> bool) -> Vec<RowKey> {
+        self.responses
+            .iter()
+            .filter(|row| is_wanted(self, row))
+            .map(|row| self.key_of(row.session, row.wording))
+            .collect()
+    }
+
+    /// Whether a planted row belongs to this visitor UUID or user id.
+    pub(crate) fn has_planted_rows_of(&self, text: &str) -> bool {
+        let is_theirs = |at: u32| {
+            let identity = self.planted.get(at as usize);
+            identity.is_some_and(|identity| identity.visitor_uuid == text || identity.external_user_id == text)
+        };
+        !text.is_empty() && self.responses.iter().any(|row| row.session == PLANTED && is_theirs(row.wording))
+    }
+
+    fn belongs_to(&self, session: u32, wording: u32, named: &Named) -> bool {
+        if session != PLANTED {
+            return self.sessions.get(session as usize).is_some_and(|session| named.numbers.contains(&session.visitor));
+        }
+        self.planted.get(wording as usize).is_some_and(|identity| {
+            named.texts.contains(&identity.visitor_uuid) || named.texts.contains(&identity.external_user_id)
+        })
+    }
+
+    /// The key of a response: its group and its question, as texts.
+    pub(super) fn key_of(&self, session: u32, wording: u32) -> RowKey {
+        if session == PLANTED {
+            let identity = self.planted.get(wording as usize).cloned().unwrap_or_default();
+            return RowKey { group: identity.group, question: identity.question_id };
+        }
+        let group = uuid::Uuid::from_u128(self.group_of(session)).to_string();
+        let wording = self.wordings.get(wording as usize).map_or("", String::as_str);
+        // Every wording begins with `"questionId":` and digits.
+        let digits = wording.trim_start_matches("\"questionId\":").split(',').next().unwrap_or_default();
+        RowKey { group, question: digits.to_owned() }
+    }
+}
