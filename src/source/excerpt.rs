@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn what_came_is_one_line() {
         let shown = what_came("text/html", b"<html>\r\n\x1b[31m\0</html>\xff", &key());
-        assert_eq!(shown, "text/html, 24 bytes: <html>\\r\\n\\u{1b}[31m\\u{0}</html>\u{fffd}");
+        assert_eq!(shown, "text/html, 22 bytes: <html>\\r\\n\\u{1b}[31m\\u{0}</html>\u{fffd}");
         assert_eq!(what_came("", b"", &key()), "no content type, empty");
     }
 

@@ -141,14 +141,12 @@ fn steady_state(rate: f64, burst: f64, retry_after: Option<Duration>, learned: O
 
 #[test]
 fn p5_nine_tenths_of_a_limit_are_used_and_few_requests_are_refused() {
-    let hints = [None, Some(Duration::from_secs(1))];
-    for (rate, refused_max) in [(1.0, 0.04), (10.0, 0.02), (50.0, 0.01), (200.0, 0.01)] {
-        for burst in [1.0_f64.max(rate / 5.0), rate.max(2.0)] {
-            for hint in hints {
+    for (rate, refused_max) in [(1.0, 0.04), (10.0, 0.01), (50.0, 0.005), (200.0, 0.005)] {
+        for burst in [2.0_f64.max(rate / 5.0), rate.max(2.0)] {
+            for hint in [None, Some(Duration::from_secs(1))] {
                 let (used, refused) = steady_state(rate, burst, hint, None);
                 let case =
                     format!("limit {rate}/s, burst {burst}, hint {hint:?}: {used:.3} used, {refused:.4} refused");
-                println!("{case}");
                 assert!(used >= 0.9, "{case}");
                 assert!(refused <= refused_max, "{case}");
             }
@@ -157,12 +155,18 @@ fn p5_nine_tenths_of_a_limit_are_used_and_few_requests_are_refused() {
 }
 
 #[test]
+fn p5_a_service_that_saves_nothing_up_is_used_as_well_as_jitter_allows() {
+    // Requests a second apart arrive up to a tenth of a second early or late, and early is too early.
+    let (used, refused) = steady_state(1.0, 1.0, Some(Duration::from_secs(1)), None);
+    assert!(used >= 0.8 && refused <= 0.05, "{used:.3} used, {refused:.4} refused");
+}
+
+#[test]
 fn p5_a_learned_rate_that_is_wrong_by_far_does_no_lasting_harm() {
     for (rate, learned) in [(50.0, 0.1), (50.0, 5_000.0), (1.0, 1_000.0), (200.0, 1.0)] {
         let (used, refused) = steady_state(rate, rate.max(2.0), Some(Duration::from_secs(1)), Some(learned));
         let case = format!("limit {rate}/s, learned {learned}/s: {used:.3} used, {refused:.4} refused");
-        println!("{case}");
-        assert!(used >= 0.85 && refused <= 0.04, "{case}");
+        assert!(used >= 0.9 && refused <= 0.04, "{case}");
     }
 }
 

@@ -24,24 +24,55 @@ fn there_is_no_pacing_before_the_first_refusal() {
     assert_eq!(pace.learned(), (None, false));
 }
 
+fn assert_close(rate: Option<f64>, expected: f64) {
+    assert!(rate.is_some_and(|rate| (rate / expected - 1.0).abs() < 0.02), "{rate:?}, expected {expected}");
+}
+
 #[test]
 fn p5_the_first_refusal_starts_from_the_measured_rate() {
     let (mut pace, start) = (Pace::new(None, None), Instant::now());
     (0..40).for_each(|at| _ = send_when_due(&mut pace, start + secs(f64::from(at) / 10.0)));
     pace.refused(start + secs(4.0));
-    assert_eq!(pace.learned(), (Some(8.5), true));
+    assert_close(pace.learned().0, 8.5);
+    assert!(pace.learned().1);
 }
 
 #[test]
-fn p5_a_refusal_takes_off_at_least_a_tenth_and_at_most_a_half() {
-    for (admitted, expected) in [(1, 5.0), (70, 6.3), (1_000, 9.0)] {
-        let (mut pace, start) = (Pace::new(Some(10.0), None), Instant::now());
-        pace.sent(start, false);
-        (0..admitted).for_each(|_| pace.admitted(start));
-        pace.refused(start + secs(10.0));
-        let (rate, _) = pace.learned();
-        assert!((rate.unwrap() - expected).abs() < 1e-9, "{admitted}: {rate:?}");
+fn p5_nothing_is_extrapolated_from_less_than_a_second() {
+    let (mut pace, start) = (Pace::new(None, None), Instant::now());
+    (0..20).for_each(|_| _ = send_when_due(&mut pace, start));
+    pace.refused(start + secs(0.1));
+    assert!(pace.learned().0.unwrap() < 20.0, "{:?}", pace.learned());
+}
+
+#[test]
+fn p5_a_refusal_takes_off_a_tenth_of_a_rate_that_was_used() {
+    let (mut pace, mut now) = (Pace::new(Some(10.0), None), Instant::now());
+    for _ in 0..60 {
+        now = send_when_due(&mut pace, now);
     }
+    let before = pace.learned().0.unwrap();
+    pace.hold_back(now);
+    pace.refused(now);
+    assert_close(pace.learned().0, before * 0.9);
+}
+
+#[test]
+fn p5_a_refusal_takes_off_at_most_a_half_of_a_rate_that_was_tried() {
+    let (mut pace, start) = (Pace::new(Some(10.0), None), Instant::now());
+    let now = send_when_due(&mut pace, start + secs(1.0));
+    pace.sent(now + secs(20.0), false);
+    pace.hold_back(now + secs(20.0)).expect("the next one is not due");
+    pace.refused(now + secs(20.0));
+    assert_eq!(pace.learned().0, Some(5.0));
+}
+
+#[test]
+fn p5_a_rate_that_held_nobody_back_is_replaced_by_the_measured_one() {
+    let (mut pace, start) = (Pace::new(Some(5_000.0), None), Instant::now());
+    (0..40).for_each(|at| _ = send_when_due(&mut pace, start + secs(f64::from(at) / 10.0)));
+    pace.refused(start + secs(4.0));
+    assert_close(pace.learned().0, 8.5);
 }
 
 #[test]
