@@ -1,1 +1,225 @@
-//! Under construction.
+//! The HTTP client: the only part that speaks to the service. It yields the pages of a window under one gate for the whole
+//! process, and says what the caller can do when there are none. It does not look into rows, keep anything on disk, or know
+//! what a page is for.
+//!
+//! A request's way, outside in: [`Walk`] guards a window's pages against ends that are none; `fetch` asks for one page until
+//! it comes or there is no use in asking; the gate says when a request may be sent; `wire` sends it and reads the answer.
+
+mod walk;
+
+mod guards;
+mod page_size;
+
+mod fetch;
+
+mod backoff;
+mod gate;
+
+mod wire;
+
+mod address;
+mod body;
+pub mod envelope;
+mod excerpt;
+mod retry_after;
+mod service_clock;
+
+mod error;
+mod settings;
+mod stats;
+
+use std::{sync::Arc, time::Duration};
+
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    backoff::Backoff,
+    fetch::{Fetched, fetch},
+    gate::{Gate, GateState, Limits, Pace},
+    wire::Wire,
+};
+pub use self::{
+    error::{Failure, LoopCause, SettingsError, SourceError, Stop},
+    settings::{AuthForm, SourceSettings},
+    stats::RequestStats,
+    walk::{Page, Step, Walk},
+};
+use crate::{
+    clock,
+    model::{PageRequest, TimeAccount},
+    redact::ApiKey,
+};
+
+/// The service behind its gate. Cheap to clone; all clones share one gate, one count and one clock.
+#[derive(Clone, Debug)]
+pub struct Source {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    base_url: Url,
+    key: ApiKey,
+    backoff: Backoff,
+    /// What was learned before this run.
+    learned: LearnedRate,
+    wire: Wire,
+}
+
+impl Source {
+    /// A source that has not sent anything yet. `learned` is what [`Source::learned_rate`] said at the end of an earlier run;
+    /// waits and requests are booked in `account`; `stop` ends every wait and every request under way within milliseconds.
+    pub fn new(
+        settings: SourceSettings,
+        learned: Option<LearnedRate>,
+        account: TimeAccount,
+        stop: CancellationToken,
+    ) -> Result<Source, SourceError> {
+        settings.check()?;
+        let learned = learned.unwrap_or_default();
+        let limits = Limits {
+            in_flight_max: settings.in_flight_max,
+            patience: settings.patience,
+            deadline: settings.deadline,
+            requests_max: settings.requests_max,
+        };
+        let pace = Pace::new(learned.aged(clock::now_ms()), settings.requests_per_sec_max);
+        let gate = Gate::new(GateState::new(limits, pace, settings.backoff), account, stop);
+        let inner = Inner {
+            base_url: wire::base_url(&settings)?,
+            wire: Wire::new(&settings, gate)?,
+            key: settings.key,
+            backoff: settings.backoff,
+            learned,
+        };
+        Ok(Source { inner: Arc::new(inner) })
+    }
+
+    /// Asks for one survey: proves address and key.
+    pub async fn probe(&self) -> Result<Probe, SourceError> {
+        self.inner.probe().await
+    }
+
+    /// The pages of one window, in the service's order; `request.token` is where to resume.
+    pub fn walk(&self, request: PageRequest) -> Walk {
+        Walk::new(Arc::clone(&self.inner), request)
+    }
+
+    /// The service's time in epoch milliseconds: its latest `Date` header, advanced by the time since.
+    pub fn service_now_ms(&self) -> Option<i64> {
+        self.inner.wire.clock.now_ms(Instant::now())
+    }
+
+    /// What was asked so far.
+    pub fn request_stats(&self) -> RequestStats {
+        self.inner.wire.counters.snapshot()
+    }
+
+    /// What is known of the service's rate limit, to be handed to the next run.
+    pub fn learned_rate(&self) -> LearnedRate {
+        match self.inner.wire.gate.learned() {
+            (rate, true) => LearnedRate { requests_per_sec: rate, measured_ms: clock::now_ms() },
+            (_, false) => self.inner.learned,
+        }
+    }
+
+    /// What everything is waiting for, if it is.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.inner.wire.gate.waiting()
+    }
+}
+
+impl Inner {
+    async fn probe(&self) -> Result<Probe, SourceError> {
+        let at = address::of_probe(&self.base_url);
+        match fetch(&self.wire, self.backoff, &at, false).await? {
+            Fetched::Page(page) => Ok(Probe::new(page.latency, page.service_now_ms)),
+            Fetched::Rejected(rejection) => match rejection.status {
+                status @ (401 | 403) => Err(self.key_refused(status)),
+                // No survey at all: the list call's way to say so. A web page comes from somewhere else.
+                404 if !rejection.is_html => Ok(Probe::new(rejection.latency, rejection.service_now_ms)),
+                status => Err(SourceError::Refused { status, message: rejection.message, url: at.shown }),
+            },
+            Fetched::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
+        }
+    }
+
+    /// Whether the key is good, after a refusal that could have meant the page token as well.
+    async fn check_key(&self) -> Result<(), SourceError> {
+        match self.probe().await {
+            // Any other refusal came from behind the key's check.
+            Ok(_) | Err(SourceError::Refused { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn answers_a_small_question(&self) -> Result<bool, SourceError> {
+        match self.probe().await {
+            Ok(_) | Err(SourceError::Refused { .. }) => Ok(true),
+            Err(SourceError::Unreachable { .. } | SourceError::BadAnswer { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn key_refused(&self, status: u16) -> SourceError {
+        SourceError::KeyRefused { status, origin: self.key.origin().to_owned() }
+    }
+}
+
+/// What [`Source::probe`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// From sending the request to the last byte of the answer, without waits before it.
+    pub latency_ms: u64,
+    /// The service's time, if its answer said so.
+    pub service_now_ms: Option<i64>,
+}
+
+impl Probe {
+    fn new(latency: Duration, service_now_ms: Option<i64>) -> Self {
+        Self { latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX), service_now_ms }
+    }
+}
+
+/// The rate at which the service was found to answer, as kept between runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LearnedRate {
+    /// `None`: no limit was met.
+    pub requests_per_sec: Option<f64>,
+    /// When that was found, epoch milliseconds by this machine's clock.
+    pub measured_ms: i64,
+}
+
+impl LearnedRate {
+    /// The rate that is left of it: an old measure binds less, and none at all after a day.
+    fn aged(self, now_ms: i64) -> Option<f64> {
+        let age_ms = u64::try_from(now_ms.saturating_sub(self.measured_ms)).unwrap_or(0);
+        Pace::aged(self.requests_per_sec?, Duration::from_millis(age_ms))
+    }
+}
+
+/// A wait, for the progress bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// When it will be over.
+    pub until: Instant,
+    /// Who said so.
+    pub why: WaitReason,
+}
+
+/// Why a request is not sent at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// The service named a time (`Retry-After`).
+    Told,
+    /// Our own backoff after a refusal or a failure.
+    Backoff,
+    /// The learned rate, or the ceiling of the settings.
+    Pace,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! From a [`PageRequest`] to the address on the wire. Sends nothing.
+//!
+//! Whether the service's `start` and `end` are inclusive is unknown. The wire range must hold every row of the half-open
+//! window `[start_ms, end_ms)` under either reading, so it asks for `start = start_ms - 1` and `end = end_ms`: the first
+//! millisecond is inside even if `start` is exclusive, the last (`end_ms - 1`) even if `end` is. That is at most two
+//! milliseconds too many; rows outside the window are the pipeline's to keep or drop.
+
+use reqwest::Url;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::model::{PageRequest, PageToken, Scope, Stream};
+
+/// Where a request goes, and how the address may be shown: without the page token, which is the service's secret to read
+/// and of no use to people.
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    pub url: Url,
+    pub shown: String,
+}
+
+/// The address of one page. `page_rows` is `None` where no `limit` is to be sent.
+pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
+    let Scope { stream, survey_id } = request.scope;
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    // Surveys are always read whole; a window that starts at or before the epoch has no start.
+    if stream.is_windowed() {
+        if request.window.start_ms > 0 {
+            pairs.push(("start", (request.window.start_ms - 1).to_string()));
+        }
+        pairs.push(("end", request.window.end_ms.to_string()));
+    }
+    if let Some(rows) = page_rows {
+        pairs.push(("limit", rows.to_string()));
+    }
+    if let Some(id) = survey_id.filter(|_| stream.has_survey_filter()) {
+        pairs.push(("sid", id.to_string()));
+    }
+    if stream == Stream::Responses {
+        pairs.extend(request.flags.iter().map(|flag| (flag.name(), "true".to_owned())));
+    }
+    build(base_url, stream, &pairs, request.token.as_ref())
+}
+
+/// The address of the cheapest request that proves address and key: one survey, without a page token.
+pub(super) fn of_probe(base_url: &Url) -> Address {
+    build(base_url, Stream::Surveys, &[("limit", "1".to_owned())], None)
+}
+
+fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option<&PageToken>) -> Address {
+    let mut url = base_url.clone();
+    let path = format!("{}{}", base_url.path().trim_end_matches('/'), stream.path());
+    url.set_path(&path);
+    if !pairs.is_empty() {
+        url.query_pairs_mut().extend_pairs(pairs);
+    }
+    let Some(token) = token else {
+        return Address { shown: url.to_string(), url };
+    };
+    let joint = if pairs.is_empty() { '?' } else { '&' };
+    let shown = format!("{url}{joint}cursor={}", shortened(token));
+    url.query_pairs_mut().append_pair("cursor", &token.0);
+    Address { url, shown }
+}
+
+/// A page token as it may be shown: enough to recognise it, not enough to use it.
+pub(super) fn shortened(token: &PageToken) -> String {
+    format!("#{:08x}", token_hash(token) & 0xffff_ffff)
+}
+
+/// A page token as it is remembered.
+pub(super) fn token_hash(token: &PageToken) -> u64 {
+    xxh3_64(token.0.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Flag, FlagSet, Window};
+
+    fn request(stream: Stream, window: Window) -> PageRequest {
+        PageRequest { scope: Scope::all(stream), window, flags: FlagSet::EMPTY, page_rows: 1000, token: None }
+    }
+
+    fn url(request: &PageRequest, page_rows: Option<u32>) -> String {
+        let base_url = Url::parse("https://example.com").unwrap();
+        of_page(&base_url, request, page_rows).url.to_string()
+    }
+
+    #[test]
+    fn p3_the_wire_range_holds_the_window_whether_its_ends_are_inclusive_or_not() {
+        let (start_ms, end_ms) = (1_700_000_000_000, 1_700_000_060_000);
+        let address = url(&request(Stream::Responses, Window::new(start_ms, end_ms)), Some(1000));
+        assert_eq!(address, "https://example.com/v1/responses?start=1699999999999&end=1700000060000&limit=1000");
+        let (start, end) = (start_ms - 1, end_ms);
+        for row in [start_ms, end_ms - 1] {
+            assert!(start < row && row < end, "inside even if both ends are exclusive");
+        }
+    }
+
+    #[test]
+    fn a_window_from_the_epoch_has_no_start() {
+        let of = |start_ms| url(&request(Stream::Themes, Window::new(start_ms, 5)), None);
+        assert_eq!(of(0), "https://example.com/v1/themes?end=5");
+        assert_eq!(of(i64::MIN), "https://example.com/v1/themes?end=5");
+        assert_eq!(of(1), "https://example.com/v1/themes?start=0&end=5");
+    }
+
+    #[test]
+    fn surveys_are_asked_for_whole() {
+        let mut surveys = request(Stream::Surveys, Window::new(5, 50));
+        surveys.flags = FlagSet::ALL;
+        surveys.scope.survey_id = Some(3);
+        assert_eq!(url(&surveys, Some(500)), "https://example.com/v1/surveys?limit=500");
+        assert_eq!(url(&surveys, None), "https://example.com/v1/surveys");
+    }
+
+    #[test]
+    fn a_token_comes_with_the_same_parameters_and_is_not_shown() {
+        let mut responses = request(Stream::Responses, Window::new(5, 50));
+        responses.flags = [Flag::WithMeta, Flag::WithDeletedResponses].into_iter().collect();
+        responses.scope.survey_id = Some(3);
+        responses.token = Some(PageToken("a+b/c=&x=1 é".into()));
+        let base_url = Url::parse("https://example.com/tenant").unwrap();
+        let address = of_page(&base_url, &responses, Some(10));
+        let same = "https://example.com/tenant/v1/responses?start=4&end=50&limit=10&sid=3&with_meta=true\
+                    &with_deleted_responses=true";
+        assert_eq!(address.url.as_str(), format!("{same}&cursor=a%2Bb%2Fc%3D%26x%3D1+%C3%A9"));
+        assert!(address.shown.starts_with(&format!("{same}&cursor=#")), "{}", address.shown);
+    }
+
+    #[test]
+    fn themes_know_a_survey_but_no_flags() {
+        let mut themes = request(Stream::Themes, Window::new(5, 50));
+        themes.flags = FlagSet::ALL;
+        themes.scope.survey_id = Some(3);
+        assert_eq!(url(&themes, None), "https://example.com/v1/themes?start=4&end=50&sid=3");
+    }
+}

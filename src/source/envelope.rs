@@ -1,0 +1,251 @@
+//! Reads the envelope of a page, `{"cursor": ..., "data": [...]}`, without building its content. What the rows hold is
+//! `flatten`'s business; here they are only counted.
+//!
+//! One pass over the text. A row's own depth does not matter: serde_json skips ignored values in a loop, not by recursion,
+//! so that its limit of 128 levels does not apply to what is inside a row.
+
+use std::fmt;
+
+use serde::{
+    Deserializer,
+    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use crate::model::{EndStyle, PageToken};
+
+/// The longest page token that is accepted, in bytes: it has to fit into the next request's address.
+pub const TOKEN_BYTES_MAX: usize = 4096;
+
+/// What a page says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Items in `data`.
+    pub rows: usize,
+    /// Where to continue.
+    pub next: Option<PageToken>,
+    /// How the end of the list was said; present exactly when `next` is not.
+    pub end: Option<EndStyle>,
+}
+
+/// Why a body is no page.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EnvelopeError {
+    /// The bytes are no text.
+    #[error("the body is not UTF-8: byte {at} is wrong")]
+    NotUtf8 { at: usize },
+    /// The text is no JSON, or a cut one.
+    #[error("the body is not JSON: {reason}")]
+    NotJson { reason: String },
+    /// JSON, but not an object.
+    #[error("the body is not a JSON object")]
+    NotAnObject,
+    /// Without `data` nothing is known, least of all that nothing is there.
+    #[error("the body has no 'data'")]
+    NoData,
+    /// `data` is something else than a list.
+    #[error("'data' is not a list")]
+    DataNotAList,
+    /// `cursor` is neither null nor text nor a number.
+    #[error("'cursor' is neither null nor text")]
+    BadToken,
+    /// `cursor` is too long for an address.
+    #[error("'cursor' is longer than {TOKEN_BYTES_MAX} bytes")]
+    TokenTooLong,
+    /// A field that may stand once stands twice; which one counts is anybody's guess.
+    #[error("'{field}' stands twice")]
+    Duplicate { field: &'static str },
+}
+
+/// Reads a page's envelope. Fields other than `cursor` and `data` are ignored.
+pub fn parse(body: &[u8]) -> Result<Envelope, EnvelopeError> {
+    let text = std::str::from_utf8(body).map_err(|error| EnvelopeError::NotUtf8 { at: error.valid_up_to() })?;
+    let not_json = |error: serde_json::Error| EnvelopeError::NotJson { reason: error.to_string() };
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let top = reader.deserialize_any(TopVisitor).map_err(not_json)?;
+    reader.end().map_err(not_json)?;
+    let Top::Object(fields) = top else { return Err(EnvelopeError::NotAnObject) };
+    if let Some(field) = fields.duplicate {
+        return Err(EnvelopeError::Duplicate { field });
+    }
+    let rows = match fields.data {
+        None => return Err(EnvelopeError::NoData),
+        Some(Data::Other) => return Err(EnvelopeError::DataNotAList),
+        Some(Data::List(rows)) => rows,
+    };
+    match read_token(fields.token)? {
+        Ok(token) => Ok(Envelope { rows, next: Some(token), end: None }),
+        Err(end) => Ok(Envelope { rows, next: None, end: Some(end) }),
+    }
+}
+
+/// The page token, or how the end was said.
+fn read_token(raw: Option<&RawValue>) -> Result<Result<PageToken, EndStyle>, EnvelopeError> {
+    let Some(raw) = raw.map(RawValue::get) else { return Ok(Err(EndStyle::Missing)) };
+    let token = match raw.bytes().next() {
+        Some(b'n') => return Ok(Err(EndStyle::Null)),
+        Some(b'"') => {
+            serde_json::from_str::<String>(raw).map_err(|error| EnvelopeError::NotJson { reason: error.to_string() })?
+        }
+        // Not in the contract, but unmistakable. The digits stay as they came.
+        Some(b'-' | b'0'..=b'9') => raw.to_owned(),
+        _ => return Err(EnvelopeError::BadToken),
+    };
+    match token.len() {
+        0 => Ok(Err(EndStyle::EmptyText)),
+        1..=TOKEN_BYTES_MAX => Ok(Ok(PageToken(token))),
+        _ => Err(EnvelopeError::TokenTooLong),
+    }
+}
+
+enum Top<'de> {
+    Object(Fields<'de>),
+    Other,
+}
+
+#[derive(Default)]
+struct Fields<'de> {
+    token: Option<&'de RawValue>,
+    data: Option<Data>,
+    duplicate: Option<&'static str>,
+}
+
+enum Data {
+    List(usize),
+    Other,
+}
+
+/// Values of another kind than the visitor looks for are read over and told apart from the right one.
+macro_rules! other_kinds {
+    ($other:expr; $($extra:item)*) => {
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok($other)
+        }
+        fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+            Ok($other)
+        }
+        fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+            Ok($other)
+        }
+        fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+            Ok($other)
+        }
+        fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+            Ok($other)
+        }
+        fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+            Ok($other)
+        }
+        $($extra)*
+    };
+}
+
+struct TopVisitor;
+
+impl<'de> Visitor<'de> for TopVisitor {
+    type Value = Top<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
+        let mut fields = Fields::default();
+        while let Some(field) = map.next_key_seed(FieldSeed)? {
+            match field {
+                Field::Token => {
+                    let value = map.next_value()?;
+                    if fields.token.replace(value).is_some() {
+                        fields.duplicate = Some("cursor");
+                    }
+                }
+                Field::Data => {
+                    let value = map.next_value_seed(DataSeed)?;
+                    if fields.data.replace(value).is_some() {
+                        fields.duplicate = Some("data");
+                    }
+                }
+                Field::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(Top::Object(fields))
+    }
+
+    other_kinds! { Top::Other;
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Top<'de>, A::Error> {
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(Top::Other)
+        }
+    }
+}
+
+enum Field {
+    Token,
+    Data,
+    Other,
+}
+
+struct FieldSeed;
+
+impl<'de> de::DeserializeSeed<'de> for FieldSeed {
+    type Value = Field;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Field, D::Error> {
+        reader.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for FieldSeed {
+    type Value = Field;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field's name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Field, E> {
+        Ok(match name {
+            "cursor" => Field::Token,
+            "data" => Field::Data,
+            _ => Field::Other,
+        })
+    }
+}
+
+struct DataSeed;
+
+impl<'de> de::DeserializeSeed<'de> for DataSeed {
+    type Value = Data;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Data, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for DataSeed {
+    type Value = Data;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Data, A::Error> {
+        let mut rows = 0;
+        while seq.next_element::<IgnoredAny>()?.is_some() {
+            rows += 1;
+        }
+        Ok(Data::List(rows))
+    }
+
+    other_kinds! { Data::Other;
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Data, A::Error> {
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            Ok(Data::Other)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use super::*;
+
+fn page(text: &str) -> Envelope {
+    parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn error(text: &str) -> EnvelopeError {
+    parse(text.as_bytes()).expect_err(text)
+}
+
+#[test]
+fn p3_the_end_is_null_or_missing_or_empty_and_nothing_else() {
+    let ended = |end| Envelope { rows: 0, next: None, end: Some(end) };
+    assert_eq!(page(r#"{"cursor":null,"data":[]}"#), ended(EndStyle::Null));
+    assert_eq!(page(r#"{"data":[]}"#), ended(EndStyle::Missing));
+    assert_eq!(page(r#"{"data":[],"cursor":""}"#), ended(EndStyle::EmptyText));
+    for text in [r#"{"cursor":false,"data":[]}"#, r#"{"cursor":[],"data":[]}"#, r#"{"cursor":{},"data":[]}"#] {
+        assert_eq!(error(text), EnvelopeError::BadToken);
+    }
+}
+
+#[test]
+fn p3_an_empty_page_with_a_token_is_not_the_end() {
+    let empty = page(r#"{"data":[],"cursor":"MTIz"}"#);
+    assert_eq!(empty, Envelope { rows: 0, next: Some(PageToken("MTIz".into())), end: None });
+}
+
+#[test]
+fn a_token_keeps_its_text_whatever_it_holds() {
+    let token = |text: &str| page(text).next.unwrap().0;
+    assert_eq!(token(r#"{"data":[1],"cursor":"a\u002b\/=\n\u00e9"}"#), "a+/=\né");
+    assert_eq!(token(r#"{"data":[1],"cursor":12345678901234567890123}"#), "12345678901234567890123");
+    assert_eq!(token(r#"{"data":[1],"cursor":-1.50}"#), "-1.50");
+    let long = format!(r#"{{"data":[],"cursor":"{}"}}"#, "x".repeat(TOKEN_BYTES_MAX + 1));
+    assert_eq!(error(&long), EnvelopeError::TokenTooLong);
+}
+
+#[test]
+fn rows_are_counted_whatever_they_are() {
+    let text = r#" {"total":{"data":[1,2]},"data":[{"a":[1,{}]}, null, "x", [], 1e400, {"data":[]}],"cursor":null} "#;
+    assert_eq!(page(text).rows, 6);
+}
+
+#[test]
+fn p1_a_deep_row_does_not_fail_its_page() {
+    let deep = format!(r#"{{"data":[{{"response":{}{}}},1],"cursor":null}}"#, "[".repeat(200_000), "]".repeat(200_000));
+    assert_eq!(page(&deep).rows, 2);
+    let deep_object = format!(r#"{{"data":[{}1{}]}}"#, r#"{"a":"#.repeat(100_000), "}".repeat(100_000));
+    assert_eq!(page(&deep_object).rows, 1);
+}
+
+#[test]
+fn depth_outside_the_rows_is_an_error_or_ignored_but_never_a_crash() {
+    let lists = "[".repeat(500_000);
+    assert!(matches!(error(&lists), EnvelopeError::NotJson { .. }));
+    assert!(matches!(error(&format!(r#"{{"cursor":{lists}"#)), EnvelopeError::NotJson { .. }));
+    let closed = format!(r#"{{"cursor":{lists}{},"data":[]}}"#, "]".repeat(500_000));
+    assert_eq!(error(&closed), EnvelopeError::BadToken);
+}
+
+#[test]
+fn p3_what_is_no_page_is_never_an_empty_page() {
+    assert_eq!(error(r#"{"cursor":null}"#), EnvelopeError::NoData);
+    assert_eq!(error("{}"), EnvelopeError::NoData);
+    for data in ["null", "{}", r#"{"a":[1]}"#, r#""[]""#, "1", "-1", "1.5", "true"] {
+        assert_eq!(error(&format!(r#"{{"data":{data},"cursor":null}}"#)), EnvelopeError::DataNotAList, "{data}");
+    }
+    for text in ["[]", "[1,[2]]", "null", "1", r#""text""#, "true"] {
+        assert_eq!(error(text), EnvelopeError::NotAnObject, "{text}");
+    }
+}
+
+#[test]
+fn a_cut_page_is_no_page() {
+    let whole = r#"{"cursor":"MTIz","data":[{"a":"b"},{"a":"c"}]}"#;
+    for cut in 0..whole.len() {
+        assert!(matches!(error(&whole[..cut]), EnvelopeError::NotJson { .. }), "cut at {cut}");
+    }
+    assert!(matches!(error(&format!("{whole}x")), EnvelopeError::NotJson { .. }));
+    assert!(matches!(error(&format!("{whole}{whole}")), EnvelopeError::NotJson { .. }));
+}
+
+#[test]
+fn a_field_that_stands_twice_is_an_error_even_if_both_agree() {
+    assert_eq!(error(r#"{"data":[],"data":[]}"#), EnvelopeError::Duplicate { field: "data" });
+    assert_eq!(error(r#"{"cursor":"a","data":[],"cursor":null}"#), EnvelopeError::Duplicate { field: "cursor" });
+    assert_eq!(error(r#"{"cursor":null,"data":[],"cursor":null}"#), EnvelopeError::Duplicate { field: "cursor" });
+    assert_eq!(page(r#"{"x":1,"x":2,"data":[]}"#).rows, 0);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_named() {
+    assert_eq!(parse(b"{\"data\":[\"\xff\"]}"), Err(EnvelopeError::NotUtf8 { at: 10 }));
+}

@@ -1,0 +1,173 @@
+//! What can go wrong, by what the caller can do about it. Nothing here decides: `fetch` and `walk` do.
+
+use thiserror::Error;
+
+use crate::model::format_ms;
+
+/// Why no further page can be had.
+#[derive(Debug, Error)]
+pub enum SourceError {
+    /// The run is over for now, and what is durable stays: resume later.
+    #[error("stopped: {0}")]
+    Stopped(Stop),
+
+    /// 401, or 403 on a request without a page token: mend the key.
+    #[error("the service refused the key from {origin} (status {status})")]
+    KeyRefused { status: u16, origin: String },
+
+    /// Any other 4xx on a request without a page token: the request itself is wrong, asking again will not help.
+    #[error("the service refused {url} (status {status}): {message}")]
+    Refused { status: u16, message: String, url: String },
+
+    /// The service wants the request to go elsewhere. The key is never sent to another place than the configured one.
+    #[error(
+        "{url} is redirected to {location} (status {status}), which is not followed: correct the service's address"
+    )]
+    Redirected { status: u16, location: String, url: String },
+
+    /// The service gave no answer, or only server errors, however often it was asked: try later.
+    #[error("no usable answer from {url} in {attempts} attempts: {last}")]
+    Unreachable { url: String, attempts: u32, last: Failure },
+
+    /// The service answered, however often it was asked, with something that is no page: look at the address and at what
+    /// stands between.
+    #[error("the answer to {url} is no page, in {attempts} attempts: {last}")]
+    BadAnswer { url: String, attempts: u32, last: Failure },
+
+    /// The page cannot be had at any page size while the service answers smaller questions: ask for a smaller window.
+    #[error("{url} is too large for the service even in pages of {page_rows} rows ({last}): use a smaller window")]
+    TooLarge { url: String, page_rows: u32, last: Failure },
+
+    /// The page tokens die before the window's end: ask for a smaller window.
+    #[error(
+        "the page tokens die before the window's end, after {pages} pages at best in {restarts} restarts ({last}): \
+         use a smaller window"
+    )]
+    TokensDie { restarts: u32, pages: u64, last: String },
+
+    /// The list does not come to an end.
+    #[error("the list does not end: {cause} after {pages} pages")]
+    Looping { cause: LoopCause, pages: u64 },
+
+    /// The settings cannot work.
+    #[error("{0}")]
+    Settings(#[from] SettingsError),
+}
+
+impl From<Stop> for SourceError {
+    fn from(stop: Stop) -> Self {
+        SourceError::Stopped(stop)
+    }
+}
+
+/// Why the run ends early although nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Stop {
+    /// Somebody asked for it.
+    #[error("cancelled")]
+    Cancelled,
+    /// The next request may be sent only at or after the deadline; `until_ms` (epoch milliseconds, this machine's clock) is
+    /// when it may be sent.
+    #[error("the deadline comes before the next request may be sent at {}", format_ms(*until_ms))]
+    Deadline { until_ms: i64 },
+    /// The run's allowance of requests is used up.
+    #[error("the allowance of {requests} requests is used up")]
+    Budget { requests: u64 },
+    /// The service must be left alone for longer than the run is willing to wait: until `until_ms` (epoch milliseconds, this
+    /// machine's clock). `told` says whether the service named that time or it is our own backoff.
+    #[error("no request before {}{}", format_ms(*until_ms), if *told { ", as the service told" } else { "" })]
+    Patience { until_ms: i64, told: bool },
+}
+
+/// Why a list does not end.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LoopCause {
+    /// The service handed out a page token a second time, even after a new start. The token is shortened.
+    #[error("the page token {token} came twice")]
+    RepeatedToken { token: String },
+    /// Too many pages in a row held no row.
+    #[error("{in_a_row} pages in a row were empty")]
+    EmptyPages { in_a_row: u32 },
+    /// More pages than any window may have.
+    #[error("the limit for a window is reached")]
+    TooManyPages,
+}
+
+/// What went wrong with one attempt. All of it is worth another attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// No connection.
+    #[error("cannot connect: {detail}")]
+    Connect { detail: String },
+    /// The whole answer did not arrive in time.
+    #[error("no complete answer within {after_ms} ms")]
+    TimedOut { after_ms: u64 },
+    /// The body stopped coming.
+    #[error("the body stopped for {idle_ms} ms after {bytes} bytes")]
+    Hung { idle_ms: u64, bytes: usize },
+    /// The connection or the compressed stream broke off, or the answer was no HTTP.
+    #[error("the answer broke off after {bytes} bytes: {detail}")]
+    Cut { bytes: usize, detail: String },
+    /// The decompressed body is larger than allowed.
+    #[error("the body is larger than {limit_bytes} bytes")]
+    BodyTooLarge { limit_bytes: usize },
+    /// 5xx, or 408 or 425. `message` is what the body says, shortened.
+    #[error("status {status}{}{message}", if message.is_empty() { "" } else { ": " })]
+    Status { status: u16, message: String },
+    /// The body is a web page; `came` says what came.
+    #[error("a web page instead of JSON ({came})")]
+    Html { came: String },
+    /// The body is no page of a list; `came` says what came.
+    #[error("{problem} ({came})")]
+    NoPage { problem: super::envelope::EnvelopeError, came: String },
+}
+
+impl Failure {
+    /// Whether a smaller page could help: the service or the way to it had too much to carry.
+    pub(super) fn may_be_size(&self) -> bool {
+        match self {
+            Failure::TimedOut { .. } | Failure::Hung { .. } | Failure::Cut { .. } | Failure::BodyTooLarge { .. } => {
+                true
+            }
+            Failure::Status { status, .. } => *status >= 500 || *status == 408,
+            Failure::Connect { .. } | Failure::Html { .. } | Failure::NoPage { .. } => false,
+        }
+    }
+
+    /// Whether the service did not answer at all, as against answering with something that is no page.
+    fn is_silence(&self) -> bool {
+        matches!(self, Failure::Connect { .. } | Failure::TimedOut { .. } | Failure::Status { .. })
+    }
+
+    /// The error of a request that failed this way to the last.
+    pub(super) fn give_up(self, url: String, attempts: u32) -> SourceError {
+        if self.is_silence() {
+            SourceError::Unreachable { url, attempts, last: self }
+        } else {
+            SourceError::BadAnswer { url, attempts, last: self }
+        }
+    }
+}
+
+/// Why a source cannot be set up.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SettingsError {
+    /// The address is none. It is not repeated here, as it could carry a password.
+    #[error("the service's address is not an address: {reason}")]
+    NotAnAddress { reason: String },
+    /// The key would travel unencrypted.
+    #[error("the service's address must be https (http is allowed on loopback only), not {scheme}://{host}")]
+    Unencrypted { scheme: String, host: String },
+    /// The address carries something that does not belong there.
+    #[error("the service's address must not carry {what}")]
+    Surplus { what: &'static str },
+    /// The key is empty or cannot stand in a header.
+    #[error("the key from {origin} {problem}")]
+    UnusableKey { origin: String, problem: &'static str },
+    /// A limit that would allow nothing.
+    #[error("{name} must be {requirement}")]
+    OutOfRange { name: &'static str, requirement: &'static str },
+    /// The HTTP client cannot be built.
+    #[error("cannot set up the HTTP client: {reason}")]
+    Client { reason: String },
+}

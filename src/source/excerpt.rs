@@ -1,0 +1,136 @@
+//! What may be shown of an answer: short, on one line, and without the key, should the service echo it (promise P11).
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::redact::ApiKey;
+
+/// The most characters shown of a body that is no page.
+const CAME_CHARS_MAX: usize = 80;
+/// The most characters shown of an error message of the service.
+const MESSAGE_CHARS_MAX: usize = 300;
+/// The most bytes of a body that are looked at to show some of it.
+const LOOKED_AT_BYTES_MAX: usize = 16 << 10;
+
+/// What came, if it was no page: its type, its size and how it begins.
+pub(super) fn what_came(content_type: &str, body: &[u8], key: &ApiKey) -> String {
+    let kind = if content_type.is_empty() { "no content type" } else { content_type };
+    let kind = presentable(kind, key, CAME_CHARS_MAX);
+    if body.is_empty() {
+        return format!("{kind}, empty");
+    }
+    let beginning = presentable(&beginning(body), key, CAME_CHARS_MAX);
+    format!("{kind}, {} bytes: {beginning}", body.len())
+}
+
+/// Whether a body is a web page: one that says so, or one that begins like one.
+pub(super) fn is_html(content_type: &str, body: &[u8]) -> bool {
+    content_type.to_ascii_lowercase().contains("html") || body.trim_ascii_start().starts_with(b"<")
+}
+
+/// What the body of an error says: `{error: text}`, a list of messages, a JSON text, or bare text.
+pub(super) fn message(body: &Bytes, key: &ApiKey) -> String {
+    let text = beginning(body);
+    let said = serde_json::from_slice::<Value>(body).ok().and_then(|value| said_by(&value));
+    presentable(said.as_deref().unwrap_or(&text), key, MESSAGE_CHARS_MAX)
+}
+
+fn said_by(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(items) => {
+            let parts: Vec<String> =
+                items.iter().map(|item| said_by(item).unwrap_or_else(|| item.to_string())).collect();
+            Some(parts.join("; "))
+        }
+        Value::Object(fields) => {
+            let inner = ["error", "errors", "message"].into_iter().find_map(|name| fields.get(name))?;
+            Some(said_by(inner).unwrap_or_else(|| inner.to_string()))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+fn beginning(body: &[u8]) -> String {
+    let looked_at = body.get(..LOOKED_AT_BYTES_MAX).unwrap_or(body);
+    String::from_utf8_lossy(looked_at).into_owned()
+}
+
+/// One line without control characters, cut to `chars_max`. The key is taken out before cutting: half a key is a secret too.
+pub(super) fn presentable(text: &str, key: &ApiKey, chars_max: usize) -> String {
+    let text = match key.expose() {
+        "" => text.to_owned(),
+        secret => text.replace(secret, "[key]"),
+    };
+    let mut shown = String::new();
+    for (count, letter) in text.trim().chars().enumerate() {
+        if count == chars_max {
+            shown.push('…');
+            break;
+        }
+        if letter.is_control() {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> ApiKey {
+        ApiKey::new("s3cr3t-s3cr3t", "a test")
+    }
+
+    fn message_of(body: &'static str) -> String {
+        message(&Bytes::from_static(body.as_bytes()), &key())
+    }
+
+    #[test]
+    fn every_form_of_an_error_is_readable() {
+        assert_eq!(message_of(r#"{"error":"limit must be at most 1000"}"#), "limit must be at most 1000");
+        assert_eq!(
+            message_of(r#"["start is no integer","end is no integer"]"#),
+            "start is no integer; end is no integer"
+        );
+        assert_eq!(message_of("bad request\n"), "bad request");
+        assert_eq!(message_of(r#""bad""#), "bad");
+        assert_eq!(message_of(r#"{"error":{"code":7}}"#), r#"{"code":7}"#);
+        assert_eq!(message_of(r#"{"message":["a",{"error":"b"}]}"#), "a; b");
+        assert_eq!(message_of(r#"{"unknown":1}"#), r#"{"unknown":1}"#);
+        assert_eq!(message_of(""), "");
+    }
+
+    #[test]
+    fn a_long_message_is_cut() {
+        let message = message(&Bytes::from("é".repeat(5_000)), &key());
+        assert_eq!(message, format!("{}…", "é".repeat(300)));
+    }
+
+    #[test]
+    fn p11_an_echoed_key_is_not_shown_even_where_the_text_is_cut() {
+        for spaces in 0..90 {
+            let body = format!("{}.s3cr3t-s3cr3t", "-".repeat(spaces));
+            let shown = what_came("text/plain; s3cr3t-s3cr3t", body.as_bytes(), &key());
+            assert!(!shown.contains("s3c"), "{shown}");
+        }
+        assert_eq!(message_of(r#"{"error":"no such key: s3cr3t-s3cr3t"}"#), "no such key: [key]");
+    }
+
+    #[test]
+    fn what_came_is_one_line() {
+        let shown = what_came("text/html", b"<html>\r\n\x1b[31m\0</html>\xff", &key());
+        assert_eq!(shown, "text/html, 22 bytes: <html>\\r\\n\\u{1b}[31m\\u{0}</html>\u{fffd}");
+        assert_eq!(what_came("", b"", &key()), "no content type, empty");
+    }
+
+    #[test]
+    fn a_web_page_is_known_by_its_type_or_its_beginning() {
+        assert!(is_html("text/HTML; charset=utf-8", b""));
+        assert!(is_html("application/json", b" \n<!doctype html>"));
+        assert!(!is_html("application/json", b"{}"));
+    }
+}

@@ -1,0 +1,201 @@
+//! The learned rate: how far apart requests are sent so that the service rarely has to refuse one. Pure, and without a clock.
+//!
+//! There is no pacing until the first refusal. A refusal cuts the rate to a little below what the service admitted over the
+//! last seconds (multiplicative). From there the rate creeps up to and past the limit last met (additive), and once clearly
+//! away from it on either side it runs: a limit that was raised, or was misjudged, is found again within a minute or two, not
+//! within hours.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// No rate is learned below this.
+const RATE_MIN: f64 = 1.0 / 60.0;
+/// No rate is learned above this.
+const RATE_MAX: f64 = 10_000.0;
+/// The first refusal's rate: the measured one may stem from an allowance saved up before.
+const FIRST_SHARE: f64 = 0.85;
+/// A later refusal's rate as a share of the measured one, and the least that a refusal takes off.
+const LATER_SHARE: f64 = 0.9;
+/// The most that one refusal takes off.
+const CUT_MAX: f64 = 0.5;
+/// Limits are stated by the second or longer; nothing is concluded from less.
+const MEASURED_MIN: Duration = Duration::from_secs(1);
+/// How far back the measure reaches: an admission counts for a third after this long.
+const MEASURED_OVER: Duration = Duration::from_secs(5);
+/// The same in requests, for slow paces.
+const MEASURED_OVER_REQUESTS: f64 = 10.0;
+/// How close to the limit last met a rate counts as near.
+const NEAR: f64 = 0.05;
+/// Growth near that limit, as a share of the limit a second.
+const CREEP_PER_SEC: f64 = 0.002;
+/// Growth away from it, as a share of the rate a second.
+const RUN_PER_SEC: f64 = 0.05;
+/// How far a late request may be made up for: timers and busy threads are late by about so much.
+const SLACK: Duration = Duration::from_millis(50);
+/// The same in requests, so that a slow pace stays even.
+const SLACK_REQUESTS: f64 = 2.0;
+/// A learned rate loses its force over this time; then it is forgotten.
+const MEMORY: Duration = Duration::from_secs(24 * 3600);
+
+/// The pace.
+#[derive(Debug)]
+pub(in crate::source) struct Pace {
+    /// What was learned, in requests a second.
+    rate: Option<f64>,
+    /// The limit last met.
+    limit: Option<f64>,
+    /// The settings' ceiling.
+    rate_max: Option<f64>,
+    /// When the next request is due.
+    due: Option<Instant>,
+    held_back_at: Option<Instant>,
+    grown_at: Option<Instant>,
+    measure: Measure,
+    /// Whether the last answer was a refusal.
+    is_met: bool,
+    is_changed: bool,
+}
+
+impl Pace {
+    /// A pace that begins at a rate learned earlier, if any, under the settings' ceiling, if any.
+    pub fn new(learned: Option<f64>, rate_max: Option<f64>) -> Self {
+        let rate = learned.filter(|rate| rate.is_finite() && *rate > 0.0).map(|rate| rate.clamp(RATE_MIN, RATE_MAX));
+        Self {
+            rate,
+            limit: rate,
+            rate_max,
+            due: None,
+            held_back_at: None,
+            grown_at: None,
+            measure: Measure::default(),
+            is_met: false,
+            is_changed: false,
+        }
+    }
+
+    /// A learned rate after some time: it grows without bound towards the end of [`MEMORY`], and then there is none.
+    pub fn aged(rate: f64, age: Duration) -> Option<f64> {
+        let left = 1.0 - age.as_secs_f64() / MEMORY.as_secs_f64();
+        (left > 0.0).then(|| rate / left)
+    }
+
+    /// The learned rate, and whether it was learned here.
+    pub fn learned(&self) -> (Option<f64>, bool) {
+        (self.rate, self.is_changed)
+    }
+
+    /// When the next request may be sent, if that is not now.
+    pub fn hold_back(&mut self, now: Instant) -> Option<Instant> {
+        let until = self.due.filter(|due| *due > now)?;
+        self.held_back_at = Some(now);
+        Some(until)
+    }
+
+    /// A request is sent now. `was_idle`: nothing was going on for so long that the measure begins anew.
+    pub fn sent(&mut self, now: Instant, was_idle: bool) {
+        if was_idle || self.measure.since.is_none() {
+            self.measure = Measure { since: Some(now), ..Measure::default() };
+        }
+        self.due = self.interval().map(|interval| {
+            let slack = SLACK.min(interval.mul_f64(SLACK_REQUESTS));
+            // On a clock younger than the slack there is nothing to make up for.
+            let earliest = now.checked_sub(slack).unwrap_or(now);
+            self.due.map_or(now, |due| due.max(earliest)) + interval
+        });
+    }
+
+    /// The service took a request.
+    pub fn admitted(&mut self, now: Instant) {
+        self.measure.admitted(now, self.reach());
+        self.is_met = false;
+        let since = self.grown_at.replace(now);
+        let (Some(rate), Some(since)) = (self.rate, since) else { return };
+        // Only a rate that holds somebody back is tried out; any other would grow without ever being proven.
+        if !self.is_tried(rate, now) {
+            return;
+        }
+        let secs = now.saturating_duration_since(since).min(recently(rate)).as_secs_f64();
+        let limit = self.limit.unwrap_or(rate);
+        let is_near = (rate / limit - 1.0).abs() <= NEAR;
+        let grown = if is_near { rate + limit * CREEP_PER_SEC * secs } else { rate * (1.0 + RUN_PER_SEC * secs) };
+        self.rate = Some(grown.min(RATE_MAX));
+        self.is_changed = true;
+    }
+
+    /// The service refused a request because there were too many.
+    pub fn refused(&mut self, now: Instant) {
+        // Nothing admitted since the last refusal: the wait was too short, which says nothing about the rate.
+        if std::mem::replace(&mut self.is_met, true) {
+            return;
+        }
+        let Some(measured) = self.measure.per_sec(now, self.reach()) else { return };
+        let (rate, limit) = match self.rate {
+            Some(rate) if self.is_tried(rate, now) => {
+                let lower = (measured * LATER_SHARE).clamp(rate * CUT_MAX, rate * LATER_SHARE);
+                (lower, lower / LATER_SHARE)
+            }
+            // A rate that held nobody back had no part in this.
+            _ => (measured * FIRST_SHARE, measured),
+        };
+        self.rate = Some(rate.clamp(RATE_MIN, RATE_MAX));
+        self.limit = Some(limit.clamp(RATE_MIN, RATE_MAX));
+        self.is_changed = true;
+        self.grown_at = Some(now);
+    }
+
+    /// Whether the learned rate is what held somebody back, a moment ago.
+    fn is_tried(&self, rate: f64, now: Instant) -> bool {
+        self.held_back_at.is_some_and(|at| now.saturating_duration_since(at) <= recently(rate))
+            && self.rate_max.is_none_or(|max| rate <= max)
+    }
+
+    /// How far back the measure reaches.
+    fn reach(&self) -> Duration {
+        let slow = self.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(MEASURED_OVER_REQUESTS / rate));
+        slow.max(MEASURED_OVER)
+    }
+
+    /// The time between two requests.
+    fn interval(&self) -> Option<Duration> {
+        let rates = [self.rate, self.rate_max];
+        let rate = rates.into_iter().flatten().min_by(f64::total_cmp)?;
+        Duration::try_from_secs_f64(1.0 / rate).ok()
+    }
+}
+
+/// What counts as a moment ago at a rate: two requests, or a second.
+fn recently(rate: f64) -> Duration {
+    Duration::from_secs_f64(2.0 / rate).max(Duration::from_secs(1))
+}
+
+/// What the service admitted lately: a count that fades.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measure {
+    since: Option<Instant>,
+    counted_at: Option<Instant>,
+    count: f64,
+}
+
+impl Measure {
+    fn admitted(&mut self, now: Instant, reach: Duration) {
+        self.count = self.faded(now, reach) + 1.0;
+        self.counted_at = Some(now);
+    }
+
+    /// Admissions a second; `None` without any.
+    fn per_sec(&self, now: Instant, reach: Duration) -> Option<f64> {
+        let span = now.saturating_duration_since(self.since?).max(MEASURED_MIN);
+        // A steady rate sums up to this many seconds of it.
+        let secs = reach.as_secs_f64() * (1.0 - (-span.as_secs_f64() / reach.as_secs_f64()).exp());
+        self.counted_at.map(|_| self.faded(now, reach) / secs)
+    }
+
+    fn faded(&self, now: Instant, reach: Duration) -> f64 {
+        let age = self.counted_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.count * (-age.as_secs_f64() / reach.as_secs_f64()).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests;

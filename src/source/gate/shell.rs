@@ -1,0 +1,203 @@
+//! The gate's asynchronous part: waits for the state machine, books the waits, and gives permits. Decides nothing.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Decision, GateState, Halt, Ticket};
+use crate::{
+    clock,
+    model::{Activity, TimeAccount, format_ms},
+    source::{Stop, WaitReason, Waiting},
+};
+
+/// The gate; clones are the same gate.
+#[derive(Clone, Debug)]
+pub(in crate::source) struct Gate {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<GateState>,
+    changed: Notify,
+    account: TimeAccount,
+    stop: CancellationToken,
+}
+
+impl Gate {
+    pub fn new(state: GateState, account: TimeAccount, stop: CancellationToken) -> Self {
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), account, stop }) }
+    }
+
+    /// Waits until a request may be sent, which is then to be done at once: nothing may be awaited in between.
+    pub async fn permit(&self) -> Result<Permit, Stop> {
+        loop {
+            if self.shared.stop.is_cancelled() {
+                return Err(Stop::Cancelled);
+            }
+            // Registered before asking, so that no change between asking and waiting is missed.
+            let mut changed = std::pin::pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
+            let now = Instant::now();
+            let decision = self.state().ask(now);
+            let (until, why) = match decision {
+                Decision::Go(ticket) => return Ok(Permit { gate: self.clone(), ticket: Some(ticket) }),
+                Decision::Stop(halt) => return Err(stop_of(halt, now)),
+                Decision::Wait(waiting) => (Some(waiting.until), Some(waiting.why)),
+                Decision::Crowded => (self.state().deadline(), None),
+            };
+            // Waiting for others to come back is neither told nor chosen.
+            let _booked = why.map(|why| self.shared.account.enter(activity(why)));
+            tokio::select! {
+                biased;
+                () = self.shared.stop.cancelled() => return Err(Stop::Cancelled),
+                () = changed => {}
+                () = sleep_to(until) => {}
+            }
+        }
+    }
+
+    /// Waits before asking again for something that failed. Not a wait for the gate: only the caller waits.
+    pub async fn nap(&self, wait: Duration) -> Result<(), Stop> {
+        let now = Instant::now();
+        let until = now + wait;
+        if let Decision::Stop(halt) = self.state().wait(now, Waiting { until, why: WaitReason::Backoff }) {
+            return Err(stop_of(halt, now));
+        }
+        let _nap = Nap::begin(self, until);
+        let _booked = self.shared.account.enter(Activity::ChoseToWait);
+        tokio::select! {
+            biased;
+            () = self.shared.stop.cancelled() => Err(Stop::Cancelled),
+            () = sleep_until(until) => Ok(()),
+        }
+    }
+
+    /// Does something for as long as the run may go on: until it is done, cancelled or past the deadline.
+    pub async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
+        let deadline = self.state().deadline();
+        tokio::select! {
+            biased;
+            () = self.shared.stop.cancelled() => Err(Stop::Cancelled),
+            done = work => Ok(done),
+            () = sleep_to(deadline) => Err(Stop::Deadline { until_ms: clock::now_ms() }),
+        }
+    }
+
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.state().waiting(Instant::now())
+    }
+
+    /// The learned rate, and whether this run has changed it.
+    pub fn learned(&self) -> (Option<f64>, bool) {
+        self.state().learned()
+    }
+
+    pub fn account(&self) -> &TimeAccount {
+        &self.shared.account
+    }
+
+    fn state(&self) -> MutexGuard<'_, GateState> {
+        // Nothing in the state machine panics half-way through a change.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The permission to send one request; dropping it says that the request is over.
+#[derive(Debug)]
+pub(in crate::source) struct Permit {
+    gate: Gate,
+    /// Taken by `drop` alone.
+    ticket: Option<Ticket>,
+}
+
+impl Permit {
+    /// The service took the request. To be called as soon as that is known: others may be waiting for it.
+    pub fn admitted(&self) {
+        if let Some(ticket) = &self.ticket {
+            self.gate.state().admitted(ticket, Instant::now());
+        }
+        self.gate.shared.changed.notify_waiters();
+    }
+
+    /// The service refused the request for now. To be called as soon as that is known: nobody else may ask.
+    pub fn refused(&self, status: u16, told: Option<Duration>) {
+        let now = Instant::now();
+        let random = rand::random::<f64>();
+        let refused =
+            self.ticket.as_ref().and_then(|ticket| self.gate.state().refused(ticket, now, told, status == 429, random));
+        if let Some(waiting) = refused {
+            let until_ms = epoch_ms(waiting.until, now);
+            let why = if waiting.why == WaitReason::Told { "told to wait" } else { "backing off" };
+            tracing::warn!(status, until = %format_ms(until_ms), wait_ms = until_ms - clock::now_ms(), "{why}");
+        }
+        self.gate.shared.changed.notify_waiters();
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.gate.state().released(ticket);
+        }
+        self.gate.shared.changed.notify_waiters();
+    }
+}
+
+/// A nap as the gate knows it, also if it is cut short.
+struct Nap<'a> {
+    gate: &'a Gate,
+    until: Instant,
+}
+
+impl<'a> Nap<'a> {
+    fn begin(gate: &'a Gate, until: Instant) -> Self {
+        gate.state().nap_begins(until);
+        Self { gate, until }
+    }
+}
+
+impl Drop for Nap<'_> {
+    fn drop(&mut self) {
+        self.gate.state().nap_ends(self.until);
+    }
+}
+
+async fn sleep_to(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn activity(why: WaitReason) -> Activity {
+    match why {
+        WaitReason::Told => Activity::ToldToWait,
+        WaitReason::Backoff | WaitReason::Pace => Activity::ChoseToWait,
+    }
+}
+
+fn stop_of(halt: Halt, now: Instant) -> Stop {
+    match halt {
+        Halt::Deadline { until } => Stop::Deadline { until_ms: epoch_ms(until, now) },
+        Halt::Budget { requests } => Stop::Budget { requests },
+        Halt::Patience { until, told } => Stop::Patience { until_ms: epoch_ms(until, now), told },
+    }
+}
+
+/// A moment of the monotonic clock in epoch milliseconds of this machine's clock.
+fn epoch_ms(at: Instant, now: Instant) -> i64 {
+    let ahead_ms = at.saturating_duration_since(now).as_millis();
+    clock::now_ms().saturating_add(i64::try_from(ahead_ms).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! How many rows a page is asked for: halved where the service cannot deliver, and carefully raised again. Pure.
+
+/// The smallest page.
+pub const ROWS_MIN: u32 = 10;
+/// Good pages in a row before a larger one is tried; twice as many after each halving that followed such a try.
+const GOOD_PAGES: u32 = 5;
+/// The most good pages that are waited for.
+const GOOD_PAGES_MAX: u32 = 80;
+
+/// The rows asked for in one walk.
+#[derive(Clone, Debug)]
+pub(super) struct PageSize {
+    /// The size to return to; `None` where the stream has no `limit`.
+    full: Option<u32>,
+    rows: u32,
+    good: u32,
+    good_needed: u32,
+    has_grown: bool,
+}
+
+impl PageSize {
+    /// `asked` is brought into the contract's bounds.
+    pub fn new(asked: u32, rows_max: Option<u32>) -> Self {
+        let full = rows_max.map(|max| asked.clamp(1, max));
+        Self { full, rows: full.unwrap_or(0), good: 0, good_needed: GOOD_PAGES, has_grown: false }
+    }
+
+    /// The `limit` to send.
+    pub fn limit(&self) -> Option<u32> {
+        self.full.map(|_| self.rows)
+    }
+
+    pub fn can_shrink(&self) -> bool {
+        self.full.is_some() && self.rows > ROWS_MIN
+    }
+
+    /// The page did not come at this size. Returns whether there is a smaller one.
+    pub fn shrink(&mut self) -> bool {
+        if !self.can_shrink() {
+            return false;
+        }
+        if self.has_grown {
+            self.good_needed = (self.good_needed * 2).min(GOOD_PAGES_MAX);
+        }
+        self.rows = (self.rows / 2).max(ROWS_MIN);
+        self.good = 0;
+        true
+    }
+
+    /// A page came at this size.
+    pub fn good_page(&mut self) {
+        let Some(full) = self.full.filter(|full| self.rows < *full) else { return };
+        self.good += 1;
+        if self.good >= self.good_needed {
+            self.rows = self.rows.saturating_mul(2).min(full);
+            self.good = 0;
+            self.has_grown = true;
+        }
+    }
+
+    /// Takes the largest pages from here on.
+    pub fn widen(&mut self, rows_max: Option<u32>) {
+        self.full = self.full.and(rows_max);
+        self.rows = self.full.unwrap_or(0);
+        self.good = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_halve_down_to_ten() {
+        let mut size = PageSize::new(1000, Some(1000));
+        let mut sizes = vec![size.limit().unwrap()];
+        while size.shrink() {
+            sizes.push(size.limit().unwrap());
+        }
+        assert_eq!(sizes, [1000, 500, 250, 125, 62, 31, 15, 10]);
+        assert!(!size.can_shrink());
+    }
+
+    #[test]
+    fn sizes_recover_slowly_and_more_slowly_after_a_relapse() {
+        let mut size = PageSize::new(1000, Some(1000));
+        let good_pages_to_grow = |size: &mut PageSize| {
+            let before = size.limit();
+            (1..).find(|_| {
+                size.good_page();
+                size.limit() != before
+            })
+        };
+        assert!(size.shrink() && size.shrink());
+        assert_eq!(good_pages_to_grow(&mut size), Some(5));
+        assert_eq!(size.limit(), Some(500));
+        assert!(size.shrink());
+        assert_eq!(good_pages_to_grow(&mut size), Some(10));
+        assert_eq!(good_pages_to_grow(&mut size), Some(10));
+        assert_eq!(size.limit(), Some(1000));
+        size.good_page();
+        assert_eq!(size.limit(), Some(1000), "never more than asked for");
+    }
+
+    #[test]
+    fn a_stream_without_a_limit_has_no_size() {
+        let mut size = PageSize::new(1000, None);
+        assert!(!size.can_shrink() && !size.shrink());
+        size.good_page();
+        size.widen(None);
+        assert_eq!(size.limit(), None);
+    }
+
+    #[test]
+    fn what_is_asked_is_brought_into_bounds() {
+        assert_eq!(PageSize::new(0, Some(1000)).limit(), Some(1));
+        assert_eq!(PageSize::new(5000, Some(1000)).limit(), Some(1000));
+        let mut small = PageSize::new(300, Some(1000));
+        small.widen(Some(1000));
+        assert_eq!(small.limit(), Some(1000));
+    }
+}

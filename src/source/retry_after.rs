@@ -1,0 +1,94 @@
+//! Reads `Retry-After` in every form that is legal or seen. Decides nothing: what names no time yields `None`, and the gate
+//! falls back to backoff.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+use super::service_clock::http_date_ms;
+
+/// Longer waits are taken for this one, so that arithmetic cannot overflow: no run is that patient.
+const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+
+/// How long the service told to wait; the longest where it said so more than once. A date is judged against `date_ms`, the
+/// *service's* time: this machine's clock may be wrong.
+pub(super) fn read(headers: &HeaderMap, date_ms: i64) -> Option<Duration> {
+    let values = headers.get_all(RETRY_AFTER).iter().filter_map(|value| value.to_str().ok());
+    values.filter_map(|value| wait(value.trim(), date_ms)).max()
+}
+
+/// A positive number of seconds, whole or with a fraction, or an HTTP date to come. Zero, the past and everything else is no
+/// hint at all: obeying it to the letter would be a storm.
+fn wait(text: &str, date_ms: i64) -> Option<Duration> {
+    let wait = if is_decimal(text) {
+        let secs: f64 = text.parse().ok()?;
+        Duration::try_from_secs_f64(secs).unwrap_or(LONGEST)
+    } else {
+        let ahead_ms = http_date_ms(text)?.checked_sub(date_ms)?;
+        Duration::from_millis(u64::try_from(ahead_ms).ok()?)
+    };
+    (!wait.is_zero()).then(|| wait.min(LONGEST))
+}
+
+/// Digits, and at most one point between digits. Rust's own reading of numbers would let `inf`, `nan` and `1e9` through.
+fn is_decimal(text: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    match text.split_once('.') {
+        Some((whole, fraction)) => digits(whole) && digits(fraction),
+        None => digits(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    /// Sun, 06 Nov 1994 08:49:37 GMT
+    const NOW_MS: i64 = 784_111_777_000;
+
+    fn read_one(value: &'static str) -> Option<Duration> {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
+        read(&headers, NOW_MS)
+    }
+
+    #[test]
+    fn p5_retry_after_is_read_in_every_legal_form() {
+        assert_eq!(read_one("120"), Some(Duration::from_secs(120)));
+        assert_eq!(read_one(" 1 "), Some(Duration::from_secs(1)));
+        assert_eq!(read_one("0.25"), Some(Duration::from_millis(250)));
+        let later = Some(Duration::from_secs(23));
+        assert_eq!(read_one("Sun, 06 Nov 1994 08:50:00 GMT"), later);
+        assert_eq!(read_one("Sunday, 06-Nov-94 08:50:00 GMT"), later);
+        assert_eq!(read_one("Sun Nov  6 08:50:00 1994"), later);
+    }
+
+    #[test]
+    fn p5_what_names_no_time_is_no_hint() {
+        let past = "Sun, 06 Nov 1994 08:49:36 GMT";
+        let present = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let garbage = ["", "soon", "-5", "+5", "1e3", "inf", "NaN", "5s", ".5", "5.", "1.2.3", "0x10", "1 2"];
+        for value in ["0", "0.0", "000", past, present].into_iter().chain(garbage) {
+            assert_eq!(read_one(value), None, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn p5_absurd_values_are_long_waits_and_no_overflow() {
+        assert_eq!(read_one("86400"), Some(Duration::from_secs(86_400)));
+        assert_eq!(read_one("99999999999999999999999999"), Some(LONGEST));
+        assert_eq!(read_one("Fri, 31 Dec 9999 23:59:59 GMT"), Some(LONGEST));
+    }
+
+    #[test]
+    fn p5_the_longest_of_several_counts() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(read(&headers, NOW_MS), None);
+        for value in ["2", "7", "never"] {
+            headers.append(RETRY_AFTER, HeaderValue::from_static(value));
+        }
+        assert_eq!(read(&headers, NOW_MS), Some(Duration::from_secs(7)));
+    }
+}

@@ -1,0 +1,69 @@
+//! The service's own time, from the `Date` header of its latest answer. It decides what may be read (P7); this machine's
+//! clock may be wrong by any amount.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::UNIX_EPOCH,
+};
+
+use reqwest::header::{DATE, HeaderMap};
+use tokio::time::Instant;
+
+/// The latest `Date` and when it came, by the monotonic clock.
+#[derive(Debug, Default)]
+pub(super) struct ServiceClock(Mutex<Option<(i64, Instant)>>);
+
+impl ServiceClock {
+    /// Takes note of an answer's `Date`.
+    pub fn note(&self, date_ms: Option<i64>, now: Instant) {
+        if let Some(date_ms) = date_ms {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((date_ms, now));
+        }
+    }
+
+    /// The service's time in epoch milliseconds; `None` before the first answer with a `Date`. The header has whole seconds,
+    /// so this is up to a second behind and never ahead.
+    pub fn now_ms(&self, now: Instant) -> Option<i64> {
+        let (date_ms, noted) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let since_ms = i64::try_from(now.saturating_duration_since(noted).as_millis()).unwrap_or(i64::MAX);
+        Some(date_ms.saturating_add(since_ms))
+    }
+}
+
+/// The `Date` of an answer in epoch milliseconds.
+pub(super) fn date_ms(headers: &HeaderMap) -> Option<i64> {
+    http_date_ms(headers.get(DATE)?.to_str().ok()?)
+}
+
+/// A date in any of the three forms that HTTP allows, in epoch milliseconds.
+pub(super) fn http_date_ms(text: &str) -> Option<i64> {
+    let moment = httpdate::parse_http_date(text.trim()).ok()?;
+    i64::try_from(moment.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_services_time_goes_on_between_answers() {
+        let clock = ServiceClock::default();
+        let start = Instant::now();
+        assert_eq!(clock.now_ms(start), None);
+        clock.note(http_date_ms("Sun, 06 Nov 1994 08:49:37 GMT"), start);
+        clock.note(None, start + Duration::from_secs(1));
+        assert_eq!(clock.now_ms(start + Duration::from_millis(2_500)), Some(784_111_779_500));
+        clock.note(Some(1_000), start + Duration::from_secs(3));
+        assert_eq!(clock.now_ms(start + Duration::from_secs(4)), Some(2_000), "the latest answer counts");
+    }
+
+    #[test]
+    fn the_three_forms_of_a_date_are_one_moment() {
+        for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            assert_eq!(http_date_ms(text), Some(784_111_777_000), "{text}");
+        }
+        assert_eq!(http_date_ms("yesterday"), None);
+    }
+}

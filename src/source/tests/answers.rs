@@ -1,0 +1,271 @@
+//! One answer at a time: what is taken, what is asked for again, and what is said of the rest.
+
+use std::io::Write;
+
+use flate2::{Compression, write::GzEncoder};
+
+use super::*;
+
+/// Answers every request in the same way and returns the error of a walk, and how many requests it took.
+async fn error_of(reply: impl Fn() -> Reply + Send + Sync + 'static) -> (SourceError, usize) {
+    let server = Server::start(move |_, _| reply()).await;
+    let error = walk_error(&server.source(), themes()).await;
+    (error, server.seen().len())
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(body).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn a_request_says_who_asks_and_what_is_understood() {
+    let server = Server::start(|_, _| page(0, None)).await;
+    let mut settings = server.settings();
+    settings.user_agent = "studysync/test".into();
+    follow(&mut source(settings.clone()).walk(responses())).await.unwrap();
+    settings.auth = AuthForm::ApiKey;
+    source(settings).probe().await.unwrap();
+    let [walked, probed] = &server.seen()[..] else { panic!("two requests") };
+    assert!(walked.head.starts_with("GET /v1/responses?start=999&end=2000&limit=1000 HTTP/1.1\r\n"), "{}", walked.head);
+    for line in ["authorization: Bearer s3cr3t-s3cr3t", "accept-encoding: gzip", "user-agent: studysync/test"] {
+        assert!(walked.head.contains(&format!("{line}\r\n")), "{line} in {}", walked.head);
+    }
+    assert!(probed.head.starts_with("GET /v1/surveys?limit=1 HTTP/1.1\r\n"), "{}", probed.head);
+    assert!(probed.head.contains("authorization: API-Key s3cr3t-s3cr3t\r\n"), "{}", probed.head);
+}
+
+#[tokio::test]
+async fn a_compressed_page_is_handed_on_decompressed() {
+    let body = r#"{"cursor":null,"data":[{"a":"é"}]}"#;
+    let server =
+        Server::start(move |_, _| Reply::Whole(answer(200, &["content-encoding: gzip"], gzip(body.as_bytes())))).await;
+    let source = server.source();
+    let Step::Page(page) = source.walk(responses()).next().await.unwrap() else { panic!("a page") };
+    assert_eq!(page.body, body.as_bytes());
+    assert_eq!(source.request_stats().bytes, body.len() as u64);
+}
+
+#[tokio::test]
+async fn p8_a_body_that_unpacks_to_too_much_is_not_read_on() {
+    let bomb = gzip(&vec![b' '; 64 << 20]);
+    assert!(bomb.len() < 100_000, "small on the wire");
+    let server = Server::start(move |_, _| Reply::Whole(answer(200, &["content-encoding: gzip"], &bomb))).await;
+    let mut settings = server.settings();
+    settings.body_bytes_max = 1 << 20;
+    let source = source(settings);
+    let error = walk_error(&source, themes()).await;
+    assert!(
+        matches!(&error, SourceError::TooLarge { last: Failure::BodyTooLarge { limit_bytes: 1_048_576 }, .. }),
+        "{error}"
+    );
+    assert_eq!(server.seen().len(), 1, "themes have no smaller page, and the same page stays as large");
+    assert!(source.request_stats().bytes < 2 << 20, "{:?}", source.request_stats());
+}
+
+#[tokio::test]
+async fn p8_an_announced_body_that_is_too_large_is_not_read_at_all() {
+    let server =
+        Server::start(|_, _| Reply::Hang(b"HTTP/1.1 200 X\r\ncontent-length: 99999999999\r\n\r\n".into())).await;
+    let error = walk_error(&server.source(), themes()).await;
+    assert!(matches!(error, SourceError::TooLarge { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_cut_body_is_asked_for_again() {
+    let whole = r#"{"cursor":null,"data":[{}]}"#;
+    let server = Server::start(move |number, _| match number {
+        0 => Reply::Cut(answer(200, &[], whole)[..60].into()),
+        1 => Reply::Cut(format!("HTTP/1.1 200 X\r\n\r\n{}", &whole[..20]).into()),
+        2 => {
+            let packed = gzip(whole.as_bytes());
+            Reply::Whole(answer(200, &["content-encoding: gzip"], &packed[..packed.len() - 9]))
+        }
+        3 => Reply::Cut(b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n10\r\n{\"cursor\"".into()),
+        _ => page(1, None),
+    })
+    .await;
+    let source = server.source();
+    assert_eq!(follow(&mut source.walk(themes())).await.unwrap(), ["1", "Null"]);
+    assert_eq!(server.seen().len(), 5);
+}
+
+#[tokio::test]
+async fn a_hung_body_is_given_up_and_asked_for_again() {
+    let server = Server::start(|number, _| match number {
+        0 => Reply::Hang(answer(200, &[], r#"{"cursor":null,"data":[{}]}"#)[..60].into()),
+        _ => page(1, None),
+    })
+    .await;
+    assert_eq!(follow(&mut server.source().walk(themes())).await.unwrap(), ["1", "Null"]);
+}
+
+#[tokio::test]
+async fn a_silent_service_times_out() {
+    let server = Server::start(|_, target| match target.contains("/v1/themes") {
+        true => Reply::Hang(Vec::new()),
+        false => page(0, None),
+    })
+    .await;
+    let mut settings = server.settings();
+    settings.timeout = Duration::from_millis(100);
+    let error = walk_error(&source(settings), themes()).await;
+    // It answers a small question, so the page is to blame.
+    assert!(matches!(&error, SourceError::TooLarge { last: Failure::TimedOut { after_ms: 100 }, .. }), "{error}");
+    assert_eq!(server.seen().len(), 7, "six attempts and the small question");
+}
+
+#[tokio::test]
+async fn a_service_that_is_down_is_unreachable_and_not_too_large() {
+    let (error, requests) = error_of(|| json(500, r#"{"error":"oops"}"#)).await;
+    let status = Failure::Status { status: 500, message: "oops".into() };
+    assert!(matches!(&error, SourceError::Unreachable { attempts: 6, last, .. } if *last == status), "{error}");
+    assert_eq!(requests, 12, "six attempts for the page, six for the small question");
+}
+
+#[tokio::test]
+async fn nobody_listening_is_unreachable() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let server = Server { address, seen: Arc::default() };
+    let source = server.source();
+    let error = source.probe().await.unwrap_err();
+    assert!(matches!(&error, SourceError::Unreachable { attempts: 6, last: Failure::Connect { .. }, .. }), "{error}");
+    assert_eq!(source.request_stats().by_status[&0], 6);
+}
+
+#[tokio::test]
+async fn p3_a_200_that_is_no_page_is_an_error_that_says_what_came() {
+    let bodies: [(&str, &str, &[u8]); 6] = [
+        ("a web page instead of JSON", "text/html", b"<html>Sign in\x1b</html>"),
+        ("the body is not UTF-8", "application/json", b"{\"data\":[\"\xff\"]}"),
+        ("has no 'data'", "application/json", br#"{"cursor":null,"items":[]}"#),
+        ("'data' is not a list", "application/json", br#"{"cursor":null,"data":{}}"#),
+        ("neither null nor text", "application/json", br#"{"cursor":{"at":1},"data":[]}"#),
+        ("the body is not JSON", "", b""),
+    ];
+    for (problem, kind, body) in bodies {
+        let content_type = format!("content-type: {kind}");
+        let (error, requests) = error_of(move || Reply::Whole(answer(200, &[&content_type], body))).await;
+        assert!(matches!(error, SourceError::BadAnswer { attempts: 6, .. }), "{error}");
+        assert_eq!(requests, 6);
+        let text = error.to_string();
+        assert!(text.contains(problem) && text.contains(kind) && !text.contains('\x1b'), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn p8_a_flood_of_headers_is_no_answer() {
+    let (error, _) = error_of(|| {
+        let lines: Vec<String> = (0..5_000).map(|at| format!("x-{at}: {}", "y".repeat(100))).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        Reply::Cut(answer(200, &lines, r#"{"cursor":null,"data":[]}"#))
+    })
+    .await;
+    assert!(matches!(error, SourceError::BadAnswer { last: Failure::Cut { .. }, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn every_form_of_a_400_is_shown_and_not_asked_again() {
+    let forms =
+        [(r#"{"error":"bad limit"}"#, "bad limit"), (r#"["one","two"]"#, "one; two"), ("bare text", "bare text")];
+    for (body, said) in forms {
+        let (error, requests) = error_of(move || Reply::Whole(answer(400, &[], body))).await;
+        assert!(matches!(&error, SourceError::Refused { status: 400, message, .. } if message == said), "{error}");
+        assert_eq!(requests, 1);
+    }
+}
+
+#[tokio::test]
+async fn p11_a_refused_key_is_named_and_not_shown() {
+    for status in [401, 403] {
+        let (error, requests) = error_of(move || json(status, &format!(r#"{{"error":"bad key {KEY}"}}"#))).await;
+        assert!(matches!(error, SourceError::KeyRefused { .. }), "{error}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains("variable TEST_KEY") && !text.contains(KEY), "{text}");
+        assert_eq!(requests, 1);
+    }
+}
+
+#[tokio::test]
+async fn p11_an_echoed_key_and_the_page_token_are_in_no_error() {
+    let echo = || Reply::Whole(answer(200, &["content-type: text/plain"], format!("Bearer {KEY}")));
+    let server = Server::start(move |_, _| echo()).await;
+    let token = "c2VjcmV0IHBvc2l0aW9u";
+    let request = PageRequest { token: Some(PageToken(token.into())), ..themes() };
+    let source = server.source();
+    let error = walk_error(&source, request).await;
+    let text = format!("{error} {error:?} {source:?}");
+    assert!(text.contains("[key]") && !text.contains(KEY) && !text.contains(token), "{text}");
+}
+
+#[tokio::test]
+async fn p11_a_redirect_is_not_followed() {
+    let elsewhere = Server::start(|_, _| page(1, None)).await;
+    let location = format!("location: {}/v1/themes?key=1", elsewhere.address);
+    let (error, requests) = error_of(move || Reply::Whole(answer(307, &[&location], ""))).await;
+    assert!(
+        matches!(&error, SourceError::Redirected { status: 307, location, .. } if location.ends_with("/v1/themes")),
+        "{error}"
+    );
+    assert_eq!((requests, elsewhere.seen().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn p11_an_unusable_key_is_refused_before_anything_is_sent() {
+    for (key, problem) in [("", "is empty"), (" ", "is empty"), ("a\nb", "characters"), ("a\0", "characters")] {
+        let settings = SourceSettings::new("http://127.0.0.1:1", ApiKey::new(key, "file key.txt")).unwrap();
+        let made = Source::new(settings, None, TimeAccount::default(), CancellationToken::new());
+        let text = made.unwrap_err().to_string();
+        assert!(text.contains(problem) && text.contains("file key.txt"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_for_https_can_be_built() {
+    let settings = SourceSettings::new("https://127.0.0.1:1", ApiKey::new(KEY, "a test")).unwrap();
+    let mut settings = SourceSettings { timeout: Duration::from_secs(2), ..settings };
+    settings.backoff.floor = Duration::from_millis(1);
+    settings.backoff.first = Duration::from_millis(1);
+    settings.backoff.longest = Duration::from_millis(1);
+    let error = source(settings).probe().await.unwrap_err();
+    assert!(matches!(error, SourceError::Unreachable { .. }), "nobody listens there: {error}");
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_status() {
+    let server = Server::start(|number, _| match number {
+        0 => json(500, ""),
+        1 => json(408, ""),
+        2 => Reply::Cut(Vec::new()),
+        3 => page(1, Some("next")),
+        _ => json(404, ""),
+    })
+    .await;
+    let source = server.source();
+    let mut walk = source.walk(themes());
+    assert!(matches!(walk.next().await, Ok(Step::Page(_))));
+    assert!(matches!(walk.next().await, Ok(Step::Restarted { .. })));
+    let stats = source.request_stats();
+    assert_eq!((stats.total, stats.by_status), (5, [(0, 1), (200, 1), (404, 1), (408, 1), (500, 1)].into()));
+    assert_eq!(serde_json::to_value(source.request_stats()).unwrap()["by_status"]["404"], 1);
+}
+
+#[tokio::test]
+async fn the_services_clock_comes_from_its_answers() {
+    let server = Server::start(|number, _| {
+        let date = ["date: Sun, 06 Nov 1994 08:49:37 GMT", "x: y"][number.min(1)];
+        Reply::Whole(answer(200, &[date], r#"{"data":[],"cursor":""}"#))
+    })
+    .await;
+    let source = server.source();
+    assert_eq!(source.service_now_ms(), None);
+    let probe = source.probe().await.unwrap();
+    assert_eq!(probe.service_now_ms, Some(784_111_777_000));
+    let Step::Page(page) = source.walk(responses()).next().await.unwrap() else { panic!("a page") };
+    assert_eq!(page.service_now_ms, None);
+    let now_ms = source.service_now_ms().unwrap();
+    assert!((784_111_777_000..784_111_787_000).contains(&now_ms), "{now_ms}");
+}

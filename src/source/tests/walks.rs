@@ -1,0 +1,249 @@
+//! Windows, page by page: what is an end, what is a new start, and what goes on for ever.
+
+use super::*;
+
+/// Pages `0..count` of two rows each, one token after the other.
+fn numbered(target: &str, count: usize) -> Reply {
+    let at: usize = token_of(target).map_or(0, |token| token.trim_start_matches("page ").parse().unwrap());
+    let next = format!("page {}", at + 1);
+    page(2, (at + 1 < count).then_some(next.as_str()))
+}
+
+#[tokio::test]
+async fn p3_a_walk_ends_at_each_kind_of_end() {
+    let kinds = [
+        (r#"{"cursor":null,"data":[{}]}"#, "Null"),
+        (r#"{"data":[{}]}"#, "Missing"),
+        (r#"{"cursor":"","data":[{}]}"#, "EmptyText"),
+    ];
+    for (body, end) in kinds {
+        let server = Server::start(move |_, _| json(200, body)).await;
+        let mut walk = server.source().walk(responses());
+        let Step::Page(page) = walk.next().await.unwrap() else { panic!("a page") };
+        assert_eq!((page.rows, page.next.clone(), format!("{:?}", page.end.unwrap())), (1, None, end.to_owned()));
+        assert_eq!(follow(&mut walk).await.unwrap(), [end]);
+        assert_eq!(follow(&mut walk).await.unwrap(), [end], "as often as asked");
+        assert_eq!(server.seen().len(), 1, "the end is not asked for again");
+    }
+}
+
+#[tokio::test]
+async fn p3_a_404_is_an_empty_complete_result() {
+    let server = Server::start(|_, _| json(404, r#"{"error":"nothing matches this query"}"#)).await;
+    let mut walk = server.source().walk(responses());
+    assert_eq!(follow(&mut walk).await.unwrap(), ["NotFound"]);
+    assert!(server.source().probe().await.is_ok());
+}
+
+#[tokio::test]
+async fn p3_a_web_page_with_404_proves_nothing() {
+    let server =
+        Server::start(|_, _| Reply::Whole(answer(404, &["content-type: text/html"], "<h1>no such site"))).await;
+    let error = walk_error(&server.source(), responses()).await;
+    assert!(matches!(error, SourceError::Refused { status: 404, .. }), "{error}");
+    assert!(server.source().probe().await.is_err());
+}
+
+#[tokio::test]
+async fn p3_empty_pages_are_followed() {
+    let server = Server::start(|number, _| match number {
+        0..5 => page(0, Some(&format!("empty {number}"))),
+        _ => page(3, None),
+    })
+    .await;
+    let steps = follow(&mut server.source().walk(responses())).await.unwrap();
+    assert_eq!(steps, ["0", "0", "0", "0", "0", "3", "Null"]);
+}
+
+#[tokio::test]
+async fn p3_empty_pages_are_not_followed_for_ever() {
+    let server = Server::start(|number, _| page(0, Some(&format!("empty {number}")))).await;
+    let error = walk_error(&server.source(), responses()).await;
+    assert!(matches!(error, SourceError::Looping { cause: LoopCause::EmptyPages { in_a_row: 6 }, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn every_request_of_a_walk_carries_the_same_parameters() {
+    let server = Server::start(|_, target| numbered(target, 3)).await;
+    let request = PageRequest {
+        scope: Scope { stream: Stream::Responses, survey_id: Some(7) },
+        flags: FlagSet::ALL,
+        page_rows: 100,
+        ..responses()
+    };
+    let mut walk = server.source().walk(request);
+    let mut tokens = Vec::new();
+    while let Step::Page(page) = walk.next().await.unwrap() {
+        tokens.push(page.request_token.map(|token| token.0));
+    }
+    assert_eq!(tokens, [None, Some("page 1".into()), Some("page 2".into())]);
+    let targets = server.targets();
+    let first = targets[0].clone();
+    assert_eq!(parameter(&first, "sid").as_deref(), Some("7"));
+    assert_eq!(targets, [first.clone(), format!("{first}&cursor=page+1"), format!("{first}&cursor=page+2")]);
+}
+
+#[tokio::test]
+async fn p6_a_walk_resumes_at_a_page_token() {
+    let server = Server::start(|_, target| numbered(target, 5)).await;
+    let request = PageRequest { token: Some(PageToken("page 3".into())), ..responses() };
+    assert_eq!(follow(&mut server.source().walk(request)).await.unwrap(), ["2", "2", "Null"]);
+    assert_eq!(token_of(&server.targets()[0]).as_deref(), Some("page 3"));
+}
+
+#[tokio::test]
+async fn p6_a_dead_token_restarts_the_window() {
+    for status in [400, 404, 409, 410, 422] {
+        let server = Server::start(move |number, target| match number {
+            2 => json(status, r#"{"error":"cursor expired"}"#),
+            _ => numbered(target, 3),
+        })
+        .await;
+        let steps = follow(&mut server.source().walk(responses())).await.unwrap();
+        assert_eq!(steps, ["2", "2", "R", "2", "2", "2", "Null"], "{status}");
+        assert_eq!(token_of(&server.targets()[3]), None, "from its first page");
+    }
+}
+
+#[tokio::test]
+async fn p6_tokens_that_always_die_end_the_walk() {
+    let server = Server::start(|_, target| match token_of(target).as_deref() {
+        Some("page 2") => json(410, r#"{"error":"cursor expired"}"#),
+        _ => numbered(target, 9),
+    })
+    .await;
+    let error = walk_error(&server.source(), responses()).await;
+    assert!(
+        matches!(&error, SourceError::TokensDie { restarts: 4, pages: 2, last } if last.contains("expired")),
+        "{error}"
+    );
+    assert_eq!(server.seen().len(), 5 * 3);
+}
+
+#[tokio::test]
+async fn a_403_on_a_page_token_is_a_dead_token_if_the_key_is_good() {
+    for status in [401, 403] {
+        let server = Server::start(move |number, target| match number {
+            1 => json(status, ""),
+            _ if target.starts_with("/v1/surveys") => page(0, None),
+            _ => numbered(target, 2),
+        })
+        .await;
+        let steps = follow(&mut server.source().walk(responses())).await.unwrap();
+        assert_eq!(steps, ["2", "R", "2", "2", "Null"]);
+        assert_eq!(server.targets()[2], "/v1/surveys?limit=1", "the key was tried without a page token");
+    }
+}
+
+#[tokio::test]
+async fn a_403_on_a_page_token_is_the_key_if_the_key_is_bad() {
+    let server = Server::start(|number, target| match number {
+        0 => numbered(target, 2),
+        _ => json(403, ""),
+    })
+    .await;
+    let error = walk_error(&server.source(), responses()).await;
+    assert!(matches!(error, SourceError::KeyRefused { status: 403, .. }), "{error}");
+    assert_eq!(server.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn p3_a_loop_is_worth_one_restart_with_the_largest_pages() {
+    let server = Server::start(|number, target| match (number, token_of(target)) {
+        (1, _) => page(2, Some("page 1")),
+        _ => numbered(target, 3),
+    })
+    .await;
+    let mut walk = server.source().walk(PageRequest { page_rows: 300, ..responses() });
+    assert_eq!(follow(&mut walk).await.unwrap(), ["2", "R", "2", "2", "2", "Null"]);
+    let limits: Vec<Option<String>> = server.targets().iter().map(|target| parameter(target, "limit")).collect();
+    assert_eq!(limits[1].as_deref(), Some("300"));
+    assert_eq!(limits[2].as_deref(), Some("1000"));
+}
+
+#[tokio::test]
+async fn p3_a_loop_that_stays_is_an_error() {
+    // The second page leads back to itself, as a page full of one millisecond does.
+    let server = Server::start(|_, _| page(2, Some("same millisecond"))).await;
+    let error = walk_error(&server.source(), responses()).await;
+    let text = error.to_string();
+    assert!(matches!(error, SourceError::Looping { cause: LoopCause::RepeatedToken { .. }, pages: 1 }), "{text}");
+    assert!(text.contains('#') && !text.contains("same millisecond"), "{text}");
+    assert_eq!(server.seen().len(), 4);
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_large_for_the_service_is_asked_for_in_smaller_ones() {
+    let server = Server::start(|_, target| {
+        let limit: u32 = parameter(target, "limit").unwrap().parse().unwrap();
+        let has_token = token_of(target).is_some();
+        match limit {
+            0..=125 => numbered(target, 3),
+            _ if has_token => json(504, ""),
+            _ => numbered(target, 3),
+        }
+    })
+    .await;
+    let mut walk = server.source().walk(responses());
+    assert_eq!(walk.page_rows(), 1000);
+    assert_eq!(follow(&mut walk).await.unwrap(), ["2", "2", "2", "Null"]);
+    assert_eq!(walk.page_rows(), 125);
+    let asked: Vec<(String, Option<String>)> =
+        server.targets().iter().map(|target| (parameter(target, "limit").unwrap(), token_of(target))).collect();
+    let second = |limit: &str| (limit.to_owned(), Some("page 1".to_owned()));
+    assert_eq!(
+        asked[1..],
+        [
+            second("1000"),
+            second("1000"),
+            second("500"),
+            second("500"),
+            second("250"),
+            second("250"),
+            second("125"),
+            ("125".to_owned(), Some("page 2".to_owned())),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_asked_for_in_smaller_pages_at_once() {
+    let server = Server::start(|_, target| {
+        let limit: usize = parameter(target, "limit").unwrap().parse().unwrap();
+        page(limit, None)
+    })
+    .await;
+    let mut settings = server.settings();
+    settings.body_bytes_max = 1_000;
+    let source = source(settings);
+    assert_eq!(follow(&mut source.walk(responses())).await.unwrap(), ["250", "Null"]);
+    assert_eq!(server.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn a_page_that_fails_at_every_size_asks_for_a_smaller_window() {
+    let server = Server::start(|_, target| match target.starts_with("/v1/surveys") {
+        true => page(0, None),
+        false => json(500, ""),
+    })
+    .await;
+    let error = walk_error(&server.source(), responses()).await;
+    assert!(matches!(error, SourceError::TooLarge { page_rows: 10, .. }), "{error}");
+    assert_eq!(server.seen().len(), 7 * 2 + 6 + 1, "seven sizes twice, the smallest six times, one small question");
+}
+
+#[tokio::test]
+async fn a_walk_that_is_dropped_while_it_waits_goes_on_with_the_same_page() {
+    let server = Server::start(|number, target| match number {
+        1 => Reply::Hang(Vec::new()),
+        _ => numbered(target, 2),
+    })
+    .await;
+    let mut walk = server.source().walk(responses());
+    assert!(matches!(walk.next().await, Ok(Step::Page(_))));
+    let cut_short = tokio::time::timeout(Duration::from_millis(100), walk.next()).await;
+    assert!(cut_short.is_err());
+    assert_eq!(follow(&mut walk).await.unwrap(), ["2", "Null"]);
+    let targets = server.targets();
+    assert_eq!(targets[1], targets[2]);
+}

@@ -1,0 +1,291 @@
+//! Sends one request, reads its answer and says which kind it is. Asks the gate first and tells it what came of it. Does not
+//! ask twice and does not judge what a kind means: `fetch` and `walk` do.
+
+use std::{sync::Once, time::Duration};
+
+use bytes::Bytes;
+use reqwest::{
+    Client, Response, StatusCode, Url,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
+    redirect,
+};
+use tokio::time::{Instant, timeout};
+
+use super::{
+    address::Address,
+    body::{self, BodyLimits},
+    envelope::{self, Envelope},
+    error::{Failure, SettingsError, Stop},
+    excerpt,
+    gate::{Gate, Permit},
+    retry_after,
+    service_clock::{self, ServiceClock},
+    settings::SourceSettings,
+    stats::Counters,
+};
+use crate::{clock, model::Activity, redact::ApiKey};
+
+/// Establishing a connection, encryption included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// An idle connection is closed after this long, before most servers and proxies do so unasked.
+const POOL_IDLE: Duration = Duration::from_secs(50);
+/// The most header lines of an answer. Their size is bounded too, by hyper's read buffer (about 400 KiB).
+const HEADERS_MAX: usize = 100;
+/// The most bytes read of a body that is not a page.
+const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
+/// The longest address shown of a redirect.
+const LOCATION_CHARS_MAX: usize = 200;
+
+/// What came of one request.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// A page.
+    Page(Received),
+    /// Refused for now; the gate knows until when.
+    Later,
+    /// Any other 4xx.
+    Rejected(Rejection),
+    /// 3xx.
+    Redirected { status: u16, location: String },
+    /// Worth another attempt.
+    Failed(Failure),
+}
+
+/// A page as it came.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub body: Bytes,
+    pub envelope: Envelope,
+    pub service_now_ms: Option<i64>,
+    pub latency: Duration,
+}
+
+/// An answer that says no to this very request.
+#[derive(Debug)]
+pub(super) struct Rejection {
+    pub status: u16,
+    pub message: String,
+    pub is_html: bool,
+    pub service_now_ms: Option<i64>,
+    pub latency: Duration,
+}
+
+/// The connections to the service.
+#[derive(Debug)]
+pub(super) struct Wire {
+    client: Client,
+    key: ApiKey,
+    timeout: Duration,
+    body_limits: BodyLimits,
+    pub gate: Gate,
+    pub clock: ServiceClock,
+    pub counters: Counters,
+}
+
+impl Wire {
+    pub fn new(settings: &SourceSettings, gate: Gate) -> Result<Self, SettingsError> {
+        Ok(Self {
+            client: client(settings)?,
+            key: settings.key.clone(),
+            timeout: settings.timeout,
+            body_limits: BodyLimits { bytes_max: settings.body_bytes_max, idle: settings.idle_timeout },
+            gate,
+            clock: ServiceClock::default(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Sends one request when the gate lets it, and reads the answer.
+    pub async fn ask(&self, address: &Address) -> Result<Outcome, Stop> {
+        let permit = self.gate.permit().await?;
+        let _booked = self.gate.account().enter(Activity::Network);
+        // Counts when it is dropped, however this ends.
+        let mut tally = Tally { wire: self, status: None, read_bytes: 0 };
+        let started = Instant::now();
+        let exchange = timeout(self.timeout, self.exchange(address, &permit, &mut tally, started));
+        let outcome = self.gate.unless_stopped(exchange).await?.unwrap_or_else(|_| {
+            Outcome::Failed(Failure::TimedOut { after_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX) })
+        });
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (status, bytes) = (tally.status.unwrap_or(0), tally.read_bytes);
+        match &outcome {
+            Outcome::Page(page) => tracing::debug!(status, ms, rows = page.envelope.rows, bytes, url = address.shown),
+            Outcome::Failed(failure) => tracing::debug!(status, ms, bytes, url = address.shown, %failure),
+            _ => tracing::debug!(status, ms, bytes, url = address.shown),
+        }
+        Ok(outcome)
+    }
+
+    async fn exchange(&self, address: &Address, permit: &Permit, tally: &mut Tally<'_>, started: Instant) -> Outcome {
+        let mut response = match self.client.get(address.url.clone()).send().await {
+            Ok(response) => response,
+            Err(error) => return Outcome::Failed(failure_to_send(error, self.timeout)),
+        };
+        let now = Instant::now();
+        let date_ms = service_clock::date_ms(response.headers());
+        self.clock.note(date_ms, now);
+        let status = response.status();
+        tally.status = Some(status.as_u16());
+        if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
+            // Without any `Date` this machine's clock is the only measure left.
+            let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(clock::now_ms);
+            let told = retry_after::read(response.headers(), date_ms);
+            if told.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
+                permit.refused(status.as_u16(), told);
+                return Outcome::Later;
+            }
+        }
+        permit.admitted();
+        if status.is_success() {
+            match self.read_page(&mut response, tally).await {
+                Ok((body, envelope)) => {
+                    Outcome::Page(Received { body, envelope, service_now_ms: date_ms, latency: started.elapsed() })
+                }
+                Err(failure) => Outcome::Failed(failure),
+            }
+        } else if status.is_redirection() {
+            Outcome::Redirected { status: status.as_u16(), location: self.location(&response) }
+        } else {
+            self.read_error(&mut response, tally, started).await
+        }
+    }
+
+    async fn read_page(&self, response: &mut Response, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
+        let body = body::read(response, self.body_limits, &mut tally.read_bytes).await?;
+        match envelope::parse(&body) {
+            Ok(envelope) => Ok((body, envelope)),
+            Err(problem) => {
+                let content_type = content_type(response.headers());
+                let came = excerpt::what_came(content_type, &body, &self.key);
+                let is_html = excerpt::is_html(content_type, &body);
+                Err(if is_html { Failure::Html { came } } else { Failure::NoPage { problem, came } })
+            }
+        }
+    }
+
+    /// An answer that is an error. Its body only explains, so a broken one is no further error.
+    async fn read_error(&self, response: &mut Response, tally: &mut Tally<'_>, started: Instant) -> Outcome {
+        let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, ..self.body_limits };
+        let body = body::read(response, limits, &mut tally.read_bytes).await.unwrap_or_default();
+        let status = response.status();
+        let is_html = excerpt::is_html(content_type(response.headers()), &body);
+        let message = if is_html {
+            format!("a web page ({})", excerpt::what_came(content_type(response.headers()), &body, &self.key))
+        } else {
+            excerpt::message(&body, &self.key)
+        };
+        let is_passing = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY);
+        let status = status.as_u16();
+        if is_passing || status >= 500 {
+            Outcome::Failed(Failure::Status { status, message })
+        } else {
+            let service_now_ms = service_clock::date_ms(response.headers());
+            Outcome::Rejected(Rejection { status, message, is_html, service_now_ms, latency: started.elapsed() })
+        }
+    }
+
+    /// Where a redirect leads, without what could be secret: user, query and fragment.
+    fn location(&self, response: &Response) -> String {
+        let Some(location) = response.headers().get(LOCATION) else { return "nowhere".to_owned() };
+        let text = String::from_utf8_lossy(location.as_bytes());
+        let Ok(mut url) = response.url().join(&text) else { return "an unreadable address".to_owned() };
+        // Only an address that can have neither refuses these, and then has nothing to hide there.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_query(None);
+        url.set_fragment(None);
+        excerpt::presentable(url.as_str(), &self.key, LOCATION_CHARS_MAX)
+    }
+}
+
+/// One request's entry in the counts.
+struct Tally<'a> {
+    wire: &'a Wire,
+    status: Option<u16>,
+    read_bytes: usize,
+}
+
+impl Drop for Tally<'_> {
+    fn drop(&mut self) {
+        self.wire.counters.count(self.status, self.read_bytes);
+    }
+}
+
+/// A client that speaks to the configured address alone, and never twice without being told.
+fn client(settings: &SourceSettings) -> Result<Client, SettingsError> {
+    install_crypto();
+    let builder = Client::builder()
+        .user_agent(&settings.user_agent)
+        .default_headers(headers(settings)?)
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        // Every repetition goes through the gate.
+        .retry(reqwest::retry::never())
+        .http1_only()
+        .http1_max_headers(HEADERS_MAX)
+        .gzip(true)
+        .connect_timeout(CONNECT_TIMEOUT.min(settings.timeout))
+        .pool_max_idle_per_host(settings.in_flight_max)
+        .pool_idle_timeout(POOL_IDLE);
+    // A proxy would carry plain http, and the key with it, off this machine.
+    let builder = if settings.is_plain_http() { builder.no_proxy() } else { builder.https_only(true) };
+    builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
+}
+
+fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
+    let unusable = |problem| SettingsError::UnusableKey { origin: settings.key.origin().to_owned(), problem };
+    let key = settings.key.expose();
+    if key.trim().is_empty() {
+        return Err(unusable("is empty"));
+    }
+    let mut value = HeaderValue::try_from(format!("{} {key}", settings.auth.scheme()))
+        .map_err(|_| unusable("holds characters that a header cannot carry"))?;
+    value.set_sensitive(true);
+    let mut headers = HeaderMap::new();
+    headers.insert(AUTHORIZATION, value);
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    Ok(headers)
+}
+
+/// rustls wants to be told once which cryptography to use.
+fn install_crypto() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        // An error means that an embedding program has chosen already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+fn failure_to_send(error: reqwest::Error, timeout: Duration) -> Failure {
+    if error.is_connect() {
+        Failure::Connect { detail: cause(error) }
+    } else if error.is_timeout() {
+        Failure::TimedOut { after_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) }
+    } else {
+        Failure::Cut { bytes: 0, detail: cause(error) }
+    }
+}
+
+/// What lies behind an error of the HTTP client. Its own text names the address with the page token in it, and little else.
+pub(super) fn cause(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut texts = Vec::new();
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        texts.push(inner.to_string());
+        source = inner.source();
+    }
+    match texts.is_empty() {
+        true => error.to_string(),
+        false => texts.join(": "),
+    }
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The configured address as a base for others. It has been checked before.
+pub(super) fn base_url(settings: &SourceSettings) -> Result<Url, SettingsError> {
+    Url::parse(&settings.base_url).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })
+}
