@@ -1,0 +1,81 @@
+//! The `meta` of a response: the columns `meta_*`.
+
+use super::{
+    fields::{Fields, wire_fields},
+    json::{self, Entry},
+    table_builder::TableBuilder,
+};
+
+wire_fields! {
+    /// The fields of `meta`.
+    MetaField {
+        Browser = "browser",
+        Os = "os",
+        Language = "language",
+        Href = "href",
+        UserAgent = "userAgent",
+        Client = "client",
+        Screen = "screen",
+    }
+}
+
+wire_fields! {
+    /// The fields of `meta.client` and `meta.screen`.
+    SizeField {
+        Width = "width",
+        Height = "height",
+    }
+}
+
+/// Width and height in pixels.
+type Size = (Option<i64>, Option<i64>);
+
+#[derive(Debug, Default)]
+pub(super) struct Meta<'a> {
+    fields: Fields<'a, MetaField>,
+    size: Fields<'a, SizeField>,
+    entries: Vec<Entry<'a>>,
+}
+
+impl<'a> Meta<'a> {
+    /// Appends the cells. `raw` is an object, or `None` when there is no such field.
+    pub(super) fn append(&mut self, raw: Option<&'a str>, row: &mut TableBuilder) {
+        self.fields.clear();
+        if let Some(raw) = raw {
+            self.entries.clear();
+            if json::read_entries(raw, &mut self.entries).is_some() {
+                self.fields.read(&self.entries);
+            }
+        }
+        row.text("meta_browser", self.fields.text(MetaField::Browser).as_deref());
+        row.text("meta_os", self.fields.text(MetaField::Os).as_deref());
+        row.text("meta_language", self.fields.text(MetaField::Language).as_deref());
+        row.text("meta_href", self.fields.text(MetaField::Href).as_deref());
+        row.text("meta_user_agent", self.fields.text(MetaField::UserAgent).as_deref());
+        let (width, height) = self.size(MetaField::Client);
+        row.bigint("meta_client_width", width);
+        row.bigint("meta_client_height", height);
+        let (width, height) = self.size(MetaField::Screen);
+        row.bigint("meta_screen_width", width);
+        row.bigint("meta_screen_height", height);
+        row.text("meta_extra", self.fields.extra.write());
+    }
+
+    /// Where any part of it has no column or does not fit it, the whole object is kept beside what fits.
+    fn size(&mut self, field: MetaField) -> Size {
+        let Some(raw) = self.fields.json(field) else {
+            return (None, None);
+        };
+        self.entries.clear();
+        if json::shape(raw) != json::Shape::Object || json::read_entries(raw, &mut self.entries).is_none() {
+            self.fields.keep(field);
+            return (None, None);
+        }
+        self.size.read(&self.entries);
+        let size = (self.size.bigint(SizeField::Width), self.size.bigint(SizeField::Height));
+        if !self.size.extra.is_empty() {
+            self.fields.keep(field);
+        }
+        size
+    }
+}

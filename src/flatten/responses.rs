@@ -1,0 +1,143 @@
+//! The stream of responses: `responses`, the tables of the answers' parts, and the visitor snapshots.
+
+use arrow::error::ArrowError;
+
+use super::{
+    RecordTables,
+    answer::{AnswerParts, Given},
+    answer_key::AnswerKey,
+    choices::read_indexes,
+    fields::{Fields, Unplaceable, wire_fields},
+    json::{self, Entry},
+    meta::Meta,
+    question_type::QuestionType,
+    snapshots::Snapshots,
+    table_builder::TableBuilder,
+};
+use crate::model::TableBatch;
+
+wire_fields! {
+    /// The fields of a response.
+    ResponseField {
+        CreatedAt = "createdAt",
+        UpdatedAt = "updatedAt",
+        DeletedAt = "deletedAt",
+        ExternalUserId = "externalUserId",
+        PartnerAnonymousId = "partnerAnonymousId",
+        QuestionId = "questionId",
+        QuestionText = "questionText",
+        QuestionType = "questionType",
+        Response = "response",
+        ResponseGroupUid = "responseGroupUid",
+        SelectedIndexes = "selectedIndexes",
+        SurveyId = "surveyId",
+        VisitorId = "visitorId",
+        VisitorUuid = "visitorUuid",
+        Url = "url",
+        Meta = "meta",
+        CustomMetadata = "customMetadata",
+        VisitorSnapshot = "visitorSnapshot",
+    }
+}
+
+use ResponseField as Wire;
+
+#[derive(Debug)]
+pub(super) struct ResponseTables<'a> {
+    fields: Fields<'a, ResponseField>,
+    meta: Meta<'a>,
+    selected_indexes: Vec<i64>,
+    responses: TableBuilder,
+    parts: AnswerParts<'a>,
+    snapshots: Snapshots<'a>,
+}
+
+impl<'a> RecordTables<'a> for ResponseTables<'a> {
+    fn new(records: usize) -> Result<Self, ArrowError> {
+        Ok(Self {
+            fields: Fields::default(),
+            meta: Meta::default(),
+            selected_indexes: Vec::new(),
+            responses: TableBuilder::new("responses", records)?,
+            parts: AnswerParts::new()?,
+            snapshots: Snapshots::new()?,
+        })
+    }
+
+    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable> {
+        self.fields.read(entries);
+        let fields = &mut self.fields;
+        let response_group_uid = fields.key_text(Wire::ResponseGroupUid)?;
+        let question_id = fields.key_bigint(Wire::QuestionId)?;
+        let created_at = fields.key_timestamp(Wire::CreatedAt)?;
+        let survey_id = fields.bigint(Wire::SurveyId);
+        let key = AnswerKey { response_group_uid, question_id, survey_id, created_at, record };
+
+        let row = &mut self.responses;
+        row.text("response_group_uid", Some(&key.response_group_uid));
+        row.bigint("question_id", Some(key.question_id));
+        row.bigint("survey_id", key.survey_id);
+        row.bigint("visitor_id", fields.bigint(Wire::VisitorId));
+        row.text("visitor_uuid", fields.text(Wire::VisitorUuid).as_deref());
+        row.text("external_user_id", fields.text(Wire::ExternalUserId).as_deref());
+        row.text("partner_anonymous_id", fields.text(Wire::PartnerAnonymousId).as_deref());
+        let question_type = fields.text(Wire::QuestionType);
+        row.text("question_type", question_type.as_deref());
+        row.text("question_text", fields.text(Wire::QuestionText).as_deref());
+        row.timestamp("created_at", Some(key.created_at));
+        row.timestamp("updated_at", fields.timestamp(Wire::UpdatedAt));
+        row.timestamp("deleted_at", fields.timestamp(Wire::DeletedAt));
+        self.append_answer(&key, QuestionType::of(question_type.as_deref()));
+        self.append_context(&key);
+        self.responses.text("extra", self.fields.extra.write());
+        self.responses.row_hash();
+        Ok(self.responses.end_row(record))
+    }
+
+    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
+        self.responses.finish_into(batches)?;
+        self.parts.finish_into(batches)?;
+        self.snapshots.finish_into(batches)
+    }
+}
+
+impl<'a> ResponseTables<'a> {
+    /// The answer, its parts and the indexes of the chosen options.
+    fn append_answer(&mut self, key: &AnswerKey<'a>, question_type: QuestionType) {
+        let indexes = self.fields.json(Wire::SelectedIndexes);
+        let has_indexes = indexes.is_some_and(|raw| read_indexes(raw, &mut self.selected_indexes).is_some());
+        if !has_indexes {
+            self.selected_indexes.clear();
+            if indexes.is_some() {
+                self.fields.keep(Wire::SelectedIndexes);
+            }
+        }
+        let response = self.fields.raw(Wire::Response);
+        let answer = self.parts.read(Given { key, question_type, response, selected_indexes: &self.selected_indexes });
+        let row = &mut self.responses;
+        row.text("answer_text", answer.text.as_deref());
+        row.double("answer_number", answer.number);
+        row.boolean("answer_bool", answer.boolean);
+        row.text("answer_json", response);
+        row.boolean("is_skipped", Some(answer.is_skipped));
+        row.bigints("selected_indexes", has_indexes.then_some(&self.selected_indexes));
+    }
+
+    /// What the flags of a scan add.
+    fn append_context(&mut self, key: &AnswerKey<'a>) {
+        let (fields, row) = (&mut self.fields, &mut self.responses);
+        row.text("url", fields.text(Wire::Url).as_deref());
+        let meta = fields.json(Wire::Meta);
+        let meta_object = meta.filter(|raw| json::shape(raw) == json::Shape::Object);
+        if meta_object.is_none() && meta.is_some() {
+            fields.keep(Wire::Meta);
+        }
+        self.meta.append(meta_object, row);
+        row.text("custom_metadata", fields.json(Wire::CustomMetadata));
+        if let Some(snapshot) = fields.json(Wire::VisitorSnapshot)
+            && self.snapshots.add(key, snapshot).is_none()
+        {
+            fields.keep(Wire::VisitorSnapshot);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! `visitor_snapshots` and `visitor_snapshot_attributes`: the visitor as known when a survey was shown.
+//!
+//! Every answer of a session repeats the session's snapshot, so a page has one row for each distinct snapshot of a session: that
+//! of its earliest answer. The content hash leaves the creation time out, or the repeats would not be equal.
+//!
+//! The service's schema and its sample spell the attributes differently; both are read. When both are sent, `attributes` wins and
+//! the other goes to `extra`.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, hash_map::Entry as Slot},
+};
+
+use arrow::error::ArrowError;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{
+    answer_key::AnswerKey,
+    content_hash::{Content, column_mark},
+    fields::{Fields, wire_fields},
+    json::{self, Entry, Shape},
+    labelled::labelled,
+    table_builder::TableBuilder,
+};
+use crate::model::TableBatch;
+
+wire_fields! {
+    /// The fields of a snapshot.
+    SnapshotField {
+        Attributes = "attributes",
+        AttributesMisspelt = "attribtues",
+        EventProperties = "eventProperties",
+        Events = "events",
+        ResponseGroupUid = "responseGroupUid",
+        TriggeringEvent = "triggeringEvent",
+        VisitorId = "visitorId",
+        ExternalUserId = "externalUserId",
+    }
+}
+
+use SnapshotField as Wire;
+
+#[derive(Debug)]
+pub(super) struct Snapshots<'a> {
+    snapshots: TableBuilder,
+    attributes: TableBuilder,
+    /// Snapshots to be written, one for each text, survey and session.
+    pending: Vec<Pending<'a>>,
+    by_text: HashMap<TextKey<'a>, usize>,
+    entries: Vec<Entry<'a>>,
+}
+
+/// What makes a snapshot the repeat of another without a look inside. The text stands for itself by a 128-bit hash.
+type TextKey<'a> = (Cow<'a, str>, Option<i64>, u128);
+
+#[derive(Debug)]
+struct Pending<'a> {
+    /// Of the earliest answer that carried it.
+    key: AnswerKey<'a>,
+    raw: &'a str,
+}
+
+/// A snapshot's columns.
+#[derive(Debug)]
+struct Snapshot<'a> {
+    visitor_id: Option<i64>,
+    external_user_id: Option<Cow<'a, str>>,
+    triggering_event: Option<Cow<'a, str>>,
+    attributes: Option<&'a str>,
+    event_properties: Option<&'a str>,
+    events: Option<&'a str>,
+    extra: Option<String>,
+}
+
+impl<'a> Snapshots<'a> {
+    pub(super) fn new() -> Result<Self, ArrowError> {
+        Ok(Self {
+            snapshots: TableBuilder::new("visitor_snapshots", 0)?,
+            attributes: TableBuilder::new("visitor_snapshot_attributes", 0)?,
+            pending: Vec::new(),
+            by_text: HashMap::new(),
+            entries: Vec::new(),
+        })
+    }
+
+    /// Takes the snapshot that an answer carries. `None` if it is not an object.
+    pub(super) fn add(&mut self, key: &AnswerKey<'a>, raw: &'a str) -> Option<()> {
+        if json::shape(raw) != Shape::Object {
+            return None;
+        }
+        let text_key = (key.response_group_uid.clone(), key.survey_id, xxh3_128(raw.as_bytes()));
+        match self.by_text.entry(text_key) {
+            Slot::Vacant(slot) => {
+                slot.insert(self.pending.len());
+                self.pending.push(Pending { key: key.clone(), raw });
+            }
+            Slot::Occupied(slot) => {
+                if let Some(pending) = self.pending.get_mut(*slot.get())
+                    && key.created_at < pending.key.created_at
+                {
+                    pending.key = key.clone();
+                }
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn finish_into(mut self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
+        let mut pending = std::mem::take(&mut self.pending);
+        // Earliest first, so that of texts with equal content (another order of fields) the earliest is met first.
+        pending.sort_by_key(|pending| (pending.key.created_at, pending.key.record));
+        let mut fields = Fields::default();
+        let mut seen = HashMap::new();
+        let mut kept = Vec::with_capacity(pending.len());
+        for pending in pending {
+            self.entries.clear();
+            // The text has been parsed as a part of its record, and `add` has seen that it is an object.
+            let _ = json::read_entries(pending.raw, &mut self.entries);
+            let snapshot = read_snapshot(&mut fields, &self.entries, &pending.key);
+            let hash = content_hash(&snapshot, pending.key.survey_id);
+            if seen.insert((pending.key.response_group_uid.clone(), hash), ()).is_none() {
+                kept.push((pending.key, snapshot, hash));
+            }
+        }
+        kept.sort_by_key(|(key, ..)| key.record);
+        for (key, snapshot, hash) in &kept {
+            self.append_row(key, snapshot, *hash);
+            self.append_attributes(key, snapshot.attributes);
+        }
+        self.snapshots.finish_into(batches)?;
+        self.attributes.finish_into(batches)
+    }
+
+    fn append_row(&mut self, key: &AnswerKey, snapshot: &Snapshot, hash: i64) {
+        let row = &mut self.snapshots;
+        row.text("response_group_uid", Some(&key.response_group_uid));
+        row.bigint("survey_id", key.survey_id);
+        row.timestamp("created_at", Some(key.created_at));
+        row.bigint("visitor_id", snapshot.visitor_id);
+        row.text("external_user_id", snapshot.external_user_id.as_deref());
+        row.text("triggering_event", snapshot.triggering_event.as_deref());
+        row.text("attributes", snapshot.attributes);
+        row.text("event_properties", snapshot.event_properties);
+        row.text("events", snapshot.events);
+        row.text("extra", snapshot.extra.as_deref());
+        row.bigint("_row_hash", Some(hash));
+        row.end_row(key.record);
+    }
+
+    /// One row an attribute; of a name that was sent twice, the last value.
+    fn append_attributes(&mut self, key: &AnswerKey, attributes: Option<&'a str>) {
+        let Some(raw) = attributes.filter(|raw| json::shape(raw) == Shape::Object) else {
+            return;
+        };
+        self.entries.clear();
+        let _ = json::read_entries(raw, &mut self.entries);
+        for (_, (name, value)) in labelled(&self.entries) {
+            if self.attributes.is_full() {
+                return;
+            }
+            let row = &mut self.attributes;
+            row.text("response_group_uid", Some(&key.response_group_uid));
+            row.bigint("survey_id", key.survey_id);
+            row.timestamp("created_at", Some(key.created_at));
+            row.text("name", Some(&name));
+            row.text("value_text", super::answer::label(value).as_deref());
+            row.double("value_number", json::read_number(value));
+            row.boolean("value_bool", json::read_boolean(value));
+            row.text("json_type", Some(json_type(value)));
+            row.end_row(key.record);
+        }
+    }
+}
+
+fn read_snapshot<'a>(
+    fields: &mut Fields<'a, SnapshotField>,
+    entries: &[Entry<'a>],
+    key: &AnswerKey<'a>,
+) -> Snapshot<'a> {
+    fields.read(entries);
+    let attributes = fields.json(Wire::Attributes);
+    if attributes.is_some() && fields.json(Wire::AttributesMisspelt).is_some() {
+        fields.keep(Wire::AttributesMisspelt);
+    }
+    let uid = fields.text(Wire::ResponseGroupUid);
+    if uid.is_some_and(|uid| uid != key.response_group_uid) {
+        fields.keep(Wire::ResponseGroupUid);
+    }
+    Snapshot {
+        attributes: attributes.or_else(|| fields.json(Wire::AttributesMisspelt)),
+        event_properties: fields.json(Wire::EventProperties),
+        events: fields.json(Wire::Events),
+        visitor_id: snapshot_visitor(fields),
+        external_user_id: fields.text(Wire::ExternalUserId),
+        triggering_event: fields.text(Wire::TriggeringEvent),
+        extra: fields.extra.write().map(str::to_owned),
+    }
+}
+
+/// The contract of the service has a string here, and elsewhere a number; a string of digits is the same number.
+fn snapshot_visitor(fields: &mut Fields<SnapshotField>) -> Option<i64> {
+    match fields.json(Wire::VisitorId).and_then(json::read_digits) {
+        Some(visitor_id) => Some(visitor_id),
+        None => fields.bigint(Wire::VisitorId),
+    }
+}
+
+/// Over all columns but the key and the creation time.
+fn content_hash(snapshot: &Snapshot, survey_id: Option<i64>) -> i64 {
+    let mut content = Content::default();
+    let bigints = [("survey_id", survey_id), ("visitor_id", snapshot.visitor_id)];
+    for (name, value) in bigints {
+        if let Some(value) = value {
+            content.bigint(column_mark(name), value);
+        }
+    }
+    let texts = [
+        ("external_user_id", snapshot.external_user_id.as_deref()),
+        ("triggering_event", snapshot.triggering_event.as_deref()),
+        ("attributes", snapshot.attributes),
+        ("event_properties", snapshot.event_properties),
+        ("events", snapshot.events),
+        ("extra", snapshot.extra.as_deref()),
+    ];
+    for (name, value) in texts {
+        if let Some(value) = value {
+            content.text(column_mark(name), value);
+        }
+    }
+    content.hash_64()
+}
+
+fn json_type(raw: &str) -> &'static str {
+    match json::shape(raw) {
+        Shape::Null => "null",
+        Shape::Boolean => "boolean",
+        Shape::Number => "number",
+        Shape::Text => "string",
+        Shape::List => "array",
+        Shape::Object => "object",
+    }
+}

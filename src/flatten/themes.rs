@@ -1,0 +1,71 @@
+//! The stream of themes: the table `themes`.
+
+use arrow::error::ArrowError;
+
+use super::{
+    RecordTables,
+    fields::{Fields, Unplaceable, wire_fields},
+    json::Entry,
+    table_builder::TableBuilder,
+};
+use crate::model::TableBatch;
+
+wire_fields! {
+    /// The fields of a theme.
+    ThemeField {
+        Id = "id",
+        CreatedAt = "createdAt",
+        UpdatedAt = "updatedAt",
+        QuestionId = "questionId",
+        QuestionText = "questionText",
+        QuestionType = "questionType",
+        Response = "response",
+        ResponseGroupUid = "responseGroupUid",
+        SurveyId = "surveyId",
+        Theme = "theme",
+        ThemeDescription = "themeDescription",
+        VisitorId = "visitorId",
+    }
+}
+
+use ThemeField as Wire;
+
+#[derive(Debug)]
+pub(super) struct ThemeTables<'a> {
+    fields: Fields<'a, ThemeField>,
+    themes: TableBuilder,
+}
+
+impl<'a> RecordTables<'a> for ThemeTables<'a> {
+    fn new(records: usize) -> Result<Self, ArrowError> {
+        Ok(Self { fields: Fields::default(), themes: TableBuilder::new("themes", records)? })
+    }
+
+    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable> {
+        self.fields.read(entries);
+        let (fields, row) = (&mut self.fields, &mut self.themes);
+        let id = fields.key_bigint(Wire::Id)?;
+        let response_group_uid = fields.key_text(Wire::ResponseGroupUid)?;
+        let question_id = fields.key_bigint(Wire::QuestionId)?;
+        let created_at = fields.key_timestamp(Wire::CreatedAt)?;
+        row.bigint("id", Some(id));
+        row.text("response_group_uid", Some(&response_group_uid));
+        row.bigint("question_id", Some(question_id));
+        row.bigint("survey_id", fields.bigint(Wire::SurveyId));
+        row.bigint("visitor_id", fields.bigint(Wire::VisitorId));
+        row.timestamp("created_at", Some(created_at));
+        row.timestamp("updated_at", fields.timestamp(Wire::UpdatedAt));
+        row.text("question_text", fields.text(Wire::QuestionText).as_deref());
+        row.text("question_type", fields.text(Wire::QuestionType).as_deref());
+        row.text("response", fields.text(Wire::Response).as_deref());
+        row.text("theme", fields.text(Wire::Theme).as_deref());
+        row.text("theme_description", fields.text(Wire::ThemeDescription).as_deref());
+        row.text("extra", fields.extra.write());
+        row.row_hash();
+        Ok(row.end_row(record))
+    }
+
+    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
+        self.themes.finish_into(batches)
+    }
+}
