@@ -11,6 +11,8 @@ use super::LoadError;
 
 /// Pages of the scan under way.
 pub(super) const STAGE_SCHEMA: &str = "stage";
+/// Steps of the comparison.
+pub(super) const WORK_SCHEMA: &str = "work";
 /// What the scan changes.
 pub(super) const DELTA_SCHEMA: &str = "delta";
 /// A commit log longer than this is folded into the database file: high, so that a run does it once, in `publish`.
@@ -48,7 +50,10 @@ impl Engine {
             .map_err(failed)?;
         let engine = Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)? };
         pin_to_utc(&engine.connection)?;
-        engine.execute("set up", &format!("CREATE SCHEMA {STAGE_SCHEMA}; CREATE SCHEMA {DELTA_SCHEMA}"))?;
+        engine.execute(
+            "set up",
+            &format!("CREATE SCHEMA {STAGE_SCHEMA}; CREATE SCHEMA {WORK_SCHEMA}; CREATE SCHEMA {DELTA_SCHEMA}"),
+        )?;
         Ok(engine)
     }
 
