@@ -6,10 +6,13 @@
 
 mod destination;
 mod diff;
+mod duckdb;
 mod engine;
 mod error;
+mod ledger;
 mod stage;
 
+pub use self::duckdb::DuckDbDestination;
 pub use destination::{Applied, CommitOptions, Destination, Identity, LedgerEntry, RowCounts, RunRecord, VanishPolicy};
 pub use diff::{Delta, DeltaRows, TableDelta, Targets, TimeBounds, diff};
 pub use engine::{Engine, EngineOptions};

@@ -58,10 +58,8 @@ fn staged_tables(scan: &Scan) -> impl Iterator<Item = &'static Table> {
 impl Stage {
     /// Makes ready for the pages of a scan; whatever the engine held of an earlier one is dropped.
     pub fn begin(engine: &Engine, scan: &Scan) -> Result<Self, LoadError> {
+        Self::clear(engine)?;
         let mut sql = String::new();
-        for name in [STAGE_SCHEMA, WORK_SCHEMA, DELTA_SCHEMA] {
-            sql.push_str(&format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name};\n"));
-        }
         for table in staged_tables(scan) {
             let columns: String = table
                 .flat_columns()
@@ -81,6 +79,15 @@ impl Stage {
             keys_seen: HashSet::new(),
             may_repeat: false,
         })
+    }
+
+    /// Drops whatever the engine holds of a scan: its pages, the steps of the comparison and the delta.
+    pub fn clear(engine: &Engine) -> Result<(), LoadError> {
+        let sql: String = [STAGE_SCHEMA, WORK_SCHEMA, DELTA_SCHEMA]
+            .iter()
+            .map(|name| format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name};\n"))
+            .collect();
+        engine.execute("forget a scan", &sql)
     }
 
     /// Takes the next page. After an error the stage is of no use: begin again.
