@@ -43,3 +43,10 @@ pub enum LoadError {
     #[error("a batch does not fit its contract: {0}")]
     Contract(String),
 }
+
+impl LoadError {
+    /// What the engine refused; `action` completes "the engine failed to ...".
+    pub(super) fn engine(action: impl Into<String>, source: duckdb::Error) -> Self {
+        LoadError::Engine { action: action.into(), source: Box::new(source) }
+    }
+}

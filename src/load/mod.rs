@@ -1,7 +1,20 @@
 //! Applies scans to warehouses. Knows no network, no files of pages and no configuration.
+//!
+//! A scan's pages go to the [`stage`](Stage) of an in-memory [`Engine`]; [`diff`] compares the stage with the warehouse and
+//! leaves what must change as a [`Delta`]; the destination applies the delta in one transaction. Stage and diff are the same
+//! for every destination.
 
 mod destination;
+mod diff;
+mod duckdb;
+mod engine;
 mod error;
+mod ledger;
+mod stage;
 
+pub use self::duckdb::DuckDbDestination;
 pub use destination::{Applied, CommitOptions, Destination, Identity, LedgerEntry, RowCounts, RunRecord, VanishPolicy};
+pub use diff::{Delta, DeltaRows, TableDelta, Targets, TimeBounds, diff};
+pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
+pub use stage::Stage;

@@ -1,0 +1,84 @@
+//! What a scan changes, as relations of the engine: the whole interface between the comparison and a destination.
+
+use duckdb::arrow::record_batch::RecordBatch;
+
+use super::super::{LoadError, RowCounts, engine::Engine};
+use crate::schema::Table;
+
+/// Half-open range of a table's partition column, in epoch microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeBounds {
+    pub start_us: i64,
+    pub end_us: i64,
+}
+
+/// How the comparison reads the warehouse.
+pub trait Targets {
+    /// SQL of a relation (it is put behind `FROM`, so a subquery needs its parentheses) that has every column of the table's
+    /// contract, by name and with the types of [`crate::schema::ColumnType::duckdb`] (plain TIMESTAMP in UTC).
+    ///
+    /// It holds at least the committed rows whose partition column is within `bounds`; `None`, and tables without a partition
+    /// column, mean every row. It may hold more: the comparison filters again. It must cost by bounds, not by table.
+    fn relation(&mut self, table: &'static Table, bounds: Option<TimeBounds>) -> Result<String, LoadError>;
+}
+
+/// What a scan changes. The relations live in the engine until the next `Stage::begin`.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    /// Counts by fate; they hold whether or not anything changes.
+    pub counts: RowCounts,
+    /// Tables with something to change, parents before children, the ledger (`sync_windows`) last. Empty: write nothing at all.
+    pub tables: Vec<TableDelta>,
+}
+
+impl Delta {
+    /// Whether nothing is to be written.
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+}
+
+/// What changes in one table: first take out `deletes`, then add `upserts`.
+#[derive(Clone, Debug)]
+pub struct TableDelta {
+    pub table: &'static Table,
+    /// Relation with the rows to take out: the columns [`TableDelta::delete_columns`]. Every row of the table that equals one of
+    /// them in these columns goes.
+    pub deletes: Option<DeltaRows>,
+    /// Relation with the rows to add: every column of the contract, in its order.
+    pub upserts: Option<DeltaRows>,
+}
+
+impl TableDelta {
+    /// The columns that `deletes` names rows by: the key of the table, or of the parent whose children go as a set; then the
+    /// partition column, if there is one. None of them is ever NULL.
+    pub fn delete_columns(&self) -> Vec<&'static str> {
+        delete_columns(self.table)
+    }
+
+    /// The rows to add, as Arrow batches (times without a zone, in UTC). Reads them all: for a delta that is small.
+    pub fn upsert_batches(&self, engine: &Engine) -> Result<Vec<RecordBatch>, LoadError> {
+        let Some(rows) = &self.upserts else { return Ok(Vec::new()) };
+        let failed = |source| LoadError::engine("read what a scan changes", source);
+        let mut statement = engine.connection().prepare(&format!("FROM {}", rows.relation)).map_err(failed)?;
+        Ok(statement.query_arrow([]).map_err(failed)?.collect())
+    }
+}
+
+/// A relation of the engine's schema `delta`.
+#[derive(Clone, Debug)]
+pub struct DeltaRows {
+    /// Its name as SQL, such as `delta.upsert_responses`.
+    pub relation: String,
+    /// Its rows; never 0.
+    pub rows: u64,
+    /// Range of the partition column over its rows; `None` for a table without one.
+    pub bounds: Option<TimeBounds>,
+}
+
+/// See [`TableDelta::delete_columns`].
+pub(in super::super) fn delete_columns(table: &'static Table) -> Vec<&'static str> {
+    let mut columns: Vec<&'static str> = super::sql::owner_key(table).into_iter().collect();
+    columns.extend(table.partition.as_deref().filter(|name| !columns.contains(name)));
+    columns
+}

@@ -1,0 +1,96 @@
+//! The in-memory DuckDB in which scans are staged and compared, whatever the warehouse is made of.
+//!
+//! Its schema `stage` holds the pages of one scan, its schema `delta` what the scan changes. A warehouse is something this
+//! engine attaches (a DuckDB file) or reads (Parquet files). It knows no contract and no scan.
+
+use std::path::PathBuf;
+
+use duckdb::{AccessMode, Config, Connection};
+
+use super::LoadError;
+
+/// Pages of the scan under way.
+pub(super) const STAGE_SCHEMA: &str = "stage";
+/// Steps of the comparison.
+pub(super) const WORK_SCHEMA: &str = "work";
+/// What the scan changes.
+pub(super) const DELTA_SCHEMA: &str = "delta";
+/// A commit log longer than this is folded into the database file: high, so that a run does it once, in `publish`.
+const CHECKPOINT_THRESHOLD: &str = "1GiB";
+
+/// What the engine may use of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Memory for data, in bytes; what does not fit goes to `temp_directory`.
+    pub memory_limit_bytes: u64,
+    /// Threads, at least 1.
+    pub threads: u32,
+    /// Where to spill. It is created when needed and emptied when the engine closes.
+    pub temp_directory: PathBuf,
+}
+
+/// One in-memory database and the one connection to it. Its session is pinned: UTC, no extension is ever downloaded.
+pub struct Engine {
+    connection: Connection,
+}
+
+impl Engine {
+    /// An empty engine with the schemas `stage` and `delta`.
+    pub fn open(options: &EngineOptions) -> Result<Self, LoadError> {
+        let failed = |source| LoadError::engine("open", source);
+        // The limits are set at open: set later, they come too late for what attaching a file may have to replay.
+        let config = Config::default()
+            .access_mode(AccessMode::ReadWrite)
+            .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
+            .and_then(|config| config.threads(i64::from(options.threads.max(1))))
+            .and_then(|config| config.with("temp_directory", options.temp_directory.to_string_lossy()))
+            .and_then(|config| config.with("checkpoint_threshold", CHECKPOINT_THRESHOLD))
+            .and_then(|config| config.with("autoinstall_known_extensions", "false"))
+            .and_then(|config| config.with("autoload_known_extensions", "false"))
+            .map_err(failed)?;
+        let engine = Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)? };
+        pin_to_utc(&engine.connection)?;
+        engine.execute(
+            "set up",
+            &format!("CREATE SCHEMA {STAGE_SCHEMA}; CREATE SCHEMA {WORK_SCHEMA}; CREATE SCHEMA {DELTA_SCHEMA}"),
+        )?;
+        Ok(engine)
+    }
+
+    /// Runs statements that return nothing of interest. `action` completes "the engine failed to ...".
+    pub fn execute(&self, action: &str, sql: &str) -> Result<(), LoadError> {
+        tracing::trace!(action, sql);
+        self.connection.execute_batch(sql).map_err(|source| LoadError::engine(action, source))
+    }
+
+    /// Runs a query of one row of integers that are never NULL.
+    pub fn integers<const N: usize>(&self, action: &str, sql: &str) -> Result<[i64; N], LoadError> {
+        tracing::trace!(action, sql);
+        self.connection
+            .query_row(sql, [], |row| {
+                let mut values = [0; N];
+                for (at, value) in values.iter_mut().enumerate() {
+                    *value = row.get(at)?;
+                }
+                Ok(values)
+            })
+            .map_err(|source| LoadError::engine(action, source))
+    }
+
+    /// The connection, for what the methods above do not do.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// Times in zone-aware columns are shown and cast as UTC. Only an engine with the `icu` extension knows zones; one without it
+/// (the bundled build) always counts in UTC and has no such setting.
+pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
+    let has_icu: bool = connection
+        .query_row("SELECT count(*) > 0 FROM duckdb_settings() WHERE name = 'TimeZone'", [], |row| row.get(0))
+        .map_err(|source| LoadError::engine("read its settings", source))?;
+    if has_icu {
+        connection.execute_batch("SET TimeZone = 'UTC'").map_err(|source| LoadError::engine("pin UTC", source))?;
+    }
+    Ok(())
+}
