@@ -10,6 +10,7 @@ mod duckdb;
 mod engine;
 mod error;
 mod ledger;
+mod reader;
 mod stage;
 
 pub use self::duckdb::DuckDbDestination;
@@ -17,4 +18,5 @@ pub use destination::{Applied, CommitOptions, Destination, Identity, LedgerEntry
 pub use diff::{Delta, DeltaRows, TableDelta, Targets, TimeBounds, diff};
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
+pub use reader::{QueryResult, Reader};
 pub use stage::Stage;

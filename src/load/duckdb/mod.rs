@@ -9,6 +9,8 @@ mod apply;
 mod catalog;
 mod file;
 
+pub(super) use file::explain;
+
 use std::path::{Path, PathBuf};
 
 use super::{
