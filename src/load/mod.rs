@@ -4,6 +4,8 @@
 //! leaves what must change as a [`Delta`]; the destination applies the delta in one transaction. Stage and diff are the same
 //! for every destination.
 
+#[cfg(test)]
+mod conformance;
 mod destination;
 mod diff;
 mod duckdb;

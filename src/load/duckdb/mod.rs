@@ -170,3 +170,6 @@ impl Targets for Attached {
 fn qualified(table: &str) -> String {
     format!("{CATALOG}.main.{}", quote_identifier(table))
 }
+
+#[cfg(test)]
+mod tests;
