@@ -4,12 +4,15 @@
 //! leaves what must change as a [`Delta`]; the destination applies the delta in one transaction. Stage and diff are the same
 //! for every destination.
 
+#[cfg(test)]
+mod conformance;
 mod destination;
 mod diff;
 mod duckdb;
 mod engine;
 mod error;
 mod ledger;
+mod reader;
 mod stage;
 
 pub use self::duckdb::DuckDbDestination;
@@ -17,4 +20,5 @@ pub use destination::{Applied, CommitOptions, Destination, Identity, LedgerEntry
 pub use diff::{Delta, DeltaRows, TableDelta, Targets, TimeBounds, diff};
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
+pub use reader::{QueryResult, Reader};
 pub use stage::Stage;

@@ -9,6 +9,8 @@ mod apply;
 mod catalog;
 mod file;
 
+pub(super) use file::explain;
+
 use std::path::{Path, PathBuf};
 
 use super::{
@@ -168,3 +170,6 @@ impl Targets for Attached {
 fn qualified(table: &str) -> String {
     format!("{CATALOG}.main.{}", quote_identifier(table))
 }
+
+#[cfg(test)]
+mod tests;
