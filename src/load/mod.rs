@@ -8,10 +8,12 @@ mod destination;
 mod diff;
 mod engine;
 mod error;
+mod parquet;
 mod stage;
 
 pub use destination::{Applied, CommitOptions, Destination, Identity, LedgerEntry, RowCounts, RunRecord, VanishPolicy};
 pub use diff::{Delta, DeltaRows, TableDelta, Targets, TimeBounds, diff};
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
+pub use parquet::{ParquetDestination, ParquetOptions, PartitionBy};
 pub use stage::Stage;
