@@ -5,12 +5,14 @@
 
 use std::path::PathBuf;
 
-use duckdb::{AccessMode, Config, Connection};
+use duckdb::{Config, Connection};
 
 use super::LoadError;
 
 /// Pages of the scan under way.
 pub(super) const STAGE_SCHEMA: &str = "stage";
+/// Steps of the comparison.
+pub(super) const WORK_SCHEMA: &str = "work";
 /// What the scan changes.
 pub(super) const DELTA_SCHEMA: &str = "delta";
 /// A commit log longer than this is folded into the database file: high, so that a run does it once, in `publish`.
@@ -37,18 +39,18 @@ impl Engine {
     pub fn open(options: &EngineOptions) -> Result<Self, LoadError> {
         let failed = |source| LoadError::engine("open", source);
         // The limits are set at open: set later, they come too late for what attaching a file may have to replay.
-        let config = Config::default()
-            .access_mode(AccessMode::ReadWrite)
+        let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
             .and_then(|config| config.threads(i64::from(options.threads.max(1))))
             .and_then(|config| config.with("temp_directory", options.temp_directory.to_string_lossy()))
             .and_then(|config| config.with("checkpoint_threshold", CHECKPOINT_THRESHOLD))
-            .and_then(|config| config.with("autoinstall_known_extensions", "false"))
-            .and_then(|config| config.with("autoload_known_extensions", "false"))
             .map_err(failed)?;
         let engine = Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)? };
         pin_to_utc(&engine.connection)?;
-        engine.execute("set up", &format!("CREATE SCHEMA {STAGE_SCHEMA}; CREATE SCHEMA {DELTA_SCHEMA}"))?;
+        engine.execute(
+            "set up",
+            &format!("CREATE SCHEMA {STAGE_SCHEMA}; CREATE SCHEMA {WORK_SCHEMA}; CREATE SCHEMA {DELTA_SCHEMA}"),
+        )?;
         Ok(engine)
     }
 
@@ -76,6 +78,11 @@ impl Engine {
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
+}
+
+/// What every session has: no extension is ever downloaded, or loaded without being asked for.
+pub(super) fn common_config(config: Config) -> Result<Config, duckdb::Error> {
+    config.with("autoinstall_known_extensions", "false")?.with("autoload_known_extensions", "false")
 }
 
 /// Times in zone-aware columns are shown and cast as UTC. Only an engine with the `icu` extension knows zones; one without it

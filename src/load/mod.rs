@@ -4,16 +4,23 @@
 //! leaves what must change as a [`Delta`]; the destination applies the delta in one transaction. Stage and diff are the same
 //! for every destination.
 
+#[cfg(test)]
+mod conformance;
 mod destination;
 mod diff;
+mod duckdb;
 mod engine;
 mod error;
+mod ledger;
 mod parquet;
+mod reader;
 mod stage;
 
+pub use self::duckdb::DuckDbDestination;
 pub use destination::{Applied, CommitOptions, Destination, Identity, LedgerEntry, RowCounts, RunRecord, VanishPolicy};
 pub use diff::{Delta, DeltaRows, TableDelta, Targets, TimeBounds, diff};
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
 pub use parquet::{ParquetDestination, ParquetOptions, PartitionBy};
+pub use reader::{QueryResult, Reader};
 pub use stage::Stage;

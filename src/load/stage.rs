@@ -3,42 +3,116 @@
 //! One table for each table that `flatten` fills: its flat columns and `_seq`, the place of the row's record in the scan. It
 //! compares nothing; [`super::diff`] does.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
-use crate::model::{FlatPage, Scan};
+use arrow::{
+    array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray},
+    compute::take_record_batch,
+    datatypes::{DataType, Field, Int64Type, Schema},
+};
+use xxhash_rust::xxh3::xxh3_64;
 
-use super::{LoadError, engine::Engine};
+use super::{
+    LoadError,
+    engine::{DELTA_SCHEMA, Engine, STAGE_SCHEMA, WORK_SCHEMA},
+};
+use crate::{
+    model::{FlatPage, Reject, Scan, TableBatch},
+    schema::{self, RECORD_COLUMN, Table, TableKind, quote_identifier},
+};
+
+/// Place of a row's record in the scan: the page's ordinal above these bits, the record's place in its page in them.
+pub(super) const SEQUENCE_COLUMN: &str = "_seq";
+/// Bits of the record's place in its page.
+const RECORD_BITS: u32 = 24;
+/// Rows that the engine takes at once. A longer batch is copied in pieces of this size: handed over whole, each piece would
+/// drag all elements of its list columns along.
+const CHUNK_ROWS: usize = 2048;
+/// Key hashes that are remembered to find out whether a scan repeats a key (about 70 MB of them). Past it, the scan is simply
+/// taken to repeat some.
+const KEYS_SEEN_MAX: usize = 2_000_000;
+/// Where the rejects of the scan are staged.
+pub(super) const REJECTS: &str = "rejects";
 
 /// The staged pages of one scan. The rows are in the engine; this is what is known of them.
 pub struct Stage {
     scan: Scan,
     pages: i64,
     records: u64,
-    rejects: u64,
     rows: BTreeMap<&'static str, u64>,
     keys_seen: HashSet<u128>,
     may_repeat: bool,
 }
 
+/// The tables that scans of a stream fill from pages.
+fn staged_tables(scan: &Scan) -> impl Iterator<Item = &'static Table> {
+    let stream = scan.scope.stream.name();
+    schema::tables().iter().filter(move |table| {
+        table.stream.as_deref() == Some(stream) && matches!(table.kind, TableKind::Base | TableKind::Child)
+    })
+}
+
 impl Stage {
-    /// Makes ready for the pages of a scan; whatever the engine's schemas `stage` and `delta` held is dropped.
+    /// Makes ready for the pages of a scan; whatever the engine held of an earlier one is dropped.
     pub fn begin(engine: &Engine, scan: &Scan) -> Result<Self, LoadError> {
-        let _ = engine;
+        Self::clear(engine)?;
+        let mut sql = String::new();
+        for table in staged_tables(scan) {
+            let columns: String = table
+                .flat_columns()
+                .map(|column| format!("{} {}, ", quote_identifier(&column.name), column.column_type.duckdb()))
+                .collect();
+            sql.push_str(&format!("CREATE TABLE {STAGE_SCHEMA}.{} ({columns}{SEQUENCE_COLUMN} BIGINT);\n", table.name));
+        }
+        sql.push_str(&format!(
+            "CREATE TABLE {STAGE_SCHEMA}.{REJECTS} (raw_hash BIGINT, reason VARCHAR, field VARCHAR, raw VARCHAR, {SEQUENCE_COLUMN} BIGINT);"
+        ));
+        engine.execute("make ready for a scan", &sql)?;
         Ok(Self {
             scan: scan.clone(),
             pages: 0,
             records: 0,
-            rejects: 0,
             rows: BTreeMap::new(),
             keys_seen: HashSet::new(),
             may_repeat: false,
         })
     }
 
-    /// Takes the next page.
+    /// Drops whatever the engine holds of a scan: its pages, the steps of the comparison and the delta.
+    pub fn clear(engine: &Engine) -> Result<(), LoadError> {
+        let sql: String = [STAGE_SCHEMA, WORK_SCHEMA, DELTA_SCHEMA]
+            .iter()
+            .map(|name| format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name};\n"))
+            .collect();
+        engine.execute("forget a scan", &sql)
+    }
+
+    /// Takes the next page. After an error the stage is of no use: begin again.
     pub fn add(&mut self, engine: &Engine, page: &FlatPage) -> Result<(), LoadError> {
-        let _ = (engine, page, &self.rows, &self.keys_seen, self.pages, self.rejects, self.may_repeat);
-        Err(LoadError::Contract("the stage is being written".into()))
+        let base_rows = page.table(self.scan.scope.stream.name()).map_or(0, RecordBatch::num_rows);
+        if page.key_hashes.len() != base_rows {
+            let hashes = page.key_hashes.len();
+            return Err(LoadError::Contract(format!("{hashes} key hashes for {base_rows} rows")));
+        }
+        for batch in &page.batches {
+            let table = staged_tables(&self.scan).find(|table| table.name == batch.table).ok_or_else(|| {
+                LoadError::Contract(format!("{} is not filled by {}", batch.table, self.scan.scope.stream))
+            })?;
+            let rows = sequenced(table, batch, self.pages)?;
+            append(engine, batch.table, &rows)?;
+            *self.rows.entry(batch.table).or_default() += rows.num_rows() as u64;
+        }
+        if !page.rejects.is_empty() {
+            append(engine, REJECTS, &reject_rows(&page.rejects, self.pages)?)?;
+            *self.rows.entry(REJECTS).or_default() += page.rejects.len() as u64;
+        }
+        self.note_keys(&page.key_hashes);
+        self.pages += 1;
+        self.records += page.records as u64;
+        Ok(())
     }
 
     /// The scan whose pages these are.
@@ -46,8 +120,96 @@ impl Stage {
         &self.scan
     }
 
-    /// Records of all pages.
+    /// Records of all pages: rows of the base table, repeated ones too, and rejects.
     pub fn records(&self) -> u64 {
         self.records
     }
+
+    /// Rows staged for a table.
+    pub fn rows(&self, table: &str) -> u64 {
+        self.rows.get(table).copied().unwrap_or(0)
+    }
+
+    /// Whether some key of the base table may have come more than once.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.may_repeat
+    }
+
+    fn note_keys(&mut self, key_hashes: &[u128]) {
+        if self.may_repeat {
+            return;
+        }
+        if self.keys_seen.len() + key_hashes.len() > KEYS_SEEN_MAX {
+            self.may_repeat = true;
+        } else {
+            self.may_repeat = !key_hashes.iter().all(|hash| self.keys_seen.insert(*hash));
+        }
+        if self.may_repeat {
+            self.keys_seen = HashSet::new();
+        }
+    }
+}
+
+/// The batch with `_seq` in the place of `_record`, checked against the contract: the engine panics on a batch that does not
+/// fit its table.
+fn sequenced(table: &Table, batch: &TableBatch, page: i64) -> Result<RecordBatch, LoadError> {
+    let wanted = table.flat_schema();
+    let found = batch.rows.schema();
+    let fits = wanted.fields().len() == found.fields().len()
+        && wanted.fields().iter().zip(found.fields()).zip(batch.rows.columns()).all(|((wanted, found), values)| {
+            let nulls_fit = wanted.is_nullable() || values.null_count() == 0;
+            wanted.name() == found.name() && wanted.data_type() == found.data_type() && nulls_fit
+        });
+    let Some((records, columns)) = batch.rows.columns().split_last().filter(|_| fits) else {
+        return Err(LoadError::Contract(format!("the columns of {} are {found}", table.name)));
+    };
+    let mut columns = columns.to_vec();
+    columns.push(sequence(table, records.as_primitive::<Int64Type>().values(), page)?);
+    let mut fields: Vec<_> = found.fields().iter().take(columns.len() - 1).cloned().collect();
+    debug_assert_eq!(found.field(found.fields().len() - 1).name(), RECORD_COLUMN);
+    fields.push(Arc::new(Field::new(SEQUENCE_COLUMN, DataType::Int64, false)));
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+        .map_err(|error| LoadError::Contract(format!("{}: {error}", table.name)))
+}
+
+fn sequence(table: &Table, records: &[i64], page: i64) -> Result<ArrayRef, LoadError> {
+    let limit = 1 << RECORD_BITS;
+    if let Some(record) = records.iter().find(|record| !(0..limit).contains(*record)) {
+        return Err(LoadError::Contract(format!("{} has a row of record {record}", table.name)));
+    }
+    Ok(Arc::new(Int64Array::from_iter_values(records.iter().map(|record| page << RECORD_BITS | record))))
+}
+
+fn reject_rows(rejects: &[Reject], page: i64) -> Result<RecordBatch, LoadError> {
+    let texts = |text: fn(&Reject) -> String| Arc::new(StringArray::from_iter_values(rejects.iter().map(text)));
+    // The column is signed; the hash keeps its bits.
+    let hashes = rejects.iter().map(|reject| xxh3_64(reject.raw.as_bytes()).cast_signed());
+    let places = (0..rejects.len() as i64).map(|at| page << RECORD_BITS | at);
+    let columns: [(&str, ArrayRef); 5] = [
+        ("raw_hash", Arc::new(Int64Array::from_iter_values(hashes))),
+        ("reason", texts(|reject| reject.reason.to_string())),
+        ("field", texts(|reject| reject.field.to_owned())),
+        ("raw", texts(|reject| reject.raw.clone())),
+        (SEQUENCE_COLUMN, Arc::new(Int64Array::from_iter_values(places))),
+    ];
+    RecordBatch::try_from_iter(columns).map_err(|error| LoadError::Contract(format!("rejects: {error}")))
+}
+
+/// Appends rows to a table of the schema `stage`.
+fn append(engine: &Engine, table: &str, rows: &RecordBatch) -> Result<(), LoadError> {
+    let failed = |source| LoadError::engine("stage a page", source);
+    let mut appender = engine.connection().appender_to_db(table, STAGE_SCHEMA).map_err(failed)?;
+    if rows.num_rows() <= CHUNK_ROWS {
+        appender.append_record_batch(rows.clone()).map_err(failed)?;
+    } else {
+        for start in (0..rows.num_rows()).step_by(CHUNK_ROWS) {
+            let end = rows.num_rows().min(start + CHUNK_ROWS);
+            let picked = Int64Array::from_iter_values(start as i64..end as i64);
+            let chunk = take_record_batch(rows, &picked)
+                .map_err(|error| LoadError::Contract(format!("cannot cut a batch of {table}: {error}")))?;
+            appender.append_record_batch(chunk).map_err(failed)?;
+        }
+    }
+    // Dropping an appender flushes it too, and says nothing when that fails.
+    appender.flush().map_err(failed)
 }

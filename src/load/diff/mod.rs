@@ -2,22 +2,148 @@
 //!
 //! All of it is SQL generated from the contracts, run by the in-memory engine. Nothing here writes to a warehouse, and nothing
 //! here knows what a warehouse is made of: it reads through [`Targets`].
+//!
+//! A key is looked up where its creation time says that it is. Should the service ever move the creation time of a record from
+//! one window to another, the record is new in the one and vanishes from the other.
 
+mod base;
+mod children;
 mod delta;
+mod history;
+mod logs;
+mod repeats;
+mod snapshots;
 mod sql;
+mod surveys;
 
 pub use delta::{Delta, DeltaRows, TableDelta, Targets, TimeBounds};
+pub(super) use logs::stage_run;
+pub(super) use sql::{equal_columns, timestamp_ms};
 
-use super::{CommitOptions, LoadError, engine::Engine, stage::Stage};
+use super::{
+    CommitOptions, LoadError,
+    engine::{DELTA_SCHEMA, Engine},
+    stage::Stage,
+};
+use crate::{
+    model::{Flag, Scan, Stream},
+    schema::{self, Column, Table, quote_identifier, quote_text},
+};
 
 /// Compares the staged scan with the warehouse. The cost is that of the scan and of the warehouse's rows in its window,
-/// whatever else the warehouse holds.
+/// whatever else the warehouse holds. To be called once a stage: repeated records are taken out of it.
 pub fn diff(
     engine: &Engine,
     stage: &Stage,
     targets: &mut dyn Targets,
     options: &CommitOptions,
 ) -> Result<Delta, LoadError> {
-    let _ = (engine, stage, targets, options);
-    Err(LoadError::Contract("the comparison is being written".into()))
+    let scan = stage.scan();
+    let mut comparison = Comparison { engine, stage, scan, targets, delta: Delta::default() };
+    comparison.delta.counts.rows_read = stage.records();
+    let base = contract(scan.scope.stream.name())?;
+
+    repeats::take_out(&mut comparison, base)?;
+    let fates = base::compare(&mut comparison, base, &options.vanish)?;
+    base::write(&mut comparison, base, fates)?;
+    children::write(&mut comparison, base, fates)?;
+    match scan.scope.stream {
+        Stream::Responses => {
+            history::write(&mut comparison, base, fates)?;
+            if scan.flags.contains(Flag::WithSnapshots) {
+                snapshots::write(&mut comparison)?;
+            }
+        }
+        Stream::Surveys => surveys::write(&mut comparison, base, fates)?,
+        Stream::Themes => {}
+    }
+    logs::write_rejects(&mut comparison)?;
+    if !comparison.delta.is_empty() || options.record_unchanged {
+        logs::write_ledger(&mut comparison)?;
+    }
+    Ok(comparison.delta)
+}
+
+/// What the parts of the comparison work on.
+struct Comparison<'a> {
+    engine: &'a Engine,
+    stage: &'a Stage,
+    scan: &'a Scan,
+    targets: &'a mut dyn Targets,
+    delta: Delta,
+}
+
+impl Comparison<'_> {
+    fn execute(&self, sql: &str) -> Result<(), LoadError> {
+        self.engine.execute("compare a scan with the warehouse", sql)
+    }
+
+    fn integers<const N: usize>(&self, sql: &str) -> Result<[i64; N], LoadError> {
+        self.engine.integers("compare a scan with the warehouse", sql)
+    }
+
+    /// A count of rows.
+    fn count(&self, sql: &str) -> Result<u64, LoadError> {
+        let [count] = self.integers(sql)?;
+        Ok(count.unsigned_abs())
+    }
+
+    /// The value of a column that the loader fills the same way for every row of the scan.
+    fn stamp(&self, column: &Column) -> Option<String> {
+        match column.name.as_str() {
+            "_run_id" => Some(quote_text(&self.scan.run_id.0)),
+            "_synced_at" => Some(timestamp_ms(self.scan.started_ms)),
+            "_flags" => Some(format!("{}::BIGINT", self.scan.flags.bits())),
+            "_vanished_at" => Some("NULL::TIMESTAMP".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Whether the scan asked for the field behind the column.
+    fn was_asked_for(&self, column: &Column) -> bool {
+        column.flag.is_none_or(|flag| self.scan.flags.contains(flag))
+    }
+
+    /// Adds a table to the delta, from relations of the schema `delta`; relations without rows do not count.
+    fn record(&mut self, table: &'static Table, deletes: Option<&str>, upserts: Option<&str>) -> Result<(), LoadError> {
+        let deletes = deletes.map_or(Ok(None), |relation| self.delta_rows(table, relation))?;
+        let upserts = upserts.map_or(Ok(None), |relation| self.delta_rows(table, relation))?;
+        if deletes.is_some() || upserts.is_some() {
+            self.delta.tables.push(TableDelta { table, deletes, upserts });
+        }
+        Ok(())
+    }
+
+    fn delta_rows(&self, table: &Table, relation: &str) -> Result<Option<DeltaRows>, LoadError> {
+        delta_rows(self.engine, table, relation)
+    }
+}
+
+/// Describes a relation of the schema `delta`; `None` if it has no rows.
+fn delta_rows(engine: &Engine, table: &Table, relation: &str) -> Result<Option<DeltaRows>, LoadError> {
+    let at = table.partition.as_deref().map(quote_identifier);
+    let ends = match &at {
+        Some(at) => format!("coalesce(min(epoch_us({at})), 0), coalesce(max(epoch_us({at})), 0)"),
+        None => "0, 0".to_owned(),
+    };
+    let sql = format!("SELECT count(*), {ends} FROM {relation}");
+    let [rows, first_us, last_us] = engine.integers("compare a scan with the warehouse", &sql)?;
+    let bounds = at.map(|_| TimeBounds { start_us: first_us, end_us: last_us.saturating_add(1) });
+    let rows = rows.unsigned_abs();
+    Ok((rows > 0).then(|| DeltaRows { relation: relation.to_owned(), rows, bounds }))
+}
+
+/// `delta.upsert_T`.
+fn upsert_relation(table: &Table) -> String {
+    format!("{DELTA_SCHEMA}.upsert_{}", table.name)
+}
+
+/// `delta.delete_T`.
+fn delete_relation(table: &Table) -> String {
+    format!("{DELTA_SCHEMA}.delete_{}", table.name)
+}
+
+/// The contract of a table that this program cannot do without.
+fn contract(name: &str) -> Result<&'static Table, LoadError> {
+    schema::table(name).ok_or_else(|| LoadError::Contract(format!("no contract is called {name}")))
 }

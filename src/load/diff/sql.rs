@@ -2,10 +2,10 @@
 
 use chrono::DateTime;
 
-use super::TimeBounds;
+use super::{Comparison, LoadError, TimeBounds};
 use crate::{
     model::Window,
-    schema::{Table, TableKind, quote_identifier, table},
+    schema::{Column, Table, TableKind, quote_identifier, table},
 };
 
 /// First microsecond of the year 1: earlier times are kept out of the warehouse's own columns, since readers choke on them.
@@ -16,7 +16,7 @@ const LATEST_US: i64 = 253_402_300_799_999_999;
 /// The columns by which rows of the table are taken out: its own key, or those that name the parent's row in a child.
 pub(super) fn owner_key(child: &'static Table) -> Vec<&'static str> {
     if child.kind != TableKind::Child {
-        return child.key.iter().map(String::as_str).collect();
+        return key_of(child);
     }
     // The key of a child begins with that of its parent (a test of the contracts says so), whatever the columns are called:
     // `surveys.id` is `survey_id` in the children.
@@ -24,8 +24,20 @@ pub(super) fn owner_key(child: &'static Table) -> Vec<&'static str> {
     child.key.iter().take(parent_key_columns).map(String::as_str).collect()
 }
 
+/// The key of a table.
+pub(super) fn key_of(table: &'static Table) -> Vec<&'static str> {
+    table.key.iter().map(String::as_str).collect()
+}
+
+/// One expression for each column of the contract, in its order and under its name.
+pub(super) fn select_list(table: &Table, value: impl Fn(&Column) -> String) -> String {
+    let list: Vec<String> =
+        table.columns.iter().map(|column| format!("{} AS {}", value(column), quote_identifier(&column.name))).collect();
+    list.join(", ")
+}
+
 /// `a.x = b.x AND a.y = b.y`; the columns are never NULL.
-pub(super) fn equal_columns(left: &str, right: &str, columns: &[&str]) -> String {
+pub(in super::super) fn equal_columns(left: &str, right: &str, columns: &[&str]) -> String {
     let equal = |name: &&str| format!("{left}.{0} = {right}.{0}", quote_identifier(name));
     columns.iter().map(equal).collect::<Vec<_>>().join(" AND ")
 }
@@ -47,13 +59,25 @@ pub(super) fn timestamp_us(at_us: i64) -> String {
 }
 
 /// A constant moment, from milliseconds.
-pub(super) fn timestamp_ms(at_ms: i64) -> String {
+pub(in super::super) fn timestamp_ms(at_ms: i64) -> String {
     timestamp_us(at_ms.saturating_mul(1000))
 }
 
 /// The bounds of a window.
 pub(super) fn bounds_of(window: Window) -> TimeBounds {
     TimeBounds { start_us: window.start_ms.saturating_mul(1000), end_us: window.end_ms.saturating_mul(1000) }
+}
+
+/// The range of the partition column over a relation of the engine; `None` for a table without one.
+pub(super) fn hull(
+    comparison: &Comparison<'_>,
+    table: &Table,
+    relation: &str,
+) -> Result<Option<TimeBounds>, LoadError> {
+    let Some(at) = table.partition.as_deref().map(quote_identifier) else { return Ok(None) };
+    let sql = format!("SELECT coalesce(min(epoch_us({at})), 0), coalesce(max(epoch_us({at})), 0) FROM {relation}");
+    let [first_us, last_us] = comparison.integers(&sql)?;
+    Ok(Some(TimeBounds { start_us: first_us, end_us: last_us.saturating_add(1) }))
 }
 
 impl TimeBounds {

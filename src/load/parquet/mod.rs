@@ -5,11 +5,10 @@
 //! partition is rewritten once a publish, not once a window.
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
-//! commit), [`relation`] (what a table holds, as SQL), [`table_file`] (writing one file), [`publish`], [`ledger`]; and [`disk`],
+//! commit), [`relation`] (what a table holds, as SQL), [`table_file`] (writing one file), [`publish`]; and [`disk`],
 //! through which every durable step goes. What a scan changes is not decided here: see [`super::diff`].
 
 mod disk;
-mod ledger;
 mod part;
 mod partition;
 mod publish;
@@ -30,12 +29,14 @@ use root::Root;
 use tree::Tree;
 
 use super::{
-    Applied, CommitOptions, DeltaRows, Destination, Engine, EngineOptions, Identity, LedgerEntry, LoadError, RowCounts,
-    RunRecord, Stage, TableDelta, Targets, TimeBounds, diff,
+    Applied, CommitOptions, Destination, Engine, EngineOptions, Identity, LedgerEntry, LoadError, RowCounts, RunRecord,
+    Stage, TableDelta, Targets, TimeBounds,
+    diff::{diff, stage_run},
+    ledger,
 };
 use crate::{
     model::{FlatPage, Scan, ScanId},
-    schema::{Table, quote_text, table},
+    schema::{Table, table},
 };
 
 /// Parts that wait for publish, at most: each adds to what a commit has to look through.
@@ -218,6 +219,7 @@ impl Destination for ParquetDestination {
 
     fn begin(&mut self, scan: &Scan) -> Result<(), LoadError> {
         self.refresh()?;
+        self.stage = None;
         self.stage = Some(Stage::begin(&self.engine, scan)?);
         Ok(())
     }
@@ -230,6 +232,7 @@ impl Destination for ParquetDestination {
     fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
         if let Some(counts) = self.held_counts(&scan.id)? {
             self.stage = None;
+            Stage::clear(&self.engine)?;
             return Ok(Applied { counts, wrote: false, was_held: true });
         }
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
@@ -240,6 +243,7 @@ impl Destination for ParquetDestination {
         if wrote {
             self.commit_part(&scan.id.0, Some(scan), delta.counts, &delta.tables)?;
         }
+        Stage::clear(&self.engine)?;
         Ok(Applied { counts: delta.counts, wrote, was_held: false })
     }
 
@@ -256,30 +260,9 @@ impl Destination for ParquetDestination {
     }
 
     fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError> {
-        let (upserts, deletes) = ("delta.upsert_sync_runs", "delta.delete_sync_runs");
-        let run_id = quote_text(&run.run_id.0);
-        let sql = format!(
-            "CREATE OR REPLACE TABLE {upserts} AS SELECT {run_id} AS run_id, {} AS command, {} AS outcome, \
-             CAST({} AS BIGINT) AS exit_code, make_timestamp({}) AS started_at, make_timestamp({}) AS finished_at, \
-             {} AS base_url, {} AS environment, {} AS program_version, {} AS report, {run_id} AS _run_id, \
-             make_timestamp({}) AS _synced_at; \
-             CREATE OR REPLACE TABLE {deletes} AS SELECT run_id FROM {upserts}",
-            quote_text(&run.command),
-            quote_text(&run.outcome),
-            run.exit_code,
-            run.started_ms.saturating_mul(1000),
-            run.finished_ms.saturating_mul(1000),
-            quote_text(&run.base_url),
-            quote_text(&run.environment),
-            quote_text(env!("CARGO_PKG_VERSION")),
-            quote_text(&run.report),
-            run.started_ms.saturating_mul(1000),
-        );
-        self.engine.execute("note the run", &sql)?;
-        let rows = |relation: &str| Some(DeltaRows { relation: relation.to_owned(), rows: 1, bounds: None });
-        let delta =
-            TableDelta { table: known_table("sync_runs")?, upserts: rows(upserts), deletes: rows(deletes) };
-        self.commit_part(&run.run_id.0, None, RowCounts::default(), &[delta])
+        self.refresh()?;
+        let table = stage_run(&self.engine, run)?;
+        self.commit_part(&run.run_id.0, None, RowCounts::default(), &[table])
     }
 }
 

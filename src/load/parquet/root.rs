@@ -186,18 +186,22 @@ fn is_empty_folder(path: &Path) -> Result<bool, LoadError> {
 fn lock(root: &Path, path: &Path) -> Result<File, LoadError> {
     let failed = |source| io_error("lock", path, source);
     let mut file = File::options().create(true).truncate(false).read(true).write(true).open(path).map_err(failed)?;
-    match file.try_lock() {
+    let taken = file.try_lock();
+    let mut holder = String::new();
+    let read = (&file).take(LOCK_TEXT_BYTES_MAX).read_to_string(&mut holder);
+    match taken {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            let read = file.take(LOCK_TEXT_BYTES_MAX).read_to_string(&mut holder);
-            let holder = read.ok().map(|_| holder.trim().to_owned()).filter(|holder| !holder.is_empty());
+            let holder = read.is_ok().then(|| holder.trim().to_owned()).filter(|holder| !holder.is_empty());
             return Err(LoadError::Locked { path: root.to_path_buf(), holder });
         }
         Err(TryLockError::Error(source)) => return Err(failed(source)),
     }
     // Only for the message that the next one gets, so it need not be durable.
-    let written = file.set_len(0).and_then(|()| file.rewind());
-    written.and_then(|()| writeln!(file, "process {}", std::process::id())).map_err(failed)?;
+    let me = format!("process {}\n", std::process::id());
+    if holder != me {
+        let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(me.as_bytes()));
+        written.map_err(failed)?;
+    }
     Ok(file)
 }

@@ -4,6 +4,7 @@ mod kills;
 mod layout;
 mod publish;
 mod readers;
+mod suite;
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,6 +13,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
+    load::DeltaRows,
     model::{FlagSet, RunId, Scope, Stream, Window},
     schema::{ColumnType, quote_identifier},
 };

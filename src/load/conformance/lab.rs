@@ -1,0 +1,120 @@
+//! A warehouse under test: applies scans to it, and reads its tables and its files.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use arrow::util::display::array_value_to_string;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::{
+    load::{Applied, CommitOptions, Destination, Identity, LoadError, Reader, VanishPolicy},
+    model::{FlatPage, Scan},
+};
+
+/// How the suite opens a kind of warehouse. Dropping it removes its files.
+pub(in crate::load) trait Warehouse {
+    /// Opens the same warehouse each time.
+    fn open(&self, identity: &Identity) -> Result<Box<dyn Destination>, LoadError>;
+
+    /// Opens what was published.
+    fn reader(&self) -> Reader;
+
+    /// The folder with everything that the warehouse is made of.
+    fn root(&self) -> &Path;
+}
+
+/// A warehouse under test.
+pub(in crate::load) struct Lab {
+    pub destination: Option<Box<dyn Destination>>,
+    pub warehouse: Box<dyn Warehouse>,
+    pub vanish: VanishPolicy,
+    pub record_unchanged: bool,
+}
+
+pub(in crate::load) fn identity(environment: &str) -> Identity {
+    Identity { base_url: "https://service.example".into(), environment: environment.into() }
+}
+
+impl Lab {
+    pub(in crate::load) fn new(warehouse: Box<dyn Warehouse>) -> Self {
+        let mut destination = warehouse.open(&identity("test")).unwrap();
+        destination.publish().unwrap();
+        Self { destination: Some(destination), warehouse, vanish: VanishPolicy::default(), record_unchanged: false }
+    }
+
+    pub(in crate::load) fn destination(&mut self) -> &mut dyn Destination {
+        self.destination.as_mut().unwrap().as_mut()
+    }
+
+    /// Applies a scan and publishes it.
+    pub(in crate::load) fn apply(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
+        let options = CommitOptions { vanish: self.vanish, record_unchanged: self.record_unchanged };
+        self.destination().begin(scan).unwrap();
+        for page in pages {
+            self.destination().stage(page).unwrap();
+        }
+        let applied = self.destination().commit(scan, &options).unwrap();
+        self.destination().publish().unwrap();
+        applied
+    }
+
+    /// The warehouse as another run finds it.
+    pub(in crate::load) fn reopen(&mut self) {
+        self.destination = None;
+        self.destination = Some(self.warehouse.open(&identity("test")).unwrap());
+        self.destination().publish().unwrap();
+    }
+
+    /// The rows of a query, as text: columns parted by ` | `.
+    pub(in crate::load) fn rows(&self, sql: &str) -> Vec<String> {
+        let result = self.warehouse.reader().query(sql, 100_000).unwrap();
+        assert!(!result.truncated);
+        let mut rows = Vec::new();
+        for batch in &result.batches {
+            for row in 0..batch.num_rows() {
+                let cell = |column| match batch.column(column).is_null(row) {
+                    true => "NULL".to_owned(),
+                    false => array_value_to_string(batch.column(column), row).unwrap(),
+                };
+                rows.push((0..batch.num_columns()).map(cell).collect::<Vec<_>>().join(" | "));
+            }
+        }
+        rows
+    }
+
+    /// One count.
+    pub(in crate::load) fn count(&self, sql: &str) -> usize {
+        self.rows(sql)[0].parse().unwrap()
+    }
+
+    /// Every file: when it was written, and a hash of its bytes.
+    pub(in crate::load) fn files(&self) -> BTreeMap<PathBuf, (SystemTime, u128)> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.warehouse.root().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let written = path.metadata().unwrap().modified().unwrap();
+                    let bytes = std::fs::read(&path).unwrap();
+                    files.insert(path, (written, xxh3_128(&bytes)));
+                }
+            }
+        }
+        files
+    }
+
+    /// Every row of every table but the ids of scans and runs, to compare two warehouses.
+    pub(in crate::load) fn contents(&self, tables: &[&str]) -> Vec<String> {
+        let read = |table: &'_ &str| -> Vec<String> {
+            let rows = self.rows(&format!("SELECT * EXCLUDE (_run_id, _synced_at) FROM {table} ORDER BY ALL"));
+            rows.into_iter().map(|row| format!("{table}: {row}")).collect()
+        };
+        tables.iter().flat_map(read).collect()
+    }
+}

@@ -1,0 +1,55 @@
+//! What every destination must do: one suite, run against each of them by [`conformance_tests`].
+//!
+//! Pages are built by hand (`pages`), so a fault of `flatten` cannot hide one here, and tables are read as analysts read
+//! them, through [`Reader`].
+
+pub(super) mod answers;
+mod lab;
+pub(super) mod others;
+mod pages;
+pub(super) mod safety;
+
+pub(super) use lab::{Lab, Warehouse};
+
+/// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Warehouse>`.
+macro_rules! conformance_tests {
+    ($make:path) => {
+        crate::load::conformance::conformance_tests! { @cases $make,
+            answers: first_load_fills_every_table
+            answers: p2_an_unchanged_rescan_touches_no_byte
+            answers: p4_an_edit_goes_to_the_history_and_replaces_children
+            answers: p4_a_soft_delete_is_an_edit_of_its_own_kind
+            answers: p4_a_vanished_row_is_marked_and_comes_back
+            answers: p4_too_many_vanished_rows_are_withheld_until_accepted
+            answers: p4_deleted_rows_do_not_vanish_from_a_scan_without_them
+            answers: a_scan_without_a_flag_never_blanks_and_one_with_it_enriches
+            answers: a_deletion_seen_under_a_new_flag_is_a_deletion
+            answers: p1_collisions_keep_both_records
+            answers: p1_a_stored_row_that_loses_a_collision_is_kept_once
+            answers: p2_repeats_at_page_edges_are_one_row
+            answers: p1_rows_outside_the_window_are_kept_by_key
+            answers: a_scan_of_one_survey_touches_no_other
+            answers: long_pages_with_lists_arrive_whole
+            others: a_snapshot_does_not_depend_on_the_order_of_windows
+            others: an_edited_snapshot_replaces_its_attributes
+            others: surveys_keep_every_version
+            others: themes_are_edited_and_vanish
+            others: p1_rejects_are_kept_once_with_their_text
+            others: a_run_is_recorded_once
+            safety: p2_applying_a_scan_again_changes_nothing
+            safety: p2_a_failure_before_commit_leaves_nothing
+            safety: p2_the_order_of_disjoint_windows_does_not_matter
+            safety: a_window_without_rows_is_in_the_ledger_when_asked_for
+            safety: the_ledger_gives_back_the_scans
+            safety: p10_another_environment_is_refused
+            safety: a_batch_that_does_not_fit_is_refused
+        }
+    };
+    (@cases $make:path, $($group:ident: $case:ident)*) => {
+        $(#[test]
+        fn $case() {
+            crate::load::conformance::$group::$case(&mut crate::load::conformance::Lab::new($make()));
+        })*
+    };
+}
+pub(super) use conformance_tests;

@@ -1,0 +1,146 @@
+//! Cases of snapshots, surveys, themes, rejects and runs.
+
+use super::{
+    Lab,
+    pages::{Answer, answer, day, page, scan, survey_page, theme_page, with_rejects},
+};
+use crate::{
+    load::{RowCounts, RunRecord, VanishPolicy},
+    model::{Flag, FlagSet, FlatPage, Reject, RejectReason, RunId, Scan, Stream},
+};
+
+fn snapshots_scan(hour: i64, first: i64, end: i64) -> Scan {
+    scan(Stream::Responses, hour, first, end, FlagSet::EMPTY.with(Flag::WithSnapshots))
+}
+
+fn with_snapshot(mut answer: Answer, question: i64, plan: &str) -> Answer {
+    answer.question = question;
+    answer.snapshot = Some(plan.into());
+    answer
+}
+
+const SNAPSHOTS: &str =
+    "SELECT s.response_group_uid, s.created_at::VARCHAR, s.attributes, a.value_text, a.created_at = s.created_at
+    FROM visitor_snapshots s LEFT JOIN visitor_snapshot_attributes a USING (response_group_uid) ORDER BY ALL";
+
+pub(in crate::load) fn a_snapshot_does_not_depend_on_the_order_of_windows(lab: &mut Lab) {
+    // The session crosses the edge of two windows, and the later answer comes first.
+    let early = page(&[with_snapshot(answer("s", 0, "x"), 1, "free"), with_snapshot(answer("t", 0, "x"), 1, "free")]);
+    let late = page(&[with_snapshot(answer("s", 1, "y"), 2, "free"), with_snapshot(answer("t", 1, "y"), 2, "paid")]);
+    let expected = [
+        "s | 2026-03-01 12:00:00 | {\"plan\":\"free\"} | free | true",
+        "t | 2026-03-01 12:00:00 | {\"plan\":\"free\"} | free | true",
+    ];
+    lab.apply(&snapshots_scan(0, 1, 2), std::slice::from_ref(&late));
+    lab.apply(&snapshots_scan(1, 0, 1), std::slice::from_ref(&early));
+    assert_eq!(lab.rows(SNAPSHOTS), expected);
+    // The other order, and both in one: nothing to do.
+    assert!(!lab.apply(&snapshots_scan(2, 1, 2), std::slice::from_ref(&late)).wrote);
+    assert!(!lab.apply(&snapshots_scan(3, 0, 2), &[late, early]).wrote);
+    assert_eq!(lab.rows(SNAPSHOTS), expected);
+}
+
+pub(in crate::load) fn an_edited_snapshot_replaces_its_attributes(lab: &mut Lab) {
+    lab.apply(&snapshots_scan(0, 0, 1), &[page(&[with_snapshot(answer("s", 0, "x"), 1, "free")])]);
+    let applied = lab.apply(&snapshots_scan(1, 0, 1), &[page(&[with_snapshot(answer("s", 0, "x"), 1, "paid")])]);
+    assert!(applied.wrote);
+    assert_eq!(lab.rows(SNAPSHOTS), ["s | 2026-03-01 12:00:00 | {\"plan\":\"paid\"} | paid | true"]);
+    // A scan that does not ask for snapshots leaves them alone, and they never vanish.
+    lab.vanish = VanishPolicy::Accept;
+    lab.apply(&scan(Stream::Responses, 2, 0, 1, FlagSet::EMPTY), &[]);
+    lab.apply(&snapshots_scan(3, 0, 1), &[]);
+    assert_eq!(lab.rows(SNAPSHOTS), ["s | 2026-03-01 12:00:00 | {\"plan\":\"paid\"} | paid | true"]);
+}
+
+pub(in crate::load) fn surveys_keep_every_version(lab: &mut Lab) {
+    let scan = |hour| scan(Stream::Surveys, hour, -1000, 1000, FlagSet::EMPTY);
+    let history = "SELECT id, status, (valid_from::VARCHAR)[12:16], (valid_to::VARCHAR)[12:16], is_current FROM survey_history ORDER BY ALL";
+    let changes = "SELECT survey_id, old_status, new_status, seen_by, (changed_at::VARCHAR)[12:16] FROM survey_status_changes ORDER BY changed_at, survey_id";
+    let questions = "SELECT survey_id, question_ordinal, question_text FROM survey_questions ORDER BY ALL";
+
+    lab.apply(&scan(1), &[survey_page(&[(1, "DRAFT", &["q1", "q2"]), (2, "PAUSED", &["r"])])]);
+    assert_eq!(lab.rows(history), ["1 | DRAFT | 01:00 | NULL | true", "2 | PAUSED | 01:00 | NULL | true"]);
+    assert_eq!(lab.rows(changes), ["1 | NULL | DRAFT | scan | 01:00", "2 | NULL | PAUSED | scan | 01:00"]);
+
+    // Survey 1 changes its status and a question; survey 2 vanishes.
+    let applied = lab.apply(&scan(2), &[survey_page(&[(1, "IN_PROGRESS", &["q1 new"])])]);
+    assert_eq!(applied.counts, RowCounts { rows_read: 1, updated: 1, vanished: 1, ..RowCounts::default() });
+    assert_eq!(
+        lab.rows(history),
+        [
+            "1 | DRAFT | 01:00 | 02:00 | false",
+            "1 | IN_PROGRESS | 02:00 | NULL | true",
+            "2 | PAUSED | 01:00 | 02:00 | false"
+        ]
+    );
+    assert_eq!(lab.rows(changes)[2..], ["1 | DRAFT | IN_PROGRESS | scan | 02:00", "2 | PAUSED | NULL | scan | 02:00"]);
+    assert_eq!(lab.rows(questions), ["1 | 1 | q1 new", "2 | 1 | r"]);
+
+    // Survey 2 is back; survey 1 changes a question and not its status.
+    lab.apply(&scan(3), &[survey_page(&[(1, "IN_PROGRESS", &["q1 newer"]), (2, "PAUSED", &["r"])])]);
+    assert_eq!(
+        lab.rows(history)[1..],
+        [
+            "1 | IN_PROGRESS | 02:00 | 03:00 | false",
+            "1 | IN_PROGRESS | 03:00 | NULL | true",
+            "2 | PAUSED | 01:00 | 02:00 | false",
+            "2 | PAUSED | 03:00 | NULL | true"
+        ]
+    );
+    assert_eq!(lab.rows(changes)[4..], ["2 | NULL | PAUSED | scan | 03:00"]);
+    assert_eq!(lab.rows(questions), ["1 | 1 | q1 newer", "2 | 1 | r"]);
+    assert_eq!(lab.rows("SELECT id, _vanished_at FROM surveys ORDER BY ALL"), ["1 | NULL", "2 | NULL"]);
+}
+
+pub(in crate::load) fn themes_are_edited_and_vanish(lab: &mut Lab) {
+    let scan = |hour| scan(Stream::Themes, hour, 0, 1, FlagSet::EMPTY);
+    lab.apply(&scan(0), &[theme_page(&[(1, "price"), (2, "speed")])]);
+    let applied = lab.apply(&scan(1), &[theme_page(&[(1, "pricing")])]);
+    assert_eq!(applied.counts, RowCounts { rows_read: 1, updated: 1, vanished: 1, ..RowCounts::default() });
+    assert_eq!(
+        lab.rows("SELECT id, theme, _vanished_at IS NULL FROM themes ORDER BY ALL"),
+        ["1 | pricing | true", "2 | speed | false"]
+    );
+}
+
+pub(in crate::load) fn p1_rejects_are_kept_once_with_their_text(lab: &mut Lab) {
+    let reject = |raw: &str| Reject { reason: RejectReason::MissingKey, field: "questionId", raw: raw.into() };
+    let scan = |hour| scan(Stream::Responses, hour, 0, 1, FlagSet::EMPTY);
+    let rejects = vec![reject("{\"a\":'1\u{0}'}"), reject("{}"), reject("{}")];
+    let bad = with_rejects(FlatPage::default(), rejects);
+    let applied = lab.apply(&scan(0), std::slice::from_ref(&bad));
+    assert_eq!(applied.counts, RowCounts { rows_read: 3, rejected: 3, ..RowCounts::default() });
+    let stored = "SELECT stream, reason, field, scan_id, raw FROM rejects ORDER BY len(raw)";
+    let expected = [
+        "responses | missing_key | questionId | scan-responses-0-0 | {}".to_owned(),
+        "responses | missing_key | questionId | scan-responses-0-0 | {\"a\":'1\u{0}'}".to_owned(),
+    ];
+    assert_eq!(lab.rows(stored), expected);
+    let applied = lab.apply(&scan(1), &[bad, page(&[])]);
+    assert_eq!(applied.counts.rejected, 3);
+    assert!(!applied.wrote);
+    assert_eq!(lab.rows(stored), expected);
+}
+
+pub(in crate::load) fn a_run_is_recorded_once(lab: &mut Lab) {
+    let mut run = RunRecord {
+        run_id: RunId("run-1".into()),
+        command: "sync".into(),
+        outcome: "done".into(),
+        exit_code: 0,
+        started_ms: day(0),
+        finished_ms: day(1),
+        base_url: "https://service.example".into(),
+        environment: "test".into(),
+        report: "{\"it's\": 1}".into(),
+    };
+    lab.destination().record_run(&run).unwrap();
+    run.outcome = "needs_a_look".into();
+    run.exit_code = 3;
+    lab.destination().record_run(&run).unwrap();
+    lab.destination().publish().unwrap();
+    assert_eq!(
+        lab.rows("SELECT run_id, outcome, exit_code, finished_at::VARCHAR, report FROM sync_runs"),
+        ["run-1 | needs_a_look | 3 | 2026-03-02 00:00:00 | {\"it's\": 1}"]
+    );
+}

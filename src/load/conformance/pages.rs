@@ -1,0 +1,183 @@
+//! Pages built by hand: records as people think of them, turned into batches of the contracts.
+
+use std::sync::Arc;
+
+use arrow::{array::RecordBatch, json::ReaderBuilder};
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use crate::{
+    model::{DAY_MS, Flag, FlagSet, FlatPage, Reject, RunId, Scan, ScanId, Scope, Stream, TableBatch, Window},
+    schema,
+};
+
+/// 2026-03-01, the first day of the tests' calendar.
+pub(in crate::load) const DAY_0_MS: i64 = 1_772_323_200_000;
+
+/// A moment of the tests' calendar.
+pub(in crate::load) fn day(day: i64) -> i64 {
+    DAY_0_MS + day * DAY_MS
+}
+
+/// A scan of `[first, end)` in days, begun in the hour `hour` of the tests' calendar.
+pub(in crate::load) fn scan(stream: Stream, hour: i64, first: i64, end: i64, flags: FlagSet) -> Scan {
+    let started_ms = day(100) + hour * 3_600_000;
+    Scan {
+        id: ScanId(format!("scan-{stream}-{hour}-{first}")),
+        run_id: RunId(format!("run-{hour}")),
+        scope: Scope::all(stream),
+        window: Window::new(day(first), day(end)),
+        flags,
+        started_ms,
+    }
+}
+
+/// A scan of answers, with deleted ones.
+pub(in crate::load) fn answers_scan(hour: i64, first: i64, end: i64) -> Scan {
+    scan(Stream::Responses, hour, first, end, FlagSet::EMPTY.with(Flag::WithDeletedResponses))
+}
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub(in crate::load) struct Answer {
+    pub group: String,
+    pub question: i64,
+    pub survey: i64,
+    pub at_ms: i64,
+    pub updated_ms: Option<i64>,
+    pub deleted_ms: Option<i64>,
+    pub text: String,
+    pub choices: Vec<String>,
+    pub url: Option<String>,
+    pub os: Option<String>,
+    pub snapshot: Option<String>,
+}
+
+/// An answer of survey 7, given at noon of a day.
+pub(in crate::load) fn answer(group: &str, on_day: i64, text: &str) -> Answer {
+    Answer {
+        group: group.to_owned(),
+        question: 1,
+        survey: 7,
+        at_ms: day(on_day) + DAY_MS / 2,
+        updated_ms: None,
+        deleted_ms: None,
+        text: text.to_owned(),
+        choices: Vec::new(),
+        url: None,
+        os: None,
+        snapshot: None,
+    }
+}
+
+impl Answer {
+    fn flat(&self, record: usize) -> Value {
+        let us = |at_ms: Option<i64>| at_ms.map(|at_ms| at_ms * 1000);
+        let hash = xxh3_64(format!("{self:?}").as_bytes()).cast_signed();
+        json!({
+            "response_group_uid": self.group, "question_id": self.question, "survey_id": self.survey,
+            "created_at": self.at_ms * 1000, "updated_at": us(self.updated_ms), "deleted_at": us(self.deleted_ms),
+            "question_type": "OPEN", "answer_text": self.text, "answer_json": json!(self.text).to_string(),
+            "is_skipped": false, "selected_indexes": (0..self.choices.len()).collect::<Vec<_>>(),
+            "url": self.url, "meta_os": self.os, "_row_hash": hash, "_record": record,
+        })
+    }
+
+    fn child(&self, record: usize, more: Value) -> Value {
+        let mut row = json!({
+            "response_group_uid": self.group, "question_id": self.question, "survey_id": self.survey,
+            "created_at": self.at_ms * 1000, "_record": record,
+        });
+        row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        row
+    }
+}
+
+/// A page of answers.
+pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
+    let numbered = || answers.iter().enumerate();
+    let choices = numbered().flat_map(|(at, answer)| {
+        let choice = move |(ordinal, label)| answer.child(at, json!({"choice_ordinal": ordinal + 1, "label": label}));
+        answer.choices.iter().enumerate().map(choice)
+    });
+    let with_snapshot = || numbered().filter_map(|(at, answer)| Some((at, answer, answer.snapshot.as_ref()?)));
+    let snapshots = with_snapshot().map(|(at, answer, plan)| {
+        let hash = xxh3_64(plan.as_bytes()).cast_signed();
+        answer.child(at, json!({"attributes": json!({"plan": plan}).to_string(), "_row_hash": hash}))
+    });
+    let attributes = with_snapshot()
+        .map(|(at, answer, plan)| answer.child(at, json!({"name": "plan", "value_text": plan, "json_type": "string"})));
+    FlatPage {
+        batches: [
+            batch("responses", numbered().map(|(at, answer)| answer.flat(at)).collect()),
+            batch("response_choices", choices.collect()),
+            batch("visitor_snapshots", snapshots.collect()),
+            batch("visitor_snapshot_attributes", attributes.collect()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        key_hashes: answers
+            .iter()
+            .map(|answer| xxh3_128(format!("{}|{}", answer.group, answer.question).as_bytes()))
+            .collect(),
+        rejects: Vec::new(),
+        records: answers.len(),
+    }
+}
+
+/// A page of surveys: id, status, questions.
+pub(in crate::load) fn survey_page(surveys: &[(i64, &str, &[&str])]) -> FlatPage {
+    let rows = surveys.iter().enumerate().map(|(at, (id, status, questions))| {
+        let hash = xxh3_64(format!("{id} {status} {questions:?}").as_bytes()).cast_signed();
+        json!({"id": id, "name": format!("survey {id}"), "status": status, "_row_hash": hash, "_record": at})
+    });
+    let questions = surveys.iter().enumerate().flat_map(|(at, (id, _, questions))| {
+        questions.iter().enumerate().map(move |(ordinal, text)| {
+            json!({"survey_id": id, "question_ordinal": ordinal + 1, "question_text": text, "_record": at})
+        })
+    });
+    FlatPage {
+        batches: [batch("surveys", rows.collect()), batch("survey_questions", questions.collect())]
+            .into_iter()
+            .flatten()
+            .collect(),
+        key_hashes: surveys.iter().map(|(id, ..)| xxh3_128(&id.to_le_bytes())).collect(),
+        rejects: Vec::new(),
+        records: surveys.len(),
+    }
+}
+
+/// A page of themes on answers of day 0: id and theme.
+pub(in crate::load) fn theme_page(themes: &[(i64, &str)]) -> FlatPage {
+    let rows = themes.iter().enumerate().map(|(at, (id, theme))| {
+        let hash = xxh3_64(theme.as_bytes()).cast_signed();
+        json!({"id": id, "response_group_uid": "g", "question_id": 1, "survey_id": 7, "created_at": day(0) * 1000,
+            "theme": theme, "_row_hash": hash, "_record": at})
+    });
+    FlatPage {
+        batches: batch("themes", rows.collect()).into_iter().collect(),
+        key_hashes: themes.iter().map(|(id, _)| xxh3_128(&id.to_le_bytes())).collect(),
+        rejects: Vec::new(),
+        records: themes.len(),
+    }
+}
+
+/// The page with rejects beside its rows.
+pub(in crate::load) fn with_rejects(mut page: FlatPage, rejects: Vec<Reject>) -> FlatPage {
+    page.records += rejects.len();
+    page.rejects = rejects;
+    page
+}
+
+fn batch(table: &'static str, rows: Vec<Value>) -> Option<TableBatch> {
+    (!rows.is_empty()).then(|| TableBatch { table, rows: record_batch(table, &rows) })
+}
+
+fn record_batch(table: &str, rows: &[Value]) -> RecordBatch {
+    let schema = schema::table(table).unwrap().flat_schema();
+    let mut decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(rows.len()).build_decoder().unwrap();
+    // The reader marks no column as nullable or not by itself: the schema of the contract is what counts.
+    decoder.serialize(rows).unwrap();
+    decoder.flush().unwrap().unwrap()
+}

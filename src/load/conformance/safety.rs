@@ -1,0 +1,123 @@
+//! Cases of what goes wrong: scans applied twice, failures half-way, the wrong warehouse.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+
+use super::{
+    Lab,
+    lab::identity,
+    pages::{answer, answers_scan, page, scan, survey_page},
+};
+use crate::{
+    load::{CommitOptions, LedgerEntry, LoadError, RowCounts, VanishPolicy},
+    model::{Flag, FlagSet, FlatPage, Stream},
+};
+
+pub(in crate::load) fn p2_applying_a_scan_again_changes_nothing(lab: &mut Lab) {
+    let scan = answers_scan(0, 0, 1);
+    let first = lab.apply(&scan, &[page(&[answer("a", 0, "x")])]);
+    assert!(lab.destination().holds(&scan.id).unwrap());
+    lab.reopen();
+    let before = lab.files();
+    // Whatever is handed over: the ledger says that it was applied.
+    let again = lab.apply(&scan, &[page(&[answer("b", 0, "y")])]);
+    assert!(again.was_held && !again.wrote);
+    assert_eq!(again.counts, first.counts);
+    assert_eq!(lab.files(), before);
+    assert!(!lab.destination().holds(&answers_scan(9, 0, 1).id).unwrap());
+}
+
+pub(in crate::load) fn p2_a_failure_before_commit_leaves_nothing(lab: &mut Lab) {
+    let before = lab.files();
+    lab.destination().begin(&answers_scan(0, 0, 1)).unwrap();
+    lab.destination().stage(&page(&[answer("a", 0, "lost")])).unwrap();
+    lab.reopen();
+    assert_eq!(lab.files(), before);
+    // Begun and abandoned, then begun again in the same process: only the second counts.
+    lab.destination().begin(&answers_scan(1, 0, 1)).unwrap();
+    lab.destination().stage(&page(&[answer("a", 0, "abandoned")])).unwrap();
+    lab.apply(&answers_scan(2, 0, 1), &[page(&[answer("b", 0, "kept")])]);
+    assert_eq!(lab.rows("SELECT answer_text FROM responses"), ["kept"]);
+    assert_eq!(lab.rows("SELECT scan_id FROM sync_windows"), ["scan-responses-2-0"]);
+    // A commit of another scan than the staged one is a fault of the caller, and does nothing.
+    lab.destination().begin(&answers_scan(3, 0, 1)).unwrap();
+    let options = CommitOptions { vanish: VanishPolicy::Accept, record_unchanged: true };
+    let error = lab.destination().commit(&answers_scan(4, 0, 1), &options).unwrap_err();
+    assert!(matches!(error, LoadError::Contract(_)), "{error:?}");
+    lab.destination().publish().unwrap();
+    assert_eq!(lab.count("SELECT count(*) FROM sync_windows"), 1);
+}
+
+pub(in crate::load) fn p2_the_order_of_disjoint_windows_does_not_matter(lab: &mut Lab) {
+    let tables = ["responses", "response_choices", "response_history", "sync_windows"];
+    let window = |lab: &mut Lab, first: i64| {
+        let mut row = answer(&format!("g{first}"), first, "x");
+        row.choices = vec!["one".into()];
+        lab.apply(&answers_scan(0, first, first + 1), &[page(&[row])]);
+    };
+    (0..3).for_each(|first| window(lab, first));
+    let forwards = lab.contents(&tables);
+    assert_eq!(forwards.len(), 9);
+    // Backwards over the same warehouse, as scans of the ledger: nothing moves.
+    (0..3).rev().for_each(|first| window(lab, first));
+    assert_eq!(lab.contents(&tables), forwards);
+}
+
+pub(in crate::load) fn a_window_without_rows_is_in_the_ledger_when_asked_for(lab: &mut Lab) {
+    assert!(!lab.apply(&answers_scan(0, 0, 1), &[]).wrote);
+    assert_eq!(lab.count("SELECT count(*) FROM sync_windows"), 0);
+    lab.record_unchanged = true;
+    let applied = lab.apply(&answers_scan(1, 0, 1), &[FlatPage::default()]);
+    assert!(applied.wrote);
+    assert_eq!(applied.counts, RowCounts::default());
+    assert_eq!(lab.rows("SELECT scan_id, rows_read FROM sync_windows"), ["scan-responses-1-0 | 0"]);
+}
+
+pub(in crate::load) fn the_ledger_gives_back_the_scans(lab: &mut Lab) {
+    let flags = FlagSet::EMPTY.with(Flag::WithMeta).with(Flag::WithDeletedResponses);
+    let mut one = scan(Stream::Responses, 1, 0, 2, flags);
+    one.scope.survey_id = Some(0);
+    let surveys = scan(Stream::Surveys, 2, -5, 50, FlagSet::EMPTY);
+    lab.record_unchanged = true;
+    lab.apply(&one, &[]);
+    lab.apply(&surveys, &[survey_page(&[(1, "NEW", &[])])]);
+    lab.reopen();
+    let mut ledger = lab.destination().ledger().unwrap();
+    ledger.sort_by_key(|entry| entry.scan.started_ms);
+    assert_eq!(ledger, [LedgerEntry { scan: one, rows_read: 0 }, LedgerEntry { scan: surveys, rows_read: 1 }]);
+}
+
+pub(in crate::load) fn p10_another_environment_is_refused(lab: &mut Lab) {
+    lab.apply(&answers_scan(0, 0, 1), &[page(&[answer("a", 0, "x")])]);
+    lab.destination = None;
+    let before = lab.files();
+    let error = lab.warehouse.open(&identity("production")).err().unwrap();
+    assert!(matches!(error, LoadError::OtherIdentity { .. }), "{error:?}");
+    assert_eq!(lab.files(), before);
+}
+
+pub(in crate::load) fn a_batch_that_does_not_fit_is_refused(lab: &mut Lab) {
+    let good = page(&[answer("a", 0, "x")]);
+    let damage = |change: fn(&RecordBatch) -> RecordBatch| {
+        let mut bad = good.clone();
+        bad.batches[0].rows = change(&bad.batches[0].rows);
+        bad
+    };
+    let last_missing = damage(|rows| rows.project(&(0..rows.num_columns() - 1).collect::<Vec<_>>()).unwrap());
+    let first_twice = damage(|rows| {
+        let mut columns = rows.columns().to_vec();
+        columns[4] = Arc::clone(&columns[0]);
+        let mut fields: Vec<_> = rows.schema().fields().iter().cloned().collect();
+        fields[4] = Arc::clone(&fields[0]);
+        RecordBatch::try_new(Arc::new(arrow::datatypes::Schema::new(fields)), columns).unwrap()
+    });
+    let mut no_hashes = good.clone();
+    no_hashes.key_hashes.clear();
+    for bad in [last_missing, first_twice, no_hashes, survey_page(&[(1, "NEW", &[])])] {
+        lab.destination().begin(&answers_scan(0, 0, 1)).unwrap();
+        let error = lab.destination().stage(&bad).unwrap_err();
+        assert!(matches!(error, LoadError::Contract(_)), "{error:?}");
+    }
+    assert!(lab.apply(&answers_scan(0, 0, 1), &[good]).wrote);
+}

@@ -1,0 +1,299 @@
+//! The fate of each record of a base table: new, edited, unchanged, back, vanished.
+//!
+//! Steps, each a table of the schema `work`: `held` (what the warehouse has of the window, narrow), `suspect` (what is not
+//! plainly unchanged), `gone` (what the scan no longer found), `old` (the warehouse's full rows of both), `fate` (the verdict).
+
+use super::{
+    super::VanishPolicy,
+    Comparison, LoadError, TimeBounds, delete_relation,
+    sql::{bounds_of, column_list, equal_columns, key_of, select_list, timestamp_ms},
+    upsert_relation,
+};
+use crate::{
+    model::{Flag, FlagSet},
+    schema::{Column, Table, quote_identifier},
+};
+
+/// What the comparison of a base table found.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fates {
+    /// The warehouse holds none of the window: every staged record is new, and there are no tables in `work`.
+    AllNew,
+    /// `work.old`, `work.gone` and `work.fate` say what changes.
+    Compared,
+    /// Nothing changes.
+    Unchanged,
+}
+
+/// Finds the fate of each staged record, and counts it.
+pub(super) fn compare(
+    comparison: &mut Comparison<'_>,
+    base: &'static Table,
+    vanish: &VanishPolicy,
+) -> Result<Fates, LoadError> {
+    let window = base.partition.is_some().then(|| bounds_of(comparison.scan.window));
+    let outside = count_outside(comparison, base, window)?;
+    let staged = comparison.count(&format!("SELECT count(*) FROM stage.{}", base.name))?;
+    comparison.delta.counts.outside_window = outside;
+    collect_held(comparison, base, window, outside > 0)?;
+    if comparison.count("SELECT count(*) FROM work.held")? == 0 {
+        comparison.delta.counts.inserted = staged;
+        return Ok(if staged == 0 { Fates::Unchanged } else { Fates::AllNew });
+    }
+
+    collect_suspects(comparison, base)?;
+    collect_gone(comparison, base, window, vanish)?;
+    let [suspects, gone] =
+        comparison.integers("SELECT (SELECT count(*) FROM work.suspect), (SELECT count(*) FROM work.gone)")?;
+    if suspects == 0 && gone == 0 {
+        comparison.delta.counts.unchanged = staged;
+        return Ok(Fates::Unchanged);
+    }
+    collect_old(comparison, base)?;
+    judge(comparison, base)?;
+
+    let [inserted, updated, soft_deleted] = comparison.integers(
+        "SELECT count(*) FILTER (WHERE verdict = 'new'), count(*) FILTER (WHERE verdict <> 'new'), count(*) FILTER (WHERE is_deleted)
+         FROM work.fate",
+    )?;
+    let counts = &mut comparison.delta.counts;
+    counts.inserted = inserted.unsigned_abs();
+    counts.updated = updated.unsigned_abs();
+    counts.soft_deleted = soft_deleted.unsigned_abs();
+    counts.vanished = gone.unsigned_abs();
+    counts.unchanged = staged.saturating_sub(counts.inserted + counts.updated);
+    let changes = counts.inserted + counts.updated + counts.vanished > 0;
+    Ok(if changes { Fates::Compared } else { Fates::Unchanged })
+}
+
+/// Counts staged records outside the window; their keys go to `work.outside` if there are any.
+fn count_outside(
+    comparison: &Comparison<'_>,
+    base: &'static Table,
+    window: Option<TimeBounds>,
+) -> Result<u64, LoadError> {
+    let Some(inside) = window.map(|bounds| bounds.condition("s.created_at")) else { return Ok(0) };
+    let outside = comparison.count(&format!("SELECT count(*) FROM stage.{} s WHERE NOT {inside}", base.name))?;
+    if outside > 0 {
+        let keys = column_list("s", key_of(base));
+        let sql = format!("CREATE TABLE work.outside AS SELECT {keys} FROM stage.{} s WHERE NOT {inside}", base.name);
+        comparison.execute(&sql)?;
+    }
+    Ok(outside)
+}
+
+/// `work.held`: what the warehouse holds in the window, and of the keys outside it, wherever that is.
+fn collect_held(
+    comparison: &mut Comparison<'_>,
+    base: &'static Table,
+    window: Option<TimeBounds>,
+    has_outside: bool,
+) -> Result<(), LoadError> {
+    let kept = |column: &&Column| {
+        base.key.contains(&column.name)
+            || base.partition.as_ref() == Some(&column.name)
+            || matches!(column.name.as_str(), "survey_id" | "deleted_at" | "_row_hash" | "_flags" | "_vanished_at")
+    };
+    let columns = column_list("t", base.columns.iter().filter(kept).map(|column| column.name.as_str()));
+    let relation = comparison.targets.relation(base, window)?;
+    let inside = window.map_or("true".to_owned(), |bounds| bounds.condition("t.created_at"));
+    let mut sql = format!("CREATE TABLE work.held AS SELECT {columns} FROM {relation} t WHERE {inside}");
+    if has_outside {
+        let same_key = equal_columns("t", "o", &key_of(base));
+        let keys = column_list("t", key_of(base));
+        let everywhere = comparison.targets.relation(base, None)?;
+        sql.push_str(&format!(
+            " AND NOT EXISTS (SELECT 1 FROM work.outside o WHERE {same_key})
+             UNION ALL SELECT {columns} FROM {everywhere} t SEMI JOIN work.outside o ON {same_key}
+             QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY t._vanished_at DESC NULLS FIRST, t.created_at) = 1"
+        ));
+    }
+    comparison.execute(&sql)
+}
+
+/// `work.suspect`: staged records that are new or may have changed.
+fn collect_suspects(comparison: &Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
+    let keys = column_list("s", key_of(base));
+    let same_key = equal_columns("s", "h", &key_of(base));
+    let held_at =
+        base.partition.as_ref().map_or(String::new(), |at| format!(", h.{0} AS held_at", quote_identifier(at)));
+    let other_flags = match base.column("_flags") {
+        Some(_) => format!("h._flags <> {}", comparison.scan.flags.bits()),
+        None => "false".to_owned(),
+    };
+    comparison.execute(&format!(
+        "CREATE TABLE work.suspect AS
+         SELECT s._seq, {keys}{held_at}, CASE
+                WHEN h._row_hash IS NULL THEN 'new'
+                WHEN {other_flags} THEN 'compare'
+                WHEN h._row_hash <> s._row_hash THEN 'edited'
+                ELSE 'back' END AS fate
+         FROM stage.{} s LEFT JOIN work.held h ON {same_key}
+         WHERE h._row_hash IS NULL OR {other_flags} OR h._row_hash <> s._row_hash OR h._vanished_at IS NOT NULL",
+        base.name
+    ))
+}
+
+/// `work.gone`: rows of the window and scope that a complete scan no longer found, unless there are too many to believe it.
+fn collect_gone(
+    comparison: &mut Comparison<'_>,
+    base: &'static Table,
+    window: Option<TimeBounds>,
+    vanish: &VanishPolicy,
+) -> Result<(), LoadError> {
+    let mut in_scope = window.map_or("true".to_owned(), |bounds| bounds.condition("h.created_at"));
+    if let Some(survey_id) = comparison.scan.scope.survey_id.filter(|_| base.column("survey_id").is_some()) {
+        in_scope.push_str(&format!(" AND h.survey_id = {survey_id}"));
+    }
+    in_scope.push_str(" AND h._vanished_at IS NULL");
+    let mut expected = in_scope.clone();
+    if base.column("deleted_at").is_some() && !comparison.scan.flags.contains(Flag::WithDeletedResponses) {
+        // A deleted row is not there for a scan that did not ask for deleted rows.
+        expected.push_str(" AND h.deleted_at IS NULL");
+    }
+    let keys = column_list("h", key_of(base));
+    let held_at =
+        base.partition.as_ref().map_or(String::new(), |at| format!(", h.{0} AS held_at", quote_identifier(at)));
+    let same_key = equal_columns("h", "s", &key_of(base));
+    comparison.execute(&format!(
+        "CREATE TABLE work.gone AS
+         SELECT {keys}{held_at} FROM work.held h ANTI JOIN stage.{} s ON {same_key} WHERE {expected}",
+        base.name
+    ))?;
+    let gone = comparison.count("SELECT count(*) FROM work.gone")?;
+    let held = comparison.count(&format!("SELECT count(*) FROM work.held h WHERE {in_scope}"))?;
+    if vanish.withholds(gone, held) {
+        comparison.delta.counts.withheld = gone;
+        comparison.execute("TRUNCATE work.gone")?;
+    }
+    Ok(())
+}
+
+/// `work.old`: the warehouse's full rows of the suspects that it holds, and of what is gone.
+fn collect_old(comparison: &mut Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
+    let keys = column_list("w", key_of(base));
+    let same_key = equal_columns("t", "w", &key_of(base));
+    let (held_at, same_moment) = match &base.partition {
+        Some(at) => (", w.held_at", format!(" AND t.{} = w.held_at", quote_identifier(at))),
+        None => ("", String::new()),
+    };
+    comparison.execute(&format!(
+        "CREATE TABLE work.wanted AS SELECT {keys}{held_at} FROM work.suspect w WHERE w.fate <> 'new'
+         UNION ALL SELECT {keys}{held_at} FROM work.gone w"
+    ))?;
+    let mut bounds = None;
+    if base.partition.is_some() {
+        let [first_us, last_us] = comparison.integers(
+            "SELECT coalesce(min(epoch_us(held_at)), 0), coalesce(max(epoch_us(held_at)), 0) FROM work.wanted",
+        )?;
+        bounds = Some(TimeBounds { start_us: first_us, end_us: last_us.saturating_add(1) });
+    }
+    let relation = comparison.targets.relation(base, bounds)?;
+    let inside = bounds.map_or("true".to_owned(), |bounds| bounds.condition("t.created_at"));
+    let columns = column_list("t", base.columns.iter().map(|column| column.name.as_str()));
+    comparison.execute(&format!(
+        "CREATE TABLE work.old AS
+         SELECT {columns} FROM {relation} t SEMI JOIN work.wanted w ON {same_key}{same_moment} WHERE {inside}"
+    ))
+}
+
+/// `work.fate`: the verdict on each suspect. Those that turn out unchanged are left out.
+fn judge(comparison: &Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
+    let same_key = equal_columns("o", "f", &key_of(base));
+    let keys = column_list("f", key_of(base));
+    let asks_for_deleted =
+        base.column("deleted_at").is_some() && comparison.scan.flags.contains(Flag::WithDeletedResponses);
+    // Without the flag the service leaves deleted rows out: that a row was stored without a time of deletion means, under any
+    // flags, that it was not deleted. So a deletion is news even where the columns' flags would call it mere enrichment.
+    let is_deleted = match asks_for_deleted {
+        true => "coalesce(f.fate <> 'new' AND o.deleted_at IS NULL AND s.deleted_at IS NOT NULL, false)",
+        false => "false",
+    };
+    let (edited, enriched) = differences(comparison, base);
+    comparison.execute(&format!(
+        "CREATE TABLE work.fate AS
+         SELECT f._seq, {keys}, CASE
+                WHEN f.fate <> 'compare' THEN f.fate
+                WHEN {is_deleted} OR {edited} THEN 'edited'
+                WHEN {enriched} THEN 'enriched'
+                WHEN o._vanished_at IS NOT NULL THEN 'back' END AS verdict, {is_deleted} AS is_deleted
+         FROM work.suspect f JOIN stage.{} s ON s._seq = f._seq LEFT JOIN work.old o ON {same_key}
+         WHERE verdict IS NOT NULL",
+        base.name
+    ))
+}
+
+/// Conditions under which a row that was stored under other flags is edited (a column that both flag sets ask for differs) or
+/// merely enriched (a column that this scan asks for differs).
+fn differences(comparison: &Comparison<'_>, base: &'static Table) -> (String, String) {
+    let mut edited = vec!["false".to_owned()];
+    let mut enriched = vec!["false".to_owned()];
+    for column in base.content_columns().filter(|column| comparison.was_asked_for(column)) {
+        let name = quote_identifier(&column.name);
+        let differs = format!("s.{name} IS DISTINCT FROM o.{name}");
+        if let Some(flag) = column.flag {
+            let bit = FlagSet::EMPTY.with(flag).bits();
+            edited.push(format!("((o._flags & {bit}) <> 0 AND {differs})"));
+        } else {
+            edited.push(differs.clone());
+        }
+        enriched.push(differs);
+    }
+    (format!("({})", edited.join(" OR ")), format!("({})", enriched.join(" OR ")))
+}
+
+/// Puts the base table's changes into the delta.
+pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates: Fates) -> Result<(), LoadError> {
+    let (upserts, deletes) = (upsert_relation(base), delete_relation(base));
+    let started = timestamp_ms(comparison.scan.started_ms);
+    match fates {
+        Fates::Unchanged => Ok(()),
+        Fates::AllNew => {
+            let row = select_list(base, |column| match comparison.stamp(column) {
+                Some(stamp) => stamp,
+                None if column.name == "_first_seen_at" => started.clone(),
+                None if !comparison.was_asked_for(column) => format!("NULL::{}", column.column_type.duckdb()),
+                None => format!("s.{}", quote_identifier(&column.name)),
+            });
+            comparison.execute(&format!("CREATE VIEW {upserts} AS SELECT {row} FROM stage.{} s", base.name))?;
+            comparison.record(base, None, Some(&upserts))
+        }
+        Fates::Compared => {
+            let same_key = equal_columns("o", "f", &key_of(base));
+            // What the scan did not ask for stays as it was stored: it is never blanked.
+            let changed = select_list(base, |column| match comparison.stamp(column) {
+                Some(stamp) => stamp,
+                None if column.name == "_first_seen_at" => format!("coalesce(o._first_seen_at, {started})"),
+                None if !comparison.was_asked_for(column) => format!("o.{}", quote_identifier(&column.name)),
+                None => format!("s.{}", quote_identifier(&column.name)),
+            });
+            let gone = select_list(base, |column| match column.name.as_str() {
+                "_vanished_at" => started.clone(),
+                "_run_id" | "_synced_at" => comparison.stamp(column).unwrap_or_default(),
+                name => format!("o.{}", quote_identifier(name)),
+            });
+            let taken_out = column_list("o", super::delta::delete_columns(base));
+            comparison.execute(&format!(
+                "CREATE TABLE {upserts} AS
+                    SELECT {changed} FROM work.fate f JOIN stage.{name} s ON s._seq = f._seq LEFT JOIN work.old o ON {same_key}
+                    UNION ALL SELECT {gone} FROM work.old o SEMI JOIN work.gone f ON {same_key};
+                 CREATE TABLE {deletes} AS
+                    SELECT {taken_out} FROM work.old o SEMI JOIN work.fate f ON {same_key}
+                    UNION ALL SELECT {taken_out} FROM work.old o SEMI JOIN work.gone f ON {same_key}",
+                name = base.name
+            ))?;
+            comparison.record(base, Some(&deletes), Some(&upserts))
+        }
+    }
+}
+
+impl VanishPolicy {
+    /// Whether so many rows gone, of those held, are too many to believe.
+    fn withholds(self, gone: u64, held: u64) -> bool {
+        match self {
+            VanishPolicy::Accept => false,
+            // Counts of rows are far below 2^53: exact as f64.
+            VanishPolicy::Guarded { share_max, rows_max } => gone > rows_max && gone as f64 > share_max * held as f64,
+        }
+    }
+}

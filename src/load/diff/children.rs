@@ -1,0 +1,96 @@
+//! Children: they are replaced as a set with the row that they belong to.
+//!
+//! Rows that merely vanished, came back unchanged or were enriched keep the children that they have.
+
+use super::{
+    Comparison, LoadError, TimeBounds,
+    base::Fates,
+    delete_relation,
+    sql::{column_list, hull, owner_key, select_list},
+    upsert_relation,
+};
+use crate::schema::{Table, children_of, quote_identifier};
+
+/// Whose children change.
+pub(super) enum Sets {
+    /// Nobody's.
+    None,
+    /// Every staged row is new.
+    AllAdded,
+    /// As relations.
+    Replaced {
+        /// Has `_seq` of the staged rows whose children are added.
+        added: &'static str,
+        /// Has the key of the stored rows whose children are taken out.
+        taken_out: &'static str,
+        /// Range of the partition column in which those children are.
+        bounds: Option<TimeBounds>,
+    },
+}
+
+/// Puts the changes of the children of a base table into the delta.
+pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates: Fates) -> Result<(), LoadError> {
+    let sets = match fates {
+        Fates::Unchanged => Sets::None,
+        Fates::AllNew => Sets::AllAdded,
+        Fates::Compared => Sets::Replaced {
+            added: "(SELECT _seq FROM work.fate WHERE verdict IN ('new', 'edited'))",
+            taken_out: "(FROM work.fate WHERE verdict = 'edited')",
+            bounds: hull(comparison, base, "work.old")?,
+        },
+    };
+    replace(comparison, base, &sets)
+}
+
+/// Puts the changes of the children of `parent` into the delta.
+pub(super) fn replace(comparison: &mut Comparison<'_>, parent: &'static Table, sets: &Sets) -> Result<(), LoadError> {
+    for child in children_of(&parent.name) {
+        let has_staged = comparison.stage.rows(&child.name) > 0;
+        match sets {
+            Sets::AllAdded if has_staged => {
+                let relation = add(comparison, child, "VIEW", "")?;
+                comparison.record(child, None, Some(&relation))?;
+            }
+            Sets::None | Sets::AllAdded => {}
+            Sets::Replaced { added, taken_out, bounds } => {
+                let only_added = format!("SEMI JOIN {added} a ON s._seq = a._seq");
+                let upserts = if has_staged { Some(add(comparison, child, "TABLE", &only_added)?) } else { None };
+                let deletes = take_out(comparison, parent, child, taken_out, *bounds)?;
+                comparison.record(child, Some(&deletes), upserts.as_deref())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add(comparison: &Comparison<'_>, child: &Table, kind: &str, only: &str) -> Result<String, LoadError> {
+    let relation = upsert_relation(child);
+    let row = select_list(child, |column| {
+        comparison.stamp(column).unwrap_or_else(|| format!("s.{}", quote_identifier(&column.name)))
+    });
+    comparison.execute(&format!("CREATE {kind} {relation} AS SELECT {row} FROM stage.{} s {only}", child.name))?;
+    Ok(relation)
+}
+
+/// Only parents that have children are named, so that tables (and their files) without any are left alone.
+fn take_out(
+    comparison: &mut Comparison<'_>,
+    parent: &'static Table,
+    child: &'static Table,
+    taken_out: &str,
+    bounds: Option<TimeBounds>,
+) -> Result<String, LoadError> {
+    let relation = delete_relation(child);
+    let columns = column_list("t", super::delta::delete_columns(child));
+    let pairs = owner_key(child).into_iter().zip(&parent.key);
+    let same_parent: Vec<String> =
+        pairs.map(|(own, key)| format!("t.{} = p.{}", quote_identifier(own), quote_identifier(key))).collect();
+    let stored = comparison.targets.relation(child, bounds)?;
+    let inside = bounds.map_or("true".to_owned(), |bounds| bounds.condition("t.created_at"));
+    comparison.execute(&format!(
+        "CREATE TABLE {relation} AS SELECT DISTINCT {columns} FROM {stored} t
+         SEMI JOIN {taken_out} p ON {} WHERE {inside}",
+        same_parent.join(" AND ")
+    ))?;
+    Ok(relation)
+}

@@ -1,0 +1,91 @@
+//! Tables that are only appended to: `rejects`, the ledger `sync_windows`, and `sync_runs`.
+
+use super::{
+    super::RunRecord,
+    Comparison, Engine, LoadError, TableDelta, contract, delete_relation, delta_rows,
+    sql::{select_list, timestamp_ms},
+    upsert_relation,
+};
+use crate::schema::{quote_identifier, quote_text};
+
+/// Puts rejects that the warehouse does not hold yet into the delta, and counts those of the scan.
+pub(super) fn write_rejects(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
+    let rejects = contract(super::super::stage::REJECTS)?;
+    let rejected = comparison.stage.rows(&rejects.name);
+    comparison.delta.counts.rejected = rejected;
+    if rejected == 0 {
+        return Ok(());
+    }
+    let relation = upsert_relation(rejects);
+    let stream = quote_text(comparison.scan.scope.stream.name());
+    let row = select_list(rejects, |column| match column.name.as_str() {
+        "stream" => stream.clone(),
+        "scan_id" => quote_text(&comparison.scan.id.0),
+        name => comparison.stamp(column).unwrap_or_else(|| format!("s.{}", quote_identifier(name))),
+    });
+    let stored = comparison.targets.relation(rejects, None)?;
+    comparison.execute(&format!(
+        "CREATE TABLE {relation} AS SELECT {row} FROM stage.{} s
+         WHERE NOT EXISTS (SELECT 1 FROM {stored} t WHERE t.stream = {stream} AND t.raw_hash = s.raw_hash)
+         QUALIFY row_number() OVER (PARTITION BY s.raw_hash ORDER BY s._seq) = 1",
+        rejects.name
+    ))?;
+    comparison.record(rejects, None, Some(&relation))
+}
+
+/// Puts the scan's row of the ledger into the delta; the counts must be final.
+pub(super) fn write_ledger(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
+    let ledger = contract("sync_windows")?;
+    let relation = upsert_relation(ledger);
+    let (scan, counts) = (comparison.scan, comparison.delta.counts);
+    let row = select_list(ledger, |column| match column.name.as_str() {
+        "scan_id" => quote_text(&scan.id.0),
+        "stream" => quote_text(scan.scope.stream.name()),
+        "survey_id" => scan.scope.survey_id.map_or("NULL::BIGINT".to_owned(), |id| format!("({id})::BIGINT")),
+        "window_start" => timestamp_ms(scan.window.start_ms),
+        "window_end" => timestamp_ms(scan.window.end_ms),
+        "flags" => format!("{}::BIGINT", scan.flags.bits()),
+        "scanned_at" => timestamp_ms(scan.started_ms),
+        "rows_read" => format!("{}::BIGINT", counts.rows_read),
+        "inserted" => format!("{}::BIGINT", counts.inserted),
+        "updated" => format!("{}::BIGINT", counts.updated),
+        "unchanged" => format!("{}::BIGINT", counts.unchanged),
+        "soft_deleted" => format!("{}::BIGINT", counts.soft_deleted),
+        "vanished" => format!("{}::BIGINT", counts.vanished),
+        "withheld" => format!("{}::BIGINT", counts.withheld),
+        "rejected" => format!("{}::BIGINT", counts.rejected),
+        "collisions" => format!("{}::BIGINT", counts.collisions),
+        "outside_window" => format!("{}::BIGINT", counts.outside_window),
+        _ => comparison.stamp(column).unwrap_or_else(|| "NULL".to_owned()),
+    });
+    comparison.execute(&format!("CREATE TABLE {relation} AS SELECT {row}"))?;
+    comparison.record(ledger, None, Some(&relation))
+}
+
+/// `delta.upsert_sync_runs`: the row of a run. It takes the place of an earlier row of the same run.
+pub(in super::super) fn stage_run(engine: &Engine, run: &RunRecord) -> Result<TableDelta, LoadError> {
+    let table = contract("sync_runs")?;
+    let (upserts, deletes) = (upsert_relation(table), delete_relation(table));
+    let row = select_list(table, |column| match column.name.as_str() {
+        "run_id" | "_run_id" => quote_text(&run.run_id.0),
+        "command" => quote_text(&run.command),
+        "outcome" => quote_text(&run.outcome),
+        "exit_code" => format!("({})::BIGINT", run.exit_code),
+        "started_at" => timestamp_ms(run.started_ms),
+        "finished_at" | "_synced_at" => timestamp_ms(run.finished_ms),
+        "base_url" => quote_text(&run.base_url),
+        "environment" => quote_text(&run.environment),
+        "program_version" => quote_text(env!("CARGO_PKG_VERSION")),
+        "report" => quote_text(&run.report),
+        _ => "NULL".to_owned(),
+    });
+    engine.execute(
+        "record a run",
+        &format!(
+            "CREATE OR REPLACE TABLE {upserts} AS SELECT {row};
+             CREATE OR REPLACE TABLE {deletes} AS SELECT run_id FROM {upserts}"
+        ),
+    )?;
+    let deletes = delta_rows(engine, table, &deletes)?;
+    Ok(TableDelta { table, deletes, upserts: delta_rows(engine, table, &upserts)? })
+}

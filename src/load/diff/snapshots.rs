@@ -1,0 +1,81 @@
+//! `visitor_snapshots`: one row a session, though each of its answers brings a copy.
+//!
+//! The snapshot of the session's earliest answer is kept, so that the result does not depend on the order in which windows
+//! are scanned. A snapshot never vanishes: it says what was known when the survey was shown.
+
+use super::{
+    Comparison, LoadError, TimeBounds,
+    children::{self, Sets},
+    contract, delete_relation,
+    sql::{hull, select_list, timestamp_ms},
+    upsert_relation,
+};
+use crate::{
+    model::DAY_MS,
+    schema::{Table, quote_identifier},
+};
+
+/// How far apart the answers of one session can be: a session may cross the edge of a window, and its row is looked up this far
+/// around. A session that goes on for longer can get a second row.
+const SESSION_MS_MAX: i64 = 7 * DAY_MS;
+
+/// Puts the changes of `visitor_snapshots` and its children into the delta.
+pub(super) fn write(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
+    let table = contract("visitor_snapshots")?;
+    if comparison.stage.rows(&table.name) == 0 {
+        return Ok(());
+    }
+    let Some(staged) = hull(comparison, table, "stage.visitor_snapshots")? else { return Ok(()) };
+    let bounds = TimeBounds {
+        start_us: staged.start_us.saturating_sub(SESSION_MS_MAX * 1000),
+        end_us: staged.end_us.saturating_add(SESSION_MS_MAX * 1000),
+    };
+    judge(comparison, table, bounds)?;
+    if comparison.count("SELECT count(*) FROM work.snapshot_fate")? == 0 {
+        return Ok(());
+    }
+    write_rows(comparison, table)?;
+    let sets = Sets::Replaced {
+        added: "work.snapshot_fate",
+        taken_out: "(FROM work.snapshot_fate WHERE held_at IS NOT NULL)",
+        bounds: Some(bounds),
+    };
+    children::replace(comparison, table, &sets)
+}
+
+/// `work.snapshot_fate`: the earliest snapshot of each staged session, where it is new, earlier than the stored one, or of the
+/// same answer with other content.
+fn judge(comparison: &mut Comparison<'_>, table: &'static Table, bounds: TimeBounds) -> Result<(), LoadError> {
+    let stored = comparison.targets.relation(table, Some(bounds))?;
+    let inside = bounds.condition("t.created_at");
+    // Answers of one session that were given in the same microsecond: any fixed choice will do, if it is always the same.
+    comparison.execute(&format!(
+        "CREATE TABLE work.snapshot_first AS
+            SELECT _seq, response_group_uid, created_at, _row_hash FROM stage.visitor_snapshots
+            QUALIFY row_number() OVER (PARTITION BY response_group_uid ORDER BY created_at, _row_hash, _seq) = 1;
+         CREATE TABLE work.snapshot_fate AS
+            SELECT s._seq, s.response_group_uid, h.created_at AS held_at, h._first_seen_at AS first_seen_at
+            FROM work.snapshot_first s LEFT JOIN (
+                SELECT t.response_group_uid, t.created_at, t._row_hash, t._first_seen_at FROM {stored} t WHERE {inside}
+            ) h ON h.response_group_uid = s.response_group_uid
+            WHERE h.created_at IS NULL OR s.created_at < h.created_at
+                OR (s.created_at = h.created_at AND s._row_hash <> h._row_hash)"
+    ))
+}
+
+fn write_rows(comparison: &mut Comparison<'_>, table: &'static Table) -> Result<(), LoadError> {
+    let (upserts, deletes) = (upsert_relation(table), delete_relation(table));
+    let started = timestamp_ms(comparison.scan.started_ms);
+    let row = select_list(table, |column| match comparison.stamp(column) {
+        Some(stamp) => stamp,
+        None if column.name == "_first_seen_at" => format!("coalesce(f.first_seen_at, {started})"),
+        None => format!("s.{}", quote_identifier(&column.name)),
+    });
+    comparison.execute(&format!(
+        "CREATE TABLE {upserts} AS
+            SELECT {row} FROM stage.visitor_snapshots s JOIN work.snapshot_fate f ON s._seq = f._seq;
+         CREATE TABLE {deletes} AS
+            SELECT response_group_uid, held_at AS created_at FROM work.snapshot_fate WHERE held_at IS NOT NULL"
+    ))?;
+    comparison.record(table, Some(&deletes), Some(&upserts))
+}

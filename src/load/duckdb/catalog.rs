@@ -1,0 +1,135 @@
+//! The tables of the file: created with their comments on first use, widened when a contract gained columns, and refused when
+//! the file belongs to something else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use uuid::Uuid;
+
+use super::{CATALOG, Engine, Identity, LoadError, apply::in_transaction, qualified};
+use crate::schema::{self, Table, quote_identifier, quote_text};
+
+/// Version of the file's layout. A newer one is refused, since writing could break what it promises.
+const FORMAT_VERSION: u32 = 1;
+/// Key and value of what the file knows of itself.
+const META_TABLE: &str = "_studysync";
+
+/// Makes sure that the attached file is this warehouse and has every table of the contracts.
+pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    let found = columns_by_table(engine)?;
+    if found.is_empty() {
+        return create(engine, path, identity);
+    }
+    if !found.contains_key(META_TABLE) {
+        let why = "it is a DuckDB database with tables of its own".into();
+        return Err(LoadError::NotOurs { path: path.to_owned(), why });
+    }
+    check_meta(&read_meta(engine)?, path, identity)?;
+    let changes = missing_parts(&found, path)?;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    in_transaction(engine, path, "widen the tables", || with_default_catalog(engine, &changes.join(";\n")))
+}
+
+/// The statements that bring the tables up to the contracts.
+fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path) -> Result<Vec<String>, LoadError> {
+    let mut statements = Vec::new();
+    for table in schema::tables() {
+        let Some(columns) = found.get(&table.name) else {
+            statements.push(table.create_sql());
+            statements.extend(table.comment_sql());
+            continue;
+        };
+        let known: usize = statements.len();
+        for column in &table.columns {
+            let wanted = column.column_type.duckdb();
+            match columns.get(&column.name) {
+                Some(found) if found == wanted => {}
+                Some(found) => {
+                    let why = format!("{}.{} is {found} and not {wanted}", table.name, column.name);
+                    return Err(LoadError::NotOurs { path: path.to_owned(), why });
+                }
+                None => statements.push(format!(
+                    "ALTER TABLE {} ADD COLUMN {} {wanted}",
+                    quote_identifier(&table.name),
+                    quote_identifier(&column.name)
+                )),
+            }
+        }
+        if statements.len() > known {
+            statements.extend(table.comment_sql());
+        }
+    }
+    Ok(statements)
+}
+
+/// All tables and what the file knows of itself, in one transaction: a file is ours whole, or empty.
+fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    let mut statements: Vec<String> = schema::tables().iter().map(Table::create_sql).collect();
+    statements.extend(schema::tables().iter().flat_map(Table::comment_sql));
+    statements.push(format!(
+        "CREATE TABLE {META_TABLE} (key VARCHAR NOT NULL, value VARCHAR NOT NULL);
+         COMMENT ON TABLE {META_TABLE} IS 'What studysync knows of this file: which service and environment it was filled from.';
+         INSERT INTO {META_TABLE} VALUES ('format_version', '{FORMAT_VERSION}'), ('base_url', {}), ('environment', {}),
+            ('warehouse_id', '{}')",
+        quote_text(&identity.base_url),
+        quote_text(&identity.environment),
+        Uuid::new_v4()
+    ));
+    in_transaction(engine, path, "create the tables", || with_default_catalog(engine, &statements.join(";\n")))
+}
+
+/// Runs statements that name tables without their catalog.
+fn with_default_catalog(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
+    engine.connection().execute_batch(&format!("USE {CATALOG}.main"))?;
+    let done = engine.connection().execute_batch(sql);
+    engine.connection().execute_batch("USE memory.main")?;
+    done
+}
+
+fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    let value = |key: &str| meta.get(key).map_or("", String::as_str);
+    let version = value("format_version");
+    if version.parse::<u32>().map_or(true, |version| version > FORMAT_VERSION) {
+        return Err(LoadError::Newer { path: path.to_owned(), found: format!("format {version}") });
+    }
+    if value("base_url") == identity.base_url && value("environment") == identity.environment {
+        return Ok(());
+    }
+    Err(LoadError::OtherIdentity {
+        path: path.to_owned(),
+        found: format!("{} ({})", value("base_url"), value("environment")),
+        wanted: format!("{} ({})", identity.base_url, identity.environment),
+    })
+}
+
+fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {
+    let failed = |source| LoadError::engine("read what the file knows of itself", source);
+    let sql = format!("SELECT key, value FROM {}", qualified(META_TABLE));
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
+    rows.collect::<Result<_, _>>().map_err(failed)
+}
+
+/// Type of each column of each table in the file's main schema.
+fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
+    let failed = |source| LoadError::engine("list the tables", source);
+    let sql = format!(
+        "SELECT table_name, column_name, data_type FROM duckdb_columns()
+         WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let rows = statement
+        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))
+        .map_err(failed)?
+        .collect::<Result<BTreeSet<(String, String, String)>, _>>()
+        .map_err(failed)?;
+    let mut tables: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (table, column, data_type) in rows {
+        tables.entry(table).or_default().insert(column, data_type);
+    }
+    Ok(tables)
+}

@@ -1,0 +1,82 @@
+//! Attaching the file, and what the engine's refusals mean.
+
+use std::{io, path::Path};
+
+use super::{CATALOG, Engine, LoadError};
+use crate::schema::quote_text;
+
+/// Attaches the file for writing; creates it if there is none.
+pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let Some(text) = path.to_str() else {
+        return Err(LoadError::NotOurs { path: path.to_owned(), why: "its name is not UTF-8".into() });
+    };
+    let sql = format!("ATTACH {} AS {CATALOG} (TYPE duckdb)", quote_text(text));
+    engine.connection().execute_batch(&sql).map_err(|error| explain(error, "open the warehouse", path))
+}
+
+/// Closes the file.
+pub(super) fn detach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let sql = format!("DETACH {CATALOG}");
+    engine.connection().execute_batch(&sql).map_err(|error| explain(error, "close the warehouse", path))
+}
+
+/// Folds the commit log into the file.
+pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let sql = format!("CHECKPOINT {CATALOG}");
+    engine.connection().execute_batch(&sql).map_err(|error| explain(error, "write the warehouse", path))
+}
+
+/// What the caller can do about an error of the engine; the engine has no codes, so its messages are read.
+pub(in super::super) fn explain(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
+    let message = error.to_string();
+    let path = path.to_owned();
+    if message.contains("Could not set lock on file") {
+        return LoadError::Locked { path, holder: holder_of(&message) };
+    }
+    if message.contains("No space left on device") {
+        return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
+    }
+    if message.contains("not a valid DuckDB database file") {
+        return LoadError::NotOurs { path, why: "it is not a DuckDB database".into() };
+    }
+    if let Some(found) = newer_format(&message) {
+        return LoadError::Newer { path, found };
+    }
+    LoadError::engine(action, error)
+}
+
+/// `PID 4711 (/usr/bin/duckdb)` of "Conflicting lock is held in /usr/bin/duckdb (PID 4711) by user ...".
+fn holder_of(message: &str) -> Option<String> {
+    let (_, held) = message.split_once("Conflicting lock is held in ")?;
+    let (program, rest) = held.split_once(" (PID ")?;
+    let (pid, _) = rest.split_once(')')?;
+    pid.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("process {pid}, {program}"))
+}
+
+/// "Trying to read a database file with version number 68, but we can only read versions between 64 and 67."
+fn newer_format(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("database file with version number ")?;
+    let version: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some(format!("DuckDB storage version {version}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_named_if_the_engine_knows_it() {
+        let message = "IO Error: Could not set lock on file \"/data/w.duckdb\": Conflicting lock is held in /usr/bin/duckdb \
+                       (PID 4711) by user ann. See also https://duckdb.org/docs/stable/connect/concurrency";
+        assert_eq!(holder_of(message).as_deref(), Some("process 4711, /usr/bin/duckdb"));
+        assert_eq!(holder_of("IO Error: Could not set lock on file \"/data/w.duckdb\": Resource unavailable"), None);
+    }
+
+    #[test]
+    fn a_newer_file_format_is_told_from_other_errors() {
+        let message =
+            "Trying to read a database file with version number 99, but we can only read versions between 64 and 67.";
+        assert_eq!(newer_format(message).as_deref(), Some("DuckDB storage version 99"));
+        assert_eq!(newer_format("IO Error: Cannot open file"), None);
+    }
+}

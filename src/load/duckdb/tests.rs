@@ -1,0 +1,40 @@
+//! The DuckDB file against the suite that every destination must pass.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::load::{
+    Reader,
+    conformance::{Warehouse, conformance_tests},
+};
+
+struct File {
+    folder: TempDir,
+}
+
+fn file() -> Box<dyn Warehouse> {
+    Box::new(File { folder: TempDir::new().unwrap() })
+}
+
+fn options(folder: &Path) -> EngineOptions {
+    EngineOptions { memory_limit_bytes: 256 << 20, threads: 2, temp_directory: folder.join("spill") }
+}
+
+impl Warehouse for File {
+    fn open(&self, identity: &Identity) -> Result<Box<dyn Destination>, LoadError> {
+        let path = self.folder.path().join("data/warehouse.duckdb");
+        Ok(Box::new(DuckDbDestination::open(&path, identity, &options(self.folder.path()))?))
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::open(Some(&self.folder.path().join("data/warehouse.duckdb")), None).unwrap()
+    }
+
+    fn root(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+conformance_tests!(file);

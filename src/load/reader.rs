@@ -1,0 +1,185 @@
+//! Read-only SQL over a warehouse, for people. Sealed: it can read the warehouse's files and nothing else, and change nothing.
+//!
+//! It does not wait for a lock: while a run writes a DuckDB file, opening it says who holds it.
+
+use std::path::{Path, PathBuf};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use duckdb::{Config, Connection};
+
+use super::{
+    LoadError,
+    duckdb::explain,
+    engine::{common_config, pin_to_utc},
+};
+use crate::schema::{self, ColumnType, Table, quote_identifier, quote_text};
+
+/// Under which name a DuckDB file is attached, and the views over Parquet beside it.
+const DUCKDB_CATALOG: &str = "warehouse";
+const PARQUET_CATALOG: &str = "parquet";
+/// Name of the file of a partition, and of a table without partitions.
+const PARQUET_FILE: &str = "data.parquet";
+
+/// A sealed connection to a warehouse.
+pub struct Reader {
+    connection: Connection,
+}
+
+/// The first rows of a result.
+#[derive(Clone, Debug)]
+pub struct QueryResult {
+    /// Times carry no zone and are UTC.
+    pub schema: SchemaRef,
+    pub batches: Vec<RecordBatch>,
+    /// Whether there are more rows than were asked for.
+    pub truncated: bool,
+}
+
+impl Reader {
+    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Tables go by their names; with both, those are the
+    /// DuckDB file's, and Parquet's are `parquet.NAME`.
+    ///
+    /// # Errors
+    /// `Locked` while another process writes the DuckDB file, `NotOurs` if there is no such file.
+    pub fn open(duckdb: Option<&Path>, parquet: Option<&Path>) -> Result<Reader, LoadError> {
+        let failed = |source| LoadError::engine("open", source);
+        let config = common_config(Config::default())
+            // Nothing spills into the working directory of whoever asks.
+            .and_then(|config| config.with("temp_directory", ""))
+            .map_err(failed)?;
+        let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
+        pin_to_utc(&connection)?;
+        if let Some(root) = parquet {
+            attach_parquet(&connection, root)?;
+        }
+        if let Some(path) = duckdb {
+            attach_duckdb(&connection, path)?;
+        }
+        let catalog = if duckdb.is_some() { DUCKDB_CATALOG } else { PARQUET_CATALOG };
+        if duckdb.is_some() || parquet.is_some() {
+            connection.execute_batch(&format!("USE {catalog}.main")).map_err(failed)?;
+        }
+        let allowed = parquet.map(|root| format!("SET allowed_directories = [{}];", quote_text(&folder_text(root))));
+        let seal = "SET enable_external_access = false; SET lock_configuration = true";
+        connection.execute_batch(&format!("{}{seal}", allowed.unwrap_or_default())).map_err(failed)?;
+        Ok(Reader { connection })
+    }
+
+    /// Runs one statement that only reads, and keeps at most `rows_max` rows of its result.
+    ///
+    /// # Errors
+    /// `Engine`, with the engine's words, for anything that is not one valid SELECT.
+    pub fn query(&mut self, sql: &str, rows_max: usize) -> Result<QueryResult, LoadError> {
+        let failed = |source| LoadError::engine("run the query", source);
+        check_reads_only(&self.connection, sql)?;
+        let mut statement = self.connection.prepare(sql).map_err(failed)?;
+        // The stream's own iterator panics when a row cannot be computed; `step` tells.
+        drop(statement.stream_arrow([]).map_err(failed)?);
+        let mut result = QueryResult { schema: statement.schema(), batches: Vec::new(), truncated: false };
+        let mut left = rows_max;
+        while let Some(rows) = statement.step().map_err(failed)? {
+            let batch = RecordBatch::from(&rows);
+            if batch.num_rows() > left {
+                result.truncated = true;
+            }
+            let kept = batch.slice(0, batch.num_rows().min(left));
+            left -= kept.num_rows();
+            if kept.num_rows() > 0 {
+                result.batches.push(kept);
+            }
+            if result.truncated {
+                break;
+            }
+        }
+        Ok(result)
+    }
+}
+
+/// Refuses everything but one statement of the SELECT family: the engine can take apart no other kind.
+fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError> {
+    let text: String = connection
+        .query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0))
+        .map_err(|source| LoadError::engine("read the query", source))?;
+    let tree: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|source| LoadError::Engine { action: "read the query".into(), source: Box::new(source) })?;
+    let refused = |why: &str| LoadError::Engine { action: "run the query".into(), source: why.into() };
+    if tree["error"].as_bool() != Some(false) {
+        return Err(refused(tree["error_message"].as_str().unwrap_or("only SELECT statements can be run")));
+    }
+    match tree["statements"].as_array().map(Vec::len) {
+        Some(1) => Ok(()),
+        _ => Err(refused("one statement at a time")),
+    }
+}
+
+fn attach_duckdb(connection: &Connection, path: &Path) -> Result<(), LoadError> {
+    // Attaching would not create a file for reading, but its message would not say so.
+    if !path.is_file() {
+        return Err(LoadError::NotOurs { path: path.to_owned(), why: "there is no such file".into() });
+    }
+    let name = quote_text(&path.to_string_lossy());
+    connection
+        .execute_batch(&format!("ATTACH {name} AS {DUCKDB_CATALOG} (TYPE duckdb, READ_ONLY)"))
+        .map_err(|error| explain(error, "open the warehouse", path))
+}
+
+fn attach_parquet(connection: &Connection, root: &Path) -> Result<(), LoadError> {
+    if !root.is_dir() {
+        return Err(LoadError::NotOurs { path: root.to_owned(), why: "there is no such folder".into() });
+    }
+    let mut statements = vec![format!("ATTACH ':memory:' AS {PARQUET_CATALOG}")];
+    for table in schema::tables() {
+        let rows = if has_files(root, table) { files_of(root, table) } else { no_rows_of(table) };
+        let name = quote_identifier(&table.name);
+        statements.push(format!("CREATE VIEW {PARQUET_CATALOG}.main.{name} AS {rows}"));
+    }
+    connection.execute_batch(&statements.join(";\n")).map_err(|error| explain(error, "open the warehouse", root))
+}
+
+/// The glob is read anew by each query: it sees what was published meanwhile.
+fn files_of(root: &Path, table: &Table) -> String {
+    let middle = if table.partition.is_some() { "*/" } else { "" };
+    let glob = format!("{}{}/{middle}{PARQUET_FILE}", folder_text(root), table.name);
+    let columns: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| {
+            let name = quote_identifier(&column.name);
+            // Files mark times as UTC; the same column in DuckDB is a plain time in UTC.
+            match column.column_type {
+                ColumnType::Timestamp => format!("{name}::TIMESTAMP AS {name}"),
+                _ => name,
+            }
+        })
+        .collect();
+    format!("SELECT {} FROM read_parquet({}, hive_partitioning = false)", columns.join(", "), quote_text(&glob))
+}
+
+fn no_rows_of(table: &Table) -> String {
+    let columns: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
+        .collect();
+    format!("SELECT {} WHERE false", columns.join(", "))
+}
+
+fn has_files(root: &Path, table: &Table) -> bool {
+    let folder = root.join(&table.name);
+    let Some(_) = table.partition else { return folder.join(PARQUET_FILE).is_file() };
+    let Ok(partitions) = std::fs::read_dir(folder) else { return false };
+    partitions.flatten().any(|partition| partition.path().join(PARQUET_FILE).is_file())
+}
+
+/// The folder as the engine compares it: absolute, with a slash at its end.
+fn folder_text(root: &Path) -> String {
+    let absolute: PathBuf = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+    format!("{}/", absolute.to_string_lossy().trim_end_matches('/'))
+}
+
+impl QueryResult {
+    /// The rows that were kept.
+    pub fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+}
