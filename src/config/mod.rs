@@ -9,8 +9,8 @@ mod resolve;
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
 pub use resolve::{
-    ArchiveChoice, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings, WarehouseSettings, resolve,
-    template,
+    ArchiveChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
+    WarehouseSettings, resolve, template,
 };
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const IN_FLIGHT_MAX: usize = 4;
 const PATIENCE_SECS: u64 = 3600;
 const SETTLE_SECS: u64 = 600;
 /// Where a first sync begins when nothing says otherwise: so many days back.
-pub(crate) const FIRST_SYNC_DAYS: i64 = 30;
+pub const FIRST_SYNC_DAYS: i64 = 30;
 const MEMORY_LIMIT_MB: u64 = 1024;
 const MEMORY_LIMIT_MB_MIN: u64 = 64;
 const STATE_PATH: &str = "studysync-state/checkpoints.sqlite";

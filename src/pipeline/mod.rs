@@ -1,1 +1,23 @@
-//! Under construction.
+//! The one place where the stages meet: pull -> archive -> flatten -> load -> checkpoint.
+//!
+//! [`Run`] is one execution of `sync` or `backfill`. Windows are pulled side by side, each into its own spool; complete scans
+//! are committed one after the other, in the order of [`commit`]'s one function. Whatever stops a run, the next one goes on.
+
+mod assemble;
+mod commit;
+mod error;
+mod held;
+mod progress;
+mod pull;
+mod queue;
+mod reconcile;
+mod report;
+mod run;
+mod work;
+
+pub use assemble::{open_destinations, source_settings};
+pub use error::{Failure, PipelineError};
+pub use progress::{Progress, Snapshot};
+pub use report::{Outcome, RunReport, StreamReport};
+pub use run::{Request, Run};
+pub use work::{ScopeWork, work};

@@ -43,7 +43,7 @@ use self::{
 };
 pub use self::{
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
-    settings::{AuthForm, SourceSettings},
+    settings::{AuthForm, SourceSettings, checked_address},
     stats::RequestStats,
     walk::{Page, Step, Walk},
 };

@@ -83,7 +83,7 @@ impl SourceSettings {
     /// query and fragment; a path before `/v1` is allowed.
     pub fn new(base_url: &str, key: ApiKey) -> Result<Self, SourceError> {
         Ok(Self {
-            base_url: checked_base_url(base_url)?,
+            base_url: checked_address(base_url)?,
             key,
             auth: AuthForm::default(),
             timeout: TIMEOUT_DEFAULT,
@@ -101,7 +101,7 @@ impl SourceSettings {
 
     /// What only a program can get wrong, and the address once more.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
-        let base_url = checked_base_url(&self.base_url)?;
+        let base_url = checked_address(&self.base_url)?;
         if base_url != self.base_url {
             return Err(SettingsError::NotAnAddress { reason: "it ends with a slash".to_owned() });
         }
@@ -130,8 +130,8 @@ fn out_of_range(name: &'static str, requirement: &'static str) -> SettingsError 
     SettingsError::OutOfRange { name, requirement }
 }
 
-/// The address without slashes at its end. Errors never repeat it whole: it could carry a password.
-fn checked_base_url(text: &str) -> Result<String, SettingsError> {
+/// The service's address as it is used and stored: without slashes at its end. Errors never repeat it whole: it could carry a password.
+pub fn checked_address(text: &str) -> Result<String, SettingsError> {
     let url = Url::parse(text.trim()).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })?;
     let surplus = |what| Err(SettingsError::Surplus { what });
     if !url.username().is_empty() || url.password().is_some() {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn base_url(text: &str) -> Result<String, String> {
-        checked_base_url(text).map_err(|error| error.to_string())
+        checked_address(text).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! Settings become stages: the client, the archive and the warehouses of a run.
+
+use std::path::PathBuf;
+
+use crate::{
+    archive::{Archive, ArchiveSettings},
+    config::{ArchiveChoice, Settings},
+    load::{
+        Destination, DuckDbDestination, EngineOptions, Identity, LoadError, ParquetDestination, ParquetOptions,
+        PartitionBy,
+    },
+    source::{AuthForm, SourceError, SourceSettings, checked_address},
+};
+
+use super::PipelineError;
+
+/// The client's settings; the deadline counts from now.
+pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
+    let base_url = settings.base_url().map_err(PipelineError::Config)?;
+    let key = settings.api_key().map_err(PipelineError::Config)?;
+    let mut source = SourceSettings::new(base_url, key).map_err(PipelineError::Source)?;
+    if settings.service.sends_api_key_form {
+        source.auth = AuthForm::ApiKey;
+    }
+    source.timeout = settings.service.timeout;
+    source.in_flight_max = settings.throttle.in_flight_max;
+    source.requests_per_sec_max = settings.throttle.requests_per_sec_max;
+    source.patience = settings.throttle.patience;
+    source.requests_max = settings.max_requests;
+    source.deadline = settings.deadline.map(|deadline| tokio::time::Instant::now() + deadline);
+    Ok(source)
+}
+
+/// The address as the client knows it: what state, archive and warehouses are marked with (promise P10).
+pub(super) fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
+    let base_url = settings.base_url().map_err(PipelineError::Config)?;
+    let base_url = checked_address(base_url).map_err(|error| PipelineError::Source(SourceError::from(error)))?;
+    Ok(Identity { base_url, environment: settings.service.environment.clone() })
+}
+
+pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, PipelineError> {
+    let archive = ArchiveSettings {
+        root: settings.archive_root.clone(),
+        keeps_pages: settings.archive != ArchiveChoice::Nothing,
+        keep_days: settings.archive_keep_days,
+        base_url: identity.base_url.clone(),
+        environment: identity.environment.clone(),
+    };
+    Archive::open(archive).map_err(PipelineError::Archive)
+}
+
+/// Opens every warehouse that the settings name.
+pub fn open_destinations(settings: &Settings, identity: &Identity) -> Result<Vec<Box<dyn Destination>>, PipelineError> {
+    settings.require_warehouse().map_err(PipelineError::Config)?;
+    // Two engines share what the settings allow.
+    let share = if settings.warehouse.duckdb.is_some() && settings.warehouse.parquet.is_some() { 2 } else { 1 };
+    let memory_limit_bytes = settings.warehouse.memory_limit_bytes / share;
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
+    let mut destinations: Vec<Box<dyn Destination>> = Vec::new();
+    if let Some(path) = &settings.warehouse.duckdb {
+        let mut spill = path.clone().into_os_string();
+        spill.push(".spill");
+        let options = EngineOptions { memory_limit_bytes, threads, temp_directory: PathBuf::from(spill) };
+        let opened = DuckDbDestination::open(path, identity, &options).map_err(failed("duckdb"))?;
+        destinations.push(Box::new(opened));
+    }
+    if let Some(root) = &settings.warehouse.parquet {
+        let partition_by = if settings.warehouse.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
+        let options = ParquetOptions { partition_by, memory_limit_bytes, threads };
+        let opened = ParquetDestination::open(root, identity, &options).map_err(failed("parquet"))?;
+        destinations.push(Box::new(opened));
+    }
+    Ok(destinations)
+}
+
+/// For `map_err`: which warehouse an error is from.
+pub(super) fn failed(destination: &'static str) -> impl FnOnce(LoadError) -> PipelineError {
+    move |source| PipelineError::Load { destination, source }
+}

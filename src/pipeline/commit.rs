@@ -1,0 +1,106 @@
+//! The order of a commit, in one function: what is durable before what (promise P2).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{
+    load::{Applied, CommitOptions, Destination, RowCounts},
+    model::Activity,
+};
+
+use super::{
+    PipelineError,
+    assemble::failed,
+    pull::{Pulled, Shared, blocking},
+};
+
+/// A warehouse that several threads can reach; one at a time uses it.
+pub(super) type SharedDestination = Arc<Mutex<Box<dyn Destination>>>;
+
+/// What a commit did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Committed {
+    pub counts: RowCounts,
+    pub wrote: bool,
+}
+
+/// Commits a complete scan.
+///
+/// 1. Its pages are durable in the spool: the pull saw to that.
+/// 2. Each warehouse applies them with its ledger row in one transaction. Killed here, the next run finds the scan under way,
+///    reads the spool, and a warehouse that holds the scan changes nothing.
+/// 3. The spool becomes the archive.
+/// 4. The checkpoint says that the window is complete and the scan no longer under way. Killed before, the next run finds the
+///    scan in every ledger and makes good the checkpoint alone.
+pub(super) async fn commit(
+    shared: &Shared,
+    destinations: &[SharedDestination],
+    pulled: Pulled,
+    options: CommitOptions,
+) -> Result<Committed, PipelineError> {
+    let pulled = Arc::new(pulled);
+    let applied = apply_everywhere(shared, destinations, &pulled, &options).await?;
+    let shared = shared.clone();
+    blocking(move || {
+        let _busy = shared.account.enter(Activity::Write);
+        let wrote = applied.iter().any(|(_, applied)| applied.wrote);
+        let scan = &pulled.scan;
+        if wrote {
+            shared.archive.settle(scan).map_err(PipelineError::Archive)?;
+        }
+        let acknowledged: Vec<&str> =
+            applied.iter().filter(|(_, applied)| applied.wrote || applied.was_held).map(|(name, _)| *name).collect();
+        let counts = applied.first().map(|(_, applied)| applied.counts).unwrap_or_default();
+        shared.state().checkpoint(scan, counts.rows_read, &acknowledged).map_err(PipelineError::State)?;
+        if !wrote {
+            // An unchanged re-scan tells nothing that the archive does not hold already.
+            shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
+        }
+        Ok(Committed { counts, wrote })
+    })
+    .await?
+}
+
+/// Every warehouse at the same time, each on a thread of its own.
+async fn apply_everywhere(
+    shared: &Shared,
+    destinations: &[SharedDestination],
+    pulled: &Arc<Pulled>,
+    options: &CommitOptions,
+) -> Result<Vec<(&'static str, Applied)>, PipelineError> {
+    let threads: Vec<_> = destinations
+        .iter()
+        .map(|destination| {
+            let (destination, pulled, options) = (Arc::clone(destination), Arc::clone(pulled), options.clone());
+            let account = shared.account.clone();
+            tokio::task::spawn_blocking(move || {
+                let _busy = account.enter(Activity::Write);
+                let mut destination = lock(&destination);
+                let name = destination.name();
+                apply(destination.as_mut(), &pulled, &options).map(|applied| (name, applied))
+            })
+        })
+        .collect();
+    let mut applied = Vec::with_capacity(threads.len());
+    // All are waited for, also after a failure: nothing may go on writing behind an error's back.
+    for outcome in futures::future::join_all(threads).await {
+        applied.push(outcome.map_err(|error| PipelineError::Died(error.to_string()))?);
+    }
+    applied.into_iter().collect()
+}
+
+fn apply(
+    destination: &mut dyn Destination,
+    pulled: &Pulled,
+    options: &CommitOptions,
+) -> Result<Applied, PipelineError> {
+    let name = destination.name();
+    destination.begin(&pulled.scan).map_err(failed(name))?;
+    let staged = pulled.held.for_each(pulled.scan.scope.stream, &pulled.spool, |page| destination.stage(page))?;
+    staged.map_err(failed(name))?;
+    destination.commit(&pulled.scan, options).map_err(failed(name))
+}
+
+/// A thread that died while it held a warehouse left no transaction behind that could be committed.
+pub(super) fn lock(destination: &SharedDestination) -> std::sync::MutexGuard<'_, Box<dyn Destination>> {
+    destination.lock().unwrap_or_else(PoisonError::into_inner)
+}

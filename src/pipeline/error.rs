@@ -1,0 +1,61 @@
+//! What can end a run, and what can fail in it without ending it.
+
+use serde::Serialize;
+
+use crate::{
+    archive::ArchiveError, config::ConfigError, flatten::FlattenError, load::LoadError, model::Scope,
+    source::SourceError, state::StateError,
+};
+
+/// An error that ends the run. Everything committed stays, and the next run goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    #[error("the configuration does not work")]
+    Config(#[source] ConfigError),
+    #[error("the service cannot be read")]
+    Source(#[source] SourceError),
+    #[error("the archive failed")]
+    Archive(#[source] ArchiveError),
+    #[error("the {destination} warehouse failed")]
+    Load {
+        destination: &'static str,
+        #[source]
+        source: LoadError,
+    },
+    #[error("the checkpoints failed")]
+    State(#[source] StateError),
+    /// A page that `source` took for whole cannot be flattened: a fault of the program.
+    #[error("a page cannot be read")]
+    Flatten(#[source] FlattenError),
+    /// A thread of the program died: a fault of the program.
+    #[error("a part of the program stopped: {0}")]
+    Died(String),
+}
+
+/// A window that could not be scanned; the others were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    pub stream: &'static str,
+    pub survey_id: Option<i64>,
+    pub window: String,
+    pub error: String,
+}
+
+impl Failure {
+    pub(super) fn new(scope: Scope, window: crate::model::Window, error: &dyn std::error::Error) -> Self {
+        let window = window.to_string();
+        Self { stream: scope.stream.name(), survey_id: scope.survey_id, window, error: chain(error) }
+    }
+}
+
+/// The whole chain of an error on one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

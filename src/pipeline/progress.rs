@@ -1,0 +1,64 @@
+//! Numbers that a progress bar can watch while the run works. Nothing depends on them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of the run under way.
+#[derive(Debug, Default)]
+pub struct Progress {
+    windows_done: AtomicU64,
+    windows_under_way: AtomicU64,
+    /// Milliseconds of creation time that are due, and done.
+    due_ms: AtomicU64,
+    done_ms: AtomicU64,
+    rows_pulled: AtomicU64,
+    rows_committed: AtomicU64,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    pub windows_done: u64,
+    pub windows_under_way: u64,
+    pub due_ms: u64,
+    pub done_ms: u64,
+    pub rows_pulled: u64,
+    pub rows_committed: u64,
+}
+
+impl Progress {
+    /// The counters now.
+    pub fn snapshot(&self) -> Snapshot {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Snapshot {
+            windows_done: read(&self.windows_done),
+            windows_under_way: read(&self.windows_under_way),
+            due_ms: read(&self.due_ms),
+            done_ms: read(&self.done_ms),
+            rows_pulled: read(&self.rows_pulled),
+            rows_committed: read(&self.rows_committed),
+        }
+    }
+
+    pub(super) fn due(&self, length_ms: i64) {
+        self.due_ms.fetch_add(length_ms.unsigned_abs(), Ordering::Relaxed);
+    }
+
+    pub(super) fn begun(&self) {
+        self.windows_under_way.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn pulled(&self, rows: u64) {
+        self.rows_pulled.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// A window left the pull, whatever became of it.
+    pub(super) fn ended(&self) {
+        self.windows_under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn committed(&self, length_ms: i64, rows: u64) {
+        self.windows_done.fetch_add(1, Ordering::Relaxed);
+        self.done_ms.fetch_add(length_ms.unsigned_abs(), Ordering::Relaxed);
+        self.rows_committed.fetch_add(rows, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,198 @@
+//! One window: asked for page by page, each page in the spool before anything else sees it, up to the end of results.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    archive::{Archive, Spool},
+    flatten::flatten_page,
+    model::{Activity, FlatPage, PageRequest, PageToken, Scan, Stream, TimeAccount},
+    source::{Source, SourceError, Step, Stop},
+    state::State,
+};
+
+use super::{
+    PipelineError, Progress,
+    held::{Budget, Held},
+};
+
+/// What every pull of a run shares.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub source: Source,
+    pub archive: Archive,
+    pub state: Arc<Mutex<State>>,
+    pub account: TimeAccount,
+    pub budget: Budget,
+    pub progress: Arc<Progress>,
+}
+
+impl Shared {
+    /// The checkpoints. A panic elsewhere leaves SQLite whole, so a poisoned lock is taken all the same.
+    pub fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A window under way: new, or where an earlier run left it.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub scan: Scan,
+    pub page_rows: u32,
+    pub spool: Spool,
+    pub rows: u64,
+    pub next: Option<PageToken>,
+}
+
+/// A complete scan, durable in its spool.
+#[derive(Debug)]
+pub(super) struct Pulled {
+    pub scan: Scan,
+    pub spool: PathBuf,
+    pub pages: u64,
+    pub held: Held,
+}
+
+/// Why a window was not pulled to its end.
+#[derive(Debug)]
+pub(super) enum PullError {
+    /// The run is over for now; the pages so far are durable and the next run goes on from them.
+    Stopped(Stop),
+    /// The service cannot deliver a window of this size.
+    TooMuch(SourceError),
+    /// This window failed.
+    Window(SourceError),
+    /// Nothing will go better with another window.
+    Run(PipelineError),
+}
+
+impl From<PipelineError> for PullError {
+    fn from(error: PipelineError) -> Self {
+        PullError::Run(error)
+    }
+}
+
+/// Makes the file and the checkpoint of a scan, in this order: a checkpoint never names a file that is not there.
+pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun, PipelineError> {
+    let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
+    shared.state().begin_scan(&scan, page_rows).map_err(PipelineError::State)?;
+    Ok(Begun { scan, page_rows, spool, rows: 0, next: None })
+}
+
+/// Pulls the rest of a window.
+pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
+    let Begun { scan, page_rows, mut spool, mut rows, next } = begun;
+    let mut held = if spool.pages() == 0 { Held::new(&shared.budget) } else { Held::spooled(&shared.budget) };
+    let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
+    let mut resume_at = request.token.clone();
+    let mut walk = shared.source.walk(request);
+    loop {
+        match walk.next().await {
+            Ok(Step::Page(page)) => {
+                rows += page.rows as u64;
+                shared.progress.pulled(page.rows as u64);
+                resume_at = page.next.clone();
+                let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
+                let flat;
+                (spool, flat) = keep(&shared, &scan, spool, page.body, mark).await?;
+                held.push(flat);
+                if page.next.is_none() {
+                    break;
+                }
+            }
+            Ok(Step::Restarted { reason }) => {
+                tracing::info!(window = %scan.window, scope = %scan.scope, %reason, "the window starts over");
+                spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
+                held.restart();
+                (rows, resume_at) = (0, None);
+            }
+            Ok(Step::End(_)) => break,
+            Err(error) => {
+                let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                return Err(give_up(shared, scan, spool, mark, error).await);
+            }
+        }
+    }
+    let pages = spool.pages() as u64;
+    let busy = shared.account.enter(Activity::Write);
+    let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
+    drop(busy);
+    Ok(Pulled { scan, spool: spool.path().to_owned(), pages, held })
+}
+
+/// How far a scan's pages reach.
+struct Mark {
+    page_rows: u32,
+    rows: u64,
+    next: Option<PageToken>,
+}
+
+/// One page into the spool, and then flattened.
+async fn keep(
+    shared: &Shared,
+    scan: &Scan,
+    mut spool: Spool,
+    body: Bytes,
+    mark: Mark,
+) -> Result<(Spool, FlatPage), PipelineError> {
+    let (shared, scan) = (shared.clone(), scan.clone());
+    blocking(move || {
+        let busy = shared.account.enter(Activity::Write);
+        let is_durable = spool.append(&body).map_err(PipelineError::Archive)?;
+        if is_durable {
+            remember(&shared, &scan, &spool, &mark)?;
+        }
+        drop(busy);
+        let _busy = shared.account.enter(Activity::Parse);
+        let flat = flatten(scan.scope.stream, &body)?;
+        Ok((spool, flat))
+    })
+    .await?
+}
+
+fn flatten(stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {
+    flatten_page(stream, body).map_err(PipelineError::Flatten)
+}
+
+fn remember(shared: &Shared, scan: &Scan, spool: &Spool, mark: &Mark) -> Result<(), PipelineError> {
+    let pages = spool.pages() as u64;
+    shared
+        .state()
+        .advance_scan(&scan.id, mark.page_rows, pages, mark.rows, mark.next.as_ref())
+        .map_err(PipelineError::State)
+}
+
+/// What becomes of a window that cannot go on.
+async fn give_up(shared: Shared, scan: Scan, mut spool: Spool, mark: Mark, error: SourceError) -> PullError {
+    let is_kept =
+        !matches!(error, SourceError::TooLarge { .. } | SourceError::TokensDie { .. } | SourceError::Looping { .. });
+    let tidied = blocking(move || {
+        if is_kept {
+            spool.sync().map_err(PipelineError::Archive)?;
+            return remember(&shared, &scan, &spool, &mark);
+        }
+        shared.state().forget_scan(&scan.id).map_err(PipelineError::State)?;
+        shared.archive.discard(&scan.id).map_err(PipelineError::Archive)
+    })
+    .await;
+    match tidied {
+        Ok(Ok(())) => match error {
+            SourceError::Stopped(stop) => PullError::Stopped(stop),
+            SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => PullError::TooMuch(error),
+            SourceError::Looping { .. } | SourceError::Unreachable { .. } | SourceError::BadAnswer { .. } => {
+                PullError::Window(error)
+            }
+            error => PullError::Run(PipelineError::Source(error)),
+        },
+        Ok(Err(error)) | Err(error) => PullError::Run(error),
+    }
+}
+
+/// Work that blocks, off the threads that wait for the network.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PipelineError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::Died(error.to_string()))
+}

@@ -1,0 +1,175 @@
+//! Before a run: what an earlier one left behind is made good, and the checkpoints are held against the ledgers.
+
+use std::collections::HashSet;
+
+use crate::{
+    archive::{Recovered, Spool},
+    load::Destination,
+    model::ScanId,
+    source::envelope::{self, Envelope},
+    state::{State, UnderWay},
+};
+
+use super::{
+    PipelineError,
+    assemble::failed,
+    commit::{SharedDestination, lock},
+    held::Held,
+    pull::{Begun, Pulled, Shared},
+};
+
+/// What is left of a scan that an earlier run began.
+#[derive(Debug)]
+pub(super) enum Resumed {
+    /// Its window goes on from its last durable page.
+    GoesOn(Begun),
+    /// All its pages are there; only the commit is missing.
+    Complete(Pulled),
+}
+
+/// Holds the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored from a
+/// backup, the coverage becomes what every ledger proves; the rest is pulled again. Returns a sentence if that was needed.
+pub(super) fn check_ledgers(
+    state: &mut State,
+    destinations: &[SharedDestination],
+) -> Result<Option<String>, PipelineError> {
+    let has_coverage = !state.covered_scopes().map_err(PipelineError::State)?.is_empty();
+    let under_way = state.scans_under_way().map_err(PipelineError::State)?;
+    let under_way: HashSet<ScanId> = under_way.into_iter().map(|left| left.scan.id).collect();
+    let mut doubtful = Vec::new();
+    for destination in destinations {
+        let mut destination = lock(destination);
+        let name = destination.name();
+        let known = state.destination(name).map_err(PipelineError::State)?;
+        let is_as_left = match known.and_then(|known| known.last_scan_id) {
+            Some(last) => destination.holds(&last).map_err(failed(name))?,
+            // Never filled by this state: as left if neither of them knows of any scan.
+            // (A first run killed before its first checkpoint left scans under way.)
+            None => {
+                let ledger = destination.ledger().map_err(failed(name))?;
+                !has_coverage && ledger.iter().all(|entry| under_way.contains(&entry.scan.id))
+            }
+        };
+        if !is_as_left {
+            doubtful.push(format!("{name} at {}", destination.location()));
+        }
+    }
+    if doubtful.is_empty() {
+        for destination in destinations {
+            remember(state, lock(destination).as_mut(), None)?;
+        }
+        return Ok(None);
+    }
+    let proven = rebuild(state, destinations)?;
+    Ok(Some(format!(
+        "the checkpoints did not fit the ledger of {}: {proven} scans are proven by every warehouse, the rest is pulled again",
+        doubtful.join(" and ")
+    )))
+}
+
+/// The coverage that every ledger proves.
+fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usize, PipelineError> {
+    let mut common: Option<HashSet<ScanId>> = None;
+    let mut scans = Vec::new();
+    for destination in destinations {
+        let mut destination = lock(destination);
+        let name = destination.name();
+        let entries = destination.ledger().map_err(failed(name))?;
+        let last = entries.iter().map(|entry| &entry.scan.id).max().cloned();
+        let ids: HashSet<ScanId> = entries.iter().map(|entry| entry.scan.id.clone()).collect();
+        common = Some(match common {
+            None => ids,
+            Some(common) => common.intersection(&ids).cloned().collect(),
+        });
+        scans = entries.into_iter().map(|entry| (entry.scan, entry.rows_read)).collect();
+        remember(state, destination.as_mut(), last.as_ref())?;
+    }
+    let common = common.unwrap_or_default();
+    scans.retain(|(scan, _)| common.contains(&scan.id));
+    state.rebuild_coverage(&scans).map_err(PipelineError::State)?;
+    Ok(scans.len())
+}
+
+fn remember(state: &State, destination: &mut dyn Destination, last: Option<&ScanId>) -> Result<(), PipelineError> {
+    let name = destination.name();
+    let known = state.destination(name).map_err(PipelineError::State)?;
+    let last = last.cloned().or_else(|| known.and_then(|known| known.last_scan_id));
+    state.remember_destination(name, &destination.location(), last.as_ref()).map_err(PipelineError::State)
+}
+
+/// Makes good what a killed run left: checkpoints of scans that every warehouse holds, and spools that nobody owns. What is
+/// left goes on.
+pub(super) fn resume(shared: &Shared, destinations: &[SharedDestination]) -> Result<Vec<Resumed>, PipelineError> {
+    let under_way = shared.state().scans_under_way().map_err(PipelineError::State)?;
+    let owners: Vec<ScanId> = under_way.iter().map(|left| left.scan.id.clone()).collect();
+    shared.archive.discard_orphans(&owners).map_err(PipelineError::Archive)?;
+    let mut resumed = Vec::new();
+    for left in under_way {
+        if is_held_by_all(destinations, &left.scan.id)? {
+            finish(shared, destinations, &left)?;
+        } else if let Some(scan) = recover(shared, left)? {
+            resumed.push(scan);
+        }
+    }
+    Ok(resumed)
+}
+
+fn is_held_by_all(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
+    for destination in destinations {
+        let mut destination = lock(destination);
+        let name = destination.name();
+        if !destination.holds(scan).map_err(failed(name))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The end of a commit that was killed between its third and fourth step, or between its second and third.
+fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
+    shared.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
+    let entries = match destinations.first() {
+        Some(destination) => lock(destination).ledger().map_err(failed("first"))?,
+        None => Vec::new(),
+    };
+    let rows = entries.iter().find(|entry| entry.scan.id == left.scan.id).map_or(left.rows, |entry| entry.rows_read);
+    let names: Vec<&str> = destinations.iter().map(|destination| lock(destination).name()).collect();
+    shared.state().checkpoint(&left.scan, rows, &names).map_err(PipelineError::State)
+}
+
+/// Reads the spool of a scan; one that is lost or torn at its beginning is forgotten, and its window is due again.
+fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineError> {
+    let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
+    let Some(Recovered { spool, last_page, is_complete, .. }) = recovered else {
+        shared.state().forget_scan(&left.scan.id).map_err(PipelineError::State)?;
+        shared.archive.discard(&left.scan.id).map_err(PipelineError::Archive)?;
+        return Ok(None);
+    };
+    let next = match last_page.as_deref().map(envelope::parse) {
+        // Nothing durable yet.
+        None => None,
+        Some(Ok(Envelope { next: Some(next), .. })) => Some(next),
+        // The last page carried the end; perhaps the mark behind it is missing.
+        Some(Ok(_)) => return complete(shared, left, spool, is_complete).map(Some),
+        // `source` lets no such page through: the window starts over.
+        Some(Err(_)) => return start_over(left, spool).map(Some),
+    };
+    if is_complete {
+        return complete(shared, left, spool, is_complete).map(Some);
+    }
+    Ok(Some(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: left.rows, next })))
+}
+
+fn complete(shared: &Shared, left: UnderWay, mut spool: Spool, is_marked: bool) -> Result<Resumed, PipelineError> {
+    if !is_marked {
+        spool.complete().map_err(PipelineError::Archive)?;
+    }
+    let held = Held::spooled(&shared.budget);
+    let pages = spool.pages() as u64;
+    Ok(Resumed::Complete(Pulled { scan: left.scan, spool: spool.path().to_owned(), pages, held }))
+}
+
+fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
+    spool.restart().map_err(PipelineError::Archive)?;
+    Ok(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: 0, next: None }))
+}

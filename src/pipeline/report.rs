@@ -1,0 +1,147 @@
+//! What a run did and where its time went: the JSON of `--json`, of `sync_runs` and of `status`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    load::RowCounts,
+    model::{RunId, Stream, TimeParts},
+    source::{RequestStats, Stop},
+};
+
+use super::Failure;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Everything that was due is done.
+    Done,
+    /// Done, and something needs a look: rejects, withheld deletions, collisions.
+    NeedsALook,
+    /// Some window failed; the others are done.
+    Failed,
+    /// Ended early at a deadline, a budget or a rate limit; the next run goes on.
+    StoppedEarly,
+    /// Ended by Ctrl-C or SIGTERM; the next run goes on.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The name in the run's JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::NeedsALook => "needs_a_look",
+            Outcome::Failed => "failed",
+            Outcome::StoppedEarly => "stopped_early",
+            Outcome::Interrupted => "interrupted",
+        }
+    }
+
+    /// The exit code of the command.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Outcome::Done => 0,
+            Outcome::Failed => 1,
+            Outcome::NeedsALook => 3,
+            Outcome::StoppedEarly => 6,
+            Outcome::Interrupted => 130,
+        }
+    }
+}
+
+/// One stream's part of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamReport {
+    /// Scans that were committed.
+    pub windows: u64,
+    /// Pages of those scans.
+    pub pages: u64,
+    /// Their rows by fate.
+    #[serde(flatten)]
+    pub counts: RowCounts,
+}
+
+impl StreamReport {
+    pub(super) fn add(&mut self, pages: u64, counts: &RowCounts) {
+        self.windows += 1;
+        self.pages += pages;
+        let mine = &mut self.counts;
+        mine.rows_read += counts.rows_read;
+        mine.inserted += counts.inserted;
+        mine.updated += counts.updated;
+        mine.unchanged += counts.unchanged;
+        mine.soft_deleted += counts.soft_deleted;
+        mine.vanished += counts.vanished;
+        mine.withheld += counts.withheld;
+        mine.rejected += counts.rejected;
+        mine.collisions += counts.collisions;
+        mine.outside_window += counts.outside_window;
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    pub run_id: RunId,
+    pub command: String,
+    pub outcome: Outcome,
+    pub exit_code: u8,
+    /// RFC 3339, by this machine.
+    pub started_at: String,
+    /// RFC 3339, by this machine.
+    pub finished_at: String,
+    pub streams: BTreeMap<&'static str, StreamReport>,
+    pub requests: RequestStats,
+    /// Where the time went; everything but `wall` adds up to it.
+    pub time_ms: TimeParts,
+    pub peak_rss_bytes: u64,
+    /// Why the run ended early, and until when it should be left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_because: Option<String>,
+    /// Windows that could not be scanned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+    /// What else people should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What a run gathers for its report.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub streams: BTreeMap<&'static str, StreamReport>,
+    pub failures: Vec<Failure>,
+    pub notes: Vec<String>,
+    pub stop: Option<Stop>,
+    /// Whether any warehouse changed.
+    pub wrote: bool,
+}
+
+impl Findings {
+    pub fn add(&mut self, stream: Stream, pages: u64, counts: &RowCounts) {
+        self.streams.entry(stream.name()).or_default().add(pages, counts);
+    }
+
+    pub fn outcome(&self) -> Outcome {
+        let needs_a_look =
+            |stream: &StreamReport| stream.counts.rejected + stream.counts.withheld + stream.counts.collisions > 0;
+        match self.stop {
+            Some(Stop::Cancelled) => Outcome::Interrupted,
+            _ if !self.failures.is_empty() => Outcome::Failed,
+            Some(_) => Outcome::StoppedEarly,
+            None if self.streams.values().any(needs_a_look) => Outcome::NeedsALook,
+            None => Outcome::Done,
+        }
+    }
+}
+
+/// The most memory that the process ever had, in bytes; 0 where the system does not tell.
+pub(super) fn peak_rss_bytes() -> u64 {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
