@@ -31,6 +31,8 @@ const NEAR: f64 = 0.05;
 const CREEP_PER_SEC: f64 = 0.002;
 /// Growth away from it, as a share of the rate a second.
 const RUN_PER_SEC: f64 = 0.05;
+/// Growth while no limit was met by a paced request, as a share of the rate a second: the rate is a first guess.
+const SEARCH_PER_SEC: f64 = 0.15;
 /// How far a late request may be made up for: timers and busy threads are late by about so much.
 const SLACK: Duration = Duration::from_millis(50);
 /// The same in requests, so that a slow pace stays even.
@@ -43,7 +45,7 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 pub(in crate::source) struct Pace {
     /// What was learned, in requests a second.
     rate: Option<f64>,
-    /// The limit last met.
+    /// The limit last met by requests that were paced.
     limit: Option<f64>,
     /// The settings' ceiling.
     rate_max: Option<f64>,
@@ -116,9 +118,11 @@ impl Pace {
             return;
         }
         let secs = now.saturating_duration_since(since).min(recently(rate)).as_secs_f64();
-        let limit = self.limit.unwrap_or(rate);
-        let is_near = (rate / limit - 1.0).abs() <= NEAR;
-        let grown = if is_near { rate + limit * CREEP_PER_SEC * secs } else { rate * (1.0 + RUN_PER_SEC * secs) };
+        let grown = match self.limit {
+            None => rate * (1.0 + SEARCH_PER_SEC * secs),
+            Some(limit) if (rate / limit - 1.0).abs() <= NEAR => rate + limit * CREEP_PER_SEC * secs,
+            Some(_) => rate * (1.0 + RUN_PER_SEC * secs),
+        };
         self.rate = Some(grown.min(RATE_MAX));
         self.is_changed = true;
     }
@@ -130,16 +134,19 @@ impl Pace {
             return;
         }
         let Some(measured) = self.measure.per_sec(now, self.reach()) else { return };
-        let (rate, limit) = match self.rate {
+        let rate = match self.rate {
             Some(rate) if self.is_tried(rate, now) => {
                 let lower = (measured * LATER_SHARE).clamp(rate * CUT_MAX, rate * LATER_SHARE);
-                (lower, lower / LATER_SHARE)
+                self.limit = Some((lower / LATER_SHARE).clamp(RATE_MIN, RATE_MAX));
+                lower
             }
-            // A rate that held nobody back had no part in this.
-            _ => (measured * FIRST_SHARE, measured),
+            // There was no rate, or it held nobody back and had no part in this.
+            _ => {
+                self.limit = None;
+                measured * FIRST_SHARE
+            }
         };
         self.rate = Some(rate.clamp(RATE_MIN, RATE_MAX));
-        self.limit = Some(limit.clamp(RATE_MIN, RATE_MAX));
         self.is_changed = true;
         self.grown_at = Some(now);
     }
