@@ -66,9 +66,9 @@ pub enum Stop {
     /// Somebody asked for it.
     #[error("cancelled")]
     Cancelled,
-    /// The next request may be sent only at or after the deadline; `until_ms` (epoch milliseconds, this machine's clock) is
-    /// when it may be sent.
-    #[error("the deadline comes before the next request may be sent at {}", format_ms(*until_ms))]
+    /// The deadline is there, or will be before the next request may be sent: at `until_ms` (epoch milliseconds, this
+    /// machine's clock).
+    #[error("the deadline leaves no time for a request, the next may be sent at {}", format_ms(*until_ms))]
     Deadline { until_ms: i64 },
     /// The run's allowance of requests is used up.
     #[error("the allowance of {requests} requests is used up")]
