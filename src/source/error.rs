@@ -134,6 +134,20 @@ impl Failure {
         }
     }
 
+    /// What went wrong in a word, for logs: an answer's content does not belong there.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Connect { .. } => "connect",
+            Failure::TimedOut { .. } => "timed_out",
+            Failure::Hung { .. } => "hung",
+            Failure::Cut { .. } => "cut",
+            Failure::BodyTooLarge { .. } => "body_too_large",
+            Failure::Status { .. } => "status",
+            Failure::Html { .. } => "html",
+            Failure::NoPage { .. } => "no_page",
+        }
+    }
+
     /// Whether the service did not answer at all, as against answering with something that is no page.
     fn is_silence(&self) -> bool {
         matches!(self, Failure::Connect { .. } | Failure::TimedOut { .. } | Failure::Status { .. })

@@ -106,7 +106,9 @@ impl Wire {
         let (status, bytes) = (tally.status.unwrap_or(0), tally.read_bytes);
         match &outcome {
             Outcome::Page(page) => tracing::debug!(status, ms, rows = page.envelope.rows, bytes, url = address.shown),
-            Outcome::Failed(failure) => tracing::debug!(status, ms, bytes, url = address.shown, %failure),
+            Outcome::Failed(failure) => {
+                tracing::debug!(status, ms, bytes, url = address.shown, failure = failure.kind());
+            }
             _ => tracing::debug!(status, ms, bytes, url = address.shown),
         }
         Ok(outcome)

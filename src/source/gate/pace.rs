@@ -25,6 +25,8 @@ const MEASURED_MIN: Duration = Duration::from_secs(1);
 const MEASURED_OVER: Duration = Duration::from_secs(5);
 /// The same in requests, for slow paces.
 const MEASURED_OVER_REQUESTS: f64 = 10.0;
+/// So many admissions are needed for a first guess: a service whose allowance was used up by somebody else refuses early.
+const GUESS_ADMISSIONS_MIN: u32 = 5;
 /// How close to the limit last met a rate counts as near.
 const NEAR: f64 = 0.05;
 /// Growth near that limit, as a share of the limit a second.
@@ -140,6 +142,7 @@ impl Pace {
                 self.limit = Some((lower / LATER_SHARE).clamp(RATE_MIN, RATE_MAX));
                 lower
             }
+            _ if self.measure.admissions < GUESS_ADMISSIONS_MIN => return,
             // There was no rate, or it held nobody back and had no part in this.
             _ => {
                 self.limit = None;
@@ -182,12 +185,15 @@ struct Measure {
     since: Option<Instant>,
     counted_at: Option<Instant>,
     count: f64,
+    /// The same without fading.
+    admissions: u32,
 }
 
 impl Measure {
     fn admitted(&mut self, now: Instant, reach: Duration) {
         self.count = self.faded(now, reach) + 1.0;
         self.counted_at = Some(now);
+        self.admissions = self.admissions.saturating_add(1);
     }
 
     /// Admissions a second; `None` without any.

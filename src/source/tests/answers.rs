@@ -219,24 +219,28 @@ impl Write for Log {
 #[tokio::test]
 async fn p11_logs_name_every_request_and_hold_neither_key_nor_page_token_nor_body() {
     let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let listener = || {
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
+        tracing::Dispatch::new(subscriber.with_writer(move || writer.clone()).finish())
+    };
+    // With a single listener tracing asks the thread that comes by first, which may be another test's, whether anybody
+    // listens, and remembers the answer for all.
+    let (_second, first) = (listener(), listener());
+    let _guard = tracing::dispatcher::set_default(&first);
     let server = Server::start(|number, _| match number {
         0 => json(200, r#"{"cursor":"c2VjcmV0IHBvc2l0aW9u","data":[{"response":"private"}]}"#),
         1 => json(429, ""),
-        2 => json(410, "expired"),
+        2 => json(410, "private"),
+        3 => json(500, "private"),
+        4 => json(200, r#"{"private":1}"#),
         _ => json(200, r#"{"cursor":null,"data":[{"response":"private"},{}]}"#),
     })
     .await;
     follow(&mut server.source().walk(responses())).await.unwrap();
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let ours: Vec<&str> = text.lines().filter(|line| line.contains(" studysync::source")).collect();
-    for status in ["status=200", "status=429", "status=410", "rows=2"] {
+    for status in ["status=200", "status=429", "status=410", "status=500", "rows=2", "no_page"] {
         assert!(ours.iter().any(|line| line.contains(status)), "{status} in {ours:#?}");
     }
     assert!(ours.iter().any(|line| line.contains("WARN") && line.contains("backing off")), "{ours:#?}");
