@@ -10,6 +10,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::model::{PageRequest, PageToken, Scope, Stream};
 
+/// The last moment that common calendars know (JavaScript's, in the year 275760). A window that ends later has no end.
+const TIME_MS_MAX: i64 = 8_640_000_000_000_000;
+
 /// Where a request goes, and how the address may be shown: without the page token, which is the service's secret to read
 /// and of no use to people.
 #[derive(Clone, Debug)]
@@ -27,7 +30,9 @@ pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u
         if request.window.start_ms > 0 {
             pairs.push(("start", (request.window.start_ms - 1).to_string()));
         }
-        pairs.push(("end", request.window.end_ms.to_string()));
+        if request.window.end_ms <= TIME_MS_MAX {
+            pairs.push(("end", request.window.end_ms.to_string()));
+        }
     }
     if let Some(rows) = page_rows {
         pairs.push(("limit", rows.to_string()));
@@ -98,11 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn a_window_from_the_epoch_has_no_start() {
+    fn a_window_without_bounds_has_no_start_and_no_end() {
         let of = |start_ms| url(&request(Stream::Themes, Window::new(start_ms, 5)), None);
         assert_eq!(of(0), "https://example.com/v1/themes?end=5");
         assert_eq!(of(i64::MIN), "https://example.com/v1/themes?end=5");
         assert_eq!(of(1), "https://example.com/v1/themes?start=0&end=5");
+        assert_eq!(url(&request(Stream::Themes, Window::new(0, i64::MAX)), None), "https://example.com/v1/themes");
     }
 
     #[test]

@@ -66,9 +66,9 @@ pub enum Stop {
     /// Somebody asked for it.
     #[error("cancelled")]
     Cancelled,
-    /// The next request may be sent only at or after the deadline; `until_ms` (epoch milliseconds, this machine's clock) is
-    /// when it may be sent.
-    #[error("the deadline comes before the next request may be sent at {}", format_ms(*until_ms))]
+    /// The deadline is there, or will be before the next request may be sent: at `until_ms` (epoch milliseconds, this
+    /// machine's clock).
+    #[error("the deadline leaves no time for a request, the next may be sent at {}", format_ms(*until_ms))]
     Deadline { until_ms: i64 },
     /// The run's allowance of requests is used up.
     #[error("the allowance of {requests} requests is used up")]
@@ -131,6 +131,20 @@ impl Failure {
             }
             Failure::Status { status, .. } => *status >= 500 || *status == 408,
             Failure::Connect { .. } | Failure::Html { .. } | Failure::NoPage { .. } => false,
+        }
+    }
+
+    /// What went wrong in a word, for logs: an answer's content does not belong there.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Connect { .. } => "connect",
+            Failure::TimedOut { .. } => "timed_out",
+            Failure::Hung { .. } => "hung",
+            Failure::Cut { .. } => "cut",
+            Failure::BodyTooLarge { .. } => "body_too_large",
+            Failure::Status { .. } => "status",
+            Failure::Html { .. } => "html",
+            Failure::NoPage { .. } => "no_page",
         }
     }
 

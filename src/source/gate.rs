@@ -77,6 +77,12 @@ struct Closed {
     is_probing: bool,
 }
 
+impl Closed {
+    fn waiting(self) -> Waiting {
+        Waiting { until: self.until, why: if self.told { WaitReason::Told } else { WaitReason::Backoff } }
+    }
+}
+
 /// The state machine.
 #[derive(Debug)]
 pub(super) struct GateState {
@@ -122,8 +128,7 @@ impl GateState {
                 return Decision::Stop(Halt::Patience { until: closed.until, told: closed.told });
             }
             if now < closed.until {
-                let why = if closed.told { WaitReason::Told } else { WaitReason::Backoff };
-                return self.wait(now, Waiting { until: closed.until, why });
+                return self.wait(now, closed.waiting());
             }
             if closed.is_probing {
                 return Decision::Crowded;
@@ -185,33 +190,33 @@ impl GateState {
         random: f64,
     ) -> Option<Waiting> {
         self.answered_at = Some(now);
+        // An answer to a request from before the latest refusal belongs to that one: no second cut, no longer backoff. What it
+        // was told counts all the same.
         let is_news = ticket.refusals == self.refusals;
-        if is_news {
-            self.refusals += 1;
-            if is_rate {
-                self.pace.refused(now);
-            }
+        if is_news && is_rate {
+            self.pace.refused(now);
         }
         let wait = match told {
             Some(wait) => wait,
             None if is_news => self.backoff.next_wait(random),
-            // Sent before the latest refusal and without a time of its own: it is answered by that refusal's wait.
             None => return None,
         };
         let until = now + wait;
         let before = self.closed;
-        if before.is_some_and(|closed| closed.until >= until && !is_news) {
+        let outlasted = before.filter(|closed| closed.until >= until);
+        if outlasted.is_some() && !is_news {
             return None;
         }
-        let outlasted = before.filter(|closed| closed.until > until);
         let closed = Closed {
             until: outlasted.map_or(until, |closed| closed.until),
             told: outlasted.map_or(told.is_some(), |closed| closed.told),
             since: before.map_or(now, |closed| closed.since),
-            is_probing: !is_news && before.is_some_and(|closed| closed.is_probing),
+            is_probing: false,
         };
         self.closed = Some(closed);
-        Some(Waiting { until: closed.until, why: if closed.told { WaitReason::Told } else { WaitReason::Backoff } })
+        // From here on, only what is sent after this wait can open the gate.
+        self.refusals += 1;
+        Some(closed.waiting())
     }
 
     /// The request is over, answered or not.
@@ -240,8 +245,7 @@ impl GateState {
     /// What everybody waits for, if nobody does anything else.
     pub fn waiting(&self, now: Instant) -> Option<Waiting> {
         if let Some(closed) = self.closed.filter(|closed| closed.until > now) {
-            let why = if closed.told { WaitReason::Told } else { WaitReason::Backoff };
-            return Some(Waiting { until: closed.until, why });
+            return Some(closed.waiting());
         }
         if self.in_flight > 0 {
             return None;

@@ -15,6 +15,7 @@ mod fetch;
 mod backoff;
 mod gate;
 
+mod client;
 mod wire;
 
 mod address;
@@ -89,7 +90,7 @@ impl Source {
         let pace = Pace::new(learned.aged(clock::now_ms()), settings.requests_per_sec_max);
         let gate = Gate::new(GateState::new(limits, pace, settings.backoff), account, stop);
         let inner = Inner {
-            base_url: wire::base_url(&settings)?,
+            base_url: client::base_url(&settings)?,
             wire: Wire::new(&settings, gate)?,
             key: settings.key,
             backoff: settings.backoff,

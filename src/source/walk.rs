@@ -93,7 +93,7 @@ impl Walk {
             self.guards.looped(cause)?;
             // A page full of rows of one millisecond leads to itself; the largest page has the best chance to get past.
             self.size.widen(self.request.scope.stream.page_rows_max());
-            return Ok(self.restarted(reason));
+            return Ok(self.restarted("a page token came twice", reason));
         }
         self.size.good_page();
         self.end = envelope.end;
@@ -125,16 +125,15 @@ impl Walk {
         if is_key {
             self.source.check_key().await?;
         }
-        let reason = match message.is_empty() {
-            true => format!("status {status} on a page token"),
-            false => format!("status {status} on a page token: {message}"),
-        };
+        let cause = format!("status {status} on a page token");
+        let reason = if message.is_empty() { cause.clone() } else { format!("{cause}: {message}") };
         self.guards.token_died(&reason)?;
-        Ok(self.restarted(reason))
+        Ok(self.restarted(&cause, reason))
     }
 
-    fn restarted(&mut self, reason: String) -> Step {
-        tracing::warn!(scope = %self.request.scope, window = %self.request.window, reason, "the window starts over");
+    fn restarted(&mut self, cause: &str, reason: String) -> Step {
+        // What the service said is for the caller to show; it does not belong in a log.
+        tracing::warn!(scope = %self.request.scope, window = %self.request.window, cause, "the window starts over");
         self.request.token = None;
         Step::Restarted { reason }
     }
@@ -146,7 +145,7 @@ impl Walk {
         }
         let rows = self.page_rows();
         if self.size.shrink() {
-            tracing::info!(scope = %self.request.scope, rows, smaller = self.page_rows(), %last, "asking for smaller pages");
+            tracing::info!(scope = %self.request.scope, rows, smaller = self.page_rows(), failure = last.kind(), "asking for smaller pages");
             return Ok(());
         }
         // A service that answers nothing at all is down; one that answers a small question finds this one too large.

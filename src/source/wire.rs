@@ -1,19 +1,19 @@
 //! Sends one request, reads its answer and says which kind it is. Asks the gate first and tells it what came of it. Does not
 //! ask twice and does not judge what a kind means: `fetch` and `walk` do.
 
-use std::{sync::Once, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::{
-    Client, Response, StatusCode, Url,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
-    redirect,
+    Client, Response, StatusCode,
+    header::{CONTENT_TYPE, HeaderMap, LOCATION},
 };
 use tokio::time::{Instant, timeout};
 
 use super::{
     address::Address,
     body::{self, BodyLimits},
+    client,
     envelope::{self, Envelope},
     error::{Failure, SettingsError, Stop},
     excerpt,
@@ -25,14 +25,10 @@ use super::{
 };
 use crate::{clock, model::Activity, redact::ApiKey};
 
-/// Establishing a connection, encryption included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// An idle connection is closed after this long, before most servers and proxies do so unasked.
-const POOL_IDLE: Duration = Duration::from_secs(50);
-/// The most header lines of an answer. Their size is bounded too, by hyper's read buffer (about 400 KiB).
-const HEADERS_MAX: usize = 100;
 /// The most bytes read of a body that is not a page.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
+/// The longest silence inside such a body.
+const ERROR_BODY_IDLE: Duration = Duration::from_secs(2);
 /// The longest address shown of a redirect.
 const LOCATION_CHARS_MAX: usize = 200;
 
@@ -85,7 +81,7 @@ pub(super) struct Wire {
 impl Wire {
     pub fn new(settings: &SourceSettings, gate: Gate) -> Result<Self, SettingsError> {
         Ok(Self {
-            client: client(settings)?,
+            client: client::build(settings)?,
             key: settings.key.clone(),
             timeout: settings.timeout,
             body_limits: BodyLimits { bytes_max: settings.body_bytes_max, idle: settings.idle_timeout },
@@ -110,7 +106,9 @@ impl Wire {
         let (status, bytes) = (tally.status.unwrap_or(0), tally.read_bytes);
         match &outcome {
             Outcome::Page(page) => tracing::debug!(status, ms, rows = page.envelope.rows, bytes, url = address.shown),
-            Outcome::Failed(failure) => tracing::debug!(status, ms, bytes, url = address.shown, %failure),
+            Outcome::Failed(failure) => {
+                tracing::debug!(status, ms, bytes, url = address.shown, failure = failure.kind());
+            }
             _ => tracing::debug!(status, ms, bytes, url = address.shown),
         }
         Ok(outcome)
@@ -165,7 +163,7 @@ impl Wire {
 
     /// An answer that is an error. Its body only explains, so a broken one is no further error.
     async fn read_error(&self, response: &mut Response, tally: &mut Tally<'_>, started: Instant) -> Outcome {
-        let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, ..self.body_limits };
+        let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, idle: ERROR_BODY_IDLE };
         let body = body::read(response, limits, &mut tally.read_bytes).await.unwrap_or_default();
         let status = response.status();
         let is_html = excerpt::is_html(content_type(response.headers()), &body);
@@ -211,51 +209,6 @@ impl Drop for Tally<'_> {
     }
 }
 
-/// A client that speaks to the configured address alone, and never twice without being told.
-fn client(settings: &SourceSettings) -> Result<Client, SettingsError> {
-    install_crypto();
-    let builder = Client::builder()
-        .user_agent(&settings.user_agent)
-        .default_headers(headers(settings)?)
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        // Every repetition goes through the gate.
-        .retry(reqwest::retry::never())
-        .http1_only()
-        .http1_max_headers(HEADERS_MAX)
-        .gzip(true)
-        .connect_timeout(CONNECT_TIMEOUT.min(settings.timeout))
-        .pool_max_idle_per_host(settings.in_flight_max)
-        .pool_idle_timeout(POOL_IDLE);
-    // A proxy would carry plain http, and the key with it, off this machine.
-    let builder = if settings.is_plain_http() { builder.no_proxy() } else { builder.https_only(true) };
-    builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
-}
-
-fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
-    let unusable = |problem| SettingsError::UnusableKey { origin: settings.key.origin().to_owned(), problem };
-    let key = settings.key.expose();
-    if key.trim().is_empty() {
-        return Err(unusable("is empty"));
-    }
-    let mut value = HeaderValue::try_from(format!("{} {key}", settings.auth.scheme()))
-        .map_err(|_| unusable("holds characters that a header cannot carry"))?;
-    value.set_sensitive(true);
-    let mut headers = HeaderMap::new();
-    headers.insert(AUTHORIZATION, value);
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    Ok(headers)
-}
-
-/// rustls wants to be told once which cryptography to use.
-fn install_crypto() {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
-        // An error means that an embedding program has chosen already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    });
-}
-
 fn failure_to_send(error: reqwest::Error, timeout: Duration) -> Failure {
     if error.is_connect() {
         Failure::Connect { detail: cause(error) }
@@ -283,9 +236,4 @@ pub(super) fn cause(error: reqwest::Error) -> String {
 
 fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-/// The configured address as a base for others. It has been checked before.
-pub(super) fn base_url(settings: &SourceSettings) -> Result<Url, SettingsError> {
-    Url::parse(&settings.base_url).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })
 }

@@ -25,12 +25,16 @@ const MEASURED_MIN: Duration = Duration::from_secs(1);
 const MEASURED_OVER: Duration = Duration::from_secs(5);
 /// The same in requests, for slow paces.
 const MEASURED_OVER_REQUESTS: f64 = 10.0;
+/// So many admissions are needed for a first guess: a service whose allowance was used up by somebody else refuses early.
+const GUESS_ADMISSIONS_MIN: u32 = 5;
 /// How close to the limit last met a rate counts as near.
 const NEAR: f64 = 0.05;
 /// Growth near that limit, as a share of the limit a second.
 const CREEP_PER_SEC: f64 = 0.002;
 /// Growth away from it, as a share of the rate a second.
 const RUN_PER_SEC: f64 = 0.05;
+/// Growth while no limit was met by a paced request, as a share of the rate a second: the rate is a first guess.
+const SEARCH_PER_SEC: f64 = 0.15;
 /// How far a late request may be made up for: timers and busy threads are late by about so much.
 const SLACK: Duration = Duration::from_millis(50);
 /// The same in requests, so that a slow pace stays even.
@@ -43,7 +47,7 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 pub(in crate::source) struct Pace {
     /// What was learned, in requests a second.
     rate: Option<f64>,
-    /// The limit last met.
+    /// The limit last met by requests that were paced.
     limit: Option<f64>,
     /// The settings' ceiling.
     rate_max: Option<f64>,
@@ -116,9 +120,11 @@ impl Pace {
             return;
         }
         let secs = now.saturating_duration_since(since).min(recently(rate)).as_secs_f64();
-        let limit = self.limit.unwrap_or(rate);
-        let is_near = (rate / limit - 1.0).abs() <= NEAR;
-        let grown = if is_near { rate + limit * CREEP_PER_SEC * secs } else { rate * (1.0 + RUN_PER_SEC * secs) };
+        let grown = match self.limit {
+            None => rate * (1.0 + SEARCH_PER_SEC * secs),
+            Some(limit) if (rate / limit - 1.0).abs() <= NEAR => rate + limit * CREEP_PER_SEC * secs,
+            Some(_) => rate * (1.0 + RUN_PER_SEC * secs),
+        };
         self.rate = Some(grown.min(RATE_MAX));
         self.is_changed = true;
     }
@@ -130,16 +136,20 @@ impl Pace {
             return;
         }
         let Some(measured) = self.measure.per_sec(now, self.reach()) else { return };
-        let (rate, limit) = match self.rate {
+        let rate = match self.rate {
             Some(rate) if self.is_tried(rate, now) => {
                 let lower = (measured * LATER_SHARE).clamp(rate * CUT_MAX, rate * LATER_SHARE);
-                (lower, lower / LATER_SHARE)
+                self.limit = Some((lower / LATER_SHARE).clamp(RATE_MIN, RATE_MAX));
+                lower
             }
-            // A rate that held nobody back had no part in this.
-            _ => (measured * FIRST_SHARE, measured),
+            _ if self.measure.admissions < GUESS_ADMISSIONS_MIN => return,
+            // There was no rate, or it held nobody back and had no part in this.
+            _ => {
+                self.limit = None;
+                measured * FIRST_SHARE
+            }
         };
         self.rate = Some(rate.clamp(RATE_MIN, RATE_MAX));
-        self.limit = Some(limit.clamp(RATE_MIN, RATE_MAX));
         self.is_changed = true;
         self.grown_at = Some(now);
     }
@@ -175,12 +185,15 @@ struct Measure {
     since: Option<Instant>,
     counted_at: Option<Instant>,
     count: f64,
+    /// The same without fading.
+    admissions: u32,
 }
 
 impl Measure {
     fn admitted(&mut self, now: Instant, reach: Duration) {
         self.count = self.faded(now, reach) + 1.0;
         self.counted_at = Some(now);
+        self.admissions = self.admissions.saturating_add(1);
     }
 
     /// Admissions a second; `None` without any.

@@ -107,6 +107,40 @@ fn p5_a_burst_of_refusals_is_one_refusal_with_the_latest_time() {
 }
 
 #[test]
+fn p5_a_late_refusal_closes_an_open_gate_and_earlier_requests_do_not_open_it() {
+    let (mut gate, mut now) = (gate(limits()), Instant::now());
+    let (first, late) = (go(&mut gate, now), go(&mut gate, now));
+    gate.refused(&first, now, Some(secs(1)), true, 1.0);
+    gate.released(first);
+    now += secs(1);
+    let probe = go(&mut gate, now);
+    gate.admitted(&probe, now);
+    gate.released(probe);
+    now += secs(1);
+    let under_way = go(&mut gate, now);
+    gate.refused(&late, now, Some(secs(5)), true, 1.0).expect("what was told counts");
+    gate.admitted(&under_way, now);
+    assert_eq!(gate.ask(now), told(now + secs(5)));
+    go(&mut gate, now + secs(5));
+}
+
+#[test]
+fn p5_a_longer_time_told_to_a_straggler_counts_while_the_gate_is_half_open() {
+    let (mut gate, mut now) = (gate(limits()), Instant::now());
+    let (first, late) = (go(&mut gate, now), go(&mut gate, now));
+    gate.refused(&first, now, Some(secs(1)), true, 1.0);
+    gate.released(first);
+    now += secs(1);
+    let probe = go(&mut gate, now);
+    gate.refused(&late, now, Some(secs(5)), true, 1.0).expect("what was told counts");
+    gate.released(late);
+    gate.admitted(&probe, now);
+    gate.released(probe);
+    assert_eq!(gate.ask(now), told(now + secs(5)));
+    go(&mut gate, now + secs(5));
+}
+
+#[test]
 fn p5_waits_without_a_told_time_grow_and_a_success_begins_anew() {
     let (mut gate, mut now) = (gate(limits()), Instant::now());
     let mut waits = Vec::new();

@@ -201,6 +201,55 @@ async fn p11_an_echoed_key_and_the_page_token_are_in_no_error() {
     assert!(text.contains("[key]") && !text.contains(KEY) && !text.contains(token), "{text}");
 }
 
+/// What is logged, at the most talkative level of every crate involved.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn p11_logs_name_every_request_and_hold_neither_key_nor_page_token_nor_body() {
+    let log = Log::default();
+    let listener = || {
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
+        tracing::Dispatch::new(subscriber.with_writer(move || writer.clone()).finish())
+    };
+    // With a single listener tracing asks the thread that comes by first, which may be another test's, whether anybody
+    // listens, and remembers the answer for all.
+    let (_second, first) = (listener(), listener());
+    let _guard = tracing::dispatcher::set_default(&first);
+    let server = Server::start(|number, _| match number {
+        0 => json(200, r#"{"cursor":"c2VjcmV0IHBvc2l0aW9u","data":[{"response":"private"}]}"#),
+        1 => json(429, ""),
+        2 => json(410, "private"),
+        3 => json(500, "private"),
+        4 => json(200, r#"{"private":1}"#),
+        _ => json(200, r#"{"cursor":null,"data":[{"response":"private"},{}]}"#),
+    })
+    .await;
+    follow(&mut server.source().walk(responses())).await.unwrap();
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let ours: Vec<&str> = text.lines().filter(|line| line.contains(" studysync::source")).collect();
+    for status in ["status=200", "status=429", "status=410", "status=500", "rows=2", "no_page"] {
+        assert!(ours.iter().any(|line| line.contains(status)), "{status} in {ours:#?}");
+    }
+    assert!(ours.iter().any(|line| line.contains("WARN") && line.contains("backing off")), "{ours:#?}");
+    for secret in [KEY, "c2VjcmV0"] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+    assert!(!text.contains("private"), "{ours:#?}");
+}
+
 #[tokio::test]
 async fn p11_a_redirect_is_not_followed() {
     let elsewhere = Server::start(|_, _| page(1, None)).await;

@@ -122,7 +122,7 @@ async fn p5_a_cancellation_ends_a_request_and_a_wait_within_milliseconds() {
         let walking = async { (walk_error(&source, themes()).await, Instant::now()) };
         let (cancelled_at, (error, ended_at)) = tokio::join!(cancelling, walking);
         assert!(matches!(error, SourceError::Stopped(Stop::Cancelled)), "{error}");
-        assert!(ended_at.saturating_duration_since(cancelled_at) < Duration::from_millis(200));
+        assert!(ended_at.saturating_duration_since(cancelled_at) < Duration::from_millis(500));
         assert_eq!(source.request_stats().total, 1, "a cancelled request is counted too");
     }
 }

@@ -38,6 +38,18 @@ fn p5_the_first_refusal_starts_from_the_measured_rate() {
 }
 
 #[test]
+fn p5_an_early_refusal_teaches_nothing_and_the_next_ones_count_from_the_start() {
+    let (mut pace, start) = (Pace::new(None, None), Instant::now());
+    for at in 0..5 {
+        assert_eq!(pace.learned(), (None, false), "after {at} admissions");
+        let now = send_when_due(&mut pace, start + secs(f64::from(at)));
+        pace.refused(now);
+    }
+    let (rate, _) = pace.learned();
+    assert!(rate.is_some_and(|rate| (0.8..1.2).contains(&rate)), "five admissions in four seconds: {rate:?}");
+}
+
+#[test]
 fn p5_nothing_is_extrapolated_from_less_than_a_second() {
     let (mut pace, start) = (Pace::new(None, None), Instant::now());
     (0..20).for_each(|_| _ = send_when_due(&mut pace, start));

@@ -1,0 +1,67 @@
+//! Builds the HTTP client: what it never does is decided here. Sends nothing.
+
+use std::{sync::Once, time::Duration};
+
+use reqwest::{
+    Client, Url,
+    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
+    redirect,
+};
+
+use super::{error::SettingsError, settings::SourceSettings, wire};
+
+/// Establishing a connection, encryption included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// An idle connection is closed after this long, before most servers and proxies do so unasked.
+const POOL_IDLE: Duration = Duration::from_secs(50);
+/// The most header lines of an answer. Their size is bounded too, by hyper's read buffer (about 400 KiB).
+const HEADERS_MAX: usize = 100;
+/// A client that speaks to the configured address alone, and never twice without being told.
+pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> {
+    install_crypto();
+    let builder = Client::builder()
+        .user_agent(&settings.user_agent)
+        .default_headers(headers(settings)?)
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        // Every repetition goes through the gate.
+        .retry(reqwest::retry::never())
+        .http1_only()
+        .http1_max_headers(HEADERS_MAX)
+        .gzip(true)
+        .connect_timeout(CONNECT_TIMEOUT.min(settings.timeout))
+        .pool_max_idle_per_host(settings.in_flight_max)
+        .pool_idle_timeout(POOL_IDLE);
+    // A proxy would carry plain http, and the key with it, off this machine.
+    let builder = if settings.is_plain_http() { builder.no_proxy() } else { builder.https_only(true) };
+    builder.build().map_err(|error| SettingsError::Client { reason: wire::cause(error) })
+}
+
+fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
+    let unusable = |problem| SettingsError::UnusableKey { origin: settings.key.origin().to_owned(), problem };
+    let key = settings.key.expose();
+    if key.trim().is_empty() {
+        return Err(unusable("is empty"));
+    }
+    let mut value = HeaderValue::try_from(format!("{} {key}", settings.auth.scheme()))
+        .map_err(|_| unusable("holds characters that a header cannot carry"))?;
+    value.set_sensitive(true);
+    let mut headers = HeaderMap::new();
+    headers.insert(AUTHORIZATION, value);
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    Ok(headers)
+}
+
+/// rustls wants to be told once which cryptography to use.
+fn install_crypto() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        // An error means that an embedding program has chosen already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+/// The configured address as a base for others. It has been checked before.
+pub(super) fn base_url(settings: &SourceSettings) -> Result<Url, SettingsError> {
+    Url::parse(&settings.base_url).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })
+}
