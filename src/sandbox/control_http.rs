@@ -8,8 +8,7 @@ use axum::{
     extract::{Path, Query, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
-    routing::get,
-    routing::post,
+    routing::{get, post},
 };
 use futures::stream;
 use serde::{Deserialize, Serialize};
@@ -26,7 +25,16 @@ use super::{
 /// Entries of the log that are copied at once.
 const LOG_ENTRIES: usize = 10_000;
 
-type Answer<T> = Result<Json<T>, Response>;
+type Answer<T> = Result<Json<T>, Refused>;
+
+/// The reason of a 400.
+struct Refused(String);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        (StatusCode::BAD_REQUEST, Json(json!({ "error": self.0 }))).into_response()
+    }
+}
 
 pub(crate) fn router() -> Router<Arc<Service>> {
     Router::new()
@@ -43,12 +51,12 @@ fn control(service: &Arc<Service>) -> Control {
     Control { service: service.clone() }
 }
 
-fn refused(reason: impl Display) -> Response {
-    (StatusCode::BAD_REQUEST, Json(json!({ "error": reason.to_string() }))).into_response()
+fn refused(reason: impl Display) -> Refused {
+    Refused(reason.to_string())
 }
 
 /// The body as JSON, whatever content type it states: these calls are made by hand.
-fn read<T: for<'de> Deserialize<'de>>(body: &Bytes) -> Result<T, Response> {
+fn read<T: for<'de> Deserialize<'de>>(body: &Bytes) -> Result<T, Refused> {
     serde_json::from_slice(if body.is_empty() { b"{}" } else { body }).map_err(refused)
 }
 
@@ -130,7 +138,7 @@ struct Plant {
 async fn plant(State(service): State<Arc<Service>>, Query(plant): Query<Plant>, record: String) -> Response {
     match control(&service).plant(plant.list, &record, plant.created_ms) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(reason) => refused(reason),
+        Err(reason) => refused(reason).into_response(),
     }
 }
 

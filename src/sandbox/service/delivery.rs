@@ -17,6 +17,9 @@ use super::{
 /// Smaller bodies are not compressed.
 const GZIP_BYTES_MIN: usize = 512;
 
+/// How long a cut body waits before it breaks, in milliseconds: what was written before has to reach the client first.
+const CUT_FLUSH_MS: u64 = 20;
+
 /// Makes the response, and logs it. The entry is complete when the body has been sent or dropped.
 pub(crate) fn respond(reply: Reply, visit: Visit, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let service = &visit.service;
@@ -48,7 +51,7 @@ pub(crate) fn respond(reply: Reply, visit: Visit, method: &Method, headers: &Hea
     if method != Method::HEAD {
         *response.body_mut() = match reply.delivery {
             Delivery::Whole => whole(body, visit),
-            Delivery::Cut { sent_share } => broken(body, sent_share, 0, visit),
+            Delivery::Cut { sent_share } => broken(body, sent_share, CUT_FLUSH_MS, visit),
             Delivery::Hung { sent_share, silent_ms } => broken(body, sent_share, silent_ms, visit),
         };
     }

@@ -109,6 +109,24 @@ fn max_diff(question: &Question, random: &mut Random) -> String {
     format!(r#""response":[{}]"#, joined(rounds))
 }
 
+/// An answer other than the one held. Of a recording only the transcript changes.
+pub(crate) fn another(question: &Question, held: &str, at_ms: i64, random: &mut Random) -> String {
+    loop {
+        let other = refreshed_transcript(held, random).unwrap_or_else(|| draw(question, at_ms, random));
+        // Ends: every kind that is edited has several answers.
+        if other != held {
+            return other;
+        }
+    }
+}
+
+/// The recording with a new transcript, if the answer is a recording.
+fn refreshed_transcript(held: &str, random: &mut Random) -> Option<String> {
+    let (head, rest) = held.split_once(r#""transcription":"#)?;
+    let (_, tail) = rest.rsplit_once(r#","updatedAt":"#)?;
+    Some(format!(r#"{head}"transcription":{},"updatedAt":{tail}"#, quoted(&words::free_text(random))))
+}
+
 /// A recording; its transcript may be refreshed long after, without a trace in the row's `updatedAt`.
 pub(crate) fn video(at_ms: i64, random: &mut Random) -> String {
     let upload = uuid::Uuid::from_u128(uuid_of(random.next(), 1));

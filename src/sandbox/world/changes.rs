@@ -118,9 +118,12 @@ impl World {
         let mut random = Random::new(self.seed ^ request.seed, 4);
         let mut summary = ChangeSummary::default();
         let since_ms = self.answered_until_ms.min(now_ms);
+        let last_serial = self.next_serial;
         summary.new_answers = self.add_answers(request.new_answers, since_ms, now_ms, now_ms, &mut random);
         self.answered_until_ms = since_ms.max(now_ms);
-        let mut touched = HashSet::new();
+        // What is new now is not edited in the same breath: the summary's kinds stay apart.
+        let mut touched: HashSet<u32> =
+            self.responses.iter().map(Record::serial).filter(|serial| *serial > last_serial).collect();
         let targets =
             self.draw_rows(request.edits, request.within_ms, now_ms, &mut touched, &mut random, World::is_editable);
         self.edit_answers(&targets, now_ms, &mut random, &mut summary);
@@ -205,10 +208,7 @@ impl World {
             let question =
                 self.question_of(row).and_then(|((survey, at), _)| self.survey_table.get(survey)?.questions.get(at));
             let Some(question) = question else { continue };
-            let mut answer = answers::draw(question, row.created_ms, random);
-            while answer == *row.answer {
-                answer = answers::draw(question, row.created_ms, random);
-            }
+            let answer = answers::another(question, &row.answer, row.created_ms, random);
             edited.push((at, answer, random.percent(50)));
         }
         for (at, _, is_bumped) in &edited {
@@ -276,6 +276,8 @@ impl World {
             survey.updated_ms = now_ms;
             let is_over = matches!(status, Status::Completed | Status::Archived);
             survey.completed_ms = is_over.then_some(now_ms);
+            let is_launched = !matches!(status, Status::New | Status::Draft);
+            survey.launched_ms = survey.launched_ms.or(is_launched.then_some(now_ms));
             self.surveys.change(|rows| {
                 rows.iter_mut().filter(|row| row.survey as usize == at).for_each(|row| row.status = Some(status));
             });
@@ -322,8 +324,11 @@ impl World {
         let targets = self.draw_rows(request.new_themes, None, now_ms, &mut HashSet::new(), random, fits);
         let answers: Vec<ResponseRow> =
             self.responses.iter().filter(|row| targets.contains(&row.serial)).cloned().collect();
-        // The second half of the themes: a response that already has one of the first half keeps distinct keys.
-        let rows: Vec<_> = answers.iter().filter_map(|row| self.theme_row(row, 1, now_ms, random)).collect();
+        let held: HashSet<_> = self.themes.iter().map(|row| (row.session, row.wording, row.theme)).collect();
+        let rows: Vec<_> = (answers.iter())
+            .filter_map(|row| self.theme_row(row, 1, now_ms, random))
+            .filter(|row| !held.contains(&(row.session, row.wording, row.theme)))
+            .collect();
         summary.new_themes = rows.iter().map(|row| self.key_of(row.session, row.wording)).collect();
         self.themes.change(|held| held.extend(rows));
     }

@@ -19,6 +19,8 @@ const SESSION_MS_MAX: i64 = 6 * ANSWER_MS_MAX;
 const ANSWER_MS_MAX: i64 = 40_000;
 /// Moments that are drawn before one is taken whatever the hour.
 const MOMENT_DRAWS_MAX: usize = 64;
+/// The id of the first theme; the others follow.
+const FIRST_THEME_ID: i64 = 900;
 /// Returning visitors: so many visitors for 100 sessions.
 const VISITORS_PER_100_SESSIONS: u64 = 55;
 
@@ -92,9 +94,9 @@ impl World {
         rows: &mut Vec<ResponseRow>,
     ) {
         let survey_at = self.live_survey(begun_ms, random);
-        let Some(survey) = self.survey_table.get(survey_at) else { return };
         let session = self.sessions.len() as u32;
-        let visitor = random.below(u64::from(self.visitors)) as u32;
+        let visitor = self.draw_visitor(random);
+        let Some(survey) = self.survey_table.get(survey_at) else { return };
         let wanted = random.between(2, 6) as usize;
         let mut at_ms = begun_ms;
         let answered: Vec<&Question> = survey.questions.iter().filter(|_| !random.percent(8)).take(wanted).collect();
@@ -118,6 +120,16 @@ impl World {
             at_ms += random.between(2000, ANSWER_MS_MAX);
         }
         self.sessions.push(Session { visitor, survey: survey_at as u32 });
+    }
+
+    /// A visitor who is still here; instead of one who is gone, somebody new.
+    fn draw_visitor(&mut self, random: &mut Random) -> u32 {
+        let drawn = random.below(u64::from(self.visitors)) as u32;
+        if !self.gone_visitors.contains(&drawn) {
+            return drawn;
+        }
+        self.visitors += 1;
+        self.visitors - 1
     }
 
     /// A survey that is live at the moment; the first one always is.
@@ -154,12 +166,11 @@ impl World {
     }
 
     fn generate_theme_table(&mut self) {
-        let mut next_id = 900;
-        for _ in 0..self.survey_table.len() as u64 * words::THEMES_PER_SURVEY {
-            let (name, description) = words::theme(next_id as u64);
-            self.theme_table.push(Theme { id: next_id, name, description });
-            next_id += 1;
-        }
+        let count = self.survey_table.len() as u64 * words::THEMES_PER_SURVEY;
+        self.theme_table.extend((0..count).map(|number| {
+            let (name, description) = words::theme(number);
+            Theme { id: FIRST_THEME_ID + number as i64, name, description }
+        }));
     }
 
     fn generate_themes(&mut self, rows: &[ResponseRow], settings: &Settings) -> Vec<ThemeRow> {

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{
     super::json_text::TimeStyle, NOT_DELETED, PLANTED, PlantedIdentity, Record, ResponseRow, RowKey, Status, SurveyRow,
-    ThemeRow, World,
+    ThemeRow, World, vanish::RowFinder,
 };
 
 /// Why a record cannot be planted.
@@ -72,8 +72,9 @@ impl World {
         let (known, created_ms) = Known::read(record, created_ms)?;
         let identity = known.identity();
         let key = RowKey { group: identity.group.clone(), question: identity.question_id.clone() };
+        let wanted = RowFinder::new(key.clone());
         let replaced =
-            self.responses.iter().find(|row| !key.group.is_empty() && self.key_of(row.session, row.wording) == key);
+            self.responses.iter().find(|row| !key.group.is_empty() && wanted.is_row(self, row.session, row.wording));
         let replaced = replaced.map(Record::serial);
         let row = ResponseRow {
             created_ms,
@@ -99,10 +100,9 @@ impl World {
         let identity = known.identity();
         let key = RowKey { group: identity.group.clone(), question: identity.question_id.clone() };
         let theme_id = identity.theme_id.clone();
-        let replaced = self
-            .themes
-            .iter()
-            .find(|row| self.key_of(row.session, row.wording) == key && self.theme_id(row) == theme_id);
+        let wanted = RowFinder::new(key.clone());
+        let replaced = (self.themes.iter())
+            .find(|row| wanted.is_row(self, row.session, row.wording) && self.theme_id(row) == theme_id);
         let replaced = replaced.map(Record::serial);
         let row = ThemeRow {
             created_ms,

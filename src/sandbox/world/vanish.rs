@@ -4,6 +4,24 @@ use std::{collections::HashSet, ops::Range};
 
 use super::{PLANTED, Record, ResponseRow, RowKey, ThemeRow, Visitor, World};
 
+/// Finds rows by key, without writing down the key of every row.
+pub(super) struct RowFinder {
+    key: RowKey,
+    group: Option<u128>,
+}
+
+impl RowFinder {
+    pub(super) fn new(key: RowKey) -> Self {
+        let group = uuid::Uuid::try_parse(&key.group).ok().map(|group| group.as_u128());
+        Self { key, group }
+    }
+
+    pub(super) fn is_row(&self, world: &World, session: u32, wording: u32) -> bool {
+        let is_possible = session == PLANTED || self.group == Some(world.group_of(session));
+        is_possible && world.key_of(session, wording) == self.key
+    }
+}
+
 /// The visitors named by a purge or a control call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named {
@@ -53,16 +71,15 @@ impl World {
 
     /// Removes rows by key: a response, and the themes on it.
     pub(crate) fn remove_row(&mut self, group: &str, question_id: &str) -> usize {
-        let is_it = |world: &World, session: u32, wording: u32| {
-            let key = world.key_of(session, wording);
-            key.group == group && key.question == question_id
-        };
+        let wanted = RowFinder::new(RowKey { group: group.to_owned(), question: question_id.to_owned() });
         let gone: HashSet<u32> = (self.responses.iter())
-            .filter(|row| is_it(self, row.session, row.wording))
+            .filter(|row| wanted.is_row(self, row.session, row.wording))
             .map(ResponseRow::serial)
             .collect();
-        let gone_themes: HashSet<u32> =
-            self.themes.iter().filter(|row| is_it(self, row.session, row.wording)).map(ThemeRow::serial).collect();
+        let gone_themes: HashSet<u32> = (self.themes.iter())
+            .filter(|row| wanted.is_row(self, row.session, row.wording))
+            .map(ThemeRow::serial)
+            .collect();
         self.responses.change(|rows| rows.retain(|row| !gone.contains(&row.serial)));
         self.themes.change(|rows| rows.retain(|row| !gone_themes.contains(&row.serial)));
         gone.len() + gone_themes.len()
