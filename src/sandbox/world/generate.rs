@@ -199,7 +199,8 @@ impl World {
         let survey = self.sessions.get(row.session as usize)?.survey;
         let half = words::THEMES_PER_SURVEY / 2;
         let theme = u64::from(survey) * words::THEMES_PER_SURVEY + (nth % 2) * half + random.below(half);
-        let created_ms = (row.created_ms + random.between(60_000, 6 * HOUR_MS)).min(now_ms);
+        let latest_ms = (row.created_ms + 6 * HOUR_MS).min(now_ms);
+        let created_ms = random.between(row.created_ms + 60_000, latest_ms).min(now_ms);
         Some(ThemeRow {
             created_ms,
             updated_ms: created_ms,
