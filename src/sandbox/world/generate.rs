@@ -151,6 +151,7 @@ impl World {
             }
         }
         let mut random = Random::new(settings.seed, 2);
+        let mut long_texts = hostile::LONG_TEXTS_MAX;
         for row in rows.iter_mut() {
             row.serial = self.take_serial();
             if random.chance(settings.deleted_share) {
@@ -160,7 +161,7 @@ impl World {
                 }
             }
             if random.chance(settings.hostile_share) {
-                hostile::spoil(row, self.wordings.len(), &mut random);
+                hostile::spoil(row, self.wordings.len(), &mut random, &mut long_texts);
             }
         }
     }
