@@ -72,23 +72,33 @@ pub struct RateLimit {
     pub form: RetryAfterForm,
     /// The least wait told, in milliseconds.
     pub min_wait_ms: u64,
+    /// The most requests at once, the others get a 429 as well; 0 is no limit.
+    pub in_flight_max: u32,
 }
 
-/// A status answered instead of a result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// 429 or 503 instead of a result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Refusal {
     /// When.
     pub when: When,
-    /// The status.
-    pub status: u16,
-    /// `Retry-After`, if the status carries one.
-    pub retry_after: Option<RetryAfter>,
+    /// When the client may come back.
+    pub retry_after: RetryAfter,
 }
 
-impl Default for Refusal {
+/// A failure instead of a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerError {
+    /// When.
+    pub when: When,
+    /// The status. Default 500.
+    pub status: u16,
+}
+
+impl Default for ServerError {
     fn default() -> Self {
-        Self { when: When::default(), status: 500, retry_after: None }
+        Self { when: When::default(), status: 500 }
     }
 }
 
@@ -274,8 +284,8 @@ pub struct Faults {
     /// 429 out of the blue.
     pub too_many_requests: Refusal,
     /// A failure of the server.
-    pub server_error: Refusal,
-    /// 503, with or without a time.
+    pub server_error: ServerError,
+    /// 503 out of the blue.
     pub unavailable: Refusal,
     /// `Content-Length` promises more than is sent, then the connection closes.
     pub cut_body: BrokenBody,
@@ -317,9 +327,9 @@ impl Default for Faults {
             user_delay_ms: 0,
             quoted_request_id: false,
             rate_limit: RateLimit::default(),
-            too_many_requests: Refusal { status: 429, retry_after: Some(RetryAfter::default()), ..Refusal::default() },
-            server_error: Refusal::default(),
-            unavailable: Refusal { status: 503, ..Refusal::default() },
+            too_many_requests: Refusal::default(),
+            server_error: ServerError::default(),
+            unavailable: Refusal::default(),
             cut_body: BrokenBody::default(),
             hung_body: BrokenBody::default(),
             html: Plain::default(),
@@ -344,12 +354,7 @@ impl Faults {
 
     /// What is wrong with the numbers, if anything.
     pub(crate) fn validate(&self) -> Result<(), String> {
-        let statuses = [
-            ("too_many_requests", self.too_many_requests.status),
-            ("server_error", self.server_error.status),
-            ("unavailable", self.unavailable.status),
-            ("dead_tokens", self.dead_tokens.status),
-        ];
+        let statuses = [("server_error", self.server_error.status), ("dead_tokens", self.dead_tokens.status)];
         if let Some((name, status)) = statuses.iter().find(|(_, status)| !(400..=599).contains(status)) {
             return Err(format!("{name}.status is {status}; it must be 400 to 599"));
         }

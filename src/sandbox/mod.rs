@@ -29,7 +29,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 pub use control::{Control, ListName, Stats};
 pub use faults::{
     Auth, BrokenBody, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal, RepeatedRows, RetryAfter,
-    RetryAfterForm, SlowPages, Ties, When,
+    RetryAfterForm, ServerError, SlowPages, Ties, When,
 };
 pub use request_log::LogEntry;
 pub use settings::{DAYS_MAX, RESPONSES_MAX, SURVEYS_MAX, Settings};

@@ -88,6 +88,15 @@ async fn p5_a_real_rate_limit_lets_through_what_it_promises() {
 }
 
 #[tokio::test]
+async fn p5_too_many_requests_at_once_are_refused() {
+    let service = with(json!({"rate_limit": {"in_flight_max": 2, "form": "absent"}, "latency": {"ms": 300}})).await;
+    let statuses = futures::future::join_all((0..5).map(|_| service.status(PATH))).await;
+    assert!(statuses.contains(&429), "{statuses:?}");
+    assert_eq!(service.status(PATH).await, 200);
+    assert!(service.running.control().stats().in_flight_max > 2);
+}
+
+#[tokio::test]
 async fn cut_and_hung_bodies_break() {
     let service = with(json!({"cut_body": {"when": {"count": 1}}})).await;
     let response = service.get(PATH).await;

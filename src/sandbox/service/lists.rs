@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Windows whose shuffled order is kept.
-const SHUFFLES_MAX: usize = 16;
+const SHUFFLES_MAX: usize = 64;
 
 /// A window of a list in one version.
 type ShuffleKey = (List, Range<i64>, Option<i64>, u64);

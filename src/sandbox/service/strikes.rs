@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use super::{
     super::{
-        faults::{Faults, Latency, Refusal, RetryAfter, When},
+        faults::{Faults, Latency, RateLimit, RetryAfter, When},
         random::{Random, mix},
     },
     Reply, Service, lock,
@@ -107,25 +107,42 @@ impl Service {
 
     /// A refusal before the request is looked at, if its turn has come.
     pub(super) fn refuse(&self, faults: &Faults, path: &str) -> Option<Reply> {
-        if let Err(wait_us) = lock(&self.bucket).take(&faults.rate_limit, self.clock.elapsed_us()) {
-            let wait_ms = wait_us.div_ceil(1000).max(faults.rate_limit.min_wait_ms);
-            let retry_after = self.retry_after(RetryAfter { form: faults.rate_limit.form, wait_ms });
-            let reply = Reply::error(StatusCode::TOO_MANY_REQUESTS, "too many requests");
-            return Some(Reply { retry_after, ..reply.struck_by("rate_limit") });
+        if let Some(refusal) = self.limit_rate(&faults.rate_limit) {
+            return Some(refusal);
         }
-        let refusals = [
-            ("too_many_requests", &faults.too_many_requests, "too many requests"),
-            ("server_error", &faults.server_error, "internal error"),
-            ("unavailable", &faults.unavailable, "service unavailable"),
-        ];
-        let (name, refusal, message) = refusals.into_iter().find(|(name, ..)| self.strikes(name, path))?;
-        Some(self.refusal(refusal, message).struck_by(name))
+        if self.strikes("too_many_requests", path) {
+            let refusal = self.come_back(StatusCode::TOO_MANY_REQUESTS, faults.too_many_requests.retry_after);
+            return Some(refusal.struck_by("too_many_requests"));
+        }
+        if self.strikes("server_error", path) {
+            // The settings allow only 400 to 599.
+            let status = StatusCode::from_u16(faults.server_error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return Some(Reply::error(status, "internal error").struck_by("server_error"));
+        }
+        if self.strikes("unavailable", path) {
+            let refusal = self.come_back(StatusCode::SERVICE_UNAVAILABLE, faults.unavailable.retry_after);
+            return Some(refusal.struck_by("unavailable"));
+        }
+        None
     }
 
-    fn refusal(&self, refusal: &Refusal, message: &str) -> Reply {
-        // The settings allow only 400 to 599.
-        let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let retry_after = refusal.retry_after.and_then(|told| self.retry_after(told));
-        Reply { retry_after, ..Reply::error(status, message) }
+    fn limit_rate(&self, limit: &RateLimit) -> Option<Reply> {
+        let (_, in_flight, _) = self.log.counts();
+        let is_crowded = limit.in_flight_max > 0 && in_flight > limit.in_flight_max;
+        let wait_us = match is_crowded {
+            true => 0,
+            false => lock(&self.bucket).take(limit, self.clock.elapsed_us()).err()?,
+        };
+        let wait_ms = wait_us.div_ceil(1000).max(limit.min_wait_ms);
+        let refusal = self.come_back(StatusCode::TOO_MANY_REQUESTS, RetryAfter { form: limit.form, wait_ms });
+        Some(refusal.struck_by("rate_limit"))
+    }
+
+    fn come_back(&self, status: StatusCode, told: RetryAfter) -> Reply {
+        let message = match status {
+            StatusCode::TOO_MANY_REQUESTS => "too many requests",
+            _ => "service unavailable",
+        };
+        Reply { retry_after: self.retry_after(told), ..Reply::error(status, message) }
     }
 }

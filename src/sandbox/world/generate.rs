@@ -151,6 +151,7 @@ impl World {
             }
         }
         let mut random = Random::new(settings.seed, 2);
+        let mut long_texts = hostile::LONG_TEXTS_MAX;
         for row in rows.iter_mut() {
             row.serial = self.take_serial();
             if random.chance(settings.deleted_share) {
@@ -160,7 +161,7 @@ impl World {
                 }
             }
             if random.chance(settings.hostile_share) {
-                hostile::spoil(row, self.wordings.len(), &mut random);
+                hostile::spoil(row, self.wordings.len(), &mut random, &mut long_texts);
             }
         }
     }
@@ -199,7 +200,8 @@ impl World {
         let survey = self.sessions.get(row.session as usize)?.survey;
         let half = words::THEMES_PER_SURVEY / 2;
         let theme = u64::from(survey) * words::THEMES_PER_SURVEY + (nth % 2) * half + random.below(half);
-        let created_ms = (row.created_ms + random.between(60_000, 6 * HOUR_MS)).min(now_ms);
+        let latest_ms = (row.created_ms + 6 * HOUR_MS).min(now_ms);
+        let created_ms = random.between(row.created_ms + 60_000, latest_ms).min(now_ms);
         Some(ThemeRow {
             created_ms,
             updated_ms: created_ms,

@@ -11,6 +11,8 @@ use super::{
 
 /// Length of the long text, in bytes.
 const LONG_TEXT_BYTES: usize = 1 << 20;
+/// How many of them one world has at most: with many hostile rows they would fill the memory.
+pub(super) const LONG_TEXTS_MAX: u32 = 64;
 /// Question members that no survey has: unknown types, no text, an id beyond 2^53.
 const WORDINGS: usize = 4;
 
@@ -26,8 +28,8 @@ pub(super) fn add_wordings(wordings: &mut Vec<String>) {
     debug_assert_eq!(odd.len(), WORDINGS);
 }
 
-/// Makes one row hostile. `wordings` is the number of wordings, hostile ones last.
-pub(super) fn spoil(row: &mut ResponseRow, wordings: usize, random: &mut Random) {
+/// Makes one row hostile. `wordings` is the number of wordings, hostile ones last; `long_texts` counts down.
+pub(super) fn spoil(row: &mut ResponseRow, wordings: usize, random: &mut Random, long_texts: &mut u32) {
     let first = wordings.saturating_sub(WORDINGS);
     let reword = |row: &mut ResponseRow, nth: usize, answer: &str| {
         row.wording = (first + nth) as u32;
@@ -46,9 +48,9 @@ pub(super) fn spoil(row: &mut ResponseRow, wordings: usize, random: &mut Random)
         6 => row.answer = r#""response":"a NUL \u0000 and a lone surrogate \ud83d here""#.into(),
         7 => row.style = TimeStyle::Offset,
         8 => row.style = TimeStyle::Seconds,
-        // Rare even among the hostile: a thousand of them would be a gigabyte.
-        9 if random.percent(10) => {
-            row.answer = format!(r#""response":{}"#, quoted(&"long text ".repeat(LONG_TEXT_BYTES / 10))).into()
+        9 if *long_texts > 0 && random.percent(10) => {
+            *long_texts -= 1;
+            row.answer = format!(r#""response":{}"#, quoted(&"long text ".repeat(LONG_TEXT_BYTES / 10))).into();
         }
         9 => row.answer = r#""response":"""#.into(),
         10 => row.answer = r#""response":"9""#.into(),
