@@ -1,3 +1,156 @@
-//! One file a command.
+//! The command line: one file a command. Data goes to stdout through the one printer, talk to stderr.
 
+mod bars;
+mod check;
+mod completions;
+mod demo;
+mod exit;
+mod flags;
+mod init;
+mod plan;
+mod printer;
+mod query;
 pub mod sandbox;
+mod schema;
+mod status;
+mod sync;
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use indicatif::MultiProgress;
+use tracing::Level;
+
+use crate::telemetry::{self, LogFormat};
+
+use exit::CommandError;
+use printer::Printer;
+
+/// Keeps a warehouse in step with a study feedback service.
+#[derive(Debug, Parser)]
+#[command(name = "studysync", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(after_help = exit::ALL_CODES)]
+struct Cli {
+    /// Configuration file [default: studysync.toml, if it is there]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    config: Option<std::path::PathBuf>,
+
+    /// How log lines look
+    #[arg(long, global = true, value_enum, default_value = "text", help_heading = "Everywhere")]
+    log_format: LogFormatArg,
+
+    /// More log lines; twice for every request
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Everywhere")]
+    verbose: u8,
+
+    /// No progress bar and no log lines but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Everywhere")]
+    quiet: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormatArg {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Init(init::InitArgs),
+    Check(check::CheckArgs),
+    Plan(plan::PlanArgs),
+    Sync(sync::SyncArgs),
+    Backfill(sync::BackfillArgs),
+    Status(status::StatusArgs),
+    Query(query::QueryArgs),
+    Schema(schema::SchemaArgs),
+    Sandbox(sandbox::SandboxArgs),
+    Demo(demo::DemoArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+/// What every command is handed.
+struct Context {
+    config: Option<std::path::PathBuf>,
+    printer: Printer,
+    bars: MultiProgress,
+    is_quiet: bool,
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let bars = MultiProgress::new();
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let level = match (cli.quiet, cli.verbose, is_terminal) {
+        (true, ..) => Level::ERROR,
+        // A terminal has the progress bar instead.
+        (_, 0, true) => Level::WARN,
+        (_, 0, false) | (_, 1, true) => Level::INFO,
+        _ => Level::DEBUG,
+    };
+    let format = match cli.log_format {
+        LogFormatArg::Text => LogFormat::Text,
+        LogFormatArg::Json => LogFormat::Json,
+    };
+    telemetry::init(format, level, bars.clone());
+    let context = Context { config: cli.config, printer: Printer::stdout(), bars, is_quiet: cli.quiet };
+    let outcome = run(cli.command, context);
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => ExitCode::from(error.report()),
+    }
+}
+
+fn run(command: Command, context: Context) -> Result<u8, CommandError> {
+    match command {
+        Command::Init(args) => init::run(&args, context),
+        Command::Plan(args) => plan::run(&args, context),
+        Command::Status(args) => status::run(&args, context),
+        Command::Query(args) => query::run(&args, context),
+        Command::Schema(args) => schema::run(&args, context),
+        Command::Completions(args) => completions::run(&args, context),
+        Command::Check(args) => on_runtime(check::run(args, context)),
+        Command::Sync(args) => on_runtime(sync::sync(args, context)),
+        Command::Backfill(args) => on_runtime(sync::backfill(args, context)),
+        Command::Sandbox(args) => {
+            on_runtime(async { sandbox::run(args).await.map(|()| 0).map_err(CommandError::sandbox) })
+        }
+        Command::Demo(args) => demo::run(&args, context),
+    }
+}
+
+/// Only commands that speak to somebody need threads that wait.
+fn on_runtime(command: impl Future<Output = Result<u8, CommandError>>) -> Result<u8, CommandError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| CommandError::failed("cannot start the runtime", source))?;
+    let outcome = runtime.block_on(command);
+    // A thread that still waits for the network must not hold the program up.
+    runtime.shutdown_background();
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_fits_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_lists_its_exit_codes() {
+        for command in Cli::command().get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            assert!(help.to_lowercase().contains("exit codes"), "{} --help", command.get_name());
+        }
+    }
+}

@@ -32,7 +32,7 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
 }
 
 /// The address as the client knows it: what state, archive and warehouses are marked with (promise P10).
-pub(super) fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
+pub fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
     let base_url = settings.base_url().map_err(PipelineError::Config)?;
     let base_url = checked_address(base_url).map_err(|error| PipelineError::Source(SourceError::from(error)))?;
     Ok(Identity { base_url, environment: settings.service.environment.clone() })

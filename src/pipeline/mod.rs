@@ -15,9 +15,9 @@ mod report;
 mod run;
 mod work;
 
-pub use assemble::{open_destinations, source_settings};
+pub use assemble::{identity, open_destinations, source_settings};
 pub use error::{Failure, PipelineError};
 pub use progress::{Progress, Snapshot};
 pub use report::{Outcome, RunReport, StreamReport};
-pub use run::{Request, Run};
+pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};
 pub use work::{ScopeWork, work};

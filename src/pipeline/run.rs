@@ -31,9 +31,9 @@ use super::{
 };
 
 /// The learned rate, as remembered between runs.
-pub(crate) const LEARNED_RATE: &str = "learned_rate";
+pub const LEARNED_RATE: &str = "learned_rate";
 /// How far the service's clock is ahead of this machine's, in milliseconds.
-pub(crate) const CLOCK_SKEW: &str = "clock_skew_ms";
+pub const CLOCK_SKEW: &str = "clock_skew_ms";
 /// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it.
 const READY_MAX: usize = 2;
 /// So many windows failing one after the other end the run: it is not the windows.

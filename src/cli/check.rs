@@ -1,0 +1,160 @@
+//! `studysync check`: whether a run could work, and what to do about each thing that stands in its way.
+
+use clap::Args;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock,
+    config::Settings,
+    model::{RunId, TimeAccount},
+    pipeline::{self, PipelineError},
+    source::{Source, SourceError},
+    state::{State, StateError},
+};
+
+use super::{
+    CommandError, Context,
+    flags::{EffortFlags, SharedFlags},
+};
+
+/// A clock that is off by more is worth a word.
+const SKEW_MS_MAX: i64 = 60_000;
+
+/// Checks that the service answers, the key is accepted, the clocks agree, and warehouse and state can be written.
+///
+/// Each failure says what to do about it. Nothing is pulled.
+///
+/// Exit codes: 0 all is well; 1 something is not; 2 usage or configuration; 4 key refused; 5 another run holds the lease.
+#[derive(Args, Debug)]
+pub(super) struct CheckArgs {
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+
+    #[command(flatten)]
+    effort: EffortFlags,
+}
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    is_well: bool,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what_to_do: Option<String>,
+    #[serde(skip)]
+    exit_code: u8,
+}
+
+impl Finding {
+    fn well(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, is_well: true, found: found.into(), what_to_do: None, exit_code: 0 }
+    }
+
+    fn broken(what: &'static str, error: CommandError) -> Self {
+        let what_to_do = error.hint().map(str::to_owned);
+        Self { what, is_well: false, exit_code: error.exit_code(), found: error.chain(), what_to_do }
+    }
+}
+
+pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, CommandError> {
+    let settings = args.shared.settings(&args.effort, &context)?;
+    settings.base_url().map_err(CommandError::Config)?;
+    let mut findings = service(&settings).await;
+    findings.push(state(&settings));
+    // A warehouse is locked while a run works on it, so it is looked at only if the lease is free.
+    if findings.iter().all(|finding| finding.exit_code != 5) {
+        findings.push(warehouse(&settings));
+    }
+    let exit_code = findings.iter().map(|finding| finding.exit_code).find(|code| *code != 0).unwrap_or(0);
+    let text = if args.json {
+        serde_json::to_string(&findings)
+            .map_err(|error| CommandError::failed("cannot print the findings", error.into()))?
+    } else {
+        findings.iter().map(describe).collect()
+    };
+    context.printer.print(&text)?;
+    Ok(exit_code)
+}
+
+fn describe(finding: &Finding) -> String {
+    let mark = if finding.is_well { "ok  " } else { "FAIL" };
+    let hint = finding.what_to_do.as_ref().map(|hint| format!("\n     what to do: {hint}")).unwrap_or_default();
+    format!("{mark} {:<10} {}{hint}\n", finding.what, finding.found)
+}
+
+async fn service(settings: &Settings) -> Vec<Finding> {
+    let broken = |error| vec![Finding::broken("service", CommandError::Pipeline(error))];
+    let source = pipeline::source_settings(settings).and_then(|source| {
+        Source::new(source, None, TimeAccount::default(), CancellationToken::new()).map_err(PipelineError::Source)
+    });
+    let source = match source {
+        Ok(source) => source,
+        Err(error) => return broken(error),
+    };
+    match source.probe().await {
+        Err(error @ SourceError::KeyRefused { .. }) => vec![
+            Finding::well("service", "it answers"),
+            Finding::broken("key", CommandError::Pipeline(PipelineError::Source(error))),
+        ],
+        Err(error) => broken(PipelineError::Source(error)),
+        Ok(probe) => {
+            let base_url = settings.service.base_url.as_deref().unwrap_or_default();
+            vec![
+                Finding::well("service", format!("{base_url} answers in {} ms", probe.latency_ms)),
+                Finding::well("key", "accepted"),
+                clock_skew(probe.service_now_ms),
+            ]
+        }
+    }
+}
+
+/// A skew hurts nobody: windows go by the service's clock. It is said because it may surprise a reader of logs.
+fn clock_skew(service_now_ms: Option<i64>) -> Finding {
+    match service_now_ms.map(|service_ms| service_ms - clock::now_ms()) {
+        None => Finding::well("clock", "the service does not tell its time; this machine's is used"),
+        Some(skew_ms) if skew_ms.abs() > SKEW_MS_MAX => {
+            let minutes = skew_ms as f64 / 60_000.0;
+            Finding::well(
+                "clock",
+                format!("the service is {minutes:.1} min ahead of this machine; windows go by the service's clock"),
+            )
+        }
+        Some(_) => Finding::well("clock", "both agree within a minute"),
+    }
+}
+
+fn state(settings: &Settings) -> Finding {
+    let path = settings.state_path.display();
+    let opened = pipeline::identity(settings).and_then(|identity| {
+        let take = || -> Result<(), StateError> {
+            let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)?;
+            let now_ms = clock::now_ms();
+            state.take_lease(&RunId::new(now_ms), "check", now_ms).map(drop)
+        };
+        take().map_err(PipelineError::State)
+    });
+    match opened {
+        Ok(()) => Finding::well("state", format!("{path} can be written, and no run is under way")),
+        Err(error) => Finding::broken("state", CommandError::Pipeline(error)),
+    }
+}
+
+fn warehouse(settings: &Settings) -> Finding {
+    let opened = pipeline::identity(settings).and_then(|identity| pipeline::open_destinations(settings, &identity));
+    match opened {
+        Ok(destinations) => {
+            let places: Vec<String> = destinations
+                .iter()
+                .map(|destination| format!("{} at {}", destination.name(), destination.location()))
+                .collect();
+            Finding::well("warehouse", format!("{} can be written", places.join(" and ")))
+        }
+        Err(error) => Finding::broken("warehouse", CommandError::Pipeline(error)),
+    }
+}

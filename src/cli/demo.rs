@@ -1,0 +1,221 @@
+//! `studysync demo`: the whole story in under a minute, with the very commands that a user would type.
+//!
+//! The sandbox runs as a server of its own on a free port; every step is this program run once more, so what is shown is what
+//! happens.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+use clap::Args;
+
+use crate::{
+    clock,
+    model::{DAY_MS, format_ms},
+};
+
+use super::{CommandError, Context};
+
+const KEY: &str = "demo-key";
+const DAYS: i64 = 90;
+const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":12,"vanish_visitors":1,"status_changes":1,"late":8,"within_ms":1728000000}"#;
+
+/// Shows it all: a service, a backfill of 90 days, a day of changes, the nightly sync, and SQL over the result.
+///
+/// Everything happens in a temporary folder that is named at the end and stays for a look around.
+///
+/// Exit codes: 0 shown; 1 a step failed.
+#[derive(Args, Debug)]
+pub(super) struct DemoArgs {
+    /// Answers that the service holds
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    responses: u64,
+
+    /// Where to do it [default: a new temporary folder]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError> {
+    let started = Instant::now();
+    let demo = Demo::begin(args, &context)?;
+    let from = format_ms((clock::now_ms() - DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS);
+    demo.tell(&format!(
+        "A study feedback service with {} answers of {DAYS} days is listening on {}.\nFirst night: everything.",
+        args.responses, demo.service.base_url
+    ))?;
+    demo.studysync(&["backfill", "--from", &from])?;
+    demo.service.post("/_sandbox/clock", &format!("{{\"advance_ms\":{DAY_MS}}}"))?;
+    demo.service.post("/_sandbox/changes", CHANGES)?;
+    demo.tell(
+        "A day goes by at the service: new answers, late ones, edits, deletions, a visitor who is purged, a survey that changes its status.\n\
+         Second night: the same command that cron would run.",
+    )?;
+    demo.studysync(&["sync"])?;
+    demo.tell("What the night brought, and what is no longer true:")?;
+    demo.query(WHAT_CHANGED)?;
+    demo.query(ONE_EDIT)?;
+    demo.query(STATUS_CHANGES)?;
+    demo.tell("Three questions, in plain SQL. How do people like us, by month?")?;
+    demo.query(NPS_BY_MONTH)?;
+    demo.tell("Which options do they choose?")?;
+    demo.query(CHOICES)?;
+    demo.tell("What do they talk about?")?;
+    demo.query(THEMES)?;
+    demo.studysync(&["status"])?;
+    demo.tell(&format!(
+        "That took {:.0} s. All of it is in {} (DuckDB: warehouse.duckdb, Parquet: parquet/). Remove the folder when you are done.",
+        started.elapsed().as_secs_f64(),
+        demo.folder.display()
+    ))?;
+    Ok(0)
+}
+
+const WHAT_CHANGED: &str = "\
+SELECT reason, count(*) AS answers FROM response_history GROUP BY reason
+UNION ALL SELECT 'new', count(*) FROM responses WHERE _run_id = (SELECT max(_run_id) FROM responses) AND _first_seen_at = _synced_at
+ORDER BY reason";
+
+const ONE_EDIT: &str = "\
+SELECT h.question_type, h.answer_json AS was, r.answer_json AS is_now, h.valid_to AS found_at
+FROM response_history h JOIN responses r USING (response_group_uid, question_id)
+WHERE h.reason = 'edited' AND h.answer_json <> r.answer_json AND length(r.answer_json) < 40 AND length(h.answer_json) < 40
+ORDER BY h.created_at, h.question_id LIMIT 3";
+
+const STATUS_CHANGES: &str = "\
+SELECT s.name, c.old_status, c.new_status FROM survey_status_changes c JOIN surveys s ON s.id = c.survey_id
+WHERE c.old_status IS NOT NULL ORDER BY s.name";
+
+const NPS_BY_MONTH: &str = "\
+SELECT strftime(created_at, '%Y-%m') AS month, count(*) AS answers,
+       round(100.0 * (count(*) FILTER (answer_number >= 9) - count(*) FILTER (answer_number <= 6)) / count(*), 1) AS nps
+FROM responses
+WHERE question_type = 'NPS' AND NOT is_skipped AND deleted_at IS NULL AND _vanished_at IS NULL
+GROUP BY month ORDER BY month";
+
+const CHOICES: &str = "\
+SELECT c.label, count(*) AS chosen FROM response_choices c
+JOIN responses r USING (response_group_uid, question_id)
+WHERE r.deleted_at IS NULL AND r._vanished_at IS NULL AND c.label IS NOT NULL
+GROUP BY c.label ORDER BY chosen DESC, c.label LIMIT 5";
+
+const THEMES: &str = "\
+SELECT theme, count(*) AS answers FROM themes WHERE _vanished_at IS NULL GROUP BY theme ORDER BY answers DESC, theme LIMIT 5";
+
+struct Demo<'a> {
+    program: PathBuf,
+    folder: PathBuf,
+    service: Service,
+    context: &'a Context,
+}
+
+impl<'a> Demo<'a> {
+    fn begin(args: &DemoArgs, context: &'a Context) -> Result<Self, CommandError> {
+        let program =
+            std::env::current_exe().map_err(|source| CommandError::failed("cannot find this program", source))?;
+        let folder = match &args.folder {
+            Some(folder) => folder.clone(),
+            None => std::env::temp_dir().join(format!("studysync-demo-{}", clock::now_ms())),
+        };
+        std::fs::create_dir_all(&folder)
+            .map_err(|source| CommandError::failed(format!("cannot create {}", folder.display()), source))?;
+        let service = Service::start(&program, args.responses)?;
+        Ok(Self { program, folder, service, context })
+    }
+
+    fn tell(&self, text: &str) -> Result<(), CommandError> {
+        self.context.printer.print(&format!("\n{text}"))
+    }
+
+    /// Runs one command as a user would, and shows it.
+    fn studysync(&self, arguments: &[&str]) -> Result<(), CommandError> {
+        self.context.printer.print(&format!("\n$ studysync {}", arguments.join(" ")))?;
+        self.command(arguments)
+    }
+
+    fn query(&self, sql: &str) -> Result<(), CommandError> {
+        self.context.printer.print(&format!("\n$ studysync query \"{sql}\""))?;
+        self.command(&["query", sql])
+    }
+
+    fn command(&self, arguments: &[&str]) -> Result<(), CommandError> {
+        let failed = |source| CommandError::failed("cannot run this program again", source);
+        let status = Command::new(&self.program)
+            .args(arguments)
+            .args(["--base-url", &self.service.base_url])
+            .args(["--duckdb", "warehouse.duckdb", "--parquet", "parquet", "--state", "state/checkpoints.sqlite"])
+            .env("STUDYSYNC_API_KEY", KEY)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .status()
+            .map_err(failed)?;
+        if status.success() {
+            return Ok(());
+        }
+        let code = status.code().map_or("a signal".to_owned(), |code| format!("exit code {code}"));
+        Err(CommandError::Refused(format!("`studysync {}` ended with {code}", arguments.first().unwrap_or(&""))))
+    }
+}
+
+/// The sandbox, as a process of its own.
+struct Service {
+    process: Child,
+    base_url: String,
+}
+
+impl Service {
+    fn start(program: &Path, responses: u64) -> Result<Service, CommandError> {
+        let failed = |source| CommandError::failed("cannot start the sandbox", source);
+        let mut process = Command::new(program)
+            .args(["sandbox", "--listen", "127.0.0.1:0", "--api-key", KEY, "--seed", "20260131"])
+            .args(["--responses", &responses.to_string(), "--days", &DAYS.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let mut line = String::new();
+        if let Some(stdout) = process.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
+        }
+        match line.trim().strip_prefix("listening on ") {
+            Some(base_url) => Ok(Service { base_url: base_url.to_owned(), process }),
+            None => Err(CommandError::Refused("the sandbox did not start".to_owned())),
+        }
+    }
+
+    /// A control call of the sandbox. Too little to ask a client library for.
+    fn post(&self, path: &str, body: &str) -> Result<(), CommandError> {
+        let call = || -> std::io::Result<String> {
+            let address = self.base_url.trim_start_matches("http://");
+            let mut stream = TcpStream::connect(address)?;
+            let length = body.len();
+            write!(
+                stream,
+                "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+                 Connection: close\r\n\r\n{body}"
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = call().map_err(|source| CommandError::failed("the sandbox does not answer", source))?;
+        match answer.split_whitespace().nth(1) {
+            Some("200") => Ok(()),
+            _ => Err(CommandError::Refused(format!(
+                "the sandbox refused {path}: {}",
+                answer.lines().last().unwrap_or("")
+            ))),
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}

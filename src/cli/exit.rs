@@ -1,0 +1,178 @@
+//! Errors become exit codes, and a hint where there is a way out. The whole chain of an error is printed here and nowhere else.
+
+use std::{error::Error, io};
+
+use crate::{
+    archive::ArchiveError, config::ConfigError, load::LoadError, pipeline::PipelineError, source::SourceError,
+    state::StateError,
+};
+
+/// For `--help`.
+pub(super) const ALL_CODES: &str = "Exit codes: 0 done; 1 failed; 2 usage or configuration; 3 done, but something needs a look; \
+     4 key refused; 5 another run holds the lease; 6 stopped early, resumable; 130 interrupted, resumable.";
+
+/// Why a command did not end well.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
+    #[error("cannot do that")]
+    Config(#[source] ConfigError),
+    #[error("the run ended early")]
+    Pipeline(#[source] PipelineError),
+    #[error("the warehouse cannot be read")]
+    Load(#[source] LoadError),
+    #[error("the statement cannot be answered")]
+    Query(#[source] LoadError),
+    #[error("the checkpoints cannot be read")]
+    State(#[source] StateError),
+    #[error("{what}")]
+    Failed {
+        what: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Refused(String),
+    /// Whoever read the output has enough.
+    #[error("the output is no longer read")]
+    PipeClosed,
+}
+
+impl CommandError {
+    pub fn failed(what: impl Into<String>, source: io::Error) -> Self {
+        CommandError::Failed { what: what.into(), source }
+    }
+
+    pub fn sandbox(source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::InvalidInput => CommandError::Usage(source.to_string()),
+            _ => CommandError::failed("the sandbox cannot listen", source),
+        }
+    }
+
+    /// Tells the user, and returns the exit code.
+    pub fn report(&self) -> u8 {
+        if matches!(self, CommandError::PipeClosed) {
+            return 0;
+        }
+        let mut text = format!("error: {self}");
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            text.push_str(&format!("\n  because: {error}"));
+            cause = error.source();
+        }
+        if let Some(hint) = self.hint() {
+            text.push_str(&format!("\n  what to do: {hint}"));
+        }
+        text.push('\n');
+        // When stderr is gone, the exit code has to say it all.
+        io::Write::write_all(&mut io::stderr(), text.as_bytes()).ok();
+        self.exit_code()
+    }
+
+    /// The error and its causes on one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            text.push_str(&format!(": {error}"));
+            cause = error.source();
+        }
+        text
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            CommandError::Config(_) | CommandError::Usage(_) => 2,
+            CommandError::Pipeline(error) => pipeline_code(error),
+            CommandError::Load(error) | CommandError::Query(error) => load_code(error),
+            CommandError::State(error) => state_code(error),
+            CommandError::Failed { .. } | CommandError::Refused(_) => 1,
+            CommandError::PipeClosed => 0,
+        }
+    }
+
+    /// A way out, where there is one.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            CommandError::Pipeline(PipelineError::Source(error)) => source_hint(error),
+            CommandError::Pipeline(PipelineError::Load { source, .. }) | CommandError::Load(source) => {
+                load_hint(source)
+            }
+            CommandError::Pipeline(PipelineError::State(error)) | CommandError::State(error) => state_hint(error),
+            CommandError::Pipeline(PipelineError::Archive(ArchiveError::Full { .. })) => Some(SPACE),
+            _ => None,
+        }
+    }
+}
+
+const SPACE: &str = "make room and run the same command again: nothing committed is lost, and it goes on where it was";
+
+fn pipeline_code(error: &PipelineError) -> u8 {
+    match error {
+        PipelineError::Config(_) => 2,
+        PipelineError::Source(SourceError::KeyRefused { .. }) => 4,
+        PipelineError::Source(SourceError::Settings(_)) => 2,
+        PipelineError::Load { source, .. } => load_code(source),
+        PipelineError::State(error) => state_code(error),
+        _ => 1,
+    }
+}
+
+fn load_code(error: &LoadError) -> u8 {
+    match error {
+        LoadError::Locked { .. } => 5,
+        LoadError::OtherIdentity { .. } | LoadError::Newer { .. } | LoadError::NotOurs { .. } => 2,
+        _ => 1,
+    }
+}
+
+fn state_code(error: &StateError) -> u8 {
+    match error {
+        StateError::Leased { .. } => 5,
+        StateError::OtherService { .. } | StateError::Newer { .. } => 2,
+        _ => 1,
+    }
+}
+
+fn source_hint(error: &SourceError) -> Option<&'static str> {
+    match error {
+        SourceError::KeyRefused { .. } => Some("check the key and that it belongs to this environment of the service"),
+        SourceError::Unreachable { .. } => {
+            Some("check the address and the network; run the same command again to go on")
+        }
+        SourceError::BadAnswer { .. } => {
+            Some("check that --base-url is the service itself, and not a web page or a proxy")
+        }
+        _ => None,
+    }
+}
+
+fn load_hint(error: &LoadError) -> Option<&'static str> {
+    match error {
+        LoadError::Locked { .. } => {
+            Some("close the program that has it open (an analyst's session, a notebook), then run again")
+        }
+        LoadError::OtherIdentity { .. } => {
+            Some("name another warehouse: one warehouse holds one environment of one service")
+        }
+        LoadError::Newer { .. } => Some("use the newer version of studysync"),
+        LoadError::NotOurs { .. } => Some("name another path, or an empty one"),
+        LoadError::Full { .. } => Some(SPACE),
+        _ => None,
+    }
+}
+
+fn state_hint(error: &StateError) -> Option<&'static str> {
+    match error {
+        StateError::Leased { .. } => {
+            Some("wait for it, or stop it; two runs at once would only ask for the same twice")
+        }
+        StateError::OtherService { .. } => {
+            Some("name another --state: one state file belongs to one environment of one service")
+        }
+        StateError::Newer { .. } => Some("use the newer version of studysync"),
+        _ => None,
+    }
+}

@@ -1,0 +1,143 @@
+//! `studysync plan`: what `sync` or `backfill` would do. Sends nothing.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    clock,
+    config::Settings,
+    model::{Window, format_ms},
+    pipeline::{self, CLOCK_SKEW, LEARNED_RATE, ScopeWork},
+    plan::{Cutter, Estimate, estimate},
+    source::LearnedRate,
+    state::State,
+};
+
+use super::{
+    CommandError, Context,
+    flags::{EffortFlags, SharedFlags, parse_moment},
+};
+
+/// Windows that the text names one by one for each stream; `--json` has them all.
+const WINDOWS_SHOWN: usize = 12;
+
+/// Shows what `sync` would do now, or `backfill` with --from: windows, requests, minutes. Sends nothing.
+///
+/// Exit codes: 0 planned; 1 the checkpoints cannot be read; 2 usage or configuration.
+#[derive(Args, Debug)]
+pub(super) struct PlanArgs {
+    /// Plan a backfill from this moment on: 2026-01-31, RFC 3339 or epoch milliseconds
+    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    from: Option<i64>,
+
+    /// ... up to this moment [default: now]
+    #[arg(long, value_name = "DATE", value_parser = parse_moment, requires = "from")]
+    to: Option<i64>,
+
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+}
+
+#[derive(Serialize)]
+struct PlannedStream {
+    stream: &'static str,
+    survey_id: Option<i64>,
+    #[serde(flatten)]
+    estimate: Estimate,
+}
+
+#[derive(Serialize)]
+struct Plan {
+    command: &'static str,
+    /// The service's time as far as it is known.
+    now: String,
+    /// Scans that an earlier run began; they go on first.
+    under_way: usize,
+    requests_per_sec: Option<f64>,
+    streams: Vec<PlannedStream>,
+}
+
+pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError> {
+    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let plan = plan(&settings, args.from, args.to)?;
+    if args.json {
+        let text = serde_json::to_string(&plan)
+            .map_err(|error| CommandError::failed("cannot print the plan", error.into()))?;
+        context.printer.print(&text)?;
+    } else {
+        context.printer.print(&describe(&plan))?;
+    }
+    Ok(0)
+}
+
+fn plan(settings: &Settings, from: Option<i64>, to: Option<i64>) -> Result<Plan, CommandError> {
+    let state = State::open_read_only(&settings.state_path).map_err(CommandError::State)?;
+    let read = |error| CommandError::State(error);
+    let skew_ms =
+        state.as_ref().map(|state| state.service_trait::<i64>(CLOCK_SKEW)).transpose().map_err(read)?.flatten();
+    let rate = state
+        .as_ref()
+        .map(|state| state.service_trait::<LearnedRate>(LEARNED_RATE))
+        .transpose()
+        .map_err(read)?
+        .flatten();
+    let under_way = state.as_ref().map(State::scans_under_way).transpose().map_err(read)?.unwrap_or_default().len();
+    let now_ms = clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);
+    let backfill = from.map(|from| Window::new(from, to.unwrap_or(now_ms)));
+    let work = pipeline::work(settings, state.as_ref(), backfill, now_ms).map_err(read)?;
+    let requests_per_sec = rate.and_then(|(rate, _)| rate.requests_per_sec).or(settings.throttle.requests_per_sec_max);
+    let streams = work.into_iter().map(|work| planned(work, requests_per_sec)).collect();
+    let command = if backfill.is_some() { "backfill" } else { "sync" };
+    Ok(Plan { command, now: format_ms(now_ms / 1000 * 1000), under_way, requests_per_sec, streams })
+}
+
+fn planned(work: ScopeWork, requests_per_sec: Option<f64>) -> PlannedStream {
+    let cutter = Cutter::new(work.due, work.held, work.page_rows, work.scope.stream.is_windowed());
+    PlannedStream {
+        stream: work.scope.stream.name(),
+        survey_id: work.scope.survey_id,
+        estimate: estimate(cutter, work.page_rows, requests_per_sec),
+    }
+}
+
+fn describe(plan: &Plan) -> String {
+    let mut text = format!("`studysync {}` at {} would\n", plan.command, plan.now);
+    if plan.under_way > 0 {
+        text.push_str(&format!("  go on with {} scans that an earlier run began, then\n", plan.under_way));
+    }
+    for stream in &plan.streams {
+        let survey = stream.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
+        let Estimate { windows, rows, requests, minutes } = &stream.estimate;
+        if windows.is_empty() {
+            text.push_str(&format!("\n{}{survey}: nothing is due\n", stream.stream));
+            continue;
+        }
+        let about =
+            |number: &Option<u64>| number.map_or("an unknown number of".to_owned(), |number| format!("about {number}"));
+        let minutes = minutes.map(|minutes| format!(", {minutes:.1} minutes at the learned rate")).unwrap_or_default();
+        text.push_str(&format!(
+            "\n{}{survey}: {} windows, {} rows, {} requests{minutes}\n",
+            stream.stream,
+            windows.len(),
+            about(rows),
+            about(requests)
+        ));
+        for planned in windows.iter().take(WINDOWS_SHOWN) {
+            let window = planned.due.window;
+            text.push_str(&format!(
+                "  {:<13} {} .. {}\n",
+                planned.due.reason.to_string(),
+                format_ms(window.start_ms),
+                format_ms(window.end_ms)
+            ));
+        }
+        if windows.len() > WINDOWS_SHOWN {
+            text.push_str(&format!("  ... and {} more (--json has them all)\n", windows.len() - WINDOWS_SHOWN));
+        }
+    }
+    text
+}

@@ -1,0 +1,223 @@
+//! `studysync status`: coverage, lag, last runs, rate and what is pending. Sends nothing.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    clock,
+    model::{IntervalSet, format_ms},
+    pipeline::{CLOCK_SKEW, LEARNED_RATE},
+    source::LearnedRate,
+    state::{State, StateError},
+};
+
+use super::{
+    CommandError, Context,
+    flags::{EffortFlags, SharedFlags},
+};
+
+const RUNS_SHOWN: u32 = 5;
+
+/// Shows what is proven complete, how far behind the warehouse is, the last runs and what waits. Sends nothing.
+///
+/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration.
+#[derive(Args, Debug)]
+pub(super) struct StatusArgs {
+    /// One JSON object on stdout
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+}
+
+#[derive(Serialize)]
+struct Status {
+    state: String,
+    base_url: Option<String>,
+    environment: Option<String>,
+    running: Option<String>,
+    streams: Vec<StreamStatus>,
+    under_way: Vec<ScanStatus>,
+    requests_per_sec: Option<f64>,
+    clock_skew_ms: Option<i64>,
+    runs: Vec<RunStatus>,
+}
+
+#[derive(Serialize)]
+struct StreamStatus {
+    stream: &'static str,
+    survey_id: Option<i64>,
+    /// Stretches proven complete.
+    complete: Vec<Stretch>,
+    /// Stretches between them that never were.
+    missing: Vec<Stretch>,
+    /// Rows as last scanned.
+    rows: u64,
+    /// How far the newest complete moment lies back.
+    lag_secs: i64,
+    /// The oldest of the last scans of all stretches.
+    oldest_scan: String,
+}
+
+#[derive(Serialize)]
+struct Stretch {
+    start: String,
+    end: String,
+}
+
+#[derive(Serialize)]
+struct ScanStatus {
+    stream: &'static str,
+    window: String,
+    pages: u64,
+    rows: u64,
+}
+
+#[derive(Serialize)]
+struct RunStatus {
+    run_id: String,
+    command: String,
+    started: String,
+    secs: Option<f64>,
+    outcome: String,
+    exit_code: Option<i64>,
+}
+
+pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandError> {
+    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let Some(state) = State::open_read_only(&settings.state_path).map_err(CommandError::State)? else {
+        let path = settings.state_path.display();
+        context.printer.print(&if args.json {
+            "{}".to_owned()
+        } else {
+            format!("Nothing was synced yet: there is no state file {path}. Run `studysync sync` or `studysync backfill --from DATE`.")
+        })?;
+        return Ok(0);
+    };
+    let status = gather(&state).map_err(CommandError::State)?;
+    let text = if args.json {
+        serde_json::to_string(&status).map_err(|error| CommandError::failed("cannot print the status", error.into()))?
+    } else {
+        describe(&status)
+    };
+    context.printer.print(&text)?;
+    Ok(0)
+}
+
+fn gather(state: &State) -> Result<Status, StateError> {
+    let skew_ms = state.service_trait::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
+    let now_ms = clock::now_ms() + skew_ms.unwrap_or(0);
+    let mut streams = Vec::new();
+    for scope in state.covered_scopes()? {
+        let held = state.coverage(scope)?;
+        let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
+        let Some(hull) = covered.hull() else { continue };
+        let stretch = |window: &crate::model::Window| Stretch {
+            start: format_ms(window.start_ms),
+            end: format_ms(window.end_ms),
+        };
+        let oldest_ms = held.iter().map(|segment| segment.scanned_ms).min().unwrap_or(now_ms);
+        streams.push(StreamStatus {
+            stream: scope.stream.name(),
+            survey_id: scope.survey_id,
+            complete: covered.windows().iter().map(stretch).collect(),
+            missing: covered.gaps_in(hull).iter().map(stretch).collect(),
+            rows: held.iter().map(|segment| segment.rows).sum(),
+            lag_secs: (now_ms - hull.end_ms).max(0) / 1000,
+            oldest_scan: seconds(oldest_ms),
+        });
+    }
+    let scans = state.scans_under_way()?.into_iter().map(|left| ScanStatus {
+        stream: left.scan.scope.stream.name(),
+        window: left.scan.window.to_string(),
+        pages: left.pages,
+        rows: left.rows,
+    });
+    let holder = state.current_holder()?;
+    let runs = state.runs(RUNS_SHOWN)?.into_iter().map(|run| {
+        let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == run.run_id);
+        RunStatus {
+            secs: run.finished_ms.map(|finished_ms| (finished_ms - run.started_ms) as f64 / 1000.0),
+            outcome: run.outcome.unwrap_or_else(|| if is_running { "running" } else { "killed" }.to_owned()),
+            started: seconds(run.started_ms),
+            run_id: run.run_id,
+            command: run.command,
+            exit_code: run.exit_code,
+        }
+    });
+    Ok(Status {
+        state: state.path().display().to_string(),
+        base_url: state.meta("base_url")?,
+        environment: state.meta("environment")?,
+        running: holder.as_ref().map(ToString::to_string),
+        streams,
+        under_way: scans.collect(),
+        requests_per_sec: state.service_trait::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
+        clock_skew_ms: skew_ms,
+        runs: runs.collect(),
+    })
+}
+
+fn seconds(at_ms: i64) -> String {
+    format_ms(at_ms.div_euclid(1000) * 1000)
+}
+
+fn describe(status: &Status) -> String {
+    let unknown = || "?".to_owned();
+    let mut text = format!(
+        "{} ({})\n",
+        status.base_url.clone().unwrap_or_else(unknown),
+        status.environment.clone().unwrap_or_else(unknown)
+    );
+    if let Some(holder) = &status.running {
+        text.push_str(&format!("running now: {holder}\n"));
+    }
+    if status.streams.is_empty() {
+        text.push_str("\nNothing is proven complete yet.\n");
+    }
+    for stream in &status.streams {
+        let survey = stream.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
+        let lag = length(stream.lag_secs);
+        text.push_str(&format!(
+            "\n{}{survey}: {} rows, {lag} behind, looked at since {}\n",
+            stream.stream, stream.rows, stream.oldest_scan
+        ));
+        for stretch in &stream.complete {
+            text.push_str(&format!("  complete  {} .. {}\n", stretch.start, stretch.end));
+        }
+        for stretch in &stream.missing {
+            text.push_str(&format!("  MISSING   {} .. {}\n", stretch.start, stretch.end));
+        }
+    }
+    if !status.under_way.is_empty() {
+        text.push_str("\nbegun and not committed (the next run goes on with them):\n");
+        for scan in &status.under_way {
+            text.push_str(&format!("  {} {}: {} pages, {} rows\n", scan.stream, scan.window, scan.pages, scan.rows));
+        }
+    }
+    if !status.runs.is_empty() {
+        text.push_str("\nlast runs:\n");
+        for run in &status.runs {
+            let took = run.secs.map(|secs| format!(" in {secs:.1} s")).unwrap_or_default();
+            text.push_str(&format!("  {}  {:<8} {}{took}\n", run.started, run.command, run.outcome.replace('_', " ")));
+        }
+    }
+    match status.requests_per_sec {
+        Some(rate) => text.push_str(&format!("\nlearned rate: {rate:.1} requests a second\n")),
+        None => text.push_str("\nlearned rate: no limit was met\n"),
+    }
+    if let Some(skew_ms) = status.clock_skew_ms.filter(|skew_ms| skew_ms.abs() >= 2000) {
+        text.push_str(&format!("the service's clock is {:.1} s ahead of this machine's\n", skew_ms as f64 / 1000.0));
+    }
+    text
+}
+
+fn length(secs: i64) -> String {
+    match secs {
+        0..120 => format!("{secs} s"),
+        120..7200 => format!("{} min", secs / 60),
+        7200..172_800 => format!("{} h", secs / 3600),
+        _ => format!("{} days", secs / 86_400),
+    }
+}

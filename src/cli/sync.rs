@@ -1,0 +1,182 @@
+//! `studysync sync` and `studysync backfill`: one run of the pipeline, from the signal handlers to the summary.
+
+use std::sync::Arc;
+
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock,
+    config::Settings,
+    model::Window,
+    pipeline::{PipelineError, Progress, Request, Run, RunReport},
+};
+
+use super::{
+    CommandError, Context, bars,
+    flags::{EffortFlags, SharedFlags, parse_moment},
+};
+
+/// The nightly job: pulls what is new, and looks again at what is due for a re-scan.
+///
+/// A first sync begins 30 days back (`since` in the configuration says otherwise); older answers come with `backfill`. A run
+/// that was stopped or killed is gone on with by the next one.
+///
+/// Exit codes: 0 done; 1 failed, what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
+/// withheld deletions, collisions); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
+/// rate limit, resumable; 130 interrupted, resumable.
+#[derive(Args, Debug)]
+pub(super) struct SyncArgs {
+    #[command(flatten)]
+    run: RunFlags,
+}
+
+/// Pulls history: everything created between two moments that is not in the warehouse yet.
+///
+/// Windows are pulled side by side. Killed and started again it goes on where it was; when all is covered it sends nothing.
+///
+/// Exit codes: 0 done; 1 failed, what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
+/// withheld deletions, collisions); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
+/// rate limit, resumable; 130 interrupted, resumable.
+#[derive(Args, Debug)]
+pub(super) struct BackfillArgs {
+    /// First moment: 2026-01-31, RFC 3339 or epoch milliseconds
+    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    from: i64,
+
+    /// First moment past the end [default: now]
+    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    to: Option<i64>,
+
+    #[command(flatten)]
+    run: RunFlags,
+}
+
+#[derive(Args, Debug)]
+struct RunFlags {
+    /// Believe that rows are gone which the service no longer returns, however many
+    #[arg(long)]
+    accept_vanished: bool,
+
+    /// One JSON object on stdout when the run ends
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+
+    #[command(flatten)]
+    effort: EffortFlags,
+}
+
+pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, CommandError> {
+    run("sync", None, args.run, context).await
+}
+
+pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
+    // A far future end is cut to what is settled by the service's clock.
+    let to = args.to.unwrap_or_else(|| clock::now_ms().saturating_add(crate::model::DAY_MS));
+    if to <= args.from {
+        return Err(CommandError::Usage("--to must lie after --from".to_owned()));
+    }
+    run("backfill", Some(Window::new(args.from, to)), args.run, context).await
+}
+
+async fn run(
+    command: &'static str,
+    backfill: Option<Window>,
+    flags: RunFlags,
+    context: Context,
+) -> Result<u8, CommandError> {
+    let settings: Settings = flags.shared.settings(&flags.effort, &context)?;
+    let request = Request { command, backfill, accept_vanished: flags.accept_vanished };
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(stop_on_signal(stop.clone()));
+    let progress = Arc::new(Progress::default());
+    let outcome = execute(settings, request, stop, progress, &context).await;
+    signals.abort();
+    let report = outcome.map_err(CommandError::Pipeline)?;
+    if flags.json {
+        let text = serde_json::to_string(&report)
+            .map_err(|error| CommandError::failed("cannot print the report", error.into()))?;
+        context.printer.print(&text)?;
+    }
+    if !context.is_quiet {
+        context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(&report).as_bytes())).ok();
+    }
+    Ok(report.exit_code)
+}
+
+async fn execute(
+    settings: Settings,
+    request: Request,
+    stop: CancellationToken,
+    progress: Arc<Progress>,
+    context: &Context,
+) -> Result<RunReport, PipelineError> {
+    let run = Run::open(settings, request, stop, Arc::clone(&progress)).await?;
+    let _watch = (!context.is_quiet).then(|| bars::watch(&context.bars, progress, run.source().clone()));
+    run.execute().await
+}
+
+/// The first signal asks the run to end in order; a second one ends the program at once, which is safe as well.
+async fn stop_on_signal(stop: CancellationToken) {
+    if next_signal().await.is_err() {
+        return;
+    }
+    tracing::warn!(
+        "stopping: the commit under way is finished, the rest waits for the next run (once more ends at once)"
+    );
+    stop.cancel();
+    if next_signal().await.is_ok() {
+        std::process::exit(130);
+    }
+}
+
+async fn next_signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        outcome = tokio::signal::ctrl_c() => outcome,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+/// What people want to know when a run has ended.
+fn summary(report: &RunReport) -> String {
+    let mut text = format!(
+        "{} {}: {} requests in {:.1} s\n",
+        report.command,
+        report.outcome.name().replace('_', " "),
+        report.requests.total,
+        report.time_ms.wall as f64 / 1000.0
+    );
+    for (name, stream) in &report.streams {
+        let counts = &stream.counts;
+        let fates = [
+            (counts.rows_read, "read"),
+            (counts.inserted, "new"),
+            (counts.updated, "changed"),
+            (counts.soft_deleted, "of them deleted"),
+            (counts.vanished, "vanished"),
+            (counts.unchanged, "unchanged"),
+            (counts.withheld, "WITHHELD"),
+            (counts.rejected, "REJECTED"),
+            (counts.collisions, "COLLISIONS"),
+        ];
+        let fates: Vec<String> =
+            fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
+        let fates = if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") };
+        text.push_str(&format!("  {name:<10} {} windows: {fates}\n", stream.windows));
+    }
+    for failure in &report.failures {
+        text.push_str(&format!("  FAILED {} {}: {}\n", failure.stream, failure.window, failure.error));
+    }
+    for note in &report.notes {
+        text.push_str(&format!("  note: {note}\n"));
+    }
+    if let Some(reason) = &report.stopped_because {
+        text.push_str(&format!("  ended early: {reason}. Run the same command again to go on\n"));
+    }
+    text
+}
