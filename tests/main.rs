@@ -1,1 +1,3 @@
 //! The one test binary; a module a subject.
+
+mod flatten;

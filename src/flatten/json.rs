@@ -245,3 +245,6 @@ pub(super) fn read_boolean(raw: &str) -> Option<bool> {
 pub(super) fn is_empty_container(raw: &str) -> bool {
     matches!(shape(raw), Shape::List | Shape::Object) && unquoted(raw).trim_ascii().is_empty()
 }
+
+#[cfg(test)]
+mod tests;

@@ -115,3 +115,6 @@ fn leading_integer(label: &str) -> Option<i64> {
     }
     label.get(..label.len() - rest.len())?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests;
