@@ -75,7 +75,7 @@ fn render(flat: &FlatPage) -> String {
             writeln!(text, "\n{} row {row}", batch.table).unwrap();
             for (at, field) in batch.rows.schema().fields().iter().enumerate() {
                 if batch.rows.column(at).is_valid(row) {
-                    writeln!(text, "  {} = {}", field.name(), cells[at].value(row).to_string().escape_debug()).unwrap();
+                    writeln!(text, "  {} = {}", field.name(), visible(&cells[at].value(row).to_string())).unwrap();
                 }
             }
         }
@@ -84,6 +84,14 @@ fn render(flat: &FlatPage) -> String {
         writeln!(text, "\nreject {} in {}: {}", reject.reason, reject.field, reject.raw).unwrap();
     }
     text
+}
+
+/// One line, whatever the text.
+fn visible(text: &str) -> String {
+    let escape = |character: char| {
+        if character.is_control() { character.escape_default().to_string() } else { character.into() }
+    };
+    text.chars().map(escape).collect()
 }
 
 #[test]
@@ -172,8 +180,8 @@ fn hashes_are_stable_across_versions() {
 }
 
 /// Warehouses keep these: if they must change, every row will look edited once.
-const ROW_HASH: i64 = 0;
-const KEY_HASH: u128 = 0;
+const ROW_HASH: i64 = 1905091044911268662;
+const KEY_HASH: u128 = 268036741077148351339917959065437618829;
 
 #[test]
 fn each_field_of_a_response_changes_its_hash() {
