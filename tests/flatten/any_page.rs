@@ -58,6 +58,9 @@ fn value() -> impl Strategy<Value = String> {
     })
 }
 
+/// Names and values of an object.
+type Members = Vec<(String, String)>;
+
 const TEXTS: [(&str, &str); 6] = [
     ("visitorUuid", "visitor_uuid"),
     ("externalUserId", "external_user_id"),
@@ -101,7 +104,7 @@ const TYPES: [&str; 13] = [
     "NEW",
 ];
 
-fn placeable() -> impl Strategy<Value = Vec<(String, String)>> {
+fn placeable() -> impl Strategy<Value = Members> {
     let key = (select(vec!["\"u\"", "\"v\""]), select(vec!["1", "2.0", "\"3\""]), select(TYPES.to_vec()));
     let fields = vec((select(NAMES.to_vec()), value()), 0..8);
     (key, value(), fields).prop_map(|((uid, question, kind), answer, fields)| {
@@ -128,7 +131,7 @@ pub fn records() -> impl Strategy<Value = Vec<String>> {
 }
 
 /// The members of a record without duplicates, in two orders.
-pub fn shuffled_members() -> impl Strategy<Value = (Vec<(String, String)>, Vec<(String, String)>)> {
+pub fn shuffled_members() -> impl Strategy<Value = (Members, Members)> {
     let distinct = placeable().prop_map(|mut members| {
         let mut seen = std::collections::HashSet::new();
         members.retain(|(name, _)| seen.insert(name.clone()));

@@ -150,8 +150,8 @@ fn p1_a_value_of_a_hundred_thousand_levels_lands() {
         records.push(response(20, &format!(r#""new":{value},"meta":{value},"visitorSnapshot":{value}"#)));
         let flat = responses(&records);
         let rows = flat.table("responses").unwrap();
-        for at in 0..types.len() {
-            assert!(text(rows, "answer_json", at) == Some(value), "{}", types[at]);
+        for (at, name) in types.iter().enumerate() {
+            assert!(text(rows, "answer_json", at) == Some(value), "{name}");
         }
         assert!(text(rows, "extra", types.len()).unwrap().contains(value.as_str()));
     }
