@@ -252,6 +252,21 @@ fn a_snapshot_keeps_its_hash_whichever_answer_carried_it() {
     assert_eq!(late.1 - early.1, 3_600_000_000);
 }
 
+#[test]
+fn of_repeated_snapshots_the_earliest_answer_has_the_row() {
+    let record = |question: i64, second: i64| {
+        format!(
+            r#"{{"responseGroupUid":"u","questionId":{question},"createdAt":"2026-01-31T08:00:0{second}Z","visitorSnapshot":{{"attributes":{{"plan":"pro"}}}}}}"#
+        )
+    };
+    let flat = responses(&[record(1, 2), record(2, 1), record(3, 3)]);
+    for table in ["visitor_snapshots", "visitor_snapshot_attributes"] {
+        let rows = flat.table(table).unwrap();
+        assert_eq!(rows.num_rows(), 1, "{table}");
+        assert_eq!(bigint(rows, "_record", 0), Some(1), "{table}");
+    }
+}
+
 proptest! {
     #[test]
     fn p1_every_record_of_any_page_lands_with_every_field(records in any_page::records()) {
