@@ -141,7 +141,7 @@ pub(in crate::load) fn a_scan_without_a_flag_never_blanks_and_one_with_it_enrich
     with_url.url = Some("/shop".into());
     lab.apply(&scan(Stream::Responses, 0, 0, 1, urls), &[page(&[with_url.clone()])]);
 
-    let applied = lab.apply(&scan(Stream::Responses, 1, 0, 1, FlagSet::EMPTY), &[page(&[plain.clone()])]);
+    let applied = lab.apply(&scan(Stream::Responses, 1, 0, 1, FlagSet::EMPTY), &[page(std::slice::from_ref(&plain))]);
     assert!(!applied.wrote, "the same row, seen with fewer flags");
     assert_eq!(applied.counts.unchanged, 1);
 
@@ -196,7 +196,7 @@ pub(in crate::load) fn p1_collisions_keep_both_records(lab: &mut Lab) {
 
 pub(in crate::load) fn p1_a_stored_row_that_loses_a_collision_is_kept_once(lab: &mut Lab) {
     let stored = answer("a", 0, "stored");
-    lab.apply(&answers_scan(0, 0, 1), &[page(&[stored.clone()])]);
+    lab.apply(&answers_scan(0, 0, 1), &[page(std::slice::from_ref(&stored))]);
     let mut newer = answer("a", 0, "newer");
     newer.updated_ms = Some(day(2));
     let applied = lab.apply(&answers_scan(1, 0, 1), &[page(&[newer, stored])]);
@@ -217,7 +217,7 @@ pub(in crate::load) fn p2_repeats_at_page_edges_are_one_row(lab: &mut Lab) {
 
 pub(in crate::load) fn p1_rows_outside_the_window_are_kept_by_key(lab: &mut Lab) {
     let far = answer("far", 40, "first");
-    lab.apply(&answers_scan(0, 40, 41), &[page(&[far.clone()])]);
+    lab.apply(&answers_scan(0, 40, 41), &[page(std::slice::from_ref(&far))]);
     let mut edited = far.clone();
     edited.text = "second".into();
     let applied = lab.apply(&answers_scan(1, 0, 1), &[page(&[answer("in", 0, "x"), edited, answer("new", 60, "y")])]);

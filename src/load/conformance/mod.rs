@@ -9,7 +9,8 @@ pub(super) mod others;
 mod pages;
 pub(super) mod safety;
 
-pub(super) use lab::{Lab, Warehouse};
+pub(super) use lab::{Lab, Warehouse, identity};
+pub(super) use pages::{answers_scan, day};
 
 /// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Warehouse>`.
 macro_rules! conformance_tests {

@@ -1,5 +1,7 @@
 //! The DuckDB file against the suite that every destination must pass.
 
+mod throughput;
+
 use std::path::Path;
 
 use tempfile::TempDir;

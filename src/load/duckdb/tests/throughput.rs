@@ -1,0 +1,134 @@
+//! How fast a million answers go in, and how fast the same million is found unchanged. Run by hand:
+//! `cargo test --release -- --ignored --nocapture a_million_answers`.
+
+use std::{sync::Arc, time::Instant};
+
+use arrow::{
+    array::{
+        ArrayRef, BooleanArray, Float64Array, Int64Array, ListBuilder, PrimitiveBuilder, RecordBatch, StringArray,
+        TimestampMicrosecondArray, new_null_array,
+    },
+    datatypes::{DataType, Int64Type},
+};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use super::*;
+use crate::{
+    load::conformance::{answers_scan, day, identity},
+    model::TableBatch,
+    schema,
+};
+
+const PAGE_ROWS: usize = 1000;
+const PAGES: usize = 50;
+const SCANS: usize = 20;
+
+/// A page of answers of one day, with the columns filled that a live service fills.
+fn page_of(on_day: usize, page: usize) -> FlatPage {
+    let first = (on_day * PAGES + page) * PAGE_ROWS;
+    let ids = first..first + PAGE_ROWS;
+    let text =
+        |make: &dyn Fn(usize) -> String| Arc::new(StringArray::from_iter_values(ids.clone().map(make))) as ArrayRef;
+    let group = |at: usize| {
+        let bits = xxh3_128(&(at / 4).to_le_bytes());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+            bits >> 96,
+            bits >> 80 & 0xffff,
+            bits >> 64 & 0xfff,
+            bits >> 48 & 0xfff,
+            bits & 0xffff_ffff_ffff
+        )
+    };
+    let created = |at: usize| (day(on_day as i64) * 1000) + (at - on_day * PAGES * PAGE_ROWS) as i64 * 1_500_000;
+    let schema = schema::table("responses").unwrap().flat_schema();
+    let columns = schema.fields().iter().map(|field| -> ArrayRef {
+        match field.name().as_str() {
+            "response_group_uid" | "visitor_uuid" => text(&group),
+            "question_id" => Arc::new(Int64Array::from_iter_values(ids.clone().map(|at| (at % 4) as i64))),
+            "survey_id" => Arc::new(Int64Array::from_iter_values(ids.clone().map(|at| (at / 4 % 30) as i64))),
+            "visitor_id" => Arc::new(Int64Array::from_iter_values(ids.clone().map(|at| at as i64 / 4))),
+            "created_at" | "updated_at" => {
+                Arc::new(TimestampMicrosecondArray::from_iter_values(ids.clone().map(created)))
+            }
+            "external_user_id" => text(&|at| format!("user-{}", at / 8)),
+            "question_type" => text(&|at| ["OPEN", "NPS", "LIKERT", "MULTIPLECHOICE"][at % 4].to_owned()),
+            "question_text" => text(&|at| format!("How likely are you to recommend the product number {}?", at % 120)),
+            "answer_text" => {
+                text(&|at| format!("It is a fine product, but the {at}th step takes me too long every single day"))
+            }
+            "answer_json" => {
+                text(&|at| format!("\"It is a fine product, but the {at}th step takes me too long every single day\""))
+            }
+            "answer_number" => {
+                Arc::new(Float64Array::from_iter(ids.clone().map(|at| (at % 4 == 1).then_some((at % 11) as f64))))
+            }
+            "is_skipped" => Arc::new(BooleanArray::from(vec![false; PAGE_ROWS])),
+            "selected_indexes" => {
+                let mut lists = ListBuilder::new(PrimitiveBuilder::<Int64Type>::new());
+                ids.clone().for_each(|at| lists.append_option((at % 4 == 3).then(|| [Some(at as i64 % 5)])));
+                Arc::new(lists.finish())
+            }
+            "url" => text(&|at| format!("https://shop.example/products/{}?ref=mail", at % 5000)),
+            "_row_hash" => {
+                Arc::new(Int64Array::from_iter_values(ids.clone().map(|at| xxh3_64(&at.to_le_bytes()).cast_signed())))
+            }
+            "_record" => Arc::new(Int64Array::from_iter_values(0..PAGE_ROWS as i64)),
+            name => {
+                assert!(field.is_nullable(), "{name}");
+                let data_type: &DataType = field.data_type();
+                new_null_array(data_type, PAGE_ROWS)
+            }
+        }
+    });
+    let rows = RecordBatch::try_new(Arc::clone(&schema), columns.collect()).unwrap();
+    FlatPage {
+        batches: vec![TableBatch { table: "responses", rows }],
+        key_hashes: ids.map(|at| xxh3_128(&at.to_be_bytes())).collect(),
+        rejects: Vec::new(),
+        records: PAGE_ROWS,
+    }
+}
+
+fn peak_mib() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM unknown").to_owned()
+}
+
+#[test]
+#[ignore = "a measurement, not a check: minutes of work"]
+fn a_million_answers() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let mut options = options(folder.path());
+    options.memory_limit_bytes = 1 << 30;
+    let mut destination = DuckDbDestination::open(&path, &identity("test"), &options).unwrap();
+    for (round, hour) in [("load", 0), ("re-scan", 1), ("re-scan", 2)] {
+        let (mut staging, mut committing) = (0.0, 0.0);
+        for window in 0..SCANS {
+            let pages: Vec<FlatPage> = (0..PAGES).map(|page| page_of(window, page)).collect();
+            let scan = answers_scan(hour, window as i64, window as i64 + 1);
+            let start = Instant::now();
+            destination.begin(&scan).unwrap();
+            pages.iter().for_each(|page| destination.stage(page).unwrap());
+            staging += start.elapsed().as_secs_f64();
+            let start = Instant::now();
+            let applied = destination
+                .commit(&scan, &CommitOptions { vanish: Default::default(), record_unchanged: false })
+                .unwrap();
+            committing += start.elapsed().as_secs_f64();
+            let expected = (PAGE_ROWS * PAGES) as u64;
+            assert_eq!(if hour == 0 { applied.counts.inserted } else { applied.counts.unchanged }, expected);
+        }
+        let start = Instant::now();
+        destination.publish().unwrap();
+        let publishing = start.elapsed().as_secs_f64();
+        let rows = (SCANS * PAGES * PAGE_ROWS) as f64;
+        let rate = rows / (staging + committing + publishing);
+        let file_mib = path.metadata().unwrap().len() >> 20;
+        println!(
+            "{round}: stage {staging:.2} s, commit {committing:.2} s, publish {publishing:.2} s = {rate:.0} rows/s; file {file_mib} MiB; {}",
+            peak_mib()
+        );
+    }
+}
