@@ -11,6 +11,9 @@ pub enum LoadError {
     /// The warehouse was filled from another service or environment.
     #[error("{} was filled from {found}, and this run reads {wanted}", path.display())]
     OtherIdentity { path: PathBuf, found: String, wanted: String },
+    /// The Parquet warehouse is cut otherwise than the setting says; set it back, or fill a new folder.
+    #[error("{} is cut by {found}, and the setting says by {wanted}", path.display())]
+    OtherPartition { path: PathBuf, found: String, wanted: String },
     /// The warehouse was written by a newer version of this program, or of the engine.
     #[error("{} was written by a newer version ({found})", path.display())]
     Newer { path: PathBuf, found: String },

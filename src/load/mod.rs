@@ -12,6 +12,7 @@ mod duckdb;
 mod engine;
 mod error;
 mod ledger;
+mod parquet;
 mod reader;
 mod stage;
 
@@ -20,5 +21,6 @@ pub use destination::{Applied, CommitOptions, Destination, Identity, LedgerEntry
 pub use diff::{Delta, DeltaRows, TableDelta, Targets, TimeBounds, diff};
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
+pub use parquet::{ParquetDestination, ParquetOptions, PartitionBy};
 pub use reader::{QueryResult, Reader};
 pub use stage::Stage;

@@ -8,6 +8,7 @@ mod lab;
 pub(super) mod others;
 mod pages;
 pub(super) mod safety;
+pub(super) mod throughput;
 
 pub(super) use lab::{Lab, Warehouse, identity};
 pub(super) use pages::{answer, answers_scan, day, page};

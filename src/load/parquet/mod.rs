@@ -1,0 +1,297 @@
+//! The warehouse as a tree of Parquet files that any reader understands.
+//!
+//! A commit is one *part*: a folder of its changes, outside of what readers see, made durable and put in place by one rename.
+//! *Publish* merges the waiting parts into the files of the partitions that they touch. So a commit costs what it brings, and a
+//! partition is rewritten once a publish, not once a window.
+//!
+//! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
+//! commit), [`relation`] (what a table holds, as SQL), [`table_file`] (writing one file), [`publish`]; and [`disk`],
+//! through which every durable step goes. What a scan changes is not decided here: see [`super::diff`].
+
+mod disk;
+mod part;
+mod partition;
+mod publish;
+mod relation;
+mod root;
+mod table_file;
+mod tree;
+
+pub use partition::PartitionBy;
+
+use std::path::Path;
+
+use disk::Disk;
+use part::{NewPart, Part};
+use publish::Publisher;
+use relation::Sources;
+use root::Root;
+use tree::Tree;
+
+use super::{
+    Applied, CommitOptions, Destination, Engine, EngineOptions, Identity, LedgerEntry, LoadError, RowCounts, RunRecord,
+    Stage, TableDelta, Targets, TimeBounds,
+    diff::{diff, stage_run},
+    ledger,
+};
+use crate::{
+    model::{FlatPage, Scan, ScanId},
+    schema::{Table, table},
+};
+
+/// Parts that wait for publish, at most: each adds to what a commit has to look through.
+const WAITING_PARTS_MAX: usize = 256;
+/// Bytes of parts that wait for publish, at most.
+const WAITING_BYTES_MAX: u64 = 1 << 30;
+/// Memory for data if nothing else is said, in bytes.
+const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
+/// Threads of the engine if nothing else is said.
+const THREADS: u32 = 2;
+
+/// How to lay out a Parquet warehouse, and what the engine may use while it works on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParquetOptions {
+    /// How tables with a creation time are cut. Fixed when the folder is first filled.
+    pub partition_by: PartitionBy,
+    /// Memory for data, in bytes; what does not fit is spilled below the root. Default 1 GiB.
+    pub memory_limit_bytes: u64,
+    /// Threads of the engine, at least 1. Default 2.
+    pub threads: u32,
+}
+
+impl Default for ParquetOptions {
+    fn default() -> Self {
+        Self { partition_by: PartitionBy::Month, memory_limit_bytes: MEMORY_LIMIT_BYTES, threads: THREADS }
+    }
+}
+
+/// A Parquet warehouse, open for writing. Dropping it writes nothing: what is committed is durable already.
+pub struct ParquetDestination {
+    root: Root,
+    disk: Disk,
+    identity: Identity,
+    engine: Engine,
+    tree: Tree,
+    /// Commits that readers do not see yet, in order.
+    waiting: Vec<Part>,
+    next_number: u64,
+    stage: Option<Stage>,
+    /// A step failed: what is on the disk must be looked at again before anything is built on it.
+    is_stale: bool,
+}
+
+impl ParquetDestination {
+    /// Opens the warehouse in this folder; an empty or missing folder becomes one.
+    ///
+    /// # Errors
+    /// [`LoadError::Locked`] while another writer has it open, [`LoadError::OtherIdentity`] and [`LoadError::OtherPartition`]
+    /// if it was filled otherwise, [`LoadError::Newer`], and [`LoadError::NotOurs`] for a folder with other things in it.
+    pub fn open(root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
+        Self::open_on(Disk::default(), root, identity, options)
+    }
+
+    fn open_on(disk: Disk, root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
+        let root = Root::open(root, identity, options.partition_by, &disk)?;
+        let engine = Engine::open(&EngineOptions {
+            memory_limit_bytes: options.memory_limit_bytes,
+            threads: options.threads,
+            temp_directory: root.scratch().join("spill"),
+        })?;
+        let tree = Tree::read(&root)?;
+        let identity = identity.clone();
+        let mut opened =
+            Self { root, disk, identity, engine, tree, waiting: Vec::new(), next_number: 1, stage: None, is_stale: true };
+        opened.publisher().create_missing()?;
+        opened.refresh()?;
+        Ok(opened)
+    }
+
+    /// Looks at the disk again after a failed step, and at open: which parts wait, and which are published and may go.
+    fn refresh(&mut self) -> Result<(), LoadError> {
+        if !self.is_stale {
+            return Ok(());
+        }
+        self.tree = Tree::read(&self.root)?;
+        let published = self.publisher().published_part()?;
+        let (done, waiting) = part::read_all(&self.root, &self.disk)?
+            .into_iter()
+            .partition::<Vec<Part>, _>(|part| part.number() <= published);
+        done.iter().try_for_each(|part| part.remove(&self.disk))?;
+        self.next_number = waiting.last().map_or(published, Part::number).max(published) + 1;
+        self.waiting = waiting;
+        if self.publish_was_cut_short()? {
+            self.publish_waiting()?;
+        }
+        self.is_stale = false;
+        Ok(())
+    }
+
+    /// Whether some file holds parts that still wait: then files and parts cannot be laid over each other, and what was begun
+    /// is finished first.
+    fn publish_was_cut_short(&mut self) -> Result<bool, LoadError> {
+        let Some(first) = self.waiting.first().map(Part::number) else { return Ok(false) };
+        for part in &self.waiting {
+            for (name, changes) in &part.manifest.tables {
+                let table = known_table(name)?;
+                for partition in changes.partitions() {
+                    let file = self.tree.file(&self.root, table, partition)?;
+                    if file.is_some_and(|file| file.facts.applied_part >= first) {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn publisher(&mut self) -> Publisher<'_> {
+        let Self { engine, root, disk, tree, identity, .. } = self;
+        Publisher { engine, root, disk, tree, identity }
+    }
+
+    fn publish_waiting(&mut self) -> Result<(), LoadError> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.publisher().publish(&waiting)?;
+        waiting.iter().try_for_each(|part| part.remove(&self.disk))
+    }
+
+    /// Runs something that changes the disk; if it fails, the disk is looked at again before the next one.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
+        self.refresh()?;
+        self.is_stale = true;
+        let changed = change(self)?;
+        self.is_stale = false;
+        Ok(changed)
+    }
+
+    /// Commits a part: its number is only used up if that works.
+    fn commit_part(
+        &mut self,
+        id: &str,
+        scan: Option<&Scan>,
+        counts: RowCounts,
+        tables: &[TableDelta],
+    ) -> Result<(), LoadError> {
+        self.change(|this| {
+            let new = NewPart { number: this.next_number, id, scan: scan.cloned(), counts, tables };
+            let part = part::write(&this.engine, &this.root, &this.disk, new)?;
+            this.waiting.push(part);
+            this.next_number += 1;
+            Ok(())
+        })
+    }
+
+    /// The counts of a scan that was applied before.
+    fn held_counts(&mut self, scan: &ScanId) -> Result<Option<RowCounts>, LoadError> {
+        self.refresh()?;
+        let manifests = self.waiting.iter().map(|part| &part.manifest);
+        let held = manifests.filter(|manifest| manifest.scan.as_ref().is_some_and(|held| held.id == *scan));
+        if let Some(manifest) = held.last() {
+            return Ok(Some(manifest.counts));
+        }
+        let relation = self.targets().published("sync_windows")?;
+        ledger::counts_of(&self.engine, &relation, scan)
+    }
+
+    fn targets(&mut self) -> TreeTargets<'_> {
+        TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting }
+    }
+}
+
+impl Destination for ParquetDestination {
+    fn name(&self) -> &'static str {
+        "parquet"
+    }
+
+    fn location(&self) -> String {
+        self.root.text().to_owned()
+    }
+
+    fn holds(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
+        Ok(self.held_counts(scan)?.is_some())
+    }
+
+    fn ledger(&mut self) -> Result<Vec<LedgerEntry>, LoadError> {
+        self.refresh()?;
+        let relation = self.targets().relation(known_table("sync_windows")?, None)?;
+        ledger::entries(&self.engine, &relation)
+    }
+
+    fn begin(&mut self, scan: &Scan) -> Result<(), LoadError> {
+        self.refresh()?;
+        self.stage = None;
+        self.stage = Some(Stage::begin(&self.engine, scan)?);
+        Ok(())
+    }
+
+    fn stage(&mut self, page: &FlatPage) -> Result<(), LoadError> {
+        let stage = self.stage.as_mut().ok_or_else(|| LoadError::Contract("a page came before its scan".into()))?;
+        stage.add(&self.engine, page)
+    }
+
+    fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
+        if let Some(counts) = self.held_counts(&scan.id)? {
+            self.stage = None;
+            Stage::clear(&self.engine)?;
+            return Ok(Applied { counts, wrote: false, was_held: true });
+        }
+        let stage = self.stage.take().filter(|stage| stage.scan() == scan);
+        let stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not begun".into()))?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        let delta = diff(&self.engine, &stage, &mut targets, options)?;
+        let wrote = !delta.is_empty();
+        if wrote {
+            self.commit_part(&scan.id.0, Some(scan), delta.counts, &delta.tables)?;
+        }
+        Stage::clear(&self.engine)?;
+        Ok(Applied { counts: delta.counts, wrote, was_held: false })
+    }
+
+    fn publish(&mut self) -> Result<(), LoadError> {
+        if self.waiting.is_empty() && !self.is_stale {
+            return Ok(());
+        }
+        self.change(Self::publish_waiting)
+    }
+
+    fn wants_publish(&self) -> bool {
+        let bytes: u64 = self.waiting.iter().map(|part| part.bytes).sum();
+        self.waiting.len() >= WAITING_PARTS_MAX || bytes >= WAITING_BYTES_MAX
+    }
+
+    fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError> {
+        self.refresh()?;
+        let table = stage_run(&self.engine, run)?;
+        self.commit_part(&run.run_id.0, None, RowCounts::default(), &[table])
+    }
+}
+
+/// The warehouse as the comparison reads it.
+struct TreeTargets<'a> {
+    root: &'a Root,
+    tree: &'a mut Tree,
+    waiting: &'a [Part],
+}
+
+impl TreeTargets<'_> {
+    /// What readers see of a table that is not cut.
+    fn published(&mut self, name: &str) -> Result<String, LoadError> {
+        let table = known_table(name)?;
+        let files = self.tree.files_within(self.root, table, None)?;
+        Ok(format!("({})", Sources::new(table, None, &files, []).select_sql()))
+    }
+}
+
+impl Targets for TreeTargets<'_> {
+    fn relation(&mut self, table: &'static Table, bounds: Option<TimeBounds>) -> Result<String, LoadError> {
+        let files = self.tree.files_within(self.root, table, bounds)?;
+        Ok(format!("({})", Sources::new(table, bounds, &files, self.waiting).select_sql()))
+    }
+}
+
+fn known_table(name: &str) -> Result<&'static Table, LoadError> {
+    table(name).ok_or_else(|| LoadError::Contract(format!("no table is called {name}")))
+}
+
+#[cfg(test)]
+mod tests;

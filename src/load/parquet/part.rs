@@ -1,0 +1,250 @@
+//! A part: one commit as a folder of files, durable but not yet visible to readers.
+//!
+//! It is written under another name and then renamed: that rename is the commit. What it holds for a table is what a transaction
+//! would do: rows to take out, then rows to add. Merging parts into the tables is [`super::publish`]'s work.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    disk::{Disk, io_error},
+    partition::{Partition, PartitionBy},
+    relation::{PART_COLUMN, path_sql},
+    root::Root,
+};
+use crate::{
+    load::{DeltaRows, Engine, LoadError, RowCounts, TableDelta, TimeBounds},
+    model::Scan,
+    schema::Table,
+};
+
+/// The file of a part that says what it is.
+const MANIFEST_FILE: &str = "ledger.json";
+/// End of the name of a part that is being written.
+const UNFINISHED_SUFFIX: &str = ".tmp";
+/// An id longer than this is cut in a folder's name; the manifest has it whole.
+const ID_CHARS_MAX: usize = 64;
+/// Codec of the files of a part: they are read once or twice and then thrown away.
+const PART_CODEC: &str = "lz4_raw";
+
+/// What a part is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    /// Its place among the parts: larger than that of every part before.
+    pub(super) number: u64,
+    /// The scan that it applies; a run's record has none.
+    pub(super) scan: Option<Scan>,
+    /// What applying it did.
+    pub(super) counts: RowCounts,
+    /// What it changes, by table.
+    pub(super) tables: BTreeMap<String, Changes>,
+}
+
+/// What a part changes in one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Changes {
+    pub(super) upserts: Option<Extent>,
+    pub(super) deletes: Option<Extent>,
+}
+
+impl Changes {
+    /// The partitions whose rows change; a table that is not cut has `None` as its only one.
+    pub(super) fn partitions(&self) -> BTreeSet<Option<Partition>> {
+        let both = self.upserts.iter().chain(&self.deletes);
+        let partitions = |extent: &Extent| match extent.partitions.as_slice() {
+            [] => vec![None],
+            partitions => partitions.iter().copied().map(Some).collect(),
+        };
+        both.flat_map(partitions).collect()
+    }
+}
+
+/// How many rows one file of a part has, and where they belong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Extent {
+    pub(super) rows: u64,
+    /// Half-open range of the partition column, epoch microseconds.
+    bounds_us: Option<(i64, i64)>,
+    /// Empty for a table that is not cut.
+    partitions: Vec<Partition>,
+}
+
+impl Extent {
+    pub(super) fn bounds(&self) -> Option<TimeBounds> {
+        self.bounds_us.map(|(start_us, end_us)| TimeBounds { start_us, end_us })
+    }
+}
+
+/// A part that waits for publish.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) manifest: Manifest,
+    /// Bytes that its files take.
+    pub(super) bytes: u64,
+    folder: PathBuf,
+}
+
+impl Part {
+    /// The rows to add to a table.
+    pub(super) fn upserts_file(&self, table: &Table) -> PathBuf {
+        upserts_file(&self.folder, table)
+    }
+
+    /// The rows to take out of a table.
+    pub(super) fn deletes_file(&self, table: &Table) -> PathBuf {
+        deletes_file(&self.folder, table)
+    }
+
+    /// Its place among the parts.
+    pub(super) fn number(&self) -> u64 {
+        self.manifest.number
+    }
+
+    /// Whether it changes something in this partition.
+    pub(super) fn touches(&self, table: &Table, partition: Option<Partition>) -> bool {
+        let changes = self.manifest.tables.get(&table.name);
+        changes.is_some_and(|changes| changes.partitions().contains(&partition))
+    }
+
+    /// Throws it away: its rows are where readers find them.
+    pub(super) fn remove(&self, disk: &Disk) -> Result<(), LoadError> {
+        // Renamed first: a folder that is half removed must not look like a part.
+        let going = unfinished(&self.folder);
+        disk.rename(&self.folder, &going)?;
+        disk.remove_folder(&going)
+    }
+}
+
+/// What [`write`] is to write.
+pub(super) struct NewPart<'a> {
+    pub(super) number: u64,
+    /// Id of the scan or the run, for people who look at the folder.
+    pub(super) id: &'a str,
+    pub(super) scan: Option<Scan>,
+    pub(super) counts: RowCounts,
+    pub(super) tables: &'a [TableDelta],
+}
+
+/// Writes a part. When this returns it is committed; after an error, or a kill, it either is or is not there as a whole.
+pub(super) fn write(engine: &Engine, root: &Root, disk: &Disk, new: NewPart<'_>) -> Result<Part, LoadError> {
+    let id: String = new.id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(ID_CHARS_MAX).collect();
+    let folder = root.parts().join(format!("{:012}-{id}", new.number));
+    let unfinished = unfinished(&folder);
+    disk.remove_folder(&unfinished)?;
+    disk.step("create", &unfinished)?;
+    fs::create_dir(&unfinished).map_err(|source| io_error("create", &unfinished, source))?;
+    let mut manifest =
+        Manifest { number: new.number, scan: new.scan, counts: new.counts, tables: BTreeMap::new() };
+    for delta in new.tables {
+        let table = delta.table;
+        let copy = |rows: &DeltaRows, path: PathBuf| {
+            copy_rows(engine, disk, rows, new.number, &path)?;
+            extent(engine, root.partition_by(), table, rows)
+        };
+        let deletes = delta.deletes.as_ref().map(|rows| copy(rows, deletes_file(&unfinished, table))).transpose()?;
+        let upserts = delta.upserts.as_ref().map(|rows| copy(rows, upserts_file(&unfinished, table))).transpose()?;
+        manifest.tables.insert(table.name.clone(), Changes { upserts, deletes });
+    }
+    let path = unfinished.join(MANIFEST_FILE);
+    let text = serde_json::to_vec_pretty(&manifest).map_err(|source| io_error("write", &path, source.into()))?;
+    disk.write(&path, &text)?;
+    disk.sync_folder(&unfinished)?;
+    disk.rename(&unfinished, &folder)?;
+    Ok(Part { manifest, bytes: folder_bytes(&folder)?, folder })
+}
+
+/// The parts under the root, in order. What was not finished is removed.
+pub(super) fn read_all(root: &Root, disk: &Disk) -> Result<Vec<Part>, LoadError> {
+    let folder = root.parts();
+    let failed = |source| io_error("read", &folder, source);
+    let mut parts = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == UNFINISHED_SUFFIX.trim_start_matches('.')) {
+            disk.remove_folder(&path)?;
+        } else {
+            parts.push(read(path)?);
+        }
+    }
+    parts.sort_by_key(Part::number);
+    Ok(parts)
+}
+
+fn read(folder: PathBuf) -> Result<Part, LoadError> {
+    let path = folder.join(MANIFEST_FILE);
+    let text = fs::read(&path).map_err(|source| io_error("read", &path, source))?;
+    let manifest = serde_json::from_slice(&text)
+        .map_err(|error| LoadError::NotOurs { path, why: format!("it cannot be read: {error}") })?;
+    Ok(Part { manifest, bytes: folder_bytes(&folder)?, folder })
+}
+
+fn copy_rows(engine: &Engine, disk: &Disk, rows: &DeltaRows, number: u64, path: &Path) -> Result<(), LoadError> {
+    disk.step("write", path)?;
+    let sql = format!(
+        "COPY (SELECT *, CAST({number} AS BIGINT) AS {PART_COLUMN} FROM {}) TO {} (FORMAT parquet, CODEC {PART_CODEC})",
+        rows.relation,
+        path_sql(path)
+    );
+    engine.execute("write a part", &sql).map_err(|error| full_disk(path, error))?;
+    disk.sync_file(path)
+}
+
+/// The engine reports a full disk as text only.
+fn full_disk(path: &Path, error: LoadError) -> LoadError {
+    match &error {
+        LoadError::Engine { source, .. } if source.to_string().contains("No space left on device") => {
+            let source = std::io::Error::new(std::io::ErrorKind::StorageFull, source.to_string());
+            LoadError::Full { path: path.to_path_buf(), source }
+        }
+        _ => error,
+    }
+}
+
+fn extent(engine: &Engine, by: PartitionBy, table: &Table, rows: &DeltaRows) -> Result<Extent, LoadError> {
+    let mut partitions = Vec::new();
+    if let Some(column) = &table.partition {
+        let failed = |source| LoadError::engine("list the partitions of a part", source);
+        let sql = format!(
+            "SELECT DISTINCT CAST({} AS VARCHAR) AS first_day FROM {} ORDER BY first_day",
+            by.first_day_sql(column),
+            rows.relation
+        );
+        let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+        let days = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
+        for day in days {
+            let day = day.map_err(failed)?;
+            let first_day = day.parse().map_err(|_| LoadError::Contract(format!("'{day}' is not a date")))?;
+            partitions.push(Partition { first_day });
+        }
+    }
+    let bounds_us = rows.bounds.map(|bounds| (bounds.start_us, bounds.end_us));
+    Ok(Extent { rows: rows.rows, bounds_us, partitions })
+}
+
+fn upserts_file(folder: &Path, table: &Table) -> PathBuf {
+    folder.join(format!("{}.upsert.parquet", table.name))
+}
+
+fn deletes_file(folder: &Path, table: &Table) -> PathBuf {
+    folder.join(format!("{}.delete.parquet", table.name))
+}
+
+fn unfinished(folder: &Path) -> PathBuf {
+    let mut name = folder.as_os_str().to_owned();
+    name.push(UNFINISHED_SUFFIX);
+    PathBuf::from(name)
+}
+
+fn folder_bytes(folder: &Path) -> Result<u64, LoadError> {
+    let failed = |source| io_error("read", folder, source);
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        bytes += entry.and_then(|entry| entry.metadata()).map_err(failed)?.len();
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,207 @@
+//! The folder of a Parquet warehouse: whose it is, who holds it, and where things are in it.
+//!
+//! ```text
+//! <root>/<table>/created_month=2026-01-01/data.parquet   what readers see: nothing else is ever in there
+//! <root>/<table>/data.parquet                            a table without a partition
+//! <root>/.studysync/warehouse.json                       which service, which layout
+//! <root>/.studysync/lock                                 held while a writer is open
+//! <root>/.studysync/parts/<number>-<id>/                 commits that wait for publish
+//! <root>/.studysync/scratch/                             files being written, what the engine spills; emptied at open
+//! ```
+//!
+//! Knows neither the content of parts nor that of tables.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Read, Seek, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    disk::{Disk, io_error},
+    partition::{Partition, PartitionBy},
+};
+use crate::{
+    load::{Identity, LoadError},
+    schema::{Table, tables},
+};
+
+/// Version of the layout. A program refuses what a later one wrote.
+const FORMAT_VERSION: u32 = 1;
+/// Where everything lives that is not for readers.
+const PRIVATE_FOLDER: &str = ".studysync";
+/// A lock file holds the number of a process; more is not read.
+const LOCK_TEXT_BYTES_MAX: u64 = 64;
+
+/// What `warehouse.json` says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Warehouse {
+    format_version: u32,
+    base_url: String,
+    environment: String,
+    partition: PartitionBy,
+}
+
+/// An open warehouse folder. Nobody else can open it for writing until it is dropped.
+pub(super) struct Root {
+    path: PathBuf,
+    text: String,
+    partition_by: PartitionBy,
+    /// Closing it gives the lock back.
+    _lock: File,
+}
+
+impl Root {
+    /// Opens the folder, or makes a new one where there is none yet. What a killed writer left half done in it is removed.
+    pub(super) fn open(
+        path: &Path,
+        identity: &Identity,
+        partition_by: PartitionBy,
+        disk: &Disk,
+    ) -> Result<Self, LoadError> {
+        fs::create_dir_all(path).map_err(|source| io_error("create", path, source))?;
+        // Tables are named to the engine by absolute paths, whatever the working directory is later on.
+        let path = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
+        let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };
+        let text = path.to_str().ok_or_else(|| not_ours("its path is not UTF-8"))?.to_owned();
+        if text.contains(['*', '?', '[']) {
+            return Err(not_ours("its path has one of the characters * ? [, which the engine takes for a pattern"));
+        }
+        let private = path.join(PRIVATE_FOLDER);
+        if !private.is_dir() && !is_empty_folder(&path)? {
+            return Err(not_ours("it holds other files"));
+        }
+        disk.create_folder(&private)?;
+        let lock = lock(&path, &private.join("lock"))?;
+        let root = Self { text, partition_by, _lock: lock, path };
+        root.claim(identity, disk)?;
+        root.clear_leftovers(disk)?;
+        Ok(root)
+    }
+
+    /// Checks that the folder is this service's, or writes that it is.
+    fn claim(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
+        let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
+        let wanted = Warehouse {
+            format_version: FORMAT_VERSION,
+            base_url: identity.base_url.clone(),
+            environment: identity.environment.clone(),
+            partition: self.partition_by,
+        };
+        match fs::read(&path) {
+            Ok(bytes) => self.check(&bytes, &wanted),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {
+                // The parts folder comes after this file, so a folder with parts and without it has lost it.
+                if self.parts().exists() {
+                    let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
+                    return Err(LoadError::NotOurs { path: self.path.clone(), why });
+                }
+                let text = serde_json::to_vec_pretty(&wanted).map_err(|source| io_error("write", &path, source.into()))?;
+                let beside = path.with_extension("json.new");
+                disk.write(&beside, &text)?;
+                disk.rename(&beside, &path)
+            }
+            Err(source) => Err(io_error("read", &path, source)),
+        }
+    }
+
+    fn check(&self, bytes: &[u8], wanted: &Warehouse) -> Result<(), LoadError> {
+        let not_ours = |why: String| LoadError::NotOurs { path: self.path.clone(), why };
+        // The version is read alone first: a later format may have fields that this program cannot read.
+        let version = serde_json::from_slice::<serde_json::Value>(bytes).ok();
+        let version = version.as_ref().and_then(|value| value.get("format_version")).and_then(|value| value.as_u64());
+        let version = version.ok_or_else(|| not_ours(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read")))?;
+        if version > u64::from(FORMAT_VERSION) {
+            return Err(LoadError::Newer { path: self.path.clone(), found: format!("format {version}") });
+        }
+        let found: Warehouse = serde_json::from_slice(bytes)
+            .map_err(|error| not_ours(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read: {error}")))?;
+        if (&found.base_url, &found.environment) != (&wanted.base_url, &wanted.environment) {
+            let name = |warehouse: &Warehouse| format!("{} ({})", warehouse.base_url, warehouse.environment);
+            return Err(LoadError::OtherIdentity { path: self.path.clone(), found: name(&found), wanted: name(wanted) });
+        }
+        if found.partition != wanted.partition {
+            let (found, wanted) = (found.partition.to_string(), wanted.partition.to_string());
+            return Err(LoadError::OtherPartition { path: self.path.clone(), found, wanted });
+        }
+        Ok(())
+    }
+
+    fn clear_leftovers(&self, disk: &Disk) -> Result<(), LoadError> {
+        disk.remove_folder(&self.scratch())?;
+        disk.create_folder(&self.scratch())?;
+        disk.create_folder(&self.parts())?;
+        tables().iter().try_for_each(|table| disk.create_folder(&self.table_folder(table)))
+    }
+
+    /// The folder itself, absolute.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder for people.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How partitioned tables are cut.
+    pub(super) fn partition_by(&self) -> PartitionBy {
+        self.partition_by
+    }
+
+    /// Where commits wait.
+    pub(super) fn parts(&self) -> PathBuf {
+        self.path.join(PRIVATE_FOLDER).join("parts")
+    }
+
+    /// For files being written and for what the engine spills. On the same file system as the tables.
+    pub(super) fn scratch(&self) -> PathBuf {
+        self.path.join(PRIVATE_FOLDER).join("scratch")
+    }
+
+    /// The folder of a table.
+    pub(super) fn table_folder(&self, table: &Table) -> PathBuf {
+        self.path.join(&table.name)
+    }
+
+    /// The file of a partition, or of a table that is not cut.
+    pub(super) fn data_file(&self, table: &Table, partition: Option<Partition>) -> PathBuf {
+        let mut path = self.table_folder(table);
+        if let (Some(column), Some(partition)) = (&table.partition, partition) {
+            path.push(self.partition_by.folder(column, partition));
+        }
+        path.push("data.parquet");
+        path
+    }
+}
+
+fn is_empty_folder(path: &Path) -> Result<bool, LoadError> {
+    let mut entries = fs::read_dir(path).map_err(|source| io_error("read", path, source))?;
+    Ok(entries.next().is_none())
+}
+
+/// Takes the lock without waiting. The system gives it back when the process ends, however it ends.
+fn lock(root: &Path, path: &Path) -> Result<File, LoadError> {
+    let failed = |source| io_error("lock", path, source);
+    let mut file = File::options().create(true).truncate(false).read(true).write(true).open(path).map_err(failed)?;
+    let taken = file.try_lock();
+    let mut holder = String::new();
+    let read = (&file).take(LOCK_TEXT_BYTES_MAX).read_to_string(&mut holder);
+    match taken {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let holder = read.is_ok().then(|| holder.trim().to_owned()).filter(|holder| !holder.is_empty());
+            return Err(LoadError::Locked { path: root.to_path_buf(), holder });
+        }
+        Err(TryLockError::Error(source)) => return Err(failed(source)),
+    }
+    // Only for the message that the next one gets, so it need not be durable.
+    let me = format!("process {}\n", std::process::id());
+    if holder != me {
+        let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(me.as_bytes()));
+        written.map_err(failed)?;
+    }
+    Ok(file)
+}

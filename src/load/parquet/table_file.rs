@@ -1,0 +1,168 @@
+//! Writes the files that readers see: sorted rows of one table or partition, streamed from the engine.
+//!
+//! Types are those that every reader of Parquet understands; `schemas/` defines them. Where the file goes and when it replaces
+//! another is [`super::publish`]'s matter.
+
+use std::{
+    fs::File,
+    io::BufWriter,
+    path::Path,
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StructArray},
+    compute::cast,
+    datatypes::{DataType, Field, SchemaRef, TimestampMicrosecondType},
+    error::ArrowError,
+};
+use parquet::{
+    arrow::{ArrowWriter, arrow_writer::ArrowWriterOptions},
+    basic::{Compression, ZstdLevel},
+    errors::ParquetError,
+    file::{
+        metadata::{KeyValue, SortingColumn},
+        properties::{EnabledStatistics, WriterProperties},
+    },
+};
+
+use super::{disk::io_error, tree::APPLIED_PART_KEY};
+use crate::{
+    load::{Engine, Identity, LoadError},
+    schema::{Table, quote_identifier},
+};
+
+/// Rows of a row group: what engines read as one unit of work.
+const ROW_GROUP_ROWS: usize = 122_880;
+/// Level of zstd: higher ones take twice the time for a few percent.
+const ZSTD_LEVEL: i32 = 3;
+/// Length to which texts are cut in statistics: a long answer says nothing there.
+const STATISTICS_TEXT_BYTES: usize = 64;
+/// Bytes gathered before they are handed to the system.
+const WRITE_BUFFER_BYTES: usize = 1 << 20;
+
+/// What a file says of itself in its footer.
+pub(super) struct Notes<'a> {
+    /// The last part that is merged into it.
+    pub(super) applied_part: u64,
+    pub(super) identity: &'a Identity,
+    /// The run whose commit was merged last.
+    pub(super) run_id: Option<&'a str>,
+}
+
+impl Notes<'_> {
+    fn key_values(&self, table: &Table) -> Vec<KeyValue> {
+        let note = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+        let mut notes = vec![
+            note(APPLIED_PART_KEY, self.applied_part.to_string()),
+            note("studysync.table", table.name.clone()),
+            note("studysync.contract_hash", contract_hash(table)),
+            note("studysync.base_url", self.identity.base_url.clone()),
+            note("studysync.environment", self.identity.environment.clone()),
+        ];
+        notes.extend(self.run_id.map(|run_id| note("studysync.run_id", run_id.to_owned())));
+        notes
+    }
+}
+
+/// Writes the rows of a `SELECT` of all columns of the contract, in its order, and returns how many there were. The file is not
+/// synced.
+pub(super) fn write(
+    engine: &Engine,
+    table: &'static Table,
+    select: &str,
+    path: &Path,
+    notes: &Notes<'_>,
+) -> Result<u64, LoadError> {
+    let failed = |source| LoadError::engine(format!("merge {}", table.name), source);
+    let file = File::create(path).map_err(|source| io_error("create", path, source))?;
+    let schema = table.parquet_schema();
+    let options = ArrowWriterOptions::new().with_properties(properties(table, notes)?);
+    let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
+    let mut writer = ArrowWriter::try_new_with_options(file, Arc::clone(&schema), options)
+        .map_err(|error| write_error(path, error))?;
+    let mut statement = engine.connection().prepare(&format!("{select}{}", order_sql(table))).map_err(failed)?;
+    // The iterator that this returns panics where the engine fails; `step` below reads the same stream and reports it.
+    let _ = statement.stream_arrow([]).map_err(failed)?;
+    let mut rows = 0;
+    while let Some(chunk) = statement.step().map_err(failed)? {
+        let batch = fit(&chunk, &schema).map_err(|error| LoadError::Contract(format!("{}: {error}", table.name)))?;
+        rows += batch.num_rows() as u64;
+        writer.write(&batch).map_err(|error| write_error(path, error))?;
+    }
+    writer.close().map_err(|error| write_error(path, error))?;
+    Ok(rows)
+}
+
+fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, LoadError> {
+    let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|error| LoadError::Contract(error.to_string()))?;
+    let sorting = sort_columns(table).map(|name| {
+        let column_at = table.columns.iter().position(|column| column.name == name).unwrap_or(0);
+        SortingColumn { column_idx: i32::try_from(column_at).unwrap_or(0), descending: false, nulls_first: true }
+    });
+    Ok(WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_dictionary_enabled(true)
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_statistics_truncate_length(Some(STATISTICS_TEXT_BYTES))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_created_by(format!("studysync {}", env!("CARGO_PKG_VERSION")))
+        .set_sorting_columns(Some(sorting.collect()))
+        .set_key_value_metadata(Some(notes.key_values(table)))
+        .build())
+}
+
+/// The contract's order, made total by the rest of the key: the same rows always give the same file.
+fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
+    let rest = table.key.iter().filter(|name| !table.sort.contains(name));
+    table.sort.iter().chain(rest).map(String::as_str)
+}
+
+fn order_sql(table: &Table) -> String {
+    let order: Vec<String> =
+        sort_columns(table).map(|name| format!("{} ASC NULLS FIRST", quote_identifier(name))).collect();
+    format!(" ORDER BY {}", order.join(", "))
+}
+
+/// The engine's chunk as a batch of the Parquet schema. The values are the same; the types differ in their marks.
+fn fit(chunk: &StructArray, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = chunk.columns().iter().zip(schema.fields()).map(|(column, field)| fit_column(column, field));
+    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
+}
+
+fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
+    match (column.data_type(), field.data_type()) {
+        (found, wanted) if found == wanted => Ok(Arc::clone(column)),
+        // The engine's plain times are UTC; here they get the mark that says so.
+        (DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None), DataType::Timestamp(_, Some(zone))) => {
+            let times = column.as_primitive::<TimestampMicrosecondType>().clone();
+            Ok(Arc::new(times.with_timezone(Arc::clone(zone))))
+        }
+        (DataType::List(_), DataType::List(item)) => {
+            let list = column.as_list::<i32>();
+            let values = fit_column(list.values(), item)?;
+            Ok(Arc::new(ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned())?))
+        }
+        (_, wanted) => cast(column, wanted),
+    }
+}
+
+/// Hash of what the contract says of the columns: their names, types and nullability, in order.
+fn contract_hash(table: &Table) -> String {
+    let column = |column: &crate::schema::Column| {
+        format!("{} {} {}\n", column.name, column.column_type.duckdb(), column.nullable)
+    };
+    let text: String = table.columns.iter().map(column).collect();
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
+}
+
+fn write_error(path: &Path, error: ParquetError) -> LoadError {
+    let source = match error {
+        ParquetError::External(source) => match source.downcast::<std::io::Error>() {
+            Ok(source) => *source,
+            Err(source) => std::io::Error::other(source),
+        },
+        other => std::io::Error::other(other),
+    };
+    io_error("write", path, source)
+}

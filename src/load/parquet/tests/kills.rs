@@ -1,0 +1,114 @@
+//! Kills at every durable step: after each of them the warehouse opens again and ends as if nothing had happened.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::*;
+
+/// Lets so many steps pass; from then on every step fails, as for a process that is gone. A write that is cut off leaves a torn
+/// file behind.
+fn killed_after(steps: usize) -> (Disk, Arc<AtomicUsize>) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&taken);
+    let before_step = move |step: &str| {
+        let at = counter.fetch_add(1, Ordering::Relaxed);
+        if at == steps
+            && let Some(path) = step.strip_prefix("write ")
+        {
+            std::fs::write(path, b"PAR1 torn")?;
+        }
+        if at >= steps { Err(io::Error::other("killed")) } else { Ok(()) }
+    };
+    (Disk { before_step: Some(Arc::new(before_step)) }, taken)
+}
+
+fn commits() -> Vec<Commit> {
+    let mut scenario = Scenario::new(3, 40);
+    (0..3).map(|_| scenario.next()).collect()
+}
+
+/// Two commits, publish, a commit, publish; commits that are held already are not made again.
+fn run(warehouse: &mut ParquetDestination, commits: &[Commit]) -> Result<(), LoadError> {
+    for pair in commits.chunks(2) {
+        for commit in pair {
+            commit.apply(warehouse)?;
+        }
+        warehouse.publish()?;
+    }
+    Ok(())
+}
+
+fn model(commits: &[Commit]) -> Model {
+    let model = Model::new();
+    commits.iter().for_each(|commit| model.apply(commit));
+    model
+}
+
+/// Runs with a kill after every so many steps, and lets `recover` bring the warehouse to its end.
+fn at_every_step(stride: usize, recover: impl Fn(&TempDir, ParquetDestination, &[Commit])) {
+    let commits = commits();
+    let model = model(&commits);
+    let tables = SCENARIO_TABLES.map(|name| table(name).unwrap());
+    let mut kills = 0;
+    loop {
+        let root = new_folder();
+        let mut warehouse = open(&root);
+        let (disk, taken) = killed_after(kills);
+        warehouse.disk = disk;
+        let result = run(&mut warehouse, &commits);
+        if result.is_ok() {
+            assert!(taken.load(Ordering::Relaxed) + stride > kills, "every step had its turn");
+            assert!(kills > 100, "only {kills} steps");
+            return;
+        }
+        recover(&root, warehouse, &commits);
+        model.assert_equals_tables(root.path(), &tables, &format!("killed after {kills} steps"));
+        assert!(std::fs::read_dir(root.path().join(".studysync/parts")).unwrap().next().is_none());
+        kills += stride;
+    }
+}
+
+#[test]
+fn p2_a_kill_at_any_step_of_commit_or_publish_changes_nothing_in_the_end() {
+    at_every_step(1, |root, warehouse, commits| {
+        drop(warehouse);
+        let mut warehouse = open(root);
+        run(&mut warehouse, commits).unwrap();
+    });
+}
+
+#[test]
+fn p2_a_failed_step_can_be_tried_again_without_opening_anew() {
+    // What is on the disk is the same as above: only what is in memory matters, so fewer steps will do.
+    at_every_step(7, |_, mut warehouse, commits| {
+        warehouse.disk = Disk::default();
+        run(&mut warehouse, commits).unwrap();
+    });
+}
+
+#[test]
+fn p2_a_kill_while_the_folder_is_first_laid_out_leaves_one_that_opens() {
+    let mut kills = 0;
+    loop {
+        let root = new_folder();
+        let (disk, _) = killed_after(kills);
+        if ParquetDestination::open_on(disk, root.path(), &identity(), &options()).is_ok() {
+            assert!(kills > 50, "only {kills} steps");
+            return;
+        }
+        Model::new().assert_equals_tree_after(&root);
+        kills += 1;
+    }
+}
+
+impl Model {
+    fn assert_equals_tree_after(&self, root: &TempDir) {
+        drop(open(root));
+        self.assert_equals_tree(root.path(), "a new folder");
+    }
+}

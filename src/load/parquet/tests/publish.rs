@@ -1,0 +1,161 @@
+//! Publish gives what the same transactions would have given, however commits and publishes follow each other.
+
+use super::*;
+
+#[test]
+fn random_commits_and_publishes_give_what_transactions_would_give() {
+    for seed in 0..4 {
+        let (root, model, mut scenario) = (new_folder(), Model::new(), Scenario::new(seed, 100));
+        let mut warehouse = open(&root);
+        for at in 0..10 {
+            let commit = scenario.next();
+            assert!(commit.apply(&mut warehouse).unwrap());
+            model.apply(&commit);
+            assert_targets_equal(&mut warehouse, &model);
+            match scenario.below(4) {
+                0 => {
+                    warehouse.publish().unwrap();
+                    model.assert_equals_tree(root.path(), &format!("seed {seed}, commit {at}"));
+                }
+                1 => {
+                    drop(warehouse);
+                    warehouse = open(&root);
+                }
+                _ => {}
+            }
+        }
+        warehouse.publish().unwrap();
+        model.assert_equals_tree(root.path(), &format!("seed {seed}"));
+        let scans: i64 = model.connection.query_row("SELECT count(*) FROM sync_windows", [], |row| row.get(0)).unwrap();
+        assert_eq!(warehouse.ledger().unwrap().len() as i64, scans);
+    }
+}
+
+/// The comparison sees what is committed, published or not, whatever the bounds.
+fn assert_targets_equal(warehouse: &mut ParquetDestination, model: &Model) {
+    let all = TimeBounds { start_us: i64::MIN, end_us: i64::MAX };
+    let some = TimeBounds { start_us: START_US + 20 * DAY_US + 5, end_us: START_US + 50 * DAY_US };
+    for name in ["responses", "response_choices", "surveys", "sync_windows"] {
+        let table = table(name).unwrap();
+        for bounds in [None, Some(all), Some(some)] {
+            let condition = match (bounds, &table.partition) {
+                (Some(bounds), Some(column)) => bounds.condition(column),
+                _ => "true".to_owned(),
+            };
+            let relation = warehouse.targets().relation(table, bounds).unwrap();
+            let (key, hash) = (&table.key[0], "hash(r) % 1000000007");
+            let sql = |from: &str| {
+                format!("SELECT count(*), coalesce(sum({hash}), 0)::BIGINT, max({key})::VARCHAR FROM {from} AS r WHERE {condition}")
+            };
+            type Sums = (i64, i64, Option<String>);
+            let sums = |connection: &Connection, from: &str| -> Sums {
+                let read = |row: &duckdb::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+                connection.query_row(&sql(from), [], read).unwrap()
+            };
+            assert_eq!(sums(warehouse.engine.connection(), &relation), sums(&model.connection, name), "{name} {bounds:?}");
+        }
+    }
+}
+
+#[test]
+fn publish_with_nothing_waiting_touches_nothing() {
+    let root = new_folder();
+    let mut warehouse = open(&root);
+    let mut scenario = Scenario::new(1, 100);
+    scenario.next().apply(&mut warehouse).unwrap();
+    warehouse.publish().unwrap();
+    let before = stamps(root.path());
+    assert!(!warehouse.wants_publish());
+    warehouse.publish().unwrap();
+    drop(warehouse);
+    open(&root).publish().unwrap();
+    assert_eq!(stamps(root.path()), before);
+}
+
+#[test]
+fn publish_rewrites_the_touched_partitions_and_the_ledger_only() {
+    let root = new_folder();
+    let mut warehouse = open(&root);
+    let put = |number: usize, key: i64, day: i64| {
+        let mut commit = Commit::new(number);
+        commit.change("responses").upserts.push(answer(key, START_US + day * DAY_US, 1));
+        commit
+    };
+    put(0, 1, 3).apply(&mut warehouse).unwrap();
+    put(1, 2, 40).apply(&mut warehouse).unwrap();
+    warehouse.publish().unwrap();
+    let before = stamps(root.path());
+    put(2, 3, 41).apply(&mut warehouse).unwrap();
+    warehouse.publish().unwrap();
+    let after = stamps(root.path());
+    let changed: Vec<&str> = after
+        .iter()
+        .filter(|(path, stamp)| before.get(*path) != Some(stamp))
+        .map(|(path, _)| path.strip_prefix(root.path().canonicalize().unwrap()).unwrap().to_str().unwrap())
+        .collect();
+    assert_eq!(changed, ["responses/created_month=2026-02-01/data.parquet", "sync_windows/data.parquet"]);
+}
+
+/// Inode and time of each file that readers see: a rewritten file has another inode.
+fn stamps(root: &Path) -> BTreeMap<std::path::PathBuf, (u64, std::time::SystemTime)> {
+    use std::os::unix::fs::MetadataExt;
+    let root = root.canonicalize().unwrap();
+    let files = crate::schema::tables().iter().flat_map(|table| data_files(&root.join(&table.name)));
+    files
+        .map(|path| {
+            let metadata = path.metadata().unwrap();
+            (path, (metadata.ino(), metadata.modified().unwrap()))
+        })
+        .collect()
+}
+
+#[test]
+fn a_partition_whose_last_row_goes_has_no_file() {
+    let root = new_folder();
+    let mut warehouse = open(&root);
+    let row = answer(1, START_US, 1);
+    let mut commit = Commit::new(0);
+    commit.change("responses").upserts.push(row.clone());
+    commit.apply(&mut warehouse).unwrap();
+    warehouse.publish().unwrap();
+    assert_eq!(data_files(&root.path().join("responses")).len(), 1);
+    let mut commit = Commit::new(1);
+    commit.change("responses").deletes.push(row);
+    commit.apply(&mut warehouse).unwrap();
+    warehouse.publish().unwrap();
+    assert_eq!(data_files(&root.path().join("responses")).len(), 0);
+}
+
+#[test]
+fn a_run_is_recorded_once_however_often_it_is_recorded() {
+    let root = new_folder();
+    let mut warehouse = open(&root);
+    let mut run = RunRecord {
+        run_id: RunId("run-1".into()),
+        command: "sync".into(),
+        outcome: "interrupted".into(),
+        exit_code: 130,
+        started_ms: 5,
+        finished_ms: 6,
+        base_url: "https://feedback.example".into(),
+        environment: "it's".into(),
+        report: r#"{"quote":"'\u0000"}"#.into(),
+    };
+    warehouse.record_run(&run).unwrap();
+    warehouse.publish().unwrap();
+    run.outcome = "done".into();
+    warehouse.record_run(&run).unwrap();
+    warehouse.record_run(&run).unwrap();
+    warehouse.publish().unwrap();
+    let sql = format!("{} ", tree_sql(root.path(), table("sync_runs").unwrap()));
+    let model = Model::new();
+    let rows: Vec<(String, String, String)> = model
+        .connection
+        .prepare(&sql)
+        .unwrap()
+        .query_map([], |row| Ok((row.get(2)?, row.get(7)?, row.get(9)?)))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(rows, [("done".into(), "it's".into(), run.report)]);
+}
