@@ -99,8 +99,17 @@ impl ParquetDestination {
         })?;
         let tree = Tree::read(&root)?;
         let identity = identity.clone();
-        let mut opened =
-            Self { root, disk, identity, engine, tree, waiting: Vec::new(), next_number: 1, stage: None, is_stale: true };
+        let mut opened = Self {
+            root,
+            disk,
+            identity,
+            engine,
+            tree,
+            waiting: Vec::new(),
+            next_number: 1,
+            stage: None,
+            is_stale: true,
+        };
         opened.publisher().create_missing()?;
         opened.refresh()?;
         Ok(opened)

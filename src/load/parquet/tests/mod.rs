@@ -120,7 +120,9 @@ fn relation(
     });
     let relation = format!("delta.{prefix}_{}", table.name);
     let selects: Vec<String> = selects.collect();
-    connection.execute_batch(&format!("CREATE OR REPLACE TABLE {relation} AS {}", selects.join(" UNION ALL "))).unwrap();
+    connection
+        .execute_batch(&format!("CREATE OR REPLACE TABLE {relation} AS {}", selects.join(" UNION ALL ")))
+        .unwrap();
     let bounds = table.partition.as_ref().map(|column| {
         let sql = format!("SELECT epoch_us(min({column})), epoch_us(max({column})) FROM {relation}");
         connection
@@ -309,8 +311,7 @@ impl Scenario {
         if commit.change("responses").upserts.contains(&answer(key, created_us, 0)) {
             return;
         }
-        let gone: Values =
-            answer(key, created_us, 0).into_iter().filter(|(name, _)| *name != "_row_hash").collect();
+        let gone: Values = answer(key, created_us, 0).into_iter().filter(|(name, _)| *name != "_row_hash").collect();
         commit.change("responses").deletes.push(gone.clone());
         commit.change("response_choices").deletes.push(gone);
         self.answers.remove(&key);

@@ -45,14 +45,20 @@ fn assert_targets_equal(warehouse: &mut ParquetDestination, model: &Model) {
             let relation = warehouse.targets().relation(table, bounds).unwrap();
             let (key, hash) = (&table.key[0], "hash(r) % 1000000007");
             let sql = |from: &str| {
-                format!("SELECT count(*), coalesce(sum({hash}), 0)::BIGINT, max({key})::VARCHAR FROM {from} AS r WHERE {condition}")
+                format!(
+                    "SELECT count(*), coalesce(sum({hash}), 0)::BIGINT, max({key})::VARCHAR FROM {from} AS r WHERE {condition}"
+                )
             };
             type Sums = (i64, i64, Option<String>);
             let sums = |connection: &Connection, from: &str| -> Sums {
                 let read = |row: &duckdb::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
                 connection.query_row(&sql(from), [], read).unwrap()
             };
-            assert_eq!(sums(warehouse.engine.connection(), &relation), sums(&model.connection, name), "{name} {bounds:?}");
+            assert_eq!(
+                sums(warehouse.engine.connection(), &relation),
+                sums(&model.connection, name),
+                "{name} {bounds:?}"
+            );
         }
     }
 }
