@@ -28,6 +28,9 @@ use crate::{
 /// Under which name the file is attached.
 const CATALOG: &str = "warehouse";
 
+/// Rows after which the commit log is better folded into the file: it is replayed by whoever opens the file after a crash.
+const ROWS_UNTIL_CHECKPOINT: u64 = 1_000_000;
+
 /// The warehouse in one DuckDB file.
 pub struct DuckDbDestination {
     engine: Engine,
@@ -37,8 +40,9 @@ pub struct DuckDbDestination {
     stage: Option<Stage>,
     /// Held while the file is attached.
     claim: Option<Claim>,
-    /// Whether something was committed since the last checkpoint.
+    /// Whether something was committed since the last checkpoint, and how many rows.
     is_dirty: bool,
+    rows_since_checkpoint: u64,
 }
 
 impl DuckDbDestination {
@@ -63,6 +67,7 @@ impl DuckDbDestination {
             stage: None,
             claim: None,
             is_dirty: false,
+            rows_since_checkpoint: 0,
         };
         destination.attach()?;
         Ok(destination)
@@ -95,6 +100,8 @@ impl DuckDbDestination {
     /// Applies changes to the file, which is attached.
     fn apply(&mut self, tables: &[TableDelta]) -> Result<(), LoadError> {
         self.is_dirty = true;
+        let upserts = tables.iter().filter_map(|table| table.upserts.as_ref());
+        self.rows_since_checkpoint += upserts.map(|rows| rows.rows).sum::<u64>();
         let applied = apply::apply(&self.engine, &self.path, tables);
         if applied.is_err() {
             // After some failures, a full disk among them, the engine refuses everything until the file is opened anew.
@@ -159,8 +166,13 @@ impl Destination for DuckDbDestination {
             self.attach()?;
             file::checkpoint(&self.engine, &self.path)?;
             self.is_dirty = false;
+            self.rows_since_checkpoint = 0;
         }
         self.release()
+    }
+
+    fn wants_publish(&self) -> bool {
+        self.rows_since_checkpoint >= ROWS_UNTIL_CHECKPOINT
     }
 
     fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError> {
