@@ -44,13 +44,17 @@ impl Model {
                 Some(row) => {
                     let is_deleted = row.record.deleted_ms.is_none() && record.deleted_ms.is_some();
                     let new_url = flags.contains(Flag::WithUrls) && row.record.url != record.url;
-                    let is_edited =
-                        is_deleted || row.record.text != record.text || (new_url && row.flags.contains(Flag::WithUrls));
+                    let new_deletion =
+                        flags.contains(Flag::WithDeletedResponses) && row.record.deleted_ms != record.deleted_ms;
+                    let is_edited = is_deleted
+                        || row.record.text != record.text
+                        || (new_url && row.flags.contains(Flag::WithUrls))
+                        || (new_deletion && row.flags.contains(Flag::WithDeletedResponses));
                     if is_edited {
                         let reason = if is_deleted { "deleted" } else { "edited" };
                         *self.history.entry((record.group.clone(), reason)).or_default() += 1;
                     }
-                    if is_edited || new_url || row.is_vanished {
+                    if is_edited || new_url || new_deletion || row.is_vanished {
                         let kept = row.record.clone();
                         row.record = record.clone();
                         if !flags.contains(Flag::WithUrls) {
