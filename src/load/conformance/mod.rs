@@ -7,10 +7,12 @@ pub(super) mod answers;
 mod lab;
 pub(super) mod others;
 mod pages;
+pub(super) mod random;
 pub(super) mod safety;
+pub(super) mod throughput;
 
 pub(super) use lab::{Lab, Warehouse, identity};
-pub(super) use pages::{answers_scan, day};
+pub(super) use pages::{answer, answers_scan, day, page};
 
 /// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Warehouse>`.
 macro_rules! conformance_tests {
@@ -44,6 +46,7 @@ macro_rules! conformance_tests {
             safety: the_ledger_gives_back_the_scans
             safety: p10_another_environment_is_refused
             safety: a_batch_that_does_not_fit_is_refused
+            random: p2_p4_random_histories_match_a_plain_model
         }
     };
     (@cases $make:path, $($group:ident: $case:ident)*) => {

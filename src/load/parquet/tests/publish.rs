@@ -4,10 +4,10 @@ use super::*;
 
 #[test]
 fn random_commits_and_publishes_give_what_transactions_would_give() {
-    for seed in 0..6 {
-        let (root, model, mut scenario) = (TempDir::new().unwrap(), Model::new(), Scenario::new(seed));
+    for seed in 0..4 {
+        let (root, model, mut scenario) = (new_folder(), Model::new(), Scenario::new(seed, 100));
         let mut warehouse = open(&root);
-        for at in 0..12 {
+        for at in 0..10 {
             let commit = scenario.next();
             assert!(commit.apply(&mut warehouse).unwrap());
             model.apply(&commit);
@@ -65,9 +65,9 @@ fn assert_targets_equal(warehouse: &mut ParquetDestination, model: &Model) {
 
 #[test]
 fn publish_with_nothing_waiting_touches_nothing() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
-    let mut scenario = Scenario::new(1);
+    let mut scenario = Scenario::new(1, 100);
     scenario.next().apply(&mut warehouse).unwrap();
     warehouse.publish().unwrap();
     let before = stamps(root.path());
@@ -80,7 +80,7 @@ fn publish_with_nothing_waiting_touches_nothing() {
 
 #[test]
 fn publish_rewrites_the_touched_partitions_and_the_ledger_only() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let put = |number: usize, key: i64, day: i64| {
         let mut commit = Commit::new(number);
@@ -117,7 +117,7 @@ fn stamps(root: &Path) -> BTreeMap<std::path::PathBuf, (u64, std::time::SystemTi
 
 #[test]
 fn a_partition_whose_last_row_goes_has_no_file() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let row = answer(1, START_US, 1);
     let mut commit = Commit::new(0);
@@ -134,7 +134,7 @@ fn a_partition_whose_last_row_goes_has_no_file() {
 
 #[test]
 fn a_run_is_recorded_once_however_often_it_is_recorded() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let mut run = RunRecord {
         run_id: RunId("run-1".into()),

@@ -39,7 +39,7 @@ fn everything_changes(number: usize) -> Commit {
 
 #[test]
 fn p2_readers_see_the_old_partition_or_the_new_one() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let model = Model::new();
     let committed: Arc<Mutex<HashSet<State>>> = Arc::default();
