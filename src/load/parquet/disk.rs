@@ -80,7 +80,10 @@ impl Disk {
     }
 
     /// Names a step that is about to be taken by something else, the engine above all.
-    #[cfg_attr(not(test), expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "only tests make a step fail"))]
+    #[cfg_attr(
+        not(test),
+        expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "only tests make a step fail")
+    )]
     pub(super) fn step(&self, action: &'static str, path: &Path) -> Result<(), LoadError> {
         #[cfg(test)]
         if let Some(before_step) = &self.before_step {

@@ -138,8 +138,7 @@ pub(super) fn write(engine: &Engine, root: &Root, disk: &Disk, new: NewPart<'_>)
     disk.remove_folder(&unfinished)?;
     disk.step("create", &unfinished)?;
     fs::create_dir(&unfinished).map_err(|source| io_error("create", &unfinished, source))?;
-    let mut manifest =
-        Manifest { number: new.number, scan: new.scan, counts: new.counts, tables: BTreeMap::new() };
+    let mut manifest = Manifest { number: new.number, scan: new.scan, counts: new.counts, tables: BTreeMap::new() };
     for delta in new.tables {
         let table = delta.table;
         let copy = |rows: &DeltaRows, path: PathBuf| {

@@ -68,12 +68,7 @@ impl Publisher<'_> {
         Ok(ledger.map_or(0, |file| file.facts.applied_part))
     }
 
-    fn merge(
-        &mut self,
-        table: &'static Table,
-        partition: Option<Partition>,
-        parts: &[Part],
-    ) -> Result<(), LoadError> {
+    fn merge(&mut self, table: &'static Table, partition: Option<Partition>, parts: &[Part]) -> Result<(), LoadError> {
         let Some(last) = parts.last() else { return Ok(()) };
         let held = self.tree.file(self.root, table, partition)?;
         let held_part = held.as_ref().map_or(0, |file| file.facts.applied_part);

@@ -98,7 +98,8 @@ impl Root {
                     let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
                     return Err(LoadError::NotOurs { path: self.path.clone(), why });
                 }
-                let text = serde_json::to_vec_pretty(&wanted).map_err(|source| io_error("write", &path, source.into()))?;
+                let text =
+                    serde_json::to_vec_pretty(&wanted).map_err(|source| io_error("write", &path, source.into()))?;
                 let beside = path.with_extension("json.new");
                 disk.write(&beside, &text)?;
                 disk.rename(&beside, &path)
@@ -120,7 +121,11 @@ impl Root {
             .map_err(|error| not_ours(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read: {error}")))?;
         if (&found.base_url, &found.environment) != (&wanted.base_url, &wanted.environment) {
             let name = |warehouse: &Warehouse| format!("{} ({})", warehouse.base_url, warehouse.environment);
-            return Err(LoadError::OtherIdentity { path: self.path.clone(), found: name(&found), wanted: name(wanted) });
+            return Err(LoadError::OtherIdentity {
+                path: self.path.clone(),
+                found: name(&found),
+                wanted: name(wanted),
+            });
         }
         if found.partition != wanted.partition {
             let (found, wanted) = (found.partition.to_string(), wanted.partition.to_string());

@@ -3,12 +3,7 @@
 //! Types are those that every reader of Parquet understands; `schemas/` defines them. Where the file goes and when it replaces
 //! another is [`super::publish`]'s matter.
 
-use std::{
-    fs::File,
-    io::BufWriter,
-    path::Path,
-    sync::Arc,
-};
+use std::{fs::File, io::BufWriter, path::Path, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StructArray},

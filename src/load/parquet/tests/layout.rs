@@ -2,12 +2,14 @@
 
 use std::fs;
 
+use duckdb::Connection;
 use parquet::{
     basic::Compression,
     file::{metadata::ParquetMetaData, metadata::ParquetMetaDataReader},
 };
 
 use super::*;
+use crate::schema::ColumnType;
 
 fn open_error(root: &Path, identity: &Identity, options: &ParquetOptions) -> LoadError {
     match ParquetDestination::open(root, identity, options) {
@@ -139,7 +141,8 @@ fn days_can_be_the_partitions_and_times_at_the_edge_of_the_calendar_have_one() {
     let by_day = ParquetOptions { partition_by: PartitionBy::Day, ..options() };
     let mut warehouse = ParquetDestination::open(root.path(), &identity(), &by_day).unwrap();
     let mut commit = Commit::new(0);
-    let moments = ["'0001-01-01'", "'2026-01-31 23:59:59.999999'", "'2026-02-01'", "'9999-12-31 23:59:59'", "'12000-05-05'"];
+    let moments =
+        ["'0001-01-01'", "'2026-01-31 23:59:59.999999'", "'2026-02-01'", "'9999-12-31 23:59:59'", "'12000-05-05'"];
     for (key, moment) in moments.iter().enumerate() {
         let mut row = answer(key as i64, 0, 1);
         row.retain(|(name, _)| *name != "created_at");

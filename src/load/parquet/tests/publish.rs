@@ -1,6 +1,11 @@
 //! Publish gives what the same transactions would have given, however commits and publishes follow each other.
 
-use super::*;
+use std::collections::BTreeMap;
+
+use duckdb::Connection;
+
+use super::{model::tree_sql, *};
+use crate::model::RunId;
 
 #[test]
 fn random_commits_and_publishes_give_what_transactions_would_give() {
@@ -45,14 +50,20 @@ fn assert_targets_equal(warehouse: &mut ParquetDestination, model: &Model) {
             let relation = warehouse.targets().relation(table, bounds).unwrap();
             let (key, hash) = (&table.key[0], "hash(r) % 1000000007");
             let sql = |from: &str| {
-                format!("SELECT count(*), coalesce(sum({hash}), 0)::BIGINT, max({key})::VARCHAR FROM {from} AS r WHERE {condition}")
+                format!(
+                    "SELECT count(*), coalesce(sum({hash}), 0)::BIGINT, max({key})::VARCHAR FROM {from} AS r WHERE {condition}"
+                )
             };
             type Sums = (i64, i64, Option<String>);
             let sums = |connection: &Connection, from: &str| -> Sums {
                 let read = |row: &duckdb::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
                 connection.query_row(&sql(from), [], read).unwrap()
             };
-            assert_eq!(sums(warehouse.engine.connection(), &relation), sums(&model.connection, name), "{name} {bounds:?}");
+            assert_eq!(
+                sums(warehouse.engine.connection(), &relation),
+                sums(&model.connection, name),
+                "{name} {bounds:?}"
+            );
         }
     }
 }
@@ -97,7 +108,7 @@ fn publish_rewrites_the_touched_partitions_and_the_ledger_only() {
 }
 
 /// Inode and time of each file that readers see: a rewritten file has another inode.
-fn stamps(root: &Path) -> BTreeMap<std::path::PathBuf, (u64, std::time::SystemTime)> {
+fn stamps(root: &Path) -> BTreeMap<PathBuf, (u64, std::time::SystemTime)> {
     use std::os::unix::fs::MetadataExt;
     let root = root.canonicalize().unwrap();
     let files = crate::schema::tables().iter().flat_map(|table| data_files(&root.join(&table.name)));

@@ -9,6 +9,8 @@ use std::{
     thread,
 };
 
+use duckdb::Connection;
+
 use super::*;
 
 /// Rows of each partition, which stay through all commits but change every time.
@@ -54,7 +56,8 @@ fn p2_readers_see_the_old_partition_or_the_new_one() {
     let is_done = Arc::new(AtomicBool::new(false));
     let reader = {
         let (committed, is_done) = (Arc::clone(&committed), Arc::clone(&is_done));
-        let glob = format!("read_parquet('{}/responses/**/*.parquet', hive_partitioning = true)", root.path().display());
+        let glob =
+            format!("read_parquet('{}/responses/**/*.parquet', hive_partitioning = true)", root.path().display());
         thread::spawn(move || {
             let connection = Connection::open_in_memory().unwrap();
             let mut seen = HashSet::new();
