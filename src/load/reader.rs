@@ -183,3 +183,6 @@ impl QueryResult {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ pub(super) mod safety;
 pub(super) mod throughput;
 
 pub(super) use lab::{Lab, Warehouse, identity};
-pub(super) use pages::{answers_scan, day};
+pub(super) use pages::{answer, answers_scan, day, page};
 
 /// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Warehouse>`.
 macro_rules! conformance_tests {

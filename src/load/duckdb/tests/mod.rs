@@ -1,5 +1,8 @@
 //! The DuckDB file against the suite that every destination must pass.
 
+mod crashes;
+mod files;
+
 use std::path::Path;
 
 use tempfile::TempDir;
