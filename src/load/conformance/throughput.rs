@@ -69,7 +69,7 @@ fn page_of(on_day: usize, page: usize) -> FlatPage {
             "is_skipped" => Arc::new(BooleanArray::from(vec![false; PAGE_ROWS])),
             "selected_indexes" => {
                 let mut lists = ListBuilder::new(PrimitiveBuilder::<Int64Type>::new());
-                ids.clone().for_each(|at| lists.append_option((at % 4 == 3).then(|| [Some(at as i64 % 5)])));
+                ids.clone().for_each(|at| lists.append_option((at % 4 == 3).then_some([Some(at as i64 % 5)])));
                 Arc::new(lists.finish())
             }
             "url" => text(&|at| format!("https://shop.example/products/{}?ref=mail", at % 5000)),

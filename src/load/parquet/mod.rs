@@ -196,10 +196,9 @@ impl ParquetDestination {
     /// The counts of a scan that was applied before.
     fn held_counts(&mut self, scan: &ScanId) -> Result<Option<RowCounts>, LoadError> {
         self.refresh()?;
-        let manifests = self.waiting.iter().map(|part| &part.manifest);
-        let held = manifests.filter(|manifest| manifest.scan.as_ref().is_some_and(|held| held.id == *scan));
-        if let Some(manifest) = held.last() {
-            return Ok(Some(manifest.counts));
+        let mut manifests = self.waiting.iter().map(|part| &part.manifest);
+        if let Some(held) = manifests.find(|manifest| manifest.scan.as_ref().is_some_and(|held| held.id == *scan)) {
+            return Ok(Some(held.counts));
         }
         let relation = self.targets().published("sync_windows")?;
         ledger::counts_of(&self.engine, &relation, scan)

@@ -6,9 +6,9 @@ use duckdb::Connection;
 
 use super::*;
 use crate::{
-    load::DeltaRows,
+    load::{DeltaRows, TimeBounds},
     model::{FlagSet, RunId, Scope, Stream, Window},
-    schema::{ColumnType, quote_identifier},
+    schema::{Column, ColumnType, quote_identifier},
 };
 
 /// Values of some columns of a row as SQL; the others get NULL, or a value that says nothing where NULL is not allowed.
@@ -81,29 +81,23 @@ fn relation(
     if rows.is_empty() {
         return None;
     }
-    let value = |row: &Values, name: &str| {
-        let column = table.column(name).unwrap();
-        let given = row.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone());
-        let empty = match column.column_type {
-            _ if column.nullable => "NULL",
-            ColumnType::Text | ColumnType::Json => "'x'",
-            ColumnType::Bigint | ColumnType::Double => "0",
-            ColumnType::Boolean => "false",
-            ColumnType::Timestamp => "TIMESTAMP '2026-01-01'",
-            ColumnType::BigintList => "[]",
-        };
-        let value = given.unwrap_or_else(|| empty.to_owned());
-        format!("CAST({value} AS {}) AS {}", column.column_type.duckdb(), quote_identifier(name))
+    let column = |name: &&str| table.column(name).unwrap();
+    let value = |row: &Values, name: &&str| {
+        let given = row.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+        given.unwrap_or_else(|| empty_value(column(name)).to_owned())
     };
-    let selects = rows.iter().map(|row| {
+    let values = rows.iter().map(|row| {
         let list: Vec<String> = columns.iter().map(|name| value(row, name)).collect();
-        format!("SELECT {}", list.join(", "))
+        format!("({})", list.join(", "))
     });
+    let typed = columns.iter().map(|name| format!("{} {}", quote_identifier(name), column(name).column_type.duckdb()));
     let relation = format!("delta.{prefix}_{}", table.name);
-    let selects: Vec<String> = selects.collect();
-    connection
-        .execute_batch(&format!("CREATE OR REPLACE TABLE {relation} AS {}", selects.join(" UNION ALL ")))
-        .unwrap();
+    let sql = format!(
+        "CREATE OR REPLACE TABLE {relation} ({}); INSERT INTO {relation} VALUES {}",
+        typed.collect::<Vec<_>>().join(", "),
+        values.collect::<Vec<_>>().join(", ")
+    );
+    connection.execute_batch(&sql).unwrap();
     let bounds = table.partition.as_ref().map(|column| {
         let sql = format!("SELECT epoch_us(min({column})), epoch_us(max({column})) FROM {relation}");
         connection
@@ -111,4 +105,16 @@ fn relation(
             .unwrap()
     });
     Some(DeltaRows { relation, rows: rows.len() as u64, bounds })
+}
+
+/// NULL, or a value that says nothing where NULL is not allowed.
+fn empty_value(column: &Column) -> &'static str {
+    match column.column_type {
+        _ if column.nullable => "NULL",
+        ColumnType::Text | ColumnType::Json => "'x'",
+        ColumnType::Bigint | ColumnType::Double => "0",
+        ColumnType::Boolean => "false",
+        ColumnType::Timestamp => "TIMESTAMP '2026-01-01'",
+        ColumnType::BigintList => "[]",
+    }
 }

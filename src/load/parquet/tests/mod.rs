@@ -8,6 +8,7 @@ mod publish;
 mod readers;
 mod scenario;
 mod suite;
+mod twins;
 
 use std::path::{Path, PathBuf};
 

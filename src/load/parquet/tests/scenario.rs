@@ -15,10 +15,6 @@ pub(super) struct Scenario {
     days: u64,
 }
 
-/// The tables that a scenario fills.
-pub(super) const SCENARIO_TABLES: [&str; 5] =
-    ["responses", "response_choices", "response_history", "surveys", "sync_windows"];
-
 impl Scenario {
     pub(super) fn new(seed: u64, days: u64) -> Self {
         Self { random: seed.wrapping_mul(2) + 1, next_key: 0, answers: BTreeMap::new(), commits: 0, days }
