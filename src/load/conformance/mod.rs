@@ -7,6 +7,7 @@ pub(super) mod answers;
 mod lab;
 pub(super) mod others;
 pub(super) mod pages;
+pub(super) mod random;
 pub(super) mod safety;
 pub(super) mod throughput;
 
@@ -45,6 +46,7 @@ macro_rules! conformance_tests {
             safety: the_ledger_gives_back_the_scans
             safety: p10_another_environment_is_refused
             safety: a_batch_that_does_not_fit_is_refused
+            random: p2_p4_random_histories_match_a_plain_model
         }
     };
     (@cases $make:path, $($group:ident: $case:ident)*) => {

@@ -128,3 +128,48 @@ fn p2_an_error_half_way_rolls_back_what_was_done() {
     let mut reader = Reader::open(Some(&path), None).unwrap();
     assert_eq!(reader.query("SELECT 1 FROM responses", 10).unwrap().rows(), 0);
 }
+
+#[test]
+fn a_scan_waits_while_someone_reads_the_file() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    create(&path);
+    let mut warehouse = open(&path).unwrap();
+    warehouse.publish().unwrap();
+    let scan = answers_scan(0, 0, 1);
+    let options = CommitOptions { vanish: Default::default(), record_unchanged: false };
+    warehouse.begin(&scan).unwrap();
+    warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
+    let reader = Reader::open(Some(&path), None).unwrap();
+    assert!(matches!(warehouse.commit(&scan, &options), Err(LoadError::Locked { .. })));
+    drop(reader);
+    assert_eq!(warehouse.commit(&scan, &options).unwrap().counts.inserted, 1);
+    // The file is open for writing until it is published.
+    assert!(matches!(Reader::open(Some(&path), None), Err(LoadError::Locked { .. })));
+    warehouse.publish().unwrap();
+    Reader::open(Some(&path), None).unwrap();
+}
+
+#[test]
+fn a_failed_transaction_does_not_end_the_run() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let mut warehouse = open(&path).unwrap();
+    let scan = answers_scan(0, 0, 1);
+    let options = CommitOptions { vanish: Default::default(), record_unchanged: false };
+    // A column that the contract does not know and that cannot be NULL: the rows cannot be added.
+    let breaking =
+        "CREATE OR REPLACE TABLE warehouse.main.responses AS SELECT *, 1 AS theirs FROM warehouse.main.responses;
+        ALTER TABLE warehouse.main.responses ALTER COLUMN theirs SET NOT NULL";
+    warehouse.engine.execute("break it", breaking).unwrap();
+    let load = |warehouse: &mut DuckDbDestination| {
+        warehouse.begin(&scan).unwrap();
+        warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
+        warehouse.commit(&scan, &options)
+    };
+    assert!(matches!(load(&mut warehouse), Err(LoadError::Engine { .. })));
+    assert!(!warehouse.holds(&scan.id).unwrap());
+    let mending = "ALTER TABLE warehouse.main.responses ALTER COLUMN theirs DROP NOT NULL";
+    warehouse.engine.execute("mend it", mending).unwrap();
+    assert_eq!(load(&mut warehouse).unwrap().counts.inserted, 1);
+}
