@@ -6,7 +6,7 @@
 pub(super) mod answers;
 mod lab;
 pub(super) mod others;
-mod pages;
+pub(super) mod pages;
 pub(super) mod random;
 pub(super) mod safety;
 pub(super) mod throughput;

@@ -2,12 +2,14 @@
 
 use std::fs;
 
+use duckdb::Connection;
 use parquet::{
     basic::Compression,
     file::{metadata::ParquetMetaData, metadata::ParquetMetaDataReader},
 };
 
 use super::*;
+use crate::schema::ColumnType;
 
 fn open_error(root: &Path, identity: &Identity, options: &ParquetOptions) -> LoadError {
     match ParquetDestination::open(root, identity, options) {
@@ -190,4 +192,21 @@ fn files_that_are_older_than_a_column_are_read_with_nulls() {
     warehouse.publish().unwrap();
     let tree = format!("read_parquet('{}')", path.display());
     assert_eq!(read(&Connection::open_in_memory().unwrap(), &tree), "[NULL, v]");
+}
+
+#[test]
+fn a_path_may_hold_quotes_but_no_patterns() {
+    let folder = new_folder();
+    let odd = folder.path().join("o'hara \"1\" ü");
+    let mut warehouse = ParquetDestination::open(&odd, &identity(), &options()).unwrap();
+    let mut scenario = Scenario::new(5, 10);
+    let (first, second) = (scenario.next(), scenario.next());
+    first.apply(&mut warehouse).unwrap();
+    warehouse.publish().unwrap();
+    second.apply(&mut warehouse).unwrap();
+    warehouse.publish().unwrap();
+    assert!(!data_files(&odd.join("responses")).is_empty());
+    assert_eq!(warehouse.ledger().unwrap().len(), 2);
+    let error = open_error(&folder.path().join("a[b]"), &identity(), &options());
+    assert!(matches!(&error, LoadError::NotOurs { why, .. } if why.contains("pattern")), "{error}");
 }

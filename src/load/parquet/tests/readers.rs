@@ -9,10 +9,12 @@ use std::{
     thread,
 };
 
+use duckdb::Connection;
+
 use super::*;
 
 /// Rows of each partition, which stay through all commits but change every time.
-const KEYS: i64 = 300;
+const KEYS: i64 = 150;
 const ROUNDS: usize = 12;
 
 /// Month, rows, and a sum that no mixture of two states has.
