@@ -36,6 +36,7 @@ macro_rules! conformance_tests {
             others: a_snapshot_does_not_depend_on_the_order_of_windows
             others: an_edited_snapshot_replaces_its_attributes
             others: surveys_keep_every_version
+            others: p1_themes_that_lose_a_collision_are_rejects
             others: themes_are_edited_and_vanish
             others: p1_rejects_are_kept_once_with_their_text
             others: a_run_is_recorded_once
