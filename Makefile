@@ -14,7 +14,7 @@ build: ## the program, in target/release/studysync
 check: ## what CI checks before the tests
 	cargo fmt --check
 	scripts/cargo.sh clippy --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" scripts/cargo.sh doc --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" scripts/cargo.sh doc --no-deps --document-private-items
 
 install: ## the program into ~/.cargo/bin, with DuckDB compiled in so that it needs nothing beside it
 	cargo install --path . --locked

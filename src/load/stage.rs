@@ -1,7 +1,7 @@
 //! The pages of one scan, as tables of the engine's schema `stage`.
 //!
 //! One table for each table that `flatten` fills: its flat columns and `_seq`, the place of the row's record in the scan. It
-//! compares nothing; [`super::diff`] does.
+//! compares nothing; [`super::diff()`] does.
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -6,7 +6,7 @@
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
 //! commit), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`table_file`] (writing one file), [`publish`]; and [`disk`],
-//! through which every durable step goes. What a scan changes is not decided here: see [`super::diff`].
+//! through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
 
 mod disk;
 mod part;
