@@ -1,4 +1,5 @@
 //! The one test binary; a module a subject.
 
+mod architecture;
 mod sandbox;
 mod source;
