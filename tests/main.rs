@@ -1,4 +1,6 @@
 //! The one test binary; a module a subject.
 
+mod harness;
 mod sandbox;
 mod source;
+mod truth;
