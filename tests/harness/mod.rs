@@ -1,0 +1,315 @@
+//! What the tests of the whole program share: a service (the sandbox, in this process), a place (a temporary folder with its
+//! flags and environment), runs of the real binary, and the tables that they leave behind.
+//!
+//! Nothing here asks the product what it thinks it did: tables are read with the engine itself, by the contracts in `schemas/`.
+
+#![allow(dead_code, reason = "every subject uses its own part")]
+
+mod tables;
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+use studysync::sandbox::{
+    ChangeRequest, ChangeSummary, Control, Faults, ListName, LogEntry, Running, Sandbox, Settings,
+};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+pub use tables::{Cell, Contract, Row, Tables, all_contracts, contract, different_rows, key_text};
+
+/// 2026-01-31T08:00:00Z: where the clock of the test services stands.
+pub const NOW_MS: i64 = 1_769_846_400_000;
+pub const DAY_MS: i64 = 86_400_000;
+/// What gives the key to the runs; no other text of the tests contains it.
+pub const KEY: &str = "k3y-0f-the-tests-5ecret";
+/// The environment variable of the key.
+pub const KEY_VARIABLE: &str = "STUDYSYNC_API_KEY";
+/// A configuration in which each stream asks for everything that the service has.
+pub const ALL_FLAGS: &str = "[streams.responses]\n\
+    flags = [\"with_snapshots\", \"with_urls\", \"with_meta\", \"with_custom_metadata\", \"with_deleted_responses\"]\n";
+
+/// A small service with every question type, whose clock stands still.
+pub fn small(responses: u64, days: u32) -> Settings {
+    Settings { now_ms: NOW_MS, frozen_clock: true, responses, days, api_key: KEY.into(), ..Settings::default() }
+}
+
+/// A sandbox that runs in this process, on threads of its own.
+pub struct Service {
+    running: Option<Running>,
+    runtime: Runtime,
+}
+
+impl Service {
+    pub fn start(settings: Settings) -> Service {
+        // reqwest is built without a default; a second installation changes nothing.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let running = runtime.block_on(Sandbox::start(settings, ([127, 0, 0, 1], 0).into())).unwrap();
+        Service { running: Some(running), runtime }
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("only `stop` takes it, and consumes the service")
+    }
+
+    pub fn base_url(&self) -> String {
+        self.running().base_url()
+    }
+
+    pub fn control(&self) -> &Control {
+        self.running().control()
+    }
+
+    pub fn set_faults(&self, faults: Faults) {
+        self.control().set_faults(faults).unwrap();
+    }
+
+    pub fn advance_days(&self, days: u64) {
+        self.control().advance_clock(days * DAY_MS as u64);
+    }
+
+    pub fn change(&self, request: &ChangeRequest) -> ChangeSummary {
+        self.control().apply_changes(request)
+    }
+
+    /// The exact text of each record that the service holds.
+    pub fn truth(&self, list: ListName) -> Vec<String> {
+        let mut records = Vec::new();
+        self.control().truth(list, |record| records.push(record.to_owned()));
+        records
+    }
+
+    /// The requests since the log was last cleared.
+    pub fn log(&self) -> Vec<LogEntry> {
+        self.control().log_since(0)
+    }
+
+    pub fn clear_log(&self) {
+        self.control().clear_log();
+    }
+
+    /// Stops listening; the address is refused from here on.
+    pub fn stop(mut self) {
+        if let Some(running) = self.running.take() {
+            self.runtime.block_on(running.shutdown());
+        }
+    }
+}
+
+/// A folder in which a company keeps its warehouse, with the flags and the environment of its runs.
+pub struct Place {
+    folder: TempDir,
+    base_url: String,
+    has_duckdb: bool,
+    has_parquet: bool,
+    archive: OsString,
+    has_config: bool,
+    environment: Vec<(String, String)>,
+}
+
+impl Place {
+    /// DuckDB, Parquet and an archive; every optional part of the answers is asked for.
+    pub fn new(service: &Service) -> Place {
+        Place::at(service.base_url())
+    }
+
+    /// The same for an address.
+    pub fn at(base_url: impl Into<String>) -> Place {
+        let folder = tempfile::Builder::new().prefix("studysync-test-").tempdir().unwrap();
+        let archive = folder.path().join("archive").into_os_string();
+        let place = Place {
+            folder,
+            base_url: base_url.into(),
+            has_duckdb: true,
+            has_parquet: true,
+            archive,
+            has_config: false,
+            environment: vec![(KEY_VARIABLE.into(), KEY.into()), ("TZ".into(), "UTC".into())],
+        };
+        place.with_config(ALL_FLAGS)
+    }
+
+    pub fn without_duckdb(mut self) -> Place {
+        self.has_duckdb = false;
+        self
+    }
+
+    pub fn without_parquet(mut self) -> Place {
+        self.has_parquet = false;
+        self
+    }
+
+    pub fn without_archive(mut self) -> Place {
+        self.archive = "none".into();
+        self
+    }
+
+    /// The text of the configuration file, in place of [`ALL_FLAGS`]; where things are stays with the flags.
+    pub fn with_config(mut self, toml: &str) -> Place {
+        std::fs::write(self.path("studysync.toml"), toml).unwrap();
+        self.has_config = true;
+        self
+    }
+
+    /// No configuration file, so the program's own defaults.
+    pub fn without_config(mut self) -> Place {
+        let _ = std::fs::remove_file(self.path("studysync.toml"));
+        self.has_config = false;
+        self
+    }
+
+    /// Sets a variable of the runs' environment.
+    pub fn with_env(mut self, name: &str, value: &str) -> Place {
+        self.environment.retain(|(known, _)| known != name);
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Points later runs at another address.
+    pub fn set_base_url(&mut self, base_url: impl Into<String>) {
+        self.base_url = base_url.into();
+    }
+
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn duckdb(&self) -> PathBuf {
+        self.path("warehouse.duckdb")
+    }
+
+    pub fn parquet(&self) -> PathBuf {
+        self.path("parquet")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.path("state/checkpoints.sqlite")
+    }
+
+    /// The program in this place's folder and environment, with nothing but these arguments.
+    pub fn bare(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_studysync"));
+        command.current_dir(self.root()).args(arguments).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("STUDYSYNC_") {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// A command with the flags that say where everything is.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.bare(arguments);
+        command.args(["--base-url", &self.base_url]);
+        command.arg("--state").arg(self.state()).arg("--archive").arg(&self.archive);
+        if self.has_duckdb {
+            command.arg("--duckdb").arg(self.duckdb());
+        }
+        if self.has_parquet {
+            command.arg("--parquet").arg(self.parquet());
+        }
+        command
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, arguments: &[&str]) -> Done {
+        Done::from(self.command(arguments).output().unwrap())
+    }
+
+    /// Starts a command, with its output piped.
+    pub fn spawn(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Runs `sync` or `backfill` with `--json`, which must end with this exit code; returns the run's report.
+    pub fn report(&self, arguments: &[&str], exit_code: i32) -> Value {
+        let done = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(done.code, exit_code, "{arguments:?}\n{}", done.stderr);
+        done.json()
+    }
+
+    /// The tables of the DuckDB file.
+    pub fn duckdb_tables(&self) -> Tables {
+        Tables::duckdb(&self.duckdb())
+    }
+
+    /// The tables of the Parquet folder.
+    pub fn parquet_tables(&self) -> Tables {
+        Tables::parquet(&self.parquet())
+    }
+
+    /// The tables of each warehouse that this place keeps, with a name for messages.
+    pub fn warehouses(&self) -> Vec<(&'static str, Tables)> {
+        let mut warehouses = Vec::new();
+        if self.has_duckdb {
+            warehouses.push(("DuckDB", self.duckdb_tables()));
+        }
+        if self.has_parquet {
+            warehouses.push(("Parquet", self.parquet_tables()));
+        }
+        warehouses
+    }
+
+    /// Every file below a folder of this place, in order.
+    pub fn files(&self, below: &str) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.path(below)];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        files.sort();
+        files
+    }
+}
+
+/// How a run of the program ended.
+#[derive(Debug)]
+pub struct Done {
+    /// The exit code; -1 when a signal ended it.
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Done {
+        Done {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Done {
+    /// Standard output as one JSON value.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: stdout {:?}, stderr {}", self.stdout, self.stderr))
+    }
+
+    /// Asserts the exit code.
+    pub fn expect(self, code: i32) -> Done {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+}
+
+/// Now, or as far from it as asked for, as the program reads dates.
+pub fn days_ago(days: i64) -> String {
+    (NOW_MS - days * DAY_MS).to_string()
+}
