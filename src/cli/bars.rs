@@ -51,9 +51,13 @@ fn message(now: &Snapshot, source: &Source, started: Instant) -> String {
     let elapsed = started.elapsed().as_secs_f64().max(0.001);
     let rate = now.rows_pulled as f64 / elapsed;
     let requests = source.request_stats().total;
+    let under_way = match now.windows_under_way {
+        0 => "writing".to_owned(),
+        count => format!("{count} under way"),
+    };
     let mut text = format!(
-        "{} windows ({} under way)  {} rows, {rate:.0}/s  {requests} requests",
-        now.windows_done, now.windows_under_way, now.rows_pulled
+        "{} windows ({under_way})  {} rows, {rate:.0}/s  {requests} requests",
+        now.windows_done, now.rows_pulled
     );
     if let Some(waiting) = source.waiting() {
         let left = waiting.until.saturating_duration_since(Instant::now()).as_secs_f64();

@@ -197,6 +197,7 @@ impl Run {
         let is_first_proof = !covered.covers(scan.window);
         let reason = if is_first_proof { Reason::Gap } else { Reason::Rescan };
         let due = Due { window: scan.window, reason };
+        self.shared.progress.due(scan.scope, &due);
         Ok(Task { scope: scan.scope, flags: scan.flags, page_rows, due, is_first_proof, is_second_look: false })
     }
 
@@ -232,7 +233,7 @@ impl Run {
         self.findings.wrote |= done.wrote;
         self.findings.add(task.scope.stream, pages, &counts);
         queue.learn(task.scope, task.due.window, counts.rows_read);
-        self.shared.progress.committed(task.due.window.len_ms(), counts.rows_read);
+        self.shared.progress.committed(task.scope, task.due.window, counts.rows_read);
         for destination in &self.destinations {
             if lock(destination).wants_publish() {
                 self.publish(destination).await?;

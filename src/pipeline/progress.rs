@@ -2,6 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::{
+    model::{DAY_MS, Scope, Window},
+    plan::Due,
+};
+
 /// Counters of the run under way.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -39,8 +44,8 @@ impl Progress {
         }
     }
 
-    pub(super) fn due(&self, length_ms: i64) {
-        self.due_ms.fetch_add(length_ms.unsigned_abs(), Ordering::Relaxed);
+    pub(super) fn due(&self, scope: Scope, due: &Due) {
+        self.due_ms.fetch_add(length_ms(scope, due.window), Ordering::Relaxed);
     }
 
     pub(super) fn begun(&self) {
@@ -56,9 +61,15 @@ impl Progress {
         self.windows_under_way.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn committed(&self, length_ms: i64, rows: u64) {
+    pub(super) fn committed(&self, scope: Scope, window: Window, rows: u64) {
         self.windows_done.fetch_add(1, Ordering::Relaxed);
-        self.done_ms.fetch_add(length_ms.unsigned_abs(), Ordering::Relaxed);
+        self.done_ms.fetch_add(length_ms(scope, window), Ordering::Relaxed);
         self.rows_committed.fetch_add(rows, Ordering::Relaxed);
     }
+}
+
+/// A stream without windows is read whole, from the beginning of time: for the bar that is a day's worth.
+fn length_ms(scope: Scope, window: Window) -> u64 {
+    let length_ms = if scope.stream.is_windowed() { window.len_ms() } else { DAY_MS };
+    length_ms.unsigned_abs()
 }

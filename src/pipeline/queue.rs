@@ -29,7 +29,7 @@ pub(super) struct Queue {
 impl Queue {
     pub fn new(work: Vec<ScopeWork>, progress: &Progress) -> Self {
         let scopes = work.into_iter().map(|work| {
-            work.due.iter().for_each(|due| progress.due(due.window.len_ms()));
+            work.due.iter().for_each(|due| progress.due(work.scope, due));
             let cutter =
                 Cutter::new(work.due.clone(), work.held.clone(), work.page_rows, work.scope.stream.is_windowed());
             (work, cutter)
@@ -69,7 +69,7 @@ impl Queue {
 
     /// A window is looked at again, with pages of another size: a service that loses rows at page edges loses others then.
     pub fn look_again(&mut self, task: &Task, progress: &Progress) {
-        progress.due(task.due.window.len_ms());
+        progress.due(task.scope, &task.due);
         let page_rows = (task.page_rows * 2 / 3).max(1);
         self.second_looks.push(Task { page_rows, is_second_look: true, is_first_proof: false, ..task.clone() });
     }
