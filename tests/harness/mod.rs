@@ -3,8 +3,10 @@
 //!
 //! Nothing here asks the product what it thinks it did: tables are read with the engine itself, by the contracts in `schemas/`.
 
-#![allow(dead_code, reason = "every subject uses its own part")]
+#![allow(dead_code, unused_imports, reason = "every subject uses its own part")]
 
+mod compare;
+pub mod expected;
 mod tables;
 
 use std::{
@@ -20,6 +22,7 @@ use studysync::sandbox::{
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+pub use compare::{assert_equal, assert_holds, assert_is_rich};
 pub use tables::{Cell, Contract, Row, Tables, all_contracts, contract, different_rows, key_text};
 
 /// 2026-01-31T08:00:00Z: where the clock of the test services stands.
