@@ -1,7 +1,11 @@
 //! `studysync query`: read-only SQL over the warehouse.
 
+use std::sync::Arc;
+
 use arrow::{
-    array::RecordBatch,
+    array::{Array, ArrayRef, RecordBatch, StringArray},
+    datatypes::{DataType, Field, FieldRef, Schema},
+    error::ArrowError,
     util::display::{ArrayFormatter, FormatOptions},
 };
 use clap::{Args, ValueEnum};
@@ -96,9 +100,28 @@ fn cells(batch: &RecordBatch, row: usize) -> Vec<String> {
 fn csv(out: &mut dyn std::io::Write, result: &QueryResult) -> std::io::Result<()> {
     let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(out);
     if result.batches.is_empty() {
-        return writer.write(&RecordBatch::new_empty(result.schema.clone())).map_err(std::io::Error::other);
+        let header_only = flat(&RecordBatch::new_empty(result.schema.clone()));
+        return header_only.and_then(|header_only| writer.write(&header_only)).map_err(std::io::Error::other);
     }
-    result.batches.iter().try_for_each(|batch| writer.write(batch).map_err(std::io::Error::other))
+    result.batches.iter().try_for_each(|batch| writer.write(&flat(batch)?)).map_err(std::io::Error::other)
+}
+
+/// Lists and structs as their text: CSV has no form for them.
+fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let flat_column = |(field, column): (&FieldRef, &ArrayRef)| {
+        if !field.data_type().is_nested() {
+            return Ok((Arc::clone(field), Arc::clone(column)));
+        }
+        let formatter = ArrayFormatter::try_new(column.as_ref(), &FormatOptions::default())?;
+        let text = |row| column.is_valid(row).then(|| formatter.value(row).try_to_string()).transpose();
+        let texts = (0..column.len()).map(text).collect::<Result<StringArray, _>>()?;
+        let field = Field::new(field.name(), DataType::Utf8, true);
+        Ok((Arc::new(field), Arc::new(texts) as ArrayRef))
+    };
+    let columns: Vec<_> =
+        batch.schema().fields().iter().zip(batch.columns()).map(flat_column).collect::<Result<_, ArrowError>>()?;
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) = columns.into_iter().unzip();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
 }
 
 fn json(out: &mut dyn std::io::Write, result: &QueryResult) -> std::io::Result<()> {
