@@ -1,5 +1,6 @@
 //! The one test binary; a module a subject.
 
+mod commands;
 mod harness;
 mod nights;
 mod sandbox;

@@ -30,7 +30,7 @@ struct Past {
 impl Past {
     /// Reads a night's changes: what was held, what is there now, and what the service says it changed.
     fn turn(&mut self, held: &Expected, today: &Expected, summary: &ChangeSummary) {
-        let mut unseen = 0;
+        let (mut unseen, mut seen) = (0, 0);
         for (keys, reason) in [
             (&summary.vanished, "vanished"),
             (&summary.soft_deletes, "deleted"),
@@ -44,12 +44,16 @@ impl Past {
                 match held.entity("responses", &key).filter(|entity| !entity.has_vanished) {
                     // Vanished after the edit in the same night: the edit was never seen.
                     Some(_) if is_gone && reason != "vanished" => {}
-                    Some(entity) => self.versions.push((key, reason, entity.row.clone())),
+                    Some(entity) => {
+                        seen += 1;
+                        self.versions.push((key, reason, entity.row.clone()));
+                    }
                     None => unseen += 1,
                 }
             }
         }
-        assert!(unseen <= 4, "{unseen} changed rows were too young to have been synced before");
+        // Too young to have been read the night before, or gone on the day on which they came.
+        assert!(unseen * 5 < seen, "{unseen} of {} changed rows were never seen before", unseen + seen);
         for (id, entity) in today.entities("surveys") {
             let versions = self.surveys.entry(id.clone()).or_default();
             let before = versions.last().map(|entity| entity.row["status"].clone());
@@ -227,14 +231,30 @@ fn p4_too_many_vanished_rows_are_withheld_until_they_are_accepted() {
     assert_holds(&place, &held.next_morning(Expected::now(&service)), "after accepting");
 }
 
-/// A file's bytes and the time at which it was last written.
+/// The bytes of every file and the time at which it was last written, but for the lock, which names its latest holder.
 fn fingerprints(place: &Place, below: &str) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let read = |path: PathBuf| {
         let written = std::fs::metadata(&path).unwrap().modified().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         (path, (bytes, written))
     };
-    place.files(below).into_iter().map(read).collect()
+    place.files(below).into_iter().filter(|path| !path.ends_with("lock")).map(read).collect()
+}
+
+/// What became of the files that are not the same, byte for byte and to the time of writing.
+fn changed(
+    before: &BTreeMap<PathBuf, (Vec<u8>, SystemTime)>,
+    after: &BTreeMap<PathBuf, (Vec<u8>, SystemTime)>,
+) -> Vec<String> {
+    let fate = |path: &PathBuf| match (before.get(path), after.get(path)) {
+        (Some(before), Some(after)) if before == after => None,
+        (Some(before), Some(after)) if before.0 == after.0 => Some("rewritten with the same bytes"),
+        (Some(_), Some(_)) => Some("changed"),
+        (Some(_), None) => Some("gone"),
+        (None, _) => Some("new"),
+    };
+    let paths: std::collections::BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
+    paths.into_iter().filter_map(|path| fate(path).map(|fate| format!("{}: {fate}", path.display()))).collect()
 }
 
 #[test]
@@ -266,8 +286,8 @@ fn p6_an_idle_sync_writes_nothing_and_a_finished_backfill_asks_nothing() {
     );
     let now = (std::fs::read(place.duckdb()).unwrap(), std::fs::metadata(place.duckdb()).unwrap().modified().unwrap());
     assert!(duckdb == now, "the idle sync wrote to the DuckDB file");
-    assert!(parquet == fingerprints(&place, "parquet"), "the idle sync wrote to the Parquet files");
-    assert!(archive == fingerprints(&place, "archive"), "the idle sync added to the archive");
+    assert_eq!(changed(&parquet, &fingerprints(&place, "parquet")), Vec::<String>::new(), "written by the idle sync");
+    assert_eq!(changed(&archive, &fingerprints(&place, "archive")), Vec::<String>::new(), "written by the idle sync");
     // Only what is younger than three days is looked at in every run; surveys are read whole.
     let now_ms = service.control().now_ms();
     let youngest_ms = (now_ms - 3 * DAY_MS).div_euclid(DAY_MS) * DAY_MS;

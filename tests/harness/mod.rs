@@ -213,13 +213,17 @@ impl Place {
 
     /// A command with the flags that say where everything is.
     pub fn command(&self, arguments: &[&str]) -> Command {
+        self.command_on(arguments, self.has_duckdb, self.has_parquet)
+    }
+
+    fn command_on(&self, arguments: &[&str], has_duckdb: bool, has_parquet: bool) -> Command {
         let mut command = self.bare(arguments);
         command.args(["--base-url", &self.base_url]);
         command.arg("--state").arg(self.state()).arg("--archive").arg(&self.archive);
-        if self.has_duckdb {
+        if has_duckdb {
             command.arg("--duckdb").arg(self.duckdb());
         }
-        if self.has_parquet {
+        if has_parquet {
             command.arg("--parquet").arg(self.parquet());
         }
         command
@@ -228,6 +232,11 @@ impl Place {
     /// Runs a command to its end.
     pub fn run(&self, arguments: &[&str]) -> Done {
         Done::from(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs a command that is told of the Parquet folder alone.
+    pub fn run_on_parquet(&self, arguments: &[&str]) -> Done {
+        Done::from(self.command_on(arguments, false, true).output().unwrap())
     }
 
     /// Starts a command, with its output piped.

@@ -227,7 +227,11 @@ fn wire_row(contract: &Contract, record: &[(String, String)]) -> Row {
         // Only `response` tells null from missing.
         let sent = raw.filter(|raw| *raw != "null" || column.json == "response" && contract.name == "responses");
         let cell = sent.and_then(|raw| typed(&column.column_type, raw));
-        if let (Some(raw), None) = (sent, &cell) {
+        // A lone surrogate has no place in a text: the column shows U+FFFD, and the exact value is kept.
+        let is_lossy = |raw| column.column_type == "text" && serde_json::from_str::<String>(raw).is_err();
+        if let Some(raw) = sent
+            && (cell.is_none() || is_lossy(raw))
+        {
             extra.push((column.json.clone(), raw.to_owned()));
         }
         row.insert(column.name.clone(), cell);
