@@ -22,7 +22,7 @@ use super::{CommandError, Context};
 
 const KEY: &str = "demo-key";
 const DAYS: i64 = 90;
-const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":12,"vanish_visitors":1,"status_changes":1,"late":8,"within_ms":1728000000}"#;
+const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":12,"vanish_visitors":1,"status_changes":1,"status_to":"PAUSED","late":8,"within_ms":1728000000}"#;
 
 /// Shows it all: a service, a backfill of 90 days, a day of changes, the nightly sync, and SQL over the result.
 ///
@@ -52,7 +52,7 @@ pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError>
     demo.service.post("/_sandbox/clock", &format!("{{\"advance_ms\":{DAY_MS}}}"))?;
     demo.service.post("/_sandbox/changes", CHANGES)?;
     demo.tell(
-        "A day goes by at the service: new answers, late ones, edits, deletions, a visitor who is purged, a survey that changes its status.\n\
+        "A day goes by at the service: new answers, late ones, edits, deletions, a visitor who is purged, a survey that is paused.\n\
          Second night: the same command that cron would run.",
     )?;
     demo.studysync(&["sync"])?;

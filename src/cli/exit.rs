@@ -3,7 +3,11 @@
 use std::{error::Error, io};
 
 use crate::{
-    archive::ArchiveError, config::ConfigError, load::LoadError, pipeline::PipelineError, source::SourceError,
+    archive::ArchiveError,
+    config::ConfigError,
+    load::LoadError,
+    pipeline::{PipelineError, load_code, state_code},
+    source::SourceError,
     state::StateError,
 };
 
@@ -85,7 +89,7 @@ impl CommandError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CommandError::Config(_) | CommandError::Usage(_) => 2,
-            CommandError::Pipeline(error) => pipeline_code(error),
+            CommandError::Pipeline(error) => error.exit_code(),
             CommandError::Load(error) | CommandError::Query(error) => load_code(error),
             CommandError::State(error) => state_code(error),
             CommandError::Failed { .. } | CommandError::Refused(_) => 1,
@@ -108,33 +112,6 @@ impl CommandError {
 }
 
 const SPACE: &str = "make room and run the same command again: nothing committed is lost, and it goes on where it was";
-
-fn pipeline_code(error: &PipelineError) -> u8 {
-    match error {
-        PipelineError::Config(_) => 2,
-        PipelineError::Source(SourceError::KeyRefused { .. }) => 4,
-        PipelineError::Source(SourceError::Settings(_)) => 2,
-        PipelineError::Load { source, .. } => load_code(source),
-        PipelineError::State(error) => state_code(error),
-        _ => 1,
-    }
-}
-
-fn load_code(error: &LoadError) -> u8 {
-    match error {
-        LoadError::Locked { .. } => 5,
-        LoadError::OtherIdentity { .. } | LoadError::Newer { .. } | LoadError::NotOurs { .. } => 2,
-        _ => 1,
-    }
-}
-
-fn state_code(error: &StateError) -> u8 {
-    match error {
-        StateError::Leased { .. } => 5,
-        StateError::OtherService { .. } | StateError::Newer { .. } => 2,
-        _ => 1,
-    }
-}
 
 fn source_hint(error: &SourceError) -> Option<&'static str> {
     match error {
@@ -159,6 +136,7 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         }
         LoadError::Newer { .. } => Some("use the newer version of studysync"),
         LoadError::NotOurs { .. } => Some("name another path, or an empty one"),
+        LoadError::OtherPartition { .. } => Some("keep to the partition it was made with, or name another folder"),
         LoadError::Full { .. } => Some(SPACE),
         _ => None,
     }

@@ -10,7 +10,7 @@ mod init;
 mod plan;
 mod printer;
 mod query;
-pub mod sandbox;
+mod sandbox;
 mod schema;
 mod status;
 mod sync;
@@ -116,9 +116,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Check(args) => on_runtime(check::run(args, context)),
         Command::Sync(args) => on_runtime(sync::sync(args, context)),
         Command::Backfill(args) => on_runtime(sync::backfill(args, context)),
-        Command::Sandbox(args) => {
-            on_runtime(async { sandbox::run(args).await.map(|()| 0).map_err(CommandError::sandbox) })
-        }
+        Command::Sandbox(args) => on_runtime(sandbox::run(args, context)),
         Command::Demo(args) => demo::run(&args, context),
     }
 }

@@ -1,13 +1,11 @@
 //! `studysync sandbox`: runs the embedded service until Ctrl-C or SIGTERM. What it can do stands in `src/sandbox/README.md`.
 
-use std::{
-    io::{self, Write as _},
-    net::SocketAddr,
-};
+use std::{io, net::SocketAddr};
 
 use chrono::DateTime;
 use clap::{Args, ValueEnum};
 
+use super::{CommandError, Context};
 use crate::{
     clock,
     sandbox::{EndMark, Faults, Order, RateLimit, Sandbox, Settings, Ties},
@@ -21,7 +19,7 @@ use crate::{
 ///
 /// Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the address is taken; 2 a setting cannot be.
 #[derive(Args, Clone, Debug)]
-pub struct SandboxArgs {
+pub(super) struct SandboxArgs {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     pub listen: SocketAddr,
@@ -97,7 +95,7 @@ pub struct SandboxArgs {
 
 /// Order of lists.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum OrderArg {
+pub(super) enum OrderArg {
     /// The newest row first
     NewestFirst,
     /// The oldest row first
@@ -108,7 +106,7 @@ pub enum OrderArg {
 
 /// Rows that share a millisecond at a page edge.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum TiesArg {
+pub(super) enum TiesArg {
     /// Each row is sent once
     Kept,
     /// They are sent again
@@ -119,7 +117,7 @@ pub enum TiesArg {
 
 /// What marks the last page.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum EndStyleArg {
+pub(super) enum EndStyleArg {
     /// `cursor` is null
     Null,
     /// There is no `cursor`
@@ -129,18 +127,13 @@ pub enum EndStyleArg {
 }
 
 /// Runs the sandbox until Ctrl-C or SIGTERM.
-///
-/// Errors: `InvalidInput` for settings that cannot be; else the address cannot be listened on.
-pub async fn run(args: SandboxArgs) -> io::Result<()> {
-    let running = Sandbox::start(settings(&args)?, args.listen).await?;
-    {
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "listening on {}", running.base_url())?;
-        stdout.flush()?;
-    }
-    stop_asked().await?;
+pub(super) async fn run(args: SandboxArgs, context: Context) -> Result<u8, CommandError> {
+    let settings = settings(&args).map_err(CommandError::sandbox)?;
+    let running = Sandbox::start(settings, args.listen).await.map_err(CommandError::sandbox)?;
+    context.printer.print(&format!("listening on {}", running.base_url()))?;
+    stop_asked().await.map_err(CommandError::sandbox)?;
     running.shutdown().await;
-    Ok(())
+    Ok(0)
 }
 
 fn settings(args: &SandboxArgs) -> io::Result<Settings> {

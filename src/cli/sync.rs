@@ -95,7 +95,7 @@ async fn run(
     let progress = Arc::new(Progress::default());
     let outcome = execute(settings, request, stop, progress, &context).await;
     signals.abort();
-    let report = outcome.map_err(CommandError::Pipeline)?;
+    let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
     if flags.json {
         let text = serde_json::to_string(&report)
             .map_err(|error| CommandError::failed("cannot print the report", error.into()))?;
@@ -104,6 +104,7 @@ async fn run(
     if !context.is_quiet {
         context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(&report).as_bytes())).ok();
     }
+    outcome.map_err(CommandError::Pipeline)?;
     Ok(report.exit_code)
 }
 
@@ -113,10 +114,10 @@ async fn execute(
     stop: CancellationToken,
     progress: Arc<Progress>,
     context: &Context,
-) -> Result<RunReport, PipelineError> {
+) -> Result<(RunReport, Result<(), PipelineError>), PipelineError> {
     let run = Run::open(settings, request, stop, Arc::clone(&progress)).await?;
     let _watch = (!context.is_quiet).then(|| bars::watch(&context.bars, progress, run.source().clone()));
-    run.execute().await
+    Ok(run.execute().await)
 }
 
 /// The first signal asks the run to end in order; a second one ends the program at once, which is safe as well.

@@ -71,3 +71,6 @@ impl Content {
         xxh3_128(&self.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

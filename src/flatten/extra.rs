@@ -106,3 +106,6 @@ impl<'a> Extra<'a> {
         self.members.sort_by(|left, right| left.key.cmp(&right.key));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -81,11 +81,16 @@ impl<'a, F: WireField> Fields<'a, F> {
     pub(super) fn read(&mut self, entries: &[Entry<'a>]) {
         self.clear();
         for (at, entry) in entries.iter().enumerate() {
+            if let Some(slot) = self.guessed_slot(at, entry.key) {
+                self.fill(slot, entry.value);
+                continue;
+            }
             let key = canonical_key(entry.key);
-            match self.slot_of(at, &key) {
+            match F::NAMES.iter().position(|known| *known == key) {
                 Some(slot) => {
-                    if let Some(earlier) = self.values.get_mut(slot).and_then(|value| value.replace(entry.value)) {
-                        self.extra.add_superseded(key, earlier);
+                    self.fill(slot, entry.value);
+                    if let (Some(guess), Ok(slot)) = (self.guesses.get_mut(at), u8::try_from(slot)) {
+                        *guess = slot;
                     }
                 }
                 None => self.extra.add(key, entry.value),
@@ -93,18 +98,15 @@ impl<'a, F: WireField> Fields<'a, F> {
         }
     }
 
-    fn slot_of(&mut self, at: usize, name: &str) -> Option<usize> {
-        if let Some(guess) = self.guesses.get(at) {
-            let guess = usize::from(*guess);
-            if F::NAMES.get(guess).is_some_and(|known| *known == name) {
-                return Some(guess);
-            }
+    fn guessed_slot(&self, at: usize, key: &str) -> Option<usize> {
+        let guess = usize::from(*self.guesses.get(at)?);
+        (*F::NAMES.get(guess)? == key).then_some(guess)
+    }
+
+    fn fill(&mut self, slot: usize, value: &'a str) {
+        if let Some(earlier) = self.values.get_mut(slot).and_then(|held| held.replace(value)) {
+            self.extra.add_superseded(F::NAMES.get(slot).copied().unwrap_or_default(), earlier);
         }
-        let slot = F::NAMES.iter().position(|known| *known == name)?;
-        if let (Some(guess), Ok(slot)) = (self.guesses.get_mut(at), u8::try_from(slot)) {
-            *guess = slot;
-        }
-        Some(slot)
     }
 
     /// The exact text, `null` included; `None` when the field is missing.

@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A member of an object.
@@ -43,21 +43,34 @@ pub(super) fn shape(raw: &str) -> Shape {
 
 /// Appends the members of an object in the order sent, duplicates too. `None` if the text is not an object.
 pub(super) fn read_entries<'a>(raw: &'a str, into: &mut Vec<Entry<'a>>) -> Option<()> {
-    struct Members<'v, 'a>(&'v mut Vec<Entry<'a>>);
-    impl<'a> Visitor<'a> for Members<'_, 'a> {
-        type Value = ();
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-        fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<(), M::Error> {
-            // A raw key, because serde_json refuses to decode lone surrogates, and a key may hold one.
-            while let Some((key, value)) = members.next_entry::<&'a RawValue, &'a RawValue>()? {
-                self.0.push(Entry { key: unquoted(key.get()), value: value.get() });
-            }
-            Ok(())
-        }
+    Members(into).deserialize(&mut serde_json::Deserializer::from_str(raw)).ok()
+}
+
+/// Appends the members of the object that the parser stands at.
+pub(super) struct Members<'v, 'a>(pub &'v mut Vec<Entry<'a>>);
+
+impl<'a> DeserializeSeed<'a> for Members<'_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
     }
-    serde_json::Deserializer::from_str(raw).deserialize_map(Members(into)).ok()
+}
+
+impl<'a> Visitor<'a> for Members<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<(), M::Error> {
+        // A raw key, because serde_json refuses to decode lone surrogates, and a key may hold one.
+        while let Some((key, value)) = members.next_entry::<&'a RawValue, &'a RawValue>()? {
+            self.0.push(Entry { key: unquoted(key.get()), value: value.get() });
+        }
+        Ok(())
+    }
 }
 
 /// The items of a list, in order. `None` if the text is not one list and nothing more.
@@ -232,3 +245,6 @@ pub(super) fn read_boolean(raw: &str) -> Option<bool> {
 pub(super) fn is_empty_container(raw: &str) -> bool {
     matches!(shape(raw), Shape::List | Shape::Object) && unquoted(raw).trim_ascii().is_empty()
 }
+
+#[cfg(test)]
+mod tests;

@@ -81,13 +81,24 @@ impl Ranks {
 pub(super) fn labelled<'a>(entries: &[Entry<'a>]) -> Vec<(usize, (Cow<'a, str>, &'a str))> {
     let mut members: Vec<_> =
         entries.iter().map(|entry| (json::unescaped(entry.key).text, entry.value)).enumerate().collect();
-    let mut later = HashSet::with_capacity(members.len());
-    let is_last: Vec<bool> = members.iter().rev().map(|(_, (name, _))| later.insert(name.as_ref())).collect();
-    if is_last.contains(&false) {
-        let mut is_last = is_last.into_iter().rev();
-        members.retain(|_| is_last.next().unwrap_or(true));
+    if has_duplicates(&members) {
+        let mut later = HashSet::new();
+        members.reverse();
+        members.retain(|(_, (name, _))| later.insert(name.clone()));
+        members.reverse();
     }
     members
+}
+
+fn has_duplicates(members: &[(usize, (Cow<str>, &str))]) -> bool {
+    /// Up to so many names, comparing each with each is cheaper than hashing them.
+    const COMPARED_MAX: usize = 12;
+    let names = || members.iter().map(|(_, (name, _))| name.as_ref());
+    if members.len() <= COMPARED_MAX {
+        return names().enumerate().any(|(at, name)| names().take(at).any(|earlier| earlier == name));
+    }
+    let mut seen = HashSet::with_capacity(members.len());
+    !names().all(|name| seen.insert(name))
 }
 
 /// The integer that a label begins with: 4 of `4 - Agree`, 10 of `10`, -2 of `-2 (worse)`. A label that begins with a number that
@@ -104,3 +115,6 @@ fn leading_integer(label: &str) -> Option<i64> {
     }
     label.get(..label.len() - rest.len())?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,9 @@
 //! Pure: no clock, no IO, no state between pages, and the same bytes always give the same rows. Every record of a page lands, in
 //! the stream's base table or in the rejects (promise P1); nothing inside a record can fail the page.
 //!
-//! A page is read in layers, each by serde_json's scanner and one level deep: the envelope into records ([`page`]), a record
-//! into fields that are slices of the page ([`fields`]), a field into the cell that its column's type demands ([`json`],
-//! [`timestamp`]). No DOM is built, and what does not fit its column is still at hand as it was sent ([`extra`]).
+//! A page is read in layers, each by serde_json's scanner and one level deep: the envelope into records (`page`), a record
+//! into fields that are slices of the page (`fields`), a field into the cell that its column's type demands (`json`,
+//! `timestamp`). No DOM is built, and what does not fit its column is still at hand as it was sent (`extra`).
 
 use std::borrow::Cow;
 
@@ -39,6 +39,9 @@ mod timestamp;
 /// The largest body, in bytes: far above any page of a service, and far below what Arrow's offsets can address. With it, and a
 /// bound on the rows of child tables, no text column can overflow.
 pub const PAGE_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of a record, to guess how many a page holds.
+const RECORD_BYTES_LIKELY: usize = 400;
 
 /// Why a whole page could not be flattened. No record of a service can cause one of these.
 #[derive(Debug, thiserror::Error)]
@@ -74,13 +77,11 @@ pub fn flatten_page(stream: Stream, body: &[u8]) -> Result<FlatPage, FlattenErro
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(body),
     };
-    let records = page::read_records(&text).map_err(FlattenError::NotAPage)?.ok_or(FlattenError::NoData)?;
     match stream {
-        Stream::Responses => flatten_records::<ResponseTables>(&records),
-        Stream::Surveys => flatten_records::<SurveyTables>(&records),
-        Stream::Themes => flatten_records::<ThemeTables>(&records),
+        Stream::Responses => flatten_text::<ResponseTables>(&text),
+        Stream::Surveys => flatten_text::<SurveyTables>(&text),
+        Stream::Themes => flatten_text::<ThemeTables>(&text),
     }
-    .map_err(FlattenError::Contract)
 }
 
 /// The tables of a stream under construction.
@@ -96,6 +97,34 @@ trait RecordTables<'a>: Sized {
     fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError>;
 }
 
+fn flatten_text<'a, T: RecordTables<'a>>(text: &'a str) -> Result<FlatPage, FlattenError> {
+    if let Some(flat) = flatten_objects::<T>(text).map_err(FlattenError::Contract)? {
+        return Ok(flat);
+    }
+    let records = page::read_records(text).map_err(FlattenError::NotAPage)?.ok_or(FlattenError::NoData)?;
+    flatten_records::<T>(&records).map_err(FlattenError::Contract)
+}
+
+/// One scan over a page of which every record can be placed, as nearly every page is. `None` for any other page: the text of a
+/// record to reject is not known here.
+fn flatten_objects<'a, T: RecordTables<'a>>(text: &'a str) -> Result<Option<FlatPage>, ArrowError> {
+    let records_likely = text.len() / RECORD_BYTES_LIKELY;
+    let mut tables = T::new(records_likely)?;
+    let mut flat = FlatPage::default();
+    flat.key_hashes.reserve(records_likely);
+    let is_whole = page::for_each_object(text, |entries| {
+        let placed = tables.append(flat.records as i64, entries);
+        flat.records += 1;
+        placed.map(|key_hash| flat.key_hashes.push(key_hash)).is_ok()
+    });
+    if !is_whole {
+        return Ok(None);
+    }
+    tables.finish_into(&mut flat.batches)?;
+    Ok(Some(flat))
+}
+
+/// Any page, record by record.
 fn flatten_records<'a, T: RecordTables<'a>>(records: &[&'a str]) -> Result<FlatPage, ArrowError> {
     let mut tables = T::new(records.len())?;
     let mut flat = FlatPage { records: records.len(), ..FlatPage::default() };

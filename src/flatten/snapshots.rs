@@ -63,7 +63,7 @@ struct Pending<'a> {
 /// A snapshot's columns.
 #[derive(Debug)]
 struct Snapshot<'a> {
-    visitor_id: Option<i64>,
+    visitor_id: Option<Cow<'a, str>>,
     external_user_id: Option<Cow<'a, str>>,
     triggering_event: Option<Cow<'a, str>>,
     attributes: Option<&'a str>,
@@ -136,7 +136,7 @@ impl<'a> Snapshots<'a> {
         row.text("response_group_uid", Some(&key.response_group_uid));
         row.bigint("survey_id", key.survey_id);
         row.timestamp("created_at", Some(key.created_at));
-        row.bigint("visitor_id", snapshot.visitor_id);
+        row.text("visitor_id", snapshot.visitor_id.as_deref());
         row.text("external_user_id", snapshot.external_user_id.as_deref());
         row.text("triggering_event", snapshot.triggering_event.as_deref());
         row.text("attributes", snapshot.attributes);
@@ -197,24 +197,22 @@ fn read_snapshot<'a>(
     }
 }
 
-/// The contract of the service has a string here, and elsewhere a number; a string of digits is the same number.
-fn snapshot_visitor(fields: &mut Fields<SnapshotField>) -> Option<i64> {
-    match fields.json(Wire::VisitorId).and_then(json::read_digits) {
-        Some(visitor_id) => Some(visitor_id),
-        None => fields.bigint(Wire::VisitorId),
+/// A string here (a UUID was seen), although the responses number the visitors; a number keeps its digits.
+fn snapshot_visitor<'a>(fields: &mut Fields<'a, SnapshotField>) -> Option<Cow<'a, str>> {
+    match fields.json(Wire::VisitorId) {
+        Some(raw) if json::shape(raw) == Shape::Number => Some(Cow::Borrowed(raw)),
+        _ => fields.text(Wire::VisitorId),
     }
 }
 
 /// Over all columns but the key and the creation time.
 fn content_hash(snapshot: &Snapshot, survey_id: Option<i64>) -> i64 {
     let mut content = Content::default();
-    let bigints = [("survey_id", survey_id), ("visitor_id", snapshot.visitor_id)];
-    for (name, value) in bigints {
-        if let Some(value) = value {
-            content.bigint(column_mark(name), value);
-        }
+    if let Some(survey_id) = survey_id {
+        content.bigint(column_mark("survey_id"), survey_id);
     }
     let texts = [
+        ("visitor_id", snapshot.visitor_id.as_deref()),
         ("external_user_id", snapshot.external_user_id.as_deref()),
         ("triggering_event", snapshot.triggering_event.as_deref()),
         ("attributes", snapshot.attributes),

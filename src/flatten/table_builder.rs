@@ -206,3 +206,6 @@ impl TableBuilder {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

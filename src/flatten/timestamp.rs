@@ -103,3 +103,6 @@ fn parse_any(text: &str) -> Option<i64> {
     };
     Some(moment.timestamp_micros())
 }
+
+#[cfg(test)]
+mod tests;

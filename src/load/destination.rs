@@ -103,7 +103,9 @@ pub struct RowCounts {
     pub soft_deleted: u64,
     pub vanished: u64,
     pub withheld: u64,
+    /// New in `rejects`.
     pub rejected: u64,
+    /// New in `response_history` with the reason `collision`, or in `rejects` with `key_collision`.
     pub collisions: u64,
     pub outside_window: u64,
 }

@@ -3,7 +3,10 @@
 //! Its schema `stage` holds the pages of one scan, its schema `delta` what the scan changes. A warehouse is something this
 //! engine attaches (a DuckDB file) or reads (Parquet files). It knows no contract and no scan.
 
-use std::path::PathBuf;
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use duckdb::{Config, Connection};
 
@@ -18,6 +21,9 @@ pub(super) const DELTA_SCHEMA: &str = "delta";
 /// A commit log longer than this is folded into the database file: high, so that a run does it once, in `publish`.
 const CHECKPOINT_THRESHOLD: &str = "1GiB";
 
+/// How the names of the engine's spill files begin.
+const SPILL_PREFIX: &str = "duckdb_temp_";
+
 /// What the engine may use of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
@@ -25,7 +31,8 @@ pub struct EngineOptions {
     pub memory_limit_bytes: u64,
     /// Threads, at least 1.
     pub threads: u32,
-    /// Where to spill. It is created when needed and emptied when the engine closes.
+    /// Where to spill: a folder that no other engine uses at the same time. It is created when needed and removed when the
+    /// engine closes; what a killed process left in it is removed when an engine opens.
     pub temp_directory: PathBuf,
 }
 
@@ -38,6 +45,7 @@ impl Engine {
     /// An empty engine with the schemas `stage` and `delta`.
     pub fn open(options: &EngineOptions) -> Result<Self, LoadError> {
         let failed = |source| LoadError::engine("open", source);
+        remove_leftovers(&options.temp_directory)?;
         // The limits are set at open: set later, they come too late for what attaching a file may have to replay.
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
@@ -80,6 +88,29 @@ impl Engine {
     }
 }
 
+/// Removes what a killed process spilled: rows of people who may have asked to be forgotten since. Makes sure that there is a
+/// folder to make the folder in, which the engine does not do.
+fn remove_leftovers(folder: &Path) -> Result<(), LoadError> {
+    let io = |action, path: &Path| {
+        let path = path.to_owned();
+        move |source| LoadError::Io { action, path, source }
+    };
+    if let Some(parent) = folder.parent() {
+        std::fs::create_dir_all(parent).map_err(io("create the folder", parent))?;
+    }
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(io("read the folder", folder))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(io("read the folder", folder))?;
+        if entry.file_name().to_string_lossy().starts_with(SPILL_PREFIX) {
+            std::fs::remove_file(entry.path()).map_err(io("remove", &entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
 /// What every session has: no extension is ever downloaded, or loaded without being asked for.
 pub(super) fn common_config(config: Config) -> Result<Config, duckdb::Error> {
     config.with("autoinstall_known_extensions", "false")?.with("autoload_known_extensions", "false")
@@ -96,3 +127,6 @@ pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Applies scans to warehouses. Knows no network, no files of pages and no configuration.
 //!
-//! A scan's pages go to the [`stage`](Stage) of an in-memory [`Engine`]; [`diff`] compares the stage with the warehouse and
+//! A scan's pages go to the [`stage`](Stage) of an in-memory [`Engine`]; [`diff()`] compares the stage with the warehouse and
 //! leaves what must change as a [`Delta`]; the destination applies the delta in one transaction. Stage and diff are the same
 //! for every destination.
 

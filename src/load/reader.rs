@@ -1,6 +1,7 @@
 //! Read-only SQL over a warehouse, for people. Sealed: it can read the warehouse's files and nothing else, and change nothing.
 //!
-//! It does not wait for a lock: while a run writes a DuckDB file, opening it says who holds it.
+//! It does not wait for a lock: while a run writes a DuckDB file, opening it says who holds it. And as long as it is open, no
+//! run can write that file: open it for the question, and drop it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use duckdb::{Config, Connection};
 
 use super::{
     LoadError,
-    duckdb::explain,
+    duckdb::{Claim, explain},
     engine::{common_config, pin_to_utc},
 };
 use crate::schema::{self, ColumnType, Table, quote_identifier, quote_text};
@@ -23,6 +24,8 @@ const PARQUET_FILE: &str = "data.parquet";
 /// A sealed connection to a warehouse.
 pub struct Reader {
     connection: Connection,
+    /// Dropped after the connection: fields are dropped in their order.
+    _claim: Option<Claim>,
 }
 
 /// The first rows of a result.
@@ -40,7 +43,7 @@ impl Reader {
     /// DuckDB file's, and Parquet's are `parquet.NAME`.
     ///
     /// # Errors
-    /// `Locked` while another process writes the DuckDB file, `NotOurs` if there is no such file.
+    /// `Locked` while a process (this one, too) has the DuckDB file open for writing, `NotOurs` if there is no such file.
     pub fn open(duckdb: Option<&Path>, parquet: Option<&Path>) -> Result<Reader, LoadError> {
         let failed = |source| LoadError::engine("open", source);
         let config = common_config(Config::default())
@@ -52,9 +55,7 @@ impl Reader {
         if let Some(root) = parquet {
             attach_parquet(&connection, root)?;
         }
-        if let Some(path) = duckdb {
-            attach_duckdb(&connection, path)?;
-        }
+        let claim = duckdb.map(|path| attach_duckdb(&connection, path)).transpose()?;
         let catalog = if duckdb.is_some() { DUCKDB_CATALOG } else { PARQUET_CATALOG };
         if duckdb.is_some() || parquet.is_some() {
             connection.execute_batch(&format!("USE {catalog}.main")).map_err(failed)?;
@@ -62,7 +63,7 @@ impl Reader {
         let allowed = parquet.map(|root| format!("SET allowed_directories = [{}];", quote_text(&folder_text(root))));
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
         connection.execute_batch(&format!("{}{seal}", allowed.unwrap_or_default())).map_err(failed)?;
-        Ok(Reader { connection })
+        Ok(Reader { connection, _claim: claim })
     }
 
     /// Runs one statement that only reads, and keeps at most `rows_max` rows of its result.
@@ -112,15 +113,17 @@ fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError>
     }
 }
 
-fn attach_duckdb(connection: &Connection, path: &Path) -> Result<(), LoadError> {
+fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadError> {
     // Attaching would not create a file for reading, but its message would not say so.
     if !path.is_file() {
         return Err(LoadError::NotOurs { path: path.to_owned(), why: "there is no such file".into() });
     }
+    let claim = Claim::for_reading(path)?;
     let name = quote_text(&path.to_string_lossy());
     connection
         .execute_batch(&format!("ATTACH {name} AS {DUCKDB_CATALOG} (TYPE duckdb, READ_ONLY)"))
-        .map_err(|error| explain(error, "open the warehouse", path))
+        .map_err(|error| explain(error, "open the warehouse", path))?;
+    Ok(claim)
 }
 
 fn attach_parquet(connection: &Connection, root: &Path) -> Result<(), LoadError> {
@@ -183,3 +186,6 @@ impl QueryResult {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,40 @@ pub enum PipelineError {
     Died(String),
 }
 
+impl PipelineError {
+    /// The exit code of a command that ends with this error.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            PipelineError::Config(_) | PipelineError::Source(SourceError::Settings(_)) => 2,
+            PipelineError::Source(SourceError::KeyRefused { .. }) => 4,
+            PipelineError::Load { source, .. } => load_code(source),
+            PipelineError::State(error) => state_code(error),
+            _ => 1,
+        }
+    }
+}
+
+/// The exit code of a command that a warehouse refused.
+pub fn load_code(error: &LoadError) -> u8 {
+    match error {
+        LoadError::Locked { .. } => 5,
+        LoadError::OtherIdentity { .. }
+        | LoadError::OtherPartition { .. }
+        | LoadError::Newer { .. }
+        | LoadError::NotOurs { .. } => 2,
+        _ => 1,
+    }
+}
+
+/// The exit code of a command that the checkpoints refused.
+pub fn state_code(error: &StateError) -> u8 {
+    match error {
+        StateError::Leased { .. } => 5,
+        StateError::OtherService { .. } | StateError::Newer { .. } => 2,
+        _ => 1,
+    }
+}
+
 /// A window that could not be scanned; the others were.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {

@@ -1,7 +1,7 @@
 //! The pages of a complete scan on their way to the warehouses: in memory as long as they fit, else read back from the spool.
 
 use std::{
-    path::PathBuf,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -84,7 +84,7 @@ impl Held {
     pub fn for_each<E>(
         &self,
         stream: Stream,
-        spool: &PathBuf,
+        spool: &Path,
         mut take: impl FnMut(&FlatPage) -> Result<(), E>,
     ) -> Result<Result<(), E>, PipelineError> {
         if !self.is_spooled {

@@ -1,10 +1,11 @@
 //! The one place where the stages meet: pull -> archive -> flatten -> load -> checkpoint.
 //!
 //! [`Run`] is one execution of `sync` or `backfill`. Windows are pulled side by side, each into its own spool; complete scans
-//! are committed one after the other, in the order of [`commit`]'s one function. Whatever stops a run, the next one goes on.
+//! are committed one after the other, in the order of one function, [`commit`](commit::commit). Whatever stops a run, the next one goes on.
 
 mod assemble;
 mod commit;
+mod drive;
 mod error;
 mod held;
 mod progress;
@@ -16,7 +17,7 @@ mod run;
 mod work;
 
 pub use assemble::{identity, open_destinations, source_settings};
-pub use error::{Failure, PipelineError};
+pub use error::{Failure, PipelineError, load_code, state_code};
 pub use progress::{Progress, Snapshot};
 pub use report::{Outcome, RunReport, StreamReport};
 pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};

@@ -52,6 +52,7 @@ pub(super) struct Begun {
 #[derive(Debug)]
 pub(super) struct Pulled {
     pub scan: Scan,
+    pub page_rows: u32,
     pub spool: PathBuf,
     pub pages: u64,
     pub held: Held,
@@ -121,7 +122,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let busy = shared.account.enter(Activity::Write);
     let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
     drop(busy);
-    Ok(Pulled { scan, spool: spool.path().to_owned(), pages, held })
+    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held })
 }
 
 /// How far a scan's pages reach.

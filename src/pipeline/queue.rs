@@ -61,9 +61,10 @@ impl Queue {
         }
     }
 
-    /// Cuts a window that was too much for the service in two; `false` when it cannot be cut any smaller.
+    /// Cuts a window that was too much for the service in two; `false` when it cannot be cut any smaller. A window that an
+    /// earlier run began has no plan here: it is left to the plan that follows, which finds it due.
     pub fn halve(&mut self, task: &Task) -> bool {
-        self.cutter(task.scope).is_some_and(|cutter| cutter.halve(task.due.window, task.due.reason))
+        self.cutter(task.scope).is_none_or(|cutter| cutter.halve(task.due.window, task.due.reason))
     }
 
     /// A window is looked at again, with pages of another size: a service that loses rows at page edges loses others then.

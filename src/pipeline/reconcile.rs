@@ -166,7 +166,8 @@ fn complete(shared: &Shared, left: UnderWay, mut spool: Spool, is_marked: bool) 
     }
     let held = Held::spooled(&shared.budget);
     let pages = spool.pages() as u64;
-    Ok(Resumed::Complete(Pulled { scan: left.scan, spool: spool.path().to_owned(), pages, held }))
+    let (scan, page_rows) = (left.scan, left.page_rows);
+    Ok(Resumed::Complete(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held }))
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {

@@ -101,6 +101,9 @@ pub struct RunReport {
     /// Why the run ended early, and until when it should be left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
+    /// What ended the run, if an error did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Windows that could not be scanned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,

@@ -6,11 +6,13 @@
 pub(super) mod answers;
 mod lab;
 pub(super) mod others;
-mod pages;
+pub(super) mod pages;
+pub(super) mod random;
 pub(super) mod safety;
+pub(super) mod throughput;
 
 pub(super) use lab::{Lab, Warehouse, identity};
-pub(super) use pages::{answers_scan, day};
+pub(super) use pages::{answer, answers_scan, day, page};
 
 /// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Warehouse>`.
 macro_rules! conformance_tests {
@@ -34,6 +36,7 @@ macro_rules! conformance_tests {
             others: a_snapshot_does_not_depend_on_the_order_of_windows
             others: an_edited_snapshot_replaces_its_attributes
             others: surveys_keep_every_version
+            others: p1_themes_that_lose_a_collision_are_rejects
             others: themes_are_edited_and_vanish
             others: p1_rejects_are_kept_once_with_their_text
             others: a_run_is_recorded_once
@@ -44,6 +47,7 @@ macro_rules! conformance_tests {
             safety: the_ledger_gives_back_the_scans
             safety: p10_another_environment_is_refused
             safety: a_batch_that_does_not_fit_is_refused
+            random: p2_p4_random_histories_match_a_plain_model
         }
     };
     (@cases $make:path, $($group:ident: $case:ident)*) => {

@@ -1,8 +1,6 @@
 //! What a scan changes, as relations of the engine: the whole interface between the comparison and a destination.
 
-use duckdb::arrow::record_batch::RecordBatch;
-
-use super::super::{LoadError, RowCounts, engine::Engine};
+use super::super::{LoadError, RowCounts};
 use crate::schema::Table;
 
 /// Half-open range of a table's partition column, in epoch microseconds.
@@ -54,14 +52,6 @@ impl TableDelta {
     /// partition column, if there is one. None of them is ever NULL.
     pub fn delete_columns(&self) -> Vec<&'static str> {
         delete_columns(self.table)
-    }
-
-    /// The rows to add, as Arrow batches (times without a zone, in UTC). Reads them all: for a delta that is small.
-    pub fn upsert_batches(&self, engine: &Engine) -> Result<Vec<RecordBatch>, LoadError> {
-        let Some(rows) = &self.upserts else { return Ok(Vec::new()) };
-        let failed = |source| LoadError::engine("read what a scan changes", source);
-        let mut statement = engine.connection().prepare(&format!("FROM {}", rows.relation)).map_err(failed)?;
-        Ok(statement.query_arrow([]).map_err(failed)?.collect())
     }
 }
 

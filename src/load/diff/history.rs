@@ -21,7 +21,8 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
         parts.push(format!("SELECT {changed} FROM work.old o JOIN work.fate f ON {same_key} AND f.verdict = 'edited'"));
         parts.push(format!("SELECT {gone} FROM work.old o SEMI JOIN work.gone f ON {same_key}"));
     }
-    if comparison.delta.counts.collisions > 0 {
+    let has_collisions = comparison.delta.counts.collisions > 0;
+    if has_collisions {
         parts.push(lost_collisions(comparison, base, history, fates)?);
     }
     if parts.is_empty() {
@@ -29,6 +30,11 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
     }
     let relation = upsert_relation(history);
     comparison.execute(&format!("CREATE TABLE {relation} AS {}", parts.join(" UNION ALL ")))?;
+    if has_collisions {
+        // Those that are known already must not call for a look again in every run.
+        let new = format!("SELECT count(*) FROM {relation} WHERE reason = 'collision'");
+        comparison.delta.counts.collisions = comparison.count(&new)?;
+    }
     comparison.record(history, None, Some(&relation))
 }
 

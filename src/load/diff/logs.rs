@@ -3,17 +3,26 @@
 use super::{
     super::RunRecord,
     Comparison, Engine, LoadError, TableDelta, contract, delete_relation, delta_rows,
+    repeats::LOSERS,
     sql::{select_list, timestamp_ms},
     upsert_relation,
 };
-use crate::schema::{quote_identifier, quote_text};
+use crate::schema::{Table, quote_identifier, quote_text};
 
-/// Puts rejects that the warehouse does not hold yet into the delta, and counts those of the scan.
-pub(super) fn write_rejects(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
+/// The base table whose history keeps records that lost a collision.
+const RESPONSES: &str = "responses";
+
+/// Why a record that lost a collision is among the rejects.
+const LOST: &str = "key_collision";
+
+/// Puts rejects that the warehouse does not hold yet into the delta, and counts these: what stands there already has had its
+/// look, and must not call for one again in every run.
+pub(super) fn write_rejects(comparison: &mut Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
     let rejects = contract(super::super::stage::REJECTS)?;
-    let rejected = comparison.stage.rows(&rejects.name);
-    comparison.delta.counts.rejected = rejected;
-    if rejected == 0 {
+    let keeps_losers = base.name != RESPONSES && comparison.delta.counts.collisions > 0;
+    if keeps_losers {
+        stage_losers(comparison, base)?;
+    } else if comparison.stage.rows(&rejects.name) == 0 {
         return Ok(());
     }
     let relation = upsert_relation(rejects);
@@ -30,7 +39,25 @@ pub(super) fn write_rejects(comparison: &mut Comparison<'_>) -> Result<(), LoadE
          QUALIFY row_number() OVER (PARTITION BY s.raw_hash ORDER BY s._seq) = 1",
         rejects.name
     ))?;
+    let count = |reason: &str| comparison.count(&format!("SELECT count(*) FROM {relation} WHERE reason {reason}"));
+    let (rejected, lost) = (count(&format!("<> '{LOST}'"))?, count(&format!("= '{LOST}'"))?);
+    comparison.delta.counts.rejected = rejected;
+    if keeps_losers {
+        comparison.delta.counts.collisions = lost;
+    }
     comparison.record(rejects, None, Some(&relation))
+}
+
+/// Only responses have a history that can keep a record which lost a collision; others are kept as the row they would have been.
+fn stage_losers(comparison: &Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
+    let columns: Vec<String> =
+        base.flat_columns().map(|column| format!("{0} := l.{0}", quote_identifier(&column.name))).collect();
+    comparison.execute(&format!(
+        "INSERT INTO stage.{} SELECT l._row_hash, '{LOST}', {}, to_json(struct_pack({}))::VARCHAR, l._seq FROM {LOSERS} l",
+        super::super::stage::REJECTS,
+        quote_text(&base.key.join(", ")),
+        columns.join(", ")
+    ))
 }
 
 /// Puts the scan's row of the ledger into the delta; the counts must be final.

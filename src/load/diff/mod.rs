@@ -57,7 +57,7 @@ pub fn diff(
         Stream::Surveys => surveys::write(&mut comparison, base, fates)?,
         Stream::Themes => {}
     }
-    logs::write_rejects(&mut comparison)?;
+    logs::write_rejects(&mut comparison, base)?;
     if !comparison.delta.is_empty() || options.record_unchanged {
         logs::write_ledger(&mut comparison)?;
     }

@@ -2,19 +2,20 @@
 //!
 //! The file is attached to the in-memory engine while there is something to do, and let go by [`Destination::publish`]: DuckDB
 //! locks a file against every other process for as long as one has it open for writing, and analysts want to read it between
-//! runs. A process must not read the file by other means while it is attached here: closing that other handle would drop the
-//! lock, which belongs to the process and not to the handle.
+//! runs.
 
 mod apply;
 mod catalog;
+mod claims;
 mod file;
 
-pub(super) use file::explain;
+pub(super) use self::{claims::Claim, file::explain};
 
 use std::path::{Path, PathBuf};
 
 use super::{
-    Applied, CommitOptions, Destination, Identity, LedgerEntry, LoadError, RunRecord, Stage, Targets, TimeBounds,
+    Applied, CommitOptions, Destination, Identity, LedgerEntry, LoadError, RunRecord, Stage, TableDelta, Targets,
+    TimeBounds,
     diff::{diff, stage_run},
     engine::{Engine, EngineOptions},
     ledger,
@@ -27,15 +28,21 @@ use crate::{
 /// Under which name the file is attached.
 const CATALOG: &str = "warehouse";
 
+/// Rows after which the commit log is better folded into the file: it is replayed by whoever opens the file after a crash.
+const ROWS_UNTIL_CHECKPOINT: u64 = 1_000_000;
+
 /// The warehouse in one DuckDB file.
 pub struct DuckDbDestination {
     engine: Engine,
+    options: EngineOptions,
     path: PathBuf,
     identity: Identity,
     stage: Option<Stage>,
-    is_attached: bool,
-    /// Whether something was committed since the last checkpoint.
+    /// Held while the file is attached.
+    claim: Option<Claim>,
+    /// Whether something was committed since the last checkpoint, and how many rows.
     is_dirty: bool,
+    rows_since_checkpoint: u64,
 }
 
 impl DuckDbDestination {
@@ -54,11 +61,13 @@ impl DuckDbDestination {
         }
         let mut destination = Self {
             engine: Engine::open(options)?,
+            options: options.clone(),
             path: path.to_owned(),
             identity: identity.clone(),
             stage: None,
-            is_attached: false,
+            claim: None,
             is_dirty: false,
+            rows_since_checkpoint: 0,
         };
         destination.attach()?;
         Ok(destination)
@@ -66,28 +75,41 @@ impl DuckDbDestination {
 
     /// Closes the file, so that other processes can open it. A scan that is being staged is not touched.
     pub fn release(&mut self) -> Result<(), LoadError> {
-        if self.is_attached {
+        if self.claim.is_some() {
             file::detach(&self.engine, &self.path)?;
-            self.is_attached = false;
+            self.claim = None;
         }
         Ok(())
     }
 
     fn attach(&mut self) -> Result<(), LoadError> {
-        if self.is_attached {
+        if self.claim.is_some() {
             return Ok(());
         }
+        let claim = Claim::for_writing(&self.path)?;
         file::attach(&self.engine, &self.path)?;
-        self.is_attached = true;
+        self.claim = Some(claim);
         let ready = catalog::make_ready(&self.engine, &self.path, &self.identity);
-        match ready {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                // The first error is the one to tell.
-                self.release().ok();
-                Err(error)
-            }
+        if ready.is_err() {
+            // The first error is the one to tell.
+            self.release().ok();
         }
+        ready
+    }
+
+    /// Applies changes to the file, which is attached.
+    fn apply(&mut self, tables: &[TableDelta]) -> Result<(), LoadError> {
+        self.is_dirty = true;
+        let upserts = tables.iter().filter_map(|table| table.upserts.as_ref());
+        self.rows_since_checkpoint += upserts.map(|rows| rows.rows).sum::<u64>();
+        let applied = apply::apply(&self.engine, &self.path, tables);
+        if applied.is_err() {
+            // After some failures, a full disk among them, the engine refuses everything until the file is opened anew.
+            self.stage = None;
+            self.engine = Engine::open(&self.options)?;
+            self.claim = None;
+        }
+        applied
     }
 }
 
@@ -122,8 +144,9 @@ impl Destination for DuckDbDestination {
     }
 
     fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
-        let stage = self.stage.take().filter(|stage| stage.scan() == scan);
+        // First the file: while another process holds it, the staged scan waits and can be committed later.
         self.attach()?;
+        let stage = self.stage.take().filter(|stage| stage.scan() == scan);
         if let Some(counts) = ledger::counts_of(&self.engine, &qualified("sync_windows"), &scan.id)? {
             Stage::clear(&self.engine)?;
             return Ok(Applied { counts, wrote: false, was_held: true });
@@ -132,8 +155,7 @@ impl Destination for DuckDbDestination {
         let delta = diff(&self.engine, &stage, &mut Attached, options)?;
         let wrote = !delta.is_empty();
         if wrote {
-            apply::apply(&self.engine, &self.path, &delta.tables)?;
-            self.is_dirty = true;
+            self.apply(&delta.tables)?;
         }
         Stage::clear(&self.engine)?;
         Ok(Applied { counts: delta.counts, wrote, was_held: false })
@@ -144,16 +166,19 @@ impl Destination for DuckDbDestination {
             self.attach()?;
             file::checkpoint(&self.engine, &self.path)?;
             self.is_dirty = false;
+            self.rows_since_checkpoint = 0;
         }
         self.release()
+    }
+
+    fn wants_publish(&self) -> bool {
+        self.rows_since_checkpoint >= ROWS_UNTIL_CHECKPOINT
     }
 
     fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError> {
         self.attach()?;
         let table = stage_run(&self.engine, run)?;
-        apply::apply(&self.engine, &self.path, &[table])?;
-        self.is_dirty = true;
-        Ok(())
+        self.apply(&[table])
     }
 }
 

@@ -5,8 +5,8 @@
 //! partition is rewritten once a publish, not once a window.
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
-//! commit), [`relation`] (what a table holds, as SQL), [`table_file`] (writing one file), [`publish`]; and [`disk`],
-//! through which every durable step goes. What a scan changes is not decided here: see [`super::diff`].
+//! commit), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`table_file`] (writing one file), [`publish`]; and [`disk`],
+//! through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
 
 mod disk;
 mod part;
@@ -15,6 +15,7 @@ mod publish;
 mod relation;
 mod root;
 mod table_file;
+mod targets;
 mod tree;
 
 pub use partition::PartitionBy;
@@ -24,13 +25,13 @@ use std::path::Path;
 use disk::Disk;
 use part::{NewPart, Part};
 use publish::Publisher;
-use relation::Sources;
 use root::Root;
+use targets::TreeTargets;
 use tree::Tree;
 
 use super::{
     Applied, CommitOptions, Destination, Engine, EngineOptions, Identity, LedgerEntry, LoadError, RowCounts, RunRecord,
-    Stage, TableDelta, Targets, TimeBounds,
+    Stage, TableDelta, Targets,
     diff::{diff, stage_run},
     ledger,
 };
@@ -97,6 +98,8 @@ impl ParquetDestination {
             threads: options.threads,
             temp_directory: root.scratch().join("spill"),
         })?;
+        // Files are replaced under their names here: nothing of an old one may be remembered.
+        engine.execute("set up", "SET enable_external_file_cache = false")?;
         let tree = Tree::read(&root)?;
         let identity = identity.clone();
         let mut opened = Self {
@@ -193,10 +196,9 @@ impl ParquetDestination {
     /// The counts of a scan that was applied before.
     fn held_counts(&mut self, scan: &ScanId) -> Result<Option<RowCounts>, LoadError> {
         self.refresh()?;
-        let manifests = self.waiting.iter().map(|part| &part.manifest);
-        let held = manifests.filter(|manifest| manifest.scan.as_ref().is_some_and(|held| held.id == *scan));
-        if let Some(manifest) = held.last() {
-            return Ok(Some(manifest.counts));
+        let mut manifests = self.waiting.iter().map(|part| &part.manifest);
+        if let Some(held) = manifests.find(|manifest| manifest.scan.as_ref().is_some_and(|held| held.id == *scan)) {
+            return Ok(Some(held.counts));
         }
         let relation = self.targets().published("sync_windows")?;
         ledger::counts_of(&self.engine, &relation, scan)
@@ -272,29 +274,6 @@ impl Destination for ParquetDestination {
         self.refresh()?;
         let table = stage_run(&self.engine, run)?;
         self.commit_part(&run.run_id.0, None, RowCounts::default(), &[table])
-    }
-}
-
-/// The warehouse as the comparison reads it.
-struct TreeTargets<'a> {
-    root: &'a Root,
-    tree: &'a mut Tree,
-    waiting: &'a [Part],
-}
-
-impl TreeTargets<'_> {
-    /// What readers see of a table that is not cut.
-    fn published(&mut self, name: &str) -> Result<String, LoadError> {
-        let table = known_table(name)?;
-        let files = self.tree.files_within(self.root, table, None)?;
-        Ok(format!("({})", Sources::new(table, None, &files, []).select_sql()))
-    }
-}
-
-impl Targets for TreeTargets<'_> {
-    fn relation(&mut self, table: &'static Table, bounds: Option<TimeBounds>) -> Result<String, LoadError> {
-        let files = self.tree.files_within(self.root, table, bounds)?;
-        Ok(format!("({})", Sources::new(table, bounds, &files, self.waiting).select_sql()))
     }
 }
 

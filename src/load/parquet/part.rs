@@ -120,7 +120,7 @@ impl Part {
     }
 }
 
-/// What [`write`] is to write.
+/// What [`write()`] is to write.
 pub(super) struct NewPart<'a> {
     pub(super) number: u64,
     /// Id of the scan or the run, for people who look at the folder.

@@ -51,11 +51,6 @@ impl<'a> Sources<'a> {
         sources
     }
 
-    /// Whether there is nothing to read.
-    pub(super) fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.upserts.is_empty()
-    }
-
     /// `SELECT` of the rows within the bounds: every column of the contract, in its order, times in UTC without a zone.
     pub(super) fn select_sql(&self) -> String {
         let mut rows = self.file_rows();

@@ -41,8 +41,11 @@ pub struct ChangeRequest {
     pub theme_edits: u64,
     /// New theme rows on answers without regard to those they have.
     pub new_themes: u64,
-    /// Only rows created at most this long before now are edited or deleted; all rows by default.
+    /// Only rows created at most this long before now are edited or deleted, and only visitors with such a row vanish; all by
+    /// default.
     pub within_ms: Option<i64>,
+    /// The status to which surveys change, from IN_PROGRESS where one is; any other by default.
+    pub status_to: Option<Status>,
 }
 
 impl Default for ChangeRequest {
@@ -61,6 +64,7 @@ impl Default for ChangeRequest {
             theme_edits: 0,
             new_themes: 0,
             within_ms: None,
+            status_to: None,
         }
     }
 }
@@ -132,7 +136,7 @@ impl World {
                 !row.is_deleted()
             });
         summary.soft_deletes = self.soft_delete(&targets, now_ms, &mut random);
-        self.vanish(request, &mut random, &mut summary);
+        self.vanish(request, now_ms, &mut random, &mut summary);
         let late_from_ms = now_ms - i64::from(request.late_hours) * HOUR_MS;
         summary.late = self.add_answers(request.late, late_from_ms, now_ms - HOUR_MS, now_ms, &mut random);
         self.change_surveys(request, now_ms, &mut random, &mut summary);
@@ -163,6 +167,11 @@ impl World {
         keys
     }
 
+    /// Where the rows begin that were created so shortly before now.
+    fn first_within(&self, within_ms: Option<i64>, now_ms: i64) -> usize {
+        within_ms.map_or(0, |within| self.responses.partition_point(|row| row.created_ms < now_ms - within))
+    }
+
     /// Serials of rows that fit and were not drawn before.
     fn draw_rows(
         &self,
@@ -173,8 +182,7 @@ impl World {
         random: &mut Random,
         fits: impl Fn(&World, &ResponseRow) -> bool,
     ) -> HashSet<u32> {
-        let first =
-            within_ms.map_or(0, |within| self.responses.partition_point(|row| row.created_ms < now_ms - within));
+        let first = self.first_within(within_ms, now_ms);
         let mut drawn = HashSet::new();
         for _ in 0..count.saturating_mul(DRAWS_PER_TARGET_MAX) {
             if drawn.len() as u64 == count || first == self.responses.len() {
@@ -238,14 +246,15 @@ impl World {
         self.responses.iter().filter(|row| is_target(row)).map(|row| self.key_of(row.session, row.wording)).collect()
     }
 
-    fn vanish(&mut self, request: &ChangeRequest, random: &mut Random, summary: &mut ChangeSummary) {
+    fn vanish(&mut self, request: &ChangeRequest, now_ms: i64, random: &mut Random, summary: &mut ChangeSummary) {
+        let first = self.first_within(request.within_ms, now_ms);
         let mut named = Named::default();
         for _ in 0..request.vanish_visitors.saturating_mul(DRAWS_PER_TARGET_MAX) {
-            if named.numbers.len() as u64 == request.vanish_visitors || self.responses.is_empty() {
+            if named.numbers.len() as u64 == request.vanish_visitors || first == self.responses.len() {
                 break;
             }
             // Drawn from the rows, so that each has some.
-            let row = self.responses.get(random.index(self.responses.len()));
+            let row = self.responses.get(first + random.index(self.responses.len() - first));
             let Some(visitor) = row.and_then(|row| self.visitor_of(row.session)) else { continue };
             if !named.numbers.contains(&visitor.number) {
                 summary.vanished_visitors.push(uuid::Uuid::from_u128(visitor.uuid).to_string());
@@ -268,10 +277,12 @@ impl World {
         summary: &mut ChangeSummary,
     ) {
         for _ in 0..request.status_changes {
-            let at = random.index(self.survey_table.len());
+            let under_way = self.survey_table.iter().position(|survey| survey.status == Status::InProgress);
+            let at = request.status_to.and(under_way);
+            let at = at.unwrap_or_else(|| random.index(self.survey_table.len()));
             let Some(survey) = self.survey_table.get_mut(at) else { break };
             let others: Vec<Status> = Status::ALL.into_iter().filter(|status| *status != survey.status).collect();
-            let (old_status, status) = (survey.status, *random.pick(&others));
+            let (old_status, status) = (survey.status, request.status_to.unwrap_or_else(|| *random.pick(&others)));
             survey.status = status;
             survey.updated_ms = now_ms;
             let is_over = matches!(status, Status::Completed | Status::Archived);

@@ -1,6 +1,6 @@
 //! Surveys and their questions: how they are made, and how they look on the wire.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     super::{json_text, random::Random},
@@ -15,9 +15,9 @@ const FIRST_SURVEY_ID: i64 = 4100;
 const QUESTION_IDS_PER_SURVEY: i64 = 50;
 
 /// Life of a survey.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub(crate) enum Status {
+pub enum Status {
     New,
     InProgress,
     Paused,

@@ -1,3 +1,5 @@
+//! Envelopes in every form that a service may answer with; no network.
+
 use super::*;
 
 fn page(text: &str) -> Envelope {

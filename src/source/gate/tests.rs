@@ -1,3 +1,5 @@
+//! The gate's decisions, one by one, on a clock that is handed in.
+
 use super::*;
 
 fn limits() -> Limits {

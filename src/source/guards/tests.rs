@@ -1,3 +1,5 @@
+//! The guards against lists that go round in circles.
+
 use super::*;
 use crate::model::EndStyle;
 

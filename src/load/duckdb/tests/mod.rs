@@ -1,6 +1,7 @@
 //! The DuckDB file against the suite that every destination must pass.
 
-mod throughput;
+mod crashes;
+mod files;
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::load::{
     Reader,
-    conformance::{Warehouse, conformance_tests},
+    conformance::{Warehouse, conformance_tests, identity, throughput},
 };
 
 struct File {
@@ -40,3 +41,13 @@ impl Warehouse for File {
 }
 
 conformance_tests!(file);
+
+#[test]
+#[ignore = "a measurement, not a check: minutes of work"]
+fn a_million_answers() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let options = EngineOptions { memory_limit_bytes: throughput::MEMORY_LIMIT_BYTES, ..options(folder.path()) };
+    let mut destination = DuckDbDestination::open(&path, &identity("test"), &options).unwrap();
+    throughput::a_million_answers(&mut destination, folder.path());
+}

@@ -2,12 +2,14 @@
 
 use std::fs;
 
+use duckdb::Connection;
 use parquet::{
     basic::Compression,
     file::{metadata::ParquetMetaData, metadata::ParquetMetaDataReader},
 };
 
 use super::*;
+use crate::schema::ColumnType;
 
 fn open_error(root: &Path, identity: &Identity, options: &ParquetOptions) -> LoadError {
     match ParquetDestination::open(root, identity, options) {
@@ -18,7 +20,7 @@ fn open_error(root: &Path, identity: &Identity, options: &ParquetOptions) -> Loa
 
 #[test]
 fn p10_another_service_environment_or_cut_is_refused() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     drop(open(&root));
     let other = Identity { environment: "development".into(), ..identity() };
     let error = open_error(root.path(), &other, &options());
@@ -32,7 +34,7 @@ fn p10_another_service_environment_or_cut_is_refused() {
 
 #[test]
 fn a_second_writer_is_refused_and_told_who_holds_the_folder() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let warehouse = open(&root);
     match open_error(root.path(), &identity(), &options()) {
         LoadError::Locked { holder, .. } => assert_eq!(holder, Some(format!("process {}", std::process::id()))),
@@ -44,13 +46,13 @@ fn a_second_writer_is_refused_and_told_who_holds_the_folder() {
 
 #[test]
 fn folders_that_are_not_a_warehouse_and_later_formats_are_refused() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     fs::write(root.path().join("thesis.txt"), "mine").unwrap();
     let error = open_error(root.path(), &identity(), &options());
     assert!(matches!(error, LoadError::NotOurs { .. }), "{error}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "nothing was written");
 
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     drop(open(&root));
     let path = root.path().join(".studysync/warehouse.json");
     let text = fs::read_to_string(&path).unwrap();
@@ -64,7 +66,7 @@ fn folders_that_are_not_a_warehouse_and_later_formats_are_refused() {
 
 #[test]
 fn a_lost_ledger_is_noticed() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     drop(open(&root));
     fs::remove_file(root.path().join("sync_windows/data.parquet")).unwrap();
     let error = open_error(root.path(), &identity(), &options());
@@ -80,7 +82,7 @@ fn footer(path: &Path) -> ParquetMetaData {
 
 #[test]
 fn every_table_has_a_folder_and_every_table_that_is_not_cut_a_file() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     drop(open(&root));
     for table in crate::schema::tables() {
         let files = data_files(&root.path().join(&table.name));
@@ -90,7 +92,7 @@ fn every_table_has_a_folder_and_every_table_that_is_not_cut_a_file() {
 
 #[test]
 fn files_say_what_they_hold_and_are_laid_out_for_readers() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let mut commit = Commit::new(0);
     for key in 0..50 {
@@ -135,7 +137,7 @@ fn files_say_what_they_hold_and_are_laid_out_for_readers() {
 
 #[test]
 fn days_can_be_the_partitions_and_times_at_the_edge_of_the_calendar_have_one() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let by_day = ParquetOptions { partition_by: PartitionBy::Day, ..options() };
     let mut warehouse = ParquetDestination::open(root.path(), &identity(), &by_day).unwrap();
     let mut commit = Commit::new(0);
@@ -161,7 +163,7 @@ fn days_can_be_the_partitions_and_times_at_the_edge_of_the_calendar_have_one() {
 
 #[test]
 fn files_that_are_older_than_a_column_are_read_with_nulls() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let mut commit = Commit::new(0);
     commit.change("responses").upserts.push([answer(1, START_US, 1), vec![("url", "'u'".into())]].concat());
@@ -190,4 +192,21 @@ fn files_that_are_older_than_a_column_are_read_with_nulls() {
     warehouse.publish().unwrap();
     let tree = format!("read_parquet('{}')", path.display());
     assert_eq!(read(&Connection::open_in_memory().unwrap(), &tree), "[NULL, v]");
+}
+
+#[test]
+fn a_path_may_hold_quotes_but_no_patterns() {
+    let folder = new_folder();
+    let odd = folder.path().join("o'hara \"1\" ü");
+    let mut warehouse = ParquetDestination::open(&odd, &identity(), &options()).unwrap();
+    let mut scenario = Scenario::new(5, 10);
+    let (first, second) = (scenario.next(), scenario.next());
+    first.apply(&mut warehouse).unwrap();
+    warehouse.publish().unwrap();
+    second.apply(&mut warehouse).unwrap();
+    warehouse.publish().unwrap();
+    assert!(!data_files(&odd.join("responses")).is_empty());
+    assert_eq!(warehouse.ledger().unwrap().len(), 2);
+    let error = open_error(&folder.path().join("a[b]"), &identity(), &options());
+    assert!(matches!(&error, LoadError::NotOurs { why, .. } if why.contains("pattern")), "{error}");
 }

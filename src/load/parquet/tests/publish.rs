@@ -1,13 +1,21 @@
 //! Publish gives what the same transactions would have given, however commits and publishes follow each other.
 
-use super::*;
+use std::collections::BTreeMap;
+
+use duckdb::Connection;
+
+use super::{model::tree_sql, *};
+use crate::{
+    load::{Targets, TimeBounds},
+    model::RunId,
+};
 
 #[test]
 fn random_commits_and_publishes_give_what_transactions_would_give() {
-    for seed in 0..6 {
-        let (root, model, mut scenario) = (TempDir::new().unwrap(), Model::new(), Scenario::new(seed));
+    for seed in 0..4 {
+        let (root, model, mut scenario) = (new_folder(), Model::new(), Scenario::new(seed, 100));
         let mut warehouse = open(&root);
-        for at in 0..12 {
+        for at in 0..10 {
             let commit = scenario.next();
             assert!(commit.apply(&mut warehouse).unwrap());
             model.apply(&commit);
@@ -65,9 +73,9 @@ fn assert_targets_equal(warehouse: &mut ParquetDestination, model: &Model) {
 
 #[test]
 fn publish_with_nothing_waiting_touches_nothing() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
-    let mut scenario = Scenario::new(1);
+    let mut scenario = Scenario::new(1, 100);
     scenario.next().apply(&mut warehouse).unwrap();
     warehouse.publish().unwrap();
     let before = stamps(root.path());
@@ -80,7 +88,7 @@ fn publish_with_nothing_waiting_touches_nothing() {
 
 #[test]
 fn publish_rewrites_the_touched_partitions_and_the_ledger_only() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let put = |number: usize, key: i64, day: i64| {
         let mut commit = Commit::new(number);
@@ -103,7 +111,7 @@ fn publish_rewrites_the_touched_partitions_and_the_ledger_only() {
 }
 
 /// Inode and time of each file that readers see: a rewritten file has another inode.
-fn stamps(root: &Path) -> BTreeMap<std::path::PathBuf, (u64, std::time::SystemTime)> {
+fn stamps(root: &Path) -> BTreeMap<PathBuf, (u64, std::time::SystemTime)> {
     use std::os::unix::fs::MetadataExt;
     let root = root.canonicalize().unwrap();
     let files = crate::schema::tables().iter().flat_map(|table| data_files(&root.join(&table.name)));
@@ -117,7 +125,7 @@ fn stamps(root: &Path) -> BTreeMap<std::path::PathBuf, (u64, std::time::SystemTi
 
 #[test]
 fn a_partition_whose_last_row_goes_has_no_file() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let row = answer(1, START_US, 1);
     let mut commit = Commit::new(0);
@@ -134,7 +142,7 @@ fn a_partition_whose_last_row_goes_has_no_file() {
 
 #[test]
 fn a_run_is_recorded_once_however_often_it_is_recorded() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let mut run = RunRecord {
         run_id: RunId("run-1".into()),
@@ -164,4 +172,57 @@ fn a_run_is_recorded_once_however_often_it_is_recorded() {
         .map(Result::unwrap)
         .collect();
     assert_eq!(rows, [("done".into(), "it's".into(), run.report)]);
+}
+
+#[test]
+fn too_many_parts_or_too_large_ones_ask_for_publish() {
+    let root = new_folder();
+    let mut warehouse = open(&root);
+    Scenario::new(1, 100).next().apply(&mut warehouse).unwrap();
+    assert!(!warehouse.wants_publish());
+    let part = warehouse.waiting[0].clone();
+    assert!(part.bytes > 0);
+    warehouse.waiting[0].bytes = WAITING_BYTES_MAX;
+    assert!(warehouse.wants_publish());
+    warehouse.waiting = vec![part; WAITING_PARTS_MAX];
+    assert!(warehouse.wants_publish());
+    warehouse.waiting.pop();
+    assert!(!warehouse.wants_publish());
+}
+
+#[test]
+fn reading_within_bounds_opens_what_can_hold_them_and_prunes_by_them() {
+    let root = new_folder();
+    let mut warehouse = open(&root);
+    let put = |number: usize, day: i64| {
+        let mut commit = Commit::new(number);
+        commit.change("responses").upserts.push(answer(day, START_US + day * DAY_US, 1));
+        commit.change("responses").deletes.push(answer(-1, START_US + day * DAY_US, 1));
+        commit
+    };
+    for (number, day) in [0, 31, 59].into_iter().enumerate() {
+        put(number, day).apply(&mut warehouse).unwrap();
+    }
+    warehouse.publish().unwrap();
+    for (number, day) in [1, 32, 60].into_iter().enumerate() {
+        put(number + 3, day).apply(&mut warehouse).unwrap();
+    }
+    let bounds = TimeBounds { start_us: START_US + 32 * DAY_US, end_us: START_US + 33 * DAY_US };
+    let relation = warehouse.targets().relation(table("responses").unwrap(), Some(bounds)).unwrap();
+    let files: Vec<&str> = relation.split('\'').filter(|text| text.ends_with(".parquet")).collect();
+    let names: Vec<String> =
+        files.iter().map(|file| file.split('/').rev().take(2).collect::<Vec<_>>().join(" of ")).collect();
+    assert_eq!(
+        names,
+        [
+            "data.parquet of created_month=2026-02-01",
+            "responses.upsert.parquet of 000000000005-scan-0004",
+            "responses.delete.parquet of 000000000005-scan-0004",
+        ]
+    );
+    // The file's statistics alone say that it holds nothing within the bounds, so it is not read.
+    let explain = format!("EXPLAIN SELECT count(*) FROM {relation}");
+    let plan: String = warehouse.engine.connection().query_row(&explain, [], |row| row.get(1)).unwrap();
+    assert!(plan.contains("EMPTY_RESULT") && plan.contains("HASH_JOIN"), "{plan}");
+    assert_eq!(plan.matches("Function:").count(), 2, "{plan}");
 }

@@ -9,10 +9,12 @@ use std::{
     thread,
 };
 
+use duckdb::Connection;
+
 use super::*;
 
 /// Rows of each partition, which stay through all commits but change every time.
-const KEYS: i64 = 300;
+const KEYS: i64 = 150;
 const ROUNDS: usize = 12;
 
 /// Month, rows, and a sum that no mixture of two states has.
@@ -39,7 +41,7 @@ fn everything_changes(number: usize) -> Commit {
 
 #[test]
 fn p2_readers_see_the_old_partition_or_the_new_one() {
-    let root = TempDir::new().unwrap();
+    let root = new_folder();
     let mut warehouse = open(&root);
     let model = Model::new();
     let committed: Arc<Mutex<HashSet<State>>> = Arc::default();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::load::{
     Reader,
-    conformance::{Warehouse, conformance_tests},
+    conformance::{self, Warehouse, conformance_tests, throughput},
 };
 
 struct Folder {
@@ -11,7 +11,7 @@ struct Folder {
 }
 
 fn folder() -> Box<dyn Warehouse> {
-    Box::new(Folder { root: TempDir::new().unwrap() })
+    Box::new(Folder { root: new_folder() })
 }
 
 impl Warehouse for Folder {
@@ -29,3 +29,13 @@ impl Warehouse for Folder {
 }
 
 conformance_tests!(folder);
+
+#[test]
+#[ignore = "a measurement, not a check: minutes of work"]
+fn a_million_answers() {
+    let root = new_folder();
+    let options =
+        ParquetOptions { memory_limit_bytes: throughput::MEMORY_LIMIT_BYTES, threads: 2, ..ParquetOptions::default() };
+    let mut destination = ParquetDestination::open(root.path(), &conformance::identity("test"), &options).unwrap();
+    throughput::a_million_answers(&mut destination, root.path());
+}

@@ -1,3 +1,5 @@
+//! The gate as tasks see it: waiting, cancelling, several at once.
+
 use std::time::Instant as WallInstant;
 
 use super::*;

@@ -1,0 +1,62 @@
+use super::*;
+
+fn rank() -> TableBuilder {
+    TableBuilder::new("response_ranks", 1).unwrap()
+}
+
+fn finish(table: TableBuilder) -> Result<Vec<TableBatch>, ArrowError> {
+    let mut batches = Vec::new();
+    table.finish_into(&mut batches).map(|()| batches)
+}
+
+fn begin(table: &mut TableBuilder) {
+    table.text("response_group_uid", Some("u"));
+    table.bigint("question_id", Some(1));
+    table.bigint("survey_id", None);
+    table.timestamp("created_at", Some(0));
+}
+
+#[test]
+fn a_row_in_the_order_of_the_contract_is_a_batch() {
+    let mut table = rank();
+    begin(&mut table);
+    table.text("option_label", Some("a"));
+    table.bigint("rank", Some(1));
+    table.end_row(0);
+    assert_eq!(finish(table).unwrap()[0].rows.num_rows(), 1);
+    assert!(finish(rank()).unwrap().is_empty());
+}
+
+#[test]
+fn a_row_out_of_order_is_refused() {
+    let mut misplaced = rank();
+    begin(&mut misplaced);
+    misplaced.text("rank", Some("a"));
+    misplaced.bigint("option_label", Some(1));
+    misplaced.end_row(0);
+    let mut mistyped = rank();
+    begin(&mut mistyped);
+    mistyped.bigint("option_label", Some(1));
+    mistyped.bigint("rank", Some(1));
+    mistyped.end_row(0);
+    let mut short = rank();
+    begin(&mut short);
+    short.end_row(0);
+    for table in [misplaced, mistyped, short] {
+        assert!(finish(table).unwrap_err().to_string().contains("response_ranks"));
+    }
+    let mut null_key = rank();
+    null_key.text("response_group_uid", None);
+    null_key.bigint("question_id", Some(1));
+    null_key.bigint("survey_id", None);
+    null_key.timestamp("created_at", Some(0));
+    null_key.text("option_label", Some("a"));
+    null_key.bigint("rank", None);
+    null_key.end_row(0);
+    assert!(finish(null_key).is_err());
+}
+
+#[test]
+fn an_unknown_table_is_an_error() {
+    assert!(TableBuilder::new("nothing", 0).is_err());
+}

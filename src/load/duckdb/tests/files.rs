@@ -1,0 +1,175 @@
+//! Which files are taken for a warehouse, and how an older one is widened.
+
+use duckdb::Connection;
+
+use super::*;
+use crate::load::{
+    CommitOptions, TableDelta,
+    conformance::{answer, answers_scan, identity, page},
+};
+
+fn open(path: &Path) -> Result<DuckDbDestination, LoadError> {
+    DuckDbDestination::open(path, &identity("test"), &options(path.parent().unwrap()))
+}
+
+fn create(path: &Path) {
+    open(path).unwrap().publish().unwrap();
+}
+
+#[test]
+fn a_file_that_is_no_database_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("notes.txt");
+    let text = "not a database, but long enough to be looked at. ".repeat(1000);
+    std::fs::write(&path, &text).unwrap();
+    assert!(matches!(open(&path), Err(LoadError::NotOurs { .. })));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn a_database_of_someone_else_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("theirs.duckdb");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE responses AS SELECT 1 AS theirs").unwrap();
+    let before = std::fs::read(&path).unwrap();
+    assert!(matches!(open(&path), Err(LoadError::NotOurs { .. })));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn tables_and_views_beside_ours_are_welcome() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    create(&path);
+    let theirs =
+        "CREATE TABLE notes AS SELECT 1 AS x; CREATE VIEW live AS SELECT * FROM responses WHERE deleted_at IS NULL";
+    Connection::open(&path).unwrap().execute_batch(theirs).unwrap();
+    let mut warehouse = open(&path).unwrap();
+    warehouse.begin(&answers_scan(0, 0, 1)).unwrap();
+    warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
+    warehouse
+        .commit(&answers_scan(0, 0, 1), &CommitOptions { vanish: Default::default(), record_unchanged: false })
+        .unwrap();
+    warehouse.publish().unwrap();
+    let mut reader = Reader::open(Some(&path), None).unwrap();
+    assert_eq!(reader.query("SELECT * FROM live, notes", 10).unwrap().rows(), 1);
+}
+
+#[test]
+fn a_newer_layout_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    create(&path);
+    let newer = "UPDATE _studysync SET value = '99' WHERE key = 'format_version'";
+    Connection::open(&path).unwrap().execute_batch(newer).unwrap();
+    match open(&path).err() {
+        Some(LoadError::Newer { found, .. }) => assert_eq!(found, "format 99"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn columns_and_tables_that_an_older_version_did_not_know_are_added() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    create(&path);
+    let older = "ALTER TABLE responses DROP COLUMN extra; DROP TABLE rejects; INSERT INTO surveys (id, _row_hash, _first_seen_at, _run_id, _synced_at) VALUES (1, 1, now()::TIMESTAMP, 'r', now()::TIMESTAMP)";
+    Connection::open(&path).unwrap().execute_batch(older).unwrap();
+    create(&path);
+    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let count = |reader: &mut Reader, sql: &str| reader.query(sql, 10).unwrap().rows();
+    let added = "SELECT 1 FROM duckdb_columns() WHERE table_name = 'responses' AND column_name = 'extra' AND comment LIKE 'JSON object%'";
+    assert_eq!(count(&mut reader, added), 1);
+    assert_eq!(count(&mut reader, "SELECT raw FROM rejects"), 0);
+    assert_eq!(count(&mut reader, "FROM surveys"), 1, "what was there stays");
+}
+
+#[test]
+fn a_column_of_another_type_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    create(&path);
+    let changed = "ALTER TABLE responses ALTER COLUMN survey_id TYPE VARCHAR";
+    Connection::open(&path).unwrap().execute_batch(changed).unwrap();
+    match open(&path).err() {
+        Some(LoadError::NotOurs { why, .. }) => assert_eq!(why, "responses.survey_id is VARCHAR and not BIGINT"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_table_and_column_carries_its_comment() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    create(&path);
+    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let silent = "SELECT table_name, column_name FROM duckdb_columns() WHERE comment IS NULL AND table_name <> '_studysync' AND NOT internal
+        UNION ALL SELECT table_name, NULL FROM duckdb_tables() WHERE comment IS NULL";
+    assert_eq!(reader.query(silent, 10).unwrap().rows(), 0);
+}
+
+#[test]
+fn p2_an_error_half_way_rolls_back_what_was_done() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let mut warehouse = open(&path).unwrap();
+    warehouse.begin(&answers_scan(0, 0, 1)).unwrap();
+    warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
+    let stage = warehouse.stage.take().unwrap();
+    let vanish = CommitOptions { vanish: Default::default(), record_unchanged: true };
+    let mut delta = diff(&warehouse.engine, &stage, &mut Attached, &vanish).unwrap();
+    let ledger: &mut TableDelta = delta.tables.last_mut().unwrap();
+    assert_eq!(ledger.table.name, "sync_windows");
+    // The statement fails while it is bound, which by itself does not end the transaction.
+    ledger.upserts.as_mut().unwrap().relation = "delta.no_such_relation".into();
+    let error = apply::apply(&warehouse.engine, &path, &delta.tables).unwrap_err();
+    assert!(matches!(error, LoadError::Engine { .. }), "{error:?}");
+    warehouse.publish().unwrap();
+    let mut reader = Reader::open(Some(&path), None).unwrap();
+    assert_eq!(reader.query("SELECT 1 FROM responses", 10).unwrap().rows(), 0);
+}
+
+#[test]
+fn a_scan_waits_while_someone_reads_the_file() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    create(&path);
+    let mut warehouse = open(&path).unwrap();
+    warehouse.publish().unwrap();
+    let scan = answers_scan(0, 0, 1);
+    let options = CommitOptions { vanish: Default::default(), record_unchanged: false };
+    warehouse.begin(&scan).unwrap();
+    warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
+    let reader = Reader::open(Some(&path), None).unwrap();
+    assert!(matches!(warehouse.commit(&scan, &options), Err(LoadError::Locked { .. })));
+    drop(reader);
+    assert_eq!(warehouse.commit(&scan, &options).unwrap().counts.inserted, 1);
+    // The file is open for writing until it is published.
+    assert!(matches!(Reader::open(Some(&path), None), Err(LoadError::Locked { .. })));
+    warehouse.publish().unwrap();
+    Reader::open(Some(&path), None).unwrap();
+}
+
+#[test]
+fn a_failed_transaction_does_not_end_the_run() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let mut warehouse = open(&path).unwrap();
+    let scan = answers_scan(0, 0, 1);
+    let options = CommitOptions { vanish: Default::default(), record_unchanged: false };
+    // A column that the contract does not know and that cannot be NULL: the rows cannot be added.
+    let breaking =
+        "CREATE OR REPLACE TABLE warehouse.main.responses AS SELECT *, 1 AS theirs FROM warehouse.main.responses;
+        ALTER TABLE warehouse.main.responses ALTER COLUMN theirs SET NOT NULL";
+    warehouse.engine.execute("break it", breaking).unwrap();
+    let load = |warehouse: &mut DuckDbDestination| {
+        warehouse.begin(&scan).unwrap();
+        warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
+        warehouse.commit(&scan, &options)
+    };
+    assert!(matches!(load(&mut warehouse), Err(LoadError::Engine { .. })));
+    assert!(!warehouse.holds(&scan.id).unwrap());
+    let mending = "ALTER TABLE warehouse.main.responses ALTER COLUMN theirs DROP NOT NULL";
+    warehouse.engine.execute("mend it", mending).unwrap();
+    assert_eq!(load(&mut warehouse).unwrap().counts.inserted, 1);
+}

@@ -1,0 +1,52 @@
+//! Limits, spilling and the session.
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn open(folder: &Path, memory_limit_bytes: u64) -> Engine {
+    let temp_directory = folder.join("deep/spill");
+    Engine::open(&EngineOptions { memory_limit_bytes, threads: 2, temp_directory }).unwrap()
+}
+
+#[test]
+fn p8_what_does_not_fit_is_spilled_and_removed() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path(), 64 << 20);
+    // 200 MB of text that cannot be compressed away, in 64 MiB of memory.
+    let rows = "SELECT range AS at, md5(range::VARCHAR) || md5((range + 1)::VARCHAR) || md5((range + 2)::VARCHAR) AS text FROM range(2_000_000)";
+    engine.execute("fill", &format!("CREATE TABLE stage.big AS {rows}")).unwrap();
+    let spill = folder.path().join("deep/spill");
+    let spilled: u64 = std::fs::read_dir(&spill).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(spilled > 64 << 20, "{spilled} bytes");
+    let [rows, bytes] = engine.integers("count", "SELECT count(*), sum(length(text))::BIGINT FROM stage.big").unwrap();
+    assert_eq!((rows, bytes), (2_000_000, 2_000_000 * 96));
+    drop(engine);
+    assert!(!spill.exists());
+}
+
+#[test]
+fn p9_what_a_killed_process_spilled_is_removed() {
+    let folder = TempDir::new().unwrap();
+    let spill = folder.path().join("deep/spill");
+    std::fs::create_dir_all(&spill).unwrap();
+    std::fs::write(spill.join("duckdb_temp_storage_DEFAULT-0.tmp"), "a person").unwrap();
+    std::fs::write(spill.join("notes.txt"), "not ours").unwrap();
+    drop(open(folder.path(), 64 << 20));
+    let left: Vec<_> = std::fs::read_dir(&spill).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["notes.txt"]);
+}
+
+#[test]
+fn limits_hold_and_no_extension_is_fetched() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path(), 64 << 20);
+    let setting = |name: &str| -> String {
+        let sql = format!("SELECT current_setting('{name}')::VARCHAR");
+        engine.connection().query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(setting("memory_limit"), "64.0 MiB");
+    assert_eq!(setting("threads"), "2");
+    assert_eq!(setting("autoinstall_known_extensions"), "false");
+    assert_eq!(setting("autoload_known_extensions"), "false");
+}

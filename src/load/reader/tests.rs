@@ -1,0 +1,169 @@
+//! What can be asked, and what cannot.
+
+use arrow::{array::AsArray, datatypes::Int64Type, util::pretty::pretty_format_batches};
+use duckdb::Connection;
+use tempfile::TempDir;
+
+use super::*;
+use crate::load::{DuckDbDestination, EngineOptions, conformance::identity, destination::Destination};
+
+fn warehouse() -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let options =
+        EngineOptions { memory_limit_bytes: 256 << 20, threads: 1, temp_directory: folder.path().join("spill") };
+    DuckDbDestination::open(&path, &identity("test"), &options).unwrap().publish().unwrap();
+    (folder, path)
+}
+
+fn text(result: &QueryResult) -> String {
+    pretty_format_batches(&result.batches).unwrap().to_string()
+}
+
+#[test]
+fn every_kind_of_question_can_be_asked() {
+    let (_folder, path) = warehouse();
+    let mut reader = Reader::open(Some(&path), None).unwrap();
+    for sql in [
+        "SELECT count(*) FROM responses",
+        "FROM responses",
+        "-- how many?\nSELECT 1;",
+        "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t WHERE x < 5) SELECT * FROM t",
+        "VALUES (1), (2)",
+        "DESCRIBE responses",
+        "SHOW TABLES",
+        "SUMMARIZE responses",
+        "SELECT table_name, comment FROM duckdb_tables()",
+        "SELECT survey_id, unnest(selected_indexes) FROM responses ORDER BY ALL LIMIT 3",
+        "SELECT row_number() OVER (PARTITION BY survey_id ORDER BY created_at) FROM responses QUALIFY true",
+    ] {
+        if let Err(error) = reader.query(sql, 10) {
+            panic!("{sql}: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_can_be_changed_and_nothing_else_can_be_read() {
+    let (folder, path) = warehouse();
+    let before = std::fs::read(&path).unwrap();
+    let secret = folder.path().join("secret.csv");
+    std::fs::write(&secret, "a,b\n1,2\n").unwrap();
+    let secret = secret.display();
+    let mut reader = Reader::open(Some(&path), None).unwrap();
+    for sql in [
+        "DELETE FROM responses".to_owned(),
+        "INSERT INTO surveys (id) VALUES (1)".to_owned(),
+        "DROP TABLE responses".to_owned(),
+        "CREATE TABLE t AS SELECT 1".to_owned(),
+        "CREATE TABLE memory.main.t AS SELECT 1".to_owned(),
+        "CREATE TEMP TABLE t AS SELECT 1".to_owned(),
+        "SELECT 1; DROP TABLE responses".to_owned(),
+        "SELECT 1; SELECT 2".to_owned(),
+        "SET threads = 1".to_owned(),
+        "SET lock_configuration = false".to_owned(),
+        "RESET enable_external_access".to_owned(),
+        "PRAGMA database_list".to_owned(),
+        "CALL pragma_version()".to_owned(),
+        "INSTALL httpfs".to_owned(),
+        "LOAD icu".to_owned(),
+        "BEGIN".to_owned(),
+        "CHECKPOINT".to_owned(),
+        "DETACH warehouse".to_owned(),
+        "USE memory".to_owned(),
+        format!("ATTACH '{secret}.db'"),
+        format!("COPY responses TO '{secret}.out'"),
+        format!("SELECT * FROM read_csv('{secret}')"),
+        format!("SELECT * FROM '{secret}'"),
+        format!("SELECT * FROM read_text('{secret}')"),
+        format!("SELECT * FROM glob('{}/*')", folder.path().display()),
+        "".to_owned(),
+        "SELEC 1".to_owned(),
+    ] {
+        assert!(reader.query(&sql, 10).is_err(), "{sql}");
+    }
+    drop(reader);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no file was made");
+}
+
+#[test]
+fn p8_no_more_rows_than_asked_for_are_kept() {
+    let mut reader = Reader::open(None, None).unwrap();
+    // Not one of these could be held in memory: the result is streamed.
+    let endless = "SELECT range AS at, repeat('x', 1000) AS text FROM range(10_000_000_000)";
+    let result = reader.query(endless, 3000).unwrap();
+    assert!(result.truncated);
+    assert_eq!(result.rows(), 3000);
+    let last = result.batches.last().unwrap();
+    assert_eq!(last.column(0).as_primitive::<Int64Type>().value(last.num_rows() - 1), 2999);
+    let exact = reader.query("SELECT * FROM range(5000)", 5000).unwrap();
+    assert!(!exact.truncated);
+    assert_eq!(exact.rows(), 5000);
+    let none = reader.query("SELECT 1 AS one", 0).unwrap();
+    assert!(none.truncated && none.rows() == 0);
+    assert_eq!(none.schema.field(0).name(), "one");
+    let empty = reader.query("SELECT 1 AS one WHERE false", 10).unwrap();
+    assert!(!empty.truncated && empty.schema.fields().len() == 1);
+}
+
+#[test]
+fn an_error_in_the_middle_of_a_result_is_an_error() {
+    let mut reader = Reader::open(None, None).unwrap();
+    let late = "SELECT CASE WHEN range = 9000 THEN error('too far') ELSE '1' END FROM range(10_000)";
+    assert!(reader.query(late, 100_000).is_err());
+    assert_eq!(reader.query("SELECT 1", 1).unwrap().rows(), 1, "and the reader goes on");
+}
+
+#[test]
+fn p7_times_are_utc() {
+    let mut reader = Reader::open(None, None).unwrap();
+    let sql =
+        "SELECT (TIMESTAMPTZ '2026-01-01 00:00:00+00')::VARCHAR AS zoned, TIMESTAMP '2026-01-01 00:00:00' AS plain,
+        (TIMESTAMPTZ '2026-01-01 00:00:00+00')::TIMESTAMP AS cast";
+    let shown = text(&reader.query(sql, 1).unwrap());
+    assert!(shown.contains("| 2026-01-01 00:00:00+00 | 2026-01-01T00:00:00 | 2026-01-01T00:00:00 |"), "{shown}");
+}
+
+#[test]
+fn a_parquet_tree_reads_like_the_tables() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("tree");
+    let month = root.join("responses/created_month=2026-03-01");
+    std::fs::create_dir_all(&month).unwrap();
+    let table = schema::table("responses").unwrap();
+    let row: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| {
+            let value = match (column.column_type, column.nullable) {
+                (ColumnType::Timestamp, _) => "TIMESTAMPTZ '2026-03-01 12:00:00+00'".to_owned(),
+                (other, true) => format!("NULL::{}", other.duckdb()),
+                (other, false) => format!("(1)::{}", other.duckdb()),
+            };
+            format!("{value} AS {}", quote_identifier(&column.name))
+        })
+        .collect();
+    let writer = Connection::open_in_memory().unwrap();
+    pin_to_utc(&writer).unwrap();
+    let write =
+        format!("COPY (SELECT {}) TO '{}' (FORMAT parquet)", row.join(", "), month.join(PARQUET_FILE).display());
+    writer.execute_batch(&write).unwrap();
+
+    let mut reader = Reader::open(None, Some(&root)).unwrap();
+    let shown = text(
+        &reader
+            .query("SELECT response_group_uid, created_at, date_trunc('day', created_at) FROM responses", 10)
+            .unwrap(),
+    );
+    assert!(shown.contains("| 1                  | 2026-03-01T12:00:00 | 2026-03-01T00:00:00"), "{shown}");
+    assert_eq!(reader.query("FROM surveys", 10).unwrap().rows(), 0, "a table without files is empty");
+    let names: Vec<String> =
+        reader.query("FROM responses", 1).unwrap().schema.fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, table.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>());
+
+    let beside = folder.path().join("beside.parquet");
+    writer.execute_batch(&format!("COPY (SELECT 1) TO '{}' (FORMAT parquet)", beside.display())).unwrap();
+    assert!(reader.query(&format!("FROM '{}'", beside.display()), 10).is_err());
+    assert!(reader.query(&format!("FROM '{}/../beside.parquet'", root.display()), 10).is_err());
+}

@@ -1,0 +1,243 @@
+//! The windows of a run on their way: pulled side by side, committed one after the other.
+
+use std::collections::VecDeque;
+
+use tokio::task::{JoinError, JoinSet};
+
+use crate::{
+    clock,
+    load::{CommitOptions, VanishPolicy},
+    model::{IntervalSet, Scan, ScanId},
+    plan::{Due, Reason},
+    source::{SourceError, Stop},
+};
+
+use super::{
+    Failure, PipelineError, Run,
+    commit::{Committed, commit, lock},
+    pull::{Begun, PullError, Pulled, begin, blocking, pull},
+    queue::{Queue, Task},
+    reconcile::Resumed,
+};
+
+/// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it.
+const READY_MAX: usize = 2;
+/// So many windows failing one after the other end the run: it is not the windows.
+const FAILURES_IN_A_ROW_MAX: u32 = 3;
+
+type PullEnd = (Task, Result<Pulled, PullError>);
+type CommitEnd = (Task, u64, Result<Committed, PipelineError>);
+
+/// What is on its way.
+struct Flow {
+    queue: Queue,
+    /// Windows that an earlier run began.
+    waiting: VecDeque<(Task, Begun)>,
+    pulls: JoinSet<PullEnd>,
+    ready: VecDeque<(Task, Pulled)>,
+    /// At most one.
+    committing: JoinSet<CommitEnd>,
+    failures_in_a_row: u32,
+    /// The first error that ends the run. What is under way is still waited for: nothing goes on behind an error's back.
+    outcome: Result<(), PipelineError>,
+}
+
+impl Flow {
+    fn fail(&mut self, error: PipelineError) {
+        if self.outcome.is_ok() {
+            self.outcome = Err(error);
+        }
+    }
+
+    fn died(&mut self, error: &JoinError) {
+        self.fail(PipelineError::Died(error.to_string()));
+    }
+}
+
+impl Run {
+    /// Pulls windows side by side and commits complete scans one by one, until there is nothing left or something stops it.
+    pub(super) async fn drive(&mut self, queue: Queue, resumed: Vec<Resumed>) -> Result<(), PipelineError> {
+        let mut flow = Flow {
+            queue,
+            waiting: VecDeque::new(),
+            pulls: JoinSet::new(),
+            ready: VecDeque::new(),
+            committing: JoinSet::new(),
+            failures_in_a_row: 0,
+            outcome: Ok(()),
+        };
+        for scan in resumed {
+            match scan {
+                Resumed::GoesOn(begun) => flow.waiting.push_back((self.task_of(&begun.scan, begun.page_rows)?, begun)),
+                Resumed::Complete(pulled) => {
+                    flow.ready.push_back((self.task_of(&pulled.scan, pulled.page_rows)?, pulled))
+                }
+            }
+        }
+        loop {
+            self.start_pulls(&mut flow).await;
+            self.start_commit(&mut flow);
+            tokio::select! {
+                Some(end) = flow.pulls.join_next(), if !flow.pulls.is_empty() => match end {
+                    Ok((task, pulled)) => self.pull_ended(&mut flow, task, pulled),
+                    Err(died) => flow.died(&died),
+                },
+                Some(end) = flow.committing.join_next(), if !flow.committing.is_empty() => match end {
+                    Ok((task, pages, committed)) => self.commit_ended(&mut flow, task, pages, committed).await,
+                    Err(died) => flow.died(&died),
+                },
+                else => return flow.outcome,
+            }
+        }
+    }
+
+    /// As many windows as may be pulled at once, unless the run is ending or the warehouses are behind.
+    async fn start_pulls(&self, flow: &mut Flow) {
+        while flow.outcome.is_ok()
+            && self.findings.stop.is_none()
+            && flow.pulls.len() < self.settings.throttle.in_flight_max
+            && flow.ready.len() < READY_MAX
+        {
+            let (task, begun) = match flow.waiting.pop_front() {
+                Some(begun) => begun,
+                None => {
+                    let Some(task) = flow.queue.next_task() else { return };
+                    match self.begin(&task).await {
+                        Ok(begun) => (task, begun),
+                        Err(error) => return flow.fail(error),
+                    }
+                }
+            };
+            self.shared.progress.begun();
+            let shared = self.shared.clone();
+            flow.pulls.spawn(async move { (task, pull(shared, begun).await) });
+        }
+    }
+
+    /// The next commit, if none is under way. A cancelled run finishes the one under way and begins no other: what is complete
+    /// waits in its spool.
+    fn start_commit(&self, flow: &mut Flow) {
+        let is_ending = flow.outcome.is_err() || self.findings.stop == Some(Stop::Cancelled);
+        if is_ending || !flow.committing.is_empty() {
+            return;
+        }
+        if let Some((task, pulled)) = flow.ready.pop_front() {
+            let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
+            let options = self.commit_options(&task);
+            flow.committing.spawn(async move {
+                let pages = pulled.pages;
+                let committed = commit(&shared, &destinations, pulled, options).await;
+                (task, pages, committed)
+            });
+        }
+    }
+
+    fn pull_ended(&mut self, flow: &mut Flow, task: Task, pulled: Result<Pulled, PullError>) {
+        self.shared.progress.ended();
+        match pulled {
+            Ok(pulled) => {
+                flow.failures_in_a_row = 0;
+                flow.ready.push_back((task, pulled));
+            }
+            Err(PullError::Stopped(stop)) => {
+                self.findings.stop.get_or_insert(stop);
+            }
+            Err(PullError::TooMuch(_)) if flow.queue.halve(&task) => {
+                tracing::info!(window = %task.due.window, "too much for the service; trying smaller windows");
+            }
+            Err(PullError::TooMuch(error) | PullError::Window(error)) => self.window_failed(flow, &task, error),
+            Err(PullError::Run(error)) => flow.fail(error),
+        }
+    }
+
+    fn window_failed(&mut self, flow: &mut Flow, task: &Task, error: SourceError) {
+        tracing::error!(window = %task.due.window, scope = %task.scope, %error, "the window failed");
+        self.findings.failures.push(Failure::new(task.scope, task.due.window, &error));
+        flow.failures_in_a_row += 1;
+        if flow.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
+            flow.fail(PipelineError::Source(error));
+        }
+    }
+
+    async fn commit_ended(
+        &mut self,
+        flow: &mut Flow,
+        task: Task,
+        pages: u64,
+        committed: Result<Committed, PipelineError>,
+    ) {
+        let settled = match committed {
+            Ok(committed) => self.settle(&mut flow.queue, task, pages, committed).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = settled {
+            flow.fail(error);
+        }
+    }
+
+    async fn begin(&self, task: &Task) -> Result<Begun, PipelineError> {
+        let here_ms = clock::now_ms();
+        let started_ms = self.shared.source.service_now_ms().unwrap_or(here_ms);
+        let scan = Scan {
+            id: ScanId::new(here_ms),
+            run_id: self.run_id.clone(),
+            scope: task.scope,
+            window: task.due.window,
+            flags: task.flags,
+            started_ms,
+        };
+        let (shared, page_rows) = (self.shared.clone(), task.page_rows);
+        blocking(move || begin(&shared, scan, page_rows)).await?
+    }
+
+    /// The task that an earlier run was at.
+    fn task_of(&self, scan: &Scan, page_rows: u32) -> Result<Task, PipelineError> {
+        let held = self.shared.state().coverage(scan.scope).map_err(PipelineError::State)?;
+        let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
+        let is_first_proof = !covered.covers(scan.window);
+        let reason = if is_first_proof { Reason::Gap } else { Reason::Rescan };
+        let due = Due { window: scan.window, reason };
+        Ok(Task { scope: scan.scope, flags: scan.flags, page_rows, due, is_first_proof, is_second_look: false })
+    }
+
+    fn commit_options(&self, task: &Task) -> CommitOptions {
+        let vanish = if self.request.accept_vanished { VanishPolicy::Accept } else { VanishPolicy::default() };
+        CommitOptions { vanish, record_unchanged: task.is_first_proof }
+    }
+
+    /// After a commit: the books, a second look at what seems to have vanished, and a publish if much waits for it.
+    async fn settle(
+        &mut self,
+        queue: &mut Queue,
+        task: Task,
+        pages: u64,
+        done: Committed,
+    ) -> Result<(), PipelineError> {
+        let mut counts = done.counts;
+        if counts.withheld > 0 && !task.is_second_look {
+            tracing::info!(window = %task.due.window, rows = counts.withheld, "many rows seem to have vanished; looking again");
+            queue.look_again(&task, &self.shared.progress);
+            counts.withheld = 0;
+        }
+        if counts.withheld > 0 {
+            let Due { window, .. } = task.due;
+            let note = format!(
+                "{} rows of {} in {window} are no longer returned by the service; too many to believe, so they stay. \
+                 If they are really gone, run with --accept-vanished",
+                counts.withheld, task.scope
+            );
+            tracing::warn!("{note}");
+            self.findings.notes.push(note);
+        }
+        self.findings.wrote |= done.wrote;
+        self.findings.add(task.scope.stream, pages, &counts);
+        queue.learn(task.scope, task.due.window, counts.rows_read);
+        self.shared.progress.committed(task.due.window.len_ms(), counts.rows_read);
+        for destination in &self.destinations {
+            if lock(destination).wants_publish() {
+                self.publish(destination).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Source text as the checks read it: tokens without comments, texts and test code, and the paths that they spell.
+//!
+//! It knows as much of Rust's grammar as the checks need. A macro that builds a path from pieces would escape it; there is none.
+
+/// One word, `::`, or one sign.
+pub type Token = String;
+
+/// Takes the tokens of a file, without comments, texts and character literals.
+pub fn tokens(text: &str) -> Vec<Token> {
+    let chars: Vec<char> = text.chars().collect();
+    let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
+    let is_word = |sign: char| sign.is_alphanumeric() || sign == '_';
+    let mut tokens = Vec::new();
+    let mut index = 0;
+    while index < chars.len() {
+        let sign = at(index);
+        if sign == '/' && at(index + 1) == '/' {
+            while index < chars.len() && at(index) != '\n' {
+                index += 1;
+            }
+        } else if sign == '/' && at(index + 1) == '*' {
+            index = end_of_block_comment(&chars, index);
+        } else if sign == '"' {
+            index = end_of_text(&chars, index);
+        } else if let Some(end) = end_of_raw_text(&chars, index) {
+            index = end;
+        } else if sign == '\'' {
+            // 'x' and '\n' are characters; anything else after a quote is a lifetime.
+            index += match (at(index + 1), at(index + 2)) {
+                ('\\', _) => 3 + chars[index + 3..].iter().position(|sign| *sign == '\'').unwrap_or(0) + 1,
+                (_, '\'') => 3,
+                _ => 1,
+            };
+        } else if is_word(sign) {
+            let end = (index..chars.len()).find(|end| !is_word(at(*end))).unwrap_or(chars.len());
+            tokens.push(chars[index..end].iter().collect());
+            index = end;
+        } else {
+            let is_path_sign = sign == ':' && at(index + 1) == ':';
+            if !sign.is_whitespace() {
+                tokens.push(if is_path_sign { "::".to_owned() } else { sign.to_string() });
+            }
+            index += if is_path_sign { 2 } else { 1 };
+        }
+    }
+    tokens
+}
+
+fn end_of_block_comment(chars: &[char], begin: usize) -> usize {
+    let (mut depth, mut index) = (0, begin);
+    while index < chars.len() {
+        match chars[index..] {
+            ['/', '*', ..] => (depth, index) = (depth + 1, index + 2),
+            ['*', '/', ..] => (depth, index) = (depth - 1, index + 2),
+            _ => index += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    index
+}
+
+fn end_of_text(chars: &[char], begin: usize) -> usize {
+    let mut index = begin + 1;
+    while index < chars.len() && chars[index] != '"' {
+        index += if chars[index] == '\\' { 2 } else { 1 };
+    }
+    index + 1
+}
+
+/// `r"..."` and `r#"..."#`, also with a `b` before.
+fn end_of_raw_text(chars: &[char], begin: usize) -> Option<usize> {
+    let is_inside_word = begin > 0 && (chars[begin - 1].is_alphanumeric() || chars[begin - 1] == '_');
+    let letters = if chars[begin..].starts_with(&['b', 'r']) { 2 } else { 1 };
+    if is_inside_word || chars.get(begin + letters - 1) != Some(&'r') {
+        return None;
+    }
+    let hashes = chars[begin + letters..].iter().take_while(|sign| **sign == '#').count();
+    let open = begin + letters + hashes;
+    if chars.get(open) != Some(&'"') {
+        return None;
+    }
+    let close: Vec<char> = std::iter::once('"').chain(std::iter::repeat_n('#', hashes)).collect();
+    let length = chars[open + 1..].windows(close.len()).position(|window| window == close)?;
+    Some(open + 1 + length + close.len())
+}
+
+/// Drops what is compiled for tests alone: whatever stands behind `#[cfg(test)]`, to its `;` or its closing brace.
+pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
+    let mut kept = Vec::new();
+    let mut index = 0;
+    while index < tokens.len() {
+        if is_test_mark(&tokens[index..]) {
+            index = end_of_item(tokens, index + TEST_MARK.len());
+        } else {
+            kept.push(tokens[index].clone());
+            index += 1;
+        }
+    }
+    kept
+}
+
+const TEST_MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+
+fn is_test_mark(tokens: &[Token]) -> bool {
+    tokens.len() >= TEST_MARK.len() && TEST_MARK.iter().zip(tokens).all(|(mark, token)| mark == token)
+}
+
+fn end_of_item(tokens: &[Token], begin: usize) -> usize {
+    let mut depth = 0;
+    for (index, token) in tokens.iter().enumerate().skip(begin) {
+        match token.as_str() {
+            "{" => depth += 1,
+            "}" if depth == 1 => return index + 1,
+            "}" => depth -= 1,
+            ";" if depth == 0 => return index + 1,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// The modules that a file declares for tests alone: `#[cfg(test)] mod NAME;`.
+pub fn test_modules(tokens: &[Token]) -> Vec<String> {
+    let declared = tokens.windows(TEST_MARK.len() + 3).filter(|window| is_test_mark(window));
+    declared
+        .filter_map(|window| match &window[TEST_MARK.len()..] {
+            [word, name, end] if word == "mod" && end == ";" => Some(name.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The top-level modules of this crate that the code of a module names, by `crate::` or by climbing up to it with `super::`.
+pub fn modules_named(tokens: &[Token], module: &[String]) -> Vec<String> {
+    let mut named = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let begins_path = index == 0 || tokens[index - 1] != "::";
+        let rest = &tokens[index..];
+        if token == "crate" {
+            heads(&rest[1..], &mut named);
+        } else if token == "super" && begins_path {
+            let climbs = rest.chunks(2).take_while(|pair| pair[0] == "super").count();
+            // Within the brackets of a `use` the path before them is climbed as well; no file of ours writes that.
+            if climbs == module.len() {
+                heads(&rest[climbs * 2 - 1..], &mut named);
+            }
+        }
+    }
+    named.sort();
+    named.dedup();
+    named
+}
+
+/// What follows `crate`: `:: name`, or `:: { name, name::{..}, .. }`.
+fn heads(rest: &[Token], named: &mut Vec<String>) {
+    if rest.first().is_none_or(|token| token != "::") {
+        return;
+    }
+    let Some(first) = rest.get(1) else { return };
+    if first != "{" {
+        named.push(first.clone());
+        return;
+    }
+    let (mut depth, mut is_head) = (1, true);
+    for token in &rest[2..] {
+        match token.as_str() {
+            "{" => depth += 1,
+            "}" if depth == 1 => return,
+            "}" => depth -= 1,
+            "," if depth == 1 => is_head = true,
+            "self" => is_head = false,
+            _ if is_head => {
+                named.push(token.clone());
+                is_head = false;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a path begins with this name: `name::..`, or `use name;`. Not one that continues another path: in `a::{name::B}` the
+/// name is a module of `a`.
+pub fn begins_path(tokens: &[Token], name: &str) -> bool {
+    let mut groups_continue: Vec<bool> = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| tokens[before].as_str());
+        let after = tokens.get(index + 1).map(String::as_str);
+        match token.as_str() {
+            "{" => groups_continue.push(before == Some("::")),
+            "}" => drop(groups_continue.pop()),
+            _ => {}
+        }
+        let is_head = !matches!(before, Some("::" | ".")) && groups_continue.last() != Some(&true);
+        if token == name && is_head && (after == Some("::") || before == Some("use")) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether these tokens stand in the code, one after the other.
+pub fn has(tokens: &[Token], wanted: &[&str]) -> bool {
+    tokens.windows(wanted.len()).any(|window| window.iter().zip(wanted).all(|(token, wanted)| token == wanted))
+}

@@ -1,0 +1,310 @@
+//! The shape of the house, kept by tests: who may import whom, which crate lives where, and the habits of every file.
+//!
+//! Code for tests alone is freer: it may import what it likes and use any crate. It follows the habits of files all the same.
+
+mod code;
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use code::{Token, begins_path, has, modules_named, test_modules, tokens, without_tests};
+
+/// Which modules each module of `src/` may import, beside itself.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("clock", &[]),
+    ("redact", &[]),
+    ("telemetry", &[]),
+    ("sandbox", &[]),
+    ("schema", &["model"]),
+    ("plan", &["model"]),
+    ("state", &["model"]),
+    ("archive", &["model"]),
+    ("source", &["model", "clock", "redact"]),
+    ("flatten", &["model", "schema"]),
+    ("load", &["model", "schema"]),
+    ("config", &["model", "plan", "redact"]),
+    ("pipeline", &["model", "clock", "config", "schema", "plan", "source", "archive", "flatten", "load", "state"]),
+    (
+        "erase",
+        &["model", "clock", "config", "schema", "plan", "source", "archive", "flatten", "load", "state", "pipeline"],
+    ),
+    ("serve", &["model", "clock", "config", "redact", "schema", "flatten", "load", "state", "pipeline", "erase"]),
+];
+/// Modules that may import all others.
+const SEE_ALL: &[&str] = &["cli", "main", "lib"];
+
+/// Where each crate, and each reach for the outside world, is at home: modules, or single files.
+const CRATE_HOMES: &[(&str, &[&str])] = &[
+    ("reqwest", &["source"]),
+    ("duckdb", &["load"]),
+    ("parquet", &["load"]),
+    ("rusqlite", &["state"]),
+    ("rusqlite_migration", &["state"]),
+    ("axum", &["sandbox", "serve"]),
+    ("clap", &["cli"]),
+    ("backoff", &["source/backoff.rs"]),
+    ("zstd", &["archive"]),
+    ("tracing_subscriber", &["telemetry"]),
+    ("secrecy", &["redact"]),
+];
+/// Tokens that only their home may use.
+const REACH_HOMES: &[(&[&str], &[&str])] = &[
+    (&["Utc", "::", "now"], &["clock"]),
+    (&["Local", "::", "now"], &["clock"]),
+    (&["SystemTime", "::", "now"], &["clock"]),
+    (&["env", "::", "var"], &["config"]),
+    (&["env", "::", "vars"], &["config"]),
+    (&["env", "::", "var_os"], &["config"]),
+    (&["env", "::", "args"], &["cli"]),
+    (&["env", "::", "current_exe"], &["cli", "config"]),
+    (&["env", "::", "temp_dir"], &["cli", "config"]),
+    (&["use", "std", "::", "env"], &["config"]),
+    (&["println", "!"], &["cli/printer.rs"]),
+    (&["print", "!"], &["cli/printer.rs"]),
+    (&["stdout", "(", ")", "."], &["cli/printer.rs"]),
+    (&["io", "::", "stdout"], &["cli/printer.rs"]),
+    (&["eprintln", "!"], &["cli"]),
+    (&["dbg", "!"], &[]),
+    (&["process", "::", "exit"], &["cli"]),
+];
+
+/// Names that say nothing.
+const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "helper", "common", "manager", "misc"];
+const LINES_MAX: usize = 500;
+
+/// A source file: its place below the folder that is read, with `/`, and its text.
+#[derive(Clone, Debug)]
+struct SourceFile {
+    place: String,
+    text: String,
+}
+
+impl SourceFile {
+    /// `source/gate/shell.rs` -> source, gate, shell; a `mod.rs` is its folder.
+    fn module(&self) -> Vec<String> {
+        let place = self.place.trim_end_matches(".rs").trim_end_matches("/mod");
+        place.split('/').map(str::to_owned).collect()
+    }
+
+    fn is_at(&self, home: &str) -> bool {
+        self.place == home || self.module()[0] == home
+    }
+}
+
+/// Every `.rs` file below a folder of the repository.
+fn read_folder(name: &str) -> Vec<SourceFile> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let mut files = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let parts = path.strip_prefix(&root).unwrap().iter().map(|part| part.to_str().unwrap());
+                let place = parts.collect::<Vec<_>>().join("/");
+                files.push(SourceFile { place, text: std::fs::read_to_string(&path).unwrap() });
+            }
+        }
+    }
+    files.sort_by(|left, right| left.place.cmp(&right.place));
+    files
+}
+
+/// The files that are not for tests alone, with their tokens.
+fn product_code(files: &[SourceFile]) -> Vec<(&SourceFile, Vec<Token>)> {
+    let read: Vec<(&SourceFile, Vec<Token>)> = files.iter().map(|file| (file, tokens(&file.text))).collect();
+    let for_tests: BTreeSet<Vec<String>> = read
+        .iter()
+        .flat_map(|(file, tokens)| {
+            let inside = |name: String| [file.module(), vec![name]].concat();
+            test_modules(tokens).into_iter().map(inside).collect::<Vec<_>>()
+        })
+        .collect();
+    let is_product = |file: &SourceFile| {
+        let module = file.module();
+        !(1..=module.len()).any(|depth| for_tests.contains(&module[..depth]))
+    };
+    read.into_iter().filter(|(file, _)| is_product(file)).map(|(file, tokens)| (file, without_tests(&tokens))).collect()
+}
+
+fn wrong_arrows(files: &[SourceFile]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (file, tokens) in product_code(files) {
+        let module = file.module();
+        let own = module[0].as_str();
+        if SEE_ALL.contains(&own) {
+            continue;
+        }
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == own) else {
+            problems.push(format!("{}: the module '{own}' has no line in ARROWS", file.place));
+            continue;
+        };
+        for named in modules_named(&tokens, &module) {
+            if named != own && !allowed.contains(&named.as_str()) {
+                problems.push(format!("{}: {own} may not import {named}", file.place));
+            }
+        }
+    }
+    problems
+}
+
+fn strangers(files: &[SourceFile]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (file, tokens) in product_code(files) {
+        let is_home = |homes: &[&str]| homes.iter().any(|home| file.is_at(home));
+        for (name, homes) in CRATE_HOMES {
+            if begins_path(&tokens, name) && !is_home(homes) {
+                problems.push(format!("{}: the crate {name} lives in {}", file.place, homes.join(", ")));
+            }
+        }
+        for (reach, homes) in REACH_HOMES {
+            if has(&tokens, reach) && !is_home(homes) {
+                problems.push(format!("{}: {} is for {homes:?} alone", file.place, reach.concat()));
+            }
+        }
+    }
+    problems
+}
+
+fn bad_habits(files: &[SourceFile]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for file in files {
+        let place = &file.place;
+        if !file.text.starts_with("//!") {
+            problems.push(format!("{place}: does not open with '//!' and what it is for"));
+        }
+        let lines = file.text.lines().count();
+        if lines > LINES_MAX {
+            problems.push(format!("{place}: {lines} lines; at most {LINES_MAX}"));
+        }
+        if file.module().iter().any(|part| EMPTY_NAMES.contains(&part.as_str())) {
+            problems.push(format!("{place}: a name that says nothing"));
+        }
+    }
+    problems
+}
+
+fn assert_none(problems: Vec<String>) {
+    assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.join("\n"));
+}
+
+#[test]
+fn modules_import_only_what_their_arrows_allow() {
+    let files = read_folder("src");
+    assert!(files.len() > 50, "the sources were not found: {}", files.len());
+    assert_none(wrong_arrows(&files));
+}
+
+#[test]
+fn each_crate_and_each_reach_outside_has_one_home() {
+    assert_none(strangers(&read_folder("src")));
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_stays_small() {
+    assert_none(["src", "tests"].into_iter().flat_map(|folder| bad_habits(&read_folder(folder))).collect());
+}
+
+#[test]
+fn the_map_names_every_folder() {
+    // A crate from a registry carries no map to compare.
+    let Ok(map) = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")) else {
+        return;
+    };
+    let files = read_folder("src");
+    let folders: BTreeSet<&str> = files.iter().filter_map(|file| file.place.split_once('/')).map(|at| at.0).collect();
+    let missing = folders.into_iter().filter(|folder| !map.contains(&format!("src/{folder}")));
+    assert_none(missing.map(|folder| format!("ARCHITECTURE.md does not name src/{folder}")).collect());
+}
+
+#[test]
+fn every_arrow_and_every_home_is_still_in_use() {
+    let planned = ["erase", "serve"];
+    let files = read_folder("src");
+    let exists = |home: &str| planned.contains(&home) || files.iter().any(|file| file.is_at(home));
+    let homes =
+        CRATE_HOMES.iter().flat_map(|(_, homes)| *homes).chain(REACH_HOMES.iter().flat_map(|(_, homes)| *homes));
+    let modules = ARROWS.iter().flat_map(|(name, allowed)| std::iter::once(name).chain(*allowed));
+    let gone: BTreeSet<&str> = homes.chain(modules).copied().filter(|home| !exists(home)).collect();
+    assert_none(gone.into_iter().map(|home| format!("the tables name {home}, which is not there")).collect());
+}
+
+fn made_up(place: &str, text: &str) -> Vec<SourceFile> {
+    vec![SourceFile { place: place.to_owned(), text: text.to_owned() }]
+}
+
+#[test]
+fn the_checker_sees_every_form_of_an_import() {
+    let forms = [
+        "use crate::config;",
+        "use crate::config::Settings as S;",
+        "use crate::{\n    model::{self, Window},\n    config::{Settings, resolve::{A, B}},\n};",
+        "use crate::{self, model, config};",
+        "pub(crate) use crate::config::*;",
+        "fn f() { crate::config::resolve(); }",
+        "fn f<T: crate::config::Trait>() {}",
+        "use super::super::config;",
+        "use super::super::{model, config::Settings};",
+        "/* a /* nested */ comment */ use crate::config;",
+        "fn f(a: &'static str) -> char { '\"' } use crate::config; fn g() { '\\'' }",
+        "const T: &str = r#\"an \" odd text\"#; use crate::config;",
+    ];
+    for form in forms {
+        let problems = wrong_arrows(&made_up("plan/due.rs", form));
+        assert_eq!(problems, ["plan/due.rs: plan may not import config"], "{form}");
+    }
+}
+
+#[test]
+fn the_checker_leaves_alone_what_is_no_import() {
+    let others = [
+        "use crate::model::Window; use crate::plan::Due; use super::Due;",
+        "// use crate::config;\n/// [`crate::config`]\nstruct A;",
+        "const TEXT: &str = \"use crate::config;\"; const RAW: &str = r\"crate::config\";",
+        "#[cfg(test)]\nmod tests {\n    use crate::config;\n    fn f() { if true {} }\n}",
+        "#[cfg(test)]\nuse crate::config;\nuse crate::model;",
+        "use super::config;",
+    ];
+    for other in others {
+        assert_eq!(wrong_arrows(&made_up("plan/due.rs", other)), [""; 0], "{other}");
+    }
+    let after = "#[cfg(test)]\nmod tests {}\nuse crate::config;";
+    assert_eq!(wrong_arrows(&made_up("plan/due.rs", after)).len(), 1);
+    let mut files = made_up("load/mod.rs", "#[cfg(test)]\nmod conformance;");
+    files.extend(made_up("load/conformance/pages.rs", "use crate::config;"));
+    assert_eq!(wrong_arrows(&files), [""; 0]);
+    files.extend(made_up("load/other.rs", "use crate::config;"));
+    assert_eq!(wrong_arrows(&files).len(), 1);
+    assert!(wrong_arrows(&made_up("newcomer.rs", "//! New.")).pop().unwrap().contains("no line in ARROWS"));
+}
+
+#[test]
+fn the_checker_finds_crates_and_reaches_away_from_home() {
+    let seen = |place: &str, text: &str| strangers(&made_up(place, text)).len();
+    for (home, text) in [
+        ("source/wire.rs", "use reqwest::Client;"),
+        ("load/engine.rs", "fn f(c: &duckdb::Connection) {}"),
+        ("cli/mod.rs", "use clap;"),
+        ("source/backoff.rs", "use {backoff::ExponentialBackoff};"),
+        ("clock.rs", "fn f() { chrono::Utc::now(); }"),
+        ("config/resolve.rs", "fn f() { std::env::var(\"X\"); }"),
+        ("cli/printer.rs", "fn f() { println!(\"x\"); io::stdout().lock(); }"),
+    ] {
+        assert_eq!(seen(home, text), 0, "{text}");
+        assert!(seen("archive/store.rs", text) > 0, "{text}");
+    }
+    for harmless in [
+        "struct A { duckdb: Option<u8> }",
+        "use super::{x, duckdb::{file, y}};",
+        "fn f(c: C) { c.stdout(p); env!(\"X\"); }",
+    ] {
+        assert_eq!(seen("cli/flags.rs", harmless), 0, "{harmless}");
+    }
+    assert_eq!(bad_habits(&made_up("plan/due.rs", "//! Fine.\n")), [""; 0]);
+    assert_eq!(bad_habits(&made_up("plan/helpers.rs", &"x\n".repeat(501))).len(), 3);
+}

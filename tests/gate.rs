@@ -1,0 +1,175 @@
+//! Promise P5 through the real program: a service with a rate limit is asked as fast as it allows, and never before it allows.
+
+use std::{collections::BTreeSet, thread};
+
+use serde_json::Value;
+use studysync::sandbox::{Faults, LogEntry, RateLimit, Refusal, RetryAfter, RetryAfterForm, Settings, When};
+
+use crate::harness::{DAY_MS, NOW_MS, Place, Service, small};
+
+const PER_SECOND: f64 = 10.0;
+const BURST: u32 = 10;
+/// The least share of the allowed requests that a run makes use of.
+const USE_MIN: f64 = 0.85;
+/// A request that left before the refusal arrived cannot have known of it; a busy machine is slow to tell.
+const ON_ITS_WAY_US: u64 = 400_000;
+const SMALL_PAGES: &str = "[streams.responses]\npage_rows = 20\n";
+
+/// About 150 pages of answers in 30 days.
+fn limited(rate_limit: RateLimit) -> Service {
+    let settings = small(3400, 30);
+    let faults = Faults { rate_limit, ..settings.faults.clone() };
+    // By this machine's clock, so that an HTTP date is a moment to come.
+    Service::start(Settings { frozen_clock: false, faults, ..settings })
+}
+
+fn place(service: &Service) -> Place {
+    Place::new(service).without_parquet().with_config(SMALL_PAGES)
+}
+
+/// A backfill of answers between two days before the service's today.
+fn backfill(from: i64, to: i64) -> Vec<String> {
+    let day = |ago: i64| ((NOW_MS / DAY_MS - ago) * DAY_MS).to_string();
+    ["backfill", "--stream", "responses", "--from", &day(from), "--to", &day(to)].map(str::to_owned).into()
+}
+
+fn report(place: &Place, command: &[String], more: &[&str], code: i32) -> Value {
+    let arguments: Vec<&str> = command.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    place.report(&arguments, code)
+}
+
+fn refused(log: &[LogEntry]) -> usize {
+    log.iter().filter(|entry| entry.status == 429).count()
+}
+
+/// No request came before a told time, but for those that were on their way when it was told.
+fn assert_obeyed(log: &[LogEntry], what: &str) {
+    let early = log.iter().filter(|entry| entry.told_us_ago.is_some_and(|ago| ago > ON_ITS_WAY_US));
+    let early: Vec<_> = early.map(|entry| (entry.seq, entry.early_us, entry.told_us_ago)).collect();
+    assert!(early.is_empty(), "{what}: sent before the told time: {early:?}");
+}
+
+/// The share of what the bucket allowed, from the first request to the last.
+fn used_share(log: &[LogEntry]) -> f64 {
+    let arrived = |entry: Option<&LogEntry>| entry.map_or(0, |entry| entry.arrived_us);
+    let secs = (arrived(log.last()) - arrived(log.first())) as f64 / 1e6;
+    let admitted = log.iter().filter(|entry| entry.status == 200).count();
+    admitted as f64 / (f64::from(BURST) + PER_SECOND * secs)
+}
+
+fn time_ms(report: &Value, part: &str) -> u64 {
+    report["time_ms"][part].as_u64().unwrap_or_else(|| panic!("no {part} in {report}"))
+}
+
+fn assert_parts_add_up(report: &Value) {
+    let parts = ["network", "told_to_wait", "chose_to_wait", "parse", "write", "idle"];
+    let sum: u64 = parts.into_iter().map(|part| time_ms(report, part)).sum();
+    let wall = time_ms(report, "wall");
+    // Each part is cut to whole milliseconds.
+    assert!(sum <= wall && wall - sum <= parts.len() as u64, "{sum} of {wall}: {}", report["time_ms"]);
+}
+
+/// Two runs of one place under a limit.
+fn obey(form: RetryAfterForm) {
+    let told = matches!(form, RetryAfterForm::Seconds | RetryAfterForm::Fraction | RetryAfterForm::HttpDate);
+    let min_wait_ms = if form == RetryAfterForm::Fraction { 1250 } else { 0 };
+    let service = limited(RateLimit { per_second: PER_SECOND, burst: BURST, form, min_wait_ms, in_flight_max: 0 });
+    let place = place(&service);
+
+    let first = report(&place, &backfill(30, 10), &[], 0);
+    let log = service.log();
+    let (requests, refusals) = (log.len(), refused(&log));
+    assert!(requests >= 110, "{form:?}: {requests} requests");
+    assert!(refusals > 0, "{form:?}: the limit was never met");
+    assert_obeyed(&log, &format!("{form:?}"));
+    let share = used_share(&log);
+    eprintln!("{form:?}: {requests} requests, {refusals} refused, {:.1} % used, {}", share * 100.0, first["time_ms"]);
+    assert!(share >= USE_MIN, "{form:?}: {:.1} % of the allowed rate", share * 100.0);
+    assert_eq!(first["requests"]["total"].as_u64(), Some(requests as u64));
+    assert_eq!(first["requests"]["by_status"]["429"].as_u64(), Some(refusals as u64));
+    assert_parts_add_up(&first);
+    assert_eq!(time_ms(&first, "told_to_wait") > 0, told, "{form:?}: {}", first["time_ms"]);
+    assert!(time_ms(&first, "chose_to_wait") > 0, "{form:?}: {}", first["time_ms"]);
+
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    let learned = status["requests_per_sec"].as_f64().unwrap_or_else(|| panic!("{form:?}: no rate in {status}"));
+    assert!((PER_SECOND * 0.6..PER_SECOND * 1.3).contains(&learned), "{form:?}: {learned} a second learned");
+
+    service.clear_log();
+    let second = report(&place, &backfill(10, 0), &[], 0);
+    let log = service.log();
+    assert!(log.len() >= 40, "{form:?}: {} requests", log.len());
+    assert_obeyed(&log, &format!("{form:?}, second run"));
+    assert!(refused(&log) < refusals, "{form:?}: {refusals} refusals, then {}", refused(&log));
+    assert!(time_ms(&second, "chose_to_wait") > 0, "{form:?}: the learned rate was forgotten");
+}
+
+#[test]
+fn p5_every_form_of_a_refusal_is_obeyed_and_the_allowed_rate_is_used() {
+    use RetryAfterForm::{Absent, Fraction, Garbage, HttpDate, Negative, PastDate, Seconds, Zero};
+    let forms = [Absent, Seconds, Fraction, HttpDate, Zero, Negative, PastDate, Garbage];
+    // Nearly all of the time is waiting, so they wait side by side.
+    let threads = forms.map(|form| (form, thread::spawn(move || obey(form))));
+    let failed: BTreeSet<String> =
+        threads.into_iter().filter_map(|(form, thread)| thread.join().is_err().then(|| format!("{form:?}"))).collect();
+    assert!(failed.is_empty(), "see above: {failed:?}");
+}
+
+/// A service that answers so many requests and then refuses one, to be asked again after so long.
+fn refusing(skip: u64, wait_ms: u64) -> Service {
+    let settings = small(3400, 30);
+    let when = When { count: 1, skip, ..When::default() };
+    let retry_after = RetryAfter { form: RetryAfterForm::Seconds, wait_ms };
+    let faults = Faults { too_many_requests: Refusal { when, retry_after }, ..settings.faults.clone() };
+    Service::start(Settings { frozen_clock: false, faults, ..settings })
+}
+
+#[test]
+fn p5_a_wait_beyond_patience_ends_the_run_and_says_until_when() {
+    let service = refusing(20, 2 * 3_600_000);
+    let place = place(&service);
+    let stopped = report(&place, &backfill(30, 0), &[], 6);
+    assert_eq!(stopped["outcome"], "stopped_early");
+    let why = stopped["stopped_because"].as_str().unwrap();
+    let finished = studysync::model::parse_date(stopped["finished_at"].as_str().unwrap()).unwrap();
+    let until = why.split_whitespace().find_map(|word| {
+        studysync::model::parse_date(word.trim_end_matches(',')).ok().filter(|until| *until > 1_000_000_000_000)
+    });
+    let until = until.unwrap_or_else(|| panic!("no moment in '{why}'"));
+    let wait_secs = (until - finished) / 1000;
+    assert!((7100..=7200).contains(&wait_secs), "{wait_secs} s: {why}");
+    assert!(why.contains("told"), "{why}");
+    assert!(time_ms(&stopped, "told_to_wait") < 60_000, "it sat there");
+    // At the refusal at most three others were on their way.
+    let log = service.log();
+    assert!(log.len() <= 24, "{} requests after the refusal", log.len() - 21);
+    assert_obeyed(&log, "two hours");
+}
+
+#[test]
+fn p5_a_deadline_is_kept_and_the_next_run_goes_on() {
+    let service = limited(RateLimit { per_second: 5.0, burst: 5, ..RateLimit::default() });
+    let place = place(&service);
+    let stopped = report(&place, &backfill(30, 0), &["--deadline", "3s"], 6);
+    assert_eq!(stopped["outcome"], "stopped_early");
+    assert!(stopped["stopped_because"].as_str().unwrap().contains("deadline"), "{stopped}");
+    let log = service.log();
+    let span_us = log.last().unwrap().arrived_us - log.first().unwrap().arrived_us;
+    assert!(span_us <= 3_000_000, "the last request came {span_us} us after the first");
+    assert!(log.len() < 60, "{} requests: the limit was not in force", log.len());
+    service.set_faults(Faults::default());
+    let rest = report(&place, &backfill(30, 0), &[], 0);
+    assert_eq!(rest["outcome"], "done");
+    let responses = place.duckdb_tables().count("SELECT count(*) FROM responses");
+    assert!(responses > 3000, "{responses}");
+}
+
+#[test]
+fn p5_a_wait_past_the_deadline_is_not_begun() {
+    let service = refusing(5, 30_000);
+    let place = place(&service);
+    let stopped = report(&place, &backfill(30, 0), &["--deadline", "10s"], 6);
+    assert!(stopped["stopped_because"].as_str().unwrap().contains("deadline"), "{stopped}");
+    assert!(time_ms(&stopped, "told_to_wait") < 9_000, "it waited for nothing: {}", stopped["time_ms"]);
+    assert!(service.log().len() <= 9, "{} requests", service.log().len());
+}

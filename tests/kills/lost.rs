@@ -1,0 +1,84 @@
+//! A part of a set-up is lost, replaced or added between two runs: the ledgers say what is proven, and the rest is pulled again.
+
+use super::{
+    backfill,
+    killer::{Killer, Measured},
+    place, run_to_the_end, slow_service,
+    witness::{Before, assert_same, assert_settled, window},
+};
+use crate::harness::{Place, Service};
+
+const DAYS: i64 = 12;
+
+/// A service, an undisturbed place, and a place whose backfill was killed a few times and is not done.
+fn half_done(seed: u64) -> (Service, Place, Place) {
+    let service = slow_service(900, DAYS as u32);
+    let calm = place(&service);
+    let mut killer = Killer::new(seed);
+    let measured = killer.measure(&service, &calm, &backfill(DAYS));
+    let stormy = kill_half_way(&service, &mut killer, &measured, || place(&service));
+    (service, calm, stormy)
+}
+
+/// Tries until a kill hits a run that committed some windows and not all.
+fn kill_half_way(service: &Service, killer: &mut Killer, calm: &Measured, place: impl Fn() -> Place) -> Place {
+    for _ in 0..20 {
+        let stormy = place();
+        let is_killed = killer.kill_after_requests(
+            service,
+            &stormy,
+            &backfill(DAYS),
+            calm.requests * 6 / 10,
+            std::time::Duration::ZERO,
+        );
+        if is_killed && stormy.duckdb_tables().count("SELECT count(*) FROM sync_windows WHERE stream = 'responses'") > 1
+        {
+            return stormy;
+        }
+    }
+    panic!("no kill hit a run half-way");
+}
+
+#[test]
+fn p2_p6_lost_checkpoints_are_rebuilt_from_the_ledgers() {
+    let (service, calm, stormy) = half_done(0x5eed_0011);
+    // What both ledgers prove: Parquet's commits wait outside of its tree, so a run that has nothing to do publishes them first.
+    let before = Before::read(&stormy, service.control().stats().requests);
+    std::fs::remove_dir_all(stormy.path("state")).unwrap();
+    run_to_the_end(&stormy, &backfill(DAYS));
+    assert_same(&calm, &stormy, "after the checkpoints were lost");
+    assert_settled(&stormy);
+    // A commit may have been in one warehouse and not yet in the other; that window alone is asked for again.
+    let again: Vec<_> = service.log().into_iter().filter(|entry| before.is_covered(entry)).collect();
+    let windows: std::collections::BTreeSet<_> = again.iter().filter_map(window).collect();
+    assert!(windows.len() <= 1, "{windows:?}");
+}
+
+#[test]
+fn p2_a_warehouse_that_joins_later_is_filled_by_the_next_backfill() {
+    let service = slow_service(900, DAYS as u32);
+    let calm = place(&service);
+    run_to_the_end(&calm, &backfill(DAYS));
+    let alone = place(&service).without_parquet();
+    run_to_the_end(&alone, &backfill(DAYS));
+    let both = super::killer::copy_of(&alone, place(&service));
+    service.clear_log();
+    run_to_the_end(&both, &backfill(DAYS));
+    assert!(!service.log().is_empty(), "the new warehouse cannot be filled without asking");
+    assert_same(&calm, &both, "with Parquet added later");
+    service.clear_log();
+    run_to_the_end(&both, &backfill(DAYS));
+    assert_eq!(service.log(), [], "now both are filled");
+}
+
+#[test]
+fn p2_a_deleted_warehouse_is_filled_anew_although_the_checkpoints_stayed() {
+    let (_service, calm, stormy) = half_done(0x5eed_0012);
+    std::fs::remove_file(stormy.duckdb()).unwrap();
+    let _ = std::fs::remove_file(stormy.path("warehouse.duckdb.wal"));
+    run_to_the_end(&stormy, &backfill(DAYS));
+    assert_same(&calm, &stormy, "after the DuckDB file was deleted");
+    std::fs::remove_dir_all(stormy.parquet()).unwrap();
+    run_to_the_end(&stormy, &backfill(DAYS));
+    assert_same(&calm, &stormy, "after the Parquet folder was deleted");
+}

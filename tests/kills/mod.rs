@@ -1,0 +1,195 @@
+//! Promises P2 and P6 against real kills: the program is ended by SIGKILL at any instant, run again, and the warehouses equal
+//! those of an undisturbed run. The service's log shows that nothing already known was asked for again.
+//!
+//! What a kill of the machine does to unsynced bytes is not tested here: a process that dies leaves its written bytes to the system.
+
+mod killer;
+mod lost;
+mod witness;
+
+use studysync::{
+    model::Stream,
+    sandbox::{ChangeRequest, Faults, Latency, Settings},
+};
+
+use crate::harness::{DAY_MS, NOW_MS, Place, Service, small};
+
+use killer::{Killer, Random};
+use witness::{Before, assert_same, assert_settled, repeats};
+
+/// Windows under way at once, so requests under way at a kill.
+const IN_FLIGHT_MAX: usize = 4;
+/// Small pages and so small windows: much to interrupt.
+const MANY_WINDOWS: &str = r#"
+[throttle]
+in_flight_max = 4
+
+[streams.responses]
+flags = ["with_snapshots", "with_urls", "with_meta", "with_custom_metadata", "with_deleted_responses"]
+page_rows = 12
+"#;
+
+/// A service that takes its time, a few minutes past its full hour: all runs of a test see the same settled moment.
+fn slow_service(responses: u64, days: u32) -> Service {
+    let latency = Latency { ms: 4, jitter_ms: 6, per_row_us: 0 };
+    let settings = small(responses, days);
+    let faults = Faults { latency, ..settings.faults.clone() };
+    Service::start(Settings { now_ms: NOW_MS + 2 * 60_000, faults, ..settings })
+}
+
+fn place(service: &Service) -> Place {
+    Place::new(service).with_config(MANY_WINDOWS)
+}
+
+/// A backfill of whole days, all of them settled.
+fn backfill(days: i64) -> Vec<String> {
+    let day = |ago: i64| ((NOW_MS / DAY_MS - ago) * DAY_MS).to_string();
+    ["backfill", "--from", &day(days), "--to", &day(0)].map(str::to_owned).into()
+}
+
+fn run_to_the_end(place: &Place, command: &[String]) {
+    let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+    place.run(&arguments).expect(0);
+}
+
+#[test]
+fn p2_p6_a_backfill_killed_fifty_times_ends_as_an_undisturbed_one() {
+    const DAYS: i64 = 30;
+    const KILLS: usize = 50;
+    let service = slow_service(3000, DAYS as u32);
+    let command = backfill(DAYS);
+    let calm = place(&service);
+    let mut killer = Killer::new(0x5eed_0001);
+    let calm_run = killer.measure(&service, &calm, &command);
+
+    let (mut kills, mut rounds) = (0, 0);
+    while kills < KILLS {
+        // A round is one backfill; an early end begins another, so that all of its instants are hit.
+        let stormy = place(&service);
+        service.clear_log();
+        let mut known = Vec::new();
+        let mut round = 0;
+        while kills < KILLS && killer.run_and_kill(&service, &stormy, &command, &calm_run) {
+            kills += 1;
+            round += 1;
+            let before = Before::read(&stormy, service.control().stats().requests);
+            before.assert_readable(&stormy);
+            known.push(before);
+        }
+        run_to_the_end(&stormy, &command);
+        rounds += 1;
+        assert_same(&calm, &stormy, &format!("after {round} kills in round {rounds}"));
+        assert_settled(&stormy);
+        let log = service.log();
+        for before in &known {
+            before.assert_not_asked_again(&log);
+        }
+        // A page is asked for again only where its answer was on its way at a kill.
+        let repeated = repeats(&log);
+        assert!(repeated.len() <= round * IN_FLIGHT_MAX, "{round} kills, {} repeated: {repeated:?}", repeated.len());
+        assert!(
+            log.len() as u64 >= calm_run.requests,
+            "{} requests where a calm run takes {}: the log lost some",
+            log.len(),
+            calm_run.requests
+        );
+        service.clear_log();
+        run_to_the_end(&stormy, &command);
+        assert_eq!(service.log(), [], "a finished backfill asks for nothing");
+    }
+    assert!(rounds >= 2, "the kills came so early that no backfill came to its end between them");
+}
+
+#[test]
+fn p2_a_night_of_edits_killed_fifteen_times_is_applied_once() {
+    const KILLS: usize = 15;
+    let service = slow_service(1500, 40);
+    let calm = place(&service);
+    run_to_the_end(&calm, &["sync".to_owned()]);
+    let stormy = killer::copy_of(&calm, place(&service));
+    service.advance_days(1);
+    let changed = service.change(&ChangeRequest {
+        seed: 7,
+        new_answers: 60,
+        edits: 80,
+        soft_deletes: 20,
+        vanish_visitors: 3,
+        late: 20,
+        status_changes: 3,
+        question_edits: 2,
+        theme_edits: 2,
+        new_themes: 5,
+        within_ms: Some(20 * DAY_MS),
+        ..ChangeRequest::default()
+    });
+    assert!(
+        changed.edits_bumped.len() + changed.edits_silent.len() > 40,
+        "the night changed next to nothing: {changed:?}"
+    );
+    let command = ["sync".to_owned()];
+    let mut killer = Killer::new(0x5eed_0002);
+    let night = killer.measure(&service, &calm, &command);
+    let mut kills = 0;
+    while kills < KILLS {
+        if killer.run_and_kill(&service, &stormy, &command, &night) {
+            kills += 1;
+            Before::read(&stormy, 0).assert_readable(&stormy);
+        }
+    }
+    run_to_the_end(&stormy, &command);
+    assert_same(&calm, &stormy, "after a night of kills");
+    assert_settled(&stormy);
+    for (name, tables) in stormy.warehouses() {
+        let versions = tables.count("SELECT count(*) FROM response_history");
+        assert!(versions > 60, "{name}: {versions} earlier versions");
+    }
+}
+
+#[test]
+fn p2_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
+    const KILLS: u64 = 8;
+    let service = slow_service(600, 6);
+    let command = backfill(6);
+    let calm = place(&service).without_duckdb();
+    let mut killer = Killer::new(0x5eed_0003);
+    let calm_run = killer.measure(&service, &calm, &command);
+    let mut random = Random(0x5eed_0004);
+    let mut hits = 0;
+    for kill in 0..KILLS {
+        let stormy = place(&service).without_duckdb();
+        // The tail of a run is its last commits and then publish.
+        let tail_us = calm_run.tail.as_micros() as u64;
+        let after = std::time::Duration::from_micros(tail_us * kill / KILLS + random.below(tail_us / KILLS + 1));
+        if !killer.kill_after_requests(&service, &stormy, &command, calm_run.requests, after) {
+            continue;
+        }
+        hits += 1;
+        Before::read(&stormy, 0).assert_readable(&stormy);
+        run_to_the_end(&stormy, &command);
+        assert_same(&calm, &stormy, &format!("killed {after:?} into its tail"));
+        assert_settled(&stormy);
+    }
+    assert!(hits >= KILLS / 2, "only {hits} of {KILLS} kills hit");
+}
+
+#[test]
+fn p2_without_an_archive_the_spool_alone_carries_a_killed_run() {
+    let service = slow_service(800, 12);
+    let command = backfill(12);
+    let calm = place(&service);
+    let mut killer = Killer::new(0x5eed_0005);
+    let calm_run = killer.measure(&service, &calm, &command);
+    let stormy = place(&service).without_archive();
+    let mut kills = 0;
+    while kills < 6 && killer.run_and_kill(&service, &stormy, &command, &calm_run) {
+        kills += 1;
+    }
+    assert!(kills > 0);
+    run_to_the_end(&stormy, &command);
+    assert_same(&calm, &stormy, "without an archive");
+    let left = stormy.files("state/spool");
+    assert!(left.is_empty(), "pages of committed scans stay: {left:?}");
+    let state = studysync::state::State::open_read_only(&stormy.state()).unwrap().unwrap();
+    let scope = studysync::model::Scope::all(Stream::Responses);
+    assert!(!state.coverage(scope).unwrap().is_empty());
+}

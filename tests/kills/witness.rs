@@ -1,0 +1,160 @@
+//! What is true of a place after a kill and at the end, read with the engine, the checkpoints and the service's log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use studysync::{
+    model::{IntervalSet, Scope, Stream, Window},
+    sandbox::LogEntry,
+    state::State,
+};
+
+use crate::harness::{Cell, Place, Tables, all_contracts};
+
+/// Tables about the runs themselves: how windows are cut, and how many runs there were, is not the same for two histories.
+const ABOUT_RUNS: &[&str] = &["sync_runs", "sync_windows"];
+const STREAMS: [Stream; 2] = [Stream::Responses, Stream::Themes];
+
+/// What was proven complete at the moment of a kill.
+#[derive(Debug)]
+pub struct Before {
+    covered: BTreeMap<&'static str, IntervalSet>,
+    /// The number of the last request before the kill.
+    seq: u64,
+}
+
+impl Before {
+    pub fn read(place: &Place, seq: u64) -> Before {
+        let mut covered: BTreeMap<&'static str, IntervalSet> = BTreeMap::new();
+        let state = State::open_read_only(&place.state()).unwrap();
+        let ledger = place.duckdb().is_file().then(|| ledger(&place.duckdb_tables()));
+        for stream in STREAMS {
+            let set = covered.entry(stream.path()).or_default();
+            let checkpoints = state.as_ref().map(|state| state.coverage(Scope::all(stream)).unwrap());
+            checkpoints.into_iter().flatten().for_each(|segment| set.insert(segment.window));
+            let committed = ledger.iter().flatten().filter(|(name, _)| name == stream.name());
+            committed.for_each(|(_, window)| set.insert(*window));
+        }
+        Before { covered, seq }
+    }
+
+    /// Whatever the kill hit, analysts can read every table.
+    pub fn assert_readable(&self, place: &Place) {
+        let mut warehouses = Vec::new();
+        if place.duckdb().is_file() {
+            warehouses.push(("DuckDB", place.duckdb_tables()));
+        }
+        if place.parquet().is_dir() {
+            warehouses.push(("Parquet", place.parquet_tables()));
+        }
+        for (name, tables) in &warehouses {
+            // A file that was killed while it was made has no tables yet; half of them would be wrong.
+            if *name == "DuckDB" && tables.count("SELECT count(*) FROM duckdb_tables()") == 0 {
+                continue;
+            }
+            for (table, contract) in all_contracts() {
+                let key = contract.key.join(", ");
+                let sql = format!("SELECT count(*) - count(DISTINCT ({key})) FROM \"{table}\"");
+                assert_eq!(tables.count(&sql), 0, "{name}: rows of {table} share a key");
+            }
+        }
+    }
+
+    /// Whether a request came later and yet falls on what was covered.
+    pub fn is_covered(&self, entry: &LogEntry) -> bool {
+        let covered = self.covered.get(entry.path.as_str());
+        let (Some(covered), Some(asked), true) = (covered, window(entry), entry.seq > self.seq) else { return false };
+        covered.windows().iter().any(|held| held.overlaps(asked))
+    }
+
+    /// No later request falls on what was covered.
+    pub fn assert_not_asked_again(&self, log: &[LogEntry]) {
+        let again: Vec<_> = log.iter().filter(|entry| self.is_covered(entry)).collect();
+        assert!(again.is_empty(), "asked again, with {:?} complete: {again:#?}", self.covered);
+    }
+}
+
+fn ledger(tables: &Tables) -> Vec<(String, Window)> {
+    let known = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'sync_windows'";
+    if tables.count(known) == 0 {
+        return Vec::new();
+    }
+    let rows = tables.rows_of("SELECT stream, epoch_ms(window_start), epoch_ms(window_end) FROM sync_windows");
+    let number = |cell: &Cell| cell.as_deref().unwrap().parse::<i64>().unwrap();
+    rows.iter().map(|row| (row[0].clone().unwrap(), Window::new(number(&row[1]), number(&row[2])))).collect()
+}
+
+/// The window of a list call; on the wire its last millisecond is included.
+pub fn window(entry: &LogEntry) -> Option<Window> {
+    let number = |name: &str| entry.query.iter().find(|(key, _)| key == name)?.1.parse::<i64>().ok();
+    Some(Window::new(number("start")?, number("end")? + 1))
+}
+
+/// The list calls that were made more than once, word for word; probes for the key and the clock do not count.
+pub fn repeats(log: &[LogEntry]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let calls = log.iter().filter(|entry| entry.path != Stream::Surveys.path());
+    calls.map(|entry| format!("{} {:?}", entry.path, entry.query)).filter(|call| !seen.insert(call.clone())).collect()
+}
+
+/// All tables agree row by row, apart from the names of runs and scans and the moments at which they looked.
+pub fn assert_same(calm: &Place, stormy: &Place, what: &str) {
+    for ((name, expected), (_, found)) in calm.warehouses().iter().zip(stormy.warehouses()) {
+        for table in all_contracts().keys().filter(|table| !ABOUT_RUNS.contains(&table.as_str())) {
+            let (want, have) = (content(expected, table), content(&found, table));
+            if want == have {
+                continue;
+            }
+            let only = |these: &BTreeMap<String, usize>, those: &BTreeMap<String, usize>| -> Vec<String> {
+                let more = these.iter().filter(|(row, count)| those.get(*row) != Some(*count));
+                more.take(3).map(|(row, count)| format!("{count} x {row}")).collect()
+            };
+            let total = |rows: &BTreeMap<String, usize>| rows.values().sum::<usize>();
+            panic!(
+                "{name}, {table}, {what}: expected {} rows, found {}\nexpected alone: {:#?}\nfound alone: {:#?}",
+                total(&want),
+                total(&have),
+                only(&want, &have),
+                only(&have, &want)
+            );
+        }
+    }
+    let answers = stormy.warehouses().iter().map(|(_, tables)| tables.count("SELECT count(*) FROM responses")).min();
+    assert!(answers > Some(100), "{what}: {answers:?} rows prove nothing");
+}
+
+/// The rows of a table as texts, each with how often it is there. Of moments that the load decides only whether they are set
+/// is kept.
+fn content(tables: &Tables, table: &str) -> BTreeMap<String, usize> {
+    let contract = &all_contracts()[table];
+    let mut rows = BTreeMap::new();
+    for mut row in tables.rows(table) {
+        for column in contract.columns.iter().filter(|column| column.origin == "load") {
+            let is_name = column.name == "_run_id" || column.name == "scan_id";
+            if is_name || column.column_type == "timestamp" {
+                let cell = row.get_mut(&column.name).unwrap();
+                *cell = cell.is_some().then(|| "set".to_owned());
+            }
+        }
+        *rows.entry(format!("{row:?}")).or_default() += 1;
+    }
+    rows
+}
+
+/// Nothing is left under way, and the ledgers of both warehouses name the same scans, each once.
+pub fn assert_settled(place: &Place) {
+    let state = State::open_read_only(&place.state()).unwrap().unwrap();
+    assert_eq!(state.scans_under_way().unwrap(), []);
+    let under_way = place.files("archive/under-way");
+    assert!(under_way.is_empty(), "spools that nobody owns: {under_way:?}");
+    let mut ledgers = place.warehouses().into_iter().map(|(_, tables)| {
+        let scans = tables.rows_of("SELECT scan_id, rows_read, inserted, updated FROM sync_windows ORDER BY ALL");
+        let names: BTreeSet<_> = scans.iter().map(|scan| scan[0].clone()).collect();
+        assert_eq!(names.len(), scans.len(), "a scan is in a ledger twice");
+        scans
+    });
+    let first = ledgers.next().unwrap();
+    assert!(!first.is_empty());
+    for other in ledgers {
+        assert_eq!(first, other, "the ledgers differ");
+    }
+}
