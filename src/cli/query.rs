@@ -98,12 +98,17 @@ fn cells(batch: &RecordBatch, row: usize) -> Vec<String> {
 }
 
 fn csv(out: &mut dyn std::io::Write, result: &QueryResult) -> std::io::Result<()> {
-    let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(out);
-    if result.batches.is_empty() {
-        let header_only = flat(&RecordBatch::new_empty(result.schema.clone()));
-        return header_only.and_then(|header_only| writer.write(&header_only)).map_err(std::io::Error::other);
+    let no_rows = [RecordBatch::new_empty(result.schema.clone())];
+    let batches = if result.batches.is_empty() { no_rows.as_slice() } else { &result.batches };
+    for (at, batch) in batches.iter().enumerate() {
+        // In memory first: the writer would make a text of the output's error, and a closed pipe could not be told.
+        let mut text = Vec::new();
+        let mut writer = arrow::csv::WriterBuilder::new().with_header(at == 0).build(&mut text);
+        flat(batch).and_then(|batch| writer.write(&batch)).map_err(std::io::Error::other)?;
+        drop(writer);
+        out.write_all(&text)?;
     }
-    result.batches.iter().try_for_each(|batch| writer.write(&flat(batch)?)).map_err(std::io::Error::other)
+    Ok(())
 }
 
 /// Lists and structs as their text: CSV has no form for them.
@@ -125,8 +130,13 @@ fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
 }
 
 fn json(out: &mut dyn std::io::Write, result: &QueryResult) -> std::io::Result<()> {
-    let builder = arrow::json::writer::WriterBuilder::new().with_explicit_nulls(true);
-    let mut writer = builder.build::<_, arrow::json::writer::LineDelimited>(out);
-    result.batches.iter().try_for_each(|batch| writer.write(batch).map_err(std::io::Error::other))?;
-    writer.finish().map_err(std::io::Error::other)
+    for batch in &result.batches {
+        let mut text = Vec::new();
+        let builder = arrow::json::writer::WriterBuilder::new().with_explicit_nulls(true);
+        let mut writer = builder.build::<_, arrow::json::writer::LineDelimited>(&mut text);
+        writer.write(batch).and_then(|()| writer.finish()).map_err(std::io::Error::other)?;
+        drop(writer);
+        out.write_all(&text)?;
+    }
+    Ok(())
 }
