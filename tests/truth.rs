@@ -209,7 +209,7 @@ fn p5_a_real_rate_limit_is_kept_to() {
     let service = Service::start(small(1500, DAYS));
     service
         .control()
-        .merge_faults(json!({"rate_limit": {"per_second": 15.0, "burst": 5, "form": "fraction"}}))
+        .merge_faults(json!({"rate_limit": {"per_second": 15.0, "burst": 5, "form": "fraction", "min_wait_ms": 600}}))
         .unwrap();
     let place = Place::new(&service).with_config(&paged(20));
     backfill(&place, 31, 0);

@@ -317,17 +317,19 @@ fn snapshot(response: &Row, raw: &str) -> Entity {
         ["response_group_uid", "survey_id", "created_at"].map(|name| (name, response[name].clone())).to_vec();
     let mut row: Row = parent.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     let visitor = find("visitorId").filter(|raw| raw != "null");
-    let number = visitor.as_deref().and_then(|raw| integer(raw.trim_matches('"')));
     let attributes = find("attributes").or_else(|| find("attribtues")).filter(|raw| raw != "null");
     let text_of = |name: &str| find(name).filter(|raw| raw != "null").and_then(|raw| text(&raw));
-    let extra = visitor.filter(|_| number.is_none()).map(|raw| ("visitorId".to_owned(), raw));
-    row.insert("visitor_id".to_owned(), number.map(|number| number.to_string()));
+    // A text by the contract; a number stands for its digits.
+    row.insert(
+        "visitor_id".to_owned(),
+        visitor.as_deref().and_then(|raw| text(raw).or_else(|| integer(raw).map(|number| number.to_string()))),
+    );
     row.insert("external_user_id".to_owned(), text_of("externalUserId"));
     row.insert("triggering_event".to_owned(), text_of("triggeringEvent"));
     row.insert("attributes".to_owned(), attributes.clone());
     row.insert("event_properties".to_owned(), find("eventProperties").filter(|raw| raw != "null"));
     row.insert("events".to_owned(), find("events").filter(|raw| raw != "null"));
-    row.insert("extra".to_owned(), object(extra.into_iter().collect()));
+    row.insert("extra".to_owned(), None);
     let children = attributes.and_then(|raw| members(&raw)).unwrap_or_default().into_iter().map(|(name, raw)| {
         let mut child: Row = parent.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let json_type = match raw.as_bytes()[0] {
