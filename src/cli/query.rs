@@ -1,7 +1,11 @@
 //! `studysync query`: read-only SQL over the warehouse.
 
+use std::sync::Arc;
+
 use arrow::{
-    array::RecordBatch,
+    array::{Array, ArrayRef, RecordBatch, StringArray},
+    datatypes::{DataType, Field, FieldRef, Schema},
+    error::ArrowError,
     util::display::{ArrayFormatter, FormatOptions},
 };
 use clap::{Args, ValueEnum};
@@ -94,16 +98,45 @@ fn cells(batch: &RecordBatch, row: usize) -> Vec<String> {
 }
 
 fn csv(out: &mut dyn std::io::Write, result: &QueryResult) -> std::io::Result<()> {
-    let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(out);
-    if result.batches.is_empty() {
-        return writer.write(&RecordBatch::new_empty(result.schema.clone())).map_err(std::io::Error::other);
+    let no_rows = [RecordBatch::new_empty(result.schema.clone())];
+    let batches = if result.batches.is_empty() { no_rows.as_slice() } else { &result.batches };
+    for (at, batch) in batches.iter().enumerate() {
+        // In memory first: the writer would make a text of the output's error, and a closed pipe could not be told.
+        let mut text = Vec::new();
+        let mut writer = arrow::csv::WriterBuilder::new().with_header(at == 0).build(&mut text);
+        flat(batch).and_then(|batch| writer.write(&batch)).map_err(std::io::Error::other)?;
+        drop(writer);
+        out.write_all(&text)?;
     }
-    result.batches.iter().try_for_each(|batch| writer.write(batch).map_err(std::io::Error::other))
+    Ok(())
+}
+
+/// Lists and structs as their text: CSV has no form for them.
+fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let flat_column = |(field, column): (&FieldRef, &ArrayRef)| {
+        if !field.data_type().is_nested() {
+            return Ok((Arc::clone(field), Arc::clone(column)));
+        }
+        let formatter = ArrayFormatter::try_new(column.as_ref(), &FormatOptions::default())?;
+        let text = |row| column.is_valid(row).then(|| formatter.value(row).try_to_string()).transpose();
+        let texts = (0..column.len()).map(text).collect::<Result<StringArray, _>>()?;
+        let field = Field::new(field.name(), DataType::Utf8, true);
+        Ok((Arc::new(field), Arc::new(texts) as ArrayRef))
+    };
+    let columns: Vec<_> =
+        batch.schema().fields().iter().zip(batch.columns()).map(flat_column).collect::<Result<_, ArrowError>>()?;
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) = columns.into_iter().unzip();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
 }
 
 fn json(out: &mut dyn std::io::Write, result: &QueryResult) -> std::io::Result<()> {
-    let builder = arrow::json::writer::WriterBuilder::new().with_explicit_nulls(true);
-    let mut writer = builder.build::<_, arrow::json::writer::LineDelimited>(out);
-    result.batches.iter().try_for_each(|batch| writer.write(batch).map_err(std::io::Error::other))?;
-    writer.finish().map_err(std::io::Error::other)
+    for batch in &result.batches {
+        let mut text = Vec::new();
+        let builder = arrow::json::writer::WriterBuilder::new().with_explicit_nulls(true);
+        let mut writer = builder.build::<_, arrow::json::writer::LineDelimited>(&mut text);
+        writer.write(batch).and_then(|()| writer.finish()).map_err(std::io::Error::other)?;
+        drop(writer);
+        out.write_all(&text)?;
+    }
+    Ok(())
 }

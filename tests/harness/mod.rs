@@ -3,8 +3,10 @@
 //!
 //! Nothing here asks the product what it thinks it did: tables are read with the engine itself, by the contracts in `schemas/`.
 
-#![allow(dead_code, reason = "every subject uses its own part")]
+#![allow(dead_code, unused_imports, reason = "every subject uses its own part")]
 
+mod compare;
+pub mod expected;
 mod tables;
 
 use std::{
@@ -20,6 +22,7 @@ use studysync::sandbox::{
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+pub use compare::{assert_equal, assert_holds, assert_is_rich};
 pub use tables::{Cell, Contract, Row, Tables, all_contracts, contract, different_rows, key_text};
 
 /// 2026-01-31T08:00:00Z: where the clock of the test services stands.
@@ -210,13 +213,17 @@ impl Place {
 
     /// A command with the flags that say where everything is.
     pub fn command(&self, arguments: &[&str]) -> Command {
+        self.command_on(arguments, self.has_duckdb, self.has_parquet)
+    }
+
+    fn command_on(&self, arguments: &[&str], has_duckdb: bool, has_parquet: bool) -> Command {
         let mut command = self.bare(arguments);
         command.args(["--base-url", &self.base_url]);
         command.arg("--state").arg(self.state()).arg("--archive").arg(&self.archive);
-        if self.has_duckdb {
+        if has_duckdb {
             command.arg("--duckdb").arg(self.duckdb());
         }
-        if self.has_parquet {
+        if has_parquet {
             command.arg("--parquet").arg(self.parquet());
         }
         command
@@ -225,6 +232,11 @@ impl Place {
     /// Runs a command to its end.
     pub fn run(&self, arguments: &[&str]) -> Done {
         Done::from(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs a command that is told of the Parquet folder alone.
+    pub fn run_on_parquet(&self, arguments: &[&str]) -> Done {
+        Done::from(self.command_on(arguments, false, true).output().unwrap())
     }
 
     /// Starts a command, with its output piped.

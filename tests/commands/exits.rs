@@ -1,0 +1,224 @@
+//! Every exit code, provoked through the binary, with the words that a user then needs; and that the next run goes on.
+
+use std::{
+    process::Child,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::harness::{
+    ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_holds, days_ago, expected::Expected, small,
+};
+
+/// Many small pages.
+fn paged() -> String {
+    format!("{ALL_FLAGS}page_rows = 25\n")
+}
+
+fn backfill() -> [String; 3] {
+    ["backfill".to_owned(), "--from".to_owned(), days_ago(26)]
+}
+
+fn run(place: &Place, more: &[&str]) -> Done {
+    let backfill = backfill();
+    let arguments: Vec<&str> = backfill.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    place.run(&arguments)
+}
+
+/// Waits until something is so; a program under test that never gets there fails the test.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn spawn(place: &Place) -> Child {
+    let backfill = backfill();
+    place.spawn(&backfill.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The next run goes on, asks for nothing that is known, and ends equal to the truth.
+fn assert_goes_on(service: &Service, place: &Place, when: &str) {
+    service.set_faults(Default::default());
+    run(place, &[]).expect(0);
+    assert_holds(place, &Expected::now(service), when);
+    service.clear_log();
+    run(place, &[]).expect(0);
+    assert_eq!(service.log(), [], "{when}: the finished backfill asks again");
+}
+
+#[test]
+fn exit_1_a_service_that_cannot_be_reached_is_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let place = Place::at(format!("http://{address}"));
+    let done = place.run(&["check"]).expect(1);
+    assert!(done.stdout.contains("FAIL service"), "{}", done.stdout);
+    assert!(done.stdout.contains("what to do:"), "{}", done.stdout);
+    let done = place.run(&["sync"]).expect(1);
+    assert!(done.stderr.contains("error: ") && done.stderr.contains("what to do:"), "{}", done.stderr);
+    assert_eq!(done.stdout, "");
+}
+
+#[test]
+fn exit_2_mistakes_in_usage_and_configuration() {
+    let place = Place::at("http://127.0.0.1:9");
+    let done = place.run(&["backfill", "--from", "2026-01-02", "--to", "2026-01-01"]).expect(2);
+    assert!(done.stderr.contains("--to must lie after --from"), "{}", done.stderr);
+    place.run(&["sync", "--no-such-flag"]).expect(2);
+    place.run(&["sync", "--deadline", "soon"]).expect(2);
+    let done = Done::from(place.bare(&["sync", "--base-url", "http://127.0.0.1:9"]).output().unwrap()).expect(2);
+    assert!(done.stderr.contains("duckdb"), "no warehouse is named: {}", done.stderr);
+    let done = Place::at("http://service.example.com").run(&["sync"]).expect(2);
+    assert!(done.stderr.contains("http"), "plain http beyond this machine is refused (P11): {}", done.stderr);
+    let done = Place::at("http://127.0.0.1:9").with_env(KEY_VARIABLE, "").run(&["sync"]).expect(2);
+    assert!(done.stderr.contains(KEY_VARIABLE), "{}", done.stderr);
+    let done = Place::at("http://127.0.0.1:9").with_config("[service]\nbase_ulr = \"x\"\n").run(&["sync"]).expect(2);
+    assert!(done.stderr.contains("did you mean 'base_url'?"), "{}", done.stderr);
+}
+
+#[test]
+fn p10_exit_2_another_service_or_environment_is_refused() {
+    let (mine, other) = (Service::start(small(200, 10)), Service::start(small(200, 10)));
+    let mut place = Place::new(&mine);
+    place.report(&["sync"], 0);
+    let before = Expected::now(&mine);
+    place.set_base_url(other.base_url());
+    let done = place.run(&["sync"]).expect(2);
+    assert!(done.stderr.contains("another --state"), "{}", done.stderr);
+
+    // The state is gone, the warehouses are not.
+    std::fs::remove_dir_all(place.path("state")).unwrap();
+    std::fs::remove_dir_all(place.path("archive")).unwrap();
+    for (only, gone) in [("DuckDB", "parquet"), ("Parquet", "warehouse.duckdb")] {
+        let aside = place.path("aside");
+        std::fs::rename(place.path(gone), &aside).unwrap();
+        let done = place.run(&["sync"]);
+        assert_eq!(done.code, 2, "{only}: {}", done.stderr);
+        assert!(done.stderr.contains("another warehouse"), "{only}: {}", done.stderr);
+        let made = place.path(gone);
+        let _ = if made.is_dir() { std::fs::remove_dir_all(&made) } else { std::fs::remove_file(&made) };
+        std::fs::rename(&aside, place.path(gone)).unwrap();
+        let _ = std::fs::remove_dir_all(place.path("state"));
+        let _ = std::fs::remove_dir_all(place.path("archive"));
+    }
+    place.set_base_url(mine.base_url());
+    let place = place.with_config(&format!("[service]\nenvironment = \"staging\"\n{ALL_FLAGS}"));
+    place.run(&["sync"]).expect(2);
+    assert!(other.log().iter().all(|entry| entry.status == 0), "a refused run asked the other service");
+    assert_holds(&place, &before, "after the refusals");
+}
+
+#[test]
+fn exit_4_a_refused_key_is_named_by_its_origin() {
+    let service = Service::start(small(200, 10));
+    let place = Place::new(&service).with_env(KEY_VARIABLE, "not-the-key");
+    for command in ["sync", "check"] {
+        let done = place.run(&[command]).expect(4);
+        let said = if command == "check" { &done.stdout } else { &done.stderr };
+        assert!(said.contains(KEY_VARIABLE), "{command}: {said}");
+        assert!(!done.stderr.contains("not-the-key") && !done.stdout.contains("not-the-key"));
+    }
+    std::fs::write(place.path("key.txt"), "neither-is-this\n").unwrap();
+    let done = place.run(&["sync", "--api-key-file", "key.txt"]).expect(4);
+    assert!(done.stderr.contains("key.txt") && !done.stderr.contains("neither-is-this"), "{}", done.stderr);
+}
+
+#[test]
+fn exit_5_a_second_run_is_told_who_holds_the_lease() {
+    let service = Service::start(small(400, 24));
+    service.control().merge_faults(json!({"latency": {"ms": 400}})).unwrap();
+    let place = Place::new(&service).with_config(&paged());
+    let first = spawn(&place);
+    wait_until("the first run asks the service", || !service.log().is_empty());
+    for command in ["sync", "check"] {
+        let done = place.run(&[command]).expect(5);
+        let said = if command == "check" { &done.stdout } else { &done.stderr };
+        assert!(said.contains(&format!("process {}", first.id())), "{command}: {said}");
+    }
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    assert!(status["running"].as_str().unwrap().contains(&first.id().to_string()), "{status}");
+    service.set_faults(Default::default());
+    let first = Done::from(first.wait_with_output().unwrap()).expect(0);
+    assert!(first.stderr.contains("backfill done"), "{}", first.stderr);
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(status["running"], json!(null));
+    assert_holds(&place, &Expected::now(&service), "after the second run was turned away");
+}
+
+#[test]
+fn p5_exit_6_a_budget_a_deadline_and_a_long_wait_end_the_run_early_and_the_next_goes_on() {
+    let service = Service::start(small(700, 24));
+    let place = Place::new(&service).with_config(&paged());
+    let done = run(&place, &["--max-requests", "6", "--json"]).expect(6);
+    assert_eq!(service.log().len(), 6, "the budget is the budget");
+    let report = done.json();
+    assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("stopped_early"), &json!(6)));
+    assert!(!report["stopped_because"].as_str().unwrap().is_empty(), "{report}");
+
+    service.control().merge_faults(json!({"latency": {"ms": 300}})).unwrap();
+    let done = run(&place, &["--deadline", "2s", "--json"]).expect(6);
+    assert!(done.json()["time_ms"]["wall"].as_u64().unwrap() >= 500, "{}", done.stdout);
+
+    service.set_faults(Default::default());
+    let told = json!({"too_many_requests": {"when": {"count": 1, "skip": 3}, "retry_after": {"form": "seconds", "wait_ms": 7_200_000}}});
+    service.control().merge_faults(told).unwrap();
+    service.clear_log();
+    let report = run(&place, &["--json"]).expect(6).json();
+    let log = service.log();
+    let refusal = log.iter().position(|entry| entry.status == 429).expect("the refusal was met");
+    let refused_us = log[refusal].completed_us.unwrap();
+    const ON_ITS_WAY_US: u64 = 100_000;
+    assert!(
+        log.iter().all(|entry| entry.arrived_us < refused_us + ON_ITS_WAY_US),
+        "asked again within two hours: {log:?}"
+    );
+    assert!(report["stopped_because"].as_str().unwrap().starts_with("no request before "), "{report}");
+    assert_goes_on(&service, &place, "after three early ends");
+}
+
+#[test]
+fn p2_exit_130_ctrl_c_ends_in_order_and_the_next_run_goes_on() {
+    let service = Service::start(small(1200, 24));
+    service.control().merge_faults(json!({"latency": {"ms": 60}})).unwrap();
+    let place = Place::new(&service).with_config(&paged());
+    for (signal, requests) in [(Signal::INT, 12), (Signal::TERM, 30)] {
+        let child = spawn(&place);
+        let before = service.log().len();
+        wait_until("the run is in the middle", || service.log().len() >= before + requests);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let done = Done::from(child.wait_with_output().unwrap()).expect(130);
+        assert!(done.stderr.contains("interrupted"), "{signal:?}: {}", done.stderr);
+    }
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(status["runs"][0]["outcome"], "interrupted", "{status}");
+    let asked = service.log().len();
+    service.set_faults(Default::default());
+    run(&place, &[]).expect(0);
+    // Each stop loses at most the pages that were on their way, and each run begins with a look at the service's clock.
+    let undisturbed = Place::new(&service).with_config(&paged());
+    let in_all = service.log().len();
+    run(&undisturbed, &[]).expect(0);
+    let needed = service.log().len() - in_all;
+    assert!(asked >= 42 && in_all <= needed + 2 * (4 + 1), "{in_all} requests instead of {needed}");
+    assert_goes_on(&service, &place, "after two interruptions");
+}
+
+#[test]
+fn exit_0_check_finds_all_well_before_and_after_a_run() {
+    let service = Service::start(small(200, 10));
+    let place = Place::new(&service);
+    let findings = place.run(&["check", "--json"]).expect(0).json();
+    let what: Vec<&str> =
+        findings.as_array().unwrap().iter().map(|finding| finding["what"].as_str().unwrap()).collect();
+    assert_eq!(what, ["service", "key", "clock", "state", "warehouse"]);
+    assert!(findings.as_array().unwrap().iter().all(|finding| finding["is_well"] == true), "{findings}");
+    place.report(&["sync"], 0);
+    place.run(&["check"]).expect(0);
+}

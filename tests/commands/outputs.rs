@@ -1,0 +1,313 @@
+//! What commands print: JSON with the documented keys, data on stdout alone, SQL that can only read.
+
+use std::{
+    io::Read,
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Done, KEY, NOW_MS, Place, Service, days_ago, small};
+
+/// The keys of an object, in order.
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap_or_else(|| panic!("{value} is no object")).keys().map(String::as_str).collect()
+}
+
+const RUN_KEYS: [&str; 10] = [
+    "run_id",
+    "command",
+    "outcome",
+    "exit_code",
+    "started_at",
+    "finished_at",
+    "streams",
+    "requests",
+    "time_ms",
+    "peak_rss_bytes",
+];
+const STREAM_KEYS: [&str; 12] = [
+    "windows",
+    "pages",
+    "rows_read",
+    "inserted",
+    "updated",
+    "unchanged",
+    "soft_deleted",
+    "vanished",
+    "withheld",
+    "rejected",
+    "collisions",
+    "outside_window",
+];
+const TIME_KEYS: [&str; 7] = ["wall", "network", "told_to_wait", "chose_to_wait", "parse", "write", "idle"];
+
+fn sorted<const N: usize>(mut names: [&str; N]) -> Vec<&str> {
+    names.sort_unstable();
+    names.to_vec()
+}
+
+fn sorted_keys(value: &Value) -> Vec<&str> {
+    let mut keys = keys(value);
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn the_runs_json_has_the_documented_keys_and_its_times_add_up() {
+    let service = Service::start(small(1500, 20));
+    let place = Place::new(&service);
+    let mut requests = 0;
+    for arguments in [&["sync"][..], &["backfill", "--from", &days_ago(40)], &["sync"]] {
+        let report = place.report(arguments, 0);
+        requests += report["requests"]["total"].as_u64().unwrap();
+        assert_eq!(sorted_keys(&report), sorted(RUN_KEYS));
+        assert_eq!(report["command"], arguments[0]);
+        assert_eq!((&report["outcome"], &report["exit_code"]), (&json!("done"), &json!(0)));
+        assert_eq!(sorted_keys(&report["streams"]), ["responses", "surveys", "themes"]);
+        for stream in report["streams"].as_object().unwrap().values() {
+            assert_eq!(sorted_keys(stream), sorted(STREAM_KEYS));
+            let count = |name: &str| stream[name].as_u64().unwrap();
+            assert!(count("rows_read") >= count("inserted") + count("updated") + count("unchanged"), "{stream}");
+        }
+        assert_eq!(sorted_keys(&report["requests"]), ["by_status", "bytes", "total"]);
+        let by_status: u64 =
+            report["requests"]["by_status"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(by_status, report["requests"]["total"], "{report}");
+        assert_eq!(sorted_keys(&report["time_ms"]), sorted(TIME_KEYS));
+        let ms = |name: &str| report["time_ms"][name].as_u64().unwrap();
+        let parts: u64 = TIME_KEYS[1..].iter().map(|name| ms(name)).sum();
+        assert!(ms("wall").abs_diff(parts) <= TIME_KEYS.len() as u64 - 1, "the parts make {parts}: {report}");
+        assert!(report["peak_rss_bytes"].as_u64().unwrap() > 10_000_000);
+        for time in ["started_at", "finished_at"] {
+            chrono::DateTime::parse_from_rfc3339(report[time].as_str().unwrap()).unwrap();
+        }
+    }
+    assert_eq!(service.log().len() as u64, requests, "the runs tell of every request");
+}
+
+#[test]
+fn plan_sends_nothing_and_tells_what_comes() {
+    let service = Service::start(small(1500, 20));
+    let place = Place::new(&service);
+    for arguments in
+        [&["plan", "--json"][..], &["plan", "--from", &days_ago(20), "--to", &NOW_MS.to_string(), "--json"]]
+    {
+        let plan = place.run(arguments).expect(0).json();
+        assert_eq!(sorted_keys(&plan), ["command", "now", "requests_per_sec", "streams", "under_way"]);
+        assert_eq!(plan["streams"].as_array().unwrap().len(), 3);
+        for stream in plan["streams"].as_array().unwrap() {
+            assert_eq!(sorted_keys(stream), ["minutes", "requests", "rows", "stream", "survey_id", "windows"]);
+            for window in stream["windows"].as_array().unwrap() {
+                assert_eq!(sorted_keys(window), ["reason", "requests", "rows", "window"]);
+            }
+        }
+    }
+    place.run(&["plan"]).expect(0);
+    assert_eq!(service.log(), [], "plan asked the service");
+    assert_eq!(place.files("state"), Vec::<std::path::PathBuf>::new(), "plan wrote checkpoints");
+
+    place.report(&["backfill", "--from", &days_ago(20)], 0);
+    service.clear_log();
+    let plan = place
+        .run(&["plan", "--from", &days_ago(20), "--to", &(NOW_MS - 86_400_000).to_string(), "--json"])
+        .expect(0)
+        .json();
+    for stream in plan["streams"].as_array().unwrap() {
+        assert_eq!(stream["windows"], json!([]), "all of it is covered");
+    }
+    let plan = place.run(&["plan", "--json"]).expect(0).json();
+    let responses = plan["streams"].as_array().unwrap().iter().find(|stream| stream["stream"] == "responses").unwrap();
+    assert!(responses["rows"].as_u64().unwrap() > 50, "the last three days are looked at again: {responses}");
+    assert_eq!(service.log(), []);
+}
+
+#[test]
+fn status_tells_coverage_lag_and_runs_and_sends_nothing() {
+    let service = Service::start(small(600, 20));
+    let place = Place::new(&service);
+    assert_eq!(place.run(&["status", "--json"]).expect(0).json(), json!({}));
+    place.report(&["backfill", "--from", &days_ago(20)], 0);
+    service.clear_log();
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(
+        sorted_keys(&status),
+        [
+            "base_url",
+            "clock_skew_ms",
+            "environment",
+            "requests_per_sec",
+            "running",
+            "runs",
+            "state",
+            "streams",
+            "under_way"
+        ]
+    );
+    assert_eq!(status["base_url"], service.base_url());
+    assert_eq!(status["under_way"], json!([]));
+    let responses =
+        status["streams"].as_array().unwrap().iter().find(|stream| stream["stream"] == "responses").unwrap();
+    assert_eq!(
+        sorted_keys(responses),
+        ["complete", "lag_secs", "missing", "oldest_scan", "rows", "stream", "survey_id"]
+    );
+    assert_eq!(responses["complete"].as_array().unwrap().len(), 1, "{responses}");
+    assert_eq!(responses["missing"], json!([]));
+    let rows = place.duckdb_tables().count("SELECT count(*) FROM responses");
+    assert!(responses["rows"].as_i64().unwrap() >= rows, "{responses}");
+    assert_eq!(sorted_keys(&status["runs"][0]), ["command", "exit_code", "outcome", "run_id", "secs", "started"]);
+    place.run(&["status"]).expect(0);
+    assert_eq!(service.log(), []);
+}
+
+#[test]
+fn query_answers_in_three_formats_and_can_only_read() {
+    let service = Service::start(small(600, 20));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    let before = std::fs::read(place.duckdb()).unwrap();
+    let sql = "SELECT question_type, count(*) AS answers, NULL AS nothing FROM responses GROUP BY 1 ORDER BY 1";
+    let wanted = place.duckdb_tables().rows_of(sql);
+    for run in [Place::run, Place::run_on_parquet] {
+        let run = |arguments: &[&str]| run(&place, arguments);
+        let csv = run(&["query", sql, "--format", "csv"]).expect(0);
+        let mut lines = csv.stdout.lines();
+        assert_eq!(lines.next(), Some("question_type,answers,nothing"));
+        let rows: Vec<String> = wanted
+            .iter()
+            .map(|row| format!("{},{},", row[0].as_deref().unwrap(), row[1].as_deref().unwrap()))
+            .collect();
+        assert_eq!(lines.collect::<Vec<_>>(), rows);
+        let json = run(&["query", sql, "--format", "json"]).expect(0);
+        for (line, row) in json.stdout.lines().zip(&wanted) {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let answers: i64 = row[1].as_deref().unwrap().parse().unwrap();
+            assert_eq!(line, json!({"question_type": row[0], "answers": answers, "nothing": null}));
+        }
+        assert_eq!(json.stdout.lines().count(), wanted.len());
+        let table = run(&["query", sql]).expect(0);
+        assert!(table.stdout.contains("question_type") && table.stdout.contains(&format!("{} rows", wanted.len())));
+        let first = run(&["query", "SELECT * FROM responses", "--rows", "3", "--format", "json"]).expect(0);
+        assert_eq!(first.stdout.lines().count(), 3);
+        assert!(first.stderr.contains("only the first 3 rows"), "{}", first.stderr);
+    }
+    std::fs::write(place.path("secret.csv"), "secret\n1\n").unwrap();
+    let outside = place.path("secret.csv").to_string_lossy().into_owned();
+    for sql in [
+        "DELETE FROM responses",
+        "DROP TABLE responses",
+        "CREATE TABLE t AS SELECT 1",
+        "UPDATE responses SET answer_text = 'x'",
+        "SELECT 1; DELETE FROM responses",
+        "ATTACH 'other.duckdb'",
+        "COPY responses TO 'stolen.csv'",
+        "SET enable_external_access = true",
+        "INSTALL httpfs",
+        "PRAGMA database_list",
+        &format!("SELECT * FROM read_csv('{outside}')"),
+        &format!("SELECT * FROM '{outside}'"),
+        "SELECT * FROM read_text('/etc/hostname')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT getenv('STUDYSYNC_API_KEY')",
+        "SELECT no_such_column FROM responses",
+        "SELEKT 1",
+    ] {
+        for done in [place.run(&["query", sql]), place.run_on_parquet(&["query", sql])] {
+            assert_eq!(done.code, 1, "{sql}: {} {}", done.stdout, done.stderr);
+            assert!(done.stdout.is_empty() && done.stderr.contains("error:"), "{sql}: {}", done.stderr);
+            assert!(!done.stderr.contains(KEY), "{sql}");
+        }
+    }
+    assert!(before == std::fs::read(place.duckdb()).unwrap(), "a query wrote to the warehouse");
+    assert!(!place.path("stolen.csv").exists() && !place.path("other.duckdb").exists());
+}
+
+#[test]
+fn init_writes_a_file_that_check_and_sync_work_with() {
+    let service = Service::start(small(300, 20));
+    let place = Place::new(&service).without_config();
+    let bare = |arguments: &[&str]| Done::from(place.bare(arguments).output().unwrap());
+    let done = bare(&["init"]).expect(0);
+    assert!(done.stdout.contains("studysync.toml"), "{}", done.stdout);
+    bare(&["init"]).expect(2);
+    let path = place.path("studysync.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("https://api.example.com", &service.base_url())).unwrap();
+    bare(&["check"]).expect(0);
+    bare(&["sync", "--json"]).expect(0).json();
+    let counted = bare(&["query", "SELECT count(*) AS answers FROM responses", "--format", "csv"]).expect(0);
+    assert!(counted.stdout.lines().nth(1).unwrap().parse::<u64>().unwrap() > 250, "{}", counted.stdout);
+    // Every key that is shown is known, and its default is a legal value.
+    let is_shown_key = |line: &&str| {
+        let key = line.strip_prefix("# ").and_then(|line| line.split_once(" = ")).map(|(key, _)| key);
+        key.is_some_and(|key| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+    };
+    let written = std::fs::read_to_string(&path).unwrap();
+    let shown: Vec<&str> = written.lines().filter(is_shown_key).collect();
+    assert!(shown.len() > 10, "{shown:?}");
+    for line in shown {
+        let mut text = written.replacen(line, &line[2..], 1);
+        if line.starts_with("# flags") {
+            // The template sets it already, to fewer.
+            text = text.replace("flags = [\"with_deleted_responses\"]\n", "");
+        }
+        std::fs::write(&path, text).unwrap();
+        let done = bare(&["plan"]);
+        assert_eq!(done.code, 0, "{line}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn stdout_carries_data_alone_however_much_is_logged() {
+    let service = Service::start(small(600, 20));
+    let place = Place::new(&service);
+    for verbosity in [&[][..], &["-v"], &["-vv"], &["-q"], &["-vv", "--log-format", "json"]] {
+        let done = place.run(&[verbosity, &["sync", "--json"]].concat()).expect(0);
+        assert_eq!(done.stdout.lines().count(), 1, "{verbosity:?}: {}", done.stdout);
+        done.json();
+        let done = place.run(&[verbosity, &["sync"]].concat()).expect(0);
+        assert_eq!(done.stdout, "", "{verbosity:?}");
+        assert_eq!(done.stderr.is_empty(), verbosity == ["-q"], "{verbosity:?}: {}", done.stderr);
+    }
+    let done = place.run(&["-vv", "--log-format", "json", "sync"]).expect(0);
+    let lines: Vec<Value> = done.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert!(lines.len() > 3 && lines.iter().all(|line| line["level"].is_string()), "{}", done.stderr);
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_the_output_quietly() {
+    let service = Service::start(small(3000, 20));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    for arguments in [
+        &["query", "SELECT * FROM responses", "--rows", "100000", "--format", "csv"][..],
+        &["query", "SELECT * FROM responses", "--rows", "100000", "--format", "json"],
+        &["query", "SELECT answer_json FROM responses", "--rows", "100000"],
+    ] {
+        let mut command: Command = place.command(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 64];
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut first).unwrap();
+        drop(stdout);
+        let done = Done::from(child.wait_with_output().unwrap());
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn query_prints_lists_in_csv_too() {
+    let service = Service::start(small(600, 20));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    let sql = "SELECT selected_indexes FROM responses ORDER BY len(selected_indexes) DESC NULLS LAST, 1 LIMIT 1";
+    let wanted = place.duckdb_tables().rows_of(sql)[0][0].clone().unwrap();
+    assert!(wanted.contains(", "), "a list of several: {wanted}");
+    let csv = place.run(&["query", sql, "--format", "csv"]).expect(0);
+    assert_eq!(csv.stdout, format!("selected_indexes\n\"{wanted}\"\n"));
+    let none = place
+        .run(&["query", "SELECT selected_indexes, 1 AS one FROM responses WHERE false", "--format", "csv"])
+        .expect(0);
+    assert_eq!(none.stdout, "selected_indexes,one\n");
+}

@@ -1,0 +1,130 @@
+//! Whole warehouses held against what must be in them, and against each other.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Place, Row, Tables, all_contracts, contract, different_rows,
+    expected::{BASES, CHILDREN, Expected},
+    key_text,
+};
+
+/// The columns that follow from the record alone.
+fn content_columns(table: &str) -> Vec<&'static str> {
+    let columns = contract(table).columns.iter();
+    columns
+        .filter(|column| column.origin != "load" && column.name != "_row_hash")
+        .map(|column| column.name.as_str())
+        .collect()
+}
+
+/// Asserts that each warehouse of a place holds exactly these rows, and that the warehouses are equal to each other.
+pub fn assert_holds(place: &Place, expected: &Expected, when: &str) {
+    let warehouses = place.warehouses();
+    for (name, tables) in &warehouses {
+        assert_tables_hold(tables, expected, &format!("{when}, {name}"));
+    }
+    if let [(_, duckdb), (_, parquet)] = warehouses.as_slice() {
+        assert_equal(duckdb, parquet, when);
+    }
+}
+
+fn assert_tables_hold(tables: &Tables, expected: &Expected, when: &str) {
+    for (base, children) in CHILDREN {
+        let collided: BTreeSet<String> = expected.collisions(base).into_iter().cloned().collect();
+        assert_base_holds(tables, expected, base, &collided, when);
+        for child in children {
+            let owner_columns = &contract(base).key;
+            let is_collided = |row: &Row| {
+                let owner: Vec<&str> = owner_columns
+                    .iter()
+                    .map(|name| row.get(name).and_then(Option::as_deref).unwrap_or("NULL"))
+                    .collect();
+                collided.contains(&owner.join(" / "))
+            };
+            let mut wanted = expected.rows(child);
+            let mut found = tables.rows(child);
+            wanted.retain(|row| !is_collided(row));
+            found.retain(|row| !is_collided(row));
+            if let Some(difference) = different_rows(child, &content_columns(child), &wanted, &found) {
+                panic!("{when}: {difference}");
+            }
+        }
+    }
+}
+
+fn assert_base_holds(
+    tables: &Tables,
+    expected: &Expected,
+    base: &'static str,
+    collided: &BTreeSet<String>,
+    when: &str,
+) {
+    let set = |is_set: bool| is_set.then(|| "set".to_owned());
+    let mut found = tables.rows(base);
+    for row in &mut found {
+        let [first, synced] =
+            ["_first_seen_at", "_synced_at"].map(|name| row[name].as_deref().unwrap().parse::<i64>().unwrap());
+        assert!(first <= synced, "{when}: {base} was first seen after it was written: {row:?}");
+        assert!(row["_run_id"].is_some(), "{when}: {base} without a run: {row:?}");
+        let vanished = row["_vanished_at"].is_some();
+        row.insert("_vanished_at".to_owned(), set(vanished));
+    }
+    let wanted = expected.entities(base).map(|(_, entity)| {
+        let mut row = entity.row.clone();
+        row.insert("_vanished_at".to_owned(), set(entity.has_vanished));
+        row
+    });
+    let contract = contract(base);
+    let (won, found): (Vec<Row>, Vec<Row>) =
+        found.into_iter().partition(|row| collided.contains(&key_text(contract, row)));
+    let wanted: Vec<Row> = wanted.filter(|row| !collided.contains(&key_text(contract, row))).collect();
+    let mut columns = content_columns(base);
+    columns.push("_vanished_at");
+    if let Some(difference) = different_rows(base, &columns, &wanted, &found) {
+        panic!("{when}: {difference}");
+    }
+    assert_eq!(won.len(), collided.len(), "{when}: a collision leaves one row of {base}");
+    for row in won {
+        let candidates = &expected.bases[base][&key_text(contract, &row)];
+        let is_one = |candidate: &Row| content_columns(base).iter().all(|column| candidate[*column] == row[*column]);
+        assert!(candidates.iter().any(|entity| is_one(&entity.row)), "{when}: no record of the service is {row:?}");
+    }
+}
+
+/// Asserts that two warehouses hold the same rows in every table and column.
+pub fn assert_equal(left: &Tables, right: &Tables, when: &str) {
+    for table in all_contracts().keys() {
+        let [left, right] = [left, right].map(|tables| {
+            let mut rows = tables.rows(table);
+            rows.sort();
+            rows
+        });
+        let only = |rows: &[Row], others: &[Row]| {
+            rows.iter().find(|row| others.binary_search(row).is_err()).map(|row| format!("{row:?}"))
+        };
+        if left != right {
+            panic!(
+                "{when}: {table} differs: {} rows and {} rows\n  only in the first: {:?}\n  only in the second: {:?}",
+                left.len(),
+                right.len(),
+                only(&left, &right),
+                only(&right, &left)
+            );
+        }
+    }
+}
+
+/// Asserts that a place's warehouses hold some of everything, so that an equality with the truth proves something.
+pub fn assert_is_rich(expected: &Expected) {
+    for (base, children) in CHILDREN {
+        assert!(!expected.rows(base).is_empty(), "the service has no {base}");
+        for child in children {
+            assert!(!expected.rows(child).is_empty(), "the service has no {child}");
+        }
+    }
+    assert_eq!(BASES.len(), CHILDREN.len());
+    let responses = expected.rows("responses");
+    for column in content_columns("responses").into_iter().filter(|column| !["extra", "meta_extra"].contains(column)) {
+        assert!(responses.iter().any(|row| row[column].is_some()), "no response has {column}");
+    }
+}
