@@ -69,7 +69,7 @@ impl Before {
     /// No later request falls on what was covered.
     pub fn assert_not_asked_again(&self, log: &[LogEntry]) {
         let again: Vec<_> = log.iter().filter(|entry| self.is_covered(entry)).collect();
-        assert!(again.is_empty(), "asked again, with {:?} complete: {again:#?}", self.covered);
+        assert!(again.is_empty(), "asked again, with {:?} complete: {:?}", self.covered, again[0]);
     }
 }
 
@@ -83,10 +83,10 @@ fn ledger(tables: &Tables) -> Vec<(String, Window)> {
     rows.iter().map(|row| (row[0].clone().unwrap(), Window::new(number(&row[1]), number(&row[2])))).collect()
 }
 
-/// The window of a list call; on the wire its last millisecond is included.
+/// The window of a list call. On the wire it is a millisecond wider at both ends: whether they are inclusive is not known.
 pub fn window(entry: &LogEntry) -> Option<Window> {
     let number = |name: &str| entry.query.iter().find(|(key, _)| key == name)?.1.parse::<i64>().ok();
-    Some(Window::new(number("start")?, number("end")? + 1))
+    Some(Window::new(number("start")? + 1, number("end")?))
 }
 
 /// The list calls that were made more than once, word for word; probes for the key and the clock do not count.
