@@ -31,7 +31,7 @@ page_rows = 12
 
 /// A service that takes its time, a few minutes past its full hour: all runs of a test see the same settled moment.
 fn slow_service(responses: u64, days: u32) -> Service {
-    let latency = Latency { ms: 15, jitter_ms: 20, per_row_us: 0 };
+    let latency = Latency { ms: 10, jitter_ms: 15, per_row_us: 0 };
     let settings = small(responses, days);
     let faults = Faults { latency, ..settings.faults.clone() };
     Service::start(Settings { now_ms: NOW_MS + 2 * 60_000, faults, ..settings })
@@ -147,7 +147,8 @@ fn p2_a_night_of_edits_killed_fifteen_times_is_applied_once() {
 
 #[test]
 fn p2_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
-    const KILLS: u64 = 8;
+    const KILLS: u64 = 6;
+    const TRIES_MAX: u64 = 4 * KILLS;
     let service = slow_service(600, 6);
     let command = backfill(6);
     let calm = place(&service).without_duckdb();
@@ -155,12 +156,16 @@ fn p2_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
     let calm_run = killer.measure(&service, &calm, &command);
     let mut random = Random(0x5eed_0004);
     let mut hits = 0;
-    for kill in 0..KILLS {
+    for _ in 0..TRIES_MAX {
+        if hits == KILLS {
+            break;
+        }
         let stormy = place(&service).without_duckdb();
         // The tail of a run is its last commits and then publish.
         let tail_us = calm_run.tail.as_micros() as u64;
-        let after = std::time::Duration::from_micros(tail_us * kill / KILLS + random.below(tail_us / KILLS + 1));
-        if !killer.kill_after_requests(&service, &stormy, &command, calm_run.requests, after) {
+        let after = std::time::Duration::from_micros(tail_us * hits / KILLS + random.below(tail_us / KILLS + 1));
+        // Windows are cut by what a run has learned, so it may take a few requests fewer than the calm one.
+        if !killer.kill_after_requests(&service, &stormy, &command, calm_run.requests * 9 / 10, after) {
             continue;
         }
         hits += 1;
@@ -169,7 +174,7 @@ fn p2_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
         assert_same(&calm, &stormy, &format!("killed {after:?} into its tail"));
         assert_settled(&stormy);
     }
-    assert!(hits >= KILLS / 2, "only {hits} of {KILLS} kills hit");
+    assert!(hits >= KILLS / 2, "only {hits} of {TRIES_MAX} kills hit");
 }
 
 #[test]
