@@ -11,11 +11,13 @@ const PER_SECOND: f64 = 10.0;
 const BURST: u32 = 10;
 /// The least share of the allowed requests that a run makes use of.
 const USE_MIN: f64 = 0.85;
+/// The same where the service tells to wait longer than it needs: what is not asked for meanwhile runs over.
+const USE_MIN_TOLD_TOO_MUCH: f64 = 0.75;
 /// A request that left before the refusal arrived cannot have known of it; a busy machine is slow to tell.
 const ON_ITS_WAY_US: u64 = 400_000;
 const SMALL_PAGES: &str = "[streams.responses]\npage_rows = 20\n";
 
-/// About 150 pages of answers in 30 days.
+/// About 170 pages of answers in 30 days.
 fn limited(rate_limit: RateLimit) -> Service {
     let settings = small(3400, 30);
     let faults = Faults { rate_limit, ..settings.faults.clone() };
@@ -83,8 +85,9 @@ fn obey(form: RetryAfterForm) {
     assert!(refusals > 0, "{form:?}: the limit was never met");
     assert_obeyed(&log, &format!("{form:?}"));
     let share = used_share(&log);
-    eprintln!("{form:?}: {requests} requests, {refusals} refused, {:.1} % used, {}", share * 100.0, first["time_ms"]);
-    assert!(share >= USE_MIN, "{form:?}: {:.1} % of the allowed rate", share * 100.0);
+    let tells_too_much = matches!(form, RetryAfterForm::Fraction | RetryAfterForm::HttpDate);
+    let share_min = if tells_too_much { USE_MIN_TOLD_TOO_MUCH } else { USE_MIN };
+    assert!(share >= share_min, "{form:?}: {:.1} % of the allowed rate, {refusals} refused", share * 100.0);
     assert_eq!(first["requests"]["total"].as_u64(), Some(requests as u64));
     assert_eq!(first["requests"]["by_status"]["429"].as_u64(), Some(refusals as u64));
     assert_parts_add_up(&first);

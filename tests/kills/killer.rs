@@ -71,15 +71,23 @@ impl Killer {
     }
 
     /// Runs a command and kills it at a random instant; `false` if it ended before that. One kill in six hits the time before the
-    /// first request, the others a stretch behind it that is short against the whole: so the kills are spread over all of the work.
-    pub fn run_and_kill(&mut self, service: &Service, place: &Place, command: &[String], calm: &Measured) -> bool {
+    /// first request, the others a stretch behind it: one part in so many of an undisturbed run. Of work that is never done twice
+    /// a short stretch spreads the kills over all of it; where each run begins anew, a long one must.
+    pub fn run_and_kill(
+        &mut self,
+        service: &Service,
+        place: &Place,
+        command: &[String],
+        calm: &Measured,
+        one_part_in: u64,
+    ) -> bool {
         self.turn += 1;
         let micros = |length: Duration| length.as_micros() as u64;
         if self.turn % 6 == 3 {
             let after = Duration::from_micros(self.random.below(micros(calm.head)));
             return self.kill_after_requests(service, place, command, 0, after);
         }
-        let stretch = micros(calm.body + calm.tail) / 6;
+        let stretch = micros(calm.body + calm.tail) / one_part_in;
         let after = Duration::from_micros(self.random.below(stretch));
         self.kill_after_requests(service, place, command, 1, after)
     }

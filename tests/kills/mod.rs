@@ -31,7 +31,7 @@ page_rows = 12
 
 /// A service that takes its time, a few minutes past its full hour: all runs of a test see the same settled moment.
 fn slow_service(responses: u64, days: u32) -> Service {
-    let latency = Latency { ms: 4, jitter_ms: 6, per_row_us: 0 };
+    let latency = Latency { ms: 10, jitter_ms: 15, per_row_us: 0 };
     let settings = small(responses, days);
     let faults = Faults { latency, ..settings.faults.clone() };
     Service::start(Settings { now_ms: NOW_MS + 2 * 60_000, faults, ..settings })
@@ -62,18 +62,19 @@ fn p2_p6_a_backfill_killed_fifty_times_ends_as_an_undisturbed_one() {
     let mut killer = Killer::new(0x5eed_0001);
     let calm_run = killer.measure(&service, &calm, &command);
 
-    let (mut kills, mut rounds) = (0, 0);
+    let (mut kills, mut rounds, mut cut_short) = (0, 0, 0);
     while kills < KILLS {
         // A round is one backfill; an early end begins another, so that all of its instants are hit.
         let stormy = place(&service);
         service.clear_log();
         let mut known = Vec::new();
         let mut round = 0;
-        while kills < KILLS && killer.run_and_kill(&service, &stormy, &command, &calm_run) {
+        while kills < KILLS && killer.run_and_kill(&service, &stormy, &command, &calm_run, 6) {
             kills += 1;
             round += 1;
             let before = Before::read(&stormy, service.control().stats().requests);
             before.assert_readable(&stormy);
+            cut_short += before.cut_short;
             known.push(before);
         }
         run_to_the_end(&stormy, &command);
@@ -87,16 +88,13 @@ fn p2_p6_a_backfill_killed_fifty_times_ends_as_an_undisturbed_one() {
         // A page is asked for again only where its answer was on its way at a kill.
         let repeated = repeats(&log);
         assert!(repeated.len() <= round * IN_FLIGHT_MAX, "{round} kills, {} repeated: {repeated:?}", repeated.len());
-        assert!(
-            log.len() as u64 >= calm_run.requests,
-            "{} requests where a calm run takes {}: the log lost some",
-            log.len(),
-            calm_run.requests
-        );
+        // Windows are cut by what a run has learned, so the number of pages differs a little.
+        assert!(log.len() as u64 >= calm_run.requests * 3 / 4, "{} requests of {calm_run:?}", log.len());
         service.clear_log();
         run_to_the_end(&stormy, &command);
         assert_eq!(service.log(), [], "a finished backfill asks for nothing");
     }
+    assert!(cut_short >= 10, "only {cut_short} windows were cut short in the middle");
     assert!(rounds >= 2, "the kills came so early that no backfill came to its end between them");
 }
 
@@ -106,7 +104,7 @@ fn p2_a_night_of_edits_killed_fifteen_times_is_applied_once() {
     let service = slow_service(1500, 40);
     let calm = place(&service);
     run_to_the_end(&calm, &["sync".to_owned()]);
-    let stormy = killer::copy_of(&calm, place(&service));
+    let evening = killer::copy_of(&calm, place(&service));
     service.advance_days(1);
     let changed = service.change(&ChangeRequest {
         seed: 7,
@@ -131,23 +129,26 @@ fn p2_a_night_of_edits_killed_fifteen_times_is_applied_once() {
     let night = killer.measure(&service, &calm, &command);
     let mut kills = 0;
     while kills < KILLS {
-        if killer.run_and_kill(&service, &stormy, &command, &night) {
+        let stormy = killer::copy_of(&evening, place(&service));
+        // Each run looks at the last days first, so kills that all come early would never meet the older ones.
+        while kills < KILLS && killer.run_and_kill(&service, &stormy, &command, &night, 1) {
             kills += 1;
             Before::read(&stormy, 0).assert_readable(&stormy);
         }
-    }
-    run_to_the_end(&stormy, &command);
-    assert_same(&calm, &stormy, "after a night of kills");
-    assert_settled(&stormy);
-    for (name, tables) in stormy.warehouses() {
-        let versions = tables.count("SELECT count(*) FROM response_history");
-        assert!(versions > 60, "{name}: {versions} earlier versions");
+        run_to_the_end(&stormy, &command);
+        assert_same(&calm, &stormy, &format!("after {kills} kills"));
+        assert_settled(&stormy);
+        for (name, tables) in stormy.warehouses() {
+            let versions = tables.count("SELECT count(*) FROM response_history");
+            assert!(versions > 60, "{name}: {versions} earlier versions");
+        }
     }
 }
 
 #[test]
 fn p2_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
-    const KILLS: u64 = 8;
+    const KILLS: u64 = 6;
+    const TRIES_MAX: u64 = 4 * KILLS;
     let service = slow_service(600, 6);
     let command = backfill(6);
     let calm = place(&service).without_duckdb();
@@ -155,12 +156,16 @@ fn p2_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
     let calm_run = killer.measure(&service, &calm, &command);
     let mut random = Random(0x5eed_0004);
     let mut hits = 0;
-    for kill in 0..KILLS {
+    for _ in 0..TRIES_MAX {
+        if hits == KILLS {
+            break;
+        }
         let stormy = place(&service).without_duckdb();
         // The tail of a run is its last commits and then publish.
         let tail_us = calm_run.tail.as_micros() as u64;
-        let after = std::time::Duration::from_micros(tail_us * kill / KILLS + random.below(tail_us / KILLS + 1));
-        if !killer.kill_after_requests(&service, &stormy, &command, calm_run.requests, after) {
+        let after = std::time::Duration::from_micros(tail_us * hits / KILLS + random.below(tail_us / KILLS + 1));
+        // Windows are cut by what a run has learned, so it may take a few requests fewer than the calm one.
+        if !killer.kill_after_requests(&service, &stormy, &command, calm_run.requests * 9 / 10, after) {
             continue;
         }
         hits += 1;
@@ -169,7 +174,7 @@ fn p2_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
         assert_same(&calm, &stormy, &format!("killed {after:?} into its tail"));
         assert_settled(&stormy);
     }
-    assert!(hits >= KILLS / 2, "only {hits} of {KILLS} kills hit");
+    assert!(hits >= KILLS / 2, "only {hits} of {TRIES_MAX} kills hit");
 }
 
 #[test]
@@ -181,7 +186,7 @@ fn p2_without_an_archive_the_spool_alone_carries_a_killed_run() {
     let calm_run = killer.measure(&service, &calm, &command);
     let stormy = place(&service).without_archive();
     let mut kills = 0;
-    while kills < 6 && killer.run_and_kill(&service, &stormy, &command, &calm_run) {
+    while kills < 6 && killer.run_and_kill(&service, &stormy, &command, &calm_run, 6) {
         kills += 1;
     }
     assert!(kills > 0);

@@ -1,8 +1,12 @@
 //! What is true of a place after a kill and at the end, read with the engine, the checkpoints and the service's log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use studysync::{
+    archive::read_pages,
     model::{IntervalSet, Scope, Stream, Window},
     sandbox::LogEntry,
     state::State,
@@ -20,6 +24,8 @@ pub struct Before {
     covered: BTreeMap<&'static str, IntervalSet>,
     /// The number of the last request before the kill.
     seq: u64,
+    /// Windows of which some pages were there, and not all.
+    pub cut_short: usize,
 }
 
 impl Before {
@@ -34,7 +40,9 @@ impl Before {
             let committed = ledger.iter().flatten().filter(|(name, _)| name == stream.name());
             committed.for_each(|(_, window)| set.insert(*window));
         }
-        Before { covered, seq }
+        let spools = place.files("archive/under-way");
+        let cut_short = spools.iter().filter(|spool| is_cut_short(spool)).count();
+        Before { covered, seq, cut_short }
     }
 
     /// Whatever the kill hit, analysts can read every table.
@@ -69,8 +77,15 @@ impl Before {
     /// No later request falls on what was covered.
     pub fn assert_not_asked_again(&self, log: &[LogEntry]) {
         let again: Vec<_> = log.iter().filter(|entry| self.is_covered(entry)).collect();
-        assert!(again.is_empty(), "asked again, with {:?} complete: {again:#?}", self.covered);
+        assert!(again.is_empty(), "asked again, with {:?} complete: {:?}", self.covered, again[0]);
     }
+}
+
+fn is_cut_short(spool: &Path) -> bool {
+    // One that was killed while it was made has no header yet.
+    let Ok(mut pages) = read_pages(spool) else { return false };
+    let count = pages.by_ref().filter(Result::is_ok).count();
+    count > 0 && !pages.is_complete()
 }
 
 fn ledger(tables: &Tables) -> Vec<(String, Window)> {
@@ -83,10 +98,10 @@ fn ledger(tables: &Tables) -> Vec<(String, Window)> {
     rows.iter().map(|row| (row[0].clone().unwrap(), Window::new(number(&row[1]), number(&row[2])))).collect()
 }
 
-/// The window of a list call; on the wire its last millisecond is included.
+/// The window of a list call. On the wire it is a millisecond wider at both ends: whether they are inclusive is not known.
 pub fn window(entry: &LogEntry) -> Option<Window> {
     let number = |name: &str| entry.query.iter().find(|(key, _)| key == name)?.1.parse::<i64>().ok();
-    Some(Window::new(number("start")?, number("end")? + 1))
+    Some(Window::new(number("start")? + 1, number("end")?))
 }
 
 /// The list calls that were made more than once, word for word; probes for the key and the clock do not count.
