@@ -5,7 +5,8 @@
 //! partition is rewritten once a publish, not once a window.
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
-//! commit), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`table_file`] (writing one file), [`publish`]; and [`disk`],
+//! commit), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`slices`] (what is sorted at once),
+//! [`table_file`] (writing one file), [`publish`]; and [`disk`],
 //! through which every durable step goes. What a scan changes is not decided here: see [`super::diff`].
 
 mod disk;
@@ -14,6 +15,7 @@ mod partition;
 mod publish;
 mod relation;
 mod root;
+mod slices;
 mod table_file;
 mod targets;
 mod tree;
@@ -26,6 +28,7 @@ use disk::Disk;
 use part::{NewPart, Part};
 use publish::Publisher;
 use root::Root;
+use slices::SortLimits;
 use targets::TreeTargets;
 use tree::Tree;
 
@@ -76,6 +79,7 @@ pub struct ParquetDestination {
     /// Commits that readers do not see yet, in order.
     waiting: Vec<Part>,
     next_number: u64,
+    sort_limits: SortLimits,
     stage: Option<Stage>,
     /// A step failed: what is on the disk must be looked at again before anything is built on it.
     is_stale: bool,
@@ -110,6 +114,7 @@ impl ParquetDestination {
             tree,
             waiting: Vec::new(),
             next_number: 1,
+            sort_limits: SortLimits::for_memory(options.memory_limit_bytes),
             stage: None,
             is_stale: true,
         };
@@ -157,8 +162,8 @@ impl ParquetDestination {
     }
 
     fn publisher(&mut self) -> Publisher<'_> {
-        let Self { engine, root, disk, tree, identity, .. } = self;
-        Publisher { engine, root, disk, tree, identity }
+        let Self { engine, root, disk, tree, identity, sort_limits, .. } = self;
+        Publisher { engine, root, disk, tree, identity, sort_limits: *sort_limits }
     }
 
     fn publish_waiting(&mut self) -> Result<(), LoadError> {
