@@ -49,6 +49,8 @@ const WAITING_PARTS_MAX: usize = 256;
 const WAITING_BYTES_MAX: u64 = 1 << 30;
 /// Memory for data if nothing else is said, in bytes.
 const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
+/// Memory that each thread needs for what it reads and sorts, in bytes: with half of it four million answers failed.
+const MEMORY_PER_THREAD_BYTES: u64 = 256 << 20;
 /// Threads of the engine if nothing else is said.
 const THREADS: u32 = 2;
 
@@ -57,15 +59,23 @@ const THREADS: u32 = 2;
 pub struct ParquetOptions {
     /// How tables with a creation time are cut. Fixed when the folder is first filled.
     pub partition_by: PartitionBy,
-    /// Memory for data, in bytes; what does not fit is spilled below the root. Default 1 GiB.
+    /// Memory for data, in bytes; what does not fit is spilled below the root. Default 1 GiB; large warehouses need 256 MiB.
     pub memory_limit_bytes: u64,
-    /// Threads of the engine, at least 1. Default 2.
+    /// Threads of the engine, at least 1. Default 2; fewer are used where there is not 256 MiB of memory for each.
     pub threads: u32,
 }
 
 impl Default for ParquetOptions {
     fn default() -> Self {
         Self { partition_by: PartitionBy::Month, memory_limit_bytes: MEMORY_LIMIT_BYTES, threads: THREADS }
+    }
+}
+
+impl ParquetOptions {
+    /// Threads share the engine's memory, and what has too little of it fails rather than to slow down.
+    fn threads_for_memory(&self) -> u32 {
+        let fitting = u32::try_from(self.memory_limit_bytes / MEMORY_PER_THREAD_BYTES).unwrap_or(u32::MAX);
+        self.threads.min(fitting).max(1)
     }
 }
 
@@ -99,7 +109,7 @@ impl ParquetDestination {
         let root = Root::open(root, identity, options.partition_by, &disk)?;
         let engine = Engine::open(&EngineOptions {
             memory_limit_bytes: options.memory_limit_bytes,
-            threads: options.threads,
+            threads: options.threads_for_memory(),
             temp_directory: root.scratch().join("spill"),
         })?;
         // Files are replaced under their names here: nothing of an old one may be remembered.

@@ -116,7 +116,8 @@ fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
     table.sort.iter().chain(rest).map(String::as_str)
 }
 
-fn order_sql(table: &Table) -> String {
+/// ` ORDER BY` for the order of the rows in a file.
+pub(super) fn order_sql(table: &Table) -> String {
     let order: Vec<String> =
         sort_columns(table).map(|name| format!("{} ASC NULLS FIRST", quote_identifier(name))).collect();
     format!(" ORDER BY {}", order.join(", "))

@@ -278,3 +278,11 @@ fn order_in_file(root: &Path) -> Vec<i64> {
     let mut statement = connection.prepare(&sql).unwrap();
     statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
+
+#[test]
+fn p8_little_memory_means_fewer_threads() {
+    let threads = |memory_mib: u64, threads: u32| {
+        ParquetOptions { memory_limit_bytes: memory_mib << 20, threads, ..options() }.threads_for_memory()
+    };
+    assert_eq!([threads(1024, 2), threads(1024, 8), threads(300, 2), threads(1, 2), threads(1024, 0)], [2, 4, 1, 1, 1]);
+}
