@@ -5,7 +5,8 @@
 //! partition is rewritten once a publish, not once a window.
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
-//! commit), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`table_file`] (writing one file), [`publish`]; and [`disk`],
+//! commit), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`slices`] (what is sorted at once),
+//! [`table_file`] (writing one file), [`publish`]; and [`disk`],
 //! through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
 
 mod disk;
@@ -14,6 +15,7 @@ mod partition;
 mod publish;
 mod relation;
 mod root;
+mod slices;
 mod table_file;
 mod targets;
 mod tree;
@@ -26,6 +28,7 @@ use disk::Disk;
 use part::{NewPart, Part};
 use publish::Publisher;
 use root::Root;
+use slices::SortLimits;
 use targets::TreeTargets;
 use tree::Tree;
 
@@ -46,6 +49,8 @@ const WAITING_PARTS_MAX: usize = 256;
 const WAITING_BYTES_MAX: u64 = 1 << 30;
 /// Memory for data if nothing else is said, in bytes.
 const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
+/// Memory that each thread needs for what it reads and sorts, in bytes: with half of it four million answers failed.
+const MEMORY_PER_THREAD_BYTES: u64 = 256 << 20;
 /// Threads of the engine if nothing else is said.
 const THREADS: u32 = 2;
 
@@ -54,15 +59,23 @@ const THREADS: u32 = 2;
 pub struct ParquetOptions {
     /// How tables with a creation time are cut. Fixed when the folder is first filled.
     pub partition_by: PartitionBy,
-    /// Memory for data, in bytes; what does not fit is spilled below the root. Default 1 GiB.
+    /// Memory for data, in bytes; what does not fit is spilled below the root. Default 1 GiB; large warehouses need 256 MiB.
     pub memory_limit_bytes: u64,
-    /// Threads of the engine, at least 1. Default 2.
+    /// Threads of the engine, at least 1. Default 2; fewer are used where there is not 256 MiB of memory for each.
     pub threads: u32,
 }
 
 impl Default for ParquetOptions {
     fn default() -> Self {
         Self { partition_by: PartitionBy::Month, memory_limit_bytes: MEMORY_LIMIT_BYTES, threads: THREADS }
+    }
+}
+
+impl ParquetOptions {
+    /// Threads share the engine's memory, and what has too little of it fails rather than to slow down.
+    fn threads_for_memory(&self) -> u32 {
+        let fitting = u32::try_from(self.memory_limit_bytes / MEMORY_PER_THREAD_BYTES).unwrap_or(u32::MAX);
+        self.threads.min(fitting).max(1)
     }
 }
 
@@ -76,6 +89,7 @@ pub struct ParquetDestination {
     /// Commits that readers do not see yet, in order.
     waiting: Vec<Part>,
     next_number: u64,
+    sort_limits: SortLimits,
     stage: Option<Stage>,
     /// A step failed: what is on the disk must be looked at again before anything is built on it.
     is_stale: bool,
@@ -95,7 +109,7 @@ impl ParquetDestination {
         let root = Root::open(root, identity, options.partition_by, &disk)?;
         let engine = Engine::open(&EngineOptions {
             memory_limit_bytes: options.memory_limit_bytes,
-            threads: options.threads,
+            threads: options.threads_for_memory(),
             temp_directory: root.scratch().join("spill"),
         })?;
         // Files are replaced under their names here: nothing of an old one may be remembered.
@@ -110,6 +124,7 @@ impl ParquetDestination {
             tree,
             waiting: Vec::new(),
             next_number: 1,
+            sort_limits: SortLimits::for_memory(options.memory_limit_bytes),
             stage: None,
             is_stale: true,
         };
@@ -157,8 +172,8 @@ impl ParquetDestination {
     }
 
     fn publisher(&mut self) -> Publisher<'_> {
-        let Self { engine, root, disk, tree, identity, .. } = self;
-        Publisher { engine, root, disk, tree, identity }
+        let Self { engine, root, disk, tree, identity, sort_limits, .. } = self;
+        Publisher { engine, root, disk, tree, identity, sort_limits: *sort_limits }
     }
 
     fn publish_waiting(&mut self) -> Result<(), LoadError> {

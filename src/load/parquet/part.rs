@@ -16,6 +16,7 @@ use super::{
     partition::{Partition, PartitionBy},
     relation::{PART_COLUMN, path_sql},
     root::Root,
+    table_file::order_sql,
 };
 use crate::{
     load::{DeltaRows, Engine, LoadError, RowCounts, TableDelta, TimeBounds},
@@ -31,6 +32,9 @@ const UNFINISHED_SUFFIX: &str = ".tmp";
 const ID_CHARS_MAX: usize = 64;
 /// Codec of the files of a part: they are read once or twice and then thrown away.
 const PART_CODEC: &str = "lz4_raw";
+/// Rows of a row group in the files of a part. They are sorted and the groups small, so that publish, which sorts a slice of a
+/// partition at a time, reads of each part little more than the slice.
+const PART_ROW_GROUP_ROWS: u32 = 8192;
 
 /// What a part is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -141,12 +145,14 @@ pub(super) fn write(engine: &Engine, root: &Root, disk: &Disk, new: NewPart<'_>)
     let mut manifest = Manifest { number: new.number, scan: new.scan, counts: new.counts, tables: BTreeMap::new() };
     for delta in new.tables {
         let table = delta.table;
-        let copy = |rows: &DeltaRows, path: PathBuf| {
-            copy_rows(engine, disk, rows, new.number, &path)?;
+        let copy = |rows: &DeltaRows, order: &str, path: PathBuf| {
+            copy_rows(engine, disk, rows, order, new.number, &path)?;
             extent(engine, root.partition_by(), table, rows)
         };
-        let deletes = delta.deletes.as_ref().map(|rows| copy(rows, deletes_file(&unfinished, table))).transpose()?;
-        let upserts = delta.upserts.as_ref().map(|rows| copy(rows, upserts_file(&unfinished, table))).transpose()?;
+        let deletes = delta.deletes.as_ref().map(|rows| copy(rows, "", deletes_file(&unfinished, table)));
+        let order = order_sql(table);
+        let upserts = delta.upserts.as_ref().map(|rows| copy(rows, &order, upserts_file(&unfinished, table)));
+        let (deletes, upserts) = (deletes.transpose()?, upserts.transpose()?);
         manifest.tables.insert(table.name.clone(), Changes { upserts, deletes });
     }
     let path = unfinished.join(MANIFEST_FILE);
@@ -182,10 +188,18 @@ fn read(folder: PathBuf) -> Result<Part, LoadError> {
     Ok(Part { manifest, bytes: folder_bytes(&folder)?, folder })
 }
 
-fn copy_rows(engine: &Engine, disk: &Disk, rows: &DeltaRows, number: u64, path: &Path) -> Result<(), LoadError> {
+fn copy_rows(
+    engine: &Engine,
+    disk: &Disk,
+    rows: &DeltaRows,
+    order: &str,
+    number: u64,
+    path: &Path,
+) -> Result<(), LoadError> {
     disk.step("write", path)?;
     let sql = format!(
-        "COPY (SELECT *, CAST({number} AS BIGINT) AS {PART_COLUMN} FROM {}) TO {} (FORMAT parquet, CODEC {PART_CODEC})",
+        "COPY (SELECT *, CAST({number} AS BIGINT) AS {PART_COLUMN} FROM {}{order}) TO {} \
+         (FORMAT parquet, CODEC {PART_CODEC}, ROW_GROUP_SIZE {PART_ROW_GROUP_ROWS})",
         rows.relation,
         path_sql(path)
     );

@@ -12,6 +12,7 @@ use super::{
     partition::Partition,
     relation::Sources,
     root::Root,
+    slices::{self, SortLimits},
     table_file::{self, Notes},
     tree::{FileFacts, Tree},
 };
@@ -30,6 +31,7 @@ pub(super) struct Publisher<'a> {
     pub(super) disk: &'a Disk,
     pub(super) tree: &'a mut Tree,
     pub(super) identity: &'a Identity,
+    pub(super) sort_limits: SortLimits,
 }
 
 impl Publisher<'_> {
@@ -96,7 +98,8 @@ impl Publisher<'_> {
         let fresh = self.root.scratch().join(format!("{}.parquet", table.name));
         let notes = Notes { applied_part, identity: self.identity, run_id };
         self.disk.step("write", &fresh)?;
-        let rows = table_file::write(self.engine, table, &sources.select_sql(), &fresh, &notes)?;
+        let slices = slices::selects(self.engine, table, sources, self.sort_limits)?;
+        let rows = table_file::write(self.engine, table, &slices, &fresh, &notes)?;
         if rows == 0 && partition.is_some() {
             return self.remove(table, partition);
         }
@@ -105,7 +108,7 @@ impl Publisher<'_> {
             self.disk.create_folder(folder)?;
         }
         self.disk.rename(&fresh, &target)?;
-        self.tree.note(table, partition, Some(FileFacts { applied_part, missing: Vec::new() }));
+        self.tree.note(table, partition, Some(FileFacts { applied_part, rows, missing: Vec::new() }));
         Ok(())
     }
 

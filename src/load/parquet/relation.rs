@@ -27,6 +27,7 @@ pub(super) struct Sources<'a> {
     files: &'a [DataFile],
     upserts: Vec<String>,
     deletes: Vec<String>,
+    rows_max: u64,
 }
 
 impl<'a> Sources<'a> {
@@ -37,11 +38,13 @@ impl<'a> Sources<'a> {
         files: &'a [DataFile],
         parts: impl IntoIterator<Item = &'p Part>,
     ) -> Self {
-        let mut sources = Self { table, bounds, files, upserts: Vec::new(), deletes: Vec::new() };
+        let rows_max = files.iter().map(|file| file.facts.rows).sum();
+        let mut sources = Self { table, bounds, files, upserts: Vec::new(), deletes: Vec::new(), rows_max };
         let within = |held: Option<TimeBounds>| held.zip(bounds).is_none_or(|(held, bounds)| overlap(held, bounds));
         for part in parts {
             let Some(changes) = part.manifest.tables.get(&table.name) else { continue };
-            if changes.upserts.as_ref().is_some_and(|extent| within(extent.bounds())) {
+            if let Some(extent) = changes.upserts.as_ref().filter(|extent| within(extent.bounds())) {
+                sources.rows_max += extent.rows;
                 sources.upserts.push(path_sql(&part.upserts_file(table)));
             }
             if changes.deletes.as_ref().is_some_and(|extent| within(extent.bounds())) {
@@ -49,6 +52,11 @@ impl<'a> Sources<'a> {
             }
         }
         sources
+    }
+
+    /// Rows, or fewer: those that are taken out, or lie outside the bounds, are counted too.
+    pub(super) fn rows_max(&self) -> u64 {
+        self.rows_max
     }
 
     /// `SELECT` of the rows within the bounds: every column of the contract, in its order, times in UTC without a zone.

@@ -60,12 +60,12 @@ impl Notes<'_> {
     }
 }
 
-/// Writes the rows of a `SELECT` of all columns of the contract, in its order, and returns how many there were. The file is not
-/// synced.
+/// Writes the rows of several `SELECT`s of all columns of the contract, in its order, and returns how many there were. Each of
+/// them is sorted here; one after the other they must be in order already. The file is not synced.
 pub(super) fn write(
     engine: &Engine,
     table: &'static Table,
-    select: &str,
+    slices: &[String],
     path: &Path,
     notes: &Notes<'_>,
 ) -> Result<u64, LoadError> {
@@ -76,14 +76,17 @@ pub(super) fn write(
     let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
     let mut writer = ArrowWriter::try_new_with_options(file, Arc::clone(&schema), options)
         .map_err(|error| write_error(path, error))?;
-    let mut statement = engine.connection().prepare(&format!("{select}{}", order_sql(table))).map_err(failed)?;
-    // The iterator that this returns panics where the engine fails; `step` below reads the same stream and reports it.
-    let _ = statement.stream_arrow([]).map_err(failed)?;
     let mut rows = 0;
-    while let Some(chunk) = statement.step().map_err(failed)? {
-        let batch = fit(&chunk, &schema).map_err(|error| LoadError::Contract(format!("{}: {error}", table.name)))?;
-        rows += batch.num_rows() as u64;
-        writer.write(&batch).map_err(|error| write_error(path, error))?;
+    for select in slices {
+        let mut statement = engine.connection().prepare(&format!("{select}{}", order_sql(table))).map_err(failed)?;
+        // The iterator that this returns panics where the engine fails; `step` below reads the same stream and reports it.
+        let _ = statement.stream_arrow([]).map_err(failed)?;
+        while let Some(chunk) = statement.step().map_err(failed)? {
+            let batch =
+                fit(&chunk, &schema).map_err(|error| LoadError::Contract(format!("{}: {error}", table.name)))?;
+            rows += batch.num_rows() as u64;
+            writer.write(&batch).map_err(|error| write_error(path, error))?;
+        }
     }
     writer.close().map_err(|error| write_error(path, error))?;
     Ok(rows)
@@ -113,7 +116,8 @@ fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
     table.sort.iter().chain(rest).map(String::as_str)
 }
 
-fn order_sql(table: &Table) -> String {
+/// ` ORDER BY` for the order of the rows in a file.
+pub(super) fn order_sql(table: &Table) -> String {
     let order: Vec<String> =
         sort_columns(table).map(|name| format!("{} ASC NULLS FIRST", quote_identifier(name))).collect();
     format!(" ORDER BY {}", order.join(", "))

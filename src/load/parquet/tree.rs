@@ -28,6 +28,7 @@ pub(super) const APPLIED_PART_KEY: &str = "studysync.applied_part";
 pub(super) struct FileFacts {
     /// The last part that is merged into it.
     pub(super) applied_part: u64,
+    pub(super) rows: u64,
     /// Columns of the contract that it was written without: it is older than they are.
     pub(super) missing: Vec<&'static str>,
 }
@@ -137,5 +138,6 @@ fn read_facts(path: &Path, table: &'static Table) -> Result<FileFacts, LoadError
     let held = footer.file_metadata().schema().get_fields();
     let is_missing = |name: &&str| !held.iter().any(|field| field.name() == *name);
     let missing = table.columns.iter().map(|column| column.name.as_str()).filter(is_missing).collect();
-    Ok(FileFacts { applied_part, missing })
+    let rows = footer.file_metadata().num_rows().unsigned_abs();
+    Ok(FileFacts { applied_part, rows, missing })
 }

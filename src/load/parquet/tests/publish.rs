@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use duckdb::Connection;
 
-use super::{model::tree_sql, *};
+use super::{model::tree_sql, relation::Sources, *};
 use crate::{
     load::{Targets, TimeBounds},
     model::RunId,
@@ -14,7 +14,7 @@ use crate::{
 fn random_commits_and_publishes_give_what_transactions_would_give() {
     for seed in 0..4 {
         let (root, model, mut scenario) = (new_folder(), Model::new(), Scenario::new(seed, 100));
-        let mut warehouse = open(&root);
+        let mut warehouse = open_with_slices(&root, seed);
         for at in 0..10 {
             let commit = scenario.next();
             assert!(commit.apply(&mut warehouse).unwrap());
@@ -27,7 +27,7 @@ fn random_commits_and_publishes_give_what_transactions_would_give() {
                 }
                 1 => {
                     drop(warehouse);
-                    warehouse = open(&root);
+                    warehouse = open_with_slices(&root, seed);
                 }
                 _ => {}
             }
@@ -37,6 +37,15 @@ fn random_commits_and_publishes_give_what_transactions_would_give() {
         let scans: i64 = model.connection.query_row("SELECT count(*) FROM sync_windows", [], |row| row.get(0)).unwrap();
         assert_eq!(warehouse.ledger().unwrap().len() as i64, scans);
     }
+}
+
+/// Every other warehouse sorts its rows in slices of a few.
+fn open_with_slices(root: &TempDir, seed: u64) -> ParquetDestination {
+    let mut warehouse = open(root);
+    if seed % 2 == 1 {
+        warehouse.sort_limits = SortLimits { rows_unweighed: 0, slice_bytes_max: 2500 };
+    }
+    warehouse
 }
 
 /// The comparison sees what is committed, published or not, whatever the bounds.
@@ -225,4 +234,55 @@ fn reading_within_bounds_opens_what_can_hold_them_and_prunes_by_them() {
     let plan: String = warehouse.engine.connection().query_row(&explain, [], |row| row.get(1)).unwrap();
     assert!(plan.contains("EMPTY_RESULT") && plan.contains("HASH_JOIN"), "{plan}");
     assert_eq!(plan.matches("Function:").count(), 2, "{plan}");
+}
+
+#[test]
+fn p8_slices_give_the_same_file_as_sorting_all_at_once() {
+    let root = new_folder();
+    let mut warehouse = open(&root);
+    let mut rewrite = |number: usize, slice_bytes_max: u64| {
+        warehouse.sort_limits = SortLimits { rows_unweighed: 0, slice_bytes_max };
+        let mut commit = Commit::new(number);
+        for key in 0..200 {
+            // Several rows an hour, every fifth without a survey, and many at one moment.
+            let row = answer(key, START_US + (key % 37) * 1_200_000_000, key);
+            if number > 0 {
+                commit.change("responses").deletes.push(row.clone());
+            }
+            commit.change("responses").upserts.push(row);
+        }
+        commit.apply(&mut warehouse).unwrap();
+        let responses = table("responses").unwrap();
+        let sources = Sources::new(responses, None, &[], &warehouse.waiting);
+        let slices = slices::selects(&warehouse.engine, responses, &sources, warehouse.sort_limits).unwrap().len();
+        warehouse.publish().unwrap();
+        (slices, order_in_file(root.path()))
+    };
+    let (whole, expected) = rewrite(0, u64::MAX);
+    assert_eq!((whole, expected.len()), (1, 200));
+    for (number, slice_bytes_max) in [(1, 1), (2, 3000), (3, 40_000)] {
+        let (slices, order) = rewrite(number, slice_bytes_max);
+        assert!(slices > 2, "{slices} slices of {slice_bytes_max} bytes");
+        assert!(order == expected, "{slice_bytes_max} bytes a slice");
+    }
+}
+
+/// Hashes of the answers in the order in which they stand in the file.
+fn order_in_file(root: &Path) -> Vec<i64> {
+    let file = root.join("responses/created_month=2026-01-01/data.parquet");
+    let connection = Connection::open_in_memory().unwrap();
+    let sql = format!(
+        "SELECT _row_hash FROM read_parquet('{}', file_row_number = true) ORDER BY file_row_number",
+        file.display()
+    );
+    let mut statement = connection.prepare(&sql).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn p8_little_memory_means_fewer_threads() {
+    let threads = |memory_mib: u64, threads: u32| {
+        ParquetOptions { memory_limit_bytes: memory_mib << 20, threads, ..options() }.threads_for_memory()
+    };
+    assert_eq!([threads(1024, 2), threads(1024, 8), threads(300, 2), threads(1, 2), threads(1024, 0)], [2, 4, 1, 1, 1]);
 }
