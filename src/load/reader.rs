@@ -155,7 +155,11 @@ fn files_of(root: &Path, table: &Table) -> String {
             }
         })
         .collect();
-    format!("SELECT {} FROM read_parquet({}, hive_partitioning = false)", columns.join(", "), quote_text(&glob))
+    format!(
+        "SELECT {} FROM read_parquet({}, union_by_name = true, hive_partitioning = false)",
+        columns.join(", "),
+        quote_text(&glob)
+    )
 }
 
 fn no_rows_of(table: &Table) -> String {
