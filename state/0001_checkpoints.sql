@@ -43,11 +43,21 @@ CREATE TABLE scans (
     next_page_token TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The last scan that each warehouse acknowledged: tells a replaced or restored warehouse from the one that was filled.
+-- The last scan in each warehouse's ledger: tells a replaced or restored warehouse from the one that was filled. And the number of
+-- the last checkpoint that it took part in: one that was left out of a run lags behind.
 CREATE TABLE destinations (
-    name         TEXT PRIMARY KEY,
-    location     TEXT NOT NULL,
-    last_scan_id TEXT
+    name            TEXT PRIMARY KEY,
+    location        TEXT NOT NULL,
+    last_scan_id    TEXT,
+    last_checkpoint INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Where the coverage of a scope ever began: what was proven once and is no more (a new warehouse) is a gap, not forgotten.
+CREATE TABLE extents (
+    stream    TEXT NOT NULL,
+    survey_id INTEGER NOT NULL,
+    start_ms  INTEGER NOT NULL,
+    PRIMARY KEY (stream, survey_id)
 ) STRICT, WITHOUT ROWID;
 
 -- Measured properties of the service, as JSON.

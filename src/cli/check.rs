@@ -103,6 +103,14 @@ async fn service(settings: &Settings) -> Vec<Finding> {
             Finding::broken("key", CommandError::Pipeline(PipelineError::Source(error))),
         ],
         Err(error) => broken(PipelineError::Source(error)),
+        Ok(probe) if probe.is_not_found => vec![Finding {
+            what: "service",
+            is_well: false,
+            found: "it answers 404 to the list of surveys: there is none, or the address is not the right one"
+                .to_owned(),
+            what_to_do: Some("check --base-url, with its path: what stands before /v1/surveys".to_owned()),
+            exit_code: 1,
+        }],
         Ok(probe) => {
             let base_url = settings.service.base_url.as_deref().unwrap_or_default();
             vec![
@@ -119,10 +127,11 @@ fn clock_skew(service_now_ms: Option<i64>) -> Finding {
     match service_now_ms.map(|service_ms| service_ms - clock::now_ms()) {
         None => Finding::well("clock", "the service does not tell its time; this machine's is used"),
         Some(skew_ms) if skew_ms.abs() > SKEW_MS_MAX => {
-            let minutes = skew_ms as f64 / 60_000.0;
+            let minutes = skew_ms.abs() as f64 / 60_000.0;
+            let side = if skew_ms > 0 { "ahead of" } else { "behind" };
             Finding::well(
                 "clock",
-                format!("the service is {minutes:.1} min ahead of this machine; windows go by the service's clock"),
+                format!("the service is {minutes:.1} min {side} this machine; windows go by its clock"),
             )
         }
         Some(_) => Finding::well("clock", "both agree within a minute"),

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     clock,
-    model::{IntervalSet, format_ms},
+    model::{IN_DOUBT_MS, IntervalSet, format_ms},
     pipeline::{CLOCK_SKEW, LEARNED_RATE},
     source::LearnedRate,
     state::{State, StateError},
@@ -52,7 +52,9 @@ struct StreamStatus {
     complete: Vec<Stretch>,
     /// Stretches between them that never were.
     missing: Vec<Stretch>,
-    /// Rows as last scanned.
+    /// Stretches where rows seem to be gone at the service and were not believed.
+    in_doubt: Vec<Stretch>,
+    /// Rows that the last scans returned.
     rows: u64,
     /// How far the newest complete moment lies back.
     lag_secs: i64,
@@ -117,12 +119,18 @@ fn gather(state: &State) -> Result<Status, StateError> {
             start: format_ms(window.start_ms),
             end: format_ms(window.end_ms),
         };
-        let oldest_ms = held.iter().map(|segment| segment.scanned_ms).min().unwrap_or(now_ms);
+        let settled = held.iter().map(|segment| segment.scanned_ms).filter(|scanned_ms| *scanned_ms != IN_DOUBT_MS);
+        let oldest_ms = settled.min().unwrap_or(now_ms);
         streams.push(StreamStatus {
             stream: scope.stream.name(),
             survey_id: scope.survey_id,
             complete: covered.windows().iter().map(stretch).collect(),
             missing: covered.gaps_in(hull).iter().map(stretch).collect(),
+            in_doubt: held
+                .iter()
+                .filter(|held| held.scanned_ms == IN_DOUBT_MS)
+                .map(|held| stretch(&held.window))
+                .collect(),
             rows: held.iter().map(|segment| segment.rows).sum(),
             lag_secs: (now_ms - hull.end_ms).max(0) / 1000,
             oldest_scan: seconds(oldest_ms),
@@ -188,6 +196,12 @@ fn describe(status: &Status) -> String {
         }
         for stretch in &stream.missing {
             text.push_str(&format!("  MISSING   {} .. {}\n", stretch.start, stretch.end));
+        }
+        for stretch in &stream.in_doubt {
+            text.push_str(&format!(
+                "  IN DOUBT  {} .. {} (rows seem to be gone; `sync --accept-vanished` believes it)\n",
+                stretch.start, stretch.end
+            ));
         }
     }
     if !status.under_way.is_empty() {

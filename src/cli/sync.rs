@@ -19,8 +19,9 @@ use super::{
 
 /// The nightly job: pulls what is new, and looks again at what is due for a re-scan.
 ///
-/// A first sync begins 30 days back (`since` in the configuration says otherwise); older answers come with `backfill`. A run
-/// that was stopped or killed is gone on with by the next one.
+/// A first sync begins 30 days back (`since` in the configuration says otherwise), or where a backfill began; older answers come
+/// with `backfill`. What was never proven complete since then is pulled as well. A run that was stopped or killed is gone on
+/// with by the next one.
 ///
 /// Exit codes: 0 done; 1 failed, what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
 /// withheld deletions, collisions); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
@@ -77,7 +78,10 @@ pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8,
     // A far future end is cut to what is settled by the service's clock.
     let to = args.to.unwrap_or_else(|| clock::now_ms().saturating_add(crate::model::DAY_MS));
     if to <= args.from {
-        return Err(CommandError::Usage("--to must lie after --from".to_owned()));
+        return Err(CommandError::Usage(match args.to {
+            Some(_) => "--to must lie after --from".to_owned(),
+            None => "--from lies in the future".to_owned(),
+        }));
     }
     run("backfill", Some(Window::new(args.from, to)), args.run, context).await
 }

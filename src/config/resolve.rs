@@ -241,7 +241,7 @@ pub(super) fn resolve_file(
                 return Err(value("[warehouse] parquet_partition", problem));
             }
         },
-        memory_limit_bytes: memory_limit_mb * 1024 * 1024,
+        memory_limit_bytes: memory_limit_mb.saturating_mul(1024 * 1024),
     };
     if let Some(path) = warehouse.parquet.as_ref().filter(|path| path.to_string_lossy().contains("://")) {
         let problem = format!("'{}' is an address; this version writes Parquet to folders only", path.display());
@@ -252,7 +252,7 @@ pub(super) fn resolve_file(
         config,
         service,
         throttle,
-        surveys: overrides.surveys,
+        surveys: without_repeats(overrides.surveys),
         warehouse,
         state_path,
         archive,
@@ -323,6 +323,12 @@ fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings,
         table.since.as_deref().map(parse_date).transpose().map_err(|problem| value(place("since"), problem))?;
     let settle = Duration::from_secs(table.settle_secs.unwrap_or(SETTLE_SECS));
     Ok(StreamSettings { stream, flags, page_rows, settle, rescan, since_ms })
+}
+
+fn without_repeats(mut surveys: Vec<i64>) -> Vec<i64> {
+    surveys.sort_unstable();
+    surveys.dedup();
+    surveys
 }
 
 fn value(place: impl Into<String>, problem: String) -> ConfigError {

@@ -11,7 +11,7 @@ use super::json;
 const SECOND_US: i64 = 1_000_000;
 const DAY_SECS: i64 = 86_400;
 /// Midnight of 0000-01-01 and of 10000-01-01: outside them RFC 3339 has no text, and readers of Parquet differ.
-const MOMENTS_US: std::ops::Range<i64> = -62_167_219_200 * SECOND_US..253_402_300_800 * SECOND_US;
+const MOMENTS_US: std::ops::Range<i64> = -62_135_596_800 * SECOND_US..253_402_300_800 * SECOND_US;
 
 /// The moment that a JSON value names.
 pub(super) fn read_timestamp(raw: &str) -> Option<i64> {
@@ -27,7 +27,7 @@ pub(super) fn read_timestamp(raw: &str) -> Option<i64> {
 
 /// The moment that a text names.
 pub(super) fn parse(text: &str) -> Option<i64> {
-    parse_utc(text.as_bytes()).or_else(|| parse_any(text))
+    parse_utc(text.as_bytes()).or_else(|| parse_any(text)).filter(|micros| MOMENTS_US.contains(micros))
 }
 
 /// The form that services send: `2026-01-31T08:15:30.123Z`, with up to six fraction digits. `None` means only that it is another one.

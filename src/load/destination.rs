@@ -64,8 +64,8 @@ pub struct CommitOptions {
 /// What to do about rows that a complete scan no longer found (promise P4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum VanishPolicy {
-    /// Mark them as vanished, unless more than `rows_max` and more than `share_max` of the window's rows would go: then none is
-    /// marked and they are counted as withheld.
+    /// Mark them as vanished, unless more than `rows_max` and more than `share_max` of the window's rows would go, or the scan
+    /// found nothing at all and more than a sitting's answers would: then none is marked and they are counted as withheld.
     Guarded {
         /// Share of the rows that the warehouse holds in the window, 0 to 1.
         share_max: f64,
@@ -108,6 +108,25 @@ pub struct RowCounts {
     /// New in `response_history` with the reason `collision`, or in `rejects` with `key_collision`.
     pub collisions: u64,
     pub outside_window: u64,
+}
+
+impl RowCounts {
+    /// The greater of each count: what the warehouses that applied one scan have to say together.
+    #[must_use]
+    pub fn max(&self, other: &RowCounts) -> RowCounts {
+        RowCounts {
+            rows_read: self.rows_read.max(other.rows_read),
+            inserted: self.inserted.max(other.inserted),
+            updated: self.updated.max(other.updated),
+            unchanged: self.unchanged.max(other.unchanged),
+            soft_deleted: self.soft_deleted.max(other.soft_deleted),
+            vanished: self.vanished.max(other.vanished),
+            withheld: self.withheld.max(other.withheld),
+            rejected: self.rejected.max(other.rejected),
+            collisions: self.collisions.max(other.collisions),
+            outside_window: self.outside_window.max(other.outside_window),
+        }
+    }
 }
 
 /// A row of `sync_runs`.

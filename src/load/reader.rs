@@ -105,7 +105,7 @@ fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError>
         .map_err(|source| LoadError::Engine { action: "read the query".into(), source: Box::new(source) })?;
     let refused = |why: &str| LoadError::Engine { action: "run the query".into(), source: why.into() };
     if tree["error"].as_bool() != Some(false) {
-        return Err(refused(tree["error_message"].as_str().unwrap_or("only SELECT statements can be run")));
+        return Err(refused(explain_refusal(tree["error_message"].as_str().unwrap_or_default())));
     }
     match tree["statements"].as_array().map(Vec::len) {
         Some(1) => Ok(()),
@@ -160,6 +160,17 @@ fn files_of(root: &Path, table: &Table) -> String {
         columns.join(", "),
         quote_text(&glob)
     )
+}
+
+/// The engine says of anything but a SELECT that it cannot be serialized, which is how it is recognised here.
+fn explain_refusal(message: &str) -> &str {
+    match message {
+        "" => "only SELECT statements can be run",
+        message if message.starts_with("Only SELECT statements can be serialized") => {
+            "only SELECT statements can be run"
+        }
+        message => message,
+    }
 }
 
 fn no_rows_of(table: &Table) -> String {

@@ -17,7 +17,7 @@ pub use flags::{Flag, FlagSet};
 pub use intervals::IntervalSet;
 pub use page::{EndStyle, PageRequest, PageToken};
 pub use scan::{RunId, Scan, ScanId};
-pub use segment::Segment;
+pub use segment::{IN_DOUBT_MS, Segment};
 pub use stream::Stream;
 pub use time::{DAY_MS, HOUR_MS, MINUTE_MS, format_ms, parse_date};
 pub use window::{Scope, Window};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
     load::{Applied, CommitOptions, Destination, RowCounts},
-    model::Activity,
+    model::{Activity, IN_DOUBT_MS},
 };
 
 use super::{
@@ -43,15 +43,21 @@ pub(super) async fn commit(
     blocking(move || {
         let _busy = shared.account.enter(Activity::Write);
         let wrote = applied.iter().any(|(_, applied)| applied.wrote);
+        let is_in_a_ledger = applied.iter().any(|(_, applied)| applied.wrote || applied.was_held);
         let scan = &pulled.scan;
-        if wrote {
+        if is_in_a_ledger {
             shared.archive.settle(scan).map_err(PipelineError::Archive)?;
         }
-        let acknowledged: Vec<&str> =
-            applied.iter().filter(|(_, applied)| applied.wrote || applied.was_held).map(|(name, _)| *name).collect();
-        let counts = applied.first().map(|(_, applied)| applied.counts).unwrap_or_default();
-        shared.state().checkpoint(scan, counts.rows_read, &acknowledged).map_err(PipelineError::State)?;
-        if !wrote {
+        let in_ledger = |applied: &Applied| applied.wrote || applied.was_held;
+        let acknowledged: Vec<(&str, bool)> =
+            applied.iter().map(|(name, applied)| (*name, in_ledger(applied))).collect();
+        // What one warehouse withholds or rejects is said even if another has nothing to say.
+        let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
+        // Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at for long, and every
+        // run looks again until it is settled.
+        let scanned_ms = if counts.withheld > 0 { IN_DOUBT_MS } else { scan.started_ms };
+        shared.state().checkpoint(scan, scanned_ms, counts.rows_read, &acknowledged).map_err(PipelineError::State)?;
+        if !is_in_a_ledger {
             // An unchanged re-scan tells nothing that the archive does not hold already.
             shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
         }

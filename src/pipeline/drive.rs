@@ -215,6 +215,10 @@ impl Run {
         done: Committed,
     ) -> Result<(), PipelineError> {
         let mut counts = done.counts;
+        if task.is_second_look {
+            // The first look has counted them.
+            (counts.rows_read, counts.unchanged) = (0, 0);
+        }
         if counts.withheld > 0 && !task.is_second_look {
             tracing::info!(window = %task.due.window, rows = counts.withheld, "many rows seem to have vanished; looking again");
             queue.look_again(&task, &self.shared.progress);
@@ -232,7 +236,7 @@ impl Run {
         }
         self.findings.wrote |= done.wrote;
         self.findings.add(task.scope.stream, pages, &counts);
-        queue.learn(task.scope, task.due.window, counts.rows_read);
+        queue.learn(task.scope, task.due.window, done.counts.rows_read);
         self.shared.progress.committed(task.scope, task.due.window, counts.rows_read);
         for destination in &self.destinations {
             if lock(destination).wants_publish() {

@@ -41,7 +41,9 @@ pub(super) fn check_ledgers(
         let mut destination = lock(destination);
         let name = destination.name();
         let known = state.destination(name).map_err(PipelineError::State)?;
+        let is_left_out = known.as_ref().is_some_and(|known| !known.is_up_to_date);
         let is_as_left = match known.and_then(|known| known.last_scan_id) {
+            _ if is_left_out => false,
             Some(last) => destination.holds(&last).map_err(failed(name))?,
             // Never filled by this state: as left if neither of them knows of any scan.
             // (A first run killed before its first checkpoint left scans under way.)
@@ -70,7 +72,7 @@ pub(super) fn check_ledgers(
 /// The coverage that every ledger proves.
 fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usize, PipelineError> {
     let mut common: Option<HashSet<ScanId>> = None;
-    let mut scans = Vec::new();
+    let (mut scans, mut begun, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for destination in destinations {
         let mut destination = lock(destination);
         let name = destination.name();
@@ -81,12 +83,14 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
             None => ids,
             Some(common) => common.intersection(&ids).cloned().collect(),
         });
+        begun.extend(entries.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)));
         scans = entries.into_iter().map(|entry| (entry.scan, entry.rows_read)).collect();
         remember(state, destination.as_mut(), last.as_ref())?;
+        names.push(name);
     }
     let common = common.unwrap_or_default();
     scans.retain(|(scan, _)| common.contains(&scan.id));
-    state.rebuild_coverage(&scans).map_err(PipelineError::State)?;
+    state.rebuild_coverage(&scans, &begun, &names).map_err(PipelineError::State)?;
     Ok(scans.len())
 }
 
@@ -133,8 +137,8 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
         None => Vec::new(),
     };
     let rows = entries.iter().find(|entry| entry.scan.id == left.scan.id).map_or(left.rows, |entry| entry.rows_read);
-    let names: Vec<&str> = destinations.iter().map(|destination| lock(destination).name()).collect();
-    shared.state().checkpoint(&left.scan, rows, &names).map_err(PipelineError::State)
+    let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (lock(destination).name(), true)).collect();
+    shared.state().checkpoint(&left.scan, left.scan.started_ms, rows, &names).map_err(PipelineError::State)
 }
 
 /// Reads the spool of a scan; one that is lost or torn at its beginning is forgotten, and its window is due again.

@@ -121,6 +121,8 @@ pub(super) struct Findings {
     pub stop: Option<Stop>,
     /// Whether any warehouse changed.
     pub wrote: bool,
+    /// Whether the run as a whole needs a look.
+    pub is_doubtful: bool,
 }
 
 impl Findings {
@@ -135,7 +137,7 @@ impl Findings {
             Some(Stop::Cancelled) => Outcome::Interrupted,
             _ if !self.failures.is_empty() => Outcome::Failed,
             Some(_) => Outcome::StoppedEarly,
-            None if self.streams.values().any(needs_a_look) => Outcome::NeedsALook,
+            None if self.is_doubtful || self.streams.values().any(needs_a_look) => Outcome::NeedsALook,
             None => Outcome::Done,
         }
     }

@@ -99,9 +99,12 @@ impl Run {
     /// also of a run that failed.
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let worked = self.work_off().await;
+        self.doubt_an_empty_service();
         // Also after an error: what was committed becomes visible. The first error is the one to tell.
-        let shown = self.make_visible(worked.is_ok()).await;
+        let shown = self.make_visible().await;
         let outcome = worked.and(shown);
+        let recorded = self.record_run(outcome.as_ref().err()).await;
+        let outcome = outcome.and(recorded);
         let report = self.report(outcome.as_ref().err());
         let remembered = self.remember(&report);
         (report, outcome.and(remembered))
@@ -164,18 +167,12 @@ impl Run {
         .await?
     }
 
-    /// Writes the run into the warehouses if it changed them, and publishes. Old pages go from the archive.
-    async fn make_visible(&mut self, is_recorded: bool) -> Result<(), PipelineError> {
-        if self.findings.wrote && is_recorded {
-            let record = self.record();
-            for destination in &self.destinations {
-                let mut destination = lock(destination);
-                let name = destination.name();
-                destination.record_run(&record).map_err(failed(name))?;
-            }
-        }
+    /// Publishes every warehouse, also when another one fails. Old pages go from the archive.
+    async fn make_visible(&mut self) -> Result<(), PipelineError> {
+        let mut outcome = Ok(());
         for destination in &self.destinations {
-            self.publish(destination).await?;
+            let published = self.publish(destination).await;
+            outcome = outcome.and(published);
         }
         let expired = self.shared.source.service_now_ms().map(|now_ms| self.shared.archive.expire(now_ms));
         if let Some(Err(error)) = expired {
@@ -183,7 +180,39 @@ impl Run {
             tracing::warn!("{note}");
             self.findings.notes.push(note);
         }
+        outcome
+    }
+
+    /// Writes the run into the warehouses that it changed, with how it ended.
+    async fn record_run(&self, error: Option<&PipelineError>) -> Result<(), PipelineError> {
+        if !self.findings.wrote {
+            return Ok(());
+        }
+        let record = self.record(error);
+        for destination in &self.destinations {
+            let (shared, record) = (Arc::clone(destination), record.clone());
+            blocking(move || {
+                let mut destination = lock(&shared);
+                let name = destination.name();
+                destination.record_run(&record).map_err(failed(name))
+            })
+            .await??;
+            self.publish(destination).await?;
+        }
         Ok(())
+    }
+
+    /// By the contract 404 on a list call is an empty result. A service that says nothing else has more likely another address.
+    fn doubt_an_empty_service(&mut self) {
+        let by_status = self.shared.source.request_stats().by_status;
+        let is_nothing_but_404 = by_status.contains_key(&404) && by_status.keys().all(|status| *status == 404);
+        if is_nothing_but_404 {
+            let note =
+                "every answer was 404, which means 'nothing there': is the address right, with its path?".to_owned();
+            tracing::warn!("{note}");
+            self.findings.notes.push(note);
+            self.findings.is_doubtful = true;
+        }
     }
 
     /// The history of runs, and what was learned of the service.
@@ -199,8 +228,8 @@ impl Run {
             .map_err(PipelineError::State)
     }
 
-    fn record(&self) -> RunRecord {
-        let report = self.report(None);
+    fn record(&self, error: Option<&PipelineError>) -> RunRecord {
+        let report = self.report(error);
         RunRecord {
             run_id: self.run_id.clone(),
             command: self.request.command.to_owned(),

@@ -32,7 +32,10 @@ pub fn work(
             let held = held(state, scope)?;
             let ask = match backfill {
                 Some(window) => Ask::Backfill { window },
-                None => Ask::Sync { first_since_ms: first_since_ms(stream, now_ms) },
+                None => Ask::Sync {
+                    first_since_ms: first_since_ms(stream, now_ms),
+                    known_since_ms: state.map(|state| state.extent_start_ms(scope)).transpose()?.flatten(),
+                },
             };
             let rules = Rules {
                 flags: stream.flags,

@@ -26,8 +26,8 @@ pub struct Rules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// What is new, what is missing in between, and what is due for a re-scan. A scope without any coverage begins at
-    /// `first_since_ms`.
-    Sync { first_since_ms: i64 },
+    /// `first_since_ms`; one whose coverage once began at `known_since_ms` has gaps from there on.
+    Sync { first_since_ms: i64, known_since_ms: Option<i64> },
     /// Everything in the window that is not covered with the wanted flags.
     Backfill { window: Window },
 }
@@ -68,6 +68,9 @@ pub fn due(scope: Scope, held: &[Segment], rules: &Rules, ask: Ask, now_ms: i64)
         return due_whole(held, ask, now_ms);
     }
     let settled_ms = (now_ms - rules.settle_ms).div_euclid(GRID_MS) * GRID_MS;
+    // What a clock that was ahead let us believe of the future proves nothing.
+    let past = Window::new(i64::MIN, settled_ms);
+    let held: Vec<Segment> = held.iter().filter_map(|segment| segment.part(past)).collect();
     match ask {
         Ask::Backfill { window } => {
             let with_flags = held.iter().filter(|segment| segment.flags.includes(rules.flags));
@@ -75,27 +78,36 @@ pub fn due(scope: Scope, held: &[Segment], rules: &Rules, ask: Ask, now_ms: i64)
             let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
             covered.gaps_in(window).into_iter().map(|window| Due { window, reason: Reason::Gap }).collect()
         }
-        Ask::Sync { first_since_ms } => due_for_sync(held, rules, first_since_ms, settled_ms, now_ms),
+        Ask::Sync { first_since_ms, known_since_ms } => {
+            due_for_sync(&held, rules, (first_since_ms, known_since_ms), settled_ms, now_ms)
+        }
     }
 }
 
-fn due_for_sync(held: &[Segment], rules: &Rules, first_since_ms: i64, settled_ms: i64, now_ms: i64) -> Vec<Due> {
+fn due_for_sync(
+    held: &[Segment],
+    rules: &Rules,
+    (first_since_ms, known_since_ms): (i64, Option<i64>),
+    settled_ms: i64,
+    now_ms: i64,
+) -> Vec<Due> {
     let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
     let Some(hull) = covered.hull() else {
-        let window = Window::new(first_since_ms, settled_ms);
+        let window = Window::new(known_since_ms.unwrap_or(first_since_ms), settled_ms);
         return if window.is_empty() { Vec::new() } else { vec![Due { window, reason: Reason::New }] };
     };
     let mut all = Vec::new();
     all.push(Due { window: Window::new(hull.end_ms, settled_ms), reason: Reason::New });
     let mut rescans = rules.rescan.bands(now_ms).into_iter().map(|(band, fresh_from_ms)| {
-        let stale = held.iter().filter(move |segment| segment.scanned_ms < fresh_from_ms);
+        // A scan from the future is none: the clock was wrong then.
+        let is_stale = move |segment: &&Segment| segment.scanned_ms < fresh_from_ms || segment.scanned_ms > now_ms;
+        let stale = held.iter().filter(is_stale);
         let windows: IntervalSet = stale.map(|segment| segment.window.intersect(band)).collect();
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
     });
     all.extend(rescans.next().unwrap_or_default());
-    // A clock that jumped back must not make anything due that is not settled.
-    let past = hull.intersect(Window::new(i64::MIN, settled_ms));
-    all.extend(covered.gaps_in(past).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));
+    let known = Window::new(hull.start_ms.min(known_since_ms.unwrap_or(i64::MAX)), hull.end_ms);
+    all.extend(covered.gaps_in(known).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));
     all.extend(rescans.flatten());
     all.retain(|due| !due.window.is_empty());
     all

@@ -37,14 +37,15 @@ fn p4_a_nightly_sync_looks_again_by_age() {
     ];
     // Ten minutes earlier than a day after last night's run: what is due daily is due all the same.
     let now = at("2026-07-01T01:50:00Z");
-    let due = due(RESPONSES, &held, &rules(), Ask::Sync { first_since_ms: 0 }, now);
+    let due = due(RESPONSES, &held, &rules(), Ask::Sync { first_since_ms: 0, known_since_ms: None }, now);
     let expected = [
         "new 2026-06-30T01:50:00Z 2026-07-01T01:40:00Z",
         "re-scan 2026-06-28 2026-06-30T01:50:00Z",
         "re-scan 2026-06-01 2026-06-28",
     ];
     assert_eq!(show(&due), expected);
-    let a_day_later = super::due(RESPONSES, &held, &rules(), Ask::Sync { first_since_ms: 0 }, now + 2 * DAY_MS);
+    let a_day_later =
+        super::due(RESPONSES, &held, &rules(), Ask::Sync { first_since_ms: 0, known_since_ms: None }, now + 2 * DAY_MS);
     assert!(show(&a_day_later).iter().any(|line| line.starts_with("re-scan 2025-07-03 ")), "{a_day_later:?}");
 }
 
@@ -53,8 +54,31 @@ fn gaps_are_never_left_behind() {
     let held = [held("2026-01-01", "2026-01-05", "2026-01-20"), held("2026-01-07", "2026-01-19", "2026-01-20")];
     let now = at("2026-01-20T01:00:00Z");
     let rules = Rules { rescan: RescanRules::never(), ..rules() };
-    let due = due(RESPONSES, &held, &rules, Ask::Sync { first_since_ms: 0 }, now);
+    let due = due(RESPONSES, &held, &rules, Ask::Sync { first_since_ms: 0, known_since_ms: None }, now);
     assert_eq!(show(&due), ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2026-01-05 2026-01-07"]);
+}
+
+#[test]
+fn what_was_proven_once_and_is_no_more_is_a_gap() {
+    let rules = Rules { rescan: RescanRules::never(), ..rules() };
+    let now = at("2026-01-20T01:00:00Z");
+    let ask = Ask::Sync { first_since_ms: at("2026-01-10"), known_since_ms: Some(at("2025-06-01")) };
+    assert_eq!(show(&due(RESPONSES, &[], &rules, ask, now)), ["new 2025-06-01 2026-01-20T00:50:00Z"]);
+    let held = [held("2026-01-01", "2026-01-19", "2026-01-20")];
+    let expected = ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2025-06-01 2026-01-01"];
+    assert_eq!(show(&due(RESPONSES, &held, &rules, ask, now)), expected);
+}
+
+#[test]
+fn a_clock_that_was_ahead_proves_nothing_of_the_future() {
+    let rules = Rules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
+    let held = [held("2026-01-01", "2026-03-01", "2026-03-01")];
+    let now = at("2026-01-20T01:00:00Z");
+    let ask = Ask::Sync { first_since_ms: 0, known_since_ms: None };
+    assert_eq!(show(&due(RESPONSES, &held, &rules, ask, now)), ["re-scan 2026-01-01 2026-01-20T00:50:00Z"]);
+    let backfill = Ask::Backfill { window: Window::new(at("2026-01-01"), at("2026-03-01")) };
+    assert!(due(RESPONSES, &held, &rules, backfill, now).is_empty());
+    assert_eq!(due(RESPONSES, &held, &rules, backfill, at("2026-03-05")).len(), 0);
 }
 
 #[test]
@@ -75,7 +99,7 @@ fn p6_a_finished_backfill_asks_for_nothing() {
 fn nothing_is_new_within_the_same_five_minutes() {
     let held = [held("2026-01-01", "2026-01-02T00:50:00Z", "2026-01-02T01:00:00Z")];
     let rules = Rules { rescan: RescanRules::never(), ..rules() };
-    let ask = Ask::Sync { first_since_ms: 0 };
+    let ask = Ask::Sync { first_since_ms: 0, known_since_ms: None };
     assert!(due(RESPONSES, &held, &rules, ask, at("2026-01-02T01:04:59Z")).is_empty());
     assert_eq!(due(RESPONSES, &held, &rules, ask, at("2026-01-02T01:05:00Z")).len(), 1);
 }
@@ -142,7 +166,7 @@ proptest! {
         let now = at("2026-01-01") + later * 7 * HOUR_MS;
         let since = at("2025-12-20");
         let rules = rules();
-        let due = due(RESPONSES, &held, &rules, Ask::Sync { first_since_ms: since }, now);
+        let due = due(RESPONSES, &held, &rules, Ask::Sync { first_since_ms: since, known_since_ms: None }, now);
         let mut cutter = Cutter::new(due, held.clone(), 1000, true);
         let mut asked = IntervalSet::new();
         while let Some(due) = cutter.next_window() {

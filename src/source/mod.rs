@@ -50,7 +50,7 @@ pub use self::{
 };
 use crate::{
     clock,
-    model::{PageRequest, TimeAccount},
+    model::{MINUTE_MS, PageRequest, TimeAccount, Window},
     redact::ApiKey,
 };
 
@@ -137,11 +137,11 @@ impl Inner {
     async fn probe(&self) -> Result<Probe, SourceError> {
         let at = address::of_probe(&self.base_url);
         match fetch(&self.wire, self.backoff, &at, false).await? {
-            Fetched::Page(page) => Ok(Probe::new(page.latency, page.service_now_ms)),
+            Fetched::Page(page) => Ok(Probe::new(page.latency, page.service_now_ms, false)),
             Fetched::Rejected(rejection) => match rejection.status {
                 status @ (401 | 403) => Err(self.key_refused(status)),
                 // No survey at all: the list call's way to say so. A web page comes from somewhere else.
-                404 if !rejection.is_html => Ok(Probe::new(rejection.latency, rejection.service_now_ms)),
+                404 if !rejection.is_html => Ok(Probe::new(rejection.latency, rejection.service_now_ms, true)),
                 status => Err(SourceError::Refused { status, message: rejection.message, url: at.shown }),
             },
             Fetched::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
@@ -157,11 +157,16 @@ impl Inner {
         }
     }
 
-    async fn answers_a_small_question(&self) -> Result<bool, SourceError> {
-        match self.probe().await {
-            Ok(_) | Err(SourceError::Refused { .. }) => Ok(true),
-            Err(SourceError::Unreachable { .. } | SourceError::BadAnswer { .. }) => Ok(false),
-            Err(error) => Err(error),
+    /// Whether the service answers the least that can be asked of the same list: one row of one minute. A list that is down is
+    /// not too large, and cutting its windows would only ask it more often.
+    async fn answers_a_small_question(&self, request: &PageRequest) -> Result<bool, SourceError> {
+        let start_ms = request.window.start_ms;
+        let window = Window::new(start_ms, start_ms.saturating_add(MINUTE_MS));
+        let least = PageRequest { window, page_rows: 1, token: None, ..request.clone() };
+        let rows = least.scope.stream.page_rows_max().map(|_| least.page_rows);
+        match fetch(&self.wire, self.backoff, &address::of_page(&self.base_url, &least, rows), false).await? {
+            Fetched::Page(_) | Fetched::Rejected(_) => Ok(true),
+            Fetched::Failed { .. } => Ok(false),
         }
     }
 
@@ -177,11 +182,14 @@ pub struct Probe {
     pub latency_ms: u64,
     /// The service's time, if its answer said so.
     pub service_now_ms: Option<i64>,
+    /// Whether the answer was 404: there is no survey, or no such service behind the address.
+    pub is_not_found: bool,
 }
 
 impl Probe {
-    fn new(latency: Duration, service_now_ms: Option<i64>) -> Self {
-        Self { latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX), service_now_ms }
+    fn new(latency: Duration, service_now_ms: Option<i64>, is_not_found: bool) -> Self {
+        let latency_ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
+        Self { latency_ms, service_now_ms, is_not_found }
     }
 }
 

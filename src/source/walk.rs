@@ -149,7 +149,8 @@ impl Walk {
             return Ok(());
         }
         // A service that answers nothing at all is down; one that answers a small question finds this one too large.
-        let is_down = !matches!(last, Failure::BodyTooLarge { .. }) && !self.source.answers_a_small_question().await?;
+        let is_down = !matches!(last, Failure::BodyTooLarge { .. })
+            && !self.source.answers_a_small_question(&self.request).await?;
         Err(match is_down {
             true => last.give_up(url, attempts),
             false => SourceError::TooLarge { url, page_rows: rows, last },

@@ -1,6 +1,6 @@
 //! What was proven complete: disjoint stretches of creation time for each scope, with when and how they were last scanned.
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use crate::model::{DAY_MS, FlagSet, HOUR_MS, Scan, Scope, Segment, Stream, Window};
 
@@ -65,25 +65,49 @@ impl State {
             .collect()
     }
 
-    /// The checkpoint: the scan's window is complete and committed everywhere. One transaction.
-    pub fn checkpoint(&mut self, scan: &Scan, rows: u64, acknowledged_by: &[&str]) -> Result<(), StateError> {
+    /// Where the coverage of a scope ever began, even if it is no longer proven.
+    pub fn extent_start_ms(&self, scope: Scope) -> Result<Option<i64>, StateError> {
+        let sql = "SELECT start_ms FROM extents WHERE stream = ?1 AND survey_id = ?2";
+        self.connection
+            .query_row(sql, (scope.stream.name(), stored_survey(scope.survey_id)), |row| row.get(0))
+            .optional()
+            .map_err(self.failed("read"))
+    }
+
+    /// The checkpoint: the scan's window is complete and committed everywhere. One transaction. It counts as looked at at
+    /// `scanned_ms`. `taken_by` names the warehouses of the run, and whether the scan is in their ledger.
+    pub fn checkpoint(
+        &mut self,
+        scan: &Scan,
+        scanned_ms: i64,
+        rows: u64,
+        taken_by: &[(&str, bool)],
+    ) -> Result<(), StateError> {
         let failed = self.failed("write");
         let mut apply = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
-            cover(&transaction, scan, rows)?;
+            cover(&transaction, scan, scanned_ms, rows)?;
+            extend(&transaction, scan.scope, scan.window.start_ms)?;
             transaction.execute("DELETE FROM scans WHERE scan_id = ?1", [&scan.id.0])?;
-            for name in acknowledged_by {
-                let sql = "UPDATE destinations SET last_scan_id = ?2 WHERE name = ?1";
-                transaction.execute(sql, (name, &scan.id.0))?;
+            let number = next_checkpoint(&transaction)?;
+            for (name, is_in_ledger) in taken_by {
+                let sql = "UPDATE destinations SET last_scan_id = coalesce(?2, last_scan_id), last_checkpoint = ?3 WHERE name = ?1";
+                transaction.execute(sql, (name, is_in_ledger.then_some(&scan.id.0), number))?;
             }
             transaction.commit()
         };
         apply().map_err(failed)
     }
 
-    /// Throws the coverage away and lays the given scans over nothing, oldest first: how a lost file, or a warehouse that is
-    /// not the one that was filled, is made good. One transaction.
-    pub fn rebuild_coverage(&mut self, scans: &[(Scan, u64)]) -> Result<(), StateError> {
+    /// Throws the coverage away and lays the scans that every ledger holds over nothing, oldest first: how a lost file, or a
+    /// warehouse that is not the one that was filled or was left out of some runs, is made good. Where coverage began in any
+    /// ledger stays known, so that the rest is a gap. The warehouses `taken_by` are then up to date. One transaction.
+    pub fn rebuild_coverage(
+        &mut self,
+        scans: &[(Scan, u64)],
+        begun: &[(Scope, i64)],
+        taken_by: &[&str],
+    ) -> Result<(), StateError> {
         let failed = self.failed("write");
         let mut oldest_first: Vec<&(Scan, u64)> = scans.iter().collect();
         oldest_first.sort_by_key(|(scan, _)| scan.started_ms);
@@ -91,7 +115,14 @@ impl State {
             let transaction = self.connection.transaction()?;
             transaction.execute("DELETE FROM coverage", [])?;
             for (scan, rows) in &oldest_first {
-                cover(&transaction, scan, *rows)?;
+                cover(&transaction, scan, scan.started_ms, *rows)?;
+            }
+            for (scope, start_ms) in begun {
+                extend(&transaction, *scope, *start_ms)?;
+            }
+            let number = next_checkpoint(&transaction)?;
+            for name in taken_by {
+                transaction.execute("UPDATE destinations SET last_checkpoint = ?2 WHERE name = ?1", (name, number))?;
             }
             transaction.commit()
         };
@@ -99,8 +130,21 @@ impl State {
     }
 }
 
-fn cover(transaction: &Transaction<'_>, scan: &Scan, rows: u64) -> rusqlite::Result<()> {
-    let laid = Segment { window: scan.window, flags: scan.flags, scanned_ms: scan.started_ms, rows };
+/// The number of the next checkpoint.
+fn next_checkpoint(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+    let sql = "INSERT INTO meta (key, value) VALUES ('last_checkpoint', '1') \
+               ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT) RETURNING CAST(value AS INTEGER)";
+    transaction.query_row(sql, [], |row| row.get(0))
+}
+
+fn extend(transaction: &Transaction<'_>, scope: Scope, start_ms: i64) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO extents (stream, survey_id, start_ms) VALUES (?1, ?2, ?3) \
+               ON CONFLICT (stream, survey_id) DO UPDATE SET start_ms = min(start_ms, excluded.start_ms)";
+    transaction.execute(sql, (scope.stream.name(), stored_survey(scope.survey_id), start_ms)).map(drop)
+}
+
+fn cover(transaction: &Transaction<'_>, scan: &Scan, scanned_ms: i64, rows: u64) -> rusqlite::Result<()> {
+    let laid = Segment { window: scan.window, flags: scan.flags, scanned_ms, rows };
     if laid.window.is_empty() {
         return Ok(());
     }

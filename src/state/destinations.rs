@@ -13,24 +13,31 @@ pub struct KnownDestination {
     pub location: String,
     /// The last scan that it acknowledged, if any did.
     pub last_scan_id: Option<ScanId>,
+    /// Whether it took part in every checkpoint so far; one that was left out of a run lags behind.
+    pub is_up_to_date: bool,
 }
 
 impl State {
     /// What is remembered of a warehouse.
     pub fn destination(&self, name: &str) -> Result<Option<KnownDestination>, StateError> {
-        let sql = "SELECT location, last_scan_id FROM destinations WHERE name = ?1";
+        let sql = "SELECT location, last_scan_id, last_checkpoint = \
+                   coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0) \
+                   FROM destinations WHERE name = ?1";
         self.connection
             .query_row(sql, [name], |row| {
                 let last_scan_id: Option<String> = row.get(1)?;
-                Ok(KnownDestination { location: row.get(0)?, last_scan_id: last_scan_id.map(ScanId) })
+                let (location, is_up_to_date) = (row.get(0)?, row.get(2)?);
+                Ok(KnownDestination { location, last_scan_id: last_scan_id.map(ScanId), is_up_to_date })
             })
             .optional()
             .map_err(self.failed("read"))
     }
 
-    /// Remembers a warehouse, with the last scan of its ledger.
+    /// Remembers a warehouse, with the last scan of its ledger. A new one is up to date with the checkpoints so far.
     pub fn remember_destination(&self, name: &str, location: &str, last: Option<&ScanId>) -> Result<(), StateError> {
-        let sql = "INSERT OR REPLACE INTO destinations (name, location, last_scan_id) VALUES (?1, ?2, ?3)";
+        let sql = "INSERT INTO destinations (name, location, last_scan_id, last_checkpoint) VALUES (?1, ?2, ?3, \
+                   coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0)) \
+                   ON CONFLICT (name) DO UPDATE SET location = excluded.location, last_scan_id = excluded.last_scan_id";
         self.connection.execute(sql, (name, location, last.map(|scan| &scan.0))).map_err(self.failed("write"))?;
         Ok(())
     }

@@ -29,7 +29,7 @@ fn a_scan_is_under_way_until_its_checkpoint() {
     assert!(state.coverage(scan.scope).unwrap().is_empty());
 
     state.remember_destination("duckdb", "here", None).unwrap();
-    state.checkpoint(&scan, 1600, &["duckdb"]).unwrap();
+    state.checkpoint(&scan, scan.started_ms, 1600, &[("duckdb", true)]).unwrap();
     assert!(state.scans_under_way().unwrap().is_empty());
     let covered = Segment { window: scan.window, flags: FlagSet::ALL, scanned_ms: 5_000, rows: 1600 };
     assert_eq!(state.coverage(scan.scope).unwrap(), [covered]);
@@ -84,11 +84,32 @@ fn a_newer_or_foreign_file_is_refused_by_name() {
 fn a_lost_file_is_rebuilt_from_the_ledger() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
-    state.checkpoint(&scan(5_000, 6_000), 1, &[]).unwrap();
-    state.rebuild_coverage(&[(scan(1000, 2000), 7), (scan(0, 1000), 3)]).unwrap();
+    state.checkpoint(&scan(5_000, 6_000), 9, 1, &[]).unwrap();
+    let begun = [(scan(0, 1).scope, -500)];
+    state.rebuild_coverage(&[(scan(1000, 2000), 7), (scan(0, 1000), 3)], &begun, &[]).unwrap();
+    assert_eq!(state.extent_start_ms(scan(0, 1).scope).unwrap(), Some(-500));
     let rebuilt = state.coverage(scan(0, 1).scope).unwrap();
     assert_eq!(rebuilt.len(), 1);
     assert_eq!((rebuilt[0].window, rebuilt[0].rows), (Window::new(0, 2000), 10));
+}
+
+#[test]
+fn a_warehouse_that_was_left_out_of_a_checkpoint_is_not_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
+    let is_up_to_date = |state: &State, name: &str| state.destination(name).unwrap().unwrap().is_up_to_date;
+    state.remember_destination("duckdb", "here", None).unwrap();
+    state.remember_destination("parquet", "there", None).unwrap();
+    let scan = scan(0, 1000);
+    state.checkpoint(&scan, 5, 1, &[("duckdb", true), ("parquet", false)]).unwrap();
+    assert!(is_up_to_date(&state, "duckdb") && is_up_to_date(&state, "parquet"));
+    assert_eq!(state.destination("parquet").unwrap().unwrap().last_scan_id, None);
+    state.checkpoint(&scan, 6, 1, &[("duckdb", true)]).unwrap();
+    assert!(is_up_to_date(&state, "duckdb") && !is_up_to_date(&state, "parquet"));
+    state.remember_destination("parquet", "there", None).unwrap();
+    assert!(!is_up_to_date(&state, "parquet"), "being looked at does not bring it up to date");
+    state.rebuild_coverage(&[], &[], &["duckdb", "parquet"]).unwrap();
+    assert!(is_up_to_date(&state, "duckdb") && is_up_to_date(&state, "parquet"));
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! The encoding, pinned: a hash must not change between versions.
+
 use std::collections::HashSet;
 
 use super::*;

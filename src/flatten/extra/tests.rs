@@ -1,3 +1,5 @@
+//! Fields without a column, in a form that does not depend on the wire.
+
 use super::*;
 
 #[test]

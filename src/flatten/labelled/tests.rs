@@ -1,3 +1,5 @@
+//! Objects that map labels to values.
+
 use super::*;
 
 #[test]

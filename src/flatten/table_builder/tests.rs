@@ -1,3 +1,5 @@
+//! Rows by contract, column by column.
+
 use super::*;
 
 fn rank() -> TableBuilder {

@@ -162,7 +162,8 @@ fn collect_gone(
     ))?;
     let gone = comparison.count("SELECT count(*) FROM work.gone")?;
     let held = comparison.count(&format!("SELECT count(*) FROM work.held h WHERE {in_scope}"))?;
-    if vanish.withholds(gone, held) {
+    let is_empty_answer = comparison.stage.records() == 0;
+    if vanish.withholds(gone, held, is_empty_answer) {
         comparison.delta.counts.withheld = gone;
         comparison.execute("TRUNCATE work.gone")?;
     }
@@ -263,7 +264,10 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
             // What the scan did not ask for stays as it was stored: it is never blanked.
             let changed = select_list(base, |column| match comparison.stamp(column) {
                 Some(stamp) => stamp,
-                None if column.name == "_first_seen_at" => format!("coalesce(o._first_seen_at, {started})"),
+                // Scans are committed in another order than they begin.
+                None if column.name == "_first_seen_at" => {
+                    format!("least(coalesce(o._first_seen_at, {started}), {started})")
+                }
                 None if !comparison.was_asked_for(column) => format!("o.{}", quote_identifier(&column.name)),
                 None => format!("s.{}", quote_identifier(&column.name)),
             });
@@ -287,12 +291,17 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
     }
 }
 
+/// Rows that an empty answer may take: as many as one person may have given in one sitting.
+const GONE_AT_ONCE_MAX: u64 = 6;
+
 impl VanishPolicy {
-    /// Whether so many rows gone, of those held, are too many to believe.
-    fn withholds(self, gone: u64, held: u64) -> bool {
+    /// Whether so many rows gone, of those held, are too many to believe. A scan that found nothing at all is believed less:
+    /// it looks the same as a service that has lost its way for a night.
+    fn withholds(self, gone: u64, held: u64, is_empty_answer: bool) -> bool {
         match self {
             VanishPolicy::Accept => false,
             // Counts of rows are far below 2^53: exact as f64.
+            VanishPolicy::Guarded { .. } if is_empty_answer => gone > GONE_AT_ONCE_MAX,
             VanishPolicy::Guarded { share_max, rows_max } => gone > rows_max && gone as f64 > share_max * held as f64,
         }
     }

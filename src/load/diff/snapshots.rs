@@ -68,7 +68,8 @@ fn write_rows(comparison: &mut Comparison<'_>, table: &'static Table) -> Result<
     let started = timestamp_ms(comparison.scan.started_ms);
     let row = select_list(table, |column| match comparison.stamp(column) {
         Some(stamp) => stamp,
-        None if column.name == "_first_seen_at" => format!("coalesce(f.first_seen_at, {started})"),
+        // Scans are committed in another order than they begin.
+        None if column.name == "_first_seen_at" => format!("least(coalesce(f.first_seen_at, {started}), {started})"),
         None => format!("s.{}", quote_identifier(&column.name)),
     });
     comparison.execute(&format!(
