@@ -10,3 +10,4 @@ mod nights;
 mod sandbox;
 mod source;
 mod truth;
+mod warehouses;

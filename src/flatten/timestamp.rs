@@ -10,7 +10,7 @@ use super::json;
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_SECS: i64 = 86_400;
-/// Midnight of 0000-01-01 and of 10000-01-01: outside them RFC 3339 has no text, and readers of Parquet differ.
+/// Midnight of 0001-01-01 and of 10000-01-01: what every reader of the warehouse can show.
 const MOMENTS_US: std::ops::Range<i64> = -62_135_596_800 * SECOND_US..253_402_300_800 * SECOND_US;
 
 /// The moment that a JSON value names.

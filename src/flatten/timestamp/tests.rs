@@ -33,7 +33,8 @@ fn every_form_of_a_moment_is_read() {
     assert_eq!(read_timestamp("1769847330123"), Some(MORNING_US + 123_000));
     assert_eq!(read_timestamp("1.769847330123e12"), Some(MORNING_US + 123_000));
     assert_eq!(read_timestamp("0"), Some(0));
-    assert_eq!(moment("0000-01-01T00:00:00Z"), Some(MOMENTS_US.start));
+    assert_eq!(moment("0001-01-01T00:00:00Z"), Some(MOMENTS_US.start));
+    assert_eq!(moment("0000-12-31T23:59:59Z"), None, "readers of Parquet and Python know no year 0");
     assert_eq!(moment("9999-12-31T23:59:59.999999Z"), Some(MOMENTS_US.end - 1));
 }
 

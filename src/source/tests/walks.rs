@@ -222,14 +222,27 @@ async fn a_body_over_the_limit_is_asked_for_in_smaller_pages_at_once() {
 
 #[tokio::test]
 async fn a_page_that_fails_at_every_size_asks_for_a_smaller_window() {
+    let server = Server::start(|_, target| match parameter(target, "limit").as_deref() {
+        Some("1") => page(0, None),
+        _ => json(500, ""),
+    })
+    .await;
+    let error = walk_error(&server.source(), responses()).await;
+    assert!(matches!(error, SourceError::TooLarge { page_rows: 10, .. }), "{error}");
+    assert_eq!(server.seen().len(), 7 * 2 + 6 + 1, "seven sizes twice, the smallest six times, one small question");
+    let least = server.targets().pop().unwrap();
+    assert!(least.starts_with("/v1/responses?"), "the same list is asked: {least}");
+}
+
+#[tokio::test]
+async fn a_list_that_is_down_is_not_too_large() {
     let server = Server::start(|_, target| match target.starts_with("/v1/surveys") {
         true => page(0, None),
         false => json(500, ""),
     })
     .await;
     let error = walk_error(&server.source(), responses()).await;
-    assert!(matches!(error, SourceError::TooLarge { page_rows: 10, .. }), "{error}");
-    assert_eq!(server.seen().len(), 7 * 2 + 6 + 1, "seven sizes twice, the smallest six times, one small question");
+    assert!(matches!(error, SourceError::Unreachable { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -1,0 +1,92 @@
+//! Warehouses that come and go: one that was left out of a run, or added later, holds everything in the end (P1, P2); and what
+//! seems to be gone at the service is not believed too soon, nor forgotten (P4).
+
+use studysync::sandbox::{ChangeRequest, Faults};
+
+use crate::harness::{DAY_MS, Place, Service, Tables, assert_holds, days_ago, expected::Expected, small};
+
+const DAYS: u32 = 60;
+
+/// Rows of DuckDB that Parquet lacks, and the reverse, over the tables that matter most.
+fn assert_twins(place: &Place, when: &str) {
+    for table in ["responses", "response_choices", "response_history", "themes", "surveys"] {
+        let content = if table == "response_choices" { "label" } else { "_row_hash" };
+        let sql = format!("SELECT count(*), count(DISTINCT {content}) FROM {table}");
+        let count = |tables: &Tables| tables.rows_of(&sql);
+        assert_eq!(count(&place.duckdb_tables()), count(&place.parquet_tables()), "{when}: {table}");
+    }
+}
+
+#[test]
+fn p1_a_warehouse_that_was_left_out_of_a_run_catches_up() {
+    let service = Service::start(small(3000, DAYS));
+    let place = Place::new(&service);
+    let (recent, all) = (days_ago(10), days_ago(i64::from(DAYS)));
+    place.report(&["backfill", "--from", &recent], 0);
+    place.run_on_parquet(&["backfill", "--from", &all]).expect(0);
+    let report = place.report(&["backfill", "--from", &all], 0);
+    assert!(!report["notes"].as_array().unwrap().is_empty(), "{report}");
+    assert_holds(&place, &Expected::now(&service), "after both took part again");
+    assert_twins(&place, "after both took part again");
+
+    // A night that only Parquet saw: its edits reach DuckDB the next time.
+    service.advance_days(1);
+    service.change(&ChangeRequest { edits: 30, within_ms: Some(20 * DAY_MS), ..ChangeRequest::default() });
+    place.run_on_parquet(&["sync"]).expect(0);
+    place.report(&["sync"], 0);
+    assert_holds(&place, &Expected::now(&service), "after a night that one of them saw alone");
+}
+
+#[test]
+fn p1_a_warehouse_that_is_added_later_is_filled_by_sync() {
+    let service = Service::start(small(3000, DAYS));
+    let place = Place::new(&service);
+    place.run_on_parquet(&["backfill", "--from", &days_ago(i64::from(DAYS))]).expect(0);
+    let report = place.report(&["sync"], 0);
+    assert_eq!(report["streams"]["responses"]["inserted"], report["streams"]["responses"]["rows_read"], "{report}");
+    assert_holds(&place, &Expected::now(&service), "after a sync with a new warehouse");
+    assert_twins(&place, "after a sync with a new warehouse");
+}
+
+#[test]
+fn p4_a_doubt_stays_until_it_is_settled() {
+    let service = Service::start(small(3000, DAYS));
+    let place = Place::new(&service);
+    place.report(&["backfill", "--from", &days_ago(i64::from(DAYS))], 0);
+    service.advance_days(10);
+    let now_ms = service.control().now_ms();
+    let window = (now_ms - 50 * DAY_MS, now_ms - 20 * DAY_MS);
+    let gone = service.change(&ChangeRequest { vanish_window_ms: Some(window), ..ChangeRequest::default() }).vanished;
+    let withheld = |report: &serde_json::Value| report["streams"]["responses"]["withheld"].as_u64().unwrap() as usize;
+    // Stopped between the first look and the second: the doubt is not lost.
+    place.run(&["sync", "--stream", "responses", "--concurrency", "1", "--max-requests", "3"]).expect(6);
+    for night in ["the first", "the next", "and the next"] {
+        let report = place.report(&["sync"], 3);
+        assert_eq!(withheld(&report), gone.len(), "{night} run: {report}");
+    }
+    let status = place.run(&["status"]).expect(0).stdout;
+    assert!(status.contains("IN DOUBT"), "{status}");
+    let report = place.report(&["sync", "--accept-vanished"], 0);
+    assert_eq!(report["streams"]["responses"]["vanished"].as_u64().unwrap() as usize, gone.len(), "{report}");
+    let report = place.report(&["sync"], 0);
+    assert_eq!(withheld(&report), 0);
+    assert!(!place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"));
+    for (name, tables) in place.warehouses() {
+        let vanished = tables.count("SELECT count(*) FROM responses WHERE _vanished_at IS NOT NULL");
+        assert_eq!(vanished as usize, gone.len(), "{name}");
+    }
+}
+
+#[test]
+fn p4_a_service_that_answers_nothing_for_a_night_costs_no_row() {
+    let service = Service::start(small(400, 5));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    service.set_faults(Faults { not_found_when_empty: true, ..Faults::default() });
+    let window = (0, i64::MAX);
+    service.advance_days(1);
+    let gone = service.change(&ChangeRequest { vanish_window_ms: Some(window), ..ChangeRequest::default() }).vanished;
+    let report = place.report(&["sync"], 3);
+    assert_eq!(report["streams"]["responses"]["vanished"], 0, "{report}");
+    assert_eq!(report["streams"]["responses"]["withheld"].as_u64().unwrap() as usize, gone.len(), "{report}");
+}
