@@ -224,6 +224,9 @@ impl Run {
             queue.look_again(&task, &self.shared.progress);
             counts.withheld = 0;
         }
+        if counts.withheld > 0 && self.findings.knows_of_doubt(task.scope, task.due.window) {
+            counts.withheld = 0;
+        }
         if counts.withheld > 0 {
             let Due { window, .. } = task.due;
             let note = format!(

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     load::RowCounts,
-    model::{RunId, Stream, TimeParts},
+    model::{IntervalSet, RunId, Scope, Stream, TimeParts, Window},
     source::{RequestStats, Stop},
 };
 
@@ -123,11 +123,22 @@ pub(super) struct Findings {
     pub wrote: bool,
     /// Whether the run as a whole needs a look.
     pub is_doubtful: bool,
+    /// Where rows were withheld in this run. A scan that an earlier run began is looked at before the plan, which then finds its
+    /// window still in doubt: it is told once.
+    pub doubts: BTreeMap<Scope, IntervalSet>,
 }
 
 impl Findings {
     pub fn add(&mut self, stream: Stream, pages: u64, counts: &RowCounts) {
         self.streams.entry(stream.name()).or_default().add(pages, counts);
+    }
+
+    /// Whether the run has told of rows withheld in this window; if not, it has from now on.
+    pub fn knows_of_doubt(&mut self, scope: Scope, window: Window) -> bool {
+        let doubts = self.doubts.entry(scope).or_default();
+        let is_known = doubts.covers(window);
+        doubts.insert(window);
+        is_known
     }
 
     pub fn outcome(&self) -> Outcome {

@@ -150,7 +150,7 @@ fn status_tells_coverage_lag_and_runs_and_sends_nothing() {
         status["streams"].as_array().unwrap().iter().find(|stream| stream["stream"] == "responses").unwrap();
     assert_eq!(
         sorted_keys(responses),
-        ["complete", "lag_secs", "missing", "oldest_scan", "rows", "stream", "survey_id"]
+        ["complete", "in_doubt", "lag_secs", "missing", "oldest_scan", "rows", "stream", "survey_id"]
     );
     assert_eq!(responses["complete"].as_array().unwrap().len(), 1, "{responses}");
     assert_eq!(responses["missing"], json!([]));
