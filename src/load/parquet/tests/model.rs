@@ -106,7 +106,7 @@ fn assert_partitions_fit(connection: &Connection, root: &Path, table: &Table) {
     let Some(column) = &table.partition else { return };
     let sql = format!(
         "SELECT count(*) FROM read_parquet('{}/{}/**/*.parquet', hive_partitioning = true) \
-         WHERE created_month <> CAST(date_trunc('month', {column}) AS DATE)",
+         WHERE created_month <> CAST(date_trunc('month', {column}::TIMESTAMP) AS DATE)",
         root.display(),
         table.name
     );
