@@ -219,28 +219,18 @@ impl Run {
             // The first look has counted them.
             (counts.rows_read, counts.unchanged) = (0, 0);
         }
-        if counts.withheld > 0 && !task.is_second_look {
-            tracing::info!(window = %task.due.window, rows = counts.withheld, "many rows seem to have vanished; looking again");
-            queue.look_again(&task, &self.shared.progress);
-            counts.withheld = 0;
-        }
-        if counts.withheld > 0 && self.findings.knows_of_doubt(task.scope, task.due.window) {
-            counts.withheld = 0;
-        }
-        if counts.withheld > 0 {
-            let Due { window, .. } = task.due;
-            let note = format!(
-                "{} rows of {} in {window} are no longer returned by the service; too many to believe, so they stay. \
-                 If they are really gone, run with --accept-vanished",
-                counts.withheld, task.scope
-            );
-            tracing::warn!("{note}");
-            self.findings.notes.push(note);
+        let Due { window, .. } = task.due;
+        match std::mem::take(&mut counts.withheld) {
+            rows if rows > 0 && !task.is_second_look => {
+                tracing::info!(%window, rows, "many rows seem to have vanished; looking again");
+                queue.look_again(&task, &self.shared.progress);
+            }
+            withheld => self.findings.looked(task.scope, window, withheld),
         }
         self.findings.wrote |= done.wrote;
         self.findings.add(task.scope.stream, pages, &counts);
-        queue.learn(task.scope, task.due.window, done.counts.rows_read);
-        self.shared.progress.committed(task.scope, task.due.window, counts.rows_read);
+        queue.learn(task.scope, window, done.counts.rows_read);
+        self.shared.progress.committed(task.scope, window, counts.rows_read);
         for destination in &self.destinations {
             if lock(destination).wants_publish() {
                 self.publish(destination).await?;

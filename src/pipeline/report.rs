@@ -1,12 +1,12 @@
 //! What a run did and where its time went: the JSON of `--json`, of `sync_runs` and of `status`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
 use crate::{
     load::RowCounts,
-    model::{IntervalSet, RunId, Scope, Stream, TimeParts, Window},
+    model::{RunId, Scope, Stream, TimeParts, Window},
     source::{RequestStats, Stop},
 };
 
@@ -112,6 +112,25 @@ pub struct RunReport {
     pub notes: Vec<String>,
 }
 
+/// Rows that the service no longer returns, too many at once to be believed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    pub scope: Scope,
+    pub window: Window,
+    pub withheld: u64,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Doubt { scope, window, withheld } = self;
+        write!(
+            f,
+            "{withheld} rows of {scope} in {window} are no longer returned by the service; too many to believe, so they stay. \
+             If they are really gone, run with --accept-vanished"
+        )
+    }
+}
+
 /// What a run gathers for its report.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -123,9 +142,8 @@ pub(super) struct Findings {
     pub wrote: bool,
     /// Whether the run as a whole needs a look.
     pub is_doubtful: bool,
-    /// Where rows were withheld in this run. A scan that an earlier run began is looked at before the plan, which then finds its
-    /// window still in doubt: it is told once.
-    pub doubts: BTreeMap<Scope, IntervalSet>,
+    /// Where rows were withheld, as of the last look at each window.
+    pub doubts: Vec<Doubt>,
 }
 
 impl Findings {
@@ -133,12 +151,27 @@ impl Findings {
         self.streams.entry(stream.name()).or_default().add(pages, counts);
     }
 
-    /// Whether the run has told of rows withheld in this window; if not, it has from now on.
-    pub fn knows_of_doubt(&mut self, scope: Scope, window: Window) -> bool {
-        let doubts = self.doubts.entry(scope).or_default();
-        let is_known = doubts.covers(window);
-        doubts.insert(window);
-        is_known
+    /// What a look at a window showed takes the place of what earlier looks at it showed: a scan that an earlier run began is
+    /// looked at before the plan, which then finds its window still in doubt.
+    pub fn looked(&mut self, scope: Scope, window: Window, withheld: u64) {
+        self.doubts.retain(|doubt| doubt.scope != scope || !doubt.window.overlaps(window));
+        if withheld > 0 {
+            self.doubts.push(Doubt { scope, window, withheld });
+        }
+    }
+
+    /// The streams with the rows that are withheld at the end.
+    pub fn streams(&self) -> BTreeMap<&'static str, StreamReport> {
+        let mut streams = self.streams.clone();
+        for doubt in &self.doubts {
+            streams.entry(doubt.scope.stream.name()).or_default().counts.withheld += doubt.withheld;
+        }
+        streams
+    }
+
+    /// What people should know.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.iter().cloned().chain(self.doubts.iter().map(Doubt::to_string)).collect()
     }
 
     pub fn outcome(&self) -> Outcome {
@@ -148,7 +181,7 @@ impl Findings {
             Some(Stop::Cancelled) => Outcome::Interrupted,
             _ if !self.failures.is_empty() => Outcome::Failed,
             Some(_) => Outcome::StoppedEarly,
-            None if self.is_doubtful || self.streams.values().any(needs_a_look) => Outcome::NeedsALook,
+            None if self.is_doubtful || self.streams().values().any(needs_a_look) => Outcome::NeedsALook,
             None => Outcome::Done,
         }
     }

@@ -245,7 +245,7 @@ impl Run {
 
     fn report(&self, error: Option<&PipelineError>) -> RunReport {
         let outcome = if error.is_some() { Outcome::Failed } else { self.findings.outcome() };
-        let mut streams = self.findings.streams.clone();
+        let mut streams = self.findings.streams();
         for stream in &self.settings.streams {
             streams.entry(stream.stream.name()).or_default();
         }
@@ -263,7 +263,7 @@ impl Run {
             stopped_because: self.findings.stop.map(|stop| stop.to_string()),
             error: error.map(|error| chain(error)),
             failures: self.findings.failures.clone(),
-            notes: self.findings.notes.clone(),
+            notes: self.findings.notes(),
         }
     }
 }
