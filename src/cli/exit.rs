@@ -6,7 +6,7 @@ use crate::{
     archive::ArchiveError,
     config::ConfigError,
     load::LoadError,
-    pipeline::{PipelineError, load_code, state_code},
+    pipeline::{PipelineError, chain, load_code, state_code},
     source::SourceError,
     state::StateError,
 };
@@ -77,13 +77,7 @@ impl CommandError {
 
     /// The error and its causes on one line.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            text.push_str(&format!(": {error}"));
-            cause = error.source();
-        }
-        text
+        chain(self)
     }
 
     pub fn exit_code(&self) -> u8 {

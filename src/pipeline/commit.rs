@@ -43,14 +43,13 @@ pub(super) async fn commit(
     blocking(move || {
         let _busy = shared.account.enter(Activity::Write);
         let wrote = applied.iter().any(|(_, applied)| applied.wrote);
-        let is_in_a_ledger = applied.iter().any(|(_, applied)| applied.wrote || applied.was_held);
+        let acknowledged: Vec<(&str, bool)> =
+            applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.was_held)).collect();
+        let is_in_a_ledger = acknowledged.iter().any(|(_, is_in_ledger)| *is_in_ledger);
         let scan = &pulled.scan;
         if is_in_a_ledger {
             shared.archive.settle(scan).map_err(PipelineError::Archive)?;
         }
-        let in_ledger = |applied: &Applied| applied.wrote || applied.was_held;
-        let acknowledged: Vec<(&str, bool)> =
-            applied.iter().map(|(name, applied)| (*name, in_ledger(applied))).collect();
         // What one warehouse withholds or rejects is said even if another has nothing to say.
         let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
         // Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at for long, and every

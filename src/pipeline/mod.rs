@@ -17,7 +17,7 @@ mod run;
 mod work;
 
 pub use assemble::{identity, open_destinations, source_settings};
-pub use error::{Failure, PipelineError, load_code, state_code};
+pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use progress::{Progress, Snapshot};
 pub use report::{Outcome, RunReport, StreamReport};
 pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};

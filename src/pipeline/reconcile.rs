@@ -133,7 +133,11 @@ fn is_held_by_all(destinations: &[SharedDestination], scan: &ScanId) -> Result<b
 fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
     shared.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
     let entries = match destinations.first() {
-        Some(destination) => lock(destination).ledger().map_err(failed("first"))?,
+        Some(destination) => {
+            let mut destination = lock(destination);
+            let name = destination.name();
+            destination.ledger().map_err(failed(name))?
+        }
         None => Vec::new(),
     };
     let rows = entries.iter().find(|entry| entry.scan.id == left.scan.id).map_or(left.rows, |entry| entry.rows_read);
