@@ -4,12 +4,15 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::model::{FlagSet, IntervalSet, MINUTE_MS, Scope, Segment, Window};
+use crate::model::{FlagSet, HOUR_MS, IntervalSet, MINUTE_MS, Scope, Segment, Window};
 
 use super::RescanRules;
 
 /// New windows end on this grid, so that runs a moment apart do not leave slivers.
 const GRID_MS: i64 = 5 * MINUTE_MS;
+/// How far the clocks of a service's machines, and what is reckoned between two of its answers, may lie apart. A scan from later
+/// than that is from a clock that was wrong, and counts as none.
+const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 
 /// How a scope is kept.
 #[derive(Clone, Debug)]
@@ -99,8 +102,9 @@ fn due_for_sync(
     let mut all = Vec::new();
     all.push(Due { window: Window::new(hull.end_ms, settled_ms), reason: Reason::New });
     let mut rescans = rules.rescan.bands(now_ms).into_iter().map(|(band, fresh_from_ms)| {
-        // A scan from the future is none: the clock was wrong then.
-        let is_stale = move |segment: &&Segment| segment.scanned_ms < fresh_from_ms || segment.scanned_ms > now_ms;
+        let is_stale = move |segment: &&Segment| {
+            segment.scanned_ms < fresh_from_ms || segment.scanned_ms > now_ms + CLOCKS_DIFFER_MS_MAX
+        };
         let stale = held.iter().filter(is_stale);
         let windows: IntervalSet = stale.map(|segment| segment.window.intersect(band)).collect();
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
