@@ -11,3 +11,4 @@ mod sandbox;
 mod source;
 mod truth;
 mod warehouses;
+mod world;

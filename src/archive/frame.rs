@@ -127,7 +127,9 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
                 zstd::bulk::decompress(&bytes, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
             Frame::Page(body)
         }
-        b'E' => Frame::End,
+        // The checksum does not cover the head: a page whose kind was damaged must not end the scan.
+        b'E' if raw == 0 && stored == 0 => Frame::End,
+        b'E' => return Err(FrameError::Torn("its end carries a page")),
         _ => return Err(FrameError::Torn("its kind is unknown")),
     };
     Ok(Some((frame, (FRAME_HEAD_BYTES + stored) as u64)))

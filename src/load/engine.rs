@@ -93,7 +93,7 @@ impl Engine {
 fn remove_leftovers(folder: &Path) -> Result<(), LoadError> {
     let io = |action, path: &Path| {
         let path = path.to_owned();
-        move |source| LoadError::Io { action, path, source }
+        move |source| LoadError::io(action, &path, source)
     };
     if let Some(parent) = folder.parent() {
         std::fs::create_dir_all(parent).map_err(io("create the folder", parent))?;

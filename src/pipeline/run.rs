@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     PipelineError, Progress, RunReport,
-    assemble::{archive, failed, identity, open_destinations, source_settings},
+    assemble::{archive, failed, identity, lock_patience, open_destinations_patiently, source_settings},
     commit::{SharedDestination, lock},
     error::chain,
     held::Budget,
@@ -69,17 +69,23 @@ impl Run {
         settings.require_warehouse().map_err(PipelineError::Config)?;
         let started_ms = clock::now_ms();
         let run_id = RunId::new(started_ms);
-        let mut state = State::open(&settings.state_path, &identity.base_url, &identity.environment)
+        let (base_url, environment) = (&identity.base_url, &identity.environment);
+        let (mut state, damaged) = State::open_or_begin_anew(&settings.state_path, base_url, environment, started_ms)
             .map_err(PipelineError::State)?;
         let lease = state.take_lease(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
         let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
+        let patience = lock_patience(&settings, &stop);
         let source = Source::new(source_settings, learned, account.clone(), stop).map_err(PipelineError::Source)?;
         let archive = archive(&settings, &identity)?;
-        let destinations: Vec<SharedDestination> = open_destinations(&settings, &identity)?
+        let destinations: Vec<SharedDestination> = open_destinations_patiently(&settings, &identity, &patience)?
             .into_iter()
             .map(|destination| Arc::new(Mutex::new(destination)))
             .collect();
         let mut findings = Findings::default();
+        findings.notes.extend(damaged.map(|kept_as| {
+            let (path, kept_as) = (settings.state_path.display(), kept_as.display());
+            format!("the state file {path} was damaged; it is kept as {kept_as}, and a new one was begun")
+        }));
         if let Some(note) = check_ledgers(&mut state, &destinations)? {
             tracing::warn!("{note}");
             findings.notes.push(note);

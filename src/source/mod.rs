@@ -25,6 +25,9 @@ mod excerpt;
 mod retry_after;
 mod service_clock;
 
+#[cfg(fuzzing)]
+pub mod fuzzing;
+
 mod error;
 mod settings;
 mod stats;

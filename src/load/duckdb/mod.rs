@@ -14,8 +14,8 @@ pub(super) use self::{claims::Claim, file::explain};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Applied, CommitOptions, Destination, Identity, LedgerEntry, LoadError, RunRecord, Stage, TableDelta, Targets,
-    TimeBounds,
+    Applied, CommitOptions, Destination, Identity, LedgerEntry, LoadError, LockPatience, RunRecord, Stage, TableDelta,
+    Targets, TimeBounds,
     diff::{diff, stage_run},
     engine::{Engine, EngineOptions},
     ledger,
@@ -37,6 +37,7 @@ pub struct DuckDbDestination {
     options: EngineOptions,
     path: PathBuf,
     identity: Identity,
+    patience: LockPatience,
     stage: Option<Stage>,
     /// Held while the file is attached.
     claim: Option<Claim>,
@@ -52,18 +53,25 @@ impl DuckDbDestination {
     /// # Errors
     /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
     pub fn open(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
+        Self::open_patiently(path, identity, options, LockPatience::default())
+    }
+
+    /// The same, but a file that another process has open is waited for, now and whenever the file is opened again.
+    pub fn open_patiently(
+        path: &Path,
+        identity: &Identity,
+        options: &EngineOptions,
+        patience: LockPatience,
+    ) -> Result<Self, LoadError> {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|source| LoadError::Io {
-                action: "create the folder",
-                path: folder.to_owned(),
-                source,
-            })?;
+            std::fs::create_dir_all(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
         }
         let mut destination = Self {
             engine: Engine::open(options)?,
             options: options.clone(),
             path: path.to_owned(),
             identity: identity.clone(),
+            patience,
             stage: None,
             claim: None,
             is_dirty: false,
@@ -87,7 +95,7 @@ impl DuckDbDestination {
             return Ok(());
         }
         let claim = Claim::for_writing(&self.path)?;
-        file::attach(&self.engine, &self.path)?;
+        self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
         let ready = catalog::make_ready(&self.engine, &self.path, &self.identity);
         if ready.is_err() {

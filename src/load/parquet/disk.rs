@@ -96,9 +96,5 @@ impl Disk {
 
 /// The error of a failed step; a full disk has its own, because the user can do something about it.
 pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> LoadError {
-    let path = path.to_path_buf();
-    match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LoadError::Full { path, source },
-        _ => LoadError::Io { action, path, source },
-    }
+    LoadError::io(action, path, source)
 }

@@ -6,10 +6,11 @@
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
 //! commit), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`slices`] (what is sorted at once),
-//! [`table_file`] (writing one file), [`publish`]; and [`disk`],
-//! through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
+//! [`table_file`] (writing one file), [`publish`], [`inventory`] (which files there must be); and
+//! [`disk`], through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
 
 mod disk;
+mod inventory;
 mod part;
 mod partition;
 mod publish;
@@ -33,8 +34,8 @@ use targets::TreeTargets;
 use tree::Tree;
 
 use super::{
-    Applied, CommitOptions, Destination, Engine, EngineOptions, Identity, LedgerEntry, LoadError, RowCounts, RunRecord,
-    Stage, TableDelta, Targets,
+    Applied, CommitOptions, Destination, Engine, EngineOptions, Identity, LedgerEntry, LoadError, LockPatience,
+    RowCounts, RunRecord, Stage, TableDelta, Targets,
     diff::{diff, stage_run},
     ledger,
 };
@@ -105,6 +106,19 @@ impl ParquetDestination {
         Self::open_on(Disk::default(), root, identity, options)
     }
 
+    /// The same, but a folder that another writer has open is waited for.
+    ///
+    /// # Errors
+    /// Those of [`ParquetDestination::open`].
+    pub fn open_patiently(
+        root: &Path,
+        identity: &Identity,
+        options: &ParquetOptions,
+        patience: &LockPatience,
+    ) -> Result<Self, LoadError> {
+        patience.until_free(|| Self::open(root, identity, options))
+    }
+
     fn open_on(disk: Disk, root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
         let root = Root::open(root, identity, options.partition_by, &disk)?;
         let engine = Engine::open(&EngineOptions {
@@ -143,6 +157,7 @@ impl ParquetDestination {
         let (done, waiting) = part::read_all(&self.root, &self.disk)?
             .into_iter()
             .partition::<Vec<Part>, _>(|part| part.number() <= published);
+        inventory::check(&self.root, &self.tree, published)?;
         done.iter().try_for_each(|part| part.remove(&self.disk))?;
         self.next_number = waiting.last().map_or(published, Part::number).max(published) + 1;
         self.waiting = waiting;
@@ -179,6 +194,8 @@ impl ParquetDestination {
     fn publish_waiting(&mut self) -> Result<(), LoadError> {
         let waiting = std::mem::take(&mut self.waiting);
         self.publisher().publish(&waiting)?;
+        let published = self.publisher().published_part()?;
+        inventory::write(&self.root, &self.disk, &self.tree, published)?;
         waiting.iter().try_for_each(|part| part.remove(&self.disk))
     }
 
