@@ -11,7 +11,7 @@ use std::{
 use rusqlite::OptionalExtension;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::model::{RunId, format_ms};
+use crate::model::{DurableStep, RunId, format_ms};
 
 use super::{State, StateError};
 
@@ -57,6 +57,7 @@ impl State {
             }
             Err(errno) => return Err(StateError::Lock { path, source: errno.into() }),
         }
+        self.reach(DurableStep::LeaseTaken)?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let sql =
             "INSERT OR REPLACE INTO lease (id, run_id, pid, host, command, started_ms) VALUES (1, ?1, ?2, ?3, ?4, ?5)";

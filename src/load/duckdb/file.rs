@@ -3,7 +3,7 @@
 use std::{io, path::Path};
 
 use super::{CATALOG, Engine, LoadError};
-use crate::schema::quote_text;
+use crate::{model::DurableStep, schema::quote_text};
 
 /// Attaches the file for writing; creates it if there is none.
 pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
@@ -22,6 +22,7 @@ pub(super) fn detach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Folds the commit log into the file.
 pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    engine.reach(DurableStep::DuckDbCheckpointed, path)?;
     let sql = format!("CHECKPOINT {CATALOG}");
     engine.connection().execute_batch(&sql).map_err(|error| explain(error, "write the warehouse", path))
 }

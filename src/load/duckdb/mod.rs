@@ -21,7 +21,7 @@ use super::{
     ledger,
 };
 use crate::{
-    model::{FlatPage, Scan, ScanId},
+    model::{FlatPage, Scan, ScanId, Steps},
     schema::{Table, quote_identifier},
 };
 
@@ -35,6 +35,7 @@ const ROWS_UNTIL_CHECKPOINT: u64 = 1_000_000;
 pub struct DuckDbDestination {
     engine: Engine,
     options: EngineOptions,
+    steps: Steps,
     path: PathBuf,
     identity: Identity,
     stage: Option<Stage>,
@@ -52,6 +53,16 @@ impl DuckDbDestination {
     /// # Errors
     /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
     pub fn open(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
+        Self::open_watched(path, identity, options, Steps::default())
+    }
+
+    /// The same, with somebody who watches its durable steps.
+    pub fn open_watched(
+        path: &Path,
+        identity: &Identity,
+        options: &EngineOptions,
+        steps: Steps,
+    ) -> Result<Self, LoadError> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|source| LoadError::Io {
                 action: "create the folder",
@@ -60,8 +71,9 @@ impl DuckDbDestination {
             })?;
         }
         let mut destination = Self {
-            engine: Engine::open(options)?,
+            engine: Engine::open(options)?.watched(steps.clone()),
             options: options.clone(),
+            steps,
             path: path.to_owned(),
             identity: identity.clone(),
             stage: None,
@@ -106,7 +118,7 @@ impl DuckDbDestination {
         if applied.is_err() {
             // After some failures, a full disk among them, the engine refuses everything until the file is opened anew.
             self.stage = None;
-            self.engine = Engine::open(&self.options)?;
+            self.engine = Engine::open(&self.options)?.watched(self.steps.clone());
             self.claim = None;
         }
         applied

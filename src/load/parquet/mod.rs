@@ -39,7 +39,7 @@ use super::{
     ledger,
 };
 use crate::{
-    model::{FlatPage, Scan, ScanId},
+    model::{FlatPage, Scan, ScanId, Steps},
     schema::{Table, table},
 };
 
@@ -103,6 +103,16 @@ impl ParquetDestination {
     /// if it was filled otherwise, [`LoadError::Newer`], and [`LoadError::NotOurs`] for a folder with other things in it.
     pub fn open(root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
         Self::open_on(Disk::default(), root, identity, options)
+    }
+
+    /// The same, with somebody who watches its durable steps.
+    pub fn open_watched(
+        root: &Path,
+        identity: &Identity,
+        options: &ParquetOptions,
+        steps: Steps,
+    ) -> Result<Self, LoadError> {
+        Self::open_on(Disk::watched(steps), root, identity, options)
     }
 
     fn open_on(disk: Disk, root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
