@@ -8,6 +8,7 @@ mod harness;
 mod kills;
 mod nights;
 mod sandbox;
+mod simulation;
 mod source;
 mod truth;
 mod warehouses;

@@ -4,8 +4,12 @@ use std::{
     fs::{File, OpenOptions},
     io::{BufReader, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
+
+use crate::model::{DurableStep, Steps};
 
 use super::{
     ArchiveError, FileHeader,
@@ -27,6 +31,7 @@ pub struct Spool {
     pages: usize,
     unsynced_bytes: usize,
     synced_at: Instant,
+    steps: Steps,
 }
 
 /// What a spool held when it was opened again.
@@ -44,7 +49,8 @@ pub struct Recovered {
 
 impl Spool {
     /// Makes the file; one of the same name is replaced.
-    pub(super) fn create(path: &Path, header: &FileHeader) -> Result<Spool, ArchiveError> {
+    pub(super) fn create(path: &Path, header: &FileHeader, steps: Steps) -> Result<Spool, ArchiveError> {
+        steps.reach(DurableStep::SpoolMade).map_err(ArchiveError::io("create", path))?;
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(true)
@@ -55,11 +61,19 @@ impl Spool {
         frame::write_header(&mut file, header).map_err(ArchiveError::io("write", path))?;
         let header_bytes = file.stream_position().map_err(ArchiveError::io("write", path))?;
         file.sync_all().map_err(ArchiveError::io("sync", path))?;
-        Ok(Spool { file, path: path.to_owned(), header_bytes, pages: 0, unsynced_bytes: 0, synced_at: Instant::now() })
+        Ok(Spool {
+            file,
+            path: path.to_owned(),
+            header_bytes,
+            pages: 0,
+            unsynced_bytes: 0,
+            synced_at: Instant::now(),
+            steps,
+        })
     }
 
     /// Opens the file of a scan that was cut short. A torn tail is taken off.
-    pub(super) fn recover(path: &Path) -> Result<Recovered, ArchiveError> {
+    pub(super) fn recover(path: &Path, steps: Steps) -> Result<Recovered, ArchiveError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ArchiveError::io("open", path))?;
         let mut input = BufReader::new(&file);
         let header =
@@ -83,10 +97,18 @@ impl Spool {
         }
         drop(input);
         let mut file = file;
+        steps.reach(DurableStep::SpoolCut).map_err(ArchiveError::io("cut the torn tail of", path))?;
         file.set_len(whole_bytes).map_err(ArchiveError::io("cut the torn tail of", path))?;
         file.seek(SeekFrom::Start(whole_bytes)).map_err(ArchiveError::io("read", path))?;
-        let spool =
-            Spool { file, path: path.to_owned(), header_bytes, pages, unsynced_bytes: 0, synced_at: Instant::now() };
+        let spool = Spool {
+            file,
+            path: path.to_owned(),
+            header_bytes,
+            pages,
+            unsynced_bytes: 0,
+            synced_at: Instant::now(),
+            steps,
+        };
         Ok(Recovered { spool, header, last_page, is_complete })
     }
 
@@ -97,6 +119,7 @@ impl Spool {
             return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
         }
         let frame = frame::page_frame(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
+        self.reach(DurableStep::PageSpooled)?;
         self.file.write_all(&frame).map_err(ArchiveError::io("write", &self.path))?;
         self.pages += 1;
         self.unsynced_bytes += frame.len();
@@ -109,6 +132,7 @@ impl Spool {
 
     /// Makes everything appended so far durable.
     pub fn sync(&mut self) -> Result<(), ArchiveError> {
+        self.reach(DurableStep::SpoolSynced)?;
         self.file.sync_data().map_err(ArchiveError::io("sync", &self.path))?;
         self.unsynced_bytes = 0;
         self.synced_at = Instant::now();
@@ -117,6 +141,7 @@ impl Spool {
 
     /// Drops all pages: the window starts over.
     pub fn restart(&mut self) -> Result<(), ArchiveError> {
+        self.reach(DurableStep::SpoolRestarted)?;
         self.file.set_len(self.header_bytes).map_err(ArchiveError::io("cut", &self.path))?;
         self.file.seek(SeekFrom::Start(self.header_bytes)).map_err(ArchiveError::io("cut", &self.path))?;
         self.pages = 0;
@@ -125,8 +150,13 @@ impl Spool {
 
     /// Marks the scan as complete, durably.
     pub fn complete(&mut self) -> Result<(), ArchiveError> {
+        self.reach(DurableStep::SpoolCompleted)?;
         self.file.write_all(&frame::end_frame()).map_err(ArchiveError::io("write", &self.path))?;
         self.sync()
+    }
+
+    fn reach(&self, step: DurableStep) -> Result<(), ArchiveError> {
+        self.steps.reach(step).map_err(ArchiveError::io("write", &self.path))
     }
 
     /// The pages appended so far.

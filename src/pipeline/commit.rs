@@ -10,7 +10,7 @@ use crate::{
 use super::{
     PipelineError,
     assemble::failed,
-    pull::{Pulled, Shared, blocking},
+    pull::{Pulled, Shared, blocking, spawn},
 };
 
 /// A warehouse that several threads can reach; one at a time uses it.
@@ -77,7 +77,7 @@ async fn apply_everywhere(
         .map(|destination| {
             let (destination, pulled, options) = (Arc::clone(destination), Arc::clone(pulled), options.clone());
             let account = shared.account.clone();
-            tokio::task::spawn_blocking(move || {
+            spawn(move || {
                 let _busy = account.enter(Activity::Write);
                 let mut destination = lock(&destination);
                 let name = destination.name();
@@ -88,7 +88,7 @@ async fn apply_everywhere(
     let mut applied = Vec::with_capacity(threads.len());
     // All are waited for, also after a failure: nothing may go on writing behind an error's back.
     for outcome in futures::future::join_all(threads).await {
-        applied.push(outcome.map_err(|error| PipelineError::Died(error.to_string()))?);
+        applied.push(outcome?);
     }
     applied.into_iter().collect()
 }

@@ -14,6 +14,7 @@ mod queue;
 mod reconcile;
 mod report;
 mod run;
+mod surroundings;
 mod work;
 
 pub use assemble::{identity, open_destinations, source_settings};
@@ -21,4 +22,5 @@ pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use progress::{Progress, Snapshot};
 pub use report::{Outcome, RunReport, StreamReport};
 pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};
+pub use surroundings::Surroundings;
 pub use work::{ScopeWork, work};

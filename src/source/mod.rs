@@ -16,6 +16,7 @@ mod backoff;
 mod gate;
 
 mod client;
+mod transport;
 mod wire;
 
 mod address;
@@ -42,17 +43,18 @@ use tokio_util::sync::CancellationToken;
 use self::{
     backoff::Backoff,
     fetch::{Fetched, fetch},
-    gate::{Gate, GateState, Limits, Pace},
+    gate::{Gate, GateState, Limits, Machine, Pace},
     wire::Wire,
 };
 pub use self::{
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
     settings::{AuthForm, SourceSettings, checked_address},
     stats::RequestStats,
+    transport::{Reply, Transport},
     walk::{Page, Step, Walk},
 };
 use crate::{
-    clock,
+    clock::Clock,
     model::{MINUTE_MS, PageRequest, TimeAccount, Window},
     redact::ApiKey,
 };
@@ -68,6 +70,7 @@ struct Inner {
     base_url: Url,
     key: ApiKey,
     backoff: Backoff,
+    clock: Clock,
     /// What was learned before this run.
     learned: LearnedRate,
     wire: Wire,
@@ -90,13 +93,15 @@ impl Source {
             deadline: settings.deadline,
             requests_max: settings.requests_max,
         };
-        let pace = Pace::new(learned.aged(clock::now_ms()), settings.requests_per_sec_max);
-        let gate = Gate::new(GateState::new(limits, pace, settings.backoff), account, stop);
+        let pace = Pace::new(learned.aged(settings.clock.now_ms()), settings.requests_per_sec_max);
+        let machine = Machine { clock: settings.clock.clone(), chance: settings.chance.clone() };
+        let gate = Gate::new(GateState::new(limits, pace, settings.backoff), account, stop, machine);
         let inner = Inner {
             base_url: client::base_url(&settings)?,
             wire: Wire::new(&settings, gate)?,
             key: settings.key,
             backoff: settings.backoff,
+            clock: settings.clock,
             learned,
         };
         Ok(Source { inner: Arc::new(inner) })
@@ -125,7 +130,7 @@ impl Source {
     /// What is known of the service's rate limit, to be handed to the next run.
     pub fn learned_rate(&self) -> LearnedRate {
         match self.inner.wire.gate.learned() {
-            (rate, true) => LearnedRate { requests_per_sec: rate, measured_ms: clock::now_ms() },
+            (rate, true) => LearnedRate { requests_per_sec: rate, measured_ms: self.inner.clock.now_ms() },
             (_, false) => self.inner.learned,
         }
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use crate::model::{DAY_MS, FlagSet, HOUR_MS, Scan, Scope, Segment, Stream, Window};
+use crate::model::{DAY_MS, DurableStep, FlagSet, HOUR_MS, Scan, Scope, Segment, Stream, Window};
 
 use super::{State, StateError, loaded_survey, stored_survey};
 
@@ -83,6 +83,7 @@ impl State {
         rows: u64,
         taken_by: &[(&str, bool)],
     ) -> Result<(), StateError> {
+        self.reach(DurableStep::Checkpointed)?;
         let failed = self.failed("write");
         let mut apply = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
@@ -108,6 +109,7 @@ impl State {
         begun: &[(Scope, i64)],
         taken_by: &[&str],
     ) -> Result<(), StateError> {
+        self.reach(DurableStep::CoverageRebuilt)?;
         let failed = self.failed("write");
         let mut oldest_first: Vec<&(Scan, u64)> = scans.iter().collect();
         oldest_first.sort_by_key(|(scan, _)| scan.started_ms);

@@ -70,6 +70,13 @@ pub enum StateError {
     /// Another run holds the lease.
     #[error("another run holds the lease on {}{}", path.display(), holder.as_ref().map(|holder| format!(": {holder}")).unwrap_or_default())]
     Leased { path: PathBuf, holder: Option<Holder> },
+    /// A watcher ended the run: only tests have one.
+    #[error("cannot write the state file {}", path.display())]
+    Stopped {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     /// A row holds what this program never writes.
     #[error("the state file {} holds a value that cannot be read: {what}", path.display())]
     Unreadable { path: PathBuf, what: String },

@@ -20,6 +20,8 @@ pub use scans::UnderWay;
 
 use std::path::{Path, PathBuf};
 
+use crate::model::{DurableStep, Steps};
+
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use rusqlite_migration::{M, Migrations};
 
@@ -32,6 +34,7 @@ const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 pub struct State {
     connection: Connection,
     path: PathBuf,
+    steps: Steps,
 }
 
 impl State {
@@ -50,6 +53,12 @@ impl State {
         state.own("base_url", base_url)?;
         state.own("environment", environment)?;
         Ok(state)
+    }
+
+    /// The same file, with somebody who watches its durable steps.
+    #[must_use]
+    pub fn watched(self, steps: Steps) -> State {
+        State { steps, ..self }
     }
 
     /// Opens the file for reading alone; `None` when there is none.
@@ -77,7 +86,7 @@ impl State {
     fn connect(path: &Path, flags: OpenFlags) -> Result<State, StateError> {
         let opened = Connection::open_with_flags(path, flags);
         let connection = opened.map_err(|source| StateError::sqlite("open", path, source))?;
-        let state = State { connection, path: path.to_owned() };
+        let state = State { connection, path: path.to_owned(), steps: Steps::default() };
         state.connection.busy_timeout(BUSY_WAIT).map_err(state.failed("set up"))?;
         Ok(state)
     }
@@ -117,6 +126,11 @@ impl State {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// To be called before each write.
+    fn reach(&self, step: DurableStep) -> Result<(), StateError> {
+        self.steps.reach(step).map_err(|source| StateError::Stopped { path: self.path.clone(), source })
     }
 
     /// For `map_err`: an SQLite error with what was tried and on which file.

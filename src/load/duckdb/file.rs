@@ -3,7 +3,7 @@
 use std::{io, path::Path};
 
 use super::{CATALOG, Engine, LoadError};
-use crate::{load::error::is_full, schema::quote_text};
+use crate::{load::error::is_full, model::DurableStep, schema::quote_text};
 
 /// What the engine says of a file that was a database once: its checksums are wrong, its pages missing, its log torn in the
 /// middle.
@@ -33,6 +33,7 @@ pub(super) fn detach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Folds the commit log into the file.
 pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    engine.reach(DurableStep::DuckDbCheckpointed, path)?;
     let sql = format!("CHECKPOINT {CATALOG}");
     engine.connection().execute_batch(&sql).map_err(|error| explain(error, "write the warehouse", path))
 }

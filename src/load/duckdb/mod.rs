@@ -21,7 +21,7 @@ use super::{
     ledger,
 };
 use crate::{
-    model::{FlatPage, Scan, ScanId},
+    model::{FlatPage, Scan, ScanId, Steps},
     schema::{Table, quote_identifier},
 };
 
@@ -35,6 +35,7 @@ const ROWS_UNTIL_CHECKPOINT: u64 = 1_000_000;
 pub struct DuckDbDestination {
     engine: Engine,
     options: EngineOptions,
+    steps: Steps,
     path: PathBuf,
     identity: Identity,
     patience: LockPatience,
@@ -53,22 +54,25 @@ impl DuckDbDestination {
     /// # Errors
     /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
     pub fn open(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
-        Self::open_patiently(path, identity, options, LockPatience::default())
+        Self::open_watched(path, identity, options, LockPatience::default(), Steps::default())
     }
 
-    /// The same, but a file that another process has open is waited for, now and whenever the file is opened again.
-    pub fn open_patiently(
+    /// The same, but a file that another process has open is waited for, now and whenever the file is opened again; with
+    /// somebody who watches its durable steps.
+    pub fn open_watched(
         path: &Path,
         identity: &Identity,
         options: &EngineOptions,
         patience: LockPatience,
+        steps: Steps,
     ) -> Result<Self, LoadError> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
         }
         let mut destination = Self {
-            engine: Engine::open(options)?,
+            engine: Engine::open(options)?.watched(steps.clone()),
             options: options.clone(),
+            steps,
             path: path.to_owned(),
             identity: identity.clone(),
             patience,
@@ -114,7 +118,7 @@ impl DuckDbDestination {
         if applied.is_err() {
             // After some failures, a full disk among them, the engine refuses everything until the file is opened anew.
             self.stage = None;
-            self.engine = Engine::open(&self.options)?;
+            self.engine = Engine::open(&self.options)?.watched(self.steps.clone());
             self.claim = None;
         }
         applied

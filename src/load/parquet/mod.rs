@@ -40,7 +40,7 @@ use super::{
     ledger,
 };
 use crate::{
-    model::{FlatPage, Scan, ScanId},
+    model::{FlatPage, Scan, ScanId, Steps},
     schema::{Table, table},
 };
 
@@ -106,17 +106,18 @@ impl ParquetDestination {
         Self::open_on(Disk::default(), root, identity, options)
     }
 
-    /// The same, but a folder that another writer has open is waited for.
+    /// The same, but a folder that another writer has open is waited for; with somebody who watches its durable steps.
     ///
     /// # Errors
     /// Those of [`ParquetDestination::open`].
-    pub fn open_patiently(
+    pub fn open_watched(
         root: &Path,
         identity: &Identity,
         options: &ParquetOptions,
         patience: &LockPatience,
+        steps: &Steps,
     ) -> Result<Self, LoadError> {
-        patience.until_free(|| Self::open(root, identity, options))
+        patience.until_free(|| Self::open_on(Disk::watched(steps.clone()), root, identity, options))
     }
 
     fn open_on(disk: Disk, root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
