@@ -9,5 +9,6 @@ mod kills;
 mod nights;
 mod sandbox;
 mod source;
+mod ties;
 mod truth;
 mod warehouses;

@@ -9,6 +9,7 @@ mod scan;
 mod segment;
 mod stream;
 mod time;
+mod traits;
 mod window;
 
 pub use account::{Activity, Busy, TimeAccount, TimeParts};
@@ -20,4 +21,5 @@ pub use scan::{RunId, Scan, ScanId};
 pub use segment::{IN_DOUBT_MS, Segment};
 pub use stream::Stream;
 pub use time::{DAY_MS, HOUR_MS, MINUTE_MS, format_ms, parse_date};
+pub use traits::{ListOrder, RetryAfterForm, Ties, names as trait_names};
 pub use window::{Scope, Window};

@@ -14,6 +14,7 @@ mod queue;
 mod reconcile;
 mod report;
 mod run;
+mod ties;
 mod work;
 
 pub use assemble::{identity, open_destinations, source_settings};

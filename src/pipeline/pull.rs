@@ -11,6 +11,7 @@ use crate::{
     archive::{Archive, Spool},
     flatten::flatten_page,
     model::{Activity, FlatPage, PageRequest, PageToken, Scan, Stream, TimeAccount},
+    plan::edges::ScanEdges,
     source::{Source, SourceError, Step, Stop},
     state::State,
 };
@@ -18,6 +19,7 @@ use crate::{
 use super::{
     PipelineError, Progress,
     held::{Budget, Held},
+    ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of},
 };
 
 /// What every pull of a run shares.
@@ -29,6 +31,7 @@ pub(super) struct Shared {
     pub account: TimeAccount,
     pub budget: Budget,
     pub progress: Arc<Progress>,
+    pub ties: TieWatch,
 }
 
 impl Shared {
@@ -46,6 +49,7 @@ pub(super) struct Begun {
     pub spool: Spool,
     pub rows: u64,
     pub next: Option<PageToken>,
+    pub edges: EdgesLeft,
 }
 
 /// A complete scan, durable in its spool.
@@ -56,6 +60,7 @@ pub(super) struct Pulled {
     pub spool: PathBuf,
     pub pages: u64,
     pub held: Held,
+    pub edges: ScanEdges,
 }
 
 /// Why a window was not pulled to its end.
@@ -81,18 +86,31 @@ impl From<PipelineError> for PullError {
 pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun, PipelineError> {
     let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
     shared.state().begin_scan(&scan, page_rows).map_err(PipelineError::State)?;
-    Ok(Begun { scan, page_rows, spool, rows: 0, next: None })
+    Ok(Begun { scan, page_rows, spool, rows: 0, next: None, edges: EdgesLeft::default() })
 }
 
 /// Pulls the rest of a window.
 pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
-    let Begun { scan, page_rows, mut spool, mut rows, next } = begun;
+    let Begun { scan, page_rows, mut spool, mut rows, next, edges: left } = begun;
     let mut held = if spool.pages() == 0 { Held::new(&shared.budget) } else { Held::spooled(&shared.budget) };
     let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
     let mut resume_at = request.token.clone();
-    let mut walk = shared.source.walk(request);
+    let mut walk = shared.source.walk(request.clone());
+    let mut edges = ScanEdges::new(left.unlooked);
+    // The page from which the scan goes on, if a kill came before its edge was looked at.
+    let mut last_page = left.last_page.map(|body| flatten(scan.scope.stream, &body)).transpose()?;
     loop {
-        match walk.next().await {
+        if let Some(flat) = last_page.take() {
+            let moments = moments_of(scan.scope.stream, &flat);
+            match after_page(&shared, &scan, &mut edges, &moments, resume_at.is_some()).await {
+                Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
+                Err(error) => {
+                    let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                    return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
+                }
+            }
+        }
+        let is_at_end = match walk.next().await {
             Ok(Step::Page(page)) => {
                 rows += page.rows as u64;
                 shared.progress.pulled(page.rows as u64);
@@ -100,21 +118,47 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
                 let flat;
                 (spool, flat) = keep(&shared, &scan, spool, page.body, mark).await?;
+                let moments = moments_of(scan.scope.stream, &flat);
                 held.push(flat);
-                if page.next.is_none() {
-                    break;
+                match after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await {
+                    Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
+                    Err(error) => {
+                        let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                        return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
+                    }
                 }
+                page.next.is_none()
             }
             Ok(Step::Restarted { reason }) => {
                 tracing::info!(window = %scan.window, scope = %scan.scope, %reason, "the window starts over");
                 spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
                 held.restart();
+                edges.start_over();
                 (rows, resume_at) = (0, None);
+                false
             }
-            Ok(Step::End(_)) => break,
+            Ok(Step::End(_)) => true,
             Err(error) => {
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
                 return Err(give_up(shared, scan, spool, mark, error).await);
+            }
+        };
+        if !is_at_end {
+            continue;
+        }
+        match at_end(&shared, &scan, &edges).await {
+            Ok(AtEnd::Settled) => break,
+            Ok(AtEnd::StartsOver) => {
+                tracing::info!(window = %scan.window, scope = %scan.scope, "the window starts over: its pages may have lost rows");
+                spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
+                held.restart();
+                edges.start_over();
+                (rows, resume_at) = (0, None);
+                walk = shared.source.walk(PageRequest { token: None, ..request.clone() });
+            }
+            Err(error) => {
+                let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
             }
         }
     }
@@ -122,7 +166,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let busy = shared.account.enter(Activity::Write);
     let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
     drop(busy);
-    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held })
+    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held, edges })
 }
 
 /// How far a scan's pages reach.
@@ -153,6 +197,33 @@ async fn keep(
         Ok((spool, flat))
     })
     .await?
+}
+
+/// The rows behind a page's edge, into the spool beside the page.
+async fn keep_sides(mut spool: Spool, sides: Vec<SidePage>, held: &mut Held) -> Result<Spool, PipelineError> {
+    if sides.is_empty() {
+        return Ok(spool);
+    }
+    let mut bodies = Vec::with_capacity(sides.len());
+    for side in sides {
+        bodies.push(side.body);
+        held.push(side.flat);
+    }
+    blocking(move || {
+        for body in bodies {
+            spool.append_side(&body).map_err(PipelineError::Archive)?;
+        }
+        Ok(spool)
+    })
+    .await?
+}
+
+/// What becomes of a window whose edge could not be looked at: its pages stay, as after any other failure.
+async fn stopped_at_an_edge(shared: Shared, scan: Scan, spool: Spool, mark: Mark, error: LookError) -> PullError {
+    match error {
+        LookError::Source(error) => give_up(shared, scan, spool, mark, error).await,
+        LookError::Run(error) => PullError::Run(error),
+    }
 }
 
 fn flatten(stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {

@@ -23,6 +23,7 @@ use super::{
     queue::Queue,
     reconcile::{check_ledgers, resume},
     report::{Findings, Outcome, peak_rss_bytes},
+    ties::TieWatch,
     work::{ScopeWork, work},
 };
 
@@ -85,8 +86,9 @@ impl Run {
             findings.notes.push(note);
         }
         state.begin_run(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
+        let ties = TieWatch::load(&state)?;
         let state = Arc::new(Mutex::new(state));
-        let shared = Shared { source, archive, state, account, budget: Budget::default(), progress };
+        let shared = Shared { source, archive, state, account, budget: Budget::default(), progress, ties };
         Ok(Run { settings, request, run_id, started_ms, identity, shared, destinations, findings, _lease: lease })
     }
 
@@ -100,6 +102,7 @@ impl Run {
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let worked = self.work_off().await;
         self.doubt_an_empty_service();
+        self.doubt_ties();
         // Also after an error: what was committed becomes visible. The first error is the one to tell.
         let shown = self.make_visible().await;
         let outcome = worked.and(shown);
@@ -213,6 +216,16 @@ impl Run {
             self.findings.notes.push(note);
             self.findings.is_doubtful = true;
         }
+    }
+
+    /// What the edges of pages may have hidden.
+    fn doubt_ties(&mut self) {
+        let notes = self.shared.ties.notes();
+        self.findings.is_doubtful |= !notes.is_empty();
+        for note in &notes {
+            tracing::warn!("{note}");
+        }
+        self.findings.notes.extend(notes);
     }
 
     /// The history of runs, and what was learned of the service.

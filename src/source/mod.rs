@@ -19,6 +19,7 @@ mod client;
 mod wire;
 
 mod address;
+mod ask;
 mod body;
 pub mod envelope;
 mod excerpt;
@@ -36,17 +37,18 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::{
+    ask::{Answer, Range},
+    error::{Failure, LoopCause, SettingsError, SourceError, Stop},
+    settings::{AuthForm, SourceSettings, checked_address},
+    stats::RequestStats,
+    walk::{Page, Step, Walk},
+};
 use self::{
     backoff::Backoff,
     fetch::{Fetched, fetch},
     gate::{Gate, GateState, Limits, Pace},
     wire::Wire,
-};
-pub use self::{
-    error::{Failure, LoopCause, SettingsError, SourceError, Stop},
-    settings::{AuthForm, SourceSettings, checked_address},
-    stats::RequestStats,
-    walk::{Page, Step, Walk},
 };
 use crate::{
     clock,
@@ -107,6 +109,20 @@ impl Source {
     /// The pages of one window, in the service's order; `request.token` is where to resume.
     pub fn walk(&self, request: PageRequest) -> Walk {
         Walk::new(Arc::clone(&self.inner), request)
+    }
+
+    /// The rows of the one millisecond at which `request.window` starts, and of its neighbours: on the wire that is as wide as
+    /// needed whether the ends are inclusive or not. Counted in [`RequestStats::ties_probed`].
+    pub fn walk_moment(&self, request: PageRequest) -> Walk {
+        let start_ms = request.window.start_ms;
+        let window = Window::new(start_ms, start_ms.saturating_add(1));
+        Walk::of_moment(Arc::clone(&self.inner), PageRequest { window, ..request })
+    }
+
+    /// One list call as it is, without the guards of a walk: what it brings is for the caller to judge. `range` is what stands
+    /// in `start` and `end`, word for word; without it the request's window goes onto the wire as it does in a walk.
+    pub async fn ask(&self, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
+        ask::ask(&self.inner, request, range).await
     }
 
     /// The service's time in epoch milliseconds: its latest `Date` header, advanced by the time since.

@@ -96,7 +96,8 @@ impl Wire {
         let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
         // Counts when it is dropped, however this ends.
-        let mut tally = Tally { wire: self, status: None, read_bytes: 0 };
+        let is_about_ties = address.is_about_ties;
+        let mut tally = Tally { wire: self, status: None, read_bytes: 0, is_about_ties };
         let started = Instant::now();
         let exchange = timeout(self.timeout, self.exchange(address, &permit, &mut tally, started));
         let outcome = self.gate.unless_stopped(exchange).await?.unwrap_or_else(|_| {
@@ -201,11 +202,12 @@ struct Tally<'a> {
     wire: &'a Wire,
     status: Option<u16>,
     read_bytes: usize,
+    is_about_ties: bool,
 }
 
 impl Drop for Tally<'_> {
     fn drop(&mut self) {
-        self.wire.counters.count(self.status, self.read_bytes);
+        self.wire.counters.count(self.status, self.read_bytes, self.is_about_ties);
     }
 }
 
