@@ -10,5 +10,6 @@ mod nights;
 mod sandbox;
 mod source;
 mod ties;
+mod traits;
 mod truth;
 mod warehouses;

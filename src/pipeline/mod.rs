@@ -15,6 +15,7 @@ mod reconcile;
 mod report;
 mod run;
 mod ties;
+mod traits;
 mod work;
 
 pub use assemble::{identity, open_destinations, source_settings};
@@ -22,4 +23,5 @@ pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use progress::{Progress, Snapshot};
 pub use report::{Outcome, RunReport, StreamReport};
 pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};
+pub use traits::{KnownTrait, MEASURE_REQUESTS_MAX, Measured, known_traits, measure_traits};
 pub use work::{ScopeWork, work};

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::{
     archive::{Archive, Spool},
     flatten::flatten_page,
-    model::{Activity, FlatPage, PageRequest, PageToken, Scan, Stream, TimeAccount},
+    model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Scan, Stream, TimeAccount},
     plan::edges::ScanEdges,
     source::{Source, SourceError, Step, Stop},
     state::State,
@@ -20,6 +20,7 @@ use super::{
     PipelineError, Progress,
     held::{Budget, Held},
     ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of},
+    traits::Learned,
 };
 
 /// What every pull of a run shares.
@@ -32,6 +33,7 @@ pub(super) struct Shared {
     pub budget: Budget,
     pub progress: Arc<Progress>,
     pub ties: TieWatch,
+    pub learned: Learned,
 }
 
 impl Shared {
@@ -117,8 +119,9 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 resume_at = page.next.clone();
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
                 let flat;
-                (spool, flat) = keep(&shared, &scan, spool, page.body, mark).await?;
+                (spool, flat) = keep(&shared, &scan, spool, page.body.clone(), mark).await?;
                 let moments = moments_of(scan.scope.stream, &flat);
+                shared.learned.page(scan.scope.stream, &page, &moments);
                 held.push(flat);
                 match after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await {
                     Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
@@ -137,7 +140,12 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 (rows, resume_at) = (0, None);
                 false
             }
-            Ok(Step::End(_)) => true,
+            Ok(Step::End(end)) => {
+                if end == EndStyle::NotFound {
+                    shared.learned.not_found(scan.scope.stream);
+                }
+                true
+            }
             Err(error) => {
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
                 return Err(give_up(shared, scan, spool, mark, error).await);

@@ -24,6 +24,7 @@ use super::{
     reconcile::{check_ledgers, resume},
     report::{Findings, Outcome, peak_rss_bytes},
     ties::TieWatch,
+    traits::Learned,
     work::{ScopeWork, work},
 };
 
@@ -88,7 +89,16 @@ impl Run {
         state.begin_run(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
         let ties = TieWatch::load(&state)?;
         let state = Arc::new(Mutex::new(state));
-        let shared = Shared { source, archive, state, account, budget: Budget::default(), progress, ties };
+        let shared = Shared {
+            source,
+            archive,
+            state,
+            account,
+            budget: Budget::default(),
+            progress,
+            ties,
+            learned: Learned::default(),
+        };
         Ok(Run { settings, request, run_id, started_ms, identity, shared, destinations, findings, _lease: lease })
     }
 
@@ -233,6 +243,7 @@ impl Run {
         let text = serde_json::to_string(report).unwrap_or_default();
         let state = self.shared.state();
         let now_ms = clock::now_ms();
+        self.shared.learned.remember(&state, &self.shared.source, now_ms)?;
         state
             .remember_trait(LEARNED_RATE, &self.shared.source.learned_rate(), now_ms)
             .and_then(|()| {

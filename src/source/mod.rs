@@ -30,7 +30,10 @@ mod error;
 mod settings;
 mod stats;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -52,7 +55,7 @@ use self::{
 };
 use crate::{
     clock,
-    model::{MINUTE_MS, PageRequest, TimeAccount, Window},
+    model::{MINUTE_MS, PageRequest, RetryAfterForm, TimeAccount, Window},
     redact::ApiKey,
 };
 
@@ -133,6 +136,11 @@ impl Source {
     /// What was asked so far.
     pub fn request_stats(&self) -> RequestStats {
         self.inner.wire.counters.snapshot()
+    }
+
+    /// How the latest refusal said when to come back; `None` if there was none.
+    pub fn retry_after_seen(&self) -> Option<RetryAfterForm> {
+        *self.inner.wire.refusal_form.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known of the service's rate limit, to be handed to the next run.

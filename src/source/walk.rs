@@ -140,6 +140,16 @@ impl Walk {
         if is_key {
             self.source.check_key().await?;
         }
+        if status == 404 && !is_html {
+            match self.guards.not_found(self.size.limit(), self.request.scope.stream.page_rows_max()) {
+                Ok(()) => {
+                    self.end = Some(EndStyle::NotFound);
+                    return Ok(Step::End(EndStyle::NotFound));
+                }
+                Err(Some(smaller)) => self.size.fix(smaller),
+                Err(None) => {}
+            }
+        }
         let cause = format!("status {status} on a page token");
         let reason = if message.is_empty() { cause.clone() } else { format!("{cause}: {message}") };
         self.guards.token_died(&reason)?;

@@ -1,7 +1,10 @@
 //! Sends one request, reads its answer and says which kind it is. Asks the gate first and tells it what came of it. Does not
 //! ask twice and does not judge what a kind means: `fetch` and `walk` do.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use reqwest::{
@@ -23,7 +26,11 @@ use super::{
     settings::SourceSettings,
     stats::Counters,
 };
-use crate::{clock, model::Activity, redact::ApiKey};
+use crate::{
+    clock,
+    model::{Activity, RetryAfterForm},
+    redact::ApiKey,
+};
 
 /// The most bytes read of a body that is not a page.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
@@ -76,6 +83,8 @@ pub(super) struct Wire {
     pub gate: Gate,
     pub clock: ServiceClock,
     pub counters: Counters,
+    /// How the latest refusal said when to come back.
+    pub refusal_form: Mutex<Option<RetryAfterForm>>,
 }
 
 impl Wire {
@@ -88,6 +97,7 @@ impl Wire {
             gate,
             clock: ServiceClock::default(),
             counters: Counters::default(),
+            refusal_form: Mutex::default(),
         })
     }
 
@@ -129,6 +139,10 @@ impl Wire {
             // Without any `Date` this machine's clock is the only measure left.
             let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(clock::now_ms);
             let told = retry_after::read(response.headers(), date_ms);
+            let form = retry_after::form(response.headers(), date_ms);
+            if status == StatusCode::TOO_MANY_REQUESTS || form != RetryAfterForm::Absent {
+                *self.refusal_form.lock().unwrap_or_else(PoisonError::into_inner) = Some(form);
+            }
             if told.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
                 permit.refused(status.as_u16(), told);
                 return Outcome::Later;

@@ -15,7 +15,7 @@ use crate::{
 
 use super::PipelineError;
 
-pub(super) use look::{LookError, SidePage, moments_of};
+pub(super) use look::{Asker, LookError, SidePage, moments_of};
 pub(super) use scan::{AtEnd, EdgesLeft, after_page, at_end};
 
 /// An older measure is made again when there is an occasion.
