@@ -11,6 +11,9 @@ use super::RescanRules;
 /// New windows end on this grid, so that runs a moment apart do not leave slivers.
 const GRID_MS: i64 = 5 * MINUTE_MS;
 
+/// The service's time is known to a second, and reckoned on between its answers.
+const CLOCK_ERROR_MS: i64 = MINUTE_MS;
+
 /// How a scope is kept.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -110,7 +113,8 @@ fn due_for_sync(
     all.push(Due { window: Window::new(hull.end_ms, settled_ms), reason: Reason::New });
     let mut rescans = rules.rescan.bands(now_ms).into_iter().map(|(band, fresh_from_ms)| {
         // A scan from the future is none: the clock was wrong then.
-        let is_stale = move |segment: &&Segment| segment.scanned_ms < fresh_from_ms || segment.scanned_ms > now_ms;
+        let latest_ms = now_ms.saturating_add(CLOCK_ERROR_MS);
+        let is_stale = move |segment: &&Segment| segment.scanned_ms < fresh_from_ms || segment.scanned_ms > latest_ms;
         let stale = held.iter().filter(is_stale);
         let windows: IntervalSet = stale.map(|segment| segment.window.intersect(band)).collect();
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
