@@ -22,6 +22,8 @@ use super::super::{PipelineError, pull::blocking};
 
 /// The most pages of a look: more rows of one millisecond than any page holds are rare, and more than this are none.
 const LOOK_PAGES_MAX: usize = 50;
+/// Why a look may lack rows.
+const MORE_THAN_A_PAGE: &str = "its rows are more than a page holds";
 /// The most pages of a measure.
 const MEASURE_PAGES_MAX: usize = 40;
 
@@ -69,23 +71,32 @@ impl Asker {
         PageRequest { scope: self.scope, window, flags: self.flags, page_rows, token: None }
     }
 
-    /// All rows of one millisecond, in pages as large as they may be.
-    pub(super) async fn look(&self, at_ms: i64) -> Result<Look, LookError> {
+    /// All rows of one millisecond, in pages as large as they may be. `seen_rows`: the service has shown that it puts so many
+    /// records of this list on a page; fewer, and nothing behind them, were not cut for their number.
+    pub(super) async fn look(&self, at_ms: i64, seen_rows: usize) -> Result<Look, LookError> {
         let page_rows = self.scope.stream.page_rows_max().unwrap_or(0);
         let mut walk = self.source.walk_moment(self.request(at_ms, page_rows));
         let mut look = Look { pages: Vec::new(), keys: HashSet::new(), is_whole: Ok(()) };
+        // Records up to an edge that may hide rows of the millisecond, as long as nothing came behind it.
+        let mut cut_at = None;
         loop {
             match walk.next().await {
                 Ok(Step::Page(page)) => {
                     let flat = self.flatten(page.body.clone()).await?;
                     let moments = moments_of(self.scope.stream, &flat);
                     look.keys.extend(moments.keys_at(at_ms));
+                    if moments.has_records && cut_at.take().is_some() {
+                        look.is_whole = Err(MORE_THAN_A_PAGE);
+                    }
                     // This page's own edge may hide rows of the millisecond, and asking for them would be this very request.
                     if page.next.is_some() && moments.has_records && moments.last_ms.is_none_or(|last| last == at_ms) {
-                        look.is_whole = Err("its rows are more than a page holds");
+                        cut_at = Some(page.rows);
                     }
                     look.pages.push(SidePage { body: page.body, flat });
                     if page.next.is_none() {
+                        if cut_at.is_some_and(|rows| rows >= seen_rows) {
+                            look.is_whole = Err(MORE_THAN_A_PAGE);
+                        }
                         return Ok(look);
                     }
                     if look.pages.len() >= LOOK_PAGES_MAX {
@@ -93,8 +104,12 @@ impl Asker {
                         return Ok(look);
                     }
                 }
-                Ok(Step::Restarted { .. }) => {}
-                Ok(Step::End(_)) => return Ok(look),
+                Ok(Step::Restarted { .. }) => cut_at = None,
+                Ok(Step::End(_)) => {
+                    // Two walks with different edges have agreed on this end: no edge hid anything.
+                    look.is_whole = Ok(());
+                    return Ok(look);
+                }
                 Err(error) => {
                     look.is_whole = Err(cannot_be_looked_at(error)?);
                     return Ok(look);
@@ -109,7 +124,7 @@ impl Asker {
         if self.scope.stream.page_rows_max().is_none() {
             return Ok(Ties::Unknown);
         }
-        let all = self.look(at_ms).await?.keys;
+        let all = self.look(at_ms, 0).await?.keys;
         if all.len() < 2 {
             return Ok(Ties::Unknown);
         }

@@ -52,7 +52,7 @@ pub(in super::super) async fn after_page(
     let window = scan.scope.stream.is_windowed().then_some(scan.window);
     let due = edges.page(page, has_next, window, belief, |is_shared| ties.is_look_due(belief, is_shared));
     let Some(at_ms) = due else { return Ok(Vec::new()) };
-    let look = asker(shared, scan).look(at_ms).await?;
+    let look = asker(shared, scan).look(at_ms, page.rows.len()).await?;
     edges.looked(page, at_ms, &look.keys, belief, look.is_whole);
     for side in &look.pages {
         measure_a_tie(shared, scan, &super::moments_of(scan.scope.stream, &side.flat)).await?;
