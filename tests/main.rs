@@ -10,6 +10,8 @@ mod nights;
 mod sandbox;
 mod simulation;
 mod source;
+mod ties;
+mod traits;
 mod truth;
 mod warehouses;
 mod world;

@@ -3,8 +3,10 @@
 //! ```text
 //! file   = "SSYNCPG1" header frame*
 //! header = length:u32 checksum:u64 JSON
-//! frame  = kind:u8 ('P' page, 'E' end of the scan) raw:u32 stored:u32 checksum:u64 bytes[stored]
+//! frame  = kind:u8 ('P' page, 'T' side page, 'E' end of the scan) raw:u32 stored:u32 checksum:u64 bytes[stored]
 //! ```
+//!
+//! A side page belongs to the scan, and leads nowhere: it holds rows of one millisecond at the edge of the page before it.
 //!
 //! The checksum (xxh3) covers the stored bytes, so a torn tail is told from a whole frame at any byte.
 
@@ -39,6 +41,7 @@ pub struct FileHeader {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Page(Vec<u8>),
+    Side(Vec<u8>),
     End,
 }
 
@@ -80,9 +83,18 @@ pub(super) fn read_header(input: &mut impl Read) -> Result<FileHeader, String> {
 
 /// The bytes of a page's frame.
 pub(super) fn page_frame(body: &[u8]) -> io::Result<Vec<u8>> {
+    body_frame(b'P', body)
+}
+
+/// The bytes of a side page's frame.
+pub(super) fn side_frame(body: &[u8]) -> io::Result<Vec<u8>> {
+    body_frame(b'T', body)
+}
+
+fn body_frame(kind: u8, body: &[u8]) -> io::Result<Vec<u8>> {
     let raw = u32::try_from(body.len()).map_err(|_| io::Error::other("page too large"))?;
     let stored = zstd::bulk::compress(body, ZSTD_LEVEL)?;
-    Ok(frame(b'P', raw, &stored))
+    Ok(frame(kind, raw, &stored))
 }
 
 /// The bytes of the frame that closes a complete scan.
@@ -122,10 +134,10 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
         return Err(FrameError::Torn("its checksum is wrong"));
     }
     let frame = match head[0] {
-        b'P' => {
+        kind @ (b'P' | b'T') => {
             let body =
                 zstd::bulk::decompress(&bytes, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
-            Frame::Page(body)
+            if kind == b'P' { Frame::Page(body) } else { Frame::Side(body) }
         }
         // The checksum does not cover the head: a page whose kind was damaged must not end the scan.
         b'E' if raw == 0 && stored == 0 => Frame::End,

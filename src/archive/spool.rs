@@ -41,8 +41,12 @@ pub struct Recovered {
     pub spool: Spool,
     /// The scan and its service.
     pub header: FileHeader,
-    /// The last whole page, from which the scan goes on.
+    /// The last whole page that is no side page: the scan goes on from it.
     pub last_page: Option<Vec<u8>>,
+    /// The side pages behind it.
+    pub last_sides: Vec<Vec<u8>>,
+    /// How many of the pages before it have not exactly one side page behind them.
+    pub without_side: u64,
     /// Whether the end of the scan was written.
     pub is_complete: bool,
 }
@@ -80,12 +84,19 @@ impl Spool {
             frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
         let header_bytes = input.stream_position().map_err(ArchiveError::io("read", path))?;
         let (mut whole_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
+        let (mut last_sides, mut without_side) = (Vec::new(), 0);
         while !is_complete {
             match frame::read_frame(&mut input) {
                 Ok(Some((Frame::Page(body), bytes))) => {
                     whole_bytes += bytes;
                     pages += 1;
+                    without_side += u64::from(last_page.is_some() && last_sides.len() != 1);
+                    last_sides.clear();
                     last_page = Some(body);
+                }
+                Ok(Some((Frame::Side(body), bytes))) => {
+                    whole_bytes += bytes;
+                    last_sides.push(body);
                 }
                 Ok(Some((Frame::End, bytes))) => {
                     whole_bytes += bytes;
@@ -109,7 +120,7 @@ impl Spool {
             synced_at: Instant::now(),
             steps,
         };
-        Ok(Recovered { spool, header, last_page, is_complete })
+        Ok(Recovered { spool, header, last_page, last_sides, without_side, is_complete })
     }
 
     /// Appends one page. It is durable after the next [`Spool::sync`], which this calls when enough has come together.
@@ -119,9 +130,23 @@ impl Spool {
             return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
         }
         let frame = frame::page_frame(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
-        self.reach(DurableStep::PageSpooled)?;
-        self.file.write_all(&frame).map_err(ArchiveError::io("write", &self.path))?;
+        let is_durable = self.write(&frame)?;
         self.pages += 1;
+        Ok(is_durable)
+    }
+
+    /// Appends a side page: rows of the scan that are no page of its list. A scan that goes on does not go on from it.
+    pub fn append_side(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
+        if body.len() > PAGE_BYTES_MAX {
+            return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
+        }
+        let frame = frame::side_frame(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
+        self.write(&frame)
+    }
+
+    fn write(&mut self, frame: &[u8]) -> Result<bool, ArchiveError> {
+        self.reach(DurableStep::PageSpooled)?;
+        self.file.write_all(frame).map_err(ArchiveError::io("write", &self.path))?;
         self.unsynced_bytes += frame.len();
         let is_due = self.unsynced_bytes >= SYNC_BYTES_MAX || self.synced_at.elapsed() >= SYNC_EVERY;
         if is_due {
@@ -159,7 +184,7 @@ impl Spool {
         self.steps.reach(step).map_err(ArchiveError::io("write", &self.path))
     }
 
-    /// The pages appended so far.
+    /// The pages appended so far, side pages not counted.
     pub fn pages(&self) -> usize {
         self.pages
     }

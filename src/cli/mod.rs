@@ -14,6 +14,7 @@ mod sandbox;
 mod schema;
 mod status;
 mod sync;
+mod traits;
 
 use std::process::ExitCode;
 

@@ -11,6 +11,7 @@ mod segment;
 mod steps;
 mod stream;
 mod time;
+mod traits;
 mod window;
 
 pub use account::{Activity, Busy, TimeAccount, TimeParts};
@@ -24,4 +25,5 @@ pub use segment::{IN_DOUBT_MS, Segment};
 pub use steps::{DurableStep, Steps};
 pub use stream::Stream;
 pub use time::{DAY_MS, HOUR_MS, MINUTE_MS, format_ms, parse_date};
+pub use traits::{ListOrder, RetryAfterForm, Ties, names as trait_names};
 pub use window::{Scope, Window};

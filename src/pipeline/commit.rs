@@ -54,8 +54,11 @@ pub(super) async fn commit(
         let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
         // Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at for long, and every
         // run looks again until it is settled.
-        let scanned_ms = if counts.withheld > 0 { IN_DOUBT_MS } else { scan.started_ms };
-        shared.state().checkpoint(scan, scanned_ms, counts.rows_read, &acknowledged).map_err(PipelineError::State)?;
+        let mut state = shared.state();
+        let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
+        let scanned_ms = if is_doubtful { IN_DOUBT_MS } else { scan.started_ms };
+        state.checkpoint(scan, scanned_ms, counts.rows_read, &acknowledged).map_err(PipelineError::State)?;
+        drop(state);
         if !is_in_a_ledger {
             // An unchanged re-scan tells nothing that the archive does not hold already.
             shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;

@@ -123,7 +123,7 @@ impl Run {
         }
         if let Some((task, pulled)) = flow.ready.pop_front() {
             let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
-            let options = self.commit_options(&task);
+            let options = self.commit_options(&task, &pulled);
             flow.committing.spawn(async move {
                 let pages = pulled.pages;
                 let committed = commit(&shared, &destinations, pulled, options).await;
@@ -201,8 +201,15 @@ impl Run {
         Ok(Task { scope: scan.scope, flags: scan.flags, page_rows, due, is_first_proof, is_second_look: false })
     }
 
-    fn commit_options(&self, task: &Task) -> CommitOptions {
-        let vanish = if self.request.accept_vanished { VanishPolicy::Accept } else { VanishPolicy::default() };
+    fn commit_options(&self, task: &Task, pulled: &Pulled) -> CommitOptions {
+        let vanish = if self.request.accept_vanished {
+            VanishPolicy::Accept
+        } else if self.shared.ties.is_doubtful(&pulled.scan, &pulled.edges) {
+            // A row that this scan lacks may be one that it lost.
+            VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
+        } else {
+            VanishPolicy::default()
+        };
         CommitOptions { vanish, record_unchanged: task.is_first_proof }
     }
 

@@ -15,6 +15,8 @@ mod reconcile;
 mod report;
 mod run;
 mod surroundings;
+mod ties;
+mod traits;
 mod work;
 
 pub use assemble::{identity, open_destinations, source_settings};
@@ -23,4 +25,5 @@ pub use progress::{Progress, Snapshot};
 pub use report::{Outcome, RunReport, StreamReport};
 pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};
 pub use surroundings::Surroundings;
+pub use traits::{KnownTrait, MEASURE_REQUESTS_MAX, Measured, known_traits, measure_traits};
 pub use work::{ScopeWork, work};

@@ -12,7 +12,8 @@ use tokio::runtime::RuntimeFlavor;
 use crate::{
     archive::{Archive, Spool},
     flatten::flatten_page,
-    model::{Activity, FlatPage, PageRequest, PageToken, Scan, Stream, TimeAccount},
+    model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Scan, Stream, TimeAccount},
+    plan::edges::ScanEdges,
     source::{Source, SourceError, Step, Stop},
     state::State,
 };
@@ -20,6 +21,8 @@ use crate::{
 use super::{
     PipelineError, Progress,
     held::{Budget, Held},
+    ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of},
+    traits::Learned,
 };
 
 /// What every pull of a run shares.
@@ -31,6 +34,8 @@ pub(super) struct Shared {
     pub account: TimeAccount,
     pub budget: Budget,
     pub progress: Arc<Progress>,
+    pub ties: TieWatch,
+    pub learned: Learned,
 }
 
 impl Shared {
@@ -48,6 +53,7 @@ pub(super) struct Begun {
     pub spool: Spool,
     pub rows: u64,
     pub next: Option<PageToken>,
+    pub edges: EdgesLeft,
 }
 
 /// A complete scan, durable in its spool.
@@ -58,6 +64,7 @@ pub(super) struct Pulled {
     pub spool: PathBuf,
     pub pages: u64,
     pub held: Held,
+    pub edges: ScanEdges,
 }
 
 /// Why a window was not pulled to its end.
@@ -83,40 +90,85 @@ impl From<PipelineError> for PullError {
 pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun, PipelineError> {
     let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
     shared.state().begin_scan(&scan, page_rows).map_err(PipelineError::State)?;
-    Ok(Begun { scan, page_rows, spool, rows: 0, next: None })
+    Ok(Begun { scan, page_rows, spool, rows: 0, next: None, edges: EdgesLeft::default() })
 }
 
 /// Pulls the rest of a window.
 pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
-    let Begun { scan, page_rows, mut spool, mut rows, next } = begun;
+    let Begun { scan, page_rows, mut spool, mut rows, next, edges: left } = begun;
     let mut held = if spool.pages() == 0 { Held::new(&shared.budget) } else { Held::spooled(&shared.budget) };
     let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
     let mut resume_at = request.token.clone();
-    let mut walk = shared.source.walk(request);
+    let mut walk = shared.source.walk(request.clone());
+    let mut edges = ScanEdges::new(left.unlooked);
+    // The page from which the scan goes on, if a kill came before its edge was looked at.
+    let mut last_page = left.last_page.map(|body| flatten(scan.scope.stream, &body)).transpose()?;
     loop {
-        match walk.next().await {
+        if let Some(flat) = last_page.take() {
+            let moments = moments_of(scan.scope.stream, &flat);
+            match after_page(&shared, &scan, &mut edges, &moments, resume_at.is_some()).await {
+                Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
+                Err(error) => {
+                    let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                    return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
+                }
+            }
+        }
+        let is_at_end = match walk.next().await {
             Ok(Step::Page(page)) => {
                 rows += page.rows as u64;
                 shared.progress.pulled(page.rows as u64);
                 resume_at = page.next.clone();
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
                 let flat;
-                (spool, flat) = keep(&shared, &scan, spool, page.body, mark).await?;
+                (spool, flat) = keep(&shared, &scan, spool, page.body.clone(), mark).await?;
+                let moments = moments_of(scan.scope.stream, &flat);
+                shared.learned.page(scan.scope.stream, &page, &moments);
                 held.push(flat);
-                if page.next.is_none() {
-                    break;
+                match after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await {
+                    Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
+                    Err(error) => {
+                        let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                        return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
+                    }
                 }
+                page.next.is_none()
             }
             Ok(Step::Restarted { reason }) => {
                 tracing::info!(window = %scan.window, scope = %scan.scope, %reason, "the window starts over");
                 spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
                 held.restart();
+                edges.start_over();
                 (rows, resume_at) = (0, None);
+                false
             }
-            Ok(Step::End(_)) => break,
+            Ok(Step::End(end)) => {
+                if end == EndStyle::NotFound {
+                    shared.learned.not_found(scan.scope.stream);
+                }
+                true
+            }
             Err(error) => {
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
                 return Err(give_up(shared, scan, spool, mark, error).await);
+            }
+        };
+        if !is_at_end {
+            continue;
+        }
+        match at_end(&shared, &scan, &edges).await {
+            Ok(AtEnd::Settled) => break,
+            Ok(AtEnd::StartsOver) => {
+                tracing::info!(window = %scan.window, scope = %scan.scope, "the window starts over: its pages may have lost rows");
+                spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
+                held.restart();
+                edges.start_over();
+                (rows, resume_at) = (0, None);
+                walk = shared.source.walk(PageRequest { token: None, ..request.clone() });
+            }
+            Err(error) => {
+                let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
             }
         }
     }
@@ -124,7 +176,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let busy = shared.account.enter(Activity::Write);
     let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
     drop(busy);
-    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held })
+    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held, edges })
 }
 
 /// How far a scan's pages reach.
@@ -155,6 +207,33 @@ async fn keep(
         Ok((spool, flat))
     })
     .await?
+}
+
+/// The rows behind a page's edge, into the spool beside the page.
+async fn keep_sides(mut spool: Spool, sides: Vec<SidePage>, held: &mut Held) -> Result<Spool, PipelineError> {
+    if sides.is_empty() {
+        return Ok(spool);
+    }
+    let mut bodies = Vec::with_capacity(sides.len());
+    for side in sides {
+        bodies.push(side.body);
+        held.push(side.flat);
+    }
+    blocking(move || {
+        for body in bodies {
+            spool.append_side(&body).map_err(PipelineError::Archive)?;
+        }
+        Ok(spool)
+    })
+    .await?
+}
+
+/// What becomes of a window whose edge could not be looked at: its pages stay, as after any other failure.
+async fn stopped_at_an_edge(shared: Shared, scan: Scan, spool: Spool, mark: Mark, error: LookError) -> PullError {
+    match error {
+        LookError::Source(error) => give_up(shared, scan, spool, mark, error).await,
+        LookError::Run(error) => PullError::Run(error),
+    }
 }
 
 fn flatten(stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use crate::{
     archive::{Recovered, Spool},
     load::Destination,
-    model::ScanId,
+    model::{IN_DOUBT_MS, ScanId},
+    plan::edges::ScanEdges,
     source::envelope::{self, Envelope},
     state::{State, UnderWay},
 };
@@ -16,6 +17,7 @@ use super::{
     commit::{SharedDestination, lock},
     held::Held,
     pull::{Begun, Pulled, Shared},
+    ties::EdgesLeft,
 };
 
 /// What is left of a scan that an earlier run began.
@@ -131,6 +133,10 @@ fn is_held_by_all(destinations: &[SharedDestination], scan: &ScanId) -> Result<b
 
 /// The end of a commit that was killed between its third and fourth step, or between its second and third.
 fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
+    let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
+    let unlooked = recovered.as_ref().map_or(0, |recovered| EdgesLeft::of(recovered).unlooked);
+    let is_doubtful = shared.ties.commits(&left.scan, &ScanEdges::new(unlooked));
+    let scanned_ms = if is_doubtful { IN_DOUBT_MS } else { left.scan.started_ms };
     shared.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
     let entries = match destinations.first() {
         Some(destination) => {
@@ -142,43 +148,53 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
     };
     let rows = entries.iter().find(|entry| entry.scan.id == left.scan.id).map_or(left.rows, |entry| entry.rows_read);
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (lock(destination).name(), true)).collect();
-    shared.state().checkpoint(&left.scan, left.scan.started_ms, rows, &names).map_err(PipelineError::State)
+    shared.state().checkpoint(&left.scan, scanned_ms, rows, &names).map_err(PipelineError::State)
 }
 
 /// Reads the spool of a scan; one that is lost or torn at its beginning is forgotten, and its window is due again.
 fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineError> {
     let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
-    let Some(Recovered { spool, last_page, is_complete, .. }) = recovered else {
+    let Some(recovered) = recovered else {
         shared.state().forget_scan(&left.scan.id).map_err(PipelineError::State)?;
         shared.archive.discard(&left.scan.id).map_err(PipelineError::Archive)?;
         return Ok(None);
     };
+    let edges = EdgesLeft::of(&recovered);
+    let Recovered { spool, last_page, is_complete, .. } = recovered;
     let next = match last_page.as_deref().map(envelope::parse) {
         // Nothing durable yet.
         None => None,
         Some(Ok(Envelope { next: Some(next), .. })) => Some(next),
         // The last page carried the end; perhaps the mark behind it is missing.
-        Some(Ok(_)) => return complete(shared, left, spool, is_complete).map(Some),
+        Some(Ok(_)) => return complete(shared, left, spool, is_complete, &edges).map(Some),
         // `source` lets no such page through: the window starts over.
         Some(Err(_)) => return start_over(left, spool).map(Some),
     };
     if is_complete {
-        return complete(shared, left, spool, is_complete).map(Some);
+        return complete(shared, left, spool, is_complete, &edges).map(Some);
     }
-    Ok(Some(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: left.rows, next })))
+    Ok(Some(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: left.rows, next, edges })))
 }
 
-fn complete(shared: &Shared, left: UnderWay, mut spool: Spool, is_marked: bool) -> Result<Resumed, PipelineError> {
+fn complete(
+    shared: &Shared,
+    left: UnderWay,
+    mut spool: Spool,
+    is_marked: bool,
+    edges: &EdgesLeft,
+) -> Result<Resumed, PipelineError> {
     if !is_marked {
         spool.complete().map_err(PipelineError::Archive)?;
     }
     let held = Held::spooled(&shared.budget);
     let pages = spool.pages() as u64;
     let (scan, page_rows) = (left.scan, left.page_rows);
-    Ok(Resumed::Complete(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held }))
+    let edges = ScanEdges::new(edges.unlooked);
+    Ok(Resumed::Complete(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held, edges }))
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
     spool.restart().map_err(PipelineError::Archive)?;
-    Ok(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: 0, next: None }))
+    let (scan, page_rows, edges) = (left.scan, left.page_rows, EdgesLeft::default());
+    Ok(Resumed::GoesOn(Begun { scan, page_rows, spool, rows: 0, next: None, edges }))
 }

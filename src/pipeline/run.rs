@@ -24,6 +24,8 @@ use super::{
     reconcile::{check_ledgers, resume},
     report::{Findings, Outcome, peak_rss_bytes},
     surroundings::Surroundings,
+    ties::TieWatch,
+    traits::Learned,
     work::{ScopeWork, work},
 };
 
@@ -109,8 +111,18 @@ impl Run {
             findings.notes.push(note);
         }
         state.begin_run(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
+        let ties = TieWatch::load(&state)?;
         let state = Arc::new(Mutex::new(state));
-        let shared = Shared { source, archive, state, account, budget: Budget::default(), progress };
+        let shared = Shared {
+            source,
+            archive,
+            state,
+            account,
+            budget: Budget::default(),
+            progress,
+            ties,
+            learned: Learned::default(),
+        };
         Ok(Run {
             settings,
             request,
@@ -136,6 +148,7 @@ impl Run {
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let worked = self.work_off().await;
         self.doubt_an_empty_service();
+        self.doubt_ties();
         // Also after an error: what was committed becomes visible. The first error is the one to tell.
         let shown = self.make_visible().await;
         let outcome = worked.and(shown);
@@ -251,11 +264,22 @@ impl Run {
         }
     }
 
+    /// What the edges of pages may have hidden.
+    fn doubt_ties(&mut self) {
+        let notes = self.shared.ties.notes();
+        self.findings.is_doubtful |= !notes.is_empty();
+        for note in &notes {
+            tracing::warn!("{note}");
+        }
+        self.findings.notes.extend(notes);
+    }
+
     /// The history of runs, and what was learned of the service.
     fn remember(&self, report: &RunReport) -> Result<(), PipelineError> {
         let text = serde_json::to_string(report).unwrap_or_default();
         let state = self.shared.state();
         let now_ms = self.clock.now_ms();
+        self.shared.learned.remember(&state, &self.shared.source, now_ms)?;
         state
             .remember_trait(LEARNED_RATE, &self.shared.source.learned_rate(), now_ms)
             .and_then(|()| {

@@ -1,7 +1,10 @@
 //! Sends one request, reads its answer and says which kind it is. Asks the gate first and tells it what came of it. Does not
 //! ask twice and does not judge what a kind means: `fetch` and `walk` do.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use reqwest::{
@@ -24,7 +27,11 @@ use super::{
     stats::Counters,
     transport::{Reply, Transport},
 };
-use crate::{clock::Clock, model::Activity, redact::ApiKey};
+use crate::{
+    clock::Clock,
+    model::{Activity, RetryAfterForm},
+    redact::ApiKey,
+};
 
 /// The most bytes read of a body that is not a page.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
@@ -79,6 +86,8 @@ pub(super) struct Wire {
     pub gate: Gate,
     pub clock: ServiceClock,
     pub counters: Counters,
+    /// How the latest refusal said when to come back.
+    pub refusal_form: Mutex<Option<RetryAfterForm>>,
 }
 
 impl Wire {
@@ -93,6 +102,7 @@ impl Wire {
             gate,
             clock: ServiceClock::default(),
             counters: Counters::default(),
+            refusal_form: Mutex::default(),
         })
     }
 
@@ -101,7 +111,8 @@ impl Wire {
         let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
         // Counts when it is dropped, however this ends.
-        let mut tally = Tally { wire: self, status: None, read_bytes: 0 };
+        let is_about_ties = address.is_about_ties;
+        let mut tally = Tally { wire: self, status: None, read_bytes: 0, is_about_ties };
         let started = Instant::now();
         let exchange = timeout(self.timeout, self.exchange(address, &permit, &mut tally, started));
         let outcome = self.gate.unless_stopped(exchange).await?.unwrap_or_else(|_| {
@@ -133,6 +144,10 @@ impl Wire {
             // Without any `Date` this machine's clock is the only measure left.
             let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(|| self.machine_clock.now_ms());
             let told = retry_after::read(response.headers(), date_ms);
+            let form = retry_after::form(response.headers(), date_ms);
+            if status == StatusCode::TOO_MANY_REQUESTS || form != RetryAfterForm::Absent {
+                *self.refusal_form.lock().unwrap_or_else(PoisonError::into_inner) = Some(form);
+            }
             if told.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
                 permit.refused(status.as_u16(), told);
                 return Outcome::Later;
@@ -206,11 +221,12 @@ struct Tally<'a> {
     wire: &'a Wire,
     status: Option<u16>,
     read_bytes: usize,
+    is_about_ties: bool,
 }
 
 impl Drop for Tally<'_> {
     fn drop(&mut self) {
-        self.wire.counters.count(self.status, self.read_bytes);
+        self.wire.counters.count(self.status, self.read_bytes, self.is_about_ties);
     }
 }
 

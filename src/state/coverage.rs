@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use crate::model::{DAY_MS, DurableStep, FlagSet, HOUR_MS, Scan, Scope, Segment, Stream, Window};
+use crate::model::{DAY_MS, DurableStep, FlagSet, HOUR_MS, IN_DOUBT_MS, Scan, Scope, Segment, Stream, Window};
 
 use super::{State, StateError, loaded_survey, stored_survey};
 
@@ -100,6 +100,21 @@ impl State {
         apply().map_err(failed)
     }
 
+    /// Puts what is covered of a window in doubt: every run looks at it again until a scan leaves none. One transaction.
+    pub fn doubt(&mut self, scope: Scope, window: Window) -> Result<(), StateError> {
+        let failed = self.failed("write");
+        let mut apply = || -> rusqlite::Result<()> {
+            let transaction = self.connection.transaction()?;
+            for held in load(&transaction, scope, window)? {
+                if let Some(part) = held.part(window) {
+                    lay(&transaction, scope, Segment { scanned_ms: IN_DOUBT_MS, ..part })?;
+                }
+            }
+            transaction.commit()
+        };
+        apply().map_err(failed)
+    }
+
     /// Throws the coverage away and lays the scans that every ledger holds over nothing, oldest first: how a lost file, or a
     /// warehouse that is not the one that was filled or was left out of some runs, is made good. Where coverage began in any
     /// ledger stays known, so that the rest is a gap. The warehouses `taken_by` are then up to date. One transaction.
@@ -146,14 +161,17 @@ fn extend(transaction: &Transaction<'_>, scope: Scope, start_ms: i64) -> rusqlit
 }
 
 fn cover(transaction: &Transaction<'_>, scan: &Scan, scanned_ms: i64, rows: u64) -> rusqlite::Result<()> {
-    let laid = Segment { window: scan.window, flags: scan.flags, scanned_ms, rows };
+    lay(transaction, scan.scope, Segment { window: scan.window, flags: scan.flags, scanned_ms, rows })
+}
+
+fn lay(transaction: &Transaction<'_>, scope: Scope, laid: Segment) -> rusqlite::Result<()> {
     if laid.window.is_empty() {
         return Ok(());
     }
     // Only what touches the window can change; merging looks no further than its neighbours.
-    let touched = Window::new(scan.window.start_ms.saturating_sub(1), scan.window.end_ms.saturating_add(1));
-    let held = load(transaction, scan.scope, touched)?;
-    let (stream, survey) = (scan.scope.stream.name(), stored_survey(scan.scope.survey_id));
+    let touched = Window::new(laid.window.start_ms.saturating_sub(1), laid.window.end_ms.saturating_add(1));
+    let held = load(transaction, scope, touched)?;
+    let (stream, survey) = (scope.stream.name(), stored_survey(scope.survey_id));
     for segment in &held {
         let sql = "DELETE FROM coverage WHERE stream = ?1 AND survey_id = ?2 AND start_ms = ?3";
         transaction.execute(sql, (stream, survey, segment.window.start_ms))?;
