@@ -156,13 +156,12 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
         if !is_at_end {
             continue;
         }
-        match at_end(&shared, &scan, &edges).await {
+        match at_end(&shared, &scan, &mut edges).await {
             Ok(AtEnd::Settled) => break,
             Ok(AtEnd::StartsOver) => {
                 tracing::info!(window = %scan.window, scope = %scan.scope, "the window starts over: its pages may have lost rows");
                 spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
                 held.restart();
-                edges.start_over();
                 (rows, resume_at) = (0, None);
                 walk = shared.source.walk(PageRequest { token: None, ..request.clone() });
             }

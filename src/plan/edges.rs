@@ -85,6 +85,8 @@ pub struct Unsettled {
 pub struct ScanEdges {
     /// Edges that were passed without a look.
     unlooked: u64,
+    /// Whether the scan was begun anew because of its edges. Once is enough: a second time would not be the last.
+    is_second_try: bool,
     unsettled: Vec<Unsettled>,
     unsettled_count: u64,
     settled_ms: Option<i64>,
@@ -102,7 +104,16 @@ impl ScanEdges {
 
     /// The window starts over.
     pub fn start_over(&mut self) {
-        *self = Self::default();
+        *self = Self { is_second_try: self.is_second_try, ..Self::default() };
+    }
+
+    /// The window starts over because of its edges; `false` if it did before, and the doubt has to stay.
+    pub fn try_again(&mut self) -> bool {
+        if self.is_second_try {
+            return false;
+        }
+        *self = Self { is_second_try: true, ..Self::default() };
+        true
     }
 
     /// A page came. Returns the millisecond that must be looked at before the page's edge is passed. Rows outside of `window`

@@ -96,7 +96,7 @@ pub(in super::super) enum AtEnd {
 }
 
 /// The end of results was seen. Samples whose rows no page has shown are measured before the belief in them goes on.
-pub(in super::super) async fn at_end(shared: &Shared, scan: &Scan, edges: &ScanEdges) -> Result<AtEnd, LookError> {
+pub(in super::super) async fn at_end(shared: &Shared, scan: &Scan, edges: &mut ScanEdges) -> Result<AtEnd, LookError> {
     for at_ms in edges.missed() {
         if shared.ties.belief(scan.scope.stream).may_lose() {
             break;
@@ -108,5 +108,5 @@ pub(in super::super) async fn at_end(shared: &Shared, scan: &Scan, edges: &ScanE
         }
     }
     let loses = shared.ties.belief(scan.scope.stream) == Ties::Lost;
-    Ok(if loses && edges.unlooked() > 0 { AtEnd::StartsOver } else { AtEnd::Settled })
+    Ok(if loses && edges.unlooked() > 0 && edges.try_again() { AtEnd::StartsOver } else { AtEnd::Settled })
 }

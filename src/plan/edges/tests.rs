@@ -182,6 +182,9 @@ fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
     assert_eq!(edges.page(&moments(&[(8, 4)]), true, window, Ties::Kept, |_| false), None);
     assert_eq!(edges.unlooked(), 1);
     assert!(edges.is_doubtful(Ties::Lost) && !edges.is_doubtful(Ties::Kept), "known to lose rows only later");
+    assert!(edges.try_again() && edges.unlooked() == 0);
+    edges.start_over();
+    assert!(!edges.try_again(), "no window starts over for ever");
 }
 
 #[test]
