@@ -44,10 +44,17 @@ impl State {
     pub(super) fn check_pages(&self) -> Result<(), StateError> {
         let found: String =
             self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(self.failed("read"))?;
-        match found.as_str() {
-            "ok" => Ok(()),
-            _ => Err(StateError::Damaged { path: self.path.clone(), why: found }),
-        }
+        let pages: i64 =
+            self.connection.pragma_query_value(None, "page_count", |row| row.get(0)).map_err(self.failed("read"))?;
+        let why = match found.as_str() {
+            // SQLite takes what is shorter than a page for a new database.
+            "ok" if pages == 0 && fs::metadata(&self.path).is_ok_and(|file| file.len() > 0) => {
+                "it is cut short".to_owned()
+            }
+            "ok" => return Ok(()),
+            _ => found,
+        };
+        Err(StateError::Damaged { path: self.path.clone(), why })
     }
 
     /// An error if a row that decides what is asked for cannot be read.

@@ -16,9 +16,9 @@ use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, expecte
 
 use super::wire::{RawServer, respond};
 
-/// The most memory that a run may ever take here: one body at its limit (64 MiB) for each of two requests, the page made of it,
-/// and an engine that is held to 128 MiB.
-const RSS_BYTES_MAX: u64 = 640 << 20;
+/// The most memory that a run may ever take here: one body at its limit (64 MiB) for each of two requests; the rows made of it, in
+/// which an answer stands as JSON and as text; and what two engines, held to 64 MiB each, and the writers of files take of them.
+const RSS_BYTES_MAX: u64 = 1 << 30;
 const MIB: usize = 1 << 20;
 
 /// Writes an answer, as far as the client takes it.
@@ -156,7 +156,7 @@ fn p8_heads_without_measure_are_refused() {
         ),
         ("a head without end", |stream| for_ever(stream, b"HTTP/1.1 200 OK\r\nx: y\r\n"), &["no page"]),
         ("no HTTP", |stream| drop(stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n")), &["no page"]),
-        ("nothing", |_| (), &["no usable answer"]),
+        ("nothing", |_| (), &["broke off"]),
     ]);
 }
 
@@ -308,11 +308,7 @@ fn p5_hostile_values_of_retry_after_are_waits_or_none() {
         ("several, one of ages", "retry-after: 1\r\nretry-after: soon\r\nretry-after: 86400\r\n", 6),
         ("bytes that are no text", "retry-after: \u{fe}\u{ff}\r\n", 0),
         ("no number", "retry-after: NaN\r\nretry-after: 1e400\r\nretry-after: -1\r\n", 0),
-        (
-            "a number of a megabyte's digits, cut short by HTTP",
-            "retry-after: 0.000000000000000000000000000000000001\r\n",
-            0,
-        ),
+        ("next to nothing", "retry-after: 0.000000000000000000000000000000000001\r\n", 0),
     ];
     std::thread::scope(|scope| {
         for (what, headers, code) in cases {
@@ -322,9 +318,9 @@ fn p5_hostile_values_of_retry_after_are_waits_or_none() {
                 let server = RawServer::start(
                     &service.base_url(),
                     Box::new(move |request, stream| {
-                        let left =
-                            refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-                        let refuses = request.is_for("/v1/responses") && left.is_ok();
+                        let take_one = |left: u64| left.checked_sub(1);
+                        let refuses = request.is_for("/v1/responses")
+                            && refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one).is_ok();
                         if refuses {
                             respond(stream, "429 Too Many Requests", headers, b"");
                         }
