@@ -117,6 +117,27 @@ fn a_flipped_byte_is_found_wherever_it_is() {
     }
 }
 
+/// The checksum covers what a frame holds, and not its kind.
+#[test]
+fn p3_a_page_whose_kind_was_damaged_does_not_end_the_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, scan) = (archive(folder.path(), true), scan());
+    let mut spool = archive.begin(&scan).unwrap();
+    let first = fs::metadata(spool.path()).unwrap().len() as usize;
+    for page in pages() {
+        spool.append(&page).unwrap();
+    }
+    spool.complete().unwrap();
+    let mut bytes = fs::read(spool.path()).unwrap();
+    assert_eq!(bytes[first], b'P');
+    bytes[first] = b'E';
+    fs::write(spool.path(), bytes).unwrap();
+    let mut read = read_pages(spool.path()).unwrap();
+    assert!(matches!(read.next(), Some(Err(ArchiveError::Damaged { page: 0, .. }))) && !read.is_complete());
+    let recovered = archive.recover(&scan).unwrap().unwrap();
+    assert!(!recovered.is_complete && recovered.spool.pages() == 0);
+}
+
 #[test]
 fn a_restart_drops_the_pages_and_keeps_the_scan() {
     let folder = tempfile::tempdir().unwrap();

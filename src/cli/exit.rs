@@ -147,7 +147,9 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
             Some("name another warehouse: one warehouse holds one environment of one service")
         }
         LoadError::Newer { .. } => Some("use the newer version of studysync"),
-        LoadError::NotOurs { .. } => Some("name another path, or an empty one"),
+        LoadError::NotOurs { .. } => Some(
+            "name another path; or, if it was the warehouse once, restore it from a backup, or move it away and run the same command again",
+        ),
         LoadError::OtherPartition { .. } => Some("keep to the partition it was made with, or name another folder"),
         LoadError::Full { .. } => Some(SPACE),
         LoadError::Damaged { .. } => Some(DAMAGED),

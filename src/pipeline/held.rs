@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    archive::read_pages,
+    archive::{ArchiveError, read_pages},
     flatten::flatten_page,
     model::{FlatPage, Stream},
 };
@@ -90,12 +90,20 @@ impl Held {
         if !self.is_spooled {
             return Ok(self.pages.iter().try_for_each(take));
         }
-        for body in read_pages(spool).map_err(PipelineError::Archive)? {
+        let mut pages = read_pages(spool).map_err(PipelineError::Archive)?;
+        let mut count = 0;
+        for body in pages.by_ref() {
             let body = body.map_err(PipelineError::Archive)?;
             let page = flatten_page(stream, &body).map_err(PipelineError::Flatten)?;
             if let Err(error) = take(&page) {
                 return Ok(Err(error));
             }
+            count += 1;
+        }
+        if !pages.is_complete() {
+            // Rows on pages that are gone would be taken for vanished.
+            let (path, why) = (spool.to_owned(), "the file ends before the scan does".to_owned());
+            return Err(PipelineError::Archive(ArchiveError::Damaged { path, page: count, why }));
         }
         Ok(Ok(()))
     }

@@ -44,10 +44,22 @@ impl State {
     pub(super) fn check_pages(&self) -> Result<(), StateError> {
         let found: String =
             self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(self.failed("read"))?;
-        match found.as_str() {
-            "ok" => Ok(()),
-            _ => Err(StateError::Damaged { path: self.path.clone(), why: found }),
-        }
+        let why = match found.as_str() {
+            "ok" if self.is_cut_short()? => "it is cut short".to_owned(),
+            "ok" => return Ok(()),
+            _ => found,
+        };
+        Err(StateError::Damaged { path: self.path.clone(), why })
+    }
+
+    /// Whether the file ends inside a page: SQLite reads zeros for the rest of it, and takes what is shorter than a page for a new
+    /// database. With a log beside it, it is for the log to complete the file.
+    fn is_cut_short(&self) -> Result<bool, StateError> {
+        let page_bytes: i64 =
+            self.connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(self.failed("read"))?;
+        let bytes = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
+        let has_log = bytes(&with_suffix(&self.path, "-wal")) > 0;
+        Ok(!has_log && bytes(&self.path) % page_bytes.unsigned_abs().max(1) != 0)
     }
 
     /// An error if a row that decides what is asked for cannot be read.

@@ -326,3 +326,11 @@ fn members(raw: &str) -> Option<Vec<(String, String)>> {
     }
     serde::de::Deserializer::deserialize_map(&mut serde_json::Deserializer::from_str(raw), Pairs).ok()
 }
+
+/// The envelope of `source` reads names as JSON does, escapes and all: a page that it lets through must not fail here.
+#[test]
+fn p1_a_list_whose_name_is_written_with_escapes_is_read() {
+    let body = r#"{"\u0064ata":[1,2],"cursor":null,"d\u0061t\\":[3],"data ":[4]}"#;
+    assert_eq!(studysync::source::envelope::parse(body.as_bytes()).unwrap().rows, 2);
+    assert_eq!(flatten(Stream::Responses, body).records, 2);
+}

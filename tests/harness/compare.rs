@@ -19,12 +19,18 @@ pub fn content_columns(table: &str) -> Vec<&'static str> {
 
 /// Asserts that each warehouse of a place holds exactly these rows, and that the warehouses are equal to each other.
 pub fn assert_holds(place: &Place, expected: &Expected, when: &str) {
+    assert_each_holds(place, expected, when);
     let warehouses = place.warehouses();
-    for (name, tables) in &warehouses {
-        assert_tables_hold(tables, expected, &format!("{when}, {name}"));
-    }
     if let [(_, duckdb), (_, parquet)] = warehouses.as_slice() {
         assert_equal(duckdb, parquet, when);
+    }
+}
+
+/// Asserts that each warehouse of a place holds exactly these rows. What is told of runs, and who wrote a row when, may differ
+/// between them: where one of them could not be written for a while, it must.
+pub fn assert_each_holds(place: &Place, expected: &Expected, when: &str) {
+    for (name, tables) in place.warehouses() {
+        assert_tables_hold(&tables, expected, &format!("{when}, {name}"));
     }
 }
 

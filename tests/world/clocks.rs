@@ -75,10 +75,12 @@ fn p1_a_service_that_does_not_tell_its_time_is_read_by_this_machine_s() {
     let service = Service::start(small(600, DAYS));
     let skew: Skew = Arc::new(Mutex::new(None));
     let server = behind_a_clock(&service, &skew);
-    let place =
-        Place::at(server.base_url()).with_config(&format!("{}since = \"2026-01-01\"\n", crate::harness::ALL_FLAGS));
+    let place = Place::at(server.base_url()).with_config(&format!(
+        "{}since = \"2026-01-01\"\n[streams.themes]\nsince = \"2026-01-01\"\n",
+        crate::harness::ALL_FLAGS
+    ));
     // This machine's clock is past the service's in these tests, so that everything counts as settled.
-    assert!(chrono::Utc::now().timestamp_millis() > NOW_MS + DAY_MS);
+    assert!(studysync::clock::now_ms() > NOW_MS + DAY_MS);
     place.run(&["sync"]).expect(0);
     for table in ["responses", "themes"] {
         let list = if table == "themes" {

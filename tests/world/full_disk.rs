@@ -13,7 +13,7 @@ use std::{
 
 use studysync::sandbox::ChangeRequest;
 
-use crate::harness::{DAY_MS, Done, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{DAY_MS, Done, Place, Service, assert_each_holds, days_ago, expected::Expected, small};
 
 use super::{copy_folder, restore};
 
@@ -34,7 +34,7 @@ mount --bind "$full" "$out/below"
 mount -t tmpfs -o size=1g,mode=755 none "$full"
 cp -a "$out/below/." "$full/"
 used_kib=$(df -k --output=used "$full" | tail -1)
-mount -o remount,size=$((used_kib + room_kib))k "$full"
+mount -o remount,size=$((used_kib + room_kib + 4))k "$full"
 cd "$home"
 set +e
 "$@" > "$out/first.out" 2> "$out/first.err"; echo $? > "$out/first.code"
@@ -45,7 +45,8 @@ find "$out/below" -mindepth 1 -delete
 cp -a "$full/." "$out/below/"
 "#;
 
-fn may_mount() -> bool {
+/// Whether this user may make a mount namespace and mount in it.
+pub fn may_mount() -> bool {
     let tried =
         Command::new("unshare").args(["-m", "sh", "-c", "mount -t tmpfs none /mnt"]).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
@@ -97,7 +98,7 @@ fn sweep(service: &Service, place: &Place, full: &str, command: &[&str]) -> (BTr
     // While a file is rewritten its old form is still there.
     let needed_kib = kib_below(&path).saturating_sub(held_kib) * 5 / 4 + 64;
     let expected = Expected::now(service);
-    assert_holds(place, &expected, "with room");
+    assert_each_holds(place, &expected, "with room");
     let (mut told, mut failures) = (BTreeSet::new(), 0);
     for step in 0..STEPS {
         // Not on page borders alone.
@@ -110,7 +111,7 @@ fn sweep(service: &Service, place: &Place, full: &str, command: &[&str]) -> (BTr
             told.extend(assert_tells(&first, &when));
         }
         assert_eq!(second.code, 0, "{when}: {}", second.stderr);
-        assert_holds(place, &expected, &when);
+        assert_each_holds(place, &expected, &when);
     }
     restore(place, before.path());
     place.run(command).expect(0);
@@ -175,7 +176,7 @@ fn limits_on_file_size() {
             assert!(done.stderr.contains("run the same command again"), "{when}: {}", done.stderr);
         }
         place.run(&command).expect(0);
-        assert_holds(&place, &expected, &when);
+        assert_each_holds(&place, &expected, &when);
     }
     assert!(failures >= 10, "only {failures} runs met the limit");
 }

@@ -5,7 +5,7 @@ use std::{
     io::Write,
     net::TcpStream,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -16,9 +16,12 @@ use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, expecte
 
 use super::wire::{RawServer, respond};
 
-/// The most memory that a run may ever take here: one body at its limit (64 MiB) for each of two requests, the page made of it,
-/// and an engine that is held to 128 MiB.
+/// The most memory that a run may take which believes nothing: one body at its limit (64 MiB) for each of two requests, and two
+/// engines that are held to 64 MiB each.
 const RSS_BYTES_MAX: u64 = 640 << 20;
+/// The same for one that takes in 50 MiB with every answer: two more pages wait for their commit, and the rows made of a page are
+/// larger than it, since an answer stands in them as JSON and as text.
+const LANDING_RSS_BYTES_MAX: u64 = 1536 << 20;
 const MIB: usize = 1 << 20;
 
 /// Writes an answer, as far as the client takes it.
@@ -58,16 +61,16 @@ fn meet(hostile: Hostile) -> Met {
 
 impl Met {
     /// Bounded memory, and no panic.
-    fn assert_bounded(&self, what: &str) {
+    fn assert_bounded(&self, what: &str, bytes_max: u64) {
         assert!(!self.done.stderr.contains("panicked"), "{what}: {}", self.done.stderr);
         assert!(!self.done.stderr.contains(KEY), "{what}: the key was shown");
         let rss_bytes = self.done.json()["peak_rss_bytes"].as_u64().unwrap();
-        assert!(rss_bytes > 10 << 20 && rss_bytes < RSS_BYTES_MAX, "{what}: {} MiB", rss_bytes >> 20);
+        assert!(rss_bytes > 10 << 20 && rss_bytes < bytes_max, "{what}: {} MiB", rss_bytes >> 20);
     }
 
     /// The run failed with these words, and the next one, with the service well again, ends equal to the truth.
     fn assert_refused(self, what: &str, words: &[&str]) {
-        self.assert_bounded(what);
+        self.assert_bounded(what, RSS_BYTES_MAX);
         assert_eq!(self.done.code, 1, "{what}: {}", self.done.stderr);
         for word in words {
             assert!(self.done.stderr.contains(word), "{what}: '{word}' is missing in {}", self.done.stderr);
@@ -104,10 +107,15 @@ fn for_ever(stream: &mut TcpStream, piece: &[u8]) {
 }
 
 fn gzip_bomb(stream: &mut TcpStream) {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    let spaces = vec![b' '; MIB];
-    (0..1024).for_each(|_| packed.write_all(&spaces).unwrap());
-    respond(stream, "200 OK", "content-encoding: gzip\r\n", &packed.finish().unwrap());
+    static BOMB: OnceLock<Vec<u8>> = OnceLock::new();
+    let bomb = BOMB.get_or_init(|| {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        let spaces = vec![b' '; MIB];
+        (0..512).for_each(|_| packed.write_all(&spaces).unwrap());
+        packed.finish().unwrap()
+    });
+    assert!(bomb.len() < 4 * MIB, "half a gibibyte in {} bytes", bomb.len());
+    respond(stream, "200 OK", "content-encoding: gzip\r\n", bomb);
 }
 
 fn endless_body(stream: &mut TcpStream) {
@@ -156,7 +164,7 @@ fn p8_heads_without_measure_are_refused() {
         ),
         ("a head without end", |stream| for_ever(stream, b"HTTP/1.1 200 OK\r\nx: y\r\n"), &["no page"]),
         ("no HTTP", |stream| drop(stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n")), &["no page"]),
-        ("nothing", |_| (), &["no usable answer"]),
+        ("nothing", |_| (), &["broke off"]),
     ]);
 }
 
@@ -265,7 +273,7 @@ fn p1_p8_a_page_of_fifty_megabytes_lands() {
         let records: Vec<String> = (0..50).map(|at| record(&at.to_string(), &text, "")).collect();
         respond(stream, "200 OK", "", &page(&records));
     });
-    met.assert_bounded("fifty answers of a megabyte");
+    met.assert_bounded("fifty answers of a megabyte", LANDING_RSS_BYTES_MAX);
     assert_eq!(met.done.code, 0, "{}", met.done.stderr);
     assert_eq!(met.count(&format!("SELECT count(*) FROM responses WHERE length(answer_text) = {MIB}")), 50);
 }
@@ -291,7 +299,7 @@ fn p1_p8_records_that_no_reader_would_expect_land() {
         ];
         respond(stream, "200 OK", "", &page(&records));
     });
-    met.assert_bounded("records that no reader would expect");
+    met.assert_bounded("records that no reader would expect", RSS_BYTES_MAX);
     // Rejects are said.
     assert_eq!(met.done.code, 3, "{}", met.done.stderr);
     let landed = "SELECT (SELECT count(*) FROM responses) + (SELECT count(*) FROM rejects WHERE stream = 'responses')";
@@ -308,23 +316,19 @@ fn p5_hostile_values_of_retry_after_are_waits_or_none() {
         ("several, one of ages", "retry-after: 1\r\nretry-after: soon\r\nretry-after: 86400\r\n", 6),
         ("bytes that are no text", "retry-after: \u{fe}\u{ff}\r\n", 0),
         ("no number", "retry-after: NaN\r\nretry-after: 1e400\r\nretry-after: -1\r\n", 0),
-        (
-            "a number of a megabyte's digits, cut short by HTTP",
-            "retry-after: 0.000000000000000000000000000000000001\r\n",
-            0,
-        ),
+        ("next to nothing", "retry-after: 0.000000000000000000000000000000000001\r\n", 0),
     ];
     std::thread::scope(|scope| {
         for (what, headers, code) in cases {
             scope.spawn(move || {
                 let service = Service::start(small(150, 3));
-                let refusals = std::sync::atomic::AtomicU64::new(2);
+                let refusals = std::sync::atomic::AtomicU64::new(if code == 6 { 1 } else { 2 });
                 let server = RawServer::start(
                     &service.base_url(),
                     Box::new(move |request, stream| {
-                        let left =
-                            refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-                        let refuses = request.is_for("/v1/responses") && left.is_ok();
+                        let take_one = |left: u64| left.checked_sub(1);
+                        let refuses = request.is_for("/v1/responses")
+                            && refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one).is_ok();
                         if refuses {
                             respond(stream, "429 Too Many Requests", headers, b"");
                         }

@@ -57,6 +57,7 @@ impl Drop for Holder {
 
 /// No test: what [`Holder`] starts. In the suite, where nobody set its variables, it does nothing.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the one way to tell a copy of this binary what it is")]
 fn plays_the_analyst() {
     let (Some(file), Some(mode)) = (std::env::var_os(HOLDER_FILE), std::env::var_os(HOLDER_MODE)) else { return };
     let mode = if mode == "reads" { duckdb::AccessMode::ReadOnly } else { duckdb::AccessMode::ReadWrite };

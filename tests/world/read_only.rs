@@ -1,11 +1,16 @@
-//! Folders that cannot be written, and paths that cannot be folders. Root may write anywhere, so that as root a file stands in the
-//! way of a folder, and the run is also started as an unprivileged user where that is possible.
+//! Folders and files that cannot be written, and paths that cannot be folders. Root may write anywhere but to what is mounted
+//! read-only.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use crate::harness::{Done, Place, Service, small};
 
-use super::{assert_mended, assert_says};
+use super::{assert_mended, assert_says, full_disk::may_mount};
 
 const PARTS: [&str; 4] = ["state", "warehouse.duckdb", "parquet", "archive"];
 
@@ -43,72 +48,64 @@ fn missing_parent_folders_are_made() {
     }
 }
 
-/// `setpriv` with another user's number, if this user may do that.
-fn as_nobody(place: &Place) -> Option<Command> {
-    let works = Command::new("setpriv").args(["--reuid=65534", "--clear-groups", "true"]).status();
-    if !works.is_ok_and(|status| status.success()) {
+/// Mounts a file or folder over itself, read-only, and runs the command.
+const READ_ONLY: &str = r#"
+set -eu
+path=$1; shift
+mount --make-rprivate /
+mount --bind "$path" "$path"
+mount -o remount,ro,bind "$path"
+cd "$(pwd)"
+exec "$@"
+"#;
+
+/// The run with one part that cannot be written: for root by a mount of its own, for everybody else by the rights of its files.
+/// `None` where root may not mount.
+fn run_without_right_to(place: &Place, part: &Path) -> Option<Done> {
+    let run = place.command(&["sync"]);
+    if !rustix::process::geteuid().is_root() {
+        set_mode(part, 0o555);
+        let done = Done::from(place.command(&["sync"]).output().unwrap());
+        set_mode(part, 0o755);
+        return Some(done);
+    }
+    if !may_mount() {
         return None;
     }
-    let run = place.command(&["sync"]);
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--clear-groups"]).arg(run.get_program()).args(run.get_args());
-    command.current_dir(place.root());
-    command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Some(command)
+    let mut wrapped = Command::new("unshare");
+    wrapped.args(["-m", "sh", "-c", READ_ONLY, "sh"]).arg(part);
+    wrapped.arg(run.get_program()).args(run.get_args()).current_dir(place.root());
+    wrapped.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Some(Done::from(wrapped.stdin(Stdio::null()).output().unwrap()))
 }
 
-fn set_mode(place: &Place, mode: u32) {
-    let mut folders = vec![place.root().to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                fs::set_permissions(&path, fs::Permissions::from_mode(mode & 0o666)).unwrap();
-            }
-        }
-        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+fn set_mode(part: &Path, mode: u32) {
+    let below = if part.is_dir() {
+        fs::read_dir(part).unwrap().map(|entry| entry.unwrap().path()).collect()
+    } else {
+        Vec::new()
+    };
+    let restores = mode & 0o200 != 0;
+    if restores {
+        fs::set_permissions(part, fs::Permissions::from_mode(mode)).unwrap();
     }
+    below.iter().for_each(|path| set_mode(path, mode));
+    fs::set_permissions(part, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 #[test]
-fn exit_1_folders_that_may_not_be_written_are_named() {
+fn exit_1_what_may_not_be_written_is_named() {
     let service = Service::start(small(100, 4));
     for part in PARTS {
         let place = Place::new(&service);
         place.report(&["sync"], 0);
-        set_mode(&place, 0o777);
-        let Some(mut run) = as_nobody(&place) else {
-            println!("SKIPPED: this user cannot become another one; a path below a file is tried instead");
+        let Some(done) = run_without_right_to(&place, &place.path(part)) else {
+            println!("SKIPPED: root may write anywhere here, and may not mount; a path below a file is tried instead");
             fs::write(place.path("a-file"), "").unwrap();
             assert_says(&run_with(&service, &place, part, "a-file").expect(1), &["a-file", "writable"]);
             continue;
         };
-        let refused = place.path(part);
-        let refused = if refused.is_file() { vec![refused, place.root().to_owned()] } else { folders_below(&refused) };
-        for path in refused.iter() {
-            let mode = if path.is_dir() { 0o555 } else { 0o444 };
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        }
-        if part == "state" {
-            fs::set_permissions(place.state(), fs::Permissions::from_mode(0o444)).unwrap();
-        }
-        let done = Done::from(run.output().unwrap()).expect(1);
-        assert_says(&done, &[part, "writable"]);
-        set_mode(&place, 0o777);
+        assert_says(&done.expect(1), &[part, "writable"]);
         assert_mended(&service, &place, part);
     }
-}
-
-fn folders_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let mut all = vec![folder.to_owned()];
-    let mut at = 0;
-    while at < all.len() {
-        let entries = fs::read_dir(&all[at]).unwrap().map(|entry| entry.unwrap().path());
-        let folders: Vec<_> = entries.filter(|path| path.is_dir()).collect();
-        all.extend(folders);
-        at += 1;
-    }
-    all
 }

@@ -5,6 +5,8 @@ use std::{io, path::Path};
 use super::{CATALOG, Engine, LoadError};
 use crate::{load::error::is_full, model::DurableStep, schema::quote_text};
 
+/// What the engine says of a file that may not be written.
+const REFUSALS: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
 /// What the engine says of a file that was a database once: its checksums are wrong, its pages missing, its log torn in the
 /// middle.
 const DAMAGE: [&str; 6] = [
@@ -47,6 +49,9 @@ pub(in super::super) fn explain(error: duckdb::Error, action: &str, path: &Path)
     }
     if is_full(&message) {
         return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
+    }
+    if REFUSALS.iter().any(|sign| message.contains(sign)) {
+        return LoadError::io("open", &path, io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     if let Some(sign) = DAMAGE.iter().find(|sign| message.contains(**sign)) {
         tracing::debug!(sign, message);
