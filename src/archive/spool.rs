@@ -40,6 +40,8 @@ pub struct Recovered {
     pub last_page: Option<Vec<u8>>,
     /// Whether the end of the scan was written.
     pub is_complete: bool,
+    /// What was noted when the scan was last about to be committed.
+    pub note: Option<Vec<u8>>,
 }
 
 impl Spool {
@@ -66,7 +68,8 @@ impl Spool {
             frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
         let header_bytes = input.stream_position().map_err(ArchiveError::io("read", path))?;
         let (mut whole_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
-        while !is_complete {
+        let mut note = None;
+        loop {
             match frame::read_frame(&mut input) {
                 Ok(Some((Frame::Page(body), bytes))) => {
                     whole_bytes += bytes;
@@ -76,6 +79,10 @@ impl Spool {
                 Ok(Some((Frame::End, bytes))) => {
                     whole_bytes += bytes;
                     is_complete = true;
+                }
+                Ok(Some((Frame::Note(text), bytes))) => {
+                    whole_bytes += bytes;
+                    note = Some(text);
                 }
                 Ok(None) | Err(FrameError::Torn(_)) => break,
                 Err(FrameError::Io(source)) => return Err(ArchiveError::io("read", path)(source)),
@@ -87,7 +94,7 @@ impl Spool {
         file.seek(SeekFrom::Start(whole_bytes)).map_err(ArchiveError::io("read", path))?;
         let spool =
             Spool { file, path: path.to_owned(), header_bytes, pages, unsynced_bytes: 0, synced_at: Instant::now() };
-        Ok(Recovered { spool, header, last_page, is_complete })
+        Ok(Recovered { spool, header, last_page, is_complete, note })
     }
 
     /// Appends one page. It is durable after the next [`Spool::sync`], which this calls when enough has come together.

@@ -100,6 +100,13 @@ impl CommandError {
             }
             CommandError::Pipeline(PipelineError::State(error)) | CommandError::State(error) => state_hint(error),
             CommandError::Pipeline(PipelineError::Archive(ArchiveError::Full { .. })) => Some(SPACE),
+            CommandError::Pipeline(PipelineError::NotReplayable(_)) => Some(
+                "the warehouse is as it was; a stretch whose scans are all archived can be replayed with --from and --to, and \
+                 anything can be pulled again into a new warehouse with `backfill`",
+            ),
+            CommandError::Pipeline(PipelineError::Archive(ArchiveError::Damaged { .. })) => Some(
+                "the warehouse is as it was; restore the file from a backup, or leave the archive as it is: only `replay` reads it",
+            ),
             _ => None,
         }
     }
@@ -132,6 +139,7 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::NotOurs { .. } => Some("name another path, or an empty one"),
         LoadError::OtherPartition { .. } => Some("keep to the partition it was made with, or name another folder"),
         LoadError::Full { .. } => Some(SPACE),
+        LoadError::Unfinished { .. } => Some("run `studysync sync` once, which finishes it"),
         _ => None,
     }
 }

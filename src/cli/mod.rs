@@ -10,10 +10,12 @@ mod init;
 mod plan;
 mod printer;
 mod query;
+mod replay;
 mod sandbox;
 mod schema;
 mod status;
 mod sync;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -65,6 +67,8 @@ enum Command {
     Sync(sync::SyncArgs),
     Backfill(sync::BackfillArgs),
     Status(status::StatusArgs),
+    Verify(verify::VerifyArgs),
+    Replay(replay::ReplayArgs),
     Query(query::QueryArgs),
     Schema(schema::SchemaArgs),
     Sandbox(sandbox::SandboxArgs),
@@ -116,6 +120,8 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Check(args) => on_runtime(check::run(args, context)),
         Command::Sync(args) => on_runtime(sync::sync(args, context)),
         Command::Backfill(args) => on_runtime(sync::backfill(args, context)),
+        Command::Verify(args) => on_runtime(verify::run(args, context)),
+        Command::Replay(args) => on_runtime(replay::run(args, context)),
         Command::Sandbox(args) => on_runtime(sandbox::run(args, context)),
         Command::Demo(args) => demo::run(&args, context),
     }

@@ -12,13 +12,17 @@ mod progress;
 mod pull;
 mod queue;
 mod reconcile;
+mod replay;
 mod report;
 mod run;
+mod verify;
 mod work;
 
 pub use assemble::{identity, open_destinations, source_settings};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use progress::{Progress, Snapshot};
+pub use replay::{Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed};
 pub use report::{Outcome, RunReport, StreamReport};
 pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};
+pub use verify::{NeverRead, Verified, Verify, VerifyReport, VerifyRequest, VerifyTotals};
 pub use work::{ScopeWork, work};

@@ -10,13 +10,14 @@ use bytes::Bytes;
 use crate::{
     archive::{Archive, Spool},
     flatten::flatten_page,
-    model::{Activity, FlatPage, PageRequest, PageToken, Scan, Stream, TimeAccount},
+    model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream, TimeAccount},
     source::{Source, SourceError, Step, Stop},
     state::State,
 };
 
 use super::{
     PipelineError, Progress,
+    commit::CommitNote,
     held::{Budget, Held},
 };
 
@@ -54,8 +55,10 @@ pub(super) struct Pulled {
     pub scan: Scan,
     pub page_rows: u32,
     pub spool: PathBuf,
-    pub pages: u64,
+    pub proof: Proof,
     pub held: Held,
+    /// How an earlier run was about to commit it, if some warehouse holds it since: the others take it in the same way.
+    pub noted: Option<CommitNote>,
 }
 
 /// Why a window was not pulled to its end.
@@ -91,12 +94,14 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
     let mut resume_at = request.token.clone();
     let mut walk = shared.source.walk(request);
+    let mut end: Option<EndStyle>;
     loop {
         match walk.next().await {
             Ok(Step::Page(page)) => {
                 rows += page.rows as u64;
                 shared.progress.pulled(page.rows as u64);
                 resume_at = page.next.clone();
+                end = page.end;
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
                 let flat;
                 (spool, flat) = keep(&shared, &scan, spool, page.body, mark).await?;
@@ -111,18 +116,21 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 held.restart();
                 (rows, resume_at) = (0, None);
             }
-            Ok(Step::End(_)) => break,
+            Ok(Step::End(style)) => {
+                end = Some(style);
+                break;
+            }
             Err(error) => {
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
                 return Err(give_up(shared, scan, spool, mark, error).await);
             }
         }
     }
-    let pages = spool.pages() as u64;
+    let proof = Proof { pages: spool.pages() as u64, end };
     let busy = shared.account.enter(Activity::Write);
     let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
     drop(busy);
-    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held })
+    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), proof, held, noted: None })
 }
 
 /// How far a scan's pages reach.
