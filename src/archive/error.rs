@@ -39,7 +39,9 @@ impl ArchiveError {
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ArchiveError {
         let path = path.into();
         move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ArchiveError::Full { path, source },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                ArchiveError::Full { path, source }
+            }
             _ => ArchiveError::Io { action, path, source },
         }
     }

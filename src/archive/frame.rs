@@ -3,8 +3,10 @@
 //! ```text
 //! file   = "SSYNCPG1" header frame*
 //! header = length:u32 checksum:u64 JSON
-//! frame  = kind:u8 ('P' page, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
+//! frame  = kind:u8 ('P' page, 'T' side page, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
 //! ```
+//!
+//! A side page belongs to the scan, and leads nowhere: it holds rows of one millisecond at the edge of the page before it.
 //!
 //! Notes stand behind the end, one for each time that the scan was about to be committed; the last counts. They are text, stored
 //! as it is, and mean nothing here. A file of an earlier version has none.
@@ -42,6 +44,7 @@ pub struct FileHeader {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Page(Vec<u8>),
+    Side(Vec<u8>),
     End,
     Note(Vec<u8>),
 }
@@ -84,9 +87,18 @@ pub(super) fn read_header(input: &mut impl Read) -> Result<FileHeader, String> {
 
 /// The bytes of a page's frame.
 pub(super) fn page_frame(body: &[u8]) -> io::Result<Vec<u8>> {
+    body_frame(b'P', body)
+}
+
+/// The bytes of a side page's frame.
+pub(super) fn side_frame(body: &[u8]) -> io::Result<Vec<u8>> {
+    body_frame(b'T', body)
+}
+
+fn body_frame(kind: u8, body: &[u8]) -> io::Result<Vec<u8>> {
     let raw = u32::try_from(body.len()).map_err(|_| io::Error::other("page too large"))?;
     let stored = zstd::bulk::compress(body, ZSTD_LEVEL)?;
-    Ok(frame(b'P', raw, &stored))
+    Ok(frame(kind, raw, &stored))
 }
 
 /// The bytes of the frame that closes a complete scan.
@@ -131,12 +143,14 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
         return Err(FrameError::Torn("its checksum is wrong"));
     }
     let frame = match head[0] {
-        b'P' => {
+        kind @ (b'P' | b'T') => {
             let body =
                 zstd::bulk::decompress(&bytes, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
-            Frame::Page(body)
+            if kind == b'P' { Frame::Page(body) } else { Frame::Side(body) }
         }
-        b'E' => Frame::End,
+        // The checksum does not cover the head: a page whose kind was damaged must not end the scan.
+        b'E' if raw == 0 && stored == 0 => Frame::End,
+        b'E' => return Err(FrameError::Torn("its end carries a page")),
         b'C' => Frame::Note(bytes),
         _ => return Err(FrameError::Torn("its kind is unknown")),
     };

@@ -10,6 +10,8 @@
 
 mod error;
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod reader;
 mod spool;
 mod store;

@@ -11,7 +11,7 @@ use super::{
     frame::{self, Frame, FrameError, Skipped},
 };
 
-/// The pages of one file, in order. Ends after the frame that closes the scan; a file without one ends at its last whole page.
+/// The pages of one file, side pages among them, in order. Ends after the frame that closes the scan; a file without one ends at its last whole page.
 #[derive(Debug)]
 pub struct Pages {
     input: BufReader<File>,
@@ -84,7 +84,7 @@ impl Iterator for Pages {
             return None;
         }
         match frame::read_frame(&mut self.input) {
-            Ok(Some((Frame::Page(body), _))) => {
+            Ok(Some((Frame::Page(body) | Frame::Side(body), _))) => {
                 self.read += 1;
                 Some(Ok(body))
             }

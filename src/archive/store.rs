@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::model::{DAY_MS, Scan, ScanId, format_ms};
+use crate::model::{DAY_MS, DurableStep, Scan, ScanId, Steps, format_ms};
 
 use super::{ArchiveError, FileHeader, Recovered, Spool, frame};
 
@@ -31,6 +31,7 @@ pub struct ArchiveSettings {
 #[derive(Clone, Debug)]
 pub struct Archive {
     settings: ArchiveSettings,
+    steps: Steps,
 }
 
 impl Archive {
@@ -38,7 +39,13 @@ impl Archive {
     pub fn open(settings: ArchiveSettings) -> Result<Archive, ArchiveError> {
         let under_way = settings.root.join(UNDER_WAY);
         fs::create_dir_all(&under_way).map_err(ArchiveError::io("create", &under_way))?;
-        Ok(Archive { settings })
+        Ok(Archive { settings, steps: Steps::default() })
+    }
+
+    /// The same archive, with somebody who watches its durable steps.
+    #[must_use]
+    pub fn watched(self, steps: Steps) -> Archive {
+        Archive { steps, ..self }
     }
 
     /// Begins the file of a scan.
@@ -48,14 +55,14 @@ impl Archive {
             environment: self.settings.environment.clone(),
             scan: scan.clone(),
         };
-        let spool = Spool::create(&self.under_way(&scan.id), &header)?;
+        let spool = Spool::create(&self.under_way(&scan.id), &header, self.steps.clone())?;
         sync_folder(&self.settings.root.join(UNDER_WAY))?;
         Ok(spool)
     }
 
     /// Opens the file of a scan that was cut short; `None` when there is none, or nothing in it can be used.
     pub fn recover(&self, scan: &Scan) -> Result<Option<Recovered>, ArchiveError> {
-        match Spool::recover(&self.under_way(&scan.id)) {
+        match Spool::recover(&self.under_way(&scan.id), self.steps.clone()) {
             Ok(recovered) if recovered.header.scan == *scan => Ok(Some(recovered)),
             Ok(_) | Err(ArchiveError::NotOurs { .. }) => Ok(None),
             Err(ArchiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -85,6 +92,7 @@ impl Archive {
         let to = self.place(scan);
         let folder = to.parent().unwrap_or(&self.settings.root);
         fs::create_dir_all(folder).map_err(ArchiveError::io("create", folder))?;
+        self.steps.reach(DurableStep::SpoolArchived).map_err(ArchiveError::io("move", &from))?;
         match fs::rename(&from, &to) {
             // Gone already: an earlier run was killed between this step and its checkpoint.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -95,7 +103,7 @@ impl Archive {
 
     /// Drops the file of a scan that will not be committed.
     pub fn discard(&self, scan: &ScanId) -> Result<(), ArchiveError> {
-        remove(&self.under_way(scan))
+        self.remove(&self.under_way(scan))
     }
 
     /// Drops spools that no scan under way owns: a run was killed between making the file and remembering it.
@@ -105,7 +113,7 @@ impl Archive {
         for path in files_in(&folder)? {
             let owner = path.file_stem().map(|stem| ScanId(stem.to_string_lossy().into_owned()));
             if !owner.is_some_and(|owner| under_way.contains(&owner)) {
-                remove(&path)?;
+                self.remove(&path)?;
                 dropped += 1;
             }
         }
@@ -119,7 +127,7 @@ impl Archive {
         let mut dropped = 0;
         for path in self.committed()? {
             if super::read_pages(&path)?.header().scan.started_ms < oldest_ms {
-                remove(&path)?;
+                self.remove(&path)?;
                 dropped += 1;
             }
         }
@@ -148,6 +156,11 @@ impl Archive {
     /// The file of a scan under way.
     pub fn under_way(&self, scan: &ScanId) -> PathBuf {
         self.settings.root.join(UNDER_WAY).join(format!("{scan}.pages"))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), ArchiveError> {
+        self.steps.reach(DurableStep::SpoolRemoved).map_err(ArchiveError::io("remove", path))?;
+        remove(path)
     }
 
     fn place(&self, scan: &Scan) -> PathBuf {

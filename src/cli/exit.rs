@@ -99,7 +99,6 @@ impl CommandError {
                 load_hint(source)
             }
             CommandError::Pipeline(PipelineError::State(error)) | CommandError::State(error) => state_hint(error),
-            CommandError::Pipeline(PipelineError::Archive(ArchiveError::Full { .. })) => Some(SPACE),
             CommandError::Pipeline(PipelineError::NotReplayable(_)) => Some(
                 "the warehouse is as it was; a stretch whose scans are all archived can be replayed with --from and --to, and \
                  anything can be pulled again into a new warehouse with `backfill`",
@@ -107,12 +106,30 @@ impl CommandError {
             CommandError::Pipeline(PipelineError::Archive(ArchiveError::Damaged { .. })) => Some(
                 "the warehouse is as it was; restore the file from a backup, or leave the archive as it is: only `replay` reads it",
             ),
+            CommandError::Pipeline(PipelineError::Archive(error)) => archive_hint(error),
             _ => None,
         }
     }
 }
 
 const SPACE: &str = "make room and run the same command again: nothing committed is lost, and it goes on where it was";
+
+const WRITABLE: &str = "make the folder writable for this user, or name another place for it";
+const DAMAGED: &str =
+    "restore it from a backup, or move it away and run the same command again: what it held is pulled anew";
+
+fn is_refused(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | NotADirectory | AlreadyExists)
+}
+
+fn archive_hint(error: &ArchiveError) -> Option<&'static str> {
+    match error {
+        ArchiveError::Full { .. } => Some(SPACE),
+        ArchiveError::Io { source, .. } if is_refused(source) => Some(WRITABLE),
+        _ => None,
+    }
+}
 
 fn source_hint(error: &SourceError) -> Option<&'static str> {
     match error {
@@ -129,9 +146,10 @@ fn source_hint(error: &SourceError) -> Option<&'static str> {
 
 fn load_hint(error: &LoadError) -> Option<&'static str> {
     match error {
-        LoadError::Locked { .. } => {
-            Some("close the program that has it open (an analyst's session, a notebook), then run again")
-        }
+        LoadError::Locked { .. } => Some(
+            "close the program that has it open (an analyst's session, a notebook), then run again; a run waits for it as long as \
+             lock_wait_secs under [warehouse] says",
+        ),
         LoadError::OtherIdentity { .. } => {
             Some("name another warehouse: one warehouse holds one environment of one service")
         }
@@ -140,6 +158,8 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::OtherPartition { .. } => Some("keep to the partition it was made with, or name another folder"),
         LoadError::Full { .. } => Some(SPACE),
         LoadError::Unfinished { .. } => Some("run `studysync sync` once, which finishes it"),
+        LoadError::Damaged { .. } => Some(DAMAGED),
+        LoadError::Io { source, .. } if is_refused(source) => Some(WRITABLE),
         _ => None,
     }
 }
@@ -153,6 +173,16 @@ fn state_hint(error: &StateError) -> Option<&'static str> {
             Some("name another --state: one state file belongs to one environment of one service")
         }
         StateError::Newer { .. } => Some("use the newer version of studysync"),
+        StateError::Full { .. } => Some(SPACE),
+        StateError::Damaged { .. } => {
+            Some("run sync: it puts the file aside and rebuilds the checkpoints from the ledgers of the warehouses")
+        }
+        StateError::PutAside { .. } => Some("move it away yourself and run the same command again"),
+        StateError::Folder { .. } | StateError::Lock { .. } => Some(WRITABLE),
+        StateError::ReadOnly { .. } => Some(WRITABLE),
+        StateError::Sqlite { .. } => {
+            Some("look at the disk (space, quota, errors) and run the same command again: nothing committed is lost")
+        }
         _ => None,
     }
 }

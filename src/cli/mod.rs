@@ -15,6 +15,7 @@ mod sandbox;
 mod schema;
 mod status;
 mod sync;
+mod traits;
 mod verify;
 
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     clock,
     config::Settings,
-    model::{Window, format_ms},
+    model::{Ties, Window, format_ms, trait_names},
     pipeline::{self, CLOCK_SKEW, LEARNED_RATE, ScopeWork},
     plan::{Cutter, Estimate, estimate},
     source::LearnedRate,
@@ -58,6 +58,8 @@ struct Plan {
     /// Scans that an earlier run began; they go on first.
     under_way: usize,
     requests_per_sec: Option<f64>,
+    /// What is known of rows that share a millisecond: each edge of a page is looked at, or a sample.
+    ties: Ties,
     streams: Vec<PlannedStream>,
 }
 
@@ -90,17 +92,19 @@ fn plan(settings: &Settings, from: Option<i64>, to: Option<i64>) -> Result<Plan,
     let backfill = from.map(|from| Window::new(from, to.unwrap_or(now_ms)));
     let work = pipeline::work(settings, state.as_ref(), backfill, now_ms).map_err(read)?;
     let requests_per_sec = rate.and_then(|(rate, _)| rate.requests_per_sec).or(settings.throttle.requests_per_sec_max);
-    let streams = work.into_iter().map(|work| planned(work, requests_per_sec)).collect();
+    let ties = state.as_ref().map(|state| state.service_trait::<Ties>(trait_names::TIES)).transpose().map_err(read)?;
+    let ties = ties.flatten().map_or(Ties::Unknown, |(ties, _)| ties);
+    let streams = work.into_iter().map(|work| planned(work, requests_per_sec, ties)).collect();
     let command = if backfill.is_some() { "backfill" } else { "sync" };
-    Ok(Plan { command, now: format_ms(now_ms / 1000 * 1000), under_way, requests_per_sec, streams })
+    Ok(Plan { command, now: format_ms(now_ms / 1000 * 1000), under_way, requests_per_sec, ties, streams })
 }
 
-fn planned(work: ScopeWork, requests_per_sec: Option<f64>) -> PlannedStream {
+fn planned(work: ScopeWork, requests_per_sec: Option<f64>, ties: Ties) -> PlannedStream {
     let cutter = Cutter::new(work.due, work.held, work.page_rows, work.scope.stream.is_windowed());
     PlannedStream {
         stream: work.scope.stream.name(),
         survey_id: work.scope.survey_id,
-        estimate: estimate(cutter, work.page_rows, requests_per_sec),
+        estimate: estimate(cutter, work.page_rows, requests_per_sec, ties),
     }
 }
 

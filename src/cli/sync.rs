@@ -24,7 +24,7 @@ use super::{
 /// with by the next one.
 ///
 /// Exit codes: 0 done; 1 failed, what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
-/// withheld deletions, collisions); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
+/// withheld deletions, collisions, rows that the edge of a page may hide); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
 /// rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct SyncArgs {
@@ -37,7 +37,7 @@ pub(super) struct SyncArgs {
 /// Windows are pulled side by side. Killed and started again it goes on where it was; when all is covered it sends nothing.
 ///
 /// Exit codes: 0 done; 1 failed, what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
-/// withheld deletions, collisions); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
+/// withheld deletions, collisions, rows that the edge of a page may hide); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
 /// rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct BackfillArgs {

@@ -60,6 +60,7 @@ pub(super) struct WarehouseTable {
     pub parquet: Option<PathBuf>,
     pub parquet_partition: Option<String>,
     pub memory_limit_mb: Option<u64>,
+    pub lock_wait_secs: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -4,6 +4,8 @@
 
 mod error;
 mod file;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod resolve;
 
 pub use error::ConfigError;

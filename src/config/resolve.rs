@@ -26,6 +26,7 @@ const SETTLE_SECS: u64 = 600;
 pub const FIRST_SYNC_DAYS: i64 = 30;
 const MEMORY_LIMIT_MB: u64 = 1024;
 const MEMORY_LIMIT_MB_MIN: u64 = 64;
+const LOCK_WAIT_SECS: u64 = 60;
 const STATE_PATH: &str = "studysync-state/checkpoints.sqlite";
 const ARCHIVE_FOLDER: &str = "archive";
 const SPOOL_FOLDER: &str = "spool";
@@ -128,6 +129,8 @@ pub struct WarehouseSettings {
     pub parquet_by_day: bool,
     /// What the engine may use; beyond it, it spills to disk.
     pub memory_limit_bytes: u64,
+    /// How long a run waits for a warehouse that another process has open.
+    pub lock_wait: Duration,
 }
 
 impl Settings {
@@ -242,6 +245,7 @@ pub(super) fn resolve_file(
             }
         },
         memory_limit_bytes: memory_limit_mb.saturating_mul(1024 * 1024),
+        lock_wait: Duration::from_secs(file.warehouse.lock_wait_secs.unwrap_or(LOCK_WAIT_SECS)),
     };
     if let Some(path) = warehouse.parquet.as_ref().filter(|path| path.to_string_lossy().contains("://")) {
         let problem = format!("'{}' is an address; this version writes Parquet to folders only", path.display());
@@ -390,6 +394,8 @@ duckdb = "warehouse.duckdb"
 # parquet_partition = "month"
 # Memory of the engine; beyond it, it spills to disk.
 # memory_limit_mb = {mib}
+# An analyst's session keeps a DuckDB file locked: how long a run waits for it, before it gives up with exit code 5.
+# lock_wait_secs = {LOCK_WAIT_SECS}
 
 [state]
 # path = "{STATE_PATH}"

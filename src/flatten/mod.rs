@@ -21,6 +21,8 @@ mod choices;
 mod content_hash;
 mod extra;
 mod fields;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod json;
 mod labelled;
 mod max_diff;

@@ -75,7 +75,7 @@ impl<'a, I: Items<'a>> Visitor<'a> for Envelope<'_, I> {
     fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<bool, M::Error> {
         let mut has_data = false;
         while let Some(key) = members.next_key::<&'a RawValue>()? {
-            if key.get() == "\"data\"" {
+            if is_data(key.get()) {
                 members.next_value_seed(List(&mut *self.0))?;
                 has_data = true;
             } else {
@@ -84,6 +84,11 @@ impl<'a, I: Items<'a>> Visitor<'a> for Envelope<'_, I> {
         }
         Ok(has_data)
     }
+}
+
+/// Whether a member's name, with its quotes, is `data`, however it is written.
+fn is_data(name: &str) -> bool {
+    name == "\"data\"" || (name.contains('\\') && serde_json::from_str::<String>(name).is_ok_and(|name| name == "data"))
 }
 
 struct List<'v, I>(&'v mut I);

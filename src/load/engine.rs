@@ -11,6 +11,7 @@ use std::{
 use duckdb::{Config, Connection};
 
 use super::LoadError;
+use crate::model::{DurableStep, Steps};
 
 /// Pages of the scan under way.
 pub(super) const STAGE_SCHEMA: &str = "stage";
@@ -39,6 +40,7 @@ pub struct EngineOptions {
 /// One in-memory database and the one connection to it. Its session is pinned: UTC, no extension is ever downloaded.
 pub struct Engine {
     connection: Connection,
+    steps: Steps,
 }
 
 impl Engine {
@@ -53,13 +55,28 @@ impl Engine {
             .and_then(|config| config.with("temp_directory", options.temp_directory.to_string_lossy()))
             .and_then(|config| config.with("checkpoint_threshold", CHECKPOINT_THRESHOLD))
             .map_err(failed)?;
-        let engine = Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)? };
+        let engine = Self {
+            connection: Connection::open_in_memory_with_flags(config).map_err(failed)?,
+            steps: Steps::default(),
+        };
         pin_to_utc(&engine.connection)?;
         engine.execute(
             "set up",
             &format!("CREATE SCHEMA {STAGE_SCHEMA}; CREATE SCHEMA {WORK_SCHEMA}; CREATE SCHEMA {DELTA_SCHEMA}"),
         )?;
         Ok(engine)
+    }
+
+    /// The same engine, with somebody who watches the durable steps taken through it.
+    #[must_use]
+    pub(super) fn watched(self, steps: Steps) -> Self {
+        Self { steps, ..self }
+    }
+
+    /// To be called before each durable step.
+    pub(super) fn reach(&self, step: DurableStep, path: &Path) -> Result<(), LoadError> {
+        let failed = |source| LoadError::Io { action: "write", path: path.to_owned(), source };
+        self.steps.reach(step).map_err(failed)
     }
 
     /// Runs statements that return nothing of interest. `action` completes "the engine failed to ...".
@@ -93,7 +110,7 @@ impl Engine {
 fn remove_leftovers(folder: &Path) -> Result<(), LoadError> {
     let io = |action, path: &Path| {
         let path = path.to_owned();
-        move |source| LoadError::Io { action, path, source }
+        move |source| LoadError::io(action, &path, source)
     };
     if let Some(parent) = folder.parent() {
         std::fs::create_dir_all(parent).map_err(io("create the folder", parent))?;

@@ -1,6 +1,9 @@
 //! What can go wrong with a warehouse, named for what the caller can do about it.
 
-use std::path::PathBuf;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// An error of a warehouse.
 #[derive(Debug, thiserror::Error)]
@@ -28,15 +31,18 @@ pub enum LoadError {
     Full {
         path: PathBuf,
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
+    /// A file of the warehouse is torn, overwritten or missing.
+    #[error("{} is damaged: {why}", path.display())]
+    Damaged { path: PathBuf, why: String },
     /// Reading or writing failed.
     #[error("cannot {action} {}", path.display())]
     Io {
         action: &'static str,
         path: PathBuf,
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The engine refused a statement.
     #[error("the engine failed to {action}")]
@@ -53,6 +59,34 @@ pub enum LoadError {
 impl LoadError {
     /// What the engine refused; `action` completes "the engine failed to ...".
     pub(super) fn engine(action: impl Into<String>, source: duckdb::Error) -> Self {
+        let message = source.to_string();
+        if is_full(&message) {
+            let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
+            return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
+        }
         LoadError::Engine { action: action.into(), source: Box::new(source) }
     }
+
+    /// An error of the file system; `action` completes "cannot ... PATH".
+    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                LoadError::Full { path, source }
+            }
+            _ => LoadError::Io { action, path, source },
+        }
+    }
+}
+
+/// Whether the engine ran out of disk: it has no codes, so its messages are read. The last is its bound on what it spills, which
+/// follows what is free.
+pub(super) fn is_full(message: &str) -> bool {
+    let signs = ["No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size"];
+    signs.iter().any(|sign| message.contains(sign))
+}
+
+/// The file that a message of the engine names: the first text in double quotes.
+fn quoted(message: &str) -> Option<&str> {
+    message.split('"').nth(1).filter(|path| path.contains(std::path::MAIN_SEPARATOR))
 }

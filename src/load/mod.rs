@@ -12,6 +12,7 @@ mod duckdb;
 mod engine;
 mod error;
 mod ledger;
+mod lock_wait;
 mod parquet;
 mod reader;
 mod stage;
@@ -25,6 +26,7 @@ pub use diff::{
 };
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
+pub use lock_wait::LockPatience;
 pub use parquet::{ParquetDestination, ParquetOptions, PartitionBy};
 pub use reader::{QueryResult, Reader};
 pub use stage::Stage;

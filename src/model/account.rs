@@ -2,10 +2,11 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 /// What some part of the run is busy with. Several go on at once; the instant then counts for the first of them in this
 /// order, so a wait is stated only where nothing else was going on.

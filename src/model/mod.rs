@@ -2,22 +2,28 @@
 
 mod account;
 mod batch;
+mod chance;
 mod flags;
 mod intervals;
 mod page;
 mod scan;
 mod segment;
+mod steps;
 mod stream;
 mod time;
+mod traits;
 mod window;
 
 pub use account::{Activity, Busy, TimeAccount, TimeParts};
 pub use batch::{FlatPage, Reject, RejectReason, TableBatch};
+pub use chance::Chance;
 pub use flags::{Flag, FlagSet};
 pub use intervals::IntervalSet;
 pub use page::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
 pub use scan::{RunId, Scan, ScanId};
 pub use segment::{IN_DOUBT_MS, Segment};
+pub use steps::{DurableStep, Steps};
 pub use stream::Stream;
 pub use time::{DAY_MS, HOUR_MS, MINUTE_MS, format_ms, parse_date};
+pub use traits::{ListOrder, RetryAfterForm, Ties, names as trait_names};
 pub use window::{Scope, Window};

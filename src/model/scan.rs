@@ -3,9 +3,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-use super::{FlagSet, Scope, Window};
+use super::{Chance, FlagSet, Scope, Window};
 
 macro_rules! time_ordered_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -17,9 +16,14 @@ macro_rules! time_ordered_id {
         impl $name {
             /// A new id, ordered by the time handed in (epoch milliseconds) and unique beside it.
             pub fn new(now_ms: i64) -> Self {
+                Self::drawn(now_ms, &Chance::default())
+            }
+
+            /// The same, with its random part from there.
+            pub fn drawn(now_ms: i64, chance: &Chance) -> Self {
                 let now_ms = u64::try_from(now_ms).unwrap_or(0);
-                let random = Uuid::new_v4().into_bytes();
-                let tail: [u8; 10] = std::array::from_fn(|at| random[at]);
+                let random = [chance.bits(), chance.bits()].map(u64::to_le_bytes);
+                let tail: [u8; 10] = std::array::from_fn(|at| random[at / 8][at % 8]);
                 Self(uuid::Builder::from_unix_timestamp_millis(now_ms, &tail).into_uuid().to_string())
             }
         }

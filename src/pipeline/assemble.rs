@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     archive::{Archive, ArchiveSettings},
     config::{ArchiveChoice, Settings},
     load::{
-        Destination, DuckDbDestination, EngineOptions, Identity, LoadError, ParquetDestination, ParquetOptions,
-        PartitionBy,
+        Destination, DuckDbDestination, EngineOptions, Identity, LoadError, LockPatience, ParquetDestination,
+        ParquetOptions, PartitionBy,
     },
     source::{AuthForm, SourceError, SourceSettings, checked_address},
 };
 
-use super::PipelineError;
+use super::{PipelineError, Surroundings};
 
 /// The client's settings; the deadline counts from now.
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
@@ -49,26 +51,49 @@ pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archiv
     Archive::open(archive).map_err(PipelineError::Archive)
 }
 
+/// How long a run waits for a warehouse that another process has open: never past its deadline, nor after it was cancelled.
+pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatience {
+    let wait = settings.warehouse.lock_wait;
+    LockPatience { wait: settings.deadline.map_or(wait, |deadline| wait.min(deadline)), stop: stop.clone() }
+}
+
 /// Opens every warehouse that the settings name.
 pub fn open_destinations(settings: &Settings, identity: &Identity) -> Result<Vec<Box<dyn Destination>>, PipelineError> {
+    open_watched(settings, identity, &LockPatience::default(), &Surroundings::default())
+}
+
+/// The same in other surroundings than this machine's; waits for those that other processes have open, and blocks the thread.
+pub(super) fn open_watched(
+    settings: &Settings,
+    identity: &Identity,
+    patience: &LockPatience,
+    surroundings: &Surroundings,
+) -> Result<Vec<Box<dyn Destination>>, PipelineError> {
     settings.require_warehouse().map_err(PipelineError::Config)?;
     // Two engines share what the settings allow.
     let share = if settings.warehouse.duckdb.is_some() && settings.warehouse.parquet.is_some() { 2 } else { 1 };
     let memory_limit_bytes = settings.warehouse.memory_limit_bytes / share;
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
+    let threads = surroundings.engine_threads.unwrap_or(threads);
+    let steps = || surroundings.steps.clone();
     let mut destinations: Vec<Box<dyn Destination>> = Vec::new();
     if let Some(path) = &settings.warehouse.duckdb {
         let mut spill = path.clone().into_os_string();
         spill.push(".spill");
         let options = EngineOptions { memory_limit_bytes, threads, temp_directory: PathBuf::from(spill) };
-        let opened = DuckDbDestination::open(path, identity, &options).map_err(failed("duckdb"))?;
+        let opened = DuckDbDestination::open_watched(path, identity, &options, patience.clone(), steps());
+        let opened = opened.map_err(failed("duckdb"))?;
         destinations.push(Box::new(opened));
     }
     if let Some(root) = &settings.warehouse.parquet {
         let partition_by = if settings.warehouse.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
         let options = ParquetOptions { partition_by, memory_limit_bytes, threads };
-        let opened = ParquetDestination::open(root, identity, &options).map_err(failed("parquet"))?;
+        let opened = ParquetDestination::open_watched(root, identity, &options, patience, &steps());
+        let opened = opened.map_err(failed("parquet"))?;
         destinations.push(Box::new(opened));
+    }
+    if surroundings.last_warehouse_first {
+        destinations.reverse();
     }
     Ok(destinations)
 }

@@ -12,7 +12,7 @@ use crate::{
 use super::{
     PipelineError,
     assemble::failed,
-    pull::{Pulled, Shared, blocking},
+    pull::{Pulled, Shared, blocking, spawn},
 };
 
 /// A warehouse that several threads can reach; one at a time uses it.
@@ -88,8 +88,11 @@ pub(super) async fn commit(
         }
         // What one warehouse withholds or rejects is said even if another has nothing to say.
         let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
-        let covered = covered(scan, counts.rows_read, counts.withheld, pulled.proof);
-        shared.state().checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
+        let mut state = shared.state();
+        let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
+        let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
+        state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
+        drop(state);
         if !is_in_a_ledger {
             // An unchanged re-scan tells nothing that the archive does not hold already.
             shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
@@ -101,8 +104,8 @@ pub(super) async fn commit(
 
 /// What the checkpoints take in. Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at
 /// for long, and every run looks again until it is settled.
-pub(super) fn covered(scan: &Scan, rows: u64, withheld: u64, proof: Proof) -> Covered {
-    let scanned_ms = if withheld > 0 { IN_DOUBT_MS } else { scan.started_ms };
+pub(super) fn covered(scan: &Scan, rows: u64, is_doubtful: bool, proof: Proof) -> Covered {
+    let scanned_ms = if is_doubtful { IN_DOUBT_MS } else { scan.started_ms };
     Covered { scan: scan.clone(), scanned_ms, rows, proof }
 }
 
@@ -118,7 +121,7 @@ async fn apply_everywhere(
         .map(|destination| {
             let (destination, pulled, options) = (Arc::clone(destination), Arc::clone(pulled), options.clone());
             let account = shared.account.clone();
-            tokio::task::spawn_blocking(move || {
+            spawn(move || {
                 let _busy = account.enter(Activity::Write);
                 let mut destination = lock(&destination);
                 let name = destination.name();
@@ -129,7 +132,7 @@ async fn apply_everywhere(
     let mut applied = Vec::with_capacity(threads.len());
     // All are waited for, also after a failure: nothing may go on writing behind an error's back.
     for outcome in futures::future::join_all(threads).await {
-        applied.push(outcome.map_err(|error| PipelineError::Died(error.to_string()))?);
+        applied.push(outcome?);
     }
     applied.into_iter().collect()
 }

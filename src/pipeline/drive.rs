@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::{
-    clock,
     load::{CommitOptions, VanishPolicy},
     model::{IntervalSet, Scan, ScanId},
     plan::{Due, Reason},
@@ -78,12 +77,13 @@ impl Run {
             self.start_pulls(&mut flow).await;
             self.start_commit(&mut flow);
             tokio::select! {
-                Some(end) = flow.pulls.join_next(), if !flow.pulls.is_empty() => match end {
-                    Ok((task, pulled)) => self.pull_ended(&mut flow, task, pulled),
-                    Err(died) => flow.died(&died),
-                },
+                biased;
                 Some(end) = flow.committing.join_next(), if !flow.committing.is_empty() => match end {
                     Ok((task, pages, committed)) => self.commit_ended(&mut flow, task, pages, committed).await,
+                    Err(died) => flow.died(&died),
+                },
+                Some(end) = flow.pulls.join_next(), if !flow.pulls.is_empty() => match end {
+                    Ok((task, pulled)) => self.pull_ended(&mut flow, task, pulled),
                     Err(died) => flow.died(&died),
                 },
                 else => return flow.outcome,
@@ -123,7 +123,7 @@ impl Run {
         }
         if let Some((task, pulled)) = flow.ready.pop_front() {
             let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
-            let options = self.commit_options(&task);
+            let options = self.commit_options(&task, &pulled);
             flow.committing.spawn(async move {
                 let pages = pulled.proof.pages;
                 let committed = commit(&shared, &destinations, pulled, options).await;
@@ -176,10 +176,10 @@ impl Run {
     }
 
     async fn begin(&self, task: &Task) -> Result<Begun, PipelineError> {
-        let here_ms = clock::now_ms();
+        let here_ms = self.clock.now_ms();
         let started_ms = self.shared.source.service_now_ms().unwrap_or(here_ms);
         let scan = Scan {
-            id: ScanId::new(here_ms),
+            id: ScanId::drawn(here_ms, &self.chance),
             run_id: self.run_id.clone(),
             scope: task.scope,
             window: task.due.window,
@@ -201,8 +201,15 @@ impl Run {
         Ok(Task { scope: scan.scope, flags: scan.flags, page_rows, due, is_first_proof, is_second_look: false })
     }
 
-    fn commit_options(&self, task: &Task) -> CommitOptions {
-        let vanish = if self.request.accept_vanished { VanishPolicy::Accept } else { VanishPolicy::default() };
+    fn commit_options(&self, task: &Task, pulled: &Pulled) -> CommitOptions {
+        let vanish = if self.request.accept_vanished {
+            VanishPolicy::Accept
+        } else if self.shared.ties.is_doubtful(&pulled.scan, &pulled.edges) {
+            // A row that this scan lacks may be one that it lost.
+            VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
+        } else {
+            VanishPolicy::default()
+        };
         CommitOptions { vanish, record_unchanged: task.is_first_proof, ..CommitOptions::default() }
     }
 

@@ -5,8 +5,13 @@ use std::{io, path::PathBuf};
 use serde::Serialize;
 
 use crate::{
-    archive::ArchiveError, config::ConfigError, flatten::FlattenError, load::LoadError, model::Scope,
-    source::SourceError, state::StateError,
+    archive::ArchiveError,
+    config::ConfigError,
+    flatten::FlattenError,
+    load::LoadError,
+    model::Scope,
+    source::{SourceError, Stop},
+    state::StateError,
 };
 
 /// An error that ends the run. Everything committed stays, and the next run goes on.
@@ -54,6 +59,8 @@ impl PipelineError {
         match self {
             PipelineError::Config(_) | PipelineError::Source(SourceError::Settings(_)) => 2,
             PipelineError::Source(SourceError::KeyRefused { .. }) => 4,
+            PipelineError::Source(SourceError::Stopped(Stop::Cancelled)) => 130,
+            PipelineError::Source(SourceError::Stopped(_)) => 6,
             PipelineError::Load { source, .. } => load_code(source),
             PipelineError::State(error) => state_code(error),
             PipelineError::Archive(ArchiveError::OtherService { .. }) => 2,

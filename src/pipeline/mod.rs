@@ -15,6 +15,9 @@ mod reconcile;
 mod replay;
 mod report;
 mod run;
+mod surroundings;
+mod ties;
+mod traits;
 mod verify;
 mod work;
 
@@ -24,5 +27,7 @@ pub use progress::{Progress, Snapshot};
 pub use replay::{Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed};
 pub use report::{Outcome, RunReport, StreamReport};
 pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};
+pub use surroundings::Surroundings;
+pub use traits::{KnownTrait, MEASURE_REQUESTS_MAX, Measured, known_traits, measure_traits};
 pub use verify::{NeverRead, Verified, Verify, VerifyReport, VerifyRequest, VerifyTotals};
 pub use work::{ScopeWork, work};

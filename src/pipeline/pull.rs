@@ -6,11 +6,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
+use tokio::runtime::RuntimeFlavor;
 
 use crate::{
     archive::{Archive, Spool},
     flatten::flatten_page,
     model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream, TimeAccount},
+    plan::edges::ScanEdges,
     source::{Source, SourceError, Step, Stop},
     state::State,
 };
@@ -19,6 +22,8 @@ use super::{
     PipelineError, Progress,
     commit::CommitNote,
     held::{Budget, Held},
+    ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of},
+    traits::Learned,
 };
 
 /// What every pull of a run shares.
@@ -30,6 +35,8 @@ pub(super) struct Shared {
     pub account: TimeAccount,
     pub budget: Budget,
     pub progress: Arc<Progress>,
+    pub ties: TieWatch,
+    pub learned: Learned,
 }
 
 impl Shared {
@@ -47,6 +54,7 @@ pub(super) struct Begun {
     pub spool: Spool,
     pub rows: u64,
     pub next: Option<PageToken>,
+    pub edges: EdgesLeft,
 }
 
 /// A complete scan, durable in its spool.
@@ -57,6 +65,7 @@ pub(super) struct Pulled {
     pub spool: PathBuf,
     pub proof: Proof,
     pub held: Held,
+    pub edges: ScanEdges,
     /// How an earlier run was about to commit it, if some warehouse holds it since: the others take it in the same way.
     pub noted: Option<CommitNote>,
 }
@@ -84,19 +93,32 @@ impl From<PipelineError> for PullError {
 pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun, PipelineError> {
     let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
     shared.state().begin_scan(&scan, page_rows).map_err(PipelineError::State)?;
-    Ok(Begun { scan, page_rows, spool, rows: 0, next: None })
+    Ok(Begun { scan, page_rows, spool, rows: 0, next: None, edges: EdgesLeft::default() })
 }
 
 /// Pulls the rest of a window.
 pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
-    let Begun { scan, page_rows, mut spool, mut rows, next } = begun;
+    let Begun { scan, page_rows, mut spool, mut rows, next, edges: left } = begun;
     let mut held = if spool.pages() == 0 { Held::new(&shared.budget) } else { Held::spooled(&shared.budget) };
     let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
     let mut resume_at = request.token.clone();
-    let mut walk = shared.source.walk(request);
-    let mut end: Option<EndStyle>;
+    let mut walk = shared.source.walk(request.clone());
+    let mut end: Option<EndStyle> = None;
+    let mut edges = ScanEdges::new(left.unlooked);
+    // The page from which the scan goes on, if a kill came before its edge was looked at.
+    let mut last_page = left.last_page.map(|body| flatten(scan.scope.stream, &body)).transpose()?;
     loop {
-        match walk.next().await {
+        if let Some(flat) = last_page.take() {
+            let moments = moments_of(scan.scope.stream, &flat);
+            match after_page(&shared, &scan, &mut edges, &moments, resume_at.is_some()).await {
+                Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
+                Err(error) => {
+                    let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                    return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
+                }
+            }
+        }
+        let is_at_end = match walk.next().await {
             Ok(Step::Page(page)) => {
                 rows += page.rows as u64;
                 shared.progress.pulled(page.rows as u64);
@@ -104,25 +126,55 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 end = page.end;
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
                 let flat;
-                (spool, flat) = keep(&shared, &scan, spool, page.body, mark).await?;
+                (spool, flat) = keep(&shared, &scan, spool, page.body.clone(), mark).await?;
+                let moments = moments_of(scan.scope.stream, &flat);
+                shared.learned.page(scan.scope.stream, &page, &moments);
                 held.push(flat);
-                if page.next.is_none() {
-                    break;
+                match after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await {
+                    Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
+                    Err(error) => {
+                        let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                        return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
+                    }
                 }
+                page.next.is_none()
             }
             Ok(Step::Restarted { reason }) => {
                 tracing::info!(window = %scan.window, scope = %scan.scope, %reason, "the window starts over");
                 spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
                 held.restart();
+                edges.start_over();
                 (rows, resume_at) = (0, None);
+                false
             }
             Ok(Step::End(style)) => {
                 end = Some(style);
-                break;
+                if style == EndStyle::NotFound {
+                    shared.learned.not_found(scan.scope.stream);
+                }
+                true
             }
             Err(error) => {
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
                 return Err(give_up(shared, scan, spool, mark, error).await);
+            }
+        };
+        if !is_at_end {
+            continue;
+        }
+        match at_end(&shared, &scan, &edges).await {
+            Ok(AtEnd::Settled) => break,
+            Ok(AtEnd::StartsOver) => {
+                tracing::info!(window = %scan.window, scope = %scan.scope, "the window starts over: its pages may have lost rows");
+                spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
+                held.restart();
+                edges.start_over();
+                (rows, resume_at) = (0, None);
+                walk = shared.source.walk(PageRequest { token: None, ..request.clone() });
+            }
+            Err(error) => {
+                let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
             }
         }
     }
@@ -130,7 +182,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let busy = shared.account.enter(Activity::Write);
     let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
     drop(busy);
-    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), proof, held, noted: None })
+    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), proof, held, edges, noted: None })
 }
 
 /// How far a scan's pages reach.
@@ -161,6 +213,33 @@ async fn keep(
         Ok((spool, flat))
     })
     .await?
+}
+
+/// The rows behind a page's edge, into the spool beside the page.
+async fn keep_sides(mut spool: Spool, sides: Vec<SidePage>, held: &mut Held) -> Result<Spool, PipelineError> {
+    if sides.is_empty() {
+        return Ok(spool);
+    }
+    let mut bodies = Vec::with_capacity(sides.len());
+    for side in sides {
+        bodies.push(side.body);
+        held.push(side.flat);
+    }
+    blocking(move || {
+        for body in bodies {
+            spool.append_side(&body).map_err(PipelineError::Archive)?;
+        }
+        Ok(spool)
+    })
+    .await?
+}
+
+/// What becomes of a window whose edge could not be looked at: its pages stay, as after any other failure.
+async fn stopped_at_an_edge(shared: Shared, scan: Scan, spool: Spool, mark: Mark, error: LookError) -> PullError {
+    match error {
+        LookError::Source(error) => give_up(shared, scan, spool, mark, error).await,
+        LookError::Run(error) => PullError::Run(error),
+    }
 }
 
 fn flatten(stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {
@@ -203,5 +282,17 @@ async fn give_up(shared: Shared, scan: Scan, mut spool: Spool, mark: Mark, error
 
 /// Work that blocks, off the threads that wait for the network.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PipelineError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::Died(error.to_string()))
+    spawn(work).await
+}
+
+/// Begins work that blocks. A runtime of one thread does it there and then: a program that wants everything on one thread gets
+/// it, and the simulator an order that its seed decides.
+pub(super) fn spawn<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> BoxFuture<'static, Result<T, PipelineError>> {
+    if tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return futures::future::ready(Ok(work())).boxed();
+    }
+    let begun = tokio::task::spawn_blocking(work);
+    async move { begun.await.map_err(|error| PipelineError::Died(error.to_string())) }.boxed()
 }

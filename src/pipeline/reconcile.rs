@@ -6,6 +6,7 @@ use crate::{
     archive::{Recovered, Spool},
     load::Destination,
     model::{EndStyle, Proof, ScanId},
+    plan::edges::ScanEdges,
     source::envelope::{self, Envelope},
     state::{Covered, State, UnderWay},
 };
@@ -16,6 +17,7 @@ use super::{
     commit::{CommitNote, SharedDestination, covered, lock},
     held::Held,
     pull::{Begun, Pulled, Shared},
+    ties::EdgesLeft,
 };
 
 /// What is left of a scan that an earlier run began.
@@ -86,7 +88,7 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
         begun.extend(entries.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)));
         scans = entries
             .into_iter()
-            .map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld, entry.proof))
+            .map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof))
             .collect();
         remember(state, destination.as_mut(), last.as_ref())?;
         names.push(name);
@@ -147,6 +149,9 @@ fn held_by(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, P
 
 /// The end of a commit that was killed between its third and fourth step, or between its second and third.
 fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
+    let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
+    let unlooked = recovered.as_ref().map_or(0, |recovered| EdgesLeft::of(recovered).unlooked);
+    let is_doubtful = shared.ties.commits(&left.scan, &ScanEdges::new(unlooked));
     shared.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
     let (mut rows, mut withheld, mut proof) = (left.rows, 0, Proof::default());
     for destination in destinations {
@@ -159,32 +164,37 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
         }
     }
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (lock(destination).name(), true)).collect();
-    let covered = covered(&left.scan, rows, withheld, proof);
+    let covered = covered(&left.scan, rows, is_doubtful || withheld > 0, proof);
     shared.state().checkpoint(&covered, &names).map_err(PipelineError::State)
 }
 
 /// Reads the spool of a scan; one that is lost or torn at its beginning is forgotten, and its window is due again.
 fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineError> {
     let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
-    let Some(Recovered { spool, last_page, is_complete, note, .. }) = recovered else {
+    let Some(recovered) = recovered else {
         shared.state().forget_scan(&left.scan.id).map_err(PipelineError::State)?;
         shared.archive.discard(&left.scan.id).map_err(PipelineError::Archive)?;
         return Ok(None);
     };
+    let edges = EdgesLeft::of(&recovered);
+    let Recovered { spool, last_page, is_complete, note, .. } = recovered;
     let noted = note.as_deref().map(CommitNote::read).transpose()?;
     let next = match last_page.as_deref().map(envelope::parse) {
         // Nothing durable yet, or an empty result.
         None => None,
         Some(Ok(Envelope { next: Some(next), .. })) => Some(next),
         // The last page carried the end; perhaps the mark behind it is missing.
-        Some(Ok(Envelope { end, .. })) => return complete(shared, left, spool, (is_complete, end), noted).map(Some),
+        Some(Ok(Envelope { end, .. })) => {
+            return complete(shared, left, spool, (is_complete, end), (noted, &edges)).map(Some);
+        }
         // `source` lets no such page through: the window starts over.
         Some(Err(_)) => return start_over(left, spool).map(Some),
     };
     if is_complete {
-        return complete(shared, left, spool, (true, Some(EndStyle::NotFound)), noted).map(Some);
+        let end = Some(EndStyle::NotFound);
+        return complete(shared, left, spool, (true, end), (noted, &edges)).map(Some);
     }
-    Ok(Some(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: left.rows, next })))
+    Ok(Some(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: left.rows, next, edges })))
 }
 
 fn complete(
@@ -192,7 +202,7 @@ fn complete(
     left: UnderWay,
     mut spool: Spool,
     (is_marked, end): (bool, Option<EndStyle>),
-    noted: Option<CommitNote>,
+    (noted, edges): (Option<CommitNote>, &EdgesLeft),
 ) -> Result<Resumed, PipelineError> {
     if !is_marked {
         spool.complete().map_err(PipelineError::Archive)?;
@@ -200,10 +210,12 @@ fn complete(
     let held = Held::spooled(&shared.budget);
     let proof = Proof { pages: spool.pages() as u64, end };
     let (scan, page_rows) = (left.scan, left.page_rows);
-    Ok(Resumed::Complete(Pulled { scan, page_rows, spool: spool.path().to_owned(), proof, held, noted }))
+    let edges = ScanEdges::new(edges.unlooked);
+    Ok(Resumed::Complete(Pulled { scan, page_rows, spool: spool.path().to_owned(), proof, held, edges, noted }))
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
     spool.restart().map_err(PipelineError::Archive)?;
-    Ok(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: 0, next: None }))
+    let (scan, page_rows, edges) = (left.scan, left.page_rows, EdgesLeft::default());
+    Ok(Resumed::GoesOn(Begun { scan, page_rows, spool, rows: 0, next: None, edges }))
 }

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock,
+    clock::Clock,
     config::Settings,
     load::{Identity, RunRecord},
-    model::{Activity, RunId, TimeAccount, Window},
+    model::{Activity, Chance, RunId, TimeAccount, Window},
     source::{Source, SourceError},
     state::{Lease, State},
 };
 
 use super::{
     PipelineError, Progress, RunReport,
-    assemble::{archive, failed, identity, open_destinations, source_settings},
+    assemble::{archive, failed, identity, lock_patience, open_watched, source_settings},
     commit::{SharedDestination, lock},
     error::chain,
     held::Budget,
@@ -24,6 +24,9 @@ use super::{
     reconcile::{check_ledgers, resume},
     replay::clear_leftovers,
     report::{Findings, Outcome, peak_rss_bytes},
+    surroundings::Surroundings,
+    ties::TieWatch,
+    traits::Learned,
     work::{ScopeWork, work},
 };
 
@@ -49,6 +52,8 @@ pub struct Run {
     pub(super) request: Request,
     pub(super) run_id: RunId,
     started_ms: i64,
+    pub(super) clock: Clock,
+    pub(super) chance: Chance,
     identity: Identity,
     pub(super) shared: Shared,
     pub(super) destinations: Vec<SharedDestination>,
@@ -64,32 +69,75 @@ impl Run {
         stop: CancellationToken,
         progress: Arc<Progress>,
     ) -> Result<Run, PipelineError> {
+        Run::open_in(settings, request, stop, progress, Surroundings::default()).await
+    }
+
+    /// The same in other surroundings than this machine's.
+    pub async fn open_in(
+        settings: Settings,
+        request: Request,
+        stop: CancellationToken,
+        progress: Arc<Progress>,
+        surroundings: Surroundings,
+    ) -> Result<Run, PipelineError> {
         let account = TimeAccount::default();
-        let source_settings = source_settings(&settings)?;
+        let Surroundings { clock, chance, transport, steps, .. } = surroundings.clone();
+        let mut source_settings = source_settings(&settings)?;
+        (source_settings.clock, source_settings.chance) = (clock.clone(), chance.clone());
+        source_settings.transport = transport;
         let identity = identity(&settings)?;
         settings.require_warehouse().map_err(PipelineError::Config)?;
-        let started_ms = clock::now_ms();
-        let run_id = RunId::new(started_ms);
-        let mut state = State::open(&settings.state_path, &identity.base_url, &identity.environment)
+        let started_ms = surroundings.clock.now_ms();
+        let run_id = RunId::drawn(started_ms, &chance);
+        let (base_url, environment) = (&identity.base_url, &identity.environment);
+        let (state, damaged) = State::open_or_begin_anew(&settings.state_path, base_url, environment, started_ms)
             .map_err(PipelineError::State)?;
+        let mut state = state.watched(steps.clone());
         let lease = state.take_lease(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
         let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
+        let patience = lock_patience(&settings, &stop);
         let source = Source::new(source_settings, learned, account.clone(), stop).map_err(PipelineError::Source)?;
-        let archive = archive(&settings, &identity)?;
+        let archive = archive(&settings, &identity)?.watched(steps);
         clear_leftovers(&settings)?;
-        let destinations: Vec<SharedDestination> = open_destinations(&settings, &identity)?
+        let destinations: Vec<SharedDestination> = open_watched(&settings, &identity, &patience, &surroundings)?
             .into_iter()
             .map(|destination| Arc::new(Mutex::new(destination)))
             .collect();
         let mut findings = Findings::default();
+        findings.notes.extend(damaged.map(|kept_as| {
+            let (path, kept_as) = (settings.state_path.display(), kept_as.display());
+            format!("the state file {path} was damaged; it is kept as {kept_as}, and a new one was begun")
+        }));
         if let Some(note) = check_ledgers(&mut state, &destinations)? {
             tracing::warn!("{note}");
             findings.notes.push(note);
         }
         state.begin_run(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
+        let ties = TieWatch::load(&state)?;
         let state = Arc::new(Mutex::new(state));
-        let shared = Shared { source, archive, state, account, budget: Budget::default(), progress };
-        Ok(Run { settings, request, run_id, started_ms, identity, shared, destinations, findings, _lease: lease })
+        let shared = Shared {
+            source,
+            archive,
+            state,
+            account,
+            budget: Budget::default(),
+            progress,
+            ties,
+            learned: Learned::default(),
+        };
+        Ok(Run {
+            settings,
+            request,
+            run_id,
+            started_ms,
+            clock,
+            chance,
+            identity,
+            shared,
+            destinations,
+            findings,
+            _lease: lease,
+        })
     }
 
     /// The client, for the progress bar.
@@ -102,6 +150,7 @@ impl Run {
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let worked = self.work_off().await;
         self.doubt_an_empty_service();
+        self.doubt_ties();
         // Also after an error: what was committed becomes visible. The first error is the one to tell.
         let shown = self.make_visible().await;
         let outcome = worked.and(shown);
@@ -121,7 +170,7 @@ impl Run {
             tracing::info!(scans = resumed.len(), "going on with what an earlier run began");
             self.drive(Queue::default(), resumed).await?;
         }
-        let likely_now_ms = clock::now_ms() + self.clock_skew_ms()?;
+        let likely_now_ms = self.clock.now_ms() + self.clock_skew_ms()?;
         if self.findings.stop.is_some() || (self.request.backfill.is_some() && self.is_idle(likely_now_ms)?) {
             return Ok(());
         }
@@ -152,7 +201,7 @@ impl Run {
 
     /// The service's time decides what may be read; a service that does not tell its time is taken to share ours.
     fn remember_clock(&self, service_now_ms: Option<i64>) -> Result<i64, PipelineError> {
-        let here_ms = clock::now_ms();
+        let here_ms = self.clock.now_ms();
         let now_ms = service_now_ms.unwrap_or(here_ms);
         self.shared.state().remember_trait(CLOCK_SKEW, &(now_ms - here_ms), here_ms).map_err(PipelineError::State)?;
         Ok(now_ms)
@@ -217,11 +266,22 @@ impl Run {
         }
     }
 
+    /// What the edges of pages may have hidden.
+    fn doubt_ties(&mut self) {
+        let notes = self.shared.ties.notes();
+        self.findings.is_doubtful |= !notes.is_empty();
+        for note in &notes {
+            tracing::warn!("{note}");
+        }
+        self.findings.notes.extend(notes);
+    }
+
     /// The history of runs, and what was learned of the service.
     fn remember(&self, report: &RunReport) -> Result<(), PipelineError> {
         let text = serde_json::to_string(report).unwrap_or_default();
         let state = self.shared.state();
-        let now_ms = clock::now_ms();
+        let now_ms = self.clock.now_ms();
+        self.shared.learned.remember(&state, &self.shared.source, now_ms)?;
         state
             .remember_trait(LEARNED_RATE, &self.shared.source.learned_rate(), now_ms)
             .and_then(|()| {
@@ -238,7 +298,7 @@ impl Run {
             outcome: report.outcome.name().to_owned(),
             exit_code: i64::from(report.exit_code),
             started_ms: self.started_ms,
-            finished_ms: clock::now_ms(),
+            finished_ms: self.clock.now_ms(),
             base_url: self.identity.base_url.clone(),
             environment: self.identity.environment.clone(),
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -258,7 +318,7 @@ impl Run {
             outcome,
             exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
             started_at: rfc3339(self.started_ms),
-            finished_at: rfc3339(clock::now_ms()),
+            finished_at: rfc3339(self.clock.now_ms()),
             streams,
             requests: self.shared.source.request_stats(),
             time_ms: self.shared.account.parts(),

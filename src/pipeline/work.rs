@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Settings, StreamSettings},
-    model::{DAY_MS, Scope, Segment, Window},
+    model::{DAY_MS, Scope, Segment, Stream, Window, trait_names},
     plan::{Ask, Due, Rules, due},
     state::{State, StateError},
 };
@@ -27,6 +27,7 @@ pub fn work(
     now_ms: i64,
 ) -> Result<Vec<ScopeWork>, StateError> {
     let mut all = Vec::new();
+    let page_rows_known = |stream| page_rows_known(state, stream);
     for stream in &settings.streams {
         for scope in scopes(settings, stream) {
             let held = held(state, scope)?;
@@ -43,10 +44,22 @@ pub fn work(
                 rescan: stream.rescan.clone(),
             };
             let due = due(scope, &held, &rules, ask, now_ms);
-            all.push(ScopeWork { scope, rules, page_rows: stream.page_rows, held, due });
+            let page_rows = page_rows_known(stream.stream)?.map_or(stream.page_rows, |rows| rows.min(stream.page_rows));
+            all.push(ScopeWork { scope, rules, page_rows, held, due });
         }
     }
     Ok(all)
+}
+
+/// The largest page that is known to come: of responses the largest in time, of themes the only one there is.
+fn page_rows_known(state: Option<&State>, stream: Stream) -> Result<Option<u32>, StateError> {
+    let name = match stream {
+        Stream::Responses => trait_names::PAGE_ROWS,
+        Stream::Themes => trait_names::THEMES_PAGE_ROWS,
+        Stream::Surveys => return Ok(None),
+    };
+    let known = state.map(|state| state.service_trait::<u32>(name)).transpose()?.flatten();
+    Ok(known.map(|(rows, _)| rows.max(1)))
 }
 
 fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {

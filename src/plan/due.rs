@@ -4,12 +4,15 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::model::{FlagSet, IntervalSet, MINUTE_MS, Scope, Segment, Window};
+use crate::model::{FlagSet, HOUR_MS, IN_DOUBT_MS, IntervalSet, MINUTE_MS, Scope, Segment, Window};
 
 use super::RescanRules;
 
 /// New windows end on this grid, so that runs a moment apart do not leave slivers.
 const GRID_MS: i64 = 5 * MINUTE_MS;
+/// How far the clocks of a service's machines, and what is reckoned between two of its answers, may lie apart. A scan from later
+/// than that is from a clock that was wrong, and counts as none.
+const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 
 /// How a scope is kept.
 #[derive(Clone, Debug)]
@@ -76,12 +79,22 @@ pub fn due(scope: Scope, held: &[Segment], rules: &Rules, ask: Ask, now_ms: i64)
             let with_flags = held.iter().filter(|segment| segment.flags.includes(rules.flags));
             let covered: IntervalSet = with_flags.map(|segment| segment.window).collect();
             let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
-            covered.gaps_in(window).into_iter().map(|window| Due { window, reason: Reason::Gap }).collect()
+            let gaps = covered.gaps_in(window).into_iter().map(|window| Due { window, reason: Reason::Gap });
+            gaps.chain(in_doubt(&held, rules, window)).collect()
         }
         Ask::Sync { first_since_ms, known_since_ms } => {
             due_for_sync(&held, rules, (first_since_ms, known_since_ms), settled_ms, now_ms)
         }
     }
+}
+
+/// Covered stretches that a backfill looks at again all the same: their last scan left a doubt.
+fn in_doubt(held: &[Segment], rules: &Rules, window: Window) -> Vec<Due> {
+    let in_doubt = held.iter().filter(|segment| segment.scanned_ms == IN_DOUBT_MS);
+    let in_doubt = in_doubt.filter(|segment| segment.flags.includes(rules.flags));
+    let windows: IntervalSet = in_doubt.map(|segment| segment.window.intersect(window)).collect();
+    let windows = windows.windows().iter().filter(|window| !window.is_empty());
+    windows.map(|window| Due { window: *window, reason: Reason::Rescan }).collect()
 }
 
 fn due_for_sync(
@@ -99,8 +112,9 @@ fn due_for_sync(
     let mut all = Vec::new();
     all.push(Due { window: Window::new(hull.end_ms, settled_ms), reason: Reason::New });
     let mut rescans = rules.rescan.bands(now_ms).into_iter().map(|(band, fresh_from_ms)| {
-        // A scan from the future is none: the clock was wrong then.
-        let is_stale = move |segment: &&Segment| segment.scanned_ms < fresh_from_ms || segment.scanned_ms > now_ms;
+        let is_stale = move |segment: &&Segment| {
+            segment.scanned_ms < fresh_from_ms || segment.scanned_ms > now_ms + CLOCKS_DIFFER_MS_MAX
+        };
         let stale = held.iter().filter(is_stale);
         let windows: IntervalSet = stale.map(|segment| segment.window.intersect(band)).collect();
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
@@ -118,6 +132,7 @@ fn due_whole(held: &[Segment], ask: Ask, now_ms: i64) -> Vec<Due> {
     let reason = match (ask, held.is_empty()) {
         (_, true) => Reason::New,
         (Ask::Sync { .. }, false) => Reason::Rescan,
+        (Ask::Backfill { .. }, false) if held.iter().any(|held| held.scanned_ms == IN_DOUBT_MS) => Reason::Rescan,
         (Ask::Backfill { .. }, false) => return Vec::new(),
     };
     vec![Due { window: Window::new(0, now_ms.max(1)), reason }]

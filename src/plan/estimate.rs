@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::{Cutter, Due};
+use crate::model::Ties;
+
+use super::{Cutter, Due, edges::SAMPLE_EVERY};
 
 /// The cost of a plan. A number that nothing is known about is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -26,13 +28,16 @@ pub struct PlannedWindow {
     pub requests: Option<u64>,
 }
 
-/// Cuts all that is due with what is known now. `requests_per_sec` is the learned rate.
-pub fn estimate(mut cutter: Cutter, page_rows: u32, requests_per_sec: Option<f64>) -> Estimate {
+/// Cuts all that is due with what is known now. `requests_per_sec` is the learned rate; by `ties` the edges of pages are looked
+/// at, each of them or a sample.
+pub fn estimate(mut cutter: Cutter, page_rows: u32, requests_per_sec: Option<f64>, ties: Ties) -> Estimate {
     let mut windows = Vec::new();
     while let Some(due) = cutter.next_window() {
         let rows = cutter.rows_expected(due.window);
         // Every window costs one call even when it is empty.
-        let requests = rows.map(|rows| rows.div_ceil(u64::from(page_rows.max(1))).max(1));
+        let pages = rows.map(|rows| rows.div_ceil(u64::from(page_rows.max(1))).max(1));
+        let looks = |pages: u64| if ties.may_lose() { pages - 1 } else { (pages - 1).div_ceil(SAMPLE_EVERY) };
+        let requests = pages.map(|pages| pages + looks(pages));
         windows.push(PlannedWindow { due, rows, requests });
     }
     let total = |of: fn(&PlannedWindow) -> Option<u64>| windows.iter().map(of).sum::<Option<u64>>();

@@ -5,6 +5,7 @@
 
 mod cutter;
 mod due;
+pub mod edges;
 mod estimate;
 mod rescan;
 

@@ -82,6 +82,16 @@ fn a_clock_that_was_ahead_proves_nothing_of_the_future() {
 }
 
 #[test]
+fn p6_a_scan_a_moment_ahead_of_the_service_is_not_repeated() {
+    let rules = Rules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
+    let ask = Ask::Sync { first_since_ms: 0, known_since_ms: None };
+    let held = [held("2026-01-01", "2026-01-20T00:50:00Z", "2026-01-20T01:00:40Z")];
+    assert!(due(RESPONSES, &held, &rules, ask, at("2026-01-20T01:00:00Z")).is_empty(), "two machines, 40 s apart");
+    let wrong = at("2026-01-20T01:00:40Z") - 61 * 60_000;
+    assert_eq!(due(RESPONSES, &held, &rules, ask, wrong).len(), 1, "a clock that was an hour ahead");
+}
+
+#[test]
 fn p6_a_finished_backfill_asks_for_nothing() {
     let held = [held("2026-01-01", "2026-02-01", "2026-02-02")];
     let ask = Ask::Backfill { window: Window::new(at("2026-01-01"), at("2026-02-01")) };

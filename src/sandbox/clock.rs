@@ -3,10 +3,11 @@
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
-    time::{Duration, Instant, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use axum::http::HeaderValue;
+use tokio::time::Instant;
 
 /// The service's clock, and the monotonic clock of the request log.
 #[derive(Debug)]

@@ -23,7 +23,13 @@ mod world;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, extract::DefaultBodyLimit, serve::ListenerExt as _};
+use axum::{
+    Router,
+    body::Body,
+    extract::{DefaultBodyLimit, State},
+    http::{Request, Response},
+    serve::ListenerExt as _,
+};
 use tokio::{net::TcpListener, task::JoinHandle};
 
 pub use control::{Control, ListName, Stats};
@@ -74,6 +80,33 @@ impl Sandbox {
         let stopped = service.stop.clone().cancelled_owned();
         let task = tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(stopped).await });
         Ok(Running { address, control: Control { service }, task })
+    }
+
+    /// The service without a socket: requests are handed to it in this process. Time is tokio's, which tests can pause.
+    ///
+    /// Errors: settings that cannot be (`InvalidInput`).
+    pub fn in_process(settings: Settings) -> io::Result<InProcess> {
+        settings.validate()?;
+        let world = World::generate(&settings);
+        Ok(InProcess { control: Control { service: Arc::new(Service::new(settings, world)) } })
+    }
+}
+
+/// A sandbox without a socket; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct InProcess {
+    control: Control,
+}
+
+impl InProcess {
+    /// Answers one request of the contract. Dropping the future, or the body of the answer, is a client that hangs up.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        service::handle(State(Arc::clone(&self.control.service)), request).await
+    }
+
+    /// The control operations.
+    pub fn control(&self) -> &Control {
+        &self.control
     }
 }
 

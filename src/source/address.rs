@@ -8,7 +8,7 @@
 use reqwest::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::model::{PageRequest, PageToken, Scope, Stream};
+use crate::model::{PageRequest, PageToken, Scope, Stream, Window};
 
 /// The last moment that common calendars know (JavaScript's, in the year 275760). A window that ends later has no end.
 const TIME_MS_MAX: i64 = 8_640_000_000_000_000;
@@ -19,14 +19,35 @@ const TIME_MS_MAX: i64 = 8_640_000_000_000_000;
 pub(super) struct Address {
     pub url: Url,
     pub shown: String,
+    /// Whether the request is about rows of one millisecond, and not a page of a window.
+    pub is_about_ties: bool,
 }
 
 /// The address of one page. `page_rows` is `None` where no `limit` is to be sent.
 pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
+    let pairs = pairs(request, page_rows, request.scope.stream.is_windowed());
+    build(base_url, request.scope.stream, &pairs, request.token.as_ref())
+}
+
+/// The address of a page of rows of one millisecond: with a start and an end also where the stream is else read whole.
+pub(super) fn of_moment(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
+    let pairs = pairs(request, page_rows, true);
+    Address { is_about_ties: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
+}
+
+/// The address of a page between a start and an end that stand there as they are.
+pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
+    let Window { start_ms, end_ms } = request.window;
+    // The wire range is wider than the window by one at its start.
+    let window = Window { start_ms: start_ms.saturating_add(1), end_ms };
+    of_page(base_url, &PageRequest { window, ..request.clone() }, page_rows)
+}
+
+fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec<(&'static str, String)> {
     let Scope { stream, survey_id } = request.scope;
     let mut pairs: Vec<(&str, String)> = Vec::new();
     // Surveys are always read whole; a window that starts at or before the epoch has no start.
-    if stream.is_windowed() {
+    if has_bounds {
         if request.window.start_ms > 0 {
             pairs.push(("start", (request.window.start_ms - 1).to_string()));
         }
@@ -43,7 +64,7 @@ pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u
     if stream == Stream::Responses {
         pairs.extend(request.flags.iter().map(|flag| (flag.name(), "true".to_owned())));
     }
-    build(base_url, stream, &pairs, request.token.as_ref())
+    pairs
 }
 
 /// The address of the cheapest request that proves address and key: one survey, without a page token.
@@ -59,12 +80,12 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
         url.query_pairs_mut().extend_pairs(pairs);
     }
     let Some(token) = token else {
-        return Address { shown: url.to_string(), url };
+        return Address { shown: url.to_string(), url, is_about_ties: false };
     };
     let joint = if pairs.is_empty() { '?' } else { '&' };
     let shown = format!("{url}{joint}cursor={}", shortened(token));
     url.query_pairs_mut().append_pair("cursor", &token.0);
-    Address { url, shown }
+    Address { url, shown, is_about_ties: false }
 }
 
 /// A page token as it may be shown: enough to recognise it, not enough to use it.
@@ -80,7 +101,7 @@ pub(super) fn token_hash(token: &PageToken) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Flag, FlagSet, Window};
+    use crate::model::{Flag, FlagSet};
 
     fn request(stream: Stream, window: Window) -> PageRequest {
         PageRequest { scope: Scope::all(stream), window, flags: FlagSet::EMPTY, page_rows: 1000, token: None }
@@ -109,6 +130,17 @@ mod tests {
         assert_eq!(of(i64::MIN), "https://example.com/v1/themes?end=5");
         assert_eq!(of(1), "https://example.com/v1/themes?start=0&end=5");
         assert_eq!(url(&request(Stream::Themes, Window::new(0, i64::MAX)), None), "https://example.com/v1/themes");
+    }
+
+    #[test]
+    fn p3_a_moment_is_asked_for_with_its_neighbours_in_every_stream() {
+        for stream in Stream::ALL {
+            let request = request(stream, Window::new(70, 71));
+            let base_url = Url::parse("https://example.com").unwrap();
+            let address = of_moment(&base_url, &request, None);
+            assert!(address.shown.ends_with("?start=69&end=71") && address.is_about_ties, "{}", address.shown);
+            assert!(!of_page(&base_url, &request, None).is_about_ties);
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) async fn fetch(
         if attempts >= attempts_max(&failure, can_shrink) {
             return Ok(Fetched::Failed { last: failure, attempts });
         }
-        wire.gate.nap(waits.next_wait(rand::random())).await?;
+        wire.gate.nap(waits.next_wait(wire.gate.chance().share())).await?;
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 pub(super) use self::{
     pace::Pace,
-    shell::{Gate, Permit},
+    shell::{Gate, Machine, Permit},
 };
 use super::{
     WaitReason, Waiting,

@@ -31,11 +31,16 @@ pub(super) struct Guards {
     restarts: u32,
     idle_restarts: u32,
     has_looped: bool,
+    /// Whether the rows are counted from the window's first page on, and not from where a walk was resumed.
+    is_from_start: bool,
+    /// Where the walk before met a 404 on its token: rows since the window's start, and the page size.
+    not_found_at: Option<(u64, u32)>,
 }
 
 impl Guards {
     pub fn new(resumed_at: Option<&PageToken>) -> Self {
-        Self { tokens: resumed_at.map(token_hash).into_iter().collect(), ..Self::default() }
+        let tokens = resumed_at.map(token_hash).into_iter().collect();
+        Self { tokens, is_from_start: resumed_at.is_none(), ..Self::default() }
     }
 
     /// A page came. An error is a list that does not end; whether a new start is worth it is [`Guards::looped`]'s to say.
@@ -68,6 +73,22 @@ impl Guards {
         Ok(())
     }
 
+    /// A page token was answered with 404, which is what some services say at the end of a list, and others of a token that is
+    /// dead. Two walks from the start in pages of different sizes have edges at the multiples of the one and of the other: where
+    /// both meet a 404 behind the same rows, and that is no common multiple, no token died, the list is over (promise P3).
+    /// Returns the page size that the next walk needs to be such a second one; `Ok` if this was it.
+    pub fn not_found(&mut self, page_rows: Option<u32>, rows_max: Option<u32>) -> Result<(), Option<u32>> {
+        let Some(page_rows) = page_rows.filter(|_| self.is_from_start) else { return Err(None) };
+        let before = self.not_found_at.replace((self.rows, page_rows));
+        let is_edge = |size: u32| self.rows.is_multiple_of(u64::from(size.max(1)));
+        if before.is_some_and(|(rows, size)| {
+            rows == self.rows && size != page_rows && !(is_edge(size) && is_edge(page_rows))
+        }) {
+            return Ok(());
+        }
+        Err(other_page_rows(self.rows, page_rows, rows_max.unwrap_or(page_rows)))
+    }
+
     /// A page token died. Starting over is worth it while that gets further than before, and a few times more.
     pub fn token_died(&mut self, last: &str) -> Result<(), SourceError> {
         if self.rows > self.furthest_rows {
@@ -87,11 +108,23 @@ impl Guards {
     }
 
     fn start_over(&mut self) {
+        self.is_from_start = true;
         self.tokens.clear();
         self.pages = 0;
         self.rows = 0;
         self.empty_in_a_row = 0;
     }
+}
+
+/// A page size whose edges are not those of another one at the end of so many rows: smaller than the list, so that at least one of
+/// its tokens is seen to be alive, and rather below the other size than above.
+fn other_page_rows(rows: u64, page_rows: u32, rows_max: u32) -> Option<u32> {
+    let is_other = |size: &u32| {
+        let (size, other) = (u64::from(*size), u64::from(page_rows.max(1)));
+        size < rows && !(rows.is_multiple_of(size) && rows.is_multiple_of(other))
+    };
+    let below = u32::try_from(rows).unwrap_or(u32::MAX).min(page_rows);
+    (1..below).rev().find(is_other).or_else(|| (page_rows + 1..=rows_max).find(is_other))
 }
 
 #[cfg(test)]

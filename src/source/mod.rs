@@ -16,41 +16,51 @@ mod backoff;
 mod gate;
 
 mod client;
+mod transport;
 mod wire;
 
 mod address;
+mod ask;
 mod body;
 pub mod envelope;
 mod excerpt;
 mod retry_after;
 mod service_clock;
 
+#[cfg(fuzzing)]
+pub mod fuzzing;
+
 mod error;
 mod settings;
 mod stats;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    backoff::Backoff,
-    fetch::{Fetched, fetch},
-    gate::{Gate, GateState, Limits, Pace},
-    wire::Wire,
-};
 pub use self::{
+    ask::{Answer, Range},
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
     settings::{AuthForm, SourceSettings, checked_address},
     stats::RequestStats,
+    transport::{Reply, Transport},
     walk::{Page, Step, Walk},
 };
+use self::{
+    backoff::Backoff,
+    fetch::{Fetched, fetch},
+    gate::{Gate, GateState, Limits, Machine, Pace},
+    wire::Wire,
+};
 use crate::{
-    clock,
-    model::{MINUTE_MS, PageRequest, TimeAccount, Window},
+    clock::Clock,
+    model::{MINUTE_MS, PageRequest, RetryAfterForm, TimeAccount, Window},
     redact::ApiKey,
 };
 
@@ -65,6 +75,7 @@ struct Inner {
     base_url: Url,
     key: ApiKey,
     backoff: Backoff,
+    clock: Clock,
     /// What was learned before this run.
     learned: LearnedRate,
     wire: Wire,
@@ -87,13 +98,15 @@ impl Source {
             deadline: settings.deadline,
             requests_max: settings.requests_max,
         };
-        let pace = Pace::new(learned.aged(clock::now_ms()), settings.requests_per_sec_max);
-        let gate = Gate::new(GateState::new(limits, pace, settings.backoff), account, stop);
+        let pace = Pace::new(learned.aged(settings.clock.now_ms()), settings.requests_per_sec_max);
+        let machine = Machine { clock: settings.clock.clone(), chance: settings.chance.clone() };
+        let gate = Gate::new(GateState::new(limits, pace, settings.backoff), account, stop, machine);
         let inner = Inner {
             base_url: client::base_url(&settings)?,
             wire: Wire::new(&settings, gate)?,
             key: settings.key,
             backoff: settings.backoff,
+            clock: settings.clock,
             learned,
         };
         Ok(Source { inner: Arc::new(inner) })
@@ -109,6 +122,20 @@ impl Source {
         Walk::new(Arc::clone(&self.inner), request)
     }
 
+    /// The rows of the one millisecond at which `request.window` starts, and of its neighbours: on the wire that is as wide as
+    /// needed whether the ends are inclusive or not. Counted in [`RequestStats::ties_probed`].
+    pub fn walk_moment(&self, request: PageRequest) -> Walk {
+        let start_ms = request.window.start_ms;
+        let window = Window::new(start_ms, start_ms.saturating_add(1));
+        Walk::of_moment(Arc::clone(&self.inner), PageRequest { window, ..request })
+    }
+
+    /// One list call as it is, without the guards of a walk: what it brings is for the caller to judge. `range` is what stands
+    /// in `start` and `end`, word for word; without it the request's window goes onto the wire as it does in a walk.
+    pub async fn ask(&self, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
+        ask::ask(&self.inner, request, range).await
+    }
+
     /// The service's time in epoch milliseconds: its latest `Date` header, advanced by the time since.
     pub fn service_now_ms(&self) -> Option<i64> {
         self.inner.wire.clock.now_ms(Instant::now())
@@ -119,10 +146,15 @@ impl Source {
         self.inner.wire.counters.snapshot()
     }
 
+    /// How the latest refusal said when to come back; `None` if there was none.
+    pub fn retry_after_seen(&self) -> Option<RetryAfterForm> {
+        *self.inner.wire.refusal_form.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is known of the service's rate limit, to be handed to the next run.
     pub fn learned_rate(&self) -> LearnedRate {
         match self.inner.wire.gate.learned() {
-            (rate, true) => LearnedRate { requests_per_sec: rate, measured_ms: clock::now_ms() },
+            (rate, true) => LearnedRate { requests_per_sec: rate, measured_ms: self.inner.clock.now_ms() },
             (_, false) => self.inner.learned,
         }
     }

@@ -58,6 +58,13 @@ impl PageSize {
         }
     }
 
+    /// Takes pages of this size from here on, and of no other.
+    pub fn fix(&mut self, rows: u32) {
+        self.full = self.full.map(|_| rows);
+        self.rows = self.full.unwrap_or(0);
+        self.good = 0;
+    }
+
     /// Takes the largest pages from here on.
     pub fn widen(&mut self, rows_max: Option<u32>) {
         self.full = self.full.and(rows_max);

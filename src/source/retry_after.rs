@@ -6,6 +6,7 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use super::service_clock::http_date_ms;
+use crate::model::RetryAfterForm;
 
 /// Longer waits are taken for this one, so that arithmetic cannot overflow: no run is that patient.
 const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
@@ -15,6 +16,18 @@ const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 pub(super) fn read(headers: &HeaderMap, date_ms: i64) -> Option<Duration> {
     let values = headers.get_all(RETRY_AFTER).iter().filter_map(|value| value.to_str().ok());
     values.filter_map(|value| wait(value.trim(), date_ms)).max()
+}
+
+/// The form in which it came.
+pub(super) fn form(headers: &HeaderMap, date_ms: i64) -> RetryAfterForm {
+    let Some(value) = headers.get(RETRY_AFTER) else { return RetryAfterForm::Absent };
+    let text = value.to_str().unwrap_or_default().trim();
+    match wait(text, date_ms) {
+        None => RetryAfterForm::Useless,
+        Some(_) if !is_decimal(text) => RetryAfterForm::HttpDate,
+        Some(_) if text.contains('.') => RetryAfterForm::Fraction,
+        Some(_) => RetryAfterForm::Seconds,
+    }
 }
 
 /// A positive number of seconds, whole or with a fraction, or an HTTP date to come. Zero, the past and everything else is no
@@ -63,6 +76,21 @@ mod tests {
         assert_eq!(read_one("Sun, 06 Nov 1994 08:50:00 GMT"), later);
         assert_eq!(read_one("Sunday, 06-Nov-94 08:50:00 GMT"), later);
         assert_eq!(read_one("Sun Nov  6 08:50:00 1994"), later);
+    }
+
+    #[test]
+    fn the_form_is_told_from_the_first_value() {
+        let form_of = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
+            form(&headers, NOW_MS)
+        };
+        assert_eq!(form(&HeaderMap::new(), NOW_MS), RetryAfterForm::Absent);
+        assert_eq!([form_of("12"), form_of("1.5")], [RetryAfterForm::Seconds, RetryAfterForm::Fraction]);
+        assert_eq!(form_of("Sun, 06 Nov 1994 08:50:00 GMT"), RetryAfterForm::HttpDate);
+        for useless in ["0", "-5", "soon", "Sun, 06 Nov 1994 08:49:36 GMT"] {
+            assert_eq!(form_of(useless), RetryAfterForm::Useless, "{useless}");
+        }
     }
 
     #[test]

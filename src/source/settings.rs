@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use super::{
     backoff::Backoff,
     error::{SettingsError, SourceError},
+    transport::Transport,
 };
-use crate::redact::ApiKey;
+use crate::{clock::Clock, model::Chance, redact::ApiKey};
 
 /// The default for [`SourceSettings::timeout`].
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -74,6 +75,12 @@ pub struct SourceSettings {
     pub requests_max: Option<u64>,
     /// The `User-Agent` header.
     pub user_agent: String,
+    /// Who carries requests to the service: the network, unless a test stands in for it.
+    pub transport: Transport,
+    /// This machine's clock.
+    pub clock: Clock,
+    /// Where the jitter of waits comes from.
+    pub chance: Chance,
     /// How long to wait between attempts. Not a setting for people: tests make it short.
     pub(super) backoff: Backoff,
 }
@@ -95,6 +102,9 @@ impl SourceSettings {
             deadline: None,
             requests_max: None,
             user_agent: concat!("studysync/", env!("CARGO_PKG_VERSION")).to_owned(),
+            transport: Transport::default(),
+            clock: Clock::default(),
+            chance: Chance::default(),
             backoff: Backoff::default(),
         })
     }

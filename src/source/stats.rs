@@ -16,6 +16,8 @@ pub struct RequestStats {
     pub by_status: BTreeMap<u16, u64>,
     /// Bytes of the bodies that were read, decompressed.
     pub bytes: u64,
+    /// Of all requests those that asked for the rows of one millisecond: what it costs that a page's edge can lose rows.
+    pub ties_probed: u64,
 }
 
 /// The counts as they grow.
@@ -24,9 +26,10 @@ pub(super) struct Counters(Mutex<RequestStats>);
 
 impl Counters {
     /// One request came to its end, one way or another; a cancelled one counts as without an answer.
-    pub fn count(&self, status: Option<u16>, bytes: usize) {
+    pub fn count(&self, status: Option<u16>, bytes: usize, is_about_ties: bool) {
         let mut stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         stats.total += 1;
+        stats.ties_probed += u64::from(is_about_ties);
         *stats.by_status.entry(status.unwrap_or(0)).or_default() += 1;
         stats.bytes = stats.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }

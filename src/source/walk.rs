@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reqwest::Url;
 
 use super::{
-    Inner, address,
+    Inner,
+    address::{self, Address},
     error::{Failure, SourceError},
     fetch::{Fetched, fetch},
     guards::Guards,
@@ -55,13 +57,26 @@ pub struct Walk {
     size: PageSize,
     guards: Guards,
     end: Option<EndStyle>,
+    address_of: AddressOf,
 }
+
+/// How the address of a page is made.
+type AddressOf = fn(&Url, &PageRequest, Option<u32>) -> Address;
 
 impl Walk {
     pub(super) fn new(source: Arc<Inner>, request: PageRequest) -> Self {
+        Self::at(source, request, address::of_page)
+    }
+
+    /// The rows of one millisecond.
+    pub(super) fn of_moment(source: Arc<Inner>, request: PageRequest) -> Self {
+        Self::at(source, request, address::of_moment)
+    }
+
+    fn at(source: Arc<Inner>, request: PageRequest, address_of: AddressOf) -> Self {
         let size = PageSize::new(request.page_rows, request.scope.stream.page_rows_max());
         let guards = Guards::new(request.token.as_ref());
-        Self { source, request, size, guards, end: None }
+        Self { source, request, size, guards, end: None, address_of }
     }
 
     /// What comes next. After the last page this is `End`, as often as asked. Dropping the future loses nothing: the next
@@ -71,7 +86,7 @@ impl Walk {
             return Ok(Step::End(end));
         }
         loop {
-            let at = address::of_page(&self.source.base_url, &self.request, self.size.limit());
+            let at = (self.address_of)(&self.source.base_url, &self.request, self.size.limit());
             let fetched = fetch(&self.source.wire, self.source.backoff, &at, self.size.can_shrink()).await?;
             match fetched {
                 Fetched::Page(page) => return self.accept(page),
@@ -124,6 +139,16 @@ impl Walk {
         }
         if is_key {
             self.source.check_key().await?;
+        }
+        if status == 404 && !is_html {
+            match self.guards.not_found(self.size.limit(), self.request.scope.stream.page_rows_max()) {
+                Ok(()) => {
+                    self.end = Some(EndStyle::NotFound);
+                    return Ok(Step::End(EndStyle::NotFound));
+                }
+                Err(Some(smaller)) => self.size.fix(smaller),
+                Err(None) => {}
+            }
         }
         let cause = format!("status {status} on a page token");
         let reason = if message.is_empty() { cause.clone() } else { format!("{cause}: {message}") };

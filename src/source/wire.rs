@@ -1,11 +1,14 @@
 //! Sends one request, reads its answer and says which kind it is. Asks the gate first and tells it what came of it. Does not
 //! ask twice and does not judge what a kind means: `fetch` and `walk` do.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use reqwest::{
-    Client, Response, StatusCode,
+    Client, StatusCode,
     header::{CONTENT_TYPE, HeaderMap, LOCATION},
 };
 use tokio::time::{Instant, timeout};
@@ -22,8 +25,13 @@ use super::{
     service_clock::{self, ServiceClock},
     settings::SourceSettings,
     stats::Counters,
+    transport::{Reply, Transport},
 };
-use crate::{clock, model::Activity, redact::ApiKey};
+use crate::{
+    clock::Clock,
+    model::{Activity, RetryAfterForm},
+    redact::ApiKey,
+};
 
 /// The most bytes read of a body that is not a page.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
@@ -70,24 +78,31 @@ pub(super) struct Rejection {
 #[derive(Debug)]
 pub(super) struct Wire {
     client: Client,
+    transport: Transport,
+    machine_clock: Clock,
     key: ApiKey,
     timeout: Duration,
     body_limits: BodyLimits,
     pub gate: Gate,
     pub clock: ServiceClock,
     pub counters: Counters,
+    /// How the latest refusal said when to come back.
+    pub refusal_form: Mutex<Option<RetryAfterForm>>,
 }
 
 impl Wire {
     pub fn new(settings: &SourceSettings, gate: Gate) -> Result<Self, SettingsError> {
         Ok(Self {
             client: client::build(settings)?,
+            transport: settings.transport.clone(),
+            machine_clock: settings.clock.clone(),
             key: settings.key.clone(),
             timeout: settings.timeout,
             body_limits: BodyLimits { bytes_max: settings.body_bytes_max, idle: settings.idle_timeout },
             gate,
             clock: ServiceClock::default(),
             counters: Counters::default(),
+            refusal_form: Mutex::default(),
         })
     }
 
@@ -96,7 +111,8 @@ impl Wire {
         let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
         // Counts when it is dropped, however this ends.
-        let mut tally = Tally { wire: self, status: None, read_bytes: 0 };
+        let is_about_ties = address.is_about_ties;
+        let mut tally = Tally { wire: self, status: None, read_bytes: 0, is_about_ties };
         let started = Instant::now();
         let exchange = timeout(self.timeout, self.exchange(address, &permit, &mut tally, started));
         let outcome = self.gate.unless_stopped(exchange).await?.unwrap_or_else(|_| {
@@ -115,9 +131,9 @@ impl Wire {
     }
 
     async fn exchange(&self, address: &Address, permit: &Permit, tally: &mut Tally<'_>, started: Instant) -> Outcome {
-        let mut response = match self.client.get(address.url.clone()).send().await {
+        let mut response = match self.transport.send(&self.client, address.url.clone(), self.timeout).await {
             Ok(response) => response,
-            Err(error) => return Outcome::Failed(failure_to_send(error, self.timeout)),
+            Err(failure) => return Outcome::Failed(failure),
         };
         let now = Instant::now();
         let date_ms = service_clock::date_ms(response.headers());
@@ -126,8 +142,12 @@ impl Wire {
         tally.status = Some(status.as_u16());
         if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
             // Without any `Date` this machine's clock is the only measure left.
-            let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(clock::now_ms);
+            let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(|| self.machine_clock.now_ms());
             let told = retry_after::read(response.headers(), date_ms);
+            let form = retry_after::form(response.headers(), date_ms);
+            if status == StatusCode::TOO_MANY_REQUESTS || form != RetryAfterForm::Absent {
+                *self.refusal_form.lock().unwrap_or_else(PoisonError::into_inner) = Some(form);
+            }
             if told.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
                 permit.refused(status.as_u16(), told);
                 return Outcome::Later;
@@ -148,7 +168,7 @@ impl Wire {
         }
     }
 
-    async fn read_page(&self, response: &mut Response, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
+    async fn read_page(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
         let body = body::read(response, self.body_limits, &mut tally.read_bytes).await?;
         match envelope::parse(&body) {
             Ok(envelope) => Ok((body, envelope)),
@@ -162,7 +182,7 @@ impl Wire {
     }
 
     /// An answer that is an error. Its body only explains, so a broken one is no further error.
-    async fn read_error(&self, response: &mut Response, tally: &mut Tally<'_>, started: Instant) -> Outcome {
+    async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>, started: Instant) -> Outcome {
         let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, idle: ERROR_BODY_IDLE };
         let body = body::read(response, limits, &mut tally.read_bytes).await.unwrap_or_default();
         let status = response.status();
@@ -183,7 +203,7 @@ impl Wire {
     }
 
     /// Where a redirect leads, without what could be secret: user, query and fragment.
-    fn location(&self, response: &Response) -> String {
+    fn location(&self, response: &Reply) -> String {
         let Some(location) = response.headers().get(LOCATION) else { return "nowhere".to_owned() };
         let text = String::from_utf8_lossy(location.as_bytes());
         let Ok(mut url) = response.url().join(&text) else { return "an unreadable address".to_owned() };
@@ -201,21 +221,12 @@ struct Tally<'a> {
     wire: &'a Wire,
     status: Option<u16>,
     read_bytes: usize,
+    is_about_ties: bool,
 }
 
 impl Drop for Tally<'_> {
     fn drop(&mut self) {
-        self.wire.counters.count(self.status, self.read_bytes);
-    }
-}
-
-fn failure_to_send(error: reqwest::Error, timeout: Duration) -> Failure {
-    if error.is_connect() {
-        Failure::Connect { detail: cause(error) }
-    } else if error.is_timeout() {
-        Failure::TimedOut { after_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) }
-    } else {
-        Failure::Cut { bytes: 0, detail: cause(error) }
+        self.wire.counters.count(self.status, self.read_bytes, self.is_about_ties);
     }
 }
 

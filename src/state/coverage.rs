@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use crate::model::{EndStyles, FlagSet, Proof, Scan, ScanId, Scope, Segment, Stream, Window};
+use crate::model::{DurableStep, EndStyles, FlagSet, IN_DOUBT_MS, Proof, Scan, ScanId, Scope, Segment, Stream, Window};
 
 use super::{LastRead, State, StateError, Stretch, loaded_survey, proofs::prove, stored_survey, stretch::lay_over};
 
@@ -74,6 +74,7 @@ impl State {
     /// of the run, and whether the scan is in their ledger.
     pub fn checkpoint(&mut self, covered: &Covered, taken_by: &[(&str, bool)]) -> Result<(), StateError> {
         let scan = &covered.scan;
+        self.reach(DurableStep::Checkpointed)?;
         let failed = self.failed("write");
         let mut apply = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
@@ -91,6 +92,22 @@ impl State {
         apply().map_err(failed)
     }
 
+    /// Puts what is covered of a window in doubt: every run looks at it again until a scan leaves none. One transaction.
+    pub fn doubt(&mut self, scope: Scope, window: Window) -> Result<(), StateError> {
+        let failed = self.failed("write");
+        let mut apply = || -> rusqlite::Result<()> {
+            let transaction = self.connection.transaction()?;
+            for held in load(&transaction, scope, window)? {
+                if let Some(mut part) = held.part(window) {
+                    part.segment.scanned_ms = IN_DOUBT_MS;
+                    lay(&transaction, scope, part)?;
+                }
+            }
+            transaction.commit()
+        };
+        apply().map_err(failed)
+    }
+
     /// Throws the coverage away and lays the scans that every ledger holds over nothing, oldest first: how a lost file, or a
     /// warehouse that is not the one that was filled or was left out of some runs, is made good. Where coverage began in any
     /// ledger stays known, so that the rest is a gap. The warehouses `taken_by` are then up to date. One transaction.
@@ -100,6 +117,7 @@ impl State {
         begun: &[(Scope, i64)],
         taken_by: &[&str],
     ) -> Result<(), StateError> {
+        self.reach(DurableStep::CoverageRebuilt)?;
         let failed = self.failed("write");
         let mut oldest_first: Vec<&Covered> = scans.iter().collect();
         oldest_first.sort_by_key(|covered| covered.scan.started_ms);
@@ -138,20 +156,23 @@ fn extend(transaction: &Transaction<'_>, scope: Scope, start_ms: i64) -> rusqlit
 }
 
 fn cover(transaction: &Transaction<'_>, covered: &Covered) -> rusqlite::Result<()> {
-    let Window { start_ms, end_ms } = covered.scan.window;
-    if covered.scan.window.is_empty() {
+    lay(transaction, covered.scan.scope, covered.stretch())
+}
+
+fn lay(transaction: &Transaction<'_>, scope: Scope, laid: Stretch) -> rusqlite::Result<()> {
+    let Window { start_ms, end_ms } = laid.segment.window;
+    if laid.segment.window.is_empty() {
         return Ok(());
     }
     // Only what touches the window can change; merging looks no further than its neighbours.
     let touched = Window::new(start_ms.saturating_sub(1), end_ms.saturating_add(1));
-    let scope = covered.scan.scope;
     let held = load(transaction, scope, touched)?;
     let (stream, survey) = (scope.stream.name(), stored_survey(scope.survey_id));
     for Stretch { segment, .. } in &held {
         let sql = "DELETE FROM coverage WHERE stream = ?1 AND survey_id = ?2 AND start_ms = ?3";
         transaction.execute(sql, (stream, survey, segment.window.start_ms))?;
     }
-    for Stretch { segment, read } in lay_over(&held, covered.stretch()) {
+    for Stretch { segment, read } in lay_over(&held, laid) {
         let sql = "INSERT INTO coverage (stream, survey_id, start_ms, end_ms, flags, scanned_ms, rows_held, read_ms, scan_id, \
                    scans, pages, ends) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let Segment { window, flags, scanned_ms, rows } = segment;

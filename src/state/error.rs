@@ -1,6 +1,11 @@
 //! What can go wrong with the checkpoint database, named for what the caller can do about it.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{ErrorCode, ffi::SQLITE_IOERR_SHMSIZE};
 
 use super::Holder;
 
@@ -14,6 +19,30 @@ pub enum StateError {
         path: PathBuf,
         #[source]
         source: rusqlite::Error,
+    },
+    /// No space is left.
+    #[error("no space is left for the state file {}", path.display())]
+    Full {
+        path: PathBuf,
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// The file is torn, overwritten or no database at all. What it knew can be rebuilt from the ledgers of the warehouses.
+    #[error("the state file {} is damaged: {why}", path.display())]
+    Damaged { path: PathBuf, why: String },
+    /// The file or its folder cannot be written.
+    #[error("the state file {} cannot be written", path.display())]
+    ReadOnly {
+        path: PathBuf,
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// A damaged file cannot be put aside.
+    #[error("the damaged state file {} cannot be put aside", path.display())]
+    PutAside {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
     },
     /// The folder of the file cannot be made.
     #[error("cannot create the folder {}", path.display())]
@@ -41,7 +70,35 @@ pub enum StateError {
     /// Another run holds the lease.
     #[error("another run holds the lease on {}{}", path.display(), holder.as_ref().map(|holder| format!(": {holder}")).unwrap_or_default())]
     Leased { path: PathBuf, holder: Option<Holder> },
+    /// A watcher ended the run: only tests have one.
+    #[error("cannot write the state file {}", path.display())]
+    Stopped {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     /// A row holds what this program never writes.
     #[error("the state file {} holds a value that cannot be read: {what}", path.display())]
     Unreadable { path: PathBuf, what: String },
+}
+
+impl StateError {
+    /// An error of SQLite by what can be done about it. `action` completes "cannot ... the state file".
+    pub(super) fn sqlite(action: &'static str, path: &Path, source: rusqlite::Error) -> StateError {
+        let path = path.to_owned();
+        match source.sqlite_error() {
+            Some(error) if error.code == ErrorCode::DiskFull || error.extended_code == SQLITE_IOERR_SHMSIZE => {
+                StateError::Full { path, source }
+            }
+            Some(error) if matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                StateError::Damaged { path, why: source.to_string() }
+            }
+            Some(error)
+                if matches!(error.code, ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) =>
+            {
+                StateError::ReadOnly { path, source }
+            }
+            _ => StateError::Sqlite { action, path, source },
+        }
+    }
 }

@@ -5,13 +5,13 @@ use std::{
     ffi::OsString,
     fmt,
     fs::{File, OpenOptions},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use rusqlite::OptionalExtension;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::model::{RunId, format_ms};
+use crate::model::{DurableStep, RunId, format_ms};
 
 use super::{State, StateError};
 
@@ -43,20 +43,10 @@ pub struct Lease {
 impl State {
     /// Takes the lease, or says who holds it.
     pub fn take_lease(&self, run_id: &RunId, command: &str, started_ms: i64) -> Result<Lease, StateError> {
-        let path = self.lock_path();
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|source| StateError::Lock { path: path.clone(), source })?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(StateError::Leased { path: self.path.clone(), holder: self.holder()? });
-            }
-            Err(errno) => return Err(StateError::Lock { path, source: errno.into() }),
-        }
+        let Some(lock) = try_lock(&self.path)? else {
+            return Err(StateError::Leased { path: self.path.clone(), holder: self.holder()? });
+        };
+        self.reach(DurableStep::LeaseTaken)?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let sql =
             "INSERT OR REPLACE INTO lease (id, run_id, pid, host, command, started_ms) VALUES (1, ?1, ?2, ?3, ?4, ?5)";
@@ -68,8 +58,7 @@ impl State {
 
     /// Who holds the lease now; `None` when nobody does.
     pub fn current_holder(&self) -> Result<Option<Holder>, StateError> {
-        let path = self.lock_path();
-        let Ok(lock) = File::open(&path) else { return Ok(None) };
+        let Ok(lock) = File::open(lock_path(&self.path)) else { return Ok(None) };
         match flock(&lock, FlockOperation::NonBlockingLockShared) {
             Err(rustix::io::Errno::WOULDBLOCK) => self.holder(),
             _ => Ok(None),
@@ -91,10 +80,23 @@ impl State {
             .optional()
             .map_err(self.failed("read"))
     }
+}
 
-    fn lock_path(&self) -> PathBuf {
-        let mut name = OsString::from(self.path.as_os_str());
-        name.push(".lock");
-        PathBuf::from(name)
+/// The lock beside a state file; `None` while another process has it.
+pub(super) fn try_lock(state: &Path) -> Result<Option<File>, StateError> {
+    let path = lock_path(state);
+    let failed = |path: PathBuf| move |source| StateError::Lock { path, source };
+    let mut options = OpenOptions::new();
+    let lock = options.create(true).truncate(false).write(true).open(&path).map_err(failed(path.clone()))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(lock)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(failed(path)(errno.into())),
     }
+}
+
+fn lock_path(state: &Path) -> PathBuf {
+    let mut name = OsString::from(state.as_os_str());
+    name.push(".lock");
+    PathBuf::from(name)
 }

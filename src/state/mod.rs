@@ -4,6 +4,7 @@
 //! and `pipeline` alone decides when.
 
 mod coverage;
+mod damage;
 mod destinations;
 mod error;
 mod lease;
@@ -24,6 +25,8 @@ pub use stretch::{LastRead, Stretch};
 
 use std::path::{Path, PathBuf};
 
+use crate::model::{DurableStep, Steps};
+
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use rusqlite_migration::{M, Migrations};
 
@@ -37,6 +40,7 @@ const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 pub struct State {
     connection: Connection,
     path: PathBuf,
+    steps: Steps,
 }
 
 impl State {
@@ -47,12 +51,20 @@ impl State {
             std::fs::create_dir_all(folder).map_err(|source| StateError::Folder { path: folder.to_owned(), source })?;
         }
         let mut state = State::connect(path, OpenFlags::default())?;
+        state.check_pages()?;
         state.connection.pragma_update(None, "journal_mode", "WAL").map_err(state.failed("switch on the WAL of"))?;
         state.connection.pragma_update(None, "synchronous", "FULL").map_err(state.failed("set up"))?;
         state.migrate()?;
+        state.check_rows()?;
         state.own("base_url", base_url)?;
         state.own("environment", environment)?;
         Ok(state)
+    }
+
+    /// The same file, with somebody who watches its durable steps.
+    #[must_use]
+    pub fn watched(self, steps: Steps) -> State {
+        State { steps, ..self }
     }
 
     /// Opens the file for reading alone; `None` when there is none.
@@ -79,9 +91,8 @@ impl State {
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<State, StateError> {
         let opened = Connection::open_with_flags(path, flags);
-        let connection =
-            opened.map_err(|source| StateError::Sqlite { action: "open", path: path.to_owned(), source })?;
-        let state = State { connection, path: path.to_owned() };
+        let connection = opened.map_err(|source| StateError::sqlite("open", path, source))?;
+        let state = State { connection, path: path.to_owned(), steps: Steps::default() };
         state.connection.busy_timeout(BUSY_WAIT).map_err(state.failed("set up"))?;
         Ok(state)
     }
@@ -91,9 +102,7 @@ impl State {
         let path = self.path.clone();
         outcome.map_err(|error| match error {
             rusqlite_migration::Error::MigrationDefinition(_) => StateError::Newer { path },
-            rusqlite_migration::Error::RusqliteError { err, .. } => {
-                StateError::Sqlite { action: "prepare", path, source: err }
-            }
+            rusqlite_migration::Error::RusqliteError { err, .. } => StateError::sqlite("prepare", &path, err),
             other => StateError::Migration { path, why: other.to_string() },
         })
     }
@@ -125,10 +134,15 @@ impl State {
         &self.path
     }
 
+    /// To be called before each write.
+    fn reach(&self, step: DurableStep) -> Result<(), StateError> {
+        self.steps.reach(step).map_err(|source| StateError::Stopped { path: self.path.clone(), source })
+    }
+
     /// For `map_err`: an SQLite error with what was tried and on which file.
     fn failed(&self, action: &'static str) -> impl FnOnce(rusqlite::Error) -> StateError + use<> {
         let path = self.path.clone();
-        move |source| StateError::Sqlite { action, path, source }
+        move |source| StateError::sqlite(action, &path, source)
     }
 }
 

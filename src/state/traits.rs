@@ -3,6 +3,8 @@
 use rusqlite::OptionalExtension;
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::model::DurableStep;
+
 use super::{State, StateError};
 
 impl State {
@@ -31,6 +33,7 @@ impl State {
     pub fn remember_trait<T: Serialize>(&self, name: &str, value: &T, measured_ms: i64) -> Result<(), StateError> {
         let value = serde_json::to_string(value)
             .map_err(|error| StateError::Unreadable { path: self.path.clone(), what: error.to_string() })?;
+        self.reach(DurableStep::TraitRemembered)?;
         let sql = "INSERT OR REPLACE INTO traits (name, value, measured_ms) VALUES (?1, ?2, ?3)";
         self.connection.execute(sql, (name, value, measured_ms)).map_err(self.failed("write"))?;
         Ok(())

@@ -70,7 +70,7 @@ fn the_runs_json_has_the_documented_keys_and_its_times_add_up() {
             let count = |name: &str| stream[name].as_u64().unwrap();
             assert!(count("rows_read") >= count("inserted") + count("updated") + count("unchanged"), "{stream}");
         }
-        assert_eq!(sorted_keys(&report["requests"]), ["by_status", "bytes", "total"]);
+        assert_eq!(sorted_keys(&report["requests"]), ["by_status", "bytes", "ties_probed", "total"]);
         let by_status: u64 =
             report["requests"]["by_status"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
         assert_eq!(by_status, report["requests"]["total"], "{report}");

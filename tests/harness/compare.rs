@@ -9,7 +9,7 @@ use super::{
 };
 
 /// The columns that follow from the record alone.
-fn content_columns(table: &str) -> Vec<&'static str> {
+pub fn content_columns(table: &str) -> Vec<&'static str> {
     let columns = contract(table).columns.iter();
     columns
         .filter(|column| column.origin != "load" && column.name != "_row_hash")
@@ -28,7 +28,8 @@ pub fn assert_holds(place: &Place, expected: &Expected, when: &str) {
     }
 }
 
-fn assert_tables_hold(tables: &Tables, expected: &Expected, when: &str) {
+/// Asserts that one warehouse holds exactly these rows.
+pub fn assert_tables_hold(tables: &Tables, expected: &Expected, when: &str) {
     for (base, children) in CHILDREN {
         let collided: BTreeSet<String> = expected.collisions(base).into_iter().cloned().collect();
         assert_base_holds(tables, expected, base, &collided, when);

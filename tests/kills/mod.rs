@@ -3,9 +3,9 @@
 //!
 //! What a kill of the machine does to unsynced bytes is not tested here: a process that dies leaves its written bytes to the system.
 
-mod killer;
+pub mod killer;
 mod lost;
-mod witness;
+pub mod witness;
 
 use studysync::{
     model::Stream,

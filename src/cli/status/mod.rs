@@ -9,7 +9,7 @@ use crate::{
     clock,
     config::Settings,
     model::{IN_DOUBT_MS, IntervalSet, Window, format_ms},
-    pipeline::{CLOCK_SKEW, LEARNED_RATE},
+    pipeline::{CLOCK_SKEW, KnownTrait, LEARNED_RATE, known_traits},
     source::LearnedRate,
     state::{Proven, State, StateError},
 };
@@ -17,6 +17,7 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{EffortFlags, SharedFlags, parse_moment},
+    traits::describe_known,
 };
 use proofs::{ProofStatus, proofs};
 
@@ -59,6 +60,8 @@ struct Status {
     under_way: Vec<ScanStatus>,
     requests_per_sec: Option<f64>,
     clock_skew_ms: Option<i64>,
+    /// What the service's documents leave open, as far as it was seen.
+    traits: Vec<KnownTrait>,
     runs: Vec<RunStatus>,
 }
 
@@ -70,7 +73,7 @@ struct StreamStatus {
     complete: Vec<Stretch>,
     /// Stretches between them that never were.
     missing: Vec<Stretch>,
-    /// Stretches where rows seem to be gone at the service and were not believed.
+    /// Stretches whose last scan left a doubt: rows that seem to be gone and were not believed, or that a page's edge may hide.
     in_doubt: Vec<Stretch>,
     /// Rows that the last scans returned.
     rows: u64,
@@ -211,6 +214,7 @@ fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<S
         under_way: scans.collect(),
         requests_per_sec: state.service_trait::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
         clock_skew_ms: skew_ms,
+        traits: known_traits(state)?,
         runs: runs.collect(),
     })
 }
@@ -248,7 +252,7 @@ fn describe(status: &Status) -> String {
         }
         for stretch in &stream.in_doubt {
             text.push_str(&format!(
-                "  IN DOUBT  {} .. {} (rows seem to be gone; `sync --accept-vanished` believes it)\n",
+                "  IN DOUBT  {} .. {} (looked at in every run; its notes say why)\n",
                 stretch.start, stretch.end
             ));
         }
@@ -273,6 +277,7 @@ fn describe(status: &Status) -> String {
     if let Some(skew_ms) = status.clock_skew_ms.filter(|skew_ms| skew_ms.abs() >= 2000) {
         text.push_str(&format!("the service's clock is {:.1} s ahead of this machine's\n", skew_ms as f64 / 1000.0));
     }
+    text.push_str(&describe_known(&status.traits));
     text
 }
 

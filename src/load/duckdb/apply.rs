@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{Engine, LoadError, file::explain, qualified};
 use crate::{
     load::{TableDelta, diff::equal_columns},
+    model::DurableStep,
     schema::quote_identifier,
 };
 
@@ -52,13 +53,14 @@ pub(super) fn in_transaction(
     work: impl FnOnce() -> Result<(), duckdb::Error>,
 ) -> Result<(), LoadError> {
     let connection = engine.connection();
-    let done = connection
-        .execute_batch("BEGIN TRANSACTION")
-        .and_then(|()| work())
-        .and_then(|()| connection.execute_batch("COMMIT"));
-    done.map_err(|error| {
+    let worked = connection.execute_batch("BEGIN TRANSACTION").and_then(|()| work());
+    if worked.is_ok() {
+        engine.reach(DurableStep::DuckDbCommitted, path)?;
+    }
+    worked.and_then(|()| connection.execute_batch("COMMIT")).map_err(|error| {
         // After a failed COMMIT there is nothing left to roll back; the first error is the one to tell.
         connection.execute_batch("ROLLBACK").ok();
         explain(error, action, path)
-    })
+    })?;
+    engine.reach(DurableStep::DuckDbCommittedNow, path)
 }

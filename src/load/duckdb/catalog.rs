@@ -9,6 +9,7 @@ use std::{
 use uuid::Uuid;
 
 use super::{CATALOG, Engine, Identity, LoadError, apply::in_transaction, qualified};
+use crate::model::DurableStep;
 use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 
 /// Version of the file's layout. A newer one is refused, since writing could break what it promises.
@@ -20,6 +21,7 @@ const META_TABLE: &str = "_studysync";
 pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let found = columns_by_table(engine)?;
     if found.is_empty() {
+        engine.reach(DurableStep::DuckDbCreated, path)?;
         return create(engine, path, identity);
     }
     if !found.contains_key(META_TABLE) {

@@ -3,7 +3,18 @@
 use std::{io, path::Path};
 
 use super::{CATALOG, Engine, LoadError};
-use crate::schema::quote_text;
+use crate::{load::error::is_full, model::DurableStep, schema::quote_text};
+
+/// What the engine says of a file that was a database once: its checksums are wrong, its pages missing, its log torn in the
+/// middle.
+const DAMAGE: [&str; 6] = [
+    "Corrupt database file",
+    "checksum",
+    "Could not read enough bytes",
+    "Could not read all bytes",
+    "Failure while replaying WAL",
+    "Failed to load metadata pointer",
+];
 
 /// Attaches the file for writing; creates it if there is none.
 pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
@@ -38,6 +49,7 @@ pub(super) fn detach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Folds the commit log into the file.
 pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    engine.reach(DurableStep::DuckDbCheckpointed, path)?;
     let sql = format!("CHECKPOINT {CATALOG}");
     engine.connection().execute_batch(&sql).map_err(|error| explain(error, "write the warehouse", path))
 }
@@ -49,8 +61,12 @@ pub(in super::super) fn explain(error: duckdb::Error, action: &str, path: &Path)
     if message.contains("Could not set lock on file") {
         return LoadError::Locked { path, holder: holder_of(&message) };
     }
-    if message.contains("No space left on device") {
+    if is_full(&message) {
         return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
+    }
+    if let Some(sign) = DAMAGE.iter().find(|sign| message.contains(**sign)) {
+        tracing::debug!(sign, message);
+        return LoadError::Damaged { path, why: message };
     }
     if message.contains("not a valid DuckDB database file") {
         return LoadError::NotOurs { path, why: "it is not a DuckDB database".into() };

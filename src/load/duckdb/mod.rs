@@ -15,14 +15,14 @@ pub(super) use self::{claims::Claim, file::explain};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Applied, CommitOptions, Destination, Differences, Identity, LedgerEntry, LoadError, Replacement, RunRecord, Stage,
-    TableDelta, Targets, TimeBounds,
+    Applied, CommitOptions, Destination, Differences, Identity, LedgerEntry, LoadError, LockPatience, Replacement,
+    RunRecord, Stage, TableDelta, Targets, TimeBounds,
     diff::{diff, differences, put_in, stage_runs, take_leave},
     engine::{Engine, EngineOptions},
     ledger,
 };
 use crate::{
-    model::{FlatPage, Scan, ScanId},
+    model::{FlatPage, Scan, ScanId, Steps},
     schema::{Table, quote_identifier},
 };
 
@@ -36,8 +36,10 @@ const ROWS_UNTIL_CHECKPOINT: u64 = 1_000_000;
 pub struct DuckDbDestination {
     engine: Engine,
     options: EngineOptions,
+    steps: Steps,
     path: PathBuf,
     identity: Identity,
+    patience: LockPatience,
     stage: Option<Stage>,
     /// Opened to compare alone: the file is attached for reading, and nothing is created or widened.
     is_read_only: bool,
@@ -57,14 +59,22 @@ impl DuckDbDestination {
     /// # Errors
     /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
     pub fn open(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
+        Self::open_watched(path, identity, options, LockPatience::default(), Steps::default())
+    }
+
+    /// The same, but a file that another process has open is waited for, now and whenever the file is opened again; with
+    /// somebody who watches its durable steps.
+    pub fn open_watched(
+        path: &Path,
+        identity: &Identity,
+        options: &EngineOptions,
+        patience: LockPatience,
+        steps: Steps,
+    ) -> Result<Self, LoadError> {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|source| LoadError::Io {
-                action: "create the folder",
-                path: folder.to_owned(),
-                source,
-            })?;
+            std::fs::create_dir_all(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
         }
-        Self::open_as(path, identity, options, false)
+        Self::open_as(path, identity, options, false, (patience, steps))
     }
 
     /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made,
@@ -76,7 +86,7 @@ impl DuckDbDestination {
         if !path.is_file() {
             return Err(LoadError::NotOurs { path: path.to_owned(), why: "there is no such file".into() });
         }
-        Self::open_as(path, identity, options, true)
+        Self::open_as(path, identity, options, true, (LockPatience::default(), Steps::default()))
     }
 
     fn open_as(
@@ -84,12 +94,15 @@ impl DuckDbDestination {
         identity: &Identity,
         options: &EngineOptions,
         is_read_only: bool,
+        (patience, steps): (LockPatience, Steps),
     ) -> Result<Self, LoadError> {
         let mut destination = Self {
-            engine: Engine::open(options)?,
+            engine: Engine::open(options)?.watched(steps.clone()),
             options: options.clone(),
+            steps,
             path: path.to_owned(),
             identity: identity.clone(),
+            patience,
             stage: None,
             is_read_only,
             lacking: Lacking::default(),
@@ -124,7 +137,7 @@ impl DuckDbDestination {
         let claim = Claim::for_writing(&self.path)?;
         // What a killed run left in the commit log is folded in by the next publish.
         self.is_dirty |= file::has_commit_log(&self.path);
-        file::attach(&self.engine, &self.path)?;
+        self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
         let ready = catalog::make_ready(&self.engine, &self.path, &self.identity);
         if ready.is_err() {
@@ -143,7 +156,7 @@ impl DuckDbDestination {
         if applied.is_err() {
             // After some failures, a full disk among them, the engine refuses everything until the file is opened anew.
             self.stage = None;
-            self.engine = Engine::open(&self.options)?;
+            self.engine = Engine::open(&self.options)?.watched(self.steps.clone());
             self.claim = None;
         }
         applied

@@ -50,3 +50,14 @@ fn limits_hold_and_no_extension_is_fetched() {
     assert_eq!(setting("autoinstall_known_extensions"), "false");
     assert_eq!(setting("autoload_known_extensions"), "false");
 }
+
+#[test]
+fn p8_a_disk_too_full_to_spill_is_told_as_a_full_disk() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path(), 64 << 20);
+    // The engine bounds what it spills by what is free on the disk.
+    engine.execute("bound", "SET max_temp_directory_size = '8MB'").unwrap();
+    let rows = "SELECT range AS at, md5(range::VARCHAR) || md5((range + 1)::VARCHAR) AS text FROM range(2_000_000)";
+    let error = engine.execute("fill", &format!("CREATE TABLE stage.big AS {rows}")).unwrap_err();
+    assert!(matches!(error, LoadError::Full { .. }), "{error:?}");
+}

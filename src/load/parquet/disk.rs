@@ -8,7 +8,10 @@ use std::{
     path::Path,
 };
 
-use crate::load::LoadError;
+use crate::{
+    load::LoadError,
+    model::{DurableStep, Steps},
+};
 
 /// Called with the name of a step before it is taken; an error stands for the process being killed just then.
 #[cfg(test)]
@@ -17,11 +20,21 @@ pub(super) type StepHook = std::sync::Arc<dyn Fn(&str) -> io::Result<()> + Send 
 /// The file system, one named step at a time.
 #[derive(Clone, Default)]
 pub(super) struct Disk {
+    pub(super) steps: Steps,
     #[cfg(test)]
     pub(super) before_step: Option<StepHook>,
 }
 
 impl Disk {
+    /// With somebody who watches its steps.
+    pub(super) fn watched(steps: Steps) -> Self {
+        Self {
+            steps,
+            #[cfg(test)]
+            before_step: None,
+        }
+    }
+
     /// Writes a new small file, durably; the folder's entry for it still needs [`Disk::sync_folder`].
     pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
         self.step("write", path)?;
@@ -80,25 +93,23 @@ impl Disk {
     }
 
     /// Names a step that is about to be taken by something else, the engine above all.
-    #[cfg_attr(
-        not(test),
-        expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "only tests make a step fail")
-    )]
     pub(super) fn step(&self, action: &'static str, path: &Path) -> Result<(), LoadError> {
         #[cfg(test)]
         if let Some(before_step) = &self.before_step {
             before_step(&format!("{action} {}", path.display())).map_err(|source| io_error(action, path, source))?;
         }
-        let _ = (action, path);
-        Ok(())
+        let step = match action {
+            "write" => DurableStep::ParquetWritten,
+            "sync" => DurableStep::ParquetSynced,
+            "create" => DurableStep::ParquetFolderMade,
+            "rename" => DurableStep::ParquetRenamed,
+            _ => DurableStep::ParquetRemoved,
+        };
+        self.steps.reach(step).map_err(|source| io_error(action, path, source))
     }
 }
 
 /// The error of a failed step; a full disk has its own, because the user can do something about it.
 pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> LoadError {
-    let path = path.to_path_buf();
-    match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LoadError::Full { path, source },
-        _ => LoadError::Io { action, path, source },
-    }
+    LoadError::io(action, path, source)
 }

@@ -6,10 +6,11 @@
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
 //! commit), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`slices`] (what is sorted at once),
-//! [`table_file`] (writing one file), [`publish`]; and [`disk`],
-//! through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
+//! [`table_file`] (writing one file), [`publish`], [`inventory`] (which files there must be); and
+//! [`disk`], through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
 
 mod disk;
+mod inventory;
 mod part;
 mod partition;
 mod publish;
@@ -34,12 +35,12 @@ use tree::Tree;
 
 use super::{
     Applied, CommitOptions, Destination, Differences, Engine, EngineOptions, Identity, LedgerEntry, LoadError,
-    Replacement, RowCounts, RunRecord, Stage, TableDelta, Targets,
+    LockPatience, Replacement, RowCounts, RunRecord, Stage, TableDelta, Targets,
     diff::{diff, differences, put_in, stage_runs, take_leave},
     ledger,
 };
 use crate::{
-    model::{FlatPage, Scan, ScanId},
+    model::{FlatPage, Scan, ScanId, Steps},
     schema::{Table, table},
 };
 
@@ -105,6 +106,20 @@ impl ParquetDestination {
         Self::open_on(Disk::default(), root, identity, options)
     }
 
+    /// The same, but a folder that another writer has open is waited for; with somebody who watches its durable steps.
+    ///
+    /// # Errors
+    /// Those of [`ParquetDestination::open`].
+    pub fn open_watched(
+        root: &Path,
+        identity: &Identity,
+        options: &ParquetOptions,
+        patience: &LockPatience,
+        steps: &Steps,
+    ) -> Result<Self, LoadError> {
+        patience.until_free(|| Self::open_on(Disk::watched(steps.clone()), root, identity, options))
+    }
+
     fn open_on(disk: Disk, root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
         let root = Root::open(root, identity, options.partition_by, &disk)?;
         let spill = root.scratch().join("spill");
@@ -129,6 +144,7 @@ impl ParquetDestination {
         let root = Root::open_to_compare(root, identity, options.partition_by)?;
         let mut opened = Self::open_root(disk, root, identity, options, spill.to_owned())?;
         let published = opened.publisher().published_part()?;
+        inventory::check(&opened.root, &opened.tree, published)?;
         opened.waiting = part::read_finished(&opened.root)?;
         opened.waiting.retain(|part| part.number() > published);
         if opened.publish_was_cut_short()? {
@@ -177,6 +193,7 @@ impl ParquetDestination {
         let (done, waiting) = part::read_all(&self.root, &self.disk)?
             .into_iter()
             .partition::<Vec<Part>, _>(|part| part.number() <= published);
+        inventory::check(&self.root, &self.tree, published)?;
         done.iter().try_for_each(|part| part.remove(&self.disk))?;
         self.next_number = waiting.last().map_or(published, Part::number).max(published) + 1;
         self.waiting = waiting;
@@ -213,6 +230,8 @@ impl ParquetDestination {
     fn publish_waiting(&mut self) -> Result<(), LoadError> {
         let waiting = std::mem::take(&mut self.waiting);
         self.publisher().publish(&waiting)?;
+        let published = self.publisher().published_part()?;
+        inventory::write(&self.root, &self.disk, &self.tree, published)?;
         waiting.iter().try_for_each(|part| part.remove(&self.disk))
     }
 

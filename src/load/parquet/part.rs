@@ -202,7 +202,7 @@ fn read(folder: PathBuf) -> Result<Part, LoadError> {
     let path = folder.join(MANIFEST_FILE);
     let text = fs::read(&path).map_err(|source| io_error("read", &path, source))?;
     let manifest = serde_json::from_slice(&text)
-        .map_err(|error| LoadError::NotOurs { path, why: format!("it cannot be read: {error}") })?;
+        .map_err(|error| LoadError::Damaged { path, why: format!("it cannot be read: {error}") })?;
     Ok(Part { manifest, bytes: folder_bytes(&folder)?, folder })
 }
 
@@ -221,19 +221,8 @@ fn copy_rows(
         rows.relation,
         path_sql(path)
     );
-    engine.execute("write a part", &sql).map_err(|error| full_disk(path, error))?;
+    engine.execute("write a part", &sql)?;
     disk.sync_file(path)
-}
-
-/// The engine reports a full disk as text only.
-fn full_disk(path: &Path, error: LoadError) -> LoadError {
-    match &error {
-        LoadError::Engine { source, .. } if source.to_string().contains("No space left on device") => {
-            let source = std::io::Error::new(std::io::ErrorKind::StorageFull, source.to_string());
-            LoadError::Full { path: path.to_path_buf(), source }
-        }
-        _ => error,
-    }
 }
 
 fn extent(engine: &Engine, by: PartitionBy, table: &Table, rows: &DeltaRows) -> Result<Extent, LoadError> {

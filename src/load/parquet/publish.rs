@@ -53,7 +53,7 @@ impl Publisher<'_> {
         let ledger = ledger_table()?;
         if self.tree.file(self.root, ledger, None)?.is_none() && !self.tree.is_empty() {
             let why = format!("its ledger {LEDGER_TABLE}/data.parquet is missing");
-            return Err(LoadError::NotOurs { path: self.root.path().to_path_buf(), why });
+            return Err(LoadError::Damaged { path: self.root.path().to_path_buf(), why });
         }
         let others = tables().iter().filter(|table| table.partition.is_none() && table.name != LEDGER_TABLE);
         for table in std::iter::once(ledger).chain(others) {

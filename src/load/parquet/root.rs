@@ -4,6 +4,7 @@
 //! <root>/<table>/created_month=2026-01-01/data.parquet   what readers see: nothing else is ever in there
 //! <root>/<table>/data.parquet                            a table without a partition
 //! <root>/.studysync/warehouse.json                       which service, which layout
+//! <root>/.studysync/files.json                           the files of tables that there were after the last publish
 //! <root>/.studysync/lock                                 held while a writer is open
 //! <root>/.studysync/parts/<number>-<id>/                 commits that wait for publish
 //! <root>/.studysync/scratch/                             files being written, what the engine spills; emptied at open
@@ -113,7 +114,7 @@ impl Root {
                 // The parts folder comes after this file, so a folder with parts and without it has lost it.
                 if self.parts().exists() {
                     let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
-                    return Err(LoadError::NotOurs { path: self.path.clone(), why });
+                    return Err(LoadError::Damaged { path: self.path.clone(), why });
                 }
                 let text =
                     serde_json::to_vec_pretty(&wanted).map_err(|source| io_error("write", &path, source.into()))?;
@@ -126,16 +127,16 @@ impl Root {
     }
 
     fn check(&self, bytes: &[u8], wanted: &Warehouse) -> Result<(), LoadError> {
-        let not_ours = |why: String| LoadError::NotOurs { path: self.path.clone(), why };
+        let damaged = |why: String| LoadError::Damaged { path: self.path.clone(), why };
         // The version is read alone first: a later format may have fields that this program cannot read.
         let version = serde_json::from_slice::<serde_json::Value>(bytes).ok();
         let version = version.as_ref().and_then(|value| value.get("format_version")).and_then(|value| value.as_u64());
-        let version = version.ok_or_else(|| not_ours(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read")))?;
+        let version = version.ok_or_else(|| damaged(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read")))?;
         if version > u64::from(FORMAT_VERSION) {
             return Err(LoadError::Newer { path: self.path.clone(), found: format!("format {version}") });
         }
         let found: Warehouse = serde_json::from_slice(bytes)
-            .map_err(|error| not_ours(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read: {error}")))?;
+            .map_err(|error| damaged(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read: {error}")))?;
         if (&found.base_url, &found.environment) != (&wanted.base_url, &wanted.environment) {
             let name = |warehouse: &Warehouse| format!("{} ({})", warehouse.base_url, warehouse.environment);
             return Err(LoadError::OtherIdentity {
@@ -171,6 +172,11 @@ impl Root {
     /// How partitioned tables are cut.
     pub(super) fn partition_by(&self) -> PartitionBy {
         self.partition_by
+    }
+
+    /// The list of files that there must be.
+    pub(super) fn inventory(&self) -> PathBuf {
+        self.path.join(PRIVATE_FOLDER).join("files.json")
     }
 
     /// Where commits wait.

@@ -60,6 +60,13 @@ impl Tree {
         self.files.values().all(BTreeMap::is_empty)
     }
 
+    /// Every file.
+    pub(super) fn paths(&self, root: &Root) -> Vec<PathBuf> {
+        let of_table = |table: &'static Table| self.files.get(table.name.as_str()).map(|files| (table, files));
+        let files = tables().iter().filter_map(of_table);
+        files.flat_map(|(table, files)| files.keys().map(|partition| root.data_file(table, *partition))).collect()
+    }
+
     /// The file of a partition, if there is one.
     pub(super) fn file(
         &mut self,
@@ -73,7 +80,7 @@ impl Tree {
         let path = root.data_file(table, partition);
         let known = match facts {
             Some(known) => known,
-            None => facts.insert(read_facts(&path, table)?),
+            None => facts.insert(read_facts(root, &path, table)?),
         };
         Ok(Some(DataFile { path, facts: known.clone() }))
     }
@@ -129,17 +136,20 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
 }
 
 /// Reads what a file's footer says.
-fn read_facts(path: &Path, table: &'static Table) -> Result<FileFacts, LoadError> {
-    let not_ours = |why: String| LoadError::NotOurs { path: path.to_path_buf(), why };
+fn read_facts(root: &Root, path: &Path, table: &'static Table) -> Result<FileFacts, LoadError> {
+    // The whole folder is what has to be restored: rows that are gone from one file are not asked for again.
+    let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
+    let damaged =
+        |why: String| LoadError::Damaged { path: root.path().to_owned(), why: format!("{below_root}: {why}") };
     let file = File::open(path).map_err(|source| io_error("open", path, source))?;
     let footer = ParquetMetaDataReader::new()
         .parse_and_finish(&file)
-        .map_err(|error| not_ours(format!("its footer cannot be read: {error}")))?;
+        .map_err(|error| damaged(format!("its footer cannot be read: {error}")))?;
     let notes = footer.file_metadata().key_value_metadata();
     let applied_part = notes
         .and_then(|notes| notes.iter().find(|note| note.key == APPLIED_PART_KEY))
         .and_then(|note| note.value.as_deref()?.parse().ok())
-        .ok_or_else(|| not_ours(format!("its footer does not say {APPLIED_PART_KEY}")))?;
+        .ok_or_else(|| damaged(format!("its footer does not say {APPLIED_PART_KEY}")))?;
     let held = footer.file_metadata().schema().get_fields();
     let is_missing = |name: &&str| !held.iter().any(|field| field.name() == *name);
     let missing = table.columns.iter().map(|column| column.name.as_str()).filter(is_missing).collect();

@@ -160,7 +160,7 @@ fn fit_coverage(
         return Ok(());
     }
     let entries: Vec<_> =
-        ledger.iter().map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld, entry.proof)).collect();
+        ledger.iter().map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof)).collect();
     let begun: Vec<_> = ledger.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)).collect();
     let names: Vec<&str> = ledgers.keys().copied().collect();
     state.rebuild_coverage(&entries, &begun, &names).map_err(PipelineError::State)?;
@@ -190,6 +190,6 @@ fn finish(
         return Ok(());
     };
     archive.settle(scan).map_err(PipelineError::Archive)?;
-    let covered = covered(scan, entry.rows_read, entry.withheld, entry.proof);
+    let covered = covered(scan, entry.rows_read, entry.withheld > 0, entry.proof);
     state.checkpoint(&covered, &taken_by).map_err(PipelineError::State)
 }

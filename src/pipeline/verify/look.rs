@@ -1,14 +1,12 @@
-//! One window: pulled to its end into a spool that nothing remembers, then held against each warehouse.
+//! One window: pulled to its end like that of any run, into a spool that nothing remembers, then held against each warehouse.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     archive::Archive,
     clock,
-    flatten::flatten_page,
     load::Differences,
     model::{Activity, RunId, Scan, ScanId},
-    source::{SourceError, Step},
 };
 
 use super::{
@@ -16,42 +14,34 @@ use super::{
         PipelineError,
         assemble::failed,
         commit::{SharedDestination, lock},
-        held::Held,
-        pull::{Shared, blocking},
+        pull::{Begun, PullError, Pulled, Shared, blocking, pull},
+        ties::EdgesLeft,
     },
     Task,
 };
 
-/// A window as the service has it now. Dropping it removes its spool.
-pub(super) struct Looked {
-    pub scan: Scan,
-    pub rows: u64,
-    held: Held,
-    spool: PathBuf,
+/// Removes the spool of a look when it is dropped. What stays after a kill is removed by the next run, since nobody owns it.
+struct Spooled {
     archive: Archive,
+    scan: ScanId,
 }
 
-impl Drop for Looked {
+impl Drop for Spooled {
     fn drop(&mut self) {
-        // What stays is removed by the next run.
-        self.archive.discard(&self.scan.id).ok();
+        self.archive.discard(&self.scan).ok();
     }
 }
 
-/// Why a window was not pulled to its end.
-pub(super) enum LookError {
-    Source(SourceError),
-    Run(PipelineError),
+/// A window as the service has it now.
+pub(super) struct Looked {
+    pulled: Pulled,
+    /// Whether the service may have lost rows at the edges of pages, so that a row that it did not return may be there.
+    pub is_doubtful: bool,
+    _spooled: Spooled,
 }
 
-impl From<PipelineError> for LookError {
-    fn from(error: PipelineError) -> Self {
-        LookError::Run(error)
-    }
-}
-
-/// Pulls the window to its end.
-pub(super) async fn look(shared: &Shared, task: &Task, run_id: RunId) -> Result<Looked, LookError> {
+/// Pulls the window to its end. The checkpoints do not know of it: what `pull` tells them of a scan touches no row.
+pub(super) async fn look(shared: &Shared, task: &Task, run_id: RunId) -> Result<Looked, PullError> {
     let here_ms = clock::now_ms();
     let scan = Scan {
         id: ScanId::new(here_ms),
@@ -61,44 +51,12 @@ pub(super) async fn look(shared: &Shared, task: &Task, run_id: RunId) -> Result<
         flags: task.flags,
         started_ms: shared.source.service_now_ms().unwrap_or(here_ms),
     };
-    let mut spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
-    let mut looked = Looked {
-        held: Held::new(&shared.budget),
-        spool: spool.path().to_owned(),
-        archive: shared.archive.clone(),
-        rows: 0,
-        scan,
-    };
-    let mut walk = shared.source.walk(task.request());
-    loop {
-        match walk.next().await {
-            Ok(Step::Page(page)) => {
-                shared.progress.pulled(page.rows as u64);
-                let (account, stream) = (shared.account.clone(), task.scope.stream);
-                let is_last = page.next.is_none();
-                let (kept, flat) = blocking(move || {
-                    let _busy = account.enter(Activity::Parse);
-                    spool.append(&page.body).map_err(PipelineError::Archive)?;
-                    let flat = flatten_page(stream, &page.body).map_err(PipelineError::Flatten)?;
-                    Ok::<_, PipelineError>((spool, flat))
-                })
-                .await??;
-                spool = kept;
-                looked.rows += flat.records as u64;
-                looked.held.push(flat);
-                if is_last {
-                    return Ok(looked);
-                }
-            }
-            Ok(Step::Restarted { .. }) => {
-                spool.restart().map_err(PipelineError::Archive)?;
-                looked.held.restart();
-                looked.rows = 0;
-            }
-            Ok(Step::End(_)) => return Ok(looked),
-            Err(error) => return Err(LookError::Source(error)),
-        }
-    }
+    let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
+    let spooled = Spooled { archive: shared.archive.clone(), scan: scan.id.clone() };
+    let begun = Begun { scan, page_rows: task.page_rows, spool, rows: 0, next: None, edges: EdgesLeft::default() };
+    let pulled = pull(shared.clone(), begun).await?;
+    let is_doubtful = shared.ties.is_doubtful(&pulled.scan, &pulled.edges);
+    Ok(Looked { pulled, is_doubtful, _spooled: spooled })
 }
 
 /// Holds the window against each warehouse, one thread each.
@@ -114,12 +72,12 @@ pub(super) async fn compare(
         blocking(move || {
             let _busy = account.enter(Activity::Write);
             let mut destination = lock(&destination);
-            let name = destination.name();
-            destination.begin(&looked.scan).map_err(failed(name))?;
-            let stream = looked.scan.scope.stream;
-            let staged = looked.held.for_each(stream, &looked.spool, |page| destination.stage(page))?;
+            let (name, pulled) = (destination.name(), &looked.pulled);
+            destination.begin(&pulled.scan).map_err(failed(name))?;
+            let staged =
+                pulled.held.for_each(pulled.scan.scope.stream, &pulled.spool, |page| destination.stage(page))?;
             staged.map_err(failed(name))?;
-            let differences = destination.compare(&looked.scan).map_err(failed(name))?;
+            let differences = destination.compare(&pulled.scan).map_err(failed(name))?;
             Ok::<_, PipelineError>((name, differences))
         })
     });

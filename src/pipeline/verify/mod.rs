@@ -31,10 +31,12 @@ use super::{
     assemble::{archive, failed, identity, source_settings},
     commit::SharedDestination,
     held::Budget,
-    pull::Shared,
+    pull::{PullError, Shared},
+    ties::TieWatch,
+    traits::Learned,
 };
 
-use look::{LookError, Looked, compare, look};
+use look::{Looked, compare, look};
 use windows::{Task, halves, tasks};
 
 /// So many windows failing one after the other end the run: it is not the windows.
@@ -95,8 +97,10 @@ impl Verify {
         let archive = archive(&settings, &identity)?;
         let destinations = open_to_compare(&settings, &identity)?;
         state.begin_run(&run_id, "verify", started_ms).map_err(PipelineError::State)?;
+        let ties = TieWatch::load(&state)?;
         let state = Arc::new(Mutex::new(state));
-        let shared = Shared { source, archive, state, account, budget: Budget::default(), progress };
+        let (budget, learned) = (Budget::default(), Learned::default());
+        let shared = Shared { source, archive, state, account, budget, progress, ties, learned };
         let found = Found::default();
         Ok(Verify { settings, request, run_id, started_ms, shared, destinations, found, _lease: lease })
     }
@@ -144,7 +148,7 @@ impl Verify {
 
     /// Windows are pulled side by side and compared one after the other, oldest first.
     async fn drive(&mut self, mut queue: VecDeque<Task>) -> Result<(), PipelineError> {
-        let mut pulls: JoinSet<(Task, Result<Looked, LookError>)> = JoinSet::new();
+        let mut pulls: JoinSet<(Task, Result<Looked, PullError>)> = JoinSet::new();
         let (mut outcome, mut failures_in_a_row) = (Ok(()), 0);
         loop {
             while outcome.is_ok() && self.found.stop.is_none() && pulls.len() < self.settings.throttle.in_flight_max {
@@ -165,8 +169,7 @@ impl Verify {
                     outcome = self.compare(task, looked).await;
                 }
                 Ok(_) => self.found.left.push(task),
-                Err(LookError::Run(error)) => outcome = outcome.and(Err(error)),
-                Err(LookError::Source(error)) => {
+                Err(error) => {
                     failures_in_a_row += 1;
                     if let Err(error) = self.pull_failed(task, error, &mut queue, failures_in_a_row) {
                         outcome = outcome.and(Err(error));
@@ -182,26 +185,27 @@ impl Verify {
     fn pull_failed(
         &mut self,
         task: Task,
-        error: SourceError,
+        error: PullError,
         queue: &mut VecDeque<Task>,
         failures_in_a_row: u32,
     ) -> Result<(), PipelineError> {
-        match error {
-            SourceError::Stopped(stop) => {
+        let error = match error {
+            PullError::Run(error) => return Err(error),
+            PullError::Stopped(stop) => {
                 self.found.stop.get_or_insert(stop);
                 self.found.left.push(task);
                 return Ok(());
             }
-            SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => {
+            PullError::TooMuch(error) => {
                 if let Some([first, second]) = halves(&task) {
                     queue.push_front(second);
                     queue.push_front(first);
                     return Ok(());
                 }
+                error
             }
-            SourceError::Looping { .. } | SourceError::Unreachable { .. } | SourceError::BadAnswer { .. } => {}
-            error => return Err(PipelineError::Source(error)),
-        }
+            PullError::Window(error) => error,
+        };
         tracing::error!(window = %task.window, scope = %task.scope, %error, "the window failed");
         self.found.failures.push(Failure::new(task.scope, task.window, &error));
         match failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
@@ -212,10 +216,15 @@ impl Verify {
 
     async fn compare(&mut self, task: Task, looked: Looked) -> Result<(), PipelineError> {
         let (window, scope) = (task.window, task.scope);
-        let rows = looked.rows;
+        if looked.is_doubtful {
+            let note =
+                format!("{scope} {window}: the service may have lost rows at the edges of its pages in this look");
+            self.found.notes.push(note);
+        }
         let differences: BTreeMap<_, _> = compare(&self.shared, &self.destinations, looked).await?;
-        self.shared.progress.committed(scope, window, rows);
-        self.found.windows.push(Verified::new(&task, differences));
+        let verified = Verified::new(&task, differences);
+        self.shared.progress.committed(scope, window, verified.service_rows);
+        self.found.windows.push(verified);
         Ok(())
     }
 

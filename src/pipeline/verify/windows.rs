@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::{
     config::Settings,
-    model::{FlagSet, IntervalSet, MINUTE_MS, PageRequest, Scope, Segment, Window, format_ms},
+    model::{FlagSet, IntervalSet, MINUTE_MS, Scope, Segment, Window, format_ms},
     plan::{Cutter, Due, Reason},
     state::State,
 };
@@ -32,11 +32,6 @@ pub(super) struct Task {
 impl Task {
     pub fn due(&self) -> Due {
         Due { window: self.window, reason: Reason::Rescan }
-    }
-
-    pub fn request(&self) -> PageRequest {
-        let Task { scope, window, flags, page_rows, .. } = *self;
-        PageRequest { scope, window, flags, page_rows, token: None }
     }
 }
 

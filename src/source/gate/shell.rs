@@ -13,10 +13,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Decision, GateState, Halt, Ticket};
 use crate::{
-    clock,
-    model::{Activity, TimeAccount, format_ms},
+    clock::Clock,
+    model::{Activity, Chance, TimeAccount, format_ms},
     source::{Stop, WaitReason, Waiting},
 };
+
+/// What a gate takes from this machine: a clock that only stamps, and jitter.
+#[derive(Clone, Debug, Default)]
+pub(in crate::source) struct Machine {
+    pub clock: Clock,
+    pub chance: Chance,
+}
 
 /// The gate; clones are the same gate.
 #[derive(Clone, Debug)]
@@ -30,11 +37,12 @@ struct Shared {
     changed: Notify,
     account: TimeAccount,
     stop: CancellationToken,
+    machine: Machine,
 }
 
 impl Gate {
-    pub fn new(state: GateState, account: TimeAccount, stop: CancellationToken) -> Self {
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), account, stop }) }
+    pub fn new(state: GateState, account: TimeAccount, stop: CancellationToken, machine: Machine) -> Self {
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), account, stop, machine }) }
     }
 
     /// Waits until a request may be sent, which is then to be done at once: nothing may be awaited in between.
@@ -50,7 +58,7 @@ impl Gate {
             let decision = self.state().ask(now);
             let (until, why) = match decision {
                 Decision::Go(ticket) => return Ok(Permit { gate: self.clone(), ticket: Some(ticket) }),
-                Decision::Stop(halt) => return Err(stop_of(halt, now)),
+                Decision::Stop(halt) => return Err(self.stop_of(halt, now)),
                 Decision::Wait(waiting) => (Some(waiting.until), Some(waiting.why)),
                 Decision::Crowded => (self.state().deadline(), None),
             };
@@ -70,7 +78,7 @@ impl Gate {
         let now = Instant::now();
         let until = now + wait;
         if let Decision::Stop(halt) = self.state().wait(now, Waiting { until, why: WaitReason::Backoff }) {
-            return Err(stop_of(halt, now));
+            return Err(self.stop_of(halt, now));
         }
         let _nap = Nap::begin(self, until);
         let _booked = self.shared.account.enter(Activity::ChoseToWait);
@@ -88,7 +96,7 @@ impl Gate {
             biased;
             () = self.shared.stop.cancelled() => Err(Stop::Cancelled),
             done = work => Ok(done),
-            () = sleep_to(deadline) => Err(Stop::Deadline { until_ms: clock::now_ms() }),
+            () = sleep_to(deadline) => Err(Stop::Deadline { until_ms: self.shared.machine.clock.now_ms() }),
         }
     }
 
@@ -103,6 +111,25 @@ impl Gate {
 
     pub fn account(&self) -> &TimeAccount {
         &self.shared.account
+    }
+
+    /// Where jitter comes from.
+    pub fn chance(&self) -> &Chance {
+        &self.shared.machine.chance
+    }
+
+    fn stop_of(&self, halt: Halt, now: Instant) -> Stop {
+        match halt {
+            Halt::Deadline { until } => Stop::Deadline { until_ms: self.epoch_ms(until, now) },
+            Halt::Budget { requests } => Stop::Budget { requests },
+            Halt::Patience { until, told } => Stop::Patience { until_ms: self.epoch_ms(until, now), told },
+        }
+    }
+
+    /// A moment of the monotonic clock in epoch milliseconds of this machine's clock.
+    fn epoch_ms(&self, at: Instant, now: Instant) -> i64 {
+        let ahead_ms = at.saturating_duration_since(now).as_millis();
+        self.shared.machine.clock.now_ms().saturating_add(i64::try_from(ahead_ms).unwrap_or(i64::MAX))
     }
 
     fn state(&self) -> MutexGuard<'_, GateState> {
@@ -131,13 +158,13 @@ impl Permit {
     /// The service refused the request for now. To be called as soon as that is known: nobody else may ask.
     pub fn refused(&self, status: u16, told: Option<Duration>) {
         let now = Instant::now();
-        let random = rand::random::<f64>();
+        let random = self.gate.chance().share();
         let refused =
             self.ticket.as_ref().and_then(|ticket| self.gate.state().refused(ticket, now, told, status == 429, random));
         if let Some(waiting) = refused {
-            let until_ms = epoch_ms(waiting.until, now);
+            let until_ms = self.gate.epoch_ms(waiting.until, now);
             let why = if waiting.why == WaitReason::Told { "told to wait" } else { "backing off" };
-            tracing::warn!(status, until = %format_ms(until_ms), wait_ms = until_ms - clock::now_ms(), "{why}");
+            tracing::warn!(status, until = %format_ms(until_ms), wait_ms = until_ms - self.gate.shared.machine.clock.now_ms(), "{why}");
         }
         self.gate.shared.changed.notify_waiters();
     }
@@ -183,20 +210,6 @@ fn activity(why: WaitReason) -> Activity {
         WaitReason::Told => Activity::ToldToWait,
         WaitReason::Backoff | WaitReason::Pace => Activity::ChoseToWait,
     }
-}
-
-fn stop_of(halt: Halt, now: Instant) -> Stop {
-    match halt {
-        Halt::Deadline { until } => Stop::Deadline { until_ms: epoch_ms(until, now) },
-        Halt::Budget { requests } => Stop::Budget { requests },
-        Halt::Patience { until, told } => Stop::Patience { until_ms: epoch_ms(until, now), told },
-    }
-}
-
-/// A moment of the monotonic clock in epoch milliseconds of this machine's clock.
-fn epoch_ms(at: Instant, now: Instant) -> i64 {
-    let ahead_ms = at.saturating_duration_since(now).as_millis();
-    clock::now_ms().saturating_add(i64::try_from(ahead_ms).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

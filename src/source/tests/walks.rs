@@ -35,6 +35,54 @@ async fn p3_a_404_is_an_empty_complete_result() {
     assert!(server.source().probe().await.is_ok());
 }
 
+/// A list of so many rows whose tokens say how many went before, and whose last page has one too. Tokens are answered with 404 at
+/// the end, and behind `dead_pages` pages.
+fn ends_with_404(target: &str, rows: usize, dead_pages: usize) -> Reply {
+    let limit: usize = parameter(target, "limit").map_or(4, |limit| limit.parse().unwrap());
+    let at: usize = token_of(target).map_or(0, |token| token.parse().unwrap());
+    if at > 0 && (at == rows || at >= dead_pages * limit) {
+        return json(404, r#"{"error":"not found"}"#);
+    }
+    let count = limit.min(rows - at);
+    page(count, Some(&(at + count).to_string()))
+}
+
+#[tokio::test]
+async fn p3_a_404_at_the_last_token_is_the_end_when_two_walks_agree() {
+    for (rows, limit, steps) in [
+        (7, 1000, vec!["7", "R", "6", "1", "NotFound"]),
+        (7, 3, vec!["3", "3", "1", "R", "2", "2", "2", "1", "NotFound"]),
+        (6, 3, vec!["3", "3", "R", "4", "2", "NotFound"]),
+        (2, 1000, vec!["2", "R", "1", "1", "NotFound"]),
+    ] {
+        let server = Server::start(move |_, target| ends_with_404(target, rows, usize::MAX / 4096)).await;
+        let request = PageRequest { page_rows: limit, ..responses() };
+        assert_eq!(follow(&mut server.source().walk(request)).await.unwrap(), steps);
+    }
+}
+
+#[tokio::test]
+async fn p3_a_404_on_a_token_that_died_is_no_end() {
+    for (rows, limit, dead_pages) in [(100, 10, 3), (100, 10, 1), (1, 10, 9)] {
+        let server = Server::start(move |_, target| ends_with_404(target, rows, dead_pages)).await;
+        let error = walk_error(&server.source(), PageRequest { page_rows: limit, ..responses() }).await;
+        assert!(matches!(error, SourceError::TokensDie { .. }), "{error}");
+    }
+    let server = Server::start(|_, target| ends_with_404(target, 7, 1000)).await;
+    let error = walk_error(&server.source(), themes()).await;
+    assert!(
+        matches!(error, SourceError::TokensDie { .. }),
+        "no page size can be asked for, so nothing is proven: {error}"
+    );
+    let resumed = PageRequest { token: Some(PageToken("3".into())), page_rows: 3, ..responses() };
+    let steps = follow(&mut server.source().walk(resumed)).await.unwrap();
+    assert_eq!(
+        steps,
+        ["3", "1", "R", "3", "3", "1", "R", "2", "2", "2", "1", "NotFound"],
+        "only whole walks are compared"
+    );
+}
+
 #[tokio::test]
 async fn p3_a_web_page_with_404_proves_nothing() {
     let server =

@@ -24,7 +24,7 @@ fn killed_after(steps: usize) -> (Disk, Arc<AtomicUsize>) {
         }
         if at >= steps { Err(io::Error::other("killed")) } else { Ok(()) }
     };
-    (Disk { before_step: Some(Arc::new(before_step)) }, taken)
+    (Disk { before_step: Some(Arc::new(before_step)), ..Disk::default() }, taken)
 }
 
 fn commits() -> Vec<Commit> {

@@ -61,7 +61,7 @@ fn folders_that_are_not_a_warehouse_and_later_formats_are_refused() {
     assert!(matches!(error, LoadError::Newer { .. }), "{error}");
     fs::remove_file(&path).unwrap();
     let error = open_error(root.path(), &identity(), &options());
-    assert!(matches!(error, LoadError::NotOurs { .. }), "{error}");
+    assert!(matches!(error, LoadError::Damaged { .. }), "{error}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_lost_ledger_is_noticed() {
     drop(open(&root));
     fs::remove_file(root.path().join("sync_windows/data.parquet")).unwrap();
     let error = open_error(root.path(), &identity(), &options());
-    assert!(matches!(&error, LoadError::NotOurs { why, .. } if why.contains("sync_windows")), "{error}");
+    assert!(matches!(&error, LoadError::Damaged { why, .. } if why.contains("sync_windows")), "{error}");
 }
 
 fn footer(path: &Path) -> ParquetMetaData {

@@ -10,7 +10,7 @@ use crate::source::{
 
 fn gate_with(limits: Limits, stop: &CancellationToken) -> Gate {
     let state = GateState::new(limits, Pace::new(None, None), Backoff::default());
-    Gate::new(state, TimeAccount::default(), stop.clone())
+    Gate::new(state, TimeAccount::default(), stop.clone(), Machine::default())
 }
 
 fn limits() -> Limits {
@@ -103,6 +103,6 @@ async fn p5_stops_say_until_when() {
     let Err(Stop::Patience { until_ms, told: true }) = gate.permit().await.map(drop) else {
         panic!("expected to run out of patience");
     };
-    let ahead_ms = until_ms - clock::now_ms();
+    let ahead_ms = until_ms - crate::clock::now_ms();
     assert!((7_190_000..=7_200_000).contains(&ahead_ms), "{ahead_ms} ms");
 }

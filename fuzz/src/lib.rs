@@ -1,0 +1,47 @@
+//! What several targets hold a page to. Each function panics where a promise is broken, and does nothing else.
+
+use studysync::{
+    flatten::{FlattenError, flatten_page},
+    model::{FlatPage, Stream},
+    source::envelope::{self, EnvelopeError},
+};
+
+/// Reads a body as `source` and `flatten` do, one after the other. What `source` lets through `flatten` must read, with as many
+/// records, and each of them lands (promise P1).
+pub fn hold_page(stream: Stream, body: &[u8]) {
+    let envelope = envelope::parse(body);
+    let flat = flatten_page(stream, body);
+    match (envelope, flat) {
+        (Ok(envelope), Ok(flat)) => {
+            assert_eq!(envelope.rows, flat.records, "records were lost between the envelope and the tables");
+            assert_eq!(envelope.next.is_none(), envelope.end.is_some());
+            hold_records(stream, &flat);
+        }
+        (Ok(envelope), Err(error)) => panic!("{envelope:?} cannot be flattened: {error}"),
+        // Without its envelope a page is never flattened; it must not panic all the same.
+        (Err(problem), Ok(flat)) => {
+            assert!(!matches!(problem, EnvelopeError::NotJson { .. }), "{problem}, and yet flattened");
+            hold_records(stream, &flat);
+        }
+        (Err(_), Err(error)) => assert!(!matches!(error, FlattenError::Contract(_)), "{error}"),
+    }
+}
+
+/// Every record is in the base table or in the rejects.
+fn hold_records(stream: Stream, flat: &FlatPage) {
+    let base_rows = flat.table(stream.name()).map_or(0, |rows| rows.num_rows());
+    assert_eq!(base_rows + flat.rejects.len(), flat.records, "a record did not land");
+    assert_eq!(base_rows, flat.key_hashes.len());
+    for batch in &flat.batches {
+        assert!(batch.rows.num_rows() > 0, "an empty batch of {}", batch.table);
+    }
+}
+
+/// Records, separated by commas, in an envelope.
+pub fn page_of(records: &[u8]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(records.len() + 32);
+    body.extend_from_slice(b"{\"data\":[");
+    body.extend_from_slice(records);
+    body.extend_from_slice(b"],\"cursor\":null}");
+    body
+}

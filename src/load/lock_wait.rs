@@ -1,0 +1,71 @@
+//! Waits, for a bounded time, for a warehouse that another process holds open. DuckDB's lock cannot be waited for, so it is tried
+//! again and again.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::LoadError;
+
+/// Between two tries.
+const TRY_EVERY: Duration = Duration::from_millis(200);
+
+/// How long a warehouse that is held by another process is waited for.
+#[derive(Clone, Debug, Default)]
+pub struct LockPatience {
+    /// At most so long each time; zero gives up at once.
+    pub wait: Duration,
+    /// Ends every wait.
+    pub stop: CancellationToken,
+}
+
+impl LockPatience {
+    /// Tries until it works, fails for another reason than a lock, or the time is over. Blocks the thread.
+    pub(super) fn until_free<T>(&self, mut open: impl FnMut() -> Result<T, LoadError>) -> Result<T, LoadError> {
+        let started = Instant::now();
+        let mut is_told = false;
+        loop {
+            let error = match open() {
+                Err(error @ LoadError::Locked { .. }) => error,
+                opened => return opened,
+            };
+            if self.stop.is_cancelled() || started.elapsed() >= self.wait {
+                return Err(error);
+            }
+            if !is_told {
+                tracing::warn!("{error}; waiting up to {} s for it", self.wait.as_secs());
+                is_told = true;
+            }
+            thread::sleep(TRY_EVERY.min(self.wait.saturating_sub(started.elapsed())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn locked() -> LoadError {
+        LoadError::Locked { path: "w.duckdb".into(), holder: None }
+    }
+
+    #[test]
+    fn only_a_lock_is_waited_for_and_not_for_ever() {
+        let patience = |ms| LockPatience { wait: Duration::from_millis(ms), stop: CancellationToken::new() };
+        let mut tries = 0;
+        let opened = patience(60_000).until_free(|| {
+            tries += 1;
+            if tries < 3 { Err(locked()) } else { Ok(tries) }
+        });
+        assert_eq!(opened.unwrap(), 3);
+        assert!(patience(300).until_free(|| Err::<(), _>(locked())).is_err());
+        let broken = patience(60_000).until_free(|| Err::<(), _>(LoadError::Contract("other".into())));
+        assert!(matches!(broken, Err(LoadError::Contract(_))));
+        let stopped = patience(60_000);
+        stopped.stop.cancel();
+        assert!(stopped.until_free(|| Err::<(), _>(locked())).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! Randomness that can be replayed: the tails of ids and the jitter of waits come from here.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Where random numbers come from: the system, or a seed. Cheap to clone; clones of a seeded one share its sequence.
+#[derive(Clone, Debug, Default)]
+pub struct Chance(Option<Arc<AtomicU64>>);
+
+impl Chance {
+    /// The same seed gives the same numbers. Not for secrets.
+    pub fn seeded(seed: u64) -> Chance {
+        Chance(Some(Arc::new(AtomicU64::new(seed))))
+    }
+
+    /// 64 random bits.
+    pub fn bits(&self) -> u64 {
+        let Some(state) = &self.0 else { return rand::random() };
+        // SplitMix64.
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut bits = state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// A number from 0 up to, not with, 1.
+    pub fn share(&self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_replays_and_a_share_is_below_one() {
+        let (left, right) = (Chance::seeded(7), Chance::seeded(7));
+        let drawn: Vec<f64> = (0..1000).map(|_| left.share()).collect();
+        assert!(drawn.iter().all(|share| (0.0..1.0).contains(share) && *share == right.share()));
+        assert!((drawn.iter().sum::<f64>() / 1000.0 - 0.5).abs() < 0.05);
+        assert_ne!(Chance::default().bits(), Chance::default().bits());
+    }
+}

@@ -1,0 +1,120 @@
+//! The durable steps of a run, as somebody who watches sees them pass.
+//!
+//! Nobody watches in production: then a step costs one comparison. The simulator (`tests/simulation`) stops a run at any of
+//! them, which stands for a kill at that instant.
+
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// A durable step that is about to be taken. What was durable before it is what a kill leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DurableStep {
+    /// The file of a scan is made.
+    SpoolMade,
+    /// A page is appended to it.
+    PageSpooled,
+    /// Its pages are made durable.
+    SpoolSynced,
+    /// It is marked as complete.
+    SpoolCompleted,
+    /// Its pages are dropped: the window starts over.
+    SpoolRestarted,
+    /// A torn tail is taken off it.
+    SpoolCut,
+    /// It moves into the archive.
+    SpoolArchived,
+    /// It goes.
+    SpoolRemoved,
+    /// The DuckDB file gets its tables.
+    DuckDbCreated,
+    /// A transaction on the DuckDB file, whose statements are done, commits.
+    DuckDbCommitted,
+    /// A transaction on the DuckDB file has committed.
+    DuckDbCommittedNow,
+    /// The DuckDB file's log is folded into it.
+    DuckDbCheckpointed,
+    /// A file is written below a Parquet warehouse.
+    ParquetWritten,
+    /// A file or folder there is made durable.
+    ParquetSynced,
+    /// A folder is made there.
+    ParquetFolderMade,
+    /// A file or folder takes the place of another there.
+    ParquetRenamed,
+    /// A file or folder goes there.
+    ParquetRemoved,
+    /// The lease is written into the checkpoints.
+    LeaseTaken,
+    /// A run begins in the checkpoints.
+    RunBegun,
+    /// A run ends there.
+    RunFinished,
+    /// A scan begins there.
+    ScanBegun,
+    /// How far a scan came is remembered.
+    ScanAdvanced,
+    /// A scan is forgotten.
+    ScanForgotten,
+    /// A scan's window becomes coverage: the checkpoint.
+    Checkpointed,
+    /// The coverage is rebuilt from the ledgers.
+    CoverageRebuilt,
+    /// A warehouse is remembered.
+    DestinationRemembered,
+    /// A trait of the service is remembered.
+    TraitRemembered,
+}
+
+type Hook = dyn Fn(DurableStep) -> bool + Send + Sync;
+
+struct Watched {
+    stops_before: Box<Hook>,
+    is_stopped: AtomicBool,
+}
+
+/// Who watches the durable steps of a run. Cheap to clone; clones share one watcher.
+#[derive(Clone, Default)]
+pub struct Steps(Option<Arc<Watched>>);
+
+impl Steps {
+    /// Asks before each step whether the run is to stop there. Once it is, every later step is refused unasked.
+    pub fn watched_by(stops_before: impl Fn(DurableStep) -> bool + Send + Sync + 'static) -> Steps {
+        let watched = Watched { stops_before: Box::new(stops_before), is_stopped: AtomicBool::new(false) };
+        Steps(Some(Arc::new(watched)))
+    }
+
+    /// To be called before each durable step; it is not taken after an error.
+    pub fn reach(&self, step: DurableStep) -> io::Result<()> {
+        let Some(watched) = &self.0 else { return Ok(()) };
+        if !watched.is_stopped.load(Ordering::SeqCst) && !(watched.stops_before)(step) {
+            return Ok(());
+        }
+        watched.is_stopped.store(true, Ordering::SeqCst);
+        Err(io::Error::other(format!("stopped before {step:?}")))
+    }
+}
+
+impl fmt::Debug for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Steps(watched)" } else { "Steps" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_stopped_every_later_step_is_refused() {
+        let steps = Steps::watched_by(|step| step == DurableStep::SpoolSynced);
+        assert!(steps.reach(DurableStep::PageSpooled).is_ok());
+        assert!(steps.reach(DurableStep::SpoolSynced).is_err());
+        assert!(steps.clone().reach(DurableStep::PageSpooled).is_err());
+        assert!(Steps::default().reach(DurableStep::SpoolSynced).is_ok());
+    }
+}

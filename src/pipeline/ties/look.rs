@@ -1,0 +1,229 @@
+//! Asks for the rows of one millisecond: all of them, to see what hides behind a page's edge; and page by page, to measure what
+//! the service does at edges. Decides nothing: `plan::edges` does.
+
+use std::collections::HashSet;
+
+use arrow::{
+    array::{Array, AsArray},
+    datatypes::{Int64Type, TimestampMicrosecondType},
+};
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::{
+    flatten::flatten_page,
+    model::{Activity, FlagSet, FlatPage, PageRequest, Scope, Stream, Ties, TimeAccount, Window},
+    plan::edges::{PageMoments, judge, measuring_page_rows},
+    schema::RECORD_COLUMN,
+    source::{Answer, Range, Source, SourceError, Step},
+};
+
+use super::super::{PipelineError, pull::blocking};
+
+/// The most pages of a look: more rows of one millisecond than any page holds are rare, and more than this are none.
+const LOOK_PAGES_MAX: usize = 50;
+/// Why a look may lack rows.
+const MORE_THAN_A_PAGE: &str = "its rows are more than a page holds";
+/// The most pages of a measure.
+const MEASURE_PAGES_MAX: usize = 40;
+
+/// Whom to ask, for what.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Asker {
+    pub source: Source,
+    pub account: TimeAccount,
+    pub scope: Scope,
+    pub flags: FlagSet,
+}
+
+/// A page beside the list of a window.
+#[derive(Debug)]
+pub(in super::super) struct SidePage {
+    pub body: Bytes,
+    pub flat: FlatPage,
+}
+
+/// What the service has at one millisecond.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub pages: Vec<SidePage>,
+    pub keys: HashSet<u128>,
+    /// Whether these are all of its rows; if not, why that is not known.
+    pub is_whole: Result<(), &'static str>,
+}
+
+/// Why a look or a measure did not come to its end.
+#[derive(Debug)]
+pub(in super::super) enum LookError {
+    Source(SourceError),
+    Run(PipelineError),
+}
+
+impl From<PipelineError> for LookError {
+    fn from(error: PipelineError) -> Self {
+        LookError::Run(error)
+    }
+}
+
+impl Asker {
+    fn request(&self, at_ms: i64, page_rows: u32) -> PageRequest {
+        let window = Window::new(at_ms, at_ms.saturating_add(1));
+        PageRequest { scope: self.scope, window, flags: self.flags, page_rows, token: None }
+    }
+
+    /// All rows of one millisecond, in pages as large as they may be. `seen_rows`: the service has shown that it puts so many
+    /// records of this list on a page; fewer, and nothing behind them, were not cut for their number.
+    pub(super) async fn look(&self, at_ms: i64, seen_rows: usize) -> Result<Look, LookError> {
+        let page_rows = self.scope.stream.page_rows_max().unwrap_or(0);
+        let mut walk = self.source.walk_moment(self.request(at_ms, page_rows));
+        let mut look = Look { pages: Vec::new(), keys: HashSet::new(), is_whole: Ok(()) };
+        // Records up to an edge that may hide rows of the millisecond, as long as nothing came behind it.
+        let mut cut_at = None;
+        loop {
+            match walk.next().await {
+                Ok(Step::Page(page)) => {
+                    let flat = self.flatten(page.body.clone()).await?;
+                    let moments = moments_of(self.scope.stream, &flat);
+                    look.keys.extend(moments.keys_at(at_ms));
+                    if moments.has_records && cut_at.take().is_some() {
+                        look.is_whole = Err(MORE_THAN_A_PAGE);
+                    }
+                    // This page's own edge may hide rows of the millisecond, and asking for them would be this very request.
+                    if page.next.is_some() && moments.has_records && moments.last_ms.is_none_or(|last| last == at_ms) {
+                        cut_at = Some(page.rows);
+                    }
+                    look.pages.push(SidePage { body: page.body, flat });
+                    if page.next.is_none() {
+                        if cut_at.is_some_and(|rows| rows >= seen_rows) {
+                            look.is_whole = Err(MORE_THAN_A_PAGE);
+                        }
+                        return Ok(look);
+                    }
+                    if look.pages.len() >= LOOK_PAGES_MAX {
+                        look.is_whole = Err("asked for alone, it has no end");
+                        return Ok(look);
+                    }
+                }
+                Ok(Step::Restarted { .. }) => cut_at = None,
+                Ok(Step::End(_)) => {
+                    // Two walks with different edges have agreed on this end: no edge hid anything.
+                    look.is_whole = Ok(());
+                    return Ok(look);
+                }
+                Err(error) => {
+                    look.is_whole = Err(cannot_be_looked_at(error)?);
+                    return Ok(look);
+                }
+            }
+        }
+    }
+
+    /// What the service does with rows of this millisecond at the edges of pages; `Unknown` if it has fewer than two, or its
+    /// answers do not tell.
+    pub(in super::super) async fn measure(&self, at_ms: i64) -> Result<Ties, LookError> {
+        if self.scope.stream.page_rows_max().is_none() {
+            return Ok(Ties::Unknown);
+        }
+        let all = self.look(at_ms, 0).await?.keys;
+        if all.len() < 2 {
+            return Ok(Ties::Unknown);
+        }
+        let mut request = self.request(at_ms, measuring_page_rows(all.len()));
+        let (mut walked, mut tokens, mut pages, mut came_to_end) = (Vec::new(), HashSet::new(), 0, false);
+        while pages < MEASURE_PAGES_MAX {
+            let Answer::Page { page, .. } =
+                self.source.ask(&request, Range::Moment).await.map_err(LookError::Source)?
+            else {
+                break;
+            };
+            let flat = self.flatten(page.body).await?;
+            walked.extend(moments_of(self.scope.stream, &flat).rows.iter().map(|(_, key)| *key));
+            pages += 1;
+            came_to_end = page.next.is_none();
+            request.token = page.next;
+            let is_new = request.token.as_ref().is_some_and(|token| tokens.insert(token.clone()));
+            if !is_new {
+                break;
+            }
+        }
+        Ok(judge(&all, &walked, pages, came_to_end))
+    }
+
+    pub(in super::super) async fn flatten(&self, body: Bytes) -> Result<FlatPage, PipelineError> {
+        let (stream, account) = (self.scope.stream, self.account.clone());
+        blocking(move || {
+            let _busy = account.enter(Activity::Parse);
+            flatten_page(stream, &body).map_err(PipelineError::Flatten)
+        })
+        .await?
+    }
+}
+
+/// An answer that is no page of the millisecond leaves it open; what stops or ends the run does so here too.
+fn cannot_be_looked_at(error: SourceError) -> Result<&'static str, LookError> {
+    match error {
+        SourceError::Looping { .. } => Ok("asked for alone, it has no end"),
+        SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => Ok("asked for alone, it does not come whole"),
+        SourceError::Refused { .. } | SourceError::BadAnswer { .. } => Ok("the service does not answer for it alone"),
+        error => Err(LookError::Source(error)),
+    }
+}
+
+/// The creation times on a page.
+pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMoments {
+    let mut moments = PageMoments { has_records: flat.records > 0, ..PageMoments::default() };
+    let batch = flat.table(stream.name());
+    let column = |name| batch.and_then(|batch| batch.column_by_name(name));
+    if let Some(created) = column("created_at").and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>())
+    {
+        let ms = |at| created.is_valid(at).then(|| created.value(at).div_euclid(1000));
+        moments.rows = flat.key_hashes.iter().enumerate().map(|(at, key)| (ms(at), *key)).collect();
+    }
+    let last_placed = column(RECORD_COLUMN)
+        .and_then(|column| column.as_primitive_opt::<Int64Type>())
+        .and_then(|records| records.values().last().copied());
+    let is_last_placed = last_placed.is_some_and(|record| record + 1 == flat.records as i64);
+    moments.last_ms = match is_last_placed {
+        true => moments.rows.last().and_then(|(ms, _)| *ms),
+        false => flat.rejects.last().and_then(|reject| created_ms(&reject.raw)),
+    };
+    moments
+}
+
+/// The creation time of a record that has no place in a table.
+fn created_ms(raw: &str) -> Option<i64> {
+    #[derive(Deserialize)]
+    struct Created<'a> {
+        #[serde(rename = "createdAt", borrow)]
+        created_at: std::borrow::Cow<'a, str>,
+    }
+    let created: Created = serde_json::from_str(raw).ok()?;
+    chrono::DateTime::parse_from_rfc3339(&created.created_at).ok().map(|at| at.timestamp_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moments(body: &str) -> PageMoments {
+        moments_of(Stream::Themes, &flatten_page(Stream::Themes, body.as_bytes()).unwrap())
+    }
+
+    fn theme(id: u32, created_at: &str) -> String {
+        format!(r#"{{"id":{id},"responseGroupUid":"a","questionId":1,"createdAt":"{created_at}"}}"#)
+    }
+
+    #[test]
+    fn p3_the_last_record_of_a_page_is_its_edge_whether_it_has_a_place_or_not() {
+        let [first, second] = [theme(1, "1970-01-01T00:00:00.007Z"), theme(2, "1970-01-01T00:00:00.0079Z")];
+        let page = moments(&format!(r#"{{"data":[{first},{second}],"cursor":"x"}}"#));
+        assert_eq!(page.last_ms, Some(7), "microseconds are cut");
+        assert!(page.is_edge_shared() && page.keys_at(7).len() == 2 && page.tie() == Some(7));
+        let no_key = r#"{"id":3,"createdAt":"1970-01-01T00:00:00.009Z"}"#;
+        let page = moments(&format!(r#"{{"data":[{first},{no_key}]}}"#));
+        assert_eq!((page.rows.len(), page.last_ms), (1, Some(9)));
+        let page = moments(&format!(r#"{{"data":[{first},{{"id":3}}]}}"#));
+        assert_eq!((page.has_records, page.last_ms), (true, None), "it must not be taken for the row before");
+        assert!(!moments(r#"{"data":[]}"#).has_records);
+    }
+}

@@ -1,0 +1,184 @@
+//! Rows that share a millisecond at the edge of a page, which a service may lose (promise P3): what a run believes of the
+//! service, and what becomes of that belief. One for the whole run; `scan` asks it for each window.
+
+mod look;
+mod scan;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{
+    clock,
+    model::{DAY_MS, Scan, Scope, Stream, Ties, Window, format_ms, trait_names},
+    plan::edges::{EdgeSampler, ScanEdges},
+    state::State,
+};
+
+use super::PipelineError;
+
+pub(super) use look::{Asker, LookError, SidePage, moments_of};
+pub(super) use scan::{AtEnd, EdgesLeft, after_page, at_end};
+
+/// An older measure is made again when there is an occasion.
+const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
+/// Doubts that a run names one by one.
+const DOUBTS_NAMED_MAX: usize = 20;
+/// Measures of one run that told nothing, before it leaves it at that.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// What the pulls of a run believe together.
+#[derive(Clone, Debug)]
+pub(super) struct TieWatch(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    belief: Ties,
+    measured_ms: Option<i64>,
+    is_measuring: bool,
+    attempts: u32,
+    sampler: EdgeSampler,
+    /// Windows that were committed with edges that nobody looked at.
+    unlooked: Vec<(Scope, Window)>,
+    notes: Vec<String>,
+    doubts: Vec<TieDoubt>,
+}
+
+/// A window of which rows may be missing.
+#[derive(Clone, Debug)]
+struct TieDoubt {
+    scope: Scope,
+    window: Window,
+    text: String,
+}
+
+impl TieWatch {
+    /// What earlier runs measured.
+    pub fn load(state: &State) -> Result<TieWatch, PipelineError> {
+        let known = state.service_trait::<Ties>(trait_names::TIES).map_err(PipelineError::State)?;
+        let (belief, measured_ms) = known.map_or((Ties::Unknown, None), |(ties, at_ms)| (ties, Some(at_ms)));
+        Ok(TieWatch(Arc::new(Mutex::new(Inner {
+            belief,
+            measured_ms,
+            is_measuring: false,
+            attempts: 0,
+            sampler: EdgeSampler::default(),
+            unlooked: Vec::new(),
+            notes: Vec::new(),
+            doubts: Vec::new(),
+        }))))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is believed of a stream. Surveys are few: their list rarely has an edge, and none of it goes unlooked.
+    fn belief(&self, stream: Stream) -> Ties {
+        match (stream, self.inner().belief) {
+            (Stream::Surveys, Ties::Kept | Ties::Repeated) => Ties::Unknown,
+            (_, belief) => belief,
+        }
+    }
+
+    fn is_look_due(&self, belief: Ties, is_shared: bool) -> bool {
+        self.inner().sampler.is_due(belief, is_shared)
+    }
+
+    /// Whether the next tie should be measured. The caller then does, and says so with [`TieWatch::measured`].
+    fn begin_measure(&self, stream: Stream) -> bool {
+        let mut inner = self.inner();
+        let is_old = inner.measured_ms.is_none_or(|at_ms| clock::now_ms() - at_ms > MEASURE_AGE_MAX_MS);
+        let is_due = stream == Stream::Responses && (inner.belief == Ties::Unknown || is_old);
+        if !is_due || inner.is_measuring || inner.attempts >= ATTEMPTS_MAX {
+            return false;
+        }
+        inner.is_measuring = true;
+        true
+    }
+
+    fn end_measure(&self) {
+        self.inner().is_measuring = false;
+    }
+
+    /// The outcome of a measure. A service that turns out to lose rows puts in doubt what was read of it without a look at the
+    /// edges: first the windows, then the belief, so that a kill in between costs another look and nothing else.
+    fn measured(&self, state: &mut State, found: Ties) -> Result<(), PipelineError> {
+        let now_ms = clock::now_ms();
+        let mut inner = self.inner();
+        if found == Ties::Unknown {
+            inner.attempts += 1;
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut inner.belief, found);
+        inner.measured_ms = Some(now_ms);
+        if found == Ties::Lost && before != Ties::Lost {
+            let doubted = std::mem::take(&mut inner.unlooked);
+            for (scope, window) in &doubted {
+                state.doubt(*scope, *window).map_err(PipelineError::State)?;
+            }
+            if !before.may_lose() || !doubted.is_empty() {
+                inner.notes.push(format!(
+                    "the service was believed to have ties {before}, and loses rows that share a millisecond at the edge of a \
+                     page: {} windows of this run are in doubt and will be read again by the next",
+                    doubted.len()
+                ));
+            }
+        }
+        if before != found {
+            tracing::info!(%before, %found, "rows that share a millisecond at the edge of a page");
+        }
+        state.remember_trait(trait_names::TIES, &found, now_ms).map_err(PipelineError::State)
+    }
+
+    /// Whether a scan's edges leave a doubt.
+    pub fn is_doubtful(&self, scan: &Scan, edges: &ScanEdges) -> bool {
+        edges.is_doubtful(self.belief(scan.scope.stream))
+    }
+
+    /// A scan is about to be checkpointed: whether it leaves a doubt, which is then told. The caller holds the lock on the
+    /// checkpoints, so that no belief changes between this and the checkpoint.
+    pub fn commits(&self, scan: &Scan, edges: &ScanEdges) -> bool {
+        let (scope, window) = (scan.scope, scan.window);
+        let belief = self.belief(scope.stream);
+        let mut inner = self.inner();
+        // What a look at a window shows takes the place of what earlier looks at it showed.
+        inner.doubts.retain(|doubt| doubt.scope != scope || !doubt.window.overlaps(window));
+        if edges.is_doubtful(belief) {
+            inner.doubts.push(TieDoubt { scope, window, text: describe(scope, window, edges) });
+            return true;
+        }
+        if edges.unlooked() > 0 {
+            inner.unlooked.push((scope, window));
+        }
+        false
+    }
+
+    /// What people should have a look at.
+    pub fn notes(&self) -> Vec<String> {
+        let inner = self.inner();
+        let named = inner.doubts.iter().take(DOUBTS_NAMED_MAX).map(|doubt| doubt.text.clone());
+        let more = inner.doubts.len().saturating_sub(DOUBTS_NAMED_MAX);
+        let more = (more > 0).then(|| format!("{more} more windows may lack rows at the edges of their pages"));
+        inner.notes.iter().cloned().chain(named).chain(more).collect()
+    }
+}
+
+fn describe(scope: Scope, window: Window, edges: &ScanEdges) -> String {
+    let (named, count) = edges.unsettled();
+    let mut reasons: Vec<String> = named
+        .iter()
+        .map(|unsettled| match unsettled.at_ms {
+            Some(at_ms) => format!("{} ({at_ms} ms): {}", format_ms(at_ms), unsettled.why),
+            None => unsettled.why.to_owned(),
+        })
+        .collect();
+    if count > named.len() as u64 {
+        reasons.push(format!("{} more", count - named.len() as u64));
+    }
+    if edges.unlooked() > 0 {
+        reasons.push(format!("{} edges were read before the service was known to lose rows", edges.unlooked()));
+    }
+    format!(
+        "{scope} in {window} may lack rows that share a millisecond at the edge of a page; every run looks again. {}",
+        reasons.join("; ")
+    )
+}

@@ -1,0 +1,112 @@
+//! The edges of one scan: each page's edge is looked at if it is due, before the scan goes past it.
+
+use crate::{
+    archive::Recovered,
+    model::{Scan, Ties},
+    plan::edges::{PageMoments, ScanEdges},
+    source::{SourceError, envelope},
+};
+
+use super::{
+    super::pull::Shared,
+    look::{Asker, LookError, SidePage},
+};
+
+/// What an earlier run left of a scan's edges.
+#[derive(Debug, Default)]
+pub(in super::super) struct EdgesLeft {
+    /// Edges that were passed without a look, or without one that settled them.
+    pub unlooked: u64,
+    /// The page from which the scan goes on, if its edge was not settled.
+    pub last_page: Option<Vec<u8>>,
+}
+
+impl EdgesLeft {
+    /// A look is one side page with an end of its own; anything else is done again.
+    pub fn of(recovered: &Recovered) -> EdgesLeft {
+        let is_settled = match recovered.last_sides.as_slice() {
+            [side] => envelope::parse(side).is_ok_and(|side| side.next.is_none()),
+            _ => false,
+        };
+        let last_page = recovered.last_page.clone().filter(|_| !is_settled);
+        EdgesLeft { unlooked: recovered.without_side, last_page }
+    }
+}
+
+fn asker(shared: &Shared, scan: &Scan) -> Asker {
+    let (source, account) = (shared.source.clone(), shared.account.clone());
+    Asker { source, account, scope: scan.scope, flags: scan.flags }
+}
+
+/// A page came: what hides behind its edge, if that is due. The rows belong to the scan.
+pub(in super::super) async fn after_page(
+    shared: &Shared,
+    scan: &Scan,
+    edges: &mut ScanEdges,
+    page: &PageMoments,
+    has_next: bool,
+) -> Result<Vec<SidePage>, LookError> {
+    measure_a_tie(shared, scan, page).await?;
+    let ties = &shared.ties;
+    let belief = ties.belief(scan.scope.stream);
+    let window = scan.scope.stream.is_windowed().then_some(scan.window);
+    let due = edges.page(page, has_next, window, belief, |is_shared| ties.is_look_due(belief, is_shared));
+    let Some(at_ms) = due else { return Ok(Vec::new()) };
+    let look = asker(shared, scan).look(at_ms, page.rows.len()).await?;
+    edges.looked(page, at_ms, &look.keys, belief, look.is_whole);
+    for side in &look.pages {
+        measure_a_tie(shared, scan, &super::moments_of(scan.scope.stream, &side.flat)).await?;
+    }
+    Ok(look.pages)
+}
+
+/// As soon as a page shows that rows share a millisecond, it is known where to measure.
+async fn measure_a_tie(shared: &Shared, scan: &Scan, page: &PageMoments) -> Result<(), LookError> {
+    if !shared.ties.begin_measure(scan.scope.stream) {
+        return Ok(());
+    }
+    let outcome = match page.tie() {
+        Some(at_ms) => measure(shared, scan, at_ms).await.map(drop),
+        None => Ok(()),
+    };
+    shared.ties.end_measure();
+    outcome
+}
+
+async fn measure(shared: &Shared, scan: &Scan, at_ms: i64) -> Result<Ties, LookError> {
+    let found = match asker(shared, scan).measure(at_ms).await {
+        // The scan goes on without a measure, and looks at each edge.
+        Err(LookError::Source(error)) if !ends_the_run(&error) => Ties::Unknown,
+        found => found?,
+    };
+    shared.ties.measured(&mut shared.state(), found)?;
+    Ok(found)
+}
+
+fn ends_the_run(error: &SourceError) -> bool {
+    matches!(error, SourceError::Stopped(_) | SourceError::KeyRefused { .. } | SourceError::Redirected { .. })
+}
+
+/// Whether a scan may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum AtEnd {
+    Settled,
+    /// The service loses rows, and some edges were passed in another belief.
+    StartsOver,
+}
+
+/// The end of results was seen. Samples whose rows no page has shown are measured before the belief in them goes on.
+pub(in super::super) async fn at_end(shared: &Shared, scan: &Scan, edges: &ScanEdges) -> Result<AtEnd, LookError> {
+    for at_ms in edges.missed() {
+        if shared.ties.belief(scan.scope.stream).may_lose() {
+            break;
+        }
+        let found = measure(shared, scan, at_ms).await?;
+        if found == Ties::Unknown {
+            // No page size can be asked for here (themes), or the answers do not tell: the doubt counts.
+            shared.ties.measured(&mut shared.state(), Ties::Lost)?;
+        }
+    }
+    let loses = shared.ties.belief(scan.scope.stream) == Ties::Lost;
+    Ok(if loses && edges.unlooked() > 0 { AtEnd::StartsOver } else { AtEnd::Settled })
+}

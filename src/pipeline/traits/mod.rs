@@ -1,0 +1,119 @@
+//! Measures what the contract leaves open (`check --traits`), and takes note of what runs see of it anyway.
+//!
+//! Few requests, under the gate and the lease. Everything may stay unknown: a service without rows shows nothing. No trait ever
+//! closes a window (promise P3).
+
+mod learned;
+mod lists;
+mod paging;
+mod refusals;
+mod report;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock,
+    config::Settings,
+    model::{RunId, Scope, Stream, Ties, TimeAccount, trait_names},
+    source::{Source, SourceError, Stop},
+    state::State,
+};
+
+use super::{
+    PipelineError,
+    assemble::{identity, source_settings},
+    ties::{Asker, LookError},
+};
+
+pub(super) use learned::Learned;
+pub use report::{KnownTrait, Measured, known_traits};
+
+/// The most requests that measuring may take, retries included.
+pub const MEASURE_REQUESTS_MAX: u64 = 60;
+
+/// Whom the measures ask, and what they have found.
+struct Lab {
+    asker: Asker,
+    timeout_ms: u64,
+    /// The service's time.
+    now_ms: i64,
+    found: Vec<Measured>,
+    counted: u64,
+}
+
+impl Lab {
+    /// What a measure showed, with the requests since the one before.
+    fn note(&mut self, measured: Measured) {
+        let total = self.asker.source.request_stats().total;
+        let requests = total - std::mem::replace(&mut self.counted, total);
+        self.found.push(Measured { requests, ..measured });
+    }
+}
+
+/// Measures every trait of the service and remembers those that could be told. Takes the lease.
+pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
+    let identity = identity(settings)?;
+    let state = State::open(&settings.state_path, &identity.base_url, &identity.environment);
+    let state = state.map_err(PipelineError::State)?;
+    let begun_ms = clock::now_ms();
+    let _lease = state.take_lease(&RunId::new(begun_ms), "check", begun_ms).map_err(PipelineError::State)?;
+    let mut source_settings = source_settings(settings)?;
+    let allowed = source_settings.requests_max.map_or(MEASURE_REQUESTS_MAX, |max| max.min(MEASURE_REQUESTS_MAX));
+    source_settings.requests_max = Some(allowed);
+    let learned = state.service_trait(super::LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
+    let timeout_ms = u64::try_from(source_settings.timeout.as_millis()).unwrap_or(u64::MAX);
+    let account = TimeAccount::default();
+    let source = Source::new(source_settings, learned, account.clone(), CancellationToken::new());
+    let source = source.map_err(PipelineError::Source)?;
+    let flags = settings.streams.iter().find(|stream| stream.stream == Stream::Responses).map(|stream| stream.flags);
+    let asker = Asker { source, account, scope: Scope::all(Stream::Responses), flags: flags.unwrap_or_default() };
+    let mut lab = Lab { asker, timeout_ms, now_ms: begun_ms, found: Vec::new(), counted: 0 };
+    let outcome = measure_all(&mut lab).await;
+    refusals::measure(&mut lab, &state)?;
+    let now_ms = clock::now_ms();
+    for measured in &lab.found {
+        if let Some(value) = &measured.value {
+            state.remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
+        }
+    }
+    state
+        .remember_trait(super::LEARNED_RATE, &lab.asker.source.learned_rate(), now_ms)
+        .map_err(PipelineError::State)?;
+    outcome?;
+    Ok(report::in_order(lab.found))
+}
+
+/// Each measure in turn. A spent allowance leaves the rest unknown; any other end is an error.
+async fn measure_all(lab: &mut Lab) -> Result<(), PipelineError> {
+    let outcome = async {
+        let probe = lab.asker.source.probe().await.map_err(LookError::Source)?;
+        lab.now_ms = probe.service_now_ms.unwrap_or(lab.now_ms);
+        let Some(sample) = paging::measure(lab).await? else { return Ok(()) };
+        ties(lab, &sample).await?;
+        lists::measure(lab, &sample).await
+    };
+    match outcome.await {
+        Ok(()) => Ok(()),
+        Err(LookError::Run(error)) => Err(error),
+        Err(LookError::Source(SourceError::Stopped(Stop::Budget { requests }))) => {
+            report::fill(&mut lab.found, &format!("the allowance of {requests} requests is used up"));
+            Ok(())
+        }
+        Err(LookError::Source(error)) => Err(PipelineError::Source(error)),
+    }
+}
+
+async fn ties(lab: &mut Lab, sample: &paging::Sample) -> Result<(), LookError> {
+    let (name, tie) = (trait_names::TIES, sample.tie());
+    let Some(at_ms) = tie else {
+        let how = format!("no two of {} rows share a millisecond", sample.rows());
+        lab.note(Measured::unknown(name, how));
+        return Ok(());
+    };
+    let found = lab.asker.measure(at_ms).await?;
+    lab.note(match found {
+        Ties::Unknown => Measured::unknown(name, format!("the answers for {at_ms} ms alone do not tell")),
+        ties => Measured::known(name, ties, format!("the rows of {at_ms} ms alone, in pages of a few")),
+    });
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! How the service says when to come back. Never provoked: told is what was seen.
+
+use crate::{
+    model::{RetryAfterForm, trait_names},
+    state::State,
+};
+
+use super::{super::PipelineError, Lab, Measured};
+
+pub(super) fn measure(lab: &mut Lab, state: &State) -> Result<(), PipelineError> {
+    let name = trait_names::RETRY_AFTER;
+    // Whatever the measures ran out of, this one asks for nothing.
+    lab.found.retain(|measured| measured.name != name);
+    let seen = lab.asker.source.retry_after_seen();
+    let before = state.service_trait::<RetryAfterForm>(name).map_err(PipelineError::State)?;
+    lab.note(match (seen, before) {
+        (Some(form), _) => Measured::known(name, form, "a refusal during this check"),
+        (None, Some((form, _))) => Measured::known(name, form, "a refusal of an earlier run"),
+        (None, None) => Measured::unknown(name, "not seen: the service never refused"),
+    });
+    Ok(())
+}

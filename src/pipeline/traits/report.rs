@@ -1,0 +1,87 @@
+//! How a trait is told: measured now, or as remembered.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    model::trait_names,
+    state::{State, StateError},
+};
+
+/// Every trait, in the order in which people are told.
+const ORDER: [&str; 10] = [
+    trait_names::ORDER,
+    trait_names::START_INCLUSIVE,
+    trait_names::END_INCLUSIVE,
+    trait_names::END_STYLE,
+    trait_names::TRAILING_EMPTY_PAGE,
+    trait_names::NOT_FOUND_WHEN_EMPTY,
+    trait_names::TIES,
+    trait_names::PAGE_ROWS,
+    trait_names::THEMES_PAGE_ROWS,
+    trait_names::RETRY_AFTER,
+];
+
+/// One trait as it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// The name under which it is remembered.
+    #[serde(rename = "trait")]
+    pub name: &'static str,
+    /// What was found; `None` where the service does not show it.
+    pub value: Option<Value>,
+    /// How it was measured, or why it could not be.
+    pub how: String,
+    /// Requests that this measure took beyond the ones before.
+    pub requests: u64,
+}
+
+impl Measured {
+    pub(super) fn known(name: &'static str, value: impl Serialize, how: impl Into<String>) -> Self {
+        // A word, a number or a boolean: none of them fails.
+        let value = serde_json::to_value(value).ok();
+        Self { name, value, how: how.into(), requests: 0 }
+    }
+
+    pub(super) fn unknown(name: &'static str, why: impl Into<String>) -> Self {
+        Self { name, value: None, how: why.into(), requests: 0 }
+    }
+}
+
+/// What is missing becomes unknown, for this reason.
+pub(super) fn fill(found: &mut Vec<Measured>, why: &str) {
+    for name in ORDER {
+        if found.iter().all(|measured| measured.name != name) {
+            found.push(Measured::unknown(name, why));
+        }
+    }
+}
+
+pub(super) fn in_order(mut found: Vec<Measured>) -> Vec<Measured> {
+    found.sort_by_key(|measured| ORDER.iter().position(|name| *name == measured.name));
+    found
+}
+
+/// One trait as it is remembered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KnownTrait {
+    /// Its name.
+    #[serde(rename = "trait")]
+    pub name: &'static str,
+    /// What was found; `None` if it never was.
+    pub value: Option<Value>,
+    /// When, epoch milliseconds by this machine's clock.
+    pub measured_ms: Option<i64>,
+}
+
+/// Every trait as it is remembered, known or not.
+pub fn known_traits(state: &State) -> Result<Vec<KnownTrait>, StateError> {
+    ORDER
+        .into_iter()
+        .map(|name| {
+            let known = state.service_trait::<Value>(name)?;
+            let (value, measured_ms) = known.map_or((None, None), |(value, at_ms)| (Some(value), Some(at_ms)));
+            Ok(KnownTrait { name, value, measured_ms })
+        })
+        .collect()
+}

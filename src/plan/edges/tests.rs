@@ -1,0 +1,194 @@
+//! Services that keep, repeat and lose ties, in any order and with any page size, against the edge logic.
+
+use proptest::prelude::*;
+
+use super::*;
+
+type Row = (i64, u128);
+
+/// A list in some order of time, and what its page tokens do.
+#[derive(Clone, Debug)]
+struct Service {
+    rows: Vec<Row>,
+    ties: Ties,
+}
+
+impl Service {
+    /// `order` 0: newest first, 1: oldest first, 2: no order of time, but rows of one millisecond together.
+    fn new(mut rows: Vec<Row>, order: u8, ties: Ties) -> Service {
+        let scatter = |ms: i64| (ms as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        rows.sort_by_key(|(ms, key)| (*ms, *key));
+        match order {
+            0 => rows.reverse(),
+            1 => {}
+            _ => rows.sort_by_key(|(ms, key)| (scatter(*ms), *key)),
+        }
+        Service { rows, ties }
+    }
+
+    /// Pages of a list, up to a loop: each with whether a token leads on.
+    fn pages(&self, keep: impl Fn(i64) -> bool, page_rows: usize) -> (Vec<(Vec<Row>, bool)>, bool) {
+        let rows: Vec<Row> = self.rows.iter().copied().filter(|(ms, _)| keep(*ms)).collect();
+        let (mut at, mut pages) = (0, Vec::new());
+        loop {
+            let page: Vec<Row> = rows[at..].iter().copied().take(page_rows).collect();
+            let end = at + page.len();
+            let has_next = end < rows.len();
+            let last_ms = page.last().map(|(ms, _)| *ms);
+            pages.push((page, has_next));
+            if !has_next {
+                return (pages, true);
+            }
+            let same = |(ms, _): &Row| Some(*ms) == last_ms;
+            let next = match self.ties {
+                Ties::Lost => rows.iter().rposition(same).map_or(end, |at| at + 1),
+                Ties::Repeated => rows.iter().position(same).unwrap_or(end),
+                _ => end,
+            };
+            if next == at {
+                return (pages, false);
+            }
+            at = next;
+        }
+    }
+
+    fn look(&self, at_ms: i64) -> HashSet<u128> {
+        self.rows.iter().filter(|(ms, _)| *ms == at_ms).map(|(_, key)| *key).collect()
+    }
+}
+
+fn moments(page: &[Row]) -> PageMoments {
+    PageMoments {
+        rows: page.iter().map(|(ms, key)| (Some(*ms), *key)).collect(),
+        last_ms: page.last().map(|(ms, _)| *ms),
+        has_records: !page.is_empty(),
+    }
+}
+
+/// What a scan has in the end, its edges, and how many looks it took.
+fn scan(service: &Service, page_rows: usize, belief: Ties) -> (HashSet<u128>, ScanEdges, usize) {
+    let (mut edges, mut sampler) = (ScanEdges::new(0), EdgeSampler::default());
+    let (mut held, mut looks) = (HashSet::new(), 0);
+    let (pages, _) = service.pages(|_| true, page_rows);
+    for (page, has_next) in pages {
+        held.extend(page.iter().map(|(_, key)| *key));
+        let page = moments(&page);
+        let due = edges.page(&page, has_next, None, belief, |is_shared| sampler.is_due(belief, is_shared));
+        if let Some(at_ms) = due {
+            looks += 1;
+            let found = service.look(at_ms);
+            edges.looked(&page, at_ms, &found, belief, Ok(()));
+            held.extend(found);
+        }
+    }
+    (held, edges, looks)
+}
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    prop::collection::vec((0..60i64, 1..8usize), 1..40).prop_map(|groups| {
+        let rows = groups.into_iter().flat_map(|(ms, count)| std::iter::repeat_n(ms, count));
+        rows.enumerate().map(|(key, ms)| (ms, key as u128)).collect()
+    })
+}
+
+proptest! {
+    /// A look at every edge makes whole what a service loses, whatever its order and the page size.
+    #[test]
+    fn p3_looks_at_the_edges_find_every_lost_row(rows in rows(), order in 0..3u8, page_rows in 1..20usize) {
+        let service = Service::new(rows, order, Ties::Lost);
+        let all: HashSet<u128> = service.rows.iter().map(|(_, key)| *key).collect();
+        for belief in [Ties::Unknown, Ties::Lost] {
+            let (held, edges, looks) = scan(&service, page_rows, belief);
+            prop_assert_eq!(&held, &all);
+            prop_assert!(!edges.is_doubtful(belief));
+            prop_assert!(looks < service.pages(|_| true, page_rows).0.len());
+        }
+    }
+
+    /// The measure tells what the service does, from the rows of one millisecond and its neighbours alone.
+    #[test]
+    fn a_shared_millisecond_tells_what_the_service_does(rows in rows(), order in 0..3u8) {
+        for ties in [Ties::Kept, Ties::Repeated, Ties::Lost] {
+            let service = Service::new(rows.clone(), order, ties);
+            let Some(at_ms) = moments(&service.rows).tie() else { continue };
+            let all = service.look(at_ms);
+            let page_rows = measuring_page_rows(all.len()) as usize;
+            let (mut pages, came_to_end) = service.pages(|ms| (at_ms - 1..=at_ms + 1).contains(&ms), page_rows);
+            if !came_to_end {
+                // A walk sees its page again before it knows.
+                pages.push(pages[pages.len() - 1].clone());
+            }
+            let walked: Vec<u128> = pages.iter().flat_map(|(page, _)| page).map(|(_, key)| *key).collect();
+            prop_assert_eq!(judge(&all, &walked, pages.len(), came_to_end), ties);
+        }
+    }
+
+    /// A sampled edge that lost rows is noticed; where none are lost, in a list in order of time, nothing is.
+    #[test]
+    fn a_sample_notices_a_loss_and_nothing_else(rows in rows(), order in 0..2u8, page_rows in 8..20usize) {
+        let service = Service::new(rows, order, Ties::Lost);
+        let (held, edges, _) = scan(&service, page_rows, Ties::Kept);
+        let (pages, _) = service.pages(|_| true, page_rows);
+        let first = &pages[0].0;
+        let edge_ms = first[first.len() - 1].0;
+        let lost: Vec<u128> = service.look(edge_ms).into_iter().filter(|key| !first.iter().any(|row| row.1 == *key)).collect();
+        prop_assert_eq!(edges.missed().contains(&edge_ms), !lost.is_empty());
+        prop_assert!(lost.iter().all(|key| held.contains(key)), "the rows of a look join the scan");
+        for ties in [Ties::Kept, Ties::Repeated] {
+            let service = Service { ties, ..service.clone() };
+            if service.pages(|_| true, page_rows).1 {
+                prop_assert_eq!(scan(&service, page_rows, ties).1.missed(), Vec::<i64>::new());
+            }
+        }
+    }
+}
+
+#[test]
+fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
+    let page = moments(&[(5, 1), (7, 2), (7, 3)]);
+    for (belief, is_doubtful) in
+        [(Ties::Unknown, true), (Ties::Lost, true), (Ties::Kept, false), (Ties::Repeated, false)]
+    {
+        let mut edges = ScanEdges::new(0);
+        assert_eq!(edges.page(&page, true, None, belief, |_| true), Some(7));
+        edges.looked(&page, 7, &HashSet::from([2, 3, 4]), belief, Err("more than a page"));
+        assert_eq!(edges.is_doubtful(belief), is_doubtful, "{belief}");
+        assert_eq!(edges.unsettled().0[0].at_ms, Some(7));
+        let mut edges = ScanEdges::new(0);
+        edges.looked(&page, 7, &HashSet::from([2]), belief, Ok(()));
+        assert_eq!(
+            edges.is_doubtful(belief),
+            is_doubtful,
+            "{belief}: a look that lacks what the page had proves nothing"
+        );
+        let unreadable = PageMoments { last_ms: None, ..page.clone() };
+        let mut edges = ScanEdges::new(0);
+        assert_eq!(edges.page(&unreadable, true, None, belief, |_| true), None);
+        assert_eq!(edges.is_doubtful(belief), is_doubtful, "{belief}: an edge without a time");
+    }
+}
+
+#[test]
+fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
+    let mut edges = ScanEdges::new(0);
+    let page = moments(&[(5, 1), (7, 2)]);
+    let window = Some(Window::new(6, 9));
+    assert_eq!(edges.page(&page, false, window, Ties::Lost, |_| true), None, "the last page has no edge");
+    assert_eq!(edges.page(&moments(&[]), true, window, Ties::Lost, |_| true), None, "an empty page has none either");
+    assert_eq!(edges.page(&moments(&[(5, 1)]), true, window, Ties::Lost, |_| true), None, "outside the window");
+    assert_eq!(edges.page(&page, true, window, Ties::Lost, |_| true), Some(7));
+    edges.looked(&page, 7, &HashSet::from([2, 3]), Ties::Lost, Ok(()));
+    assert_eq!(edges.page(&moments(&[(7, 3)]), true, window, Ties::Lost, |_| true), None, "its rows are known");
+    assert_eq!(edges.page(&moments(&[(8, 4)]), true, window, Ties::Kept, |_| false), None);
+    assert_eq!(edges.unlooked(), 1);
+    assert!(edges.is_doubtful(Ties::Lost) && !edges.is_doubtful(Ties::Kept), "known to lose rows only later");
+}
+
+#[test]
+fn one_edge_in_many_is_sampled_and_the_first_telling_one() {
+    let mut sampler = EdgeSampler::default();
+    let taken: Vec<bool> = (0..200).map(|at| sampler.is_due(Ties::Kept, at == 10 || at == 20)).collect();
+    let at: Vec<usize> = taken.iter().enumerate().filter(|(_, taken)| **taken).map(|(at, _)| at).collect();
+    assert_eq!(at, [0, 10, 64, 128, 192]);
+    assert!((0..10).all(|_| sampler.is_due(Ties::Lost, false) && sampler.is_due(Ties::Unknown, false)));
+}

@@ -1,0 +1,14 @@
+//! What the fuzzer reaches of this folder; there is no such module in any other build.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+
+/// Reads `Retry-After` from header lines; those that HTTP does not let through are left out, as they are on the wire.
+pub fn retry_after(lines: &[&[u8]], date_ms: i64) -> Option<Duration> {
+    let mut headers = HeaderMap::new();
+    for value in lines.iter().filter_map(|line| HeaderValue::from_bytes(line).ok()) {
+        headers.append(RETRY_AFTER, value);
+    }
+    super::retry_after::read(&headers, date_ms)
+}

@@ -1,0 +1,192 @@
+//! What must hold after every run, whatever the script was.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use studysync::{
+    model::TimeParts,
+    pipeline::{Outcome, PipelineError, RunReport, chain},
+    sandbox::LogEntry,
+};
+
+use super::{killer::spools, oracle::Contents, script::RunPlan};
+use crate::harness::Row;
+
+/// Parts of a run's time are rounded down each.
+const ROUNDING_MS: u64 = 6;
+/// Timers of the runtime are late by so much at most, in simulated time.
+const TIMER_US: u64 = 2000;
+/// Complete scans wait for their commit: one, and one more is in it.
+const READY_AND_COMMITTING: usize = 2;
+
+/// How a run ended.
+pub struct Ended {
+    /// `None` when it could not be opened.
+    pub report: Option<RunReport>,
+    pub error: Option<PipelineError>,
+    pub was_killed: bool,
+    pub log: Vec<LogEntry>,
+    /// When it began, by the log's clock.
+    pub began_us: u64,
+    /// Spools that were there before it.
+    pub left_spools: usize,
+    pub spools_max: usize,
+}
+
+/// A run's end on one line.
+pub fn line(report: Option<&RunReport>, error: Option<&PipelineError>, was_killed: bool) -> String {
+    let counts = report.map(|report| {
+        let streams = report.streams.iter().filter(|(_, stream)| stream.windows > 0).map(|(name, stream)| {
+            let counts = &stream.counts;
+            format!(
+                "{name} {}w {}r +{} ~{} -{} ?{}",
+                stream.windows, counts.rows_read, counts.inserted, counts.updated, counts.vanished, counts.withheld
+            )
+        });
+        let streams: Vec<String> = streams.collect();
+        format!("{} after {} requests; {}", report.outcome.name(), report.requests.total, streams.join(", "))
+    });
+    let error = error.map(|error| format!(" ({})", chain(error))).unwrap_or_default();
+    let killed = if was_killed { "KILLED, " } else { "" };
+    format!("    -> {killed}{}{error}", counts.unwrap_or_else(|| "not begun".to_owned()))
+}
+
+impl Ended {
+    /// Rows that changed, by stream.
+    pub fn changes(&self) -> BTreeMap<&'static str, u64> {
+        let streams = self.report.iter().flat_map(|report| &report.streams);
+        streams
+            .map(|(name, stream)| {
+                let counts = &stream.counts;
+                (*name, counts.inserted + counts.updated + counts.vanished + counts.withheld)
+            })
+            .collect()
+    }
+
+    pub fn check(&self, plan: &RunPlan, is_calm: bool, root: &Path) {
+        self.nothing_was_sent_early();
+        let spools_allowed = self.left_spools + plan.in_flight + READY_AND_COMMITTING;
+        assert!(
+            self.spools_max <= spools_allowed,
+            "{} scans were open at once, {spools_allowed} may be",
+            self.spools_max
+        );
+        if self.was_killed {
+            return;
+        }
+        if let Some(error) = &self.error {
+            let is_of_the_service = matches!(error, PipelineError::Source(_));
+            assert!(is_of_the_service && !is_calm, "the run failed: {}", chain(error));
+        }
+        let Some(report) = &self.report else { return };
+        self.exit_code_fits(report);
+        times_add_up(&report.time_ms);
+        if let Some(count) = plan.max_requests {
+            assert!(report.requests.total <= count, "{} requests, {count} allowed", report.requests.total);
+        }
+        let is_free = plan.max_requests.is_none() && plan.deadline_ms.is_none() && plan.cancel_at.is_none();
+        if is_calm && is_free {
+            assert!(matches!(report.exit_code, 0 | 3), "in calm weather: {report:?}");
+        }
+        if matches!(report.exit_code, 0 | 3) {
+            nothing_is_left_over(root);
+        }
+    }
+
+    /// Nobody asks before the time that the service told (promise P5).
+    fn nothing_was_sent_early(&self) {
+        for entry in &self.log {
+            let (Some(early_us), Some(told_us_ago)) = (entry.early_us, entry.told_us_ago) else { continue };
+            let was_told_in_this_run = entry.arrived_us - told_us_ago >= self.began_us;
+            // Whoever had left at the same instant knew nothing of it.
+            let is_early = early_us > TIMER_US && told_us_ago > 0 && was_told_in_this_run;
+            assert!(!is_early, "a request came {early_us} µs before its time: {entry:?}");
+        }
+    }
+
+    fn exit_code_fits(&self, report: &RunReport) {
+        let wanted = match (&self.error, report.outcome) {
+            (Some(error), Outcome::Failed) => error.exit_code(),
+            (Some(_), outcome) => panic!("an error, and the outcome is {outcome:?}"),
+            (None, Outcome::Done) => 0,
+            (None, Outcome::Failed) => 1,
+            (None, Outcome::NeedsALook) => 3,
+            (None, Outcome::StoppedEarly) => 6,
+            (None, Outcome::Interrupted) => 130,
+        };
+        assert_eq!(report.exit_code, wanted, "{report:?}");
+        assert_eq!(report.outcome == Outcome::Failed && self.error.is_none(), {
+            self.error.is_none() && !report.failures.is_empty() && report.outcome != Outcome::Interrupted
+        });
+        assert_eq!(
+            report.stopped_because.is_some(),
+            matches!(report.exit_code, 6 | 130) || {
+                report.outcome == Outcome::Failed && report.stopped_because.is_some()
+            }
+        );
+    }
+}
+
+fn times_add_up(time: &TimeParts) {
+    let parts = time.network + time.told_to_wait + time.chose_to_wait + time.parse + time.write + time.idle;
+    assert!(time.wall.abs_diff(parts) <= ROUNDING_MS, "{time:?}");
+}
+
+/// After a run that has done everything, nothing is under way: no spool, no part that waits, nothing half written.
+fn nothing_is_left_over(root: &Path) {
+    assert_eq!(spools(root), Vec::<std::path::PathBuf>::new(), "spools are left over");
+    for folder in ["parquet/.studysync/parts", "parquet/.studysync/scratch"] {
+        let entries = std::fs::read_dir(root.join(folder)).into_iter().flatten();
+        let left: Vec<_> = entries.map(|entry| entry.unwrap().path()).filter(|path| !path.ends_with("spill")).collect();
+        assert!(left.is_empty(), "{left:?} are left over");
+    }
+}
+
+/// Each scan is in the ledger once.
+pub fn ledger(contents: &Contents) {
+    let rows = &contents.tables["sync_windows"];
+    let ids: BTreeSet<_> = rows.iter().map(|row| row["scan_id"].clone()).collect();
+    assert_eq!(ids.len(), rows.len(), "{}: a scan is in the ledger twice", contents.name);
+}
+
+/// Two warehouses that took part in everything are equal in every table and column.
+pub fn twins(left: &Contents, right: &Contents, with_runs: bool) {
+    for (table, left_rows) in &left.tables {
+        if table == "sync_runs" && !with_runs {
+            continue;
+        }
+        let sorted = |rows: &[Row]| {
+            let mut rows = rows.to_vec();
+            rows.sort();
+            rows
+        };
+        let (left_rows, right_rows) = (sorted(left_rows), sorted(&right.tables[table]));
+        let only = |rows: &[Row], others: &[Row]| rows.iter().find(|row| others.binary_search(row).is_err()).cloned();
+        assert!(
+            left_rows == right_rows,
+            "{table} differs: {} and {} rows\n  only in {}: {:?}\n  only in {}: {:?}",
+            left_rows.len(),
+            right_rows.len(),
+            left.name,
+            only(&left_rows, &right_rows),
+            right.name,
+            only(&right_rows, &left_rows)
+        );
+    }
+}
+
+/// Versions end after they begin, and each survey has one that is current.
+pub fn history(contents: &Contents) {
+    for table in ["response_history", "survey_history"] {
+        for row in &contents.tables[table] {
+            let at = |name: &str| row[name].as_deref().map(|at| at.parse::<i64>().unwrap());
+            if let (Some(from), Some(to)) = (at("valid_from"), at("valid_to")) {
+                assert!(from <= to, "{}: {table} ends before it begins: {row:?}", contents.name);
+            }
+        }
+    }
+    let current = contents.tables["survey_history"].iter().filter(|row| row["is_current"].as_deref() == Some("true"));
+    assert_eq!(current.count(), contents.tables["surveys"].len(), "{}: current surveys", contents.name);
+}

@@ -1,0 +1,276 @@
+//! Draws the script of a seed. Plays nothing.
+
+use studysync::{
+    model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
+    sandbox::{
+        BrokenBody, ChangeRequest, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal,
+        RepeatedRows, RetryAfter, RetryAfterForm, ServerError, Settings, SlowPages, Ties, When,
+    },
+};
+
+use super::{
+    dice::Dice,
+    script::{Act, Kill, RunPlan, Script, Warehouses, Weather},
+};
+use crate::harness::{KEY, NOW_MS};
+
+/// Whether services that lose rows of one millisecond at page edges are drawn. Until the program probes for such services no
+/// run of it can be equal to their truth.
+pub const TIES_LOST: bool = false;
+
+/// Acts of most scripts; one in eight has up to three times as many.
+const ACTS_MAX: u64 = 5;
+
+/// The script of a seed.
+pub fn draw(seed: u64) -> Script {
+    let mut dice = Dice::new(seed, 1);
+    let is_large = dice.percent(12);
+    let days = dice.between(2, if is_large { 40 } else { 6 }) as u32;
+    let responses = if is_large { dice.below(600) } else { dice.below(120) };
+    let ties_per_ms = if dice.percent(30) { dice.between(2, 5) as u32 } else { 0 };
+    let service = Settings {
+        seed: dice.bits() % 1_000_000,
+        now_ms: NOW_MS + dice.between(0, 30) * DAY_MS + dice.between(0, DAY_MS),
+        responses,
+        days,
+        surveys: dice.between(1, 8) as u32,
+        deleted_share: dice.pick(&[0.0, 0.02, 0.2]),
+        hostile_share: dice.pick(&[0.0, 0.0, 0.05, 0.3]),
+        theme_share: 0.5,
+        ties_per_ms,
+        api_key: KEY.into(),
+        log_entries_max: 100_000,
+        faults: habits(&mut dice, ties_per_ms),
+        ..Settings::default()
+    };
+    // A page full of one millisecond leads to itself where ties are repeated.
+    let page_rows_min = i64::from(ties_per_ms) * 3 + 3;
+    let page_rows = page_rows_min.max(dice.pick(&[8, 25, 200])) as u32;
+    let first_sync_days = dice.between(1, i64::from(days) + 1) as u32;
+    let (parquet_by_day, keeps_pages) = (dice.percent(15), dice.percent(70));
+    let mut acts = Drawn { dice, service: &service, ahead_days: 0 }.acts(is_large);
+    acts.truncate(40);
+    Script { seed, service, parquet_by_day, keeps_pages, first_sync_days, page_rows, acts }
+}
+
+/// What the service does all its life.
+fn habits(dice: &mut Dice, ties_per_ms: u32) -> Faults {
+    let ties = match (dice.below(3), TIES_LOST) {
+        (0, _) => Ties::Repeated,
+        (1, true) if ties_per_ms > 0 => Ties::Lost,
+        _ => Ties::Kept,
+    };
+    let order = dice.pick(&[Order::NewestFirst, Order::OldestFirst, Order::Shuffled]);
+    // Combinations that no client can read: a page behind the last one that is always there, or that is no page.
+    let trailing_empty_page = dice.percent(25) && ties == Ties::Kept;
+    let not_found_when_empty = dice.percent(30) && !trailing_empty_page;
+    Faults {
+        seed: dice.bits() % 1_000_000,
+        order,
+        // A shuffled list has no place for a token that names a millisecond.
+        ties: if order == Order::Shuffled { Ties::Kept } else { ties },
+        end_mark: dice.pick(&[EndMark::Null, EndMark::Missing, EndMark::Empty]),
+        trailing_empty_page,
+        not_found_when_empty,
+        exclusive_start: dice.percent(30),
+        exclusive_end: dice.percent(30),
+        default_page_rows: dice.pick(&[20, 100]),
+        ..Faults::default()
+    }
+}
+
+struct Drawn<'a> {
+    dice: Dice,
+    service: &'a Settings,
+    /// Days that have gone by so far.
+    ahead_days: i64,
+}
+
+impl Drawn<'_> {
+    fn acts(mut self, is_large: bool) -> Vec<Act> {
+        let mut acts = Vec::new();
+        if self.dice.percent(40) {
+            acts.push(Act::SetClock { ahead_ms: self.ahead_ms() });
+        }
+        let count = 1 + self.dice.below(if is_large { ACTS_MAX * 2 } else { ACTS_MAX });
+        for _ in 0..count {
+            match self.dice.below(20) {
+                0..4 => acts.push(self.pass()),
+                4 => acts.push(Act::SetClock { ahead_ms: self.ahead_ms() }),
+                5..8 => acts.push(Act::Weather(Box::new(self.weather()))),
+                8..12 => acts.push(Act::Change(self.change())),
+                12 => acts.push(Act::Restore { rows: 1 + self.dice.below(5) }),
+                13 if self.dice.percent(50) => acts.push(Act::LoseState),
+                _ => {}
+            }
+            let plan = self.run();
+            acts.push(Act::Run(Box::new(plan)));
+        }
+        acts
+    }
+
+    fn pass(&mut self) -> Act {
+        let ms = match self.dice.below(4) {
+            0 => self.dice.between(MINUTE_MS, HOUR_MS),
+            1 | 2 => self.dice.between(HOUR_MS, 2 * DAY_MS),
+            _ => self.dice.between(DAY_MS, 40 * DAY_MS),
+        };
+        self.ahead_days += ms / DAY_MS;
+        Act::Pass { ms: ms as u64 }
+    }
+
+    fn ahead_ms(&mut self) -> i64 {
+        let most_ms = self.dice.pick(&[0, 5 * MINUTE_MS, 3 * HOUR_MS, 3 * DAY_MS]);
+        self.dice.between(-most_ms, most_ms)
+    }
+
+    fn change(&mut self) -> ChangeRequest {
+        let (days, dice) = (self.service.days, &mut self.dice);
+        let mut change = ChangeRequest { seed: dice.bits() % 1_000_000, ..ChangeRequest::default() };
+        let mut some = |share: u64, most: u64| if dice.percent(share) { 1 + dice.below(most) } else { 0 };
+        change.new_answers = some(40, 30);
+        change.edits = some(40, 10);
+        change.soft_deletes = some(30, 6);
+        change.vanish_visitors = some(30, 3);
+        change.late = some(30, 8);
+        change.late_hours = 24 * some(100, u64::from(days)) as u32;
+        change.status_changes = some(20, 2);
+        change.question_edits = some(10, 2);
+        change.theme_edits = some(15, 2);
+        change.new_themes = some(20, 5);
+        if dice.percent(12) {
+            let start_ms = self.moment();
+            let len_ms = self.dice.between(HOUR_MS, 2 * DAY_MS);
+            change.vanish_window_ms = Some((start_ms, start_ms + len_ms));
+        }
+        change
+    }
+
+    /// Some moment of the service's history so far.
+    fn moment(&mut self) -> i64 {
+        let days = i64::from(self.service.days) + 1;
+        let from_ms = self.service.now_ms - days * DAY_MS;
+        self.dice.between(from_ms, self.service.now_ms + self.ahead_days * DAY_MS)
+    }
+
+    fn run(&mut self) -> RunPlan {
+        let backfill = self.dice.percent(40).then(|| {
+            let (left, right) = (self.moment(), self.moment());
+            let (mut start_ms, mut end_ms) = (left.min(right), left.max(right) + 1);
+            if self.dice.percent(50) {
+                start_ms = start_ms.div_euclid(DAY_MS) * DAY_MS;
+            }
+            if self.dice.percent(30) {
+                end_ms += 60 * DAY_MS;
+            }
+            Window::new(start_ms, end_ms)
+        });
+        let dice = &mut self.dice;
+        let flags = match dice.below(10) {
+            0..6 => FlagSet::ALL,
+            6 => FlagSet::EMPTY,
+            7 => FlagSet::EMPTY.with(Flag::WithDeletedResponses),
+            _ => FlagSet::from_bits(dice.below(32) as u8),
+        };
+        let warehouses = match dice.below(20) {
+            0 => Warehouses::DuckDb,
+            1 => Warehouses::Parquet,
+            _ => Warehouses::Both,
+        };
+        let surveys = if dice.percent(15) {
+            (0..dice.between(1, 2)).map(|_| dice.below(u64::from(self.service.surveys)) as usize).collect()
+        } else {
+            Vec::new()
+        };
+        let kill =
+            dice.percent(45).then(|| Kill { step: dice.skewed(10), tear: dice.percent(40).then(|| dice.below(1000)) });
+        let mut plan = RunPlan {
+            backfill,
+            surveys,
+            flags,
+            warehouses,
+            last_warehouse_first: dice.percent(50),
+            in_flight: dice.pick(&[1, 2, 4, 4, 7]),
+            max_requests: dice.percent(10).then(|| dice.skewed(6)),
+            deadline_ms: dice.percent(8).then(|| dice.skewed(18)),
+            accept_vanished: dice.percent(15),
+            kill,
+            cancel_at: dice.percent(6).then(|| dice.skewed(6)),
+            changes: Vec::new(),
+            again: backfill.is_some() && dice.percent(40),
+        };
+        if dice.percent(25) {
+            let at = dice.skewed(6);
+            plan.changes.push((at, self.change()));
+        }
+        plan
+    }
+
+    fn weather(&mut self) -> Weather {
+        let habits = self.service.faults.clone();
+        let dice = &mut self.dice;
+        if dice.percent(25) {
+            return Weather { faults: habits, unconnected_percent: 0 };
+        }
+        let mut sometimes = |share: u64, most_percent: u64| {
+            let probability = if dice.percent(share) { (1 + dice.below(most_percent)) as f64 / 100.0 } else { 0.0 };
+            When { probability, ..When::default() }
+        };
+        let mut faults = Faults {
+            too_many_requests: Refusal { when: sometimes(40, 30), ..Refusal::default() },
+            unavailable: Refusal { when: sometimes(30, 20), ..Refusal::default() },
+            server_error: ServerError { when: sometimes(35, 20), ..ServerError::default() },
+            cut_body: BrokenBody { when: sometimes(30, 20), ..BrokenBody::default() },
+            hung_body: BrokenBody { when: sometimes(20, 8), ..BrokenBody::default() },
+            html: Plain { when: sometimes(20, 8) },
+            no_data: Plain { when: sometimes(20, 8) },
+            repeated_rows: RepeatedRows { when: sometimes(30, 40), ..RepeatedRows::default() },
+            looping_cursor: Plain { when: sometimes(15, 4) },
+            empty_page: Plain { when: sometimes(30, 20) },
+            dead_tokens: DeadTokens { when: sometimes(30, 15), ..DeadTokens::default() },
+            ..habits
+        };
+        faults.too_many_requests.retry_after = retry_after(dice);
+        faults.unavailable.retry_after = retry_after(dice);
+        faults.server_error.status = dice.pick(&[500, 500, 502, 503, 504]);
+        faults.dead_tokens.status = dice.pick(&[400, 404, 410, 403]);
+        faults.cut_body.sent_share = dice.below(100) as f64 / 100.0;
+        faults.repeated_rows.rows = 1 + dice.below(6) as usize;
+        if dice.percent(15) {
+            faults.dead_tokens.after_ms = dice.skewed(16);
+        }
+        if dice.percent(15) {
+            faults.dead_tokens.after_pages = 1 + dice.below(12);
+        }
+        if dice.percent(60) {
+            faults.latency = Latency { ms: dice.skewed(9), jitter_ms: dice.skewed(9), per_row_us: dice.skewed(8) };
+        }
+        if dice.percent(25) {
+            let per_second = dice.pick(&[0.5, 2.0, 10.0, 50.0]);
+            let form = retry_after(dice).form;
+            let in_flight_max = dice.pick(&[0, 0, 1, 3]);
+            let burst = 1 + dice.below(10) as u32;
+            faults.rate_limit = RateLimit { per_second, burst, form, min_wait_ms: dice.below(3000), in_flight_max };
+        }
+        if dice.percent(10) {
+            let above_rows = 5 + dice.below(100) as usize;
+            faults.slow_pages = SlowPages { above_rows, wait_ms: 2000, status: dice.pick(&[504, 500, 408]) };
+        }
+        Weather { faults, unconnected_percent: if dice.percent(20) { dice.below(15) } else { 0 } }
+    }
+}
+
+fn retry_after(dice: &mut Dice) -> RetryAfter {
+    let form = dice.pick(&[
+        RetryAfterForm::Absent,
+        RetryAfterForm::Seconds,
+        RetryAfterForm::Fraction,
+        RetryAfterForm::HttpDate,
+        RetryAfterForm::Zero,
+        RetryAfterForm::Negative,
+        RetryAfterForm::PastDate,
+        RetryAfterForm::Garbage,
+    ]);
+    let wait_ms = if dice.percent(3) { 2 * HOUR_MS as u64 } else { dice.skewed(15) };
+    RetryAfter { form, wait_ms }
+}

@@ -1,0 +1,108 @@
+//! Kills: at a durable step the whole folder is copied as it stands, and the run is stopped. What the process still does while
+//! it unwinds is thrown away with the folder; the copy is what a kill at that instant had left behind.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use studysync::model::{DurableStep, Steps};
+
+use super::script::Kill;
+
+/// Who watches the durable steps of one run.
+pub struct Watch {
+    root: PathBuf,
+    copy: PathBuf,
+    taken: Arc<AtomicU64>,
+    /// The most spools at once.
+    spools_max: Arc<AtomicUsize>,
+}
+
+impl Watch {
+    /// Watches a run over `root`, which is killed before its n-th step.
+    pub fn over(root: &Path, kill: Option<Kill>) -> (Watch, Steps) {
+        let copy = root.with_extension("killed");
+        let watch = Watch { root: root.to_owned(), copy, taken: Arc::default(), spools_max: Arc::default() };
+        let (root, copy) = (watch.root.clone(), watch.copy.clone());
+        let (taken, spools_max) = (watch.taken.clone(), watch.spools_max.clone());
+        let steps = Steps::watched_by(move |step| {
+            if step == DurableStep::PageSpooled {
+                spools_max.fetch_max(spools(&root).len(), Ordering::SeqCst);
+            }
+            let nth = taken.fetch_add(1, Ordering::SeqCst) + 1;
+            let is_killed = kill.is_some_and(|kill| kill.step == nth);
+            if is_killed {
+                copy_folder(&root, &copy);
+                if let Some(share) = kill.and_then(|kill| kill.tear) {
+                    tear(&copy, share);
+                }
+            }
+            is_killed
+        });
+        (watch, steps)
+    }
+
+    /// The durable steps so far.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::SeqCst)
+    }
+
+    pub fn spools_max(&self) -> usize {
+        self.spools_max.load(Ordering::SeqCst)
+    }
+
+    /// After the run: whether it was killed. Then the folder is as the kill left it.
+    pub fn bury(self) -> bool {
+        let was_killed = self.copy.exists();
+        if was_killed {
+            fs::remove_dir_all(&self.root).unwrap();
+            fs::rename(&self.copy, &self.root).unwrap();
+        }
+        was_killed
+    }
+}
+
+/// The files of scans under way.
+pub fn spools(root: &Path) -> Vec<PathBuf> {
+    let entries = ["archive/under-way", "state/spool/under-way"];
+    let files = entries.iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
+    let mut files: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_folder(&path, &copy);
+        } else {
+            fs::copy(&path, &copy).unwrap();
+        }
+    }
+}
+
+/// Takes bytes off the end of a spool that is not complete: what the system had not written when the power went.
+fn tear(root: &Path, share: u64) {
+    // Ends with a frame that is not a page: nothing of it can be lost any more.
+    const END_FRAME_BYTES: usize = 17;
+    let is_open = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap();
+        bytes.len() > END_FRAME_BYTES && bytes[bytes.len() - END_FRAME_BYTES] != b'E'
+    };
+    let open: Vec<PathBuf> = spools(root).into_iter().filter(is_open).collect();
+    if open.is_empty() {
+        return;
+    }
+    let path = &open[share as usize % open.len()];
+    let bytes = fs::metadata(path).unwrap().len();
+    let lost = bytes * share / 1000;
+    fs::File::options().write(true).open(path).unwrap().set_len(bytes - lost).unwrap();
+}

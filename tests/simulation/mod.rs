@@ -1,0 +1,142 @@
+//! The simulator: a seed decides a service, its faults, and what happens to a warehouse, and the whole program plays it in
+//! simulated time. See CONTRIBUTING.md for its commands.
+
+mod checks;
+mod dice;
+mod draw;
+mod killer;
+mod oracle;
+mod play;
+mod script;
+mod service;
+
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use play::Played;
+
+/// Seeds of a normal test run.
+const SEEDS: u64 = 2000;
+
+/// Seeds that once showed a fault of the program; they always run. Each with what it showed.
+const REGRESSIONS: &[(u64, &str)] = &[];
+
+/// The environment variables that say what to play.
+const SEED: &str = "STUDYSYNC_SEED";
+const COUNT: &str = "STUDYSYNC_SEEDS";
+const START: &str = "STUDYSYNC_SEEDS_FROM";
+const MINUTES: &str = "STUDYSYNC_SIMULATE_MINUTES";
+
+thread_local! {
+    /// Whether this thread tells what it plays.
+    static IS_VERBOSE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Tells a line of a seed that is replayed.
+fn say(line: impl FnOnce() -> String) {
+    if IS_VERBOSE.get() {
+        println!("{}", line());
+    }
+}
+
+/// Plays one seed on this thread.
+fn play_seed(seed: u64) -> Result<Played, String> {
+    let script = draw::draw(seed);
+    say(|| script.to_string());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let played = catch_unwind(AssertUnwindSafe(|| runtime.block_on(play::play(&script))));
+    played.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "people say what to simulate in the environment")]
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+}
+
+/// Plays seeds on all cores until there are none, or time is up. Returns those that failed, and how many were played.
+fn play_seeds(seeds: impl Iterator<Item = u64> + Send, until: Option<Instant>) -> (Vec<(u64, String)>, u64) {
+    let (seeds, failed, count) = (Mutex::new(seeds), Mutex::new(Vec::new()), AtomicU64::new(0));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = || seeds.lock().unwrap().next().filter(|_| until.is_none_or(|until| Instant::now() < until));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(seed) = next() {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    if let Err(problem) = play_seed(seed) {
+                        failed.lock().unwrap().push((seed, problem));
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner().unwrap();
+    failed.sort();
+    (failed, count.into_inner())
+}
+
+fn assert_none_failed(failed: &[(u64, String)], count: u64) {
+    const SHOWN: usize = 5;
+    let tell = |(seed, problem): &(u64, String)| {
+        format!(
+            "{}{problem}\nreplay: STUDYSYNC_SEED={seed} cargo test --release -- simulation::replay --nocapture\n",
+            draw::draw(*seed)
+        )
+    };
+    let told: Vec<String> = failed.iter().take(SHOWN).map(tell).collect();
+    let seeds: Vec<u64> = failed.iter().map(|(seed, _)| *seed).collect();
+    assert!(failed.is_empty(), "{} of {count} seeds failed: {seeds:?}\n\n{}", failed.len(), told.join("\n"));
+}
+
+/// Every promise that a warehouse keeps, under whatever two thousand seeds think of.
+#[test]
+fn p1_p2_p4_p5_p6_seeds_end_equal_to_the_truth() {
+    if variable(SEED).is_some() {
+        return;
+    }
+    let (start, begun) = (variable(START).unwrap_or(1), Instant::now());
+    let (failed, count) = match variable(MINUTES) {
+        Some(minutes) => play_seeds(start.., Some(begun + Duration::from_secs(minutes * 60))),
+        None => play_seeds(start..start + variable(COUNT).unwrap_or(SEEDS), None),
+    };
+    println!("{count} seeds from {start} in {:.1} s", begun.elapsed().as_secs_f64());
+    assert_none_failed(&failed, count);
+}
+
+#[test]
+fn seeds_that_once_failed() {
+    let (failed, count) = play_seeds(REGRESSIONS.iter().map(|(seed, _)| *seed), None);
+    assert_none_failed(&failed, count);
+}
+
+/// A seed is worth something only if it plays the same again, request by request.
+#[test]
+fn a_seed_replays_itself() {
+    for seed in [3, 14, 15] {
+        let digests = [play_seed(seed), play_seed(seed)].map(|played| played.map(|played| played.digest));
+        assert_eq!(digests[0], digests[1], "seed {seed}");
+    }
+}
+
+/// `STUDYSYNC_SEED=n` replays one seed and tells what it plays.
+#[test]
+fn replay() {
+    let Some(seed) = variable(SEED) else { return };
+    IS_VERBOSE.set(true);
+    // What the program says of itself is told as RUST_LOG asks for it.
+    let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
+    match play_seed(seed) {
+        Ok(played) => println!("{played:?}"),
+        Err(problem) => panic!("{problem}\nseed {seed} failed"),
+    }
+}

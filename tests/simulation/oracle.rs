@@ -1,0 +1,164 @@
+//! What may and what must be in a warehouse: every version that a record ever had at the service, and every key that a
+//! warehouse was ever seen to hold. Asks the product nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use studysync::sandbox::ListName;
+
+use super::service::ScriptedService;
+use crate::harness::{
+    Row, Tables, all_contracts, content_columns, contract,
+    expected::{BASES, CHILDREN, Entity, Expected, Seen, settled_ms},
+    key_text,
+};
+
+/// Far in the future, also in microseconds.
+const FOR_EVER_MS: i64 = i64::MAX / 1000;
+
+type Versions = BTreeMap<&'static str, BTreeMap<String, Vec<Entity>>>;
+
+/// The oracle of one script.
+#[derive(Default)]
+pub struct Oracle {
+    versions: Versions,
+    loaded: BTreeMap<(&'static str, &'static str), BTreeSet<String>>,
+}
+
+/// The rows of one warehouse, read at one time.
+pub struct Contents {
+    pub name: &'static str,
+    pub tables: BTreeMap<String, Vec<Row>>,
+}
+
+impl Contents {
+    pub fn read(name: &'static str, warehouse: &Tables) -> Contents {
+        let tables = all_contracts().keys().map(|table| (table.clone(), warehouse.rows(table))).collect();
+        Contents { name, tables }
+    }
+}
+
+/// The columns of a base table that a scan without flags does not blank: they may be of another version than the rest.
+fn flagged(base: &str) -> BTreeSet<&'static str> {
+    let columns = contract(base).columns.iter().filter(|column| !column.flag.is_empty());
+    columns.map(|column| column.name.as_str()).collect()
+}
+
+impl Oracle {
+    /// Learns what is new at the service.
+    pub fn learn(&mut self, service: &ScriptedService) {
+        for (list, record) in service.new_records() {
+            let of = |wanted: ListName| (list == wanted).then(|| record.clone());
+            let seen = Seen { until_ms: FOR_EVER_MS, with_flags: true };
+            let [responses, themes, surveys] = [ListName::Responses, ListName::Themes, ListName::Surveys].map(of);
+            let expected = Expected::of_records(responses, themes, surveys, seen);
+            for (base, entities) in expected.bases {
+                for (key, new) in entities {
+                    let held = self.versions.entry(base).or_default().entry(key).or_default();
+                    held.extend(new);
+                }
+            }
+        }
+    }
+
+    /// The version whose columns, but those that flags brought, are those of the row.
+    fn version_of(&self, base: &'static str, row: &Row, optional: &BTreeSet<&str>) -> Option<&Entity> {
+        let versions = self.versions.get(base)?.get(&key_text(contract(base), row))?;
+        let columns = content_columns(base);
+        let is_same = |version: &&Entity| {
+            columns.iter().filter(|column| !optional.contains(*column)).all(|name| version.row[*name] == row[*name])
+        };
+        versions.iter().find(is_same)
+    }
+
+    /// Checks that each row was once true at the service, children included, and remembers what is loaded. `is_published`: the
+    /// last run came to its end.
+    pub fn check(&mut self, contents: &Contents, is_published: bool) {
+        let when = contents.name;
+        for (base, children) in CHILDREN {
+            let rows = &contents.tables[base];
+            let keys: BTreeSet<String> = rows.iter().map(|row| key_text(contract(base), row)).collect();
+            assert_eq!(keys.len(), rows.len(), "{when}: a key of {base} is there twice");
+            let optional = flagged(base);
+            let mut wanted: BTreeMap<&str, Vec<Row>> = BTreeMap::new();
+            for row in rows {
+                let Some(version) = self.version_of(base, row, &optional) else {
+                    let key = key_text(contract(base), row);
+                    let known = self.versions.get(base).and_then(|keys| keys.get(&key));
+                    panic!("{when}: {base} {key} was never like this: {row:?}\n  known: {known:?}");
+                };
+                self.check_optional(when, base, row, &optional);
+                for (table, child) in &version.children {
+                    wanted.entry(table).or_default().push(child.clone());
+                }
+            }
+            // A kill in the midst of publishing leaves Parquet tables of which some are ahead of others.
+            for child in children.iter().filter(|_| is_published || contents.name != "Parquet") {
+                let columns = content_columns(child);
+                let content = |row: &Row| columns.iter().map(|name| row[*name].clone()).collect::<Vec<_>>();
+                let mut found: Vec<_> = contents.tables[*child].iter().map(content).collect();
+                let mut wanted: Vec<_> = wanted.get(child).into_iter().flatten().map(content).collect();
+                found.sort();
+                wanted.sort();
+                if found != wanted && !self.has_collisions(base) {
+                    let missing = wanted.iter().find(|row| found.binary_search(row).is_err());
+                    let surplus = found.iter().find(|row| wanted.binary_search(row).is_err());
+                    panic!("{when}: {child} does not fit {base}\n  missing {missing:?}\n  surplus {surplus:?}");
+                }
+            }
+            let loaded = self.loaded.entry((contents.name, base)).or_default();
+            if let Some(lost) = loaded.iter().find(|key| !keys.contains(*key)) {
+                panic!("{when}: {base} {lost} was loaded once and is no longer there");
+            }
+            *loaded = keys;
+        }
+    }
+
+    /// What a flag brought is nothing, or what some version had.
+    fn check_optional(&self, when: &str, base: &'static str, row: &Row, optional: &BTreeSet<&str>) {
+        let versions = &self.versions[base][&key_text(contract(base), row)];
+        for name in optional {
+            let is_known = row[*name].is_none() || versions.iter().any(|version| version.row[*name] == row[*name]);
+            assert!(is_known, "{when}: {base}.{name} was never like this: {row:?}");
+        }
+    }
+
+    /// Whether two records ever shared a key at the same time cannot be told from versions alone; hostile records say so.
+    fn has_collisions(&self, base: &str) -> bool {
+        self.versions.get(base).is_some_and(|keys| keys.values().any(|versions| versions.len() > 1))
+            && base == "responses"
+    }
+
+    /// What a warehouse must hold once the service is calm and everything was looked at: all that the service holds, and what
+    /// was loaded once and is gone, marked as vanished.
+    pub fn expected(&self, service: &ScriptedService, contents: &Contents) -> Expected {
+        let seen = Seen { until_ms: settled_ms(service.control().now_ms()), with_flags: true };
+        let [responses, themes, surveys] =
+            [ListName::Responses, ListName::Themes, ListName::Surveys].map(|list| service.truth(list));
+        let mut expected = Expected::of_records(responses, themes, surveys, seen);
+        for base in BASES {
+            let optional = flagged(base);
+            for row in &contents.tables[base] {
+                let key = key_text(contract(base), row);
+                let now = expected.bases[base].get(&key).and_then(|entities| entities.first());
+                let is_earlier = |now: &Entity| created_us(row) <= created_us(&now.row);
+                // The earliest snapshot of a session stays, though its answer be gone; snapshots do not vanish.
+                let is_snapshot = base == "visitor_snapshots";
+                if now.is_some_and(|now| !is_snapshot || !is_earlier(now)) {
+                    continue;
+                }
+                let Some(version) = self.version_of(base, row, &optional) else {
+                    panic!("{}: {base} {key} was never like this: {row:?}", contents.name);
+                };
+                let mut gone = version.clone();
+                optional.iter().for_each(|name| drop(gone.row.insert((*name).to_owned(), row[*name].clone())));
+                gone.has_vanished = !is_snapshot;
+                expected.bases.get_mut(base).unwrap().insert(key, vec![gone]);
+            }
+        }
+        expected
+    }
+}
+
+fn created_us(row: &Row) -> i64 {
+    row["created_at"].as_deref().unwrap().parse().unwrap()
+}

@@ -1,0 +1,343 @@
+//! Plays a script: act by act, with what must hold after each, and the comparison with the service's truth at its end.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use studysync::{
+    clock::Clock,
+    config::{ArchiveChoice, Overrides, Settings, resolve},
+    model::{Chance, DAY_MS, FlagSet, MINUTE_MS, Window},
+    pipeline::{PipelineError, Progress, Request, Run, RunReport, Surroundings},
+    sandbox::ListName,
+};
+use tempfile::TempDir;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    checks::{self, Ended},
+    killer::{Watch, spools},
+    oracle::{Contents, Oracle},
+    script::{Act, RunPlan, Script, Warehouses, Weather},
+    service::{BASE_URL, ScriptedService},
+};
+use crate::harness::{KEY, Tables, assert_tables_hold};
+
+/// The tier of the oldest rows, and some days.
+const ALL_IS_DUE_MS: u64 = 40 * DAY_MS as u64;
+
+/// What a played script tells.
+#[derive(Clone, Debug, Default)]
+pub struct Played {
+    pub runs: u64,
+    pub kills: u64,
+    pub requests: u64,
+    pub durable_steps: u64,
+    /// A digest of every request, to see whether a seed is replayed exactly.
+    pub digest: u64,
+}
+
+/// A script under way.
+struct Play<'a> {
+    script: &'a Script,
+    service: ScriptedService,
+    folder: TempDir,
+    /// How far this machine's clock is ahead.
+    ahead_ms: Arc<AtomicI64>,
+    chance: Chance,
+    begun: Instant,
+    is_calm: bool,
+    /// Whether both warehouses took part in every run, so that they must be equal in everything.
+    are_twins: bool,
+    /// Whether the histories of runs can differ: a run was killed between the two.
+    are_runs_twins: bool,
+    oracle: Oracle,
+    played: Played,
+}
+
+/// Plays a script to its end; panics where something does not hold.
+pub async fn play(script: &Script) -> Played {
+    let folder = TempDir::with_prefix_in("simulation-", "/dev/shm").or_else(|_| TempDir::new()).unwrap();
+    let mut play = Play {
+        script,
+        service: ScriptedService::start(script),
+        folder,
+        ahead_ms: Arc::default(),
+        chance: Chance::seeded(script.seed),
+        begun: Instant::now(),
+        is_calm: true,
+        are_twins: true,
+        are_runs_twins: true,
+        oracle: Oracle::default(),
+        played: Played::default(),
+    };
+    fs::create_dir(play.root()).unwrap();
+    for (at, act) in script.acts.iter().enumerate() {
+        super::say(|| format!("{:>2}. {act}", at + 1));
+        play.act(act).await;
+    }
+    play.finale().await;
+    play.played
+}
+
+impl Play<'_> {
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("place")
+    }
+
+    async fn act(&mut self, act: &Act) {
+        match act {
+            Act::Pass { ms } => drop(self.service.control().advance_clock(*ms)),
+            Act::SetClock { ahead_ms } => self.ahead_ms.store(*ahead_ms, Ordering::SeqCst),
+            Act::Weather(weather) => self.set_weather(weather),
+            Act::Change(change) => self.service.change(change),
+            Act::Restore { rows } => self.service.restore(*rows),
+            Act::LoseState => {
+                for suffix in ["", "-wal", "-shm"] {
+                    let _ = fs::remove_file(self.root().join(format!("state/checkpoints.sqlite{suffix}")));
+                }
+            }
+            Act::Run(plan) => {
+                let ended = self.run(plan).await;
+                self.check_after(plan, &ended);
+                let report = ended.report.as_ref();
+                let is_finished = report.is_some_and(|report| matches!(report.exit_code, 0 | 3)) && !ended.was_killed;
+                if plan.again && is_finished {
+                    self.ask_for_nothing(plan).await;
+                }
+            }
+        }
+    }
+
+    fn set_weather(&mut self, weather: &Weather) {
+        self.is_calm = weather.unconnected_percent == 0 && weather.faults == self.script.service.faults;
+        self.service.set_weather(weather);
+    }
+
+    /// The same backfill again asks for nothing (promise P6).
+    async fn ask_for_nothing(&mut self, plan: &RunPlan) {
+        let settled_ms = self.service.control().now_ms() - 30 * MINUTE_MS;
+        let Some(window) = plan.backfill.filter(|window| window.end_ms < settled_ms) else { return };
+        let has_doubts = self.service.control().now_ms() == 0;
+        let again = RunPlan {
+            backfill: Some(window),
+            max_requests: None,
+            deadline_ms: None,
+            kill: None,
+            cancel_at: None,
+            changes: Vec::new(),
+            ..plan.clone()
+        };
+        super::say(|| format!("    {again}"));
+        let ended = self.run(&again).await;
+        self.check_after(&again, &ended);
+        let report = ended.report.expect("nothing is asked for, so nothing can fail");
+        assert!(has_doubts || report.requests.total == 0, "a finished backfill asked again: {report:?}");
+    }
+
+    fn settings(&self, plan: &RunPlan) -> Settings {
+        let root = self.root();
+        // Where the history begins, or later: the rest is left to backfills.
+        let since_ms = self.script.service.now_ms - i64::from(self.script.first_sync_days) * DAY_MS;
+        let flags: Vec<String> = plan.flags.iter().map(|flag| format!("{:?}", flag.name())).collect();
+        let (page_rows, partition) = (self.script.page_rows, if self.script.parquet_by_day { "day" } else { "month" });
+        let text = format!(
+            "[streams.responses]\nflags = [{}]\npage_rows = {page_rows}\nsince = \"{since_ms}\"\n\
+             [streams.themes]\nsince = \"{since_ms}\"\n[streams.surveys]\npage_rows = {page_rows}\n\
+             [warehouse]\nparquet_partition = \"{partition}\"\n",
+            flags.join(", ")
+        );
+        let beside = |name: &str| self.folder.path().join(name);
+        fs::write(beside("studysync.toml"), text).unwrap();
+        fs::write(beside("key"), KEY).unwrap();
+        let survey_ids = self.survey_ids();
+        resolve(Overrides {
+            config: Some(beside("studysync.toml")),
+            base_url: Some(BASE_URL.into()),
+            api_key_file: Some(beside("key")),
+            duckdb: (plan.warehouses != Warehouses::Parquet).then(|| root.join("warehouse.duckdb")),
+            parquet: (plan.warehouses != Warehouses::DuckDb).then(|| root.join("parquet")),
+            state: Some(root.join("state/checkpoints.sqlite")),
+            archive: Some(match self.script.keeps_pages {
+                true => ArchiveChoice::Folder(root.join("archive")),
+                false => ArchiveChoice::Nothing,
+            }),
+            surveys: plan.surveys.iter().filter_map(|at| survey_ids.get(*at).copied()).collect(),
+            concurrency: Some(plan.in_flight),
+            deadline: plan.deadline_ms.map(Duration::from_millis),
+            max_requests: plan.max_requests,
+            ..Overrides::default()
+        })
+        .unwrap()
+    }
+
+    fn survey_ids(&self) -> Vec<i64> {
+        let records = self.service.truth(ListName::Surveys);
+        let ids = records.iter().filter_map(|record| {
+            let value: serde_json::Value = serde_json::from_str(record).ok()?;
+            value["id"].as_i64()
+        });
+        ids.collect()
+    }
+
+    /// One run of the program, as it ended.
+    async fn run(&mut self, plan: &RunPlan) -> Ended {
+        self.are_twins &= plan.warehouses == Warehouses::Both;
+        let stop = CancellationToken::new();
+        self.service.expect_run(&plan.changes, plan.cancel_at.map(|at| (at, stop.clone())));
+        self.service.control().clear_log();
+        let left_spools = spools(&self.root()).len();
+        let began_us = self.begun.elapsed().as_micros() as u64;
+        let real = std::time::Instant::now();
+        let (watch, steps) = Watch::over(&self.root(), plan.kill);
+        let (control, ahead_ms) = (self.service.control(), self.ahead_ms.clone());
+        let surroundings = Surroundings {
+            clock: Clock::simulated(move || control.now_ms() + ahead_ms.load(Ordering::SeqCst)),
+            chance: self.chance.clone(),
+            transport: self.service.transport(),
+            steps,
+            engine_threads: Some(1),
+            last_warehouse_first: plan.last_warehouse_first,
+        };
+        let request = Request {
+            command: if plan.backfill.is_some() { "backfill" } else { "sync" },
+            backfill: plan.backfill,
+            accept_vanished: plan.accept_vanished,
+        };
+        let run = Run::open_in(self.settings(plan), request, stop, Arc::new(Progress::default()), surroundings).await;
+        let (report, error): (Option<RunReport>, Option<PipelineError>) = match run {
+            Ok(run) => {
+                let (report, outcome) = run.execute().await;
+                (Some(report), outcome.err())
+            }
+            Err(error) => (None, Some(error)),
+        };
+        let log = self.service.log();
+        self.played.runs += 1;
+        self.played.requests += log.len() as u64;
+        self.played.durable_steps += watch.taken();
+        for entry in &log {
+            let text = format!("{} {:?} {} {}", entry.arrived_us, entry.query, entry.status, entry.rows);
+            self.played.digest = text
+                .bytes()
+                .fold(self.played.digest, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        }
+        let spools_max = watch.spools_max();
+        let was_killed = watch.bury();
+        self.played.kills += u64::from(was_killed);
+        self.are_runs_twins &= !was_killed;
+        super::say(|| checks::line(report.as_ref(), error.as_ref(), was_killed));
+        super::say(|| format!("       {} ms real", real.elapsed().as_millis()));
+        Ended { report, error, was_killed, log, began_us, left_spools, spools_max }
+    }
+
+    fn warehouses(&self) -> Vec<Contents> {
+        read_warehouses(&self.root())
+    }
+
+    /// What must hold after every run.
+    fn check_after(&mut self, plan: &RunPlan, ended: &Ended) {
+        ended.check(plan, self.is_calm, &self.root());
+        let real = std::time::Instant::now();
+        // What a run did not touch was looked at before.
+        if !ended.was_killed && ended.changes().values().all(|rows| *rows == 0) {
+            return;
+        }
+        self.oracle.learn(&self.service);
+        let contents = self.warehouses();
+        for warehouse in &contents {
+            checks::ledger(warehouse);
+            self.oracle.check(warehouse, !ended.was_killed);
+        }
+        super::say(|| format!("       {} ms checked", real.elapsed().as_millis()));
+        let is_settled = ended.report.as_ref().is_some_and(|report| matches!(report.exit_code, 0 | 3 | 6));
+        if let ([duckdb, parquet], true) = (contents.as_slice(), self.are_twins && is_settled && !ended.was_killed) {
+            checks::twins(duckdb, parquet, self.are_runs_twins);
+        }
+    }
+
+    /// The service is calm, everything is due, and the program is run until nothing is left to do: then the warehouses are
+    /// what the service holds.
+    async fn finale(&mut self) {
+        super::say(|| "    calm; 40 days go by; everything is looked at".to_owned());
+        self.set_weather(&Weather { faults: self.script.service.faults.clone(), unconnected_percent: 0 });
+        self.service.control().advance_clock(ALL_IS_DUE_MS);
+        let now_ms = self.service.control().now_ms();
+        let days = i64::from(self.script.service.days) + 1;
+        let history = Window::new(self.script.service.now_ms - days * DAY_MS, now_ms);
+        let plan = |backfill: Option<Window>| RunPlan {
+            backfill,
+            surveys: Vec::new(),
+            flags: FlagSet::ALL,
+            warehouses: Warehouses::Both,
+            last_warehouse_first: false,
+            in_flight: 4,
+            max_requests: None,
+            deadline_ms: None,
+            accept_vanished: true,
+            kill: None,
+            cancel_at: None,
+            changes: Vec::new(),
+            again: false,
+        };
+        for plan in [plan(Some(history)), plan(None)] {
+            super::say(|| format!("    {plan}"));
+            let ended = self.run(&plan).await;
+            ended.check(&plan, true, &self.root());
+        }
+        if self.script.seed.is_multiple_of(5) {
+            self.nothing_is_left_to_do(&plan(None)).await;
+        }
+        self.oracle.learn(&self.service);
+        let contents = self.warehouses();
+        for warehouse in &contents {
+            checks::ledger(warehouse);
+            self.oracle.check(warehouse, true);
+            let expected = self.oracle.expected(&self.service, warehouse);
+            let when = format!("at the end, {}", warehouse.name);
+            assert_tables_hold(&open(&self.root(), warehouse.name), &expected, &when);
+            checks::history(warehouse);
+        }
+        if let ([duckdb, parquet], true) = (contents.as_slice(), self.are_twins) {
+            checks::twins(duckdb, parquet, self.are_runs_twins);
+        }
+    }
+
+    async fn nothing_is_left_to_do(&mut self, plan: &RunPlan) {
+        let ended = self.run(plan).await;
+        ended.check(plan, true, &self.root());
+        let changed: BTreeMap<_, _> = ended.changes().into_iter().filter(|(_, rows)| *rows > 0).collect();
+        assert!(changed.is_empty(), "a sync of a service at rest changed something: {changed:?}");
+    }
+}
+
+fn open(root: &Path, name: &str) -> Tables {
+    match name {
+        "DuckDB" => Tables::duckdb(&root.join("warehouse.duckdb")),
+        _ => Tables::parquet(&root.join("parquet")),
+    }
+}
+
+fn read_warehouses(root: &Path) -> Vec<Contents> {
+    // A kill may come before a warehouse has its tables.
+    let mut warehouses = Vec::new();
+    for (name, proof) in [("DuckDB", "warehouse.duckdb"), ("Parquet", "parquet/sync_windows/data.parquet")] {
+        if root.join(proof).is_file() {
+            let tables = open(root, name);
+            if name == "Parquet"
+                || tables.count("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'responses'") > 0
+            {
+                warehouses.push(Contents::read(name, &tables));
+            }
+        }
+    }
+    warehouses
+}

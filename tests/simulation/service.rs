@@ -1,0 +1,188 @@
+//! The service of a script, called in this process: who answers the program's requests, what happens while it does, and every
+//! record that it ever held.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    body::Body,
+    http::{Request, header},
+};
+use futures::FutureExt as _;
+use studysync::{
+    sandbox::{ChangeRequest, Control, InProcess, ListName, LogEntry, Sandbox},
+    source::{Failure, Reply, Transport},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    dice::Dice,
+    script::{Script, Weather},
+};
+use crate::harness::KEY;
+
+/// Where the program believes the service to be; nobody listens there.
+pub const BASE_URL: &str = "http://127.0.0.1:9";
+
+pub const LISTS: [ListName; 3] = [ListName::Responses, ListName::Themes, ListName::Surveys];
+
+/// What is to happen during a run.
+#[derive(Default)]
+struct During {
+    requests: u64,
+    changes: Vec<(u64, ChangeRequest)>,
+    cancel: Option<(u64, CancellationToken)>,
+}
+
+/// Every record text that the service ever held, by list, and which of them are still to be looked at.
+#[derive(Default)]
+struct Past {
+    known: HashSet<String>,
+    new: Vec<(ListName, String)>,
+    /// Responses that are gone.
+    gone: Vec<String>,
+}
+
+struct Shared {
+    sandbox: InProcess,
+    unconnected_percent: u64,
+    dice: Dice,
+    during: During,
+    past: Past,
+}
+
+/// The service; clones are the same one.
+#[derive(Clone)]
+pub struct ScriptedService(Arc<Mutex<Shared>>);
+
+impl ScriptedService {
+    pub fn start(script: &Script) -> ScriptedService {
+        let sandbox = Sandbox::in_process(script.service.clone()).unwrap();
+        let (during, past) = (During::default(), Past::default());
+        let dice = Dice::new(script.seed, 2);
+        let service =
+            ScriptedService(Arc::new(Mutex::new(Shared { sandbox, unconnected_percent: 0, dice, during, past })));
+        service.0.lock().unwrap().remember();
+        service
+    }
+
+    pub fn control(&self) -> Control {
+        self.0.lock().unwrap().sandbox.control().clone()
+    }
+
+    pub fn set_weather(&self, weather: &Weather) {
+        self.control().set_faults(weather.faults.clone()).unwrap();
+        self.0.lock().unwrap().unconnected_percent = weather.unconnected_percent;
+    }
+
+    pub fn change(&self, change: &ChangeRequest) {
+        self.0.lock().unwrap().change(change);
+    }
+
+    /// Some of the responses that are gone are listed again, exactly as they were.
+    pub fn restore(&self, rows: u64) {
+        let mut shared = self.0.lock().unwrap();
+        for _ in 0..rows {
+            let count = shared.past.gone.len() as u64;
+            if count == 0 {
+                return;
+            }
+            let at = shared.dice.below(count) as usize;
+            let record = shared.past.gone.swap_remove(at);
+            shared.sandbox.control().plant(ListName::Responses, &record, None).unwrap();
+        }
+        shared.remember();
+    }
+
+    /// Gets ready for a run: what happens at which of its requests.
+    pub fn expect_run(&self, changes: &[(u64, ChangeRequest)], cancel: Option<(u64, CancellationToken)>) {
+        self.0.lock().unwrap().during = During { requests: 0, changes: changes.to_vec(), cancel };
+    }
+
+    /// The records of a list at present.
+    pub fn truth(&self, list: ListName) -> Vec<String> {
+        self.0.lock().unwrap().truth(list)
+    }
+
+    /// The records that were never handed out here before.
+    pub fn new_records(&self) -> Vec<(ListName, String)> {
+        std::mem::take(&mut self.0.lock().unwrap().past.new)
+    }
+
+    pub fn log(&self) -> Vec<LogEntry> {
+        self.control().log_since(0)
+    }
+
+    /// Carries the program's requests to the service without a socket.
+    pub fn transport(&self) -> Transport {
+        let service = self.clone();
+        Transport::handed_to(move |request| {
+            let service = service.clone();
+            async move {
+                let sandbox = service.0.lock().unwrap().sent()?;
+                let target = request.url().as_str().strip_prefix(BASE_URL).unwrap();
+                let authorization = format!("Bearer {KEY}");
+                let asked = Request::get(target).header(header::AUTHORIZATION, authorization).body(Body::empty());
+                let (head, body) = sandbox.answer(asked.unwrap()).await.into_parts();
+                let body = reqwest::Body::wrap_stream(body.into_data_stream());
+                Ok(Reply::from(axum::http::Response::from_parts(head, body)))
+            }
+            .boxed()
+        })
+    }
+}
+
+impl Shared {
+    /// One more request is sent: what is to happen now happens.
+    fn sent(&mut self) -> Result<InProcess, Failure> {
+        self.during.requests += 1;
+        let now = self.during.requests;
+        let due: Vec<ChangeRequest> =
+            self.during.changes.iter().filter(|(at, _)| *at == now).map(|(_, change)| change.clone()).collect();
+        due.iter().for_each(|change| self.change(change));
+        if let Some((at, stop)) = &self.during.cancel
+            && *at == now
+        {
+            stop.cancel();
+        }
+        if self.unconnected_percent > 0 && self.dice.percent(self.unconnected_percent) {
+            return Err(Failure::Connect { detail: "the simulated network is down".into() });
+        }
+        Ok(self.sandbox.clone())
+    }
+
+    fn change(&mut self, change: &ChangeRequest) {
+        let before = if change.vanish_visitors > 0 || change.vanish_window_ms.is_some() {
+            self.truth(ListName::Responses)
+        } else {
+            Vec::new()
+        };
+        let summary = self.sandbox.control().apply_changes(change);
+        let is_gone = |record: &String| {
+            summary.vanished.iter().any(|key| {
+                record.contains(&format!("\"responseGroupUid\":\"{}\"", key.group))
+                    && record.contains(&format!("\"questionId\":{},", key.question))
+            })
+        };
+        self.past.gone.extend(before.into_iter().filter(is_gone));
+        self.remember();
+    }
+
+    fn truth(&self, list: ListName) -> Vec<String> {
+        let mut records = Vec::new();
+        self.sandbox.control().truth(list, |record| records.push(record.to_owned()));
+        records
+    }
+
+    fn remember(&mut self) {
+        for list in LISTS {
+            for record in self.truth(list) {
+                if self.past.known.insert(record.clone()) {
+                    self.past.new.push((list, record));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Rows that share a millisecond at the edges of pages (promise P3), through the real program: a service that loses them is read
+//! whole, one that keeps them costs next to nothing more, and a change of its ways is noticed.
+
+use serde_json::{Value, json};
+use studysync::{
+    model::{Scope, Stream, Ties, trait_names},
+    sandbox::{ChangeRequest, LogEntry, Settings},
+    state::State,
+};
+
+use crate::harness::{ALL_FLAGS, DAY_MS, Place, Service, assert_holds, days_ago, expected::Expected, small};
+
+mod kills;
+
+const DAYS: u32 = 24;
+
+/// Small pages, so that there are many edges.
+fn paged(page_rows: u32) -> String {
+    format!("{ALL_FLAGS}page_rows = {page_rows}\n[streams.surveys]\npage_rows = 7\n")
+}
+
+fn service(responses: u64, ties_per_ms: u32, faults: Value) -> Service {
+    let service = Service::start(Settings { ties_per_ms, ..small(responses, DAYS) });
+    service.control().merge_faults(faults).unwrap();
+    service
+}
+
+fn backfill(place: &Place, exit_code: i32) -> Value {
+    place.report(&["backfill", "--from", &days_ago(i64::from(DAYS) + 1)], exit_code)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn known_ties(place: &Place) -> Option<Ties> {
+    let state = State::open_read_only(&place.state()).unwrap().unwrap();
+    state.service_trait::<Ties>(trait_names::TIES).unwrap().map(|(ties, _)| ties)
+}
+
+fn limit(entry: &LogEntry) -> Option<u32> {
+    entry.query.iter().find(|(name, _)| name == "limit").map(|(_, value)| value.parse().unwrap())
+}
+
+/// The requests of a measure: the rows of one millisecond in pages of a few.
+fn measuring(log: &[LogEntry]) -> usize {
+    log.iter()
+        .filter(|entry| entry.path == Stream::Responses.path() && limit(entry).is_some_and(|rows| rows < 7))
+        .count()
+}
+
+fn notes(report: &Value) -> String {
+    report["notes"].to_string()
+}
+
+#[test]
+fn p3_a_service_that_loses_ties_is_read_whole_whatever_its_order() {
+    for (ties_per_ms, page_rows, order) in
+        [(2, 40, "newest_first"), (3, 25, "oldest_first"), (5, 40, "shuffled"), (7, 30, "newest_first")]
+    {
+        let when = format!("{ties_per_ms} rows a millisecond, {order}");
+        let service = service(1500, ties_per_ms, json!({"ties": "lost", "order": order, "default_page_rows": 10}));
+        let place = Place::new(&service).with_config(&paged(page_rows));
+        let report = backfill(&place, 0);
+        assert_holds(&place, &Expected::now(&service), &when);
+        assert_eq!(known_ties(&place), Some(Ties::Lost), "{when}");
+        let pages = number(&report["streams"]["responses"]["pages"]) + number(&report["streams"]["themes"]["pages"]);
+        let probed = number(&report["requests"]["ties_probed"]);
+        assert!(probed > pages / 2 && probed < pages + 30, "{when}: {probed} for {pages} pages");
+        assert_eq!(number(&report["requests"]["total"]), service.log().len() as u64);
+    }
+}
+
+#[test]
+fn p3_p4_three_nights_against_a_service_that_loses_ties() {
+    let service = service(1200, 4, json!({"ties": "lost", "default_page_rows": 10}));
+    let place = Place::new(&service).with_config(&paged(18));
+    place.report(&["sync"], 0);
+    let mut held = Expected::now(&service);
+    assert_holds(&place, &held, "the first sync");
+    for night in 1..=3 {
+        service.advance_days(1);
+        service.change(&ChangeRequest {
+            seed: night,
+            new_answers: 120,
+            edits: 40,
+            soft_deletes: 10,
+            vanish_visitors: 2,
+            late: 10,
+            new_themes: 5,
+            within_ms: Some(20 * DAY_MS),
+            ..ChangeRequest::default()
+        });
+        service.clear_log();
+        let report = place.report(&["sync"], 0);
+        held = held.next_morning(Expected::now(&service));
+        assert_holds(&place, &held, &format!("night {night}"));
+        assert_eq!(measuring(&service.log()), 0, "night {night}: what is known was measured again");
+        assert!(number(&report["requests"]["ties_probed"]) > 20, "{report}");
+    }
+}
+
+#[test]
+fn p3_keeping_and_repeating_services_are_measured_once_and_then_cost_next_to_nothing() {
+    for (ties, found) in [("kept", Ties::Kept), ("repeated", Ties::Repeated)] {
+        let service = service(3000, 3, json!({"ties": ties}));
+        let place = Place::new(&service).with_config(&paged(10));
+        let report = backfill(&place, 0);
+        assert_holds(&place, &Expected::now(&service), ties);
+        assert_eq!(known_ties(&place), Some(found));
+        assert!((1..=10).contains(&measuring(&service.log())), "{ties}: {} requests", measuring(&service.log()));
+        assert_cheap(&report, ties);
+        service.advance_days(1);
+        service.change(&ChangeRequest { new_answers: 200, ..ChangeRequest::default() });
+        service.clear_log();
+        let report = place.report(&["sync"], 0);
+        assert_eq!(measuring(&service.log()), 0, "{ties}: measured again");
+        assert!(number(&report["requests"]["ties_probed"]) >= 1, "{ties}: at least one sample a run");
+        assert_cheap(&report, ties);
+    }
+}
+
+/// At most a twentieth more requests than there are pages, and a handful.
+fn assert_cheap(report: &Value, when: &str) {
+    let pages: u64 = report["streams"].as_object().unwrap().values().map(|stream| number(&stream["pages"])).sum();
+    let total = number(&report["requests"]["total"]);
+    assert!(pages > 200, "{when}: {pages} pages prove nothing");
+    assert!(total <= pages * 105 / 100 + 15, "{when}: {total} requests for {pages} pages");
+}
+
+#[test]
+fn p3_a_sample_notices_that_ties_are_lost_now_and_the_next_run_mends_it() {
+    let service = service(2400, 6, json!({"ties": "kept", "default_page_rows": 10}));
+    let place = Place::new(&service).with_config(&paged(25));
+    place.report(&["sync"], 0);
+    assert_eq!(known_ties(&place), Some(Ties::Kept));
+    let held = Expected::now(&service);
+    service.advance_days(1);
+    service.control().merge_faults(json!({"ties": "lost"})).unwrap();
+    service.change(&ChangeRequest { seed: 3, new_answers: 200, edits: 50, ..ChangeRequest::default() });
+    let report = place.report(&["sync"], 3);
+    assert!(notes(&report).contains("loses rows that share a millisecond"), "{}", notes(&report));
+    assert_eq!(known_ties(&place), Some(Ties::Lost));
+    let report = place.report(&["sync"], 0);
+    assert!(!notes(&report).contains("millisecond"), "{}", notes(&report));
+    assert_holds(&place, &held.next_morning(Expected::now(&service)), "the run after the change");
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    assert!(!status.to_string().contains("\"in_doubt\":[{"), "{status}");
+}
+
+#[test]
+fn p3_a_millisecond_with_more_rows_than_a_page_is_whole_or_told_in_every_run() {
+    // More than the largest page may have.
+    let kept = service(2200, 1100, json!({"ties": "kept"}));
+    let place = Place::new(&kept).with_config(&paged(500));
+    backfill(&place, 0);
+    let responses = Expected::now(&kept).rows("responses").len() as i64;
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM responses"), responses, "kept");
+    let lost = service(2200, 1100, json!({"ties": "lost"}));
+    let place = Place::new(&lost).with_config(&paged(500));
+    for command in ["the first backfill", "the second"] {
+        let report = backfill(&place, 3);
+        let told = notes(&report);
+        assert!(told.contains("may lack rows") && told.contains("more than a page holds"), "{command}: {told}");
+        let missed = Expected::now(&lost).rows("responses");
+        let at_ms = missed.iter().map(|row| row["created_at"].as_deref().unwrap().parse::<i64>().unwrap() / 1000);
+        assert!(at_ms.into_iter().any(|at_ms| told.contains(&at_ms.to_string())), "no millisecond in {told}");
+        let vanished = place.duckdb_tables().count("SELECT count(*) FROM responses WHERE _vanished_at IS NOT NULL");
+        assert_eq!(vanished, 0, "{command}: what a scan may have lost has not vanished");
+    }
+    let state = State::open_read_only(&place.state()).unwrap().unwrap();
+    let in_doubt = state.coverage(Scope::all(Stream::Responses)).unwrap();
+    assert!(in_doubt.iter().any(|held| held.scanned_ms == studysync::model::IN_DOUBT_MS), "{in_doubt:?}");
+}

@@ -1,0 +1,133 @@
+//! Clocks that are wrong, and jump. The service's decides what is read; whatever it said, nothing is lost once it is right again.
+//! This machine's only stamps.
+
+use std::{path::Path, process::Command, sync::Arc, sync::Mutex};
+
+use studysync::sandbox::ChangeRequest;
+
+use crate::harness::{DAY_MS, Done, NOW_MS, Place, Service, assert_holds, expected::Expected, small};
+
+use super::{
+    assert_live_rows,
+    wire::{RawServer, Rewrite},
+};
+
+const MINUTE_MS: i64 = 60_000;
+const DAYS: u32 = 10;
+
+/// What the `Date` header is made to say: so many milliseconds off, or nothing.
+type Skew = Arc<Mutex<Option<i64>>>;
+
+/// The service behind a clock of its own.
+fn behind_a_clock(service: &Service, skew: &Skew) -> RawServer {
+    let skew = Arc::clone(skew);
+    let rewrite: Box<Rewrite> = Box::new(move |answer| {
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
+        let head = std::str::from_utf8(&answer[..end]).unwrap();
+        let lines = head.split("\r\n").filter_map(|line| match line.split_once(':') {
+            Some((name, value)) if name.eq_ignore_ascii_case("date") => {
+                let right = chrono::DateTime::parse_from_rfc2822(value.trim()).unwrap();
+                let shown = right + chrono::TimeDelta::milliseconds((*skew.lock().unwrap())?);
+                Some(format!("date: {}", shown.format("%a, %d %b %Y %H:%M:%S GMT")))
+            }
+            _ => Some(line.to_owned()),
+        });
+        let mut rewritten = lines.collect::<Vec<_>>().join("\r\n").into_bytes();
+        rewritten.extend_from_slice(&answer[end..]);
+        rewritten
+    });
+    RawServer::start(&service.base_url(), Box::new(|_, _| false), rewrite)
+}
+
+#[test]
+fn p1_p4_the_service_s_clock_may_jump_to_and_fro_between_runs() {
+    let service = Service::start(small(900, DAYS));
+    let skew: Skew = Arc::new(Mutex::new(Some(0)));
+    let server = behind_a_clock(&service, &skew);
+    let place = Place::at(server.base_url());
+    place.run(&["sync"]).expect(0);
+    let far = 3 * 365 * DAY_MS;
+    for off_ms in [10 * MINUTE_MS, -10 * MINUTE_MS, far, 0, -far, 0, 10 * MINUTE_MS] {
+        *skew.lock().unwrap() = Some(off_ms);
+        service.control().advance_clock(20 * MINUTE_MS as u64);
+        service.change(&ChangeRequest {
+            seed: off_ms.unsigned_abs(),
+            new_answers: 30,
+            edits: 20,
+            within_ms: Some(2 * DAY_MS),
+            ..ChangeRequest::default()
+        });
+        let done = place.run(&["sync"]);
+        assert!(done.code == 0, "{off_ms} ms off: {}", done.stderr);
+    }
+    *skew.lock().unwrap() = Some(0);
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    assert_live_rows(&place, &service, "after the clock came right");
+    for (name, tables) in place.warehouses() {
+        let vanished = tables.count("SELECT count(*) FROM responses WHERE _vanished_at IS NOT NULL");
+        assert_eq!(vanished, 0, "{name}: a clock made rows vanish");
+    }
+}
+
+#[test]
+fn p1_a_service_that_does_not_tell_its_time_is_read_by_this_machine_s() {
+    let service = Service::start(small(600, DAYS));
+    let skew: Skew = Arc::new(Mutex::new(None));
+    let server = behind_a_clock(&service, &skew);
+    let place =
+        Place::at(server.base_url()).with_config(&format!("{}since = \"2026-01-01\"\n", crate::harness::ALL_FLAGS));
+    // This machine's clock is past the service's in these tests, so that everything counts as settled.
+    assert!(chrono::Utc::now().timestamp_millis() > NOW_MS + DAY_MS);
+    place.run(&["sync"]).expect(0);
+    for table in ["responses", "themes"] {
+        let list = if table == "themes" {
+            studysync::sandbox::ListName::Themes
+        } else {
+            studysync::sandbox::ListName::Responses
+        };
+        let all = service.truth(list).len() as i64;
+        for (name, tables) in place.warehouses() {
+            assert_eq!(tables.count(&format!("SELECT count(*) FROM {table}")), all, "{name}: {table}");
+        }
+    }
+}
+
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+
+/// A run on a machine whose clock is off.
+fn run_at(place: &Place, offset: &str, arguments: &[&str]) -> Done {
+    let mut command: Command = place.command(arguments);
+    command.env("LD_PRELOAD", FAKETIME).env("FAKETIME", offset).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    Done::from(command.output().unwrap())
+}
+
+#[test]
+fn p1_p6_this_machine_s_clock_may_be_years_off_and_jump() {
+    if !Path::new(FAKETIME).exists() {
+        println!(
+            "SKIPPED: {FAKETIME} is missing (Debian: apt-get install libfaketime); this machine's clock is not moved"
+        );
+        return;
+    }
+    let service = Service::start(small(900, DAYS));
+    let place = Place::new(&service);
+    let started = run_at(&place, "-5y", &["sync", "--json"]).expect(0).json();
+    assert!(started["started_at"].as_str().unwrap() < "2023", "the clock was not moved: {started}");
+    assert_holds(&place, &Expected::now(&service), "years behind");
+    for offset in ["+7y", "-30y", "+1d", "-1d"] {
+        service.advance_days(1);
+        service.change(&ChangeRequest { seed: 7, edits: 20, new_answers: 20, ..ChangeRequest::default() });
+        let done = run_at(&place, offset, &["sync"]);
+        assert_eq!(done.code, 0, "{offset}: {}", done.stderr);
+        assert_live_rows(&place, &service, offset);
+    }
+    // With the clock years ahead no wait is cut short or drawn out, and nothing is asked for twice.
+    service.clear_log();
+    run_at(&place, "+20y", &["backfill", "--from", "2026-01-25", "--to", "2026-01-29"]).expect(0);
+    assert_eq!(service.log(), [], "what is covered was asked for again");
+    let state = place.state();
+    std::fs::remove_file(&state).unwrap();
+    run_at(&place, "-20y", &["sync"]).expect(0);
+    assert_live_rows(&place, &service, "rebuilt from ledgers whose scans were stamped by all those clocks");
+}

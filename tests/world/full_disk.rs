@@ -1,0 +1,186 @@
+//! A disk that is full at any write: the run ends with exit code 1 and says so, and once there is room the same command ends
+//! equal to the truth.
+//!
+//! Real full disks are small memory file systems in a mount namespace of their own, which not every user may make. Where that is
+//! refused the test says so, and the other one stands in: a limit on the size of any file, which every user may set.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use studysync::sandbox::ChangeRequest;
+
+use crate::harness::{DAY_MS, Done, Place, Service, assert_holds, days_ago, expected::Expected, small};
+
+use super::{copy_folder, restore};
+
+const DAYS: u32 = 12;
+/// Sizes that are tried between nothing and what a run needs.
+const STEPS: u64 = 9;
+
+/// The names by which messages tell what was being written.
+const PLACES: [&str; 4] = ["under-way", "checkpoints.sqlite", "warehouse.duckdb", "parquet"];
+
+/// Mounts a small file system over a folder, runs the command, makes room, and runs it again; what is then there is copied out.
+const ON_A_FULL_DISK: &str = r#"
+set -eu
+full=$1 room_kib=$2 out=$3 home=$(pwd); shift 3
+mount --make-rprivate /
+mkdir -p "$full" "$out/below"
+mount --bind "$full" "$out/below"
+mount -t tmpfs -o size=1g,mode=755 none "$full"
+cp -a "$out/below/." "$full/"
+used_kib=$(df -k --output=used "$full" | tail -1)
+mount -o remount,size=$((used_kib + room_kib))k "$full"
+cd "$home"
+set +e
+"$@" > "$out/first.out" 2> "$out/first.err"; echo $? > "$out/first.code"
+mount -o remount,size=1g "$full"
+"$@" > "$out/second.out" 2> "$out/second.err"; echo $? > "$out/second.code"
+set -e
+find "$out/below" -mindepth 1 -delete
+cp -a "$full/." "$out/below/"
+"#;
+
+fn may_mount() -> bool {
+    let tried =
+        Command::new("unshare").args(["-m", "sh", "-c", "mount -t tmpfs none /mnt"]).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// How a command ended on a full disk, and how again with room.
+fn on_a_full_disk(place: &Place, full: &str, room_kib: u64, command: &[&str]) -> (Done, Done) {
+    let out = tempfile::tempdir().unwrap();
+    let full = if full == "." { place.root().to_owned() } else { place.path(full) };
+    let run = place.command(command);
+    let mut wrapped = Command::new("unshare");
+    wrapped.args(["-m", "sh", "-c", ON_A_FULL_DISK, "sh"]).arg(&full).arg(room_kib.to_string()).arg(out.path());
+    wrapped.arg(run.get_program()).args(run.get_args()).current_dir(place.root());
+    wrapped.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let status = wrapped.stdin(Stdio::null()).status().unwrap();
+    assert!(status.success(), "the disk could not be set up");
+    let done = |run: &str| {
+        let read = |what: &str| fs::read_to_string(out.path().join(format!("{run}.{what}"))).unwrap();
+        Done { code: read("code").trim().parse().unwrap(), stdout: read("out"), stderr: read("err") }
+    };
+    (done("first"), done("second"))
+}
+
+/// A full disk is called one, with the file, and with what to do.
+fn assert_tells(done: &Done, when: &str) -> Vec<&'static str> {
+    assert_eq!(done.code, 1, "{when}: {}", done.stderr);
+    assert!(!done.stderr.contains("panicked"), "{when}: {}", done.stderr);
+    assert!(done.stderr.contains("no space is left"), "{when}: {}", done.stderr);
+    assert!(done.stderr.contains("make room and run the same command again"), "{when}: {}", done.stderr);
+    let told: Vec<&str> = PLACES.into_iter().filter(|place| done.stderr.contains(place)).collect();
+    assert!(!told.is_empty(), "{when}: no file is named: {}", done.stderr);
+    told
+}
+
+fn kib_below(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return fs::metadata(folder).map_or(0, |file| file.len().div_ceil(1024));
+    };
+    entries.map(|entry| kib_below(&entry.unwrap().path())).sum()
+}
+
+/// Tries a command with all sorts of room on a folder; returns what was full, and how often.
+fn sweep(service: &Service, place: &Place, full: &str, command: &[&str]) -> (BTreeSet<&'static str>, u64) {
+    let before = tempfile::tempdir().unwrap();
+    copy_folder(place.root(), before.path());
+    let path = if full == "." { place.root().to_owned() } else { place.path(full) };
+    let held_kib = kib_below(&path);
+    place.run(command).expect(0);
+    // While a file is rewritten its old form is still there.
+    let needed_kib = kib_below(&path).saturating_sub(held_kib) * 5 / 4 + 64;
+    let expected = Expected::now(service);
+    assert_holds(place, &expected, "with room");
+    let (mut told, mut failures) = (BTreeSet::new(), 0);
+    for step in 0..STEPS {
+        // Not on page borders alone.
+        let room_kib = needed_kib * step / STEPS + step * 3 % 7;
+        restore(place, before.path());
+        let when = format!("{full} with {room_kib} of {needed_kib} KiB");
+        let (first, second) = on_a_full_disk(place, full, room_kib, command);
+        if first.code != 0 {
+            failures += 1;
+            told.extend(assert_tells(&first, &when));
+        }
+        assert_eq!(second.code, 0, "{when}: {}", second.stderr);
+        assert_holds(place, &expected, &when);
+    }
+    restore(place, before.path());
+    place.run(command).expect(0);
+    (told, failures)
+}
+
+#[test]
+fn p1_p2_exit_1_a_full_disk_at_any_write_loses_nothing() {
+    if !may_mount() {
+        println!("SKIPPED: this user may not mount; limits on the size of files are tried instead");
+        limits_on_file_size();
+        return;
+    }
+    let service = Service::start(small(900, DAYS));
+    let first = days_ago(i64::from(DAYS));
+    let (mut told, mut failures) = (BTreeSet::new(), 0);
+    // All on one disk, and each on one of its own.
+    for full in [".", "state", "archive", "parquet"] {
+        let place = Place::new(&service);
+        let (of_fill, failed) = sweep(&service, &place, full, &["backfill", "--from", &first]);
+        told.extend(of_fill);
+        assert!(failed >= 3, "{full}: only {failed} runs met a full disk");
+        failures += failed;
+    }
+    let place = Place::new(&service);
+    place.report(&["backfill", "--from", &first], 0);
+    service.advance_days(1);
+    let changes =
+        ChangeRequest { edits: 200, new_answers: 200, within_ms: Some(10 * DAY_MS), ..ChangeRequest::default() };
+    service.change(&changes);
+    let (of_night, failed) = sweep(&service, &place, ".", &["sync"]);
+    told.extend(of_night);
+    assert!(failures + failed >= 20, "only {} of the runs met a full disk", failures + failed);
+    assert_eq!(told, PLACES.into_iter().collect(), "not every kind of write failed");
+}
+
+/// `ulimit -f` counts blocks of 512 bytes; the signal that goes with the limit is ignored, as a service manager may set it.
+fn with_files_of_at_most(place: &Place, blocks: u64, command: &[&str]) -> Done {
+    let run = place.command(command);
+    let mut wrapped = Command::new("sh");
+    wrapped.args(["-c", "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"", "sh"]).arg(blocks.to_string());
+    wrapped.arg(run.get_program()).args(run.get_args()).current_dir(place.root());
+    wrapped.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Done::from(wrapped.stdin(Stdio::null()).output().unwrap())
+}
+
+fn limits_on_file_size() {
+    let service = Service::start(small(900, DAYS));
+    let first = days_ago(i64::from(DAYS));
+    let command = ["backfill", "--from", &first];
+    let expected = Expected::now(&service);
+    let mut failures = 0;
+    for blocks in [0, 1, 2, 4, 9, 17, 40, 64, 100, 180, 300, 520, 1000, 2000, 4000, 6000, 9000] {
+        let place = Place::new(&service);
+        let when = format!("files of at most {blocks} blocks");
+        let done = with_files_of_at_most(&place, blocks, &command);
+        if done.code != 0 {
+            failures += 1;
+            assert_eq!(done.code, 1, "{when}: {}", done.stderr);
+            assert!(!done.stderr.contains("panicked"), "{when}: {}", done.stderr);
+            assert!(done.stderr.contains("what to do:"), "{when}: {}", done.stderr);
+            assert!(done.stderr.contains("run the same command again"), "{when}: {}", done.stderr);
+        }
+        place.run(&command).expect(0);
+        assert_holds(&place, &expected, &when);
+    }
+    assert!(failures >= 10, "only {failures} runs met the limit");
+}
+
+#[test]
+fn p1_p2_exit_1_a_limit_on_the_size_of_files_loses_nothing() {
+    limits_on_file_size();
+}

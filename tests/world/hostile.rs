@@ -1,0 +1,348 @@
+//! Hostile bytes over real HTTP. Memory stays bounded, the error says what came, nothing panics; and when the service is itself
+//! again the same command ends equal to the truth.
+
+use std::{
+    io::Write,
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use flate2::{Compression, write::GzEncoder};
+
+use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, expected::Expected, small};
+
+use super::wire::{RawServer, respond};
+
+/// The most memory that a run may ever take here: one body at its limit (64 MiB) for each of two requests, the page made of it,
+/// and an engine that is held to 128 MiB.
+const RSS_BYTES_MAX: u64 = 640 << 20;
+const MIB: usize = 1 << 20;
+
+/// Writes an answer, as far as the client takes it.
+type Hostile = fn(&mut TcpStream);
+
+/// How a run against the hostile service ended, and its report.
+struct Met {
+    done: Done,
+    service: Service,
+    place: Place,
+    is_hostile: Arc<AtomicBool>,
+    _server: RawServer,
+}
+
+/// A run whose every page of responses is the hostile one. The other lists answer as they should.
+fn meet(hostile: Hostile) -> Met {
+    let service = Service::start(small(150, 3));
+    let is_hostile = Arc::new(AtomicBool::new(true));
+    let flag = Arc::clone(&is_hostile);
+    let server = RawServer::start(
+        &service.base_url(),
+        Box::new(move |request, stream| {
+            let strikes = flag.load(Ordering::Relaxed) && request.is_for("/v1/responses");
+            if strikes {
+                hostile(stream);
+            }
+            strikes
+        }),
+        Box::new(|answer| answer),
+    );
+    let config =
+        format!("{ALL_FLAGS}[throttle]\nin_flight_max = 2\npatience_secs = 20\n[warehouse]\nmemory_limit_mb = 128\n");
+    let place = Place::at(server.base_url()).with_config(&config);
+    let done = place.run(&["sync", "--json"]);
+    Met { done, service, place, is_hostile, _server: server }
+}
+
+impl Met {
+    /// Bounded memory, and no panic.
+    fn assert_bounded(&self, what: &str) {
+        assert!(!self.done.stderr.contains("panicked"), "{what}: {}", self.done.stderr);
+        assert!(!self.done.stderr.contains(KEY), "{what}: the key was shown");
+        let rss_bytes = self.done.json()["peak_rss_bytes"].as_u64().unwrap();
+        assert!(rss_bytes > 10 << 20 && rss_bytes < RSS_BYTES_MAX, "{what}: {} MiB", rss_bytes >> 20);
+    }
+
+    /// The run failed with these words, and the next one, with the service well again, ends equal to the truth.
+    fn assert_refused(self, what: &str, words: &[&str]) {
+        self.assert_bounded(what);
+        assert_eq!(self.done.code, 1, "{what}: {}", self.done.stderr);
+        for word in words {
+            assert!(self.done.stderr.contains(word), "{what}: '{word}' is missing in {}", self.done.stderr);
+        }
+        self.is_hostile.store(false, Ordering::Relaxed);
+        let next = self.place.run(&["sync"]);
+        assert_eq!(next.code, 0, "{what}: the next run: {}", next.stderr);
+        assert_holds(&self.place, &Expected::now(&self.service), what);
+    }
+
+    fn count(&self, sql: &str) -> i64 {
+        let counts: Vec<i64> = self.place.warehouses().into_iter().map(|(_, tables)| tables.count(sql)).collect();
+        assert_eq!(counts[0], counts[1], "the warehouses differ: {sql}");
+        counts[0]
+    }
+}
+
+/// Waiting between attempts takes most of the time, so that cases wait side by side.
+fn all_refused(cases: &[(&'static str, Hostile, &'static [&'static str])]) {
+    std::thread::scope(|scope| {
+        for (what, hostile, words) in cases {
+            scope.spawn(move || meet(*hostile).assert_refused(what, words));
+        }
+    });
+}
+
+fn head(stream: &mut TcpStream, headers: &str) {
+    let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{headers}\r\n").as_bytes());
+}
+
+/// Until the client hangs up, or has taken more than anybody should.
+fn for_ever(stream: &mut TcpStream, piece: &[u8]) {
+    let _ = (0..(1 << 30) / piece.len()).try_for_each(|_| stream.write_all(piece));
+}
+
+fn gzip_bomb(stream: &mut TcpStream) {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    let spaces = vec![b' '; MIB];
+    (0..1024).for_each(|_| packed.write_all(&spaces).unwrap());
+    respond(stream, "200 OK", "content-encoding: gzip\r\n", &packed.finish().unwrap());
+}
+
+fn endless_body(stream: &mut TcpStream) {
+    head(stream, "connection: close\r\n");
+    let _ = stream.write_all(b"{\"data\":[");
+    for_ever(stream, &[b' '; 64 << 10]);
+}
+
+fn endless_chunks(stream: &mut TcpStream) {
+    head(stream, "transfer-encoding: chunked\r\n");
+    let mut chunk = b"10000\r\n".to_vec();
+    chunk.extend(vec![b'['; 0x10000]);
+    chunk.extend(b"\r\n");
+    for_ever(stream, &chunk);
+}
+
+#[test]
+fn p8_bodies_without_end_are_not_read_on() {
+    all_refused(&[
+        ("a gzip bomb", gzip_bomb, &["larger than", "bytes"]),
+        ("an endless body", endless_body, &["larger than", "bytes"]),
+        ("endless chunks", endless_chunks, &["larger than", "bytes"]),
+        (
+            "a promise of a body larger than any",
+            |stream| {
+                head(stream, "content-length: 18446744073709551615\r\n");
+                let _ = stream.write_all(b"{");
+            },
+            &["no page"],
+        ),
+    ]);
+}
+
+#[test]
+fn p8_heads_without_measure_are_refused() {
+    all_refused(&[
+        (
+            "ten thousand headers",
+            |stream| respond(stream, "200 OK", &"x-filler: y\r\n".repeat(10_000), b"{}"),
+            &["no page"],
+        ),
+        (
+            "a header of ten megabytes",
+            |stream| respond(stream, "200 OK", &format!("x-filler: {}\r\n", "y".repeat(10 * MIB)), b"{}"),
+            &["no page"],
+        ),
+        ("a head without end", |stream| for_ever(stream, b"HTTP/1.1 200 OK\r\nx: y\r\n"), &["no page"]),
+        ("no HTTP", |stream| drop(stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n")), &["no page"]),
+        ("nothing", |_| (), &["no usable answer"]),
+    ]);
+}
+
+#[test]
+fn p3_bodies_that_lie_about_their_length_are_no_pages() {
+    const WHOLE: &[u8] = b"{\"data\":[],\"cursor\":null}";
+    all_refused(&[
+        (
+            "less than was promised",
+            |stream| {
+                head(stream, "content-length: 1000\r\n");
+                let _ = stream.write_all(WHOLE);
+            },
+            &["broke off"],
+        ),
+        (
+            "cut by a length that is too small",
+            |stream| {
+                head(stream, "content-length: 12\r\nconnection: close\r\n");
+                let _ = stream.write_all(WHOLE);
+            },
+            &["not JSON"],
+        ),
+        (
+            "two lengths",
+            |stream| {
+                head(stream, "content-length: 25\r\ncontent-length: 12\r\n");
+                let _ = stream.write_all(WHOLE);
+            },
+            &["no page"],
+        ),
+        (
+            "chunks of garbage",
+            |stream| {
+                head(stream, "transfer-encoding: chunked\r\n");
+                let _ = stream.write_all(b"zz\r\nnonsense\r\n-1\r\n");
+            },
+            &["broke off"],
+        ),
+        (
+            "chunks that end early",
+            |stream| {
+                head(stream, "transfer-encoding: chunked\r\n");
+                let _ = stream.write_all(b"9\r\n{\"data\":[\r\n");
+            },
+            &["broke off"],
+        ),
+        ("gzip that is none", |stream| respond(stream, "200 OK", "content-encoding: gzip\r\n", WHOLE), &["broke off"]),
+    ]);
+}
+
+#[test]
+fn p3_texts_that_are_no_pages_are_refused() {
+    all_refused(&[
+        (
+            "bytes that are no UTF-8",
+            |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\xff\xfe\"],\"cursor\":null}"),
+            &["not UTF-8"],
+        ),
+        ("NULs", |stream| respond(stream, "200 OK", "", &[0; 5000]), &["not JSON"]),
+        ("a NUL inside", |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\0\"],\"cursor\":null}"), &["not JSON"]),
+        (
+            "two ends",
+            |stream| respond(stream, "200 OK", "", b"{\"cursor\":null,\"data\":[],\"cursor\":\"x\"}"),
+            &["'cursor' stands twice"],
+        ),
+        (
+            "two lists",
+            |stream| respond(stream, "200 OK", "", b"{\"data\":[],\"data\":[1],\"cursor\":null}"),
+            &["'data' stands twice"],
+        ),
+        ("brackets alone", |stream| respond(stream, "200 OK", "", &[b'['; 5_000_000]), &["not JSON"]),
+        (
+            "objects in objects",
+            |stream| respond(stream, "200 OK", "", "{\"data\":".repeat(100_000).as_bytes()),
+            &["no page"],
+        ),
+        (
+            "a token of a megabyte",
+            |stream| {
+                respond(stream, "200 OK", "", format!("{{\"data\":[],\"cursor\":\"{}\"}}", "x".repeat(MIB)).as_bytes())
+            },
+            &["'cursor' is longer than"],
+        ),
+    ]);
+}
+
+/// A record of the contract with a text as its answer, and more members.
+fn record(question: &str, response: &str, more: &str) -> String {
+    format!(
+        "{{\"createdAt\":\"2026-01-30T08:00:00.000Z\",\"updatedAt\":\"2026-01-30T08:00:00.000Z\",\"questionId\":{question},\
+         \"questionText\":\"Why?\",\"questionType\":\"OPEN\",\"response\":{response},\
+         \"responseGroupUid\":\"0b5f0f0e-0000-4000-8000-000000000001\",\"surveyId\":1,\"visitorId\":1,\
+         \"visitorUuid\":\"0b5f0f0e-0000-4000-8000-000000000002\"{more}}}"
+    )
+}
+
+fn page(records: &[String]) -> Vec<u8> {
+    format!("{{\"data\":[{}],\"cursor\":null}}", records.join(",")).into_bytes()
+}
+
+#[test]
+fn p1_p8_a_page_of_fifty_megabytes_lands() {
+    let met = meet(|stream| {
+        let text = format!("\"{}\"", "t".repeat(MIB));
+        let records: Vec<String> = (0..50).map(|at| record(&at.to_string(), &text, "")).collect();
+        respond(stream, "200 OK", "", &page(&records));
+    });
+    met.assert_bounded("fifty answers of a megabyte");
+    assert_eq!(met.done.code, 0, "{}", met.done.stderr);
+    assert_eq!(met.count(&format!("SELECT count(*) FROM responses WHERE length(answer_text) = {MIB}")), 50);
+}
+
+#[test]
+fn p1_p8_records_that_no_reader_would_expect_land() {
+    let met = meet(|stream| {
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        let wide = format!("{{{}\"z\":1}}", "\"k\":1,".repeat(50_000));
+        let records = [
+            record("1", &deep, ""),
+            record("2", &wide, ""),
+            record("3", "1e400", ""),
+            record("4", "\"\\u0000\\ud800 \\u202e\"", ""),
+            record("5", "\"twice\"", ",\"response\":\"said\",\"surveyId\":2"),
+            record("6", "\"deep\"", &format!(",\"unknown\":{deep}")),
+            record("1e400", "\"no number of a question\"", ""),
+            record("9223372036854775808", "\"one past the last\"", ""),
+            record("null", "\"no question\"", ""),
+            "[]".to_owned(),
+            deep.clone(),
+            "1e400".to_owned(),
+        ];
+        respond(stream, "200 OK", "", &page(&records));
+    });
+    met.assert_bounded("records that no reader would expect");
+    // Rejects are said.
+    assert_eq!(met.done.code, 3, "{}", met.done.stderr);
+    let landed = "SELECT (SELECT count(*) FROM responses) + (SELECT count(*) FROM rejects WHERE stream = 'responses')";
+    assert_eq!(met.count(landed), 12);
+    assert_eq!(met.count("SELECT count(*) FROM responses WHERE question_id BETWEEN 1 AND 6"), 6);
+    assert_eq!(met.count("SELECT max(length(answer_json)) FROM responses"), 350_000 - 50_000 + 7);
+}
+
+#[test]
+fn p5_hostile_values_of_retry_after_are_waits_or_none() {
+    let cases: [(&str, &str, i32); 6] = [
+        ("a wait of ages", "retry-after: 99999999999999999999999\r\n", 6),
+        ("a date at the end of time", "retry-after: Fri, 31 Dec 9999 23:59:59 GMT\r\n", 6),
+        ("several, one of ages", "retry-after: 1\r\nretry-after: soon\r\nretry-after: 86400\r\n", 6),
+        ("bytes that are no text", "retry-after: \u{fe}\u{ff}\r\n", 0),
+        ("no number", "retry-after: NaN\r\nretry-after: 1e400\r\nretry-after: -1\r\n", 0),
+        (
+            "a number of a megabyte's digits, cut short by HTTP",
+            "retry-after: 0.000000000000000000000000000000000001\r\n",
+            0,
+        ),
+    ];
+    std::thread::scope(|scope| {
+        for (what, headers, code) in cases {
+            scope.spawn(move || {
+                let service = Service::start(small(150, 3));
+                let refusals = std::sync::atomic::AtomicU64::new(2);
+                let server = RawServer::start(
+                    &service.base_url(),
+                    Box::new(move |request, stream| {
+                        let left =
+                            refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+                        let refuses = request.is_for("/v1/responses") && left.is_ok();
+                        if refuses {
+                            respond(stream, "429 Too Many Requests", headers, b"");
+                        }
+                        refuses
+                    }),
+                    Box::new(|answer| answer),
+                );
+                let config = format!("{ALL_FLAGS}[throttle]\npatience_secs = 30\n");
+                let place = Place::at(server.base_url()).with_config(&config);
+                let done = place.run(&["sync"]);
+                assert_eq!(done.code, code, "{what}: {}", done.stderr);
+                if code == 6 {
+                    assert!(done.stderr.contains("as the service told"), "{what}: {}", done.stderr);
+                    assert!(server.requests() < 8, "{what}: {} requests", server.requests());
+                }
+                place.run(&["sync"]).expect(0);
+                assert_holds(&place, &Expected::now(&service), what);
+            });
+        }
+    });
+}

@@ -1,0 +1,157 @@
+//! What another process holds: the warehouse is waited for and then given up with exit code 5; the lease is not waited for.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, expected::Expected, small};
+
+use super::{assert_mended, assert_says};
+
+/// Set for the copy of this test binary that plays the analyst.
+const HOLDER_FILE: &str = "STUDYSYNC_TEST_HOLDS_FILE";
+const HOLDER_MODE: &str = "STUDYSYNC_TEST_HOLDS_MODE";
+
+/// Another process with the DuckDB file open, until it is dropped or let go.
+struct Holder {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Holder {
+    fn of(place: &Place, mode: &str) -> Holder {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "world::locks::plays_the_analyst", "--nocapture", "--test-threads=1"])
+            .env(HOLDER_FILE, place.duckdb())
+            .env(HOLDER_MODE, mode)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("the file is open")), "the analyst has no file");
+        // Its last words find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        let input = child.stdin.take();
+        Holder { child, input }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn let_go(&mut self) {
+        drop(self.input.take());
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// No test: what [`Holder`] starts. In the suite, where nobody set its variables, it does nothing.
+#[test]
+fn plays_the_analyst() {
+    let (Some(file), Some(mode)) = (std::env::var_os(HOLDER_FILE), std::env::var_os(HOLDER_MODE)) else { return };
+    let mode = if mode == "reads" { duckdb::AccessMode::ReadOnly } else { duckdb::AccessMode::ReadWrite };
+    let config = duckdb::Config::default().access_mode(mode).unwrap();
+    let connection = duckdb::Connection::open_with_flags(file, config).unwrap();
+    println!("the file is open");
+    std::io::stdout().flush().unwrap();
+    // Until its input ends.
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+    drop(connection);
+}
+
+fn place_that_waits(service: &Service, secs: u32) -> Place {
+    Place::new(service).with_config(&format!("{ALL_FLAGS}[warehouse]\nlock_wait_secs = {secs}\n"))
+}
+
+#[test]
+fn exit_5_a_held_warehouse_is_given_up_after_the_time_that_is_set() {
+    let service = Service::start(small(400, 8));
+    let place = place_that_waits(&service, 1);
+    place.report(&["sync"], 0);
+    for mode in ["reads", "writes"] {
+        let holder = Holder::of(&place, mode);
+        let started = Instant::now();
+        let done = place.run(&["sync"]).expect(5);
+        assert!(started.elapsed() >= Duration::from_secs(1), "{mode}: nobody waited");
+        assert!(started.elapsed() < Duration::from_secs(30), "{mode}: {:?}", started.elapsed());
+        assert_says(&done, &["warehouse.duckdb", &holder.pid(), "waiting up to 1 s", "lock_wait_secs"]);
+    }
+    service.advance_days(1);
+    assert_mended(&service, &place, "after the analyst went home");
+}
+
+#[test]
+fn a_held_warehouse_is_waited_for() {
+    let service = Service::start(small(400, 8));
+    let place = place_that_waits(&service, 120);
+    place.report(&["sync"], 0);
+    service.advance_days(1);
+    for mode in ["reads", "writes"] {
+        let mut holder = Holder::of(&place, mode);
+        let run = place.spawn(&["sync"]);
+        std::thread::sleep(Duration::from_millis(1500));
+        holder.let_go();
+        let done = Done::from(run.wait_with_output().unwrap()).expect(0);
+        assert!(done.stderr.contains("waiting up to 120 s"), "{mode}: it did not have to wait: {}", done.stderr);
+        assert_holds(&place, &Expected::now(&service), mode);
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_for_a_warehouse() {
+    let service = Service::start(small(100, 4));
+    let place = place_that_waits(&service, 120);
+    place.report(&["sync"], 0);
+    let _holder = Holder::of(&place, "reads");
+    let mut run = place.spawn(&["sync"]);
+    // It is waiting when it says so.
+    let mut errors = BufReader::new(run.stderr.take().unwrap()).lines();
+    assert!(errors.any(|line| line.unwrap().contains("waiting up to")));
+    let started = Instant::now();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::INT).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(5));
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn exit_5_two_runs_at_once_and_the_holder_is_named() {
+    let service = Service::start(small(400, 8));
+    let place = Place::new(&service);
+    service.control().merge_faults(serde_json::json!({"latency": {"ms": 1500}})).unwrap();
+    let first = place.spawn(&["sync"]);
+    let started = Instant::now();
+    while service.control().stats().requests == 0 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the first run asks for nothing");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let done = place.run(&["backfill", "--from", "2026-01-20"]).expect(5);
+    assert_says(&done, &["studysync sync", &format!("process {}", first.id()), "wait for it"]);
+    assert!(!done.stderr.contains(KEY));
+    service.set_faults(Default::default());
+    Done::from(first.wait_with_output().unwrap()).expect(0);
+    assert_holds(&place, &Expected::now(&service), "after both");
+}
+
+#[test]
+fn a_lease_of_a_dead_process_binds_nobody() {
+    let service = Service::start(small(400, 8));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    // The row of a run that was killed, whose process number another process has by now; the lock went with it.
+    let state = rusqlite::Connection::open(place.state()).unwrap();
+    let sql = "INSERT OR REPLACE INTO lease (id, run_id, pid, host, command, started_ms) VALUES (1, 'dead', ?1, 'here', 'sync', 1)";
+    state.execute(sql, [std::process::id()]).unwrap();
+    drop(state);
+    assert!(File::open(place.path("state/checkpoints.sqlite.lock")).is_ok(), "the lock's file stays, and is no lock");
+    assert_mended(&service, &place, "with the lease of a dead run");
+}

@@ -1,0 +1,72 @@
+//! The world around a run: full disks, torn and missing files, locks, clocks, and a service that sends anything. Each case ends
+//! with a message that names the thing and the way out, loses nothing, and the next run makes good what can be made good.
+
+mod clocks;
+mod full_disk;
+mod hostile;
+mod locks;
+mod read_only;
+mod shifting;
+mod spools;
+mod state_file;
+mod torn_warehouse;
+mod wire;
+
+use std::path::Path;
+
+use crate::harness::{Done, Place, Service, assert_holds, contract, different_rows, expected::Expected};
+
+/// Asserts that an error names these things, and says what to do.
+fn assert_says(done: &Done, words: &[&str]) {
+    for word in words.iter().chain(&["what to do:"]) {
+        assert!(done.stderr.contains(word), "'{word}' is missing in:\n{}", done.stderr);
+    }
+    assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
+}
+
+/// The next run ends well, and the warehouses are what the service holds.
+fn assert_mended(service: &Service, place: &Place, when: &str) {
+    let done = place.run(&["sync"]);
+    assert_eq!(done.code, 0, "{when}: {}", done.stderr);
+    assert_holds(place, &Expected::now(service), when);
+}
+
+/// Asserts that each warehouse holds exactly the service's rows, leaving aside what it marked as vanished: whether that was seen
+/// before it went depends on the moment.
+fn assert_live_rows(place: &Place, service: &Service, when: &str) {
+    let expected = Expected::now(service);
+    for (name, tables) in place.warehouses() {
+        for table in ["responses", "themes", "surveys"] {
+            let columns = contract(table).columns.iter();
+            let content = columns.filter(|column| column.origin != "load" && column.name != "_row_hash");
+            let content: Vec<&str> = content.map(|column| column.name.as_str()).collect();
+            let live = tables.rows_where(table, "_vanished_at IS NULL");
+            if let Some(difference) = different_rows(table, &content, &expected.rows(table), &live) {
+                panic!("{when}, {name}: {difference}");
+            }
+        }
+    }
+}
+
+/// Copies a folder with all that is in it.
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_folder(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
+}
+
+/// Brings a place back to what a copy of it held.
+fn restore(place: &Place, copy: &Path) {
+    for entry in std::fs::read_dir(place.root()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+    }
+    copy_folder(copy, place.root());
+}

@@ -1,0 +1,78 @@
+//! The pages of a scan under way, torn at any byte, lost, or with the whole archive gone: asked for again, never half believed.
+
+use std::{fs, path::PathBuf};
+
+use studysync::sandbox::{Faults, Latency};
+
+use crate::harness::{ALL_FLAGS, NOW_MS, Place, Service, assert_holds, days_ago, expected::Expected, small};
+
+use super::{assert_mended, copy_folder, restore};
+
+const DAYS: u32 = 6;
+
+/// A place whose first backfill stopped in the middle of windows, and a copy of it.
+fn cut_short() -> (Service, Place, tempfile::TempDir, Vec<PathBuf>) {
+    let settings = small(600, DAYS);
+    // Far from the end of the grid, so that all runs see the same settled moment.
+    let service = Service::start(studysync::sandbox::Settings { now_ms: NOW_MS + 120_000, ..settings });
+    service.set_faults(Faults { latency: Latency { ms: 2, ..Latency::default() }, ..Faults::default() });
+    let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 20\n"));
+    let from = days_ago(i64::from(DAYS));
+    place
+        .run(&["backfill", "--from", &from, "--stream", "responses", "--max-requests", "9", "--concurrency", "1"])
+        .expect(6);
+    let spools = place.files("archive/under-way");
+    assert!(!spools.is_empty(), "no scan was cut short");
+    let copy = tempfile::tempdir().unwrap();
+    copy_folder(place.root(), copy.path());
+    (service, place, copy, spools)
+}
+
+fn go_on(place: &Place, when: &str) {
+    let done = place.run(&["backfill", "--from", &days_ago(i64::from(DAYS))]);
+    assert_eq!(done.code, 0, "{when}: {}", done.stderr);
+}
+
+#[test]
+fn p2_a_spool_torn_at_any_byte_is_gone_on_with() {
+    let (service, place, copy, spools) = cut_short();
+    let expected = Expected::now(&service);
+    let whole = fs::read(&spools[0]).unwrap();
+    let step = (whole.len() / 24).max(1);
+    let mut cuts: Vec<usize> = (0..whole.len()).step_by(step).collect();
+    cuts.extend([8, 19, 20, 21, whole.len() - 1]);
+    for cut in cuts {
+        restore(&place, copy.path());
+        fs::write(&spools[0], &whole[..cut]).unwrap();
+        go_on(&place, &format!("cut at byte {cut}"));
+        assert_holds(&place, &expected, &format!("cut at byte {cut} of {}", whole.len()));
+    }
+    for at in (0..whole.len()).step_by(step * 2) {
+        restore(&place, copy.path());
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x15;
+        fs::write(&spools[0], damaged).unwrap();
+        go_on(&place, &format!("byte {at} flipped"));
+        assert_holds(&place, &expected, &format!("byte {at} of {} flipped", whole.len()));
+    }
+}
+
+#[test]
+fn p2_lost_spools_and_a_lost_archive_are_asked_for_again() {
+    let (service, place, copy, spools) = cut_short();
+    let expected = Expected::now(&service);
+    for spool in &spools {
+        fs::remove_file(spool).unwrap();
+    }
+    go_on(&place, "without its spools");
+    assert_holds(&place, &expected, "without its spools");
+    restore(&place, copy.path());
+    fs::remove_dir_all(place.path("archive")).unwrap();
+    go_on(&place, "without its archive");
+    assert_holds(&place, &expected, "without its archive");
+    // And the folder of the archive goes between two nights.
+    fs::remove_dir_all(place.path("archive")).unwrap();
+    service.advance_days(1);
+    assert_mended(&service, &place, "a night after the archive went");
+    assert!(!place.files("archive").is_empty(), "nothing is archived any more");
+}

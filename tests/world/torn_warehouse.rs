@@ -1,0 +1,183 @@
+//! Warehouses torn, overwritten, lost, of another kind. A run that cannot believe one says so and touches nothing; moved away, it
+//! is filled anew.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::harness::{Place, Service, assert_holds, days_ago, expected::Expected, small};
+
+use super::{assert_mended, assert_says, copy_folder, restore};
+
+const DAYS: u32 = 12;
+
+fn filled(with: impl Fn(Place) -> Place) -> (Service, Place, tempfile::TempDir) {
+    let service = Service::start(small(900, DAYS));
+    let place = with(Place::new(&service));
+    place.report(&["backfill", "--from", &days_ago(i64::from(DAYS))], 0);
+    // What is younger than this is looked at again by the next run, which therefore reads all of it.
+    service.advance_days(1);
+    let copy = tempfile::tempdir().unwrap();
+    copy_folder(place.root(), copy.path());
+    (service, place, copy)
+}
+
+fn garbage(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7919 % 251) as u8).collect()
+}
+
+/// A damaged file is named with the way out; its bytes stay; and on that way everything comes back.
+fn assert_way_out(service: &Service, place: &Place, damaged: &Path, away: &Path, damage: &str) {
+    let before = fs::read(damaged).ok();
+    let done = place.run(&["sync"]);
+    assert!(matches!(done.code, 1 | 2), "{damage}: exit code {}: {}", done.code, done.stderr);
+    assert_says(&done, &[away.file_name().unwrap().to_str().unwrap(), "move it away"]);
+    assert_eq!(fs::read(damaged).ok(), before, "{damage}: the damaged file was changed");
+    let aside = tempfile::tempdir().unwrap();
+    fs::rename(away, aside.path().join("damaged")).unwrap();
+    let _ = fs::remove_file(place.path("warehouse.duckdb.wal"));
+    assert_mended(service, place, damage);
+}
+
+#[test]
+fn p1_a_torn_duckdb_file_is_named_and_filled_anew_once_it_is_moved_away() {
+    let (service, place, copy) = filled(Place::without_parquet);
+    let whole = fs::read(place.duckdb()).unwrap();
+    let mut damages: Vec<(String, Vec<u8>)> =
+        [1, 8, 100, 4096, 8192, 12_288, 100_000, whole.len() / 2, whole.len() - 4096]
+            .into_iter()
+            .map(|cut| (format!("cut at byte {cut} of {}", whole.len()), whole[..cut].to_vec()))
+            .collect();
+    damages.push(("garbage".into(), garbage(whole.len())));
+    damages.push(("zeroed".into(), vec![0; whole.len()]));
+    let mut beheaded = whole.clone();
+    beheaded[4096..12_288].fill(0);
+    damages.push(("both headers zeroed".into(), beheaded));
+    for (damage, bytes) in damages {
+        restore(&place, copy.path());
+        fs::write(place.duckdb(), bytes).unwrap();
+        assert_way_out(&service, &place, &place.duckdb(), &place.duckdb(), &damage);
+    }
+}
+
+#[test]
+fn p1_a_deleted_duckdb_file_is_filled_anew_and_the_run_says_so() {
+    let (service, place, _copy) = filled(|place| place);
+    fs::remove_file(place.duckdb()).unwrap();
+    let done = place.run(&["sync"]).expect(0);
+    assert!(done.stderr.contains("did not fit the ledger of duckdb"), "{}", done.stderr);
+    assert_mended(&service, &place, "after the file was deleted");
+}
+
+#[test]
+fn exit_2_a_duckdb_file_that_is_newer_or_not_ours_is_left_alone() {
+    let (_service, place, copy) = filled(Place::without_parquet);
+    let meta = |sql: &str| duckdb::Connection::open(place.duckdb()).unwrap().execute_batch(sql).unwrap();
+    meta("UPDATE _studysync SET value = '999' WHERE key = 'format_version'");
+    let before = fs::read(place.duckdb()).unwrap();
+    assert_says(&place.run(&["sync"]).expect(2), &["warehouse.duckdb", "newer version"]);
+    assert_eq!(fs::read(place.duckdb()).unwrap(), before);
+
+    restore(&place, copy.path());
+    fs::remove_file(place.duckdb()).unwrap();
+    meta("CREATE TABLE sales (amount INTEGER); INSERT INTO sales VALUES (1)");
+    assert_says(&place.run(&["sync"]).expect(2), &["warehouse.duckdb", "tables of its own", "another path"]);
+    let tables = place.duckdb_tables();
+    assert_eq!(
+        (tables.count("SELECT count(*) FROM sales"), tables.count("SELECT count(*) FROM duckdb_tables()")),
+        (1, 1)
+    );
+}
+
+/// The log of commits that were not folded into the file, as a kill leaves it: with one commit that changes nothing.
+fn leave_a_log(place: &Place, copy: &Path) -> Vec<u8> {
+    let connection = duckdb::Connection::open(place.duckdb()).unwrap();
+    let sql = "PRAGMA disable_checkpoint_on_shutdown; SET checkpoint_threshold = '1GB'; \
+        CREATE TEMP TABLE kept AS SELECT * FROM sync_runs; BEGIN; DELETE FROM sync_runs; \
+        INSERT INTO sync_runs SELECT * FROM kept; COMMIT";
+    connection.execute_batch(sql).unwrap();
+    drop(connection);
+    let log = fs::read(place.path("warehouse.duckdb.wal")).expect("the engine left no log");
+    fs::copy(place.duckdb(), copy.join("warehouse.duckdb")).unwrap();
+    log
+}
+
+#[test]
+fn p2_a_log_that_a_kill_left_is_replayed_and_a_torn_end_of_it_is_dropped() {
+    let (service, place, copy) = filled(Place::without_parquet);
+    let log = leave_a_log(&place, copy.path());
+    assert!(log.len() > 100);
+    for cut in [log.len(), log.len() - 1, log.len() - 9, log.len() / 2, log.len() / 4, 20, 1, 0] {
+        restore(&place, copy.path());
+        fs::write(place.path("warehouse.duckdb.wal"), &log[..cut]).unwrap();
+        assert_mended(&service, &place, &format!("with {cut} of {} bytes of the log", log.len()));
+        assert_eq!(
+            place.duckdb_tables().count("SELECT count(*) FROM sync_runs WHERE command = 'backfill'"),
+            1,
+            "{cut}"
+        );
+    }
+    // Its checksums tell damage in the middle from a torn end.
+    for at in [log.len() / 3, log.len() / 2, log.len() * 2 / 3] {
+        restore(&place, copy.path());
+        let mut damaged = log.clone();
+        damaged[at] ^= 0x55;
+        fs::write(place.path("warehouse.duckdb.wal"), damaged).unwrap();
+        let done = place.run(&["sync"]);
+        if done.code != 0 {
+            assert_says(&done, &["warehouse.duckdb", "move it away"]);
+        } else {
+            assert_holds(&place, &Expected::now(&service), "with a log damaged in the middle");
+        }
+    }
+}
+
+fn partitions(place: &Place) -> Vec<PathBuf> {
+    let is_partition = |path: &PathBuf| path.to_string_lossy().contains("/responses/created_month=");
+    place.files("parquet").into_iter().filter(is_partition).collect()
+}
+
+#[test]
+fn p1_a_torn_or_missing_parquet_file_is_named_and_the_folder_filled_anew_once_it_is_moved_away() {
+    let (service, place, copy) = filled(Place::without_duckdb);
+    let file = partitions(&place).pop().unwrap();
+    let whole = fs::read(&file).unwrap();
+    let children = place.path("parquet/response_choices").join(file.parent().unwrap().file_name().unwrap());
+    let damages = [
+        ("cut in half", &file, Some(whole[..whole.len() / 2].to_vec())),
+        ("its last byte cut", &file, Some(whole[..whole.len() - 1].to_vec())),
+        ("empty", &file, Some(Vec::new())),
+        ("garbage", &file, Some(garbage(whole.len()))),
+        ("missing", &file, None),
+        ("a child's file missing", &children.join("data.parquet"), None),
+        ("the ledger missing", &place.path("parquet/sync_windows/data.parquet"), None),
+        ("the ledger garbage", &place.path("parquet/sync_windows/data.parquet"), Some(garbage(1000))),
+        ("its own description garbage", &place.path("parquet/.studysync/warehouse.json"), Some(garbage(100))),
+    ];
+    for (damage, path, bytes) in damages {
+        restore(&place, copy.path());
+        match bytes {
+            Some(bytes) => fs::write(path, bytes).unwrap(),
+            None => fs::remove_file(path).unwrap(),
+        }
+        assert_way_out(&service, &place, path, &place.parquet(), damage);
+    }
+}
+
+#[test]
+fn p2_what_a_killed_writer_left_in_the_parquet_folder_is_swept_away() {
+    let (service, place, _copy) = filled(Place::without_duckdb);
+    let private = place.path("parquet/.studysync");
+    for folder in ["parts/00000999-half.tmp", "scratch/spill"] {
+        fs::create_dir_all(private.join(folder)).unwrap();
+        fs::write(private.join(folder).join("half.parquet"), garbage(5000)).unwrap();
+    }
+    fs::write(private.join("scratch/responses.parquet"), garbage(5000)).unwrap();
+    assert_mended(&service, &place, "with leftovers");
+    let left = place.files("parquet/.studysync").into_iter().filter(|path| path.to_string_lossy().contains("half"));
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<PathBuf>::new());
+    // A list of files that cannot be read is no reason to stop.
+    fs::write(private.join("files.json"), "{").unwrap();
+    assert_mended(&service, &place, "without a list of files");
+}
