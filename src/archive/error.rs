@@ -23,6 +23,9 @@ pub enum ArchiveError {
     /// The file was not written by this program, or its beginning is torn.
     #[error("{} is not an archive of pages: {why}", path.display())]
     NotOurs { path: PathBuf, why: String },
+    /// The file was pulled from another service or environment.
+    #[error("{} was pulled from {found}, and the settings say {wanted}", path.display())]
+    OtherService { path: PathBuf, found: String, wanted: String },
     /// A page cannot be read back.
     #[error("page {page} of {} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, page: usize, why: String },

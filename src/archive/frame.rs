@@ -3,14 +3,17 @@
 //! ```text
 //! file   = "SSYNCPG1" header frame*
 //! header = length:u32 checksum:u64 JSON
-//! frame  = kind:u8 ('P' page, 'T' side page, 'E' end of the scan) raw:u32 stored:u32 checksum:u64 bytes[stored]
+//! frame  = kind:u8 ('P' page, 'T' side page, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
 //! ```
 //!
 //! A side page belongs to the scan, and leads nowhere: it holds rows of one millisecond at the edge of the page before it.
 //!
+//! Notes stand behind the end, one for each time that the scan was about to be committed; the last counts. They are text, stored
+//! as it is, and mean nothing here. A file of an earlier version has none.
+//!
 //! The checksum (xxh3) covers the stored bytes, so a torn tail is told from a whole frame at any byte.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -43,6 +46,7 @@ pub(super) enum Frame {
     Page(Vec<u8>),
     Side(Vec<u8>),
     End,
+    Note(Vec<u8>),
 }
 
 /// Why a frame could not be read.
@@ -102,6 +106,11 @@ pub(super) fn end_frame() -> Vec<u8> {
     frame(b'E', 0, &[])
 }
 
+/// The bytes of the frame that says how the scan is committed.
+pub(super) fn note_frame(note: &[u8]) -> Vec<u8> {
+    frame(b'C', note.len() as u32, note)
+}
+
 fn frame(kind: u8, raw: u32, stored: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(FRAME_HEAD_BYTES + stored.len());
     bytes.push(kind);
@@ -142,9 +151,42 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
         // The checksum does not cover the head: a page whose kind was damaged must not end the scan.
         b'E' if raw == 0 && stored == 0 => Frame::End,
         b'E' => return Err(FrameError::Torn("its end carries a page")),
+        b'C' => Frame::Note(bytes),
         _ => return Err(FrameError::Torn("its kind is unknown")),
     };
     Ok(Some((frame, (FRAME_HEAD_BYTES + stored) as u64)))
+}
+
+/// A frame that was passed over.
+pub(super) enum Skipped {
+    Page,
+    End,
+    Note(Vec<u8>),
+    Other,
+}
+
+/// What the next frame is; only a note is read. `None` at the end of the file.
+pub(super) fn skip_frame(input: &mut (impl Read + Seek)) -> Result<Option<Skipped>, FrameError> {
+    let mut head = [0; FRAME_HEAD_BYTES];
+    match read_fully(input, &mut head)? {
+        0 => return Ok(None),
+        FRAME_HEAD_BYTES => {}
+        _ => return Err(FrameError::Torn("its head is cut")),
+    }
+    if head[0] == b'C' {
+        input.seek_relative(-(FRAME_HEAD_BYTES as i64)).map_err(FrameError::Io)?;
+        let frame = read_frame(input)?;
+        return Ok(frame.map(|(frame, _)| match frame {
+            Frame::Note(note) => Skipped::Note(note),
+            _ => Skipped::Other,
+        }));
+    }
+    input.seek_relative(i64::from(u32_at(&head, 5))).map_err(FrameError::Io)?;
+    Ok(Some(match head[0] {
+        b'P' => Skipped::Page,
+        b'E' => Skipped::End,
+        _ => Skipped::Other,
+    }))
 }
 
 /// Like `read_exact`, but tells how much there was.

@@ -18,7 +18,7 @@ mod store;
 
 pub use error::ArchiveError;
 pub use frame::{FileHeader, PAGE_BYTES_MAX};
-pub use reader::{Pages, read_pages};
+pub use reader::{FileSummary, Pages, read_pages, summarize};
 pub use spool::{Recovered, Spool};
 pub use store::{Archive, ArchiveSettings};
 

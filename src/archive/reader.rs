@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     ArchiveError, FileHeader,
-    frame::{self, Frame, FrameError},
+    frame::{self, Frame, FrameError, Skipped},
 };
 
 /// The pages of one file, side pages among them, in order. Ends after the frame that closes the scan; a file without one ends at its last whole page.
@@ -27,6 +27,41 @@ pub fn read_pages(path: &Path) -> Result<Pages, ArchiveError> {
     let mut input = BufReader::with_capacity(1 << 20, file);
     let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
     Ok(Pages { input, path: path.to_owned(), header, read: 0, is_complete: false })
+}
+
+/// What a file is, without its pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSummary {
+    /// The scan and its service.
+    pub header: FileHeader,
+    /// Pages.
+    pub pages: u64,
+    /// Whether the frame that closes a complete scan is there.
+    pub is_complete: bool,
+    /// What was noted when the scan was last about to be committed.
+    pub note: Option<Vec<u8>>,
+}
+
+/// Reads what a file is. Pages are skipped and not checked: that is done by whoever reads them.
+pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
+    let file = File::open(path).map_err(ArchiveError::io("open", path))?;
+    let mut input = BufReader::new(file);
+    let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
+    let mut summary = FileSummary { header, pages: 0, is_complete: false, note: None };
+    loop {
+        match frame::skip_frame(&mut input) {
+            Ok(Some(Skipped::Page)) => summary.pages += 1,
+            Ok(Some(Skipped::End)) => summary.is_complete = true,
+            Ok(Some(Skipped::Note(note))) => summary.note = Some(note),
+            Ok(Some(Skipped::Other)) => {}
+            Ok(None) => return Ok(summary),
+            Err(FrameError::Torn(why)) => {
+                let page = usize::try_from(summary.pages).unwrap_or(usize::MAX);
+                return Err(ArchiveError::Damaged { path: path.to_owned(), page, why: why.to_owned() });
+            }
+            Err(FrameError::Io(source)) => return Err(ArchiveError::io("read", path)(source)),
+        }
+    }
 }
 
 impl Pages {
@@ -57,7 +92,8 @@ impl Iterator for Pages {
                 self.is_complete = true;
                 None
             }
-            Ok(None) => None,
+            // A note without the end before it belongs to nothing.
+            Ok(None | Some((Frame::Note(_), _))) => None,
             Err(FrameError::Torn(why)) => {
                 let (path, page) = (self.path.clone(), self.read);
                 Some(Err(ArchiveError::Damaged { path, page, why: why.to_owned() }))

@@ -49,6 +49,8 @@ pub struct Recovered {
     pub without_side: u64,
     /// Whether the end of the scan was written.
     pub is_complete: bool,
+    /// What was noted when the scan was last about to be committed.
+    pub note: Option<Vec<u8>>,
 }
 
 impl Spool {
@@ -84,8 +86,8 @@ impl Spool {
             frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
         let header_bytes = input.stream_position().map_err(ArchiveError::io("read", path))?;
         let (mut whole_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
-        let (mut last_sides, mut without_side) = (Vec::new(), 0);
-        while !is_complete {
+        let (mut last_sides, mut without_side, mut note) = (Vec::new(), 0, None);
+        loop {
             match frame::read_frame(&mut input) {
                 Ok(Some((Frame::Page(body), bytes))) => {
                     whole_bytes += bytes;
@@ -101,6 +103,10 @@ impl Spool {
                 Ok(Some((Frame::End, bytes))) => {
                     whole_bytes += bytes;
                     is_complete = true;
+                }
+                Ok(Some((Frame::Note(text), bytes))) => {
+                    whole_bytes += bytes;
+                    note = Some(text);
                 }
                 Ok(None) | Err(FrameError::Torn(_)) => break,
                 Err(FrameError::Io(source)) => return Err(ArchiveError::io("read", path)(source)),
@@ -120,7 +126,7 @@ impl Spool {
             synced_at: Instant::now(),
             steps,
         };
-        Ok(Recovered { spool, header, last_page, last_sides, without_side, is_complete })
+        Ok(Recovered { spool, header, last_page, last_sides, without_side, is_complete, note })
     }
 
     /// Appends one page. It is durable after the next [`Spool::sync`], which this calls when enough has come together.

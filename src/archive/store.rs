@@ -1,14 +1,14 @@
 //! The folder of the archive: where the file of a scan is, and what becomes of it after the commit.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use crate::model::{DAY_MS, DurableStep, Scan, ScanId, Steps, format_ms};
 
-use super::{ArchiveError, FileHeader, Recovered, Spool};
+use super::{ArchiveError, FileHeader, Recovered, Spool, frame};
 
 const UNDER_WAY: &str = "under-way";
 
@@ -68,6 +68,19 @@ impl Archive {
             Err(ArchiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Before the commit: notes, durably, how the complete scan is about to be committed.
+    pub fn note(&self, scan: &ScanId, note: &[u8]) -> Result<(), ArchiveError> {
+        let path = self.under_way(scan);
+        let mut file = OpenOptions::new().append(true).open(&path).map_err(ArchiveError::io("open", &path))?;
+        let whole_bytes = file.metadata().map_err(ArchiveError::io("read", &path))?.len();
+        let written = file.write_all(&frame::note_frame(note)).and_then(|()| file.sync_data());
+        written.map_err(|error| {
+            // A torn note would hide the one that is written next; the first error is the one to tell.
+            file.set_len(whole_bytes).ok();
+            ArchiveError::io("write", &path)(error)
+        })
     }
 
     /// After the commit: the file moves to its place in the archive, or goes if pages are not kept.
@@ -133,6 +146,11 @@ impl Archive {
             }
         }
         Ok(files)
+    }
+
+    /// The files of scans under way, in no particular order.
+    pub fn spools(&self) -> Result<Vec<PathBuf>, ArchiveError> {
+        files_in(&self.settings.root.join(UNDER_WAY))
     }
 
     /// The file of a scan under way.

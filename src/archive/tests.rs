@@ -186,3 +186,35 @@ fn spools_that_nobody_owns_are_dropped() {
     assert!(archive.under_way(&mine.id).exists());
     assert!(!archive.under_way(&lost.id).exists());
 }
+
+#[test]
+fn the_last_note_counts_and_a_torn_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, scan) = (archive(folder.path(), true), scan());
+    let mut spool = archive.begin(&scan).unwrap();
+    for page in pages() {
+        spool.append(&page).unwrap();
+    }
+    spool.complete().unwrap();
+    let path = spool.path().to_owned();
+    assert_eq!(summarize(&path).unwrap().note, None);
+    archive.note(&scan.id, b"first").unwrap();
+    let one_note = fs::metadata(&path).unwrap().len();
+    archive.note(&scan.id, b"second").unwrap();
+    let bytes = fs::read(&path).unwrap();
+    for cut in one_note as usize..=bytes.len() {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        let is_whole = cut == bytes.len();
+        assert_eq!(summarize(&path).is_err(), !is_whole && cut > one_note as usize, "cut at {cut}");
+        let recovered = archive.recover(&scan).unwrap().unwrap();
+        let expected: &[u8] = if is_whole { b"second" } else { b"first" };
+        assert_eq!(recovered.note.as_deref(), Some(expected), "cut at {cut}");
+        assert!(recovered.is_complete);
+        // The torn tail is gone, so a third note can be read.
+        archive.note(&scan.id, b"third").unwrap();
+        let summary = summarize(&path).unwrap();
+        assert_eq!((summary.pages, summary.is_complete), (5, true));
+        assert_eq!(summary.note.as_deref(), Some(b"third".as_slice()), "cut at {cut}");
+        assert_eq!(read_pages(&path).unwrap().map(Result::unwrap).collect::<Vec<_>>(), pages());
+    }
+}

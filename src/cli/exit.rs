@@ -99,6 +99,13 @@ impl CommandError {
                 load_hint(source)
             }
             CommandError::Pipeline(PipelineError::State(error)) | CommandError::State(error) => state_hint(error),
+            CommandError::Pipeline(PipelineError::NotReplayable(_)) => Some(
+                "the warehouse is as it was; a stretch whose scans are all archived can be replayed with --from and --to, and \
+                 anything can be pulled again into a new warehouse with `backfill`",
+            ),
+            CommandError::Pipeline(PipelineError::Archive(ArchiveError::Damaged { .. })) => Some(
+                "the warehouse is as it was; restore the file from a backup, or leave the archive as it is: only `replay` reads it",
+            ),
             CommandError::Pipeline(PipelineError::Archive(error)) => archive_hint(error),
             _ => None,
         }
@@ -152,6 +159,7 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         ),
         LoadError::OtherPartition { .. } => Some("keep to the partition it was made with, or name another folder"),
         LoadError::Full { .. } => Some(SPACE),
+        LoadError::Unfinished { .. } => Some("run `studysync sync` once, which finishes it"),
         LoadError::Damaged { .. } => Some(DAMAGED),
         LoadError::Io { source, .. } if is_refused(source) => Some(WRITABLE),
         _ => None,

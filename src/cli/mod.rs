@@ -10,11 +10,13 @@ mod init;
 mod plan;
 mod printer;
 mod query;
+mod replay;
 mod sandbox;
 mod schema;
 mod status;
 mod sync;
 mod traits;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -66,6 +68,8 @@ enum Command {
     Sync(sync::SyncArgs),
     Backfill(sync::BackfillArgs),
     Status(status::StatusArgs),
+    Verify(verify::VerifyArgs),
+    Replay(replay::ReplayArgs),
     Query(query::QueryArgs),
     Schema(schema::SchemaArgs),
     Sandbox(sandbox::SandboxArgs),
@@ -117,6 +121,8 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Check(args) => on_runtime(check::run(args, context)),
         Command::Sync(args) => on_runtime(sync::sync(args, context)),
         Command::Backfill(args) => on_runtime(sync::backfill(args, context)),
+        Command::Verify(args) => on_runtime(verify::run(args, context)),
+        Command::Replay(args) => on_runtime(replay::run(args, context)),
         Command::Sandbox(args) => on_runtime(sandbox::run(args, context)),
         Command::Demo(args) => demo::run(&args, context),
     }

@@ -125,7 +125,7 @@ async fn execute(
 }
 
 /// The first signal asks the run to end in order; a second one ends the program at once, which is safe as well.
-async fn stop_on_signal(stop: CancellationToken) {
+pub(super) async fn stop_on_signal(stop: CancellationToken) {
     if next_signal().await.is_err() {
         return;
     }

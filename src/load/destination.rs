@@ -1,8 +1,10 @@
 //! What a warehouse must be able to do, in the order in which `pipeline` asks for it.
 
-use crate::model::{FlatPage, Scan, ScanId};
+use std::path::Path;
 
-use super::LoadError;
+use crate::model::{FlatPage, Proof, Scan, ScanId, Stream, Window};
+
+use super::{Differences, LoadError};
 
 /// One warehouse. Everything it does to data is a scan applied, all or nothing, and applying a scan again changes nothing.
 ///
@@ -30,6 +32,9 @@ pub trait Destination: Send {
     /// Applies what was staged, in one transaction with the ledger row. A scan that the ledger already holds changes nothing.
     fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError>;
 
+    /// Says how the warehouse differs from what was staged, which is all that the service has of the window. Changes nothing.
+    fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError>;
+
     /// Makes what was committed visible to readers of files (Parquet), or compact (DuckDB). Cheap when there is nothing to do.
     fn publish(&mut self) -> Result<(), LoadError>;
 
@@ -38,8 +43,31 @@ pub trait Destination: Send {
         false
     }
 
-    /// Adds a row to `sync_runs`.
-    fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError>;
+    /// Adds a row to `sync_runs`, in the place of an earlier one of the same run.
+    fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError> {
+        self.record_runs(std::slice::from_ref(run))
+    }
+
+    /// Adds rows to `sync_runs`, in one transaction.
+    fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError>;
+
+    /// The rows of `sync_runs`, in no particular order.
+    fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError>;
+
+    /// Puts the rows of `source`, a DuckDB file that a replay built and nobody has open, in the place of those held of a stretch.
+    /// One transaction. Returns the rows put in.
+    fn replace(&mut self, source: &Path, what: &Replacement) -> Result<u64, LoadError>;
+}
+
+/// The stretch of a stream that a replay puts in.
+#[derive(Clone, Debug)]
+pub struct Replacement {
+    /// One with windows.
+    pub stream: Stream,
+    /// The creation time.
+    pub window: Window,
+    /// Every scan whose window is in the stretch: their rows of the ledger and of `rejects` are replaced with it.
+    pub scans: Vec<ScanId>,
 }
 
 /// One applied scan of the ledger.
@@ -49,20 +77,27 @@ pub struct LedgerEntry {
     pub scan: Scan,
     /// The records it returned.
     pub rows_read: u64,
+    /// Rows that seemed to have vanished, and were not believed: the scan left a doubt.
+    pub withheld: u64,
+    /// How it proved its window complete.
+    pub proof: Proof,
 }
 
 /// How to apply a scan.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CommitOptions {
     /// What to do about rows that the scan no longer found.
     pub vanish: VanishPolicy,
     /// Whether the ledger gets a row even if the scan changes nothing: yes for a window that was never proven complete before,
     /// no for a re-scan, which then writes nothing at all.
     pub record_unchanged: bool,
+    /// How the scan proved its window complete: for the ledger.
+    pub proof: Proof,
 }
 
 /// What to do about rows that a complete scan no longer found (promise P4).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VanishPolicy {
     /// Mark them as vanished, unless more than `rows_max` and more than `share_max` of the window's rows would go, or the scan
     /// found nothing at all and more than a sitting's answers would: then none is marked and they are counted as withheld.
@@ -130,7 +165,7 @@ impl RowCounts {
 }
 
 /// A row of `sync_runs`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRecord {
     pub run_id: crate::model::RunId,
     pub command: String,
@@ -142,6 +177,8 @@ pub struct RunRecord {
     pub finished_ms: i64,
     pub base_url: String,
     pub environment: String,
+    /// Of this program, that ran it.
+    pub program_version: String,
     /// The run's JSON.
     pub report: String,
 }

@@ -23,6 +23,9 @@ pub enum LoadError {
     /// There is a file or folder, but it is not a warehouse of ours.
     #[error("{} is not a warehouse of studysync: {why}", path.display())]
     NotOurs { path: PathBuf, why: String },
+    /// A writer was killed half-way through putting files in place, and whoever only reads may not finish it.
+    #[error("the last run on {} was cut short while it put files in place", path.display())]
+    Unfinished { path: PathBuf },
     /// No space is left.
     #[error("no space is left for {}", path.display())]
     Full {

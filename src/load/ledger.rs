@@ -1,10 +1,10 @@
-//! Reads the ledger, `sync_windows`: which scans were applied, and what they did.
+//! Reads the ledger, `sync_windows`: which scans were applied, and what they did; and the runs, `sync_runs`.
 
 use duckdb::Row;
 
-use super::{LedgerEntry, LoadError, RowCounts, engine::Engine};
+use super::{LedgerEntry, LoadError, RowCounts, RunRecord, engine::Engine};
 use crate::{
-    model::{FlagSet, RunId, Scan, ScanId, Scope, Stream, Window},
+    model::{EndStyle, FlagSet, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
     schema::quote_text,
 };
 
@@ -22,9 +22,31 @@ pub(super) fn counts_of(engine: &Engine, ledger: &str, scan: &ScanId) -> Result<
 pub(super) fn entries(engine: &Engine, ledger: &str) -> Result<Vec<LedgerEntry>, LoadError> {
     let sql = format!(
         "SELECT scan_id, _run_id, stream, survey_id, epoch_ms(window_start), epoch_ms(window_end), flags,
-            epoch_ms(scanned_at), rows_read FROM {ledger}"
+            epoch_ms(scanned_at), rows_read, withheld, pages, end_style FROM {ledger}"
     );
     query(engine, &sql, entry)?.into_iter().collect()
+}
+
+/// Every run. `runs` is the SQL of the relation `sync_runs`.
+pub(super) fn runs(engine: &Engine, runs: &str) -> Result<Vec<RunRecord>, LoadError> {
+    let sql = format!(
+        "SELECT run_id, command, outcome, exit_code, epoch_ms(started_at), epoch_ms(finished_at), base_url, environment,
+            program_version, report FROM {runs}"
+    );
+    query(engine, &sql, |row| {
+        Ok(RunRecord {
+            run_id: RunId(row.get(0)?),
+            command: row.get(1)?,
+            outcome: row.get(2)?,
+            exit_code: row.get(3)?,
+            started_ms: row.get(4)?,
+            finished_ms: row.get(5)?,
+            base_url: row.get(6)?,
+            environment: row.get(7)?,
+            program_version: row.get(8)?,
+            report: row.get(9)?,
+        })
+    })
 }
 
 fn query<T>(
@@ -68,5 +90,9 @@ fn entry(row: &Row<'_>) -> Result<Result<LedgerEntry, LoadError>, duckdb::Error>
         flags: FlagSet::from_bits(u8::try_from(flags).unwrap_or_default()),
         started_ms: row.get(7)?,
     };
-    Ok(Ok(LedgerEntry { scan, rows_read: row.get::<_, i64>(8)?.unsigned_abs() }))
+    let count = |at| row.get::<_, i64>(at).map(i64::unsigned_abs);
+    let pages: Option<i64> = row.get(10)?;
+    let end: Option<String> = row.get(11)?;
+    let proof = Proof { pages: pages.map_or(0, i64::unsigned_abs), end: end.as_deref().and_then(EndStyle::from_name) };
+    Ok(Ok(LedgerEntry { scan, rows_read: count(8)?, withheld: count(9)?, proof }))
 }

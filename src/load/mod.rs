@@ -18,8 +18,12 @@ mod reader;
 mod stage;
 
 pub use self::duckdb::DuckDbDestination;
-pub use destination::{Applied, CommitOptions, Destination, Identity, LedgerEntry, RowCounts, RunRecord, VanishPolicy};
-pub use diff::{Delta, DeltaRows, TableDelta, Targets, TimeBounds, diff};
+pub use destination::{
+    Applied, CommitOptions, Destination, Identity, LedgerEntry, Replacement, RowCounts, RunRecord, VanishPolicy,
+};
+pub use diff::{
+    Delta, DeltaRows, Difference, Differences, Example, TableDelta, Targets, TimeBounds, diff, differences,
+};
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
 pub use lock_wait::LockPatience;

@@ -19,7 +19,7 @@ pub use batch::{FlatPage, Reject, RejectReason, TableBatch};
 pub use chance::Chance;
 pub use flags::{Flag, FlagSet};
 pub use intervals::IntervalSet;
-pub use page::{EndStyle, PageRequest, PageToken};
+pub use page::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
 pub use scan::{RunId, Scan, ScanId};
 pub use segment::{IN_DOUBT_MS, Segment};
 pub use steps::{DurableStep, Steps};

@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
-    load::{Applied, CommitOptions, Destination, RowCounts},
-    model::{Activity, IN_DOUBT_MS},
+    clock,
+    load::{Applied, CommitOptions, Destination, RowCounts, VanishPolicy},
+    model::{Activity, IN_DOUBT_MS, Proof, Scan},
+    state::Covered,
 };
 
 use super::{
@@ -23,9 +25,39 @@ pub(super) struct Committed {
     pub wrote: bool,
 }
 
+/// What the archive keeps of how a scan was committed, so that `replay` does it the same way. A file without one is of an earlier
+/// version.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct CommitNote {
+    /// The commit's place among all.
+    pub ordinal: i64,
+    pub vanish: VanishPolicy,
+    pub record_unchanged: bool,
+}
+
+impl CommitNote {
+    /// Reads what stands in a file of the archive.
+    pub fn read(text: &[u8]) -> Result<Self, PipelineError> {
+        serde_json::from_slice(text).map_err(|error| PipelineError::Note(error.to_string()))
+    }
+}
+
+/// Notes in the spool how the scan is committed, and returns it: an earlier note stands where a warehouse went by it already.
+fn take_note(shared: &Shared, pulled: &Pulled, options: CommitOptions) -> Result<CommitOptions, PipelineError> {
+    let (vanish, record_unchanged) = match &pulled.noted {
+        Some(noted) => (noted.vanish, noted.record_unchanged),
+        None => (options.vanish, options.record_unchanged),
+    };
+    let ordinal = shared.state().next_commit_ordinal(clock::now_ms()).map_err(PipelineError::State)?;
+    let note = CommitNote { ordinal, vanish, record_unchanged };
+    let text = serde_json::to_vec(&note).map_err(|error| PipelineError::Note(error.to_string()))?;
+    shared.archive.note(&pulled.scan.id, &text).map_err(PipelineError::Archive)?;
+    Ok(CommitOptions { vanish, record_unchanged, proof: pulled.proof })
+}
+
 /// Commits a complete scan.
 ///
-/// 1. Its pages are durable in the spool: the pull saw to that.
+/// 1. Its pages are durable in the spool: the pull saw to that. A note behind them says how they are committed.
 /// 2. Each warehouse applies them with its ledger row in one transaction. Killed here, the next run finds the scan under way,
 ///    reads the spool, and a warehouse that holds the scan changes nothing.
 /// 3. The spool becomes the archive.
@@ -38,6 +70,10 @@ pub(super) async fn commit(
     options: CommitOptions,
 ) -> Result<Committed, PipelineError> {
     let pulled = Arc::new(pulled);
+    let options = {
+        let (shared, pulled) = (shared.clone(), Arc::clone(&pulled));
+        blocking(move || take_note(&shared, &pulled, options)).await??
+    };
     let applied = apply_everywhere(shared, destinations, &pulled, &options).await?;
     let shared = shared.clone();
     blocking(move || {
@@ -52,12 +88,10 @@ pub(super) async fn commit(
         }
         // What one warehouse withholds or rejects is said even if another has nothing to say.
         let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
-        // Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at for long, and every
-        // run looks again until it is settled.
         let mut state = shared.state();
         let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
-        let scanned_ms = if is_doubtful { IN_DOUBT_MS } else { scan.started_ms };
-        state.checkpoint(scan, scanned_ms, counts.rows_read, &acknowledged).map_err(PipelineError::State)?;
+        let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
+        state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
         drop(state);
         if !is_in_a_ledger {
             // An unchanged re-scan tells nothing that the archive does not hold already.
@@ -66,6 +100,13 @@ pub(super) async fn commit(
         Ok(Committed { counts, wrote })
     })
     .await?
+}
+
+/// What the checkpoints take in. Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at
+/// for long, and every run looks again until it is settled.
+pub(super) fn covered(scan: &Scan, rows: u64, is_doubtful: bool, proof: Proof) -> Covered {
+    let scanned_ms = if is_doubtful { IN_DOUBT_MS } else { scan.started_ms };
+    Covered { scan: scan.clone(), scanned_ms, rows, proof }
 }
 
 /// Every warehouse at the same time, each on a thread of its own.

@@ -125,7 +125,7 @@ impl Run {
             let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
             let options = self.commit_options(&task, &pulled);
             flow.committing.spawn(async move {
-                let pages = pulled.pages;
+                let pages = pulled.proof.pages;
                 let committed = commit(&shared, &destinations, pulled, options).await;
                 (task, pages, committed)
             });
@@ -210,7 +210,7 @@ impl Run {
         } else {
             VanishPolicy::default()
         };
-        CommitOptions { vanish, record_unchanged: task.is_first_proof }
+        CommitOptions { vanish, record_unchanged: task.is_first_proof, ..CommitOptions::default() }
     }
 
     /// After a commit: the books, a second look at what seems to have vanished, and a publish if much waits for it.

@@ -1,5 +1,7 @@
 //! What can end a run, and what can fail in it without ending it.
 
+use std::{io, path::PathBuf};
+
 use serde::Serialize;
 
 use crate::{
@@ -32,6 +34,20 @@ pub enum PipelineError {
     /// A page that `source` took for whole cannot be flattened: a fault of the program.
     #[error("a page cannot be read")]
     Flatten(#[source] FlattenError),
+    /// The archive lacks pages without which tables built from it would be poorer than they are.
+    #[error("{0}")]
+    NotReplayable(String),
+    /// A warehouse that was built beside cannot take the place of the old one, which is as it was.
+    #[error("cannot {action} {}", path.display())]
+    Swap {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// A note in the archive on how a scan was committed cannot be read: damaged, or of a newer version.
+    #[error("a note in the archive cannot be read: {0}")]
+    Note(String),
     /// A thread of the program died: a fault of the program.
     #[error("a part of the program stopped: {0}")]
     Died(String),
@@ -47,6 +63,7 @@ impl PipelineError {
             PipelineError::Source(SourceError::Stopped(_)) => 6,
             PipelineError::Load { source, .. } => load_code(source),
             PipelineError::State(error) => state_code(error),
+            PipelineError::Archive(ArchiveError::OtherService { .. }) => 2,
             _ => 1,
         }
     }

@@ -12,7 +12,7 @@ use tokio::runtime::RuntimeFlavor;
 use crate::{
     archive::{Archive, Spool},
     flatten::flatten_page,
-    model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Scan, Stream, TimeAccount},
+    model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream, TimeAccount},
     plan::edges::ScanEdges,
     source::{Source, SourceError, Step, Stop},
     state::State,
@@ -20,6 +20,7 @@ use crate::{
 
 use super::{
     PipelineError, Progress,
+    commit::CommitNote,
     held::{Budget, Held},
     ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of},
     traits::Learned,
@@ -62,9 +63,11 @@ pub(super) struct Pulled {
     pub scan: Scan,
     pub page_rows: u32,
     pub spool: PathBuf,
-    pub pages: u64,
+    pub proof: Proof,
     pub held: Held,
     pub edges: ScanEdges,
+    /// How an earlier run was about to commit it, if some warehouse holds it since: the others take it in the same way.
+    pub noted: Option<CommitNote>,
 }
 
 /// Why a window was not pulled to its end.
@@ -100,6 +103,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
     let mut resume_at = request.token.clone();
     let mut walk = shared.source.walk(request.clone());
+    let mut end: Option<EndStyle> = None;
     let mut edges = ScanEdges::new(left.unlooked);
     // The page from which the scan goes on, if a kill came before its edge was looked at.
     let mut last_page = left.last_page.map(|body| flatten(scan.scope.stream, &body)).transpose()?;
@@ -119,6 +123,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 rows += page.rows as u64;
                 shared.progress.pulled(page.rows as u64);
                 resume_at = page.next.clone();
+                end = page.end;
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
                 let flat;
                 (spool, flat) = keep(&shared, &scan, spool, page.body.clone(), mark).await?;
@@ -142,8 +147,9 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 (rows, resume_at) = (0, None);
                 false
             }
-            Ok(Step::End(end)) => {
-                if end == EndStyle::NotFound {
+            Ok(Step::End(style)) => {
+                end = Some(style);
+                if style == EndStyle::NotFound {
                     shared.learned.not_found(scan.scope.stream);
                 }
                 true
@@ -171,11 +177,11 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
             }
         }
     }
-    let pages = spool.pages() as u64;
+    let proof = Proof { pages: spool.pages() as u64, end };
     let busy = shared.account.enter(Activity::Write);
     let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
     drop(busy);
-    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held, edges })
+    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), proof, held, edges, noted: None })
 }
 
 /// How far a scan's pages reach.

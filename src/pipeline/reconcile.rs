@@ -5,16 +5,16 @@ use std::collections::HashSet;
 use crate::{
     archive::{Recovered, Spool},
     load::Destination,
-    model::{IN_DOUBT_MS, ScanId},
+    model::{EndStyle, Proof, ScanId},
     plan::edges::ScanEdges,
     source::envelope::{self, Envelope},
-    state::{State, UnderWay},
+    state::{Covered, State, UnderWay},
 };
 
 use super::{
     PipelineError,
     assemble::failed,
-    commit::{SharedDestination, lock},
+    commit::{CommitNote, SharedDestination, covered, lock},
     held::Held,
     pull::{Begun, Pulled, Shared},
     ties::EdgesLeft,
@@ -74,7 +74,7 @@ pub(super) fn check_ledgers(
 /// The coverage that every ledger proves.
 fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usize, PipelineError> {
     let mut common: Option<HashSet<ScanId>> = None;
-    let (mut scans, mut begun, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut scans, mut begun, mut names) = (Vec::<Covered>::new(), Vec::new(), Vec::new());
     for destination in destinations {
         let mut destination = lock(destination);
         let name = destination.name();
@@ -86,12 +86,15 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
             Some(common) => common.intersection(&ids).cloned().collect(),
         });
         begun.extend(entries.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)));
-        scans = entries.into_iter().map(|entry| (entry.scan, entry.rows_read)).collect();
+        scans = entries
+            .into_iter()
+            .map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof))
+            .collect();
         remember(state, destination.as_mut(), last.as_ref())?;
         names.push(name);
     }
     let common = common.unwrap_or_default();
-    scans.retain(|(scan, _)| common.contains(&scan.id));
+    scans.retain(|covered| common.contains(&covered.scan.id));
     state.rebuild_coverage(&scans, &begun, &names).map_err(PipelineError::State)?;
     Ok(scans.len())
 }
@@ -113,7 +116,13 @@ pub(super) fn resume(shared: &Shared, destinations: &[SharedDestination]) -> Res
     for left in under_way {
         if is_held_by_all(destinations, &left.scan.id)? {
             finish(shared, destinations, &left)?;
-        } else if let Some(scan) = recover(shared, left)? {
+        } else if let Some(mut scan) = recover(shared, left)? {
+            if let Resumed::Complete(pulled) = &mut scan
+                && !is_held_by_any(destinations, &pulled.scan.id)?
+            {
+                // Nobody went by it: this run's own options count.
+                pulled.noted = None;
+            }
             resumed.push(scan);
         }
     }
@@ -121,14 +130,21 @@ pub(super) fn resume(shared: &Shared, destinations: &[SharedDestination]) -> Res
 }
 
 fn is_held_by_all(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
+    Ok(held_by(destinations, scan)? == destinations.len())
+}
+
+fn is_held_by_any(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
+    Ok(held_by(destinations, scan)? > 0)
+}
+
+fn held_by(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, PipelineError> {
+    let mut held = 0;
     for destination in destinations {
         let mut destination = lock(destination);
         let name = destination.name();
-        if !destination.holds(scan).map_err(failed(name))? {
-            return Ok(false);
-        }
+        held += usize::from(destination.holds(scan).map_err(failed(name))?);
     }
-    Ok(true)
+    Ok(held)
 }
 
 /// The end of a commit that was killed between its third and fourth step, or between its second and third.
@@ -136,19 +152,20 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
     let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
     let unlooked = recovered.as_ref().map_or(0, |recovered| EdgesLeft::of(recovered).unlooked);
     let is_doubtful = shared.ties.commits(&left.scan, &ScanEdges::new(unlooked));
-    let scanned_ms = if is_doubtful { IN_DOUBT_MS } else { left.scan.started_ms };
     shared.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
-    let entries = match destinations.first() {
-        Some(destination) => {
-            let mut destination = lock(destination);
-            let name = destination.name();
-            destination.ledger().map_err(failed(name))?
+    let (mut rows, mut withheld, mut proof) = (left.rows, 0, Proof::default());
+    for destination in destinations {
+        let mut destination = lock(destination);
+        let name = destination.name();
+        let entries = destination.ledger().map_err(failed(name))?;
+        if let Some(entry) = entries.into_iter().find(|entry| entry.scan.id == left.scan.id) {
+            // What one warehouse withheld leaves a doubt, whatever the others say.
+            (rows, withheld, proof) = (entry.rows_read, withheld.max(entry.withheld), entry.proof);
         }
-        None => Vec::new(),
-    };
-    let rows = entries.iter().find(|entry| entry.scan.id == left.scan.id).map_or(left.rows, |entry| entry.rows_read);
+    }
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (lock(destination).name(), true)).collect();
-    shared.state().checkpoint(&left.scan, scanned_ms, rows, &names).map_err(PipelineError::State)
+    let covered = covered(&left.scan, rows, is_doubtful || withheld > 0, proof);
+    shared.state().checkpoint(&covered, &names).map_err(PipelineError::State)
 }
 
 /// Reads the spool of a scan; one that is lost or torn at its beginning is forgotten, and its window is due again.
@@ -160,18 +177,22 @@ fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineE
         return Ok(None);
     };
     let edges = EdgesLeft::of(&recovered);
-    let Recovered { spool, last_page, is_complete, .. } = recovered;
+    let Recovered { spool, last_page, is_complete, note, .. } = recovered;
+    let noted = note.as_deref().map(CommitNote::read).transpose()?;
     let next = match last_page.as_deref().map(envelope::parse) {
-        // Nothing durable yet.
+        // Nothing durable yet, or an empty result.
         None => None,
         Some(Ok(Envelope { next: Some(next), .. })) => Some(next),
         // The last page carried the end; perhaps the mark behind it is missing.
-        Some(Ok(_)) => return complete(shared, left, spool, is_complete, &edges).map(Some),
+        Some(Ok(Envelope { end, .. })) => {
+            return complete(shared, left, spool, (is_complete, end), (noted, &edges)).map(Some);
+        }
         // `source` lets no such page through: the window starts over.
         Some(Err(_)) => return start_over(left, spool).map(Some),
     };
     if is_complete {
-        return complete(shared, left, spool, is_complete, &edges).map(Some);
+        let end = Some(EndStyle::NotFound);
+        return complete(shared, left, spool, (true, end), (noted, &edges)).map(Some);
     }
     Ok(Some(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: left.rows, next, edges })))
 }
@@ -180,17 +201,17 @@ fn complete(
     shared: &Shared,
     left: UnderWay,
     mut spool: Spool,
-    is_marked: bool,
-    edges: &EdgesLeft,
+    (is_marked, end): (bool, Option<EndStyle>),
+    (noted, edges): (Option<CommitNote>, &EdgesLeft),
 ) -> Result<Resumed, PipelineError> {
     if !is_marked {
         spool.complete().map_err(PipelineError::Archive)?;
     }
     let held = Held::spooled(&shared.budget);
-    let pages = spool.pages() as u64;
+    let proof = Proof { pages: spool.pages() as u64, end };
     let (scan, page_rows) = (left.scan, left.page_rows);
     let edges = ScanEdges::new(edges.unlooked);
-    Ok(Resumed::Complete(Pulled { scan, page_rows, spool: spool.path().to_owned(), pages, held, edges }))
+    Ok(Resumed::Complete(Pulled { scan, page_rows, spool: spool.path().to_owned(), proof, held, edges, noted }))
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {

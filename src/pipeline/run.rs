@@ -22,6 +22,7 @@ use super::{
     pull::{Shared, blocking},
     queue::Queue,
     reconcile::{check_ledgers, resume},
+    replay::clear_leftovers,
     report::{Findings, Outcome, peak_rss_bytes},
     surroundings::Surroundings,
     ties::TieWatch,
@@ -97,6 +98,7 @@ impl Run {
         let patience = lock_patience(&settings, &stop);
         let source = Source::new(source_settings, learned, account.clone(), stop).map_err(PipelineError::Source)?;
         let archive = archive(&settings, &identity)?.watched(steps);
+        clear_leftovers(&settings)?;
         let destinations: Vec<SharedDestination> = open_watched(&settings, &identity, &patience, &surroundings)?
             .into_iter()
             .map(|destination| Arc::new(Mutex::new(destination)))
@@ -299,6 +301,7 @@ impl Run {
             finished_ms: self.clock.now_ms(),
             base_url: self.identity.base_url.clone(),
             environment: self.identity.environment.clone(),
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
             report: serde_json::to_string(&report).unwrap_or_default(),
         }
     }
@@ -328,7 +331,7 @@ impl Run {
     }
 }
 
-fn rfc3339(at_ms: i64) -> String {
+pub(super) fn rfc3339(at_ms: i64) -> String {
     chrono::DateTime::from_timestamp_millis(at_ms)
         .map(|moment| moment.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
         .unwrap_or_default()

@@ -42,4 +42,21 @@ impl State {
         self.connection.execute(sql, (name, location, last.map(|scan| &scan.0))).map_err(self.failed("write"))?;
         Ok(())
     }
+
+    /// The warehouses hold everything that the checkpoints count, whatever they were left out of before.
+    pub fn caught_up(&self, names: &[&str]) -> Result<(), StateError> {
+        let sql = "UPDATE destinations SET last_checkpoint = \
+                   coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0) WHERE name = ?1";
+        for name in names {
+            self.connection.execute(sql, [name]).map_err(self.failed("write"))?;
+        }
+        Ok(())
+    }
+
+    /// The place of the next commit among all: later than any before it, also where the clock was set back.
+    pub fn next_commit_ordinal(&self, now_ms: i64) -> Result<i64, StateError> {
+        let sql = "INSERT INTO meta (key, value) VALUES ('last_commit', CAST(?1 AS TEXT)) ON CONFLICT (key) DO UPDATE \
+                   SET value = CAST(max(CAST(value AS INTEGER) + 1, ?1) AS TEXT) RETURNING CAST(value AS INTEGER)";
+        self.connection.query_row(sql, [now_ms], |row| row.get(0)).map_err(self.failed("write"))
+    }
 }

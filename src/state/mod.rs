@@ -8,15 +8,20 @@ mod damage;
 mod destinations;
 mod error;
 mod lease;
+mod proofs;
 mod runs;
 mod scans;
+mod stretch;
 mod traits;
 
+pub use coverage::Covered;
 pub use destinations::KnownDestination;
 pub use error::StateError;
 pub use lease::{Holder, Lease};
+pub use proofs::Proven;
 pub use runs::RunEntry;
 pub use scans::UnderWay;
+pub use stretch::{LastRead, Stretch};
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +30,8 @@ use crate::model::{DurableStep, Steps};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use rusqlite_migration::{M, Migrations};
 
-const MIGRATIONS: &[M<'_>] = &[M::up(include_str!("../../state/0001_checkpoints.sql"))];
+const MIGRATIONS: &[M<'_>] =
+    &[M::up(include_str!("../../state/0001_checkpoints.sql")), M::up(include_str!("../../state/0002_proofs.sql"))];
 /// How long a reader (`status`) and the writer wait for each other.
 const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 

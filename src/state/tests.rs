@@ -1,7 +1,7 @@
 //! The database as a run uses it.
 
 use super::*;
-use crate::model::{FlagSet, PageToken, RunId, Scan, ScanId, Scope, Segment, Stream, Window};
+use crate::model::{DAY_MS, EndStyle, FlagSet, PageToken, Proof, RunId, Scan, ScanId, Scope, Segment, Stream, Window};
 
 const URL: &str = "http://127.0.0.1:1";
 
@@ -14,6 +14,10 @@ fn scan(start_ms: i64, end_ms: i64) -> Scan {
         flags: FlagSet::ALL,
         started_ms: 5_000,
     }
+}
+
+fn covered(scan: &Scan, scanned_ms: i64, rows: u64) -> Covered {
+    Covered { scan: scan.clone(), scanned_ms, rows, proof: Proof { pages: 2, end: Some(EndStyle::Missing) } }
 }
 
 #[test]
@@ -29,7 +33,7 @@ fn a_scan_is_under_way_until_its_checkpoint() {
     assert!(state.coverage(scan.scope).unwrap().is_empty());
 
     state.remember_destination("duckdb", "here", None).unwrap();
-    state.checkpoint(&scan, scan.started_ms, 1600, &[("duckdb", true)]).unwrap();
+    state.checkpoint(&covered(&scan, scan.started_ms, 1600), &[("duckdb", true)]).unwrap();
     assert!(state.scans_under_way().unwrap().is_empty());
     let covered = Segment { window: scan.window, flags: FlagSet::ALL, scanned_ms: 5_000, rows: 1600 };
     assert_eq!(state.coverage(scan.scope).unwrap(), [covered]);
@@ -84,9 +88,10 @@ fn a_newer_or_foreign_file_is_refused_by_name() {
 fn a_lost_file_is_rebuilt_from_the_ledger() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
-    state.checkpoint(&scan(5_000, 6_000), 9, 1, &[]).unwrap();
+    state.checkpoint(&covered(&scan(5_000, 6_000), 9, 1), &[]).unwrap();
     let begun = [(scan(0, 1).scope, -500)];
-    state.rebuild_coverage(&[(scan(1000, 2000), 7), (scan(0, 1000), 3)], &begun, &[]).unwrap();
+    let scans = [covered(&scan(1000, 2000), 5_000, 7), covered(&scan(0, 1000), 5_000, 3)];
+    state.rebuild_coverage(&scans, &begun, &[]).unwrap();
     assert_eq!(state.extent_start_ms(scan(0, 1).scope).unwrap(), Some(-500));
     let rebuilt = state.coverage(scan(0, 1).scope).unwrap();
     assert_eq!(rebuilt.len(), 1);
@@ -101,10 +106,10 @@ fn a_warehouse_that_was_left_out_of_a_checkpoint_is_not_up_to_date() {
     state.remember_destination("duckdb", "here", None).unwrap();
     state.remember_destination("parquet", "there", None).unwrap();
     let scan = scan(0, 1000);
-    state.checkpoint(&scan, 5, 1, &[("duckdb", true), ("parquet", false)]).unwrap();
+    state.checkpoint(&covered(&scan, 5, 1), &[("duckdb", true), ("parquet", false)]).unwrap();
     assert!(is_up_to_date(&state, "duckdb") && is_up_to_date(&state, "parquet"));
     assert_eq!(state.destination("parquet").unwrap().unwrap().last_scan_id, None);
-    state.checkpoint(&scan, 6, 1, &[("duckdb", true)]).unwrap();
+    state.checkpoint(&covered(&scan, 6, 1), &[("duckdb", true)]).unwrap();
     assert!(is_up_to_date(&state, "duckdb") && !is_up_to_date(&state, "parquet"));
     state.remember_destination("parquet", "there", None).unwrap();
     assert!(!is_up_to_date(&state, "parquet"), "being looked at does not bring it up to date");
@@ -129,4 +134,45 @@ fn runs_and_traits_are_remembered() {
     assert_eq!((runs[0].exit_code, runs[1].finished_ms), (Some(0), None));
     assert_eq!(reader.service_trait::<i64>("clock_skew_ms").unwrap(), Some((250, 30)));
     assert_eq!(reader.service_trait::<i64>("unknown").unwrap(), None);
+}
+
+#[test]
+fn p3_the_first_proof_and_the_last_reading_are_kept_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
+    let first = Scan { started_ms: DAY_MS, ..scan(0, 1000) };
+    let mut second = Scan { id: ScanId::new(2), started_ms: 3 * DAY_MS, ..scan(500, 2000) };
+    state.checkpoint(&covered(&first, first.started_ms, 10), &[]).unwrap();
+    state.checkpoint(&covered(&second, crate::model::IN_DOUBT_MS, 15), &[]).unwrap();
+    let proofs = state.proofs(first.scope).unwrap();
+    assert_eq!(
+        proofs,
+        [
+            Proven { window: Window::new(0, 1000), proven_ms: first.started_ms },
+            Proven { window: Window::new(1000, 2000), proven_ms: second.started_ms },
+        ]
+    );
+    let stretches = state.stretches(first.scope).unwrap();
+    let read =
+        |at: usize| (stretches[at].segment.window, stretches[at].read.read_ms, stretches[at].read.scan_id.clone());
+    assert_eq!(read(0), (Window::new(0, 500), first.started_ms, Some(first.id.clone())));
+    // In doubt, and yet it was read when it was read.
+    assert_eq!(read(1), (Window::new(500, 2000), second.started_ms, Some(second.id.clone())));
+    assert_eq!(stretches[1].read.ends.iter().collect::<Vec<_>>(), [EndStyle::Missing]);
+    // However often the same is read again, the file does not grow.
+    for night in 4..40 {
+        second.started_ms = night * DAY_MS;
+        state.checkpoint(&covered(&second, second.started_ms, 15), &[]).unwrap();
+    }
+    assert_eq!(state.proofs(first.scope).unwrap(), proofs);
+    assert_eq!(state.stretches(first.scope).unwrap().len(), 2);
+}
+
+#[test]
+fn commits_are_counted_upwards_whatever_the_clock_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
+    let ordinals: Vec<i64> =
+        [100, 100, 50, 200].into_iter().map(|now_ms| state.next_commit_ordinal(now_ms).unwrap()).collect();
+    assert_eq!(ordinals, [100, 101, 102, 200]);
 }

@@ -22,9 +22,7 @@ use studysync::sandbox::{
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-pub use compare::{
-    assert_each_holds, assert_equal, assert_holds, assert_is_rich, assert_tables_hold, content_columns,
-};
+pub use compare::{assert_each_holds, assert_equal, assert_holds, assert_is_rich, assert_tables_hold, content_columns};
 pub use tables::{Cell, Contract, Row, Tables, all_contracts, contract, different_rows, key_text};
 
 /// 2026-01-31T08:00:00Z: where the clock of the test services stands.

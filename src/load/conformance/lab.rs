@@ -51,7 +51,8 @@ impl Lab {
 
     /// Applies a scan and publishes it.
     pub(in crate::load) fn apply(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
-        let options = CommitOptions { vanish: self.vanish, record_unchanged: self.record_unchanged };
+        let options =
+            CommitOptions { vanish: self.vanish, record_unchanged: self.record_unchanged, ..CommitOptions::default() };
         self.destination().begin(scan).unwrap();
         for page in pages {
             self.destination().stage(page).unwrap();

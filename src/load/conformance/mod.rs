@@ -4,6 +4,7 @@
 //! them, through [`Reader`].
 
 pub(super) mod answers;
+pub(super) mod compared;
 mod lab;
 pub(super) mod others;
 pub(super) mod pages;
@@ -36,6 +37,7 @@ macro_rules! conformance_tests {
             others: a_snapshot_does_not_depend_on_the_order_of_windows
             others: an_edited_snapshot_replaces_its_attributes
             others: surveys_keep_every_version
+            others: p1_commits_that_wait_for_publish_go_together
             others: p1_themes_that_lose_a_collision_are_rejects
             others: themes_are_edited_and_vanish
             others: p1_rejects_are_kept_once_with_their_text
@@ -46,6 +48,8 @@ macro_rules! conformance_tests {
             safety: a_window_without_rows_is_in_the_ledger_when_asked_for
             safety: the_ledger_gives_back_the_scans
             safety: p10_another_environment_is_refused
+            compared: p1_a_comparison_tells_what_differs_and_changes_nothing
+            compared: p1_a_comparison_sees_children_snapshots_and_rejects
             safety: a_batch_that_does_not_fit_is_refused
             random: p2_p4_random_histories_match_a_plain_model
         }

@@ -5,7 +5,7 @@ use super::{
     pages::{Answer, answer, day, page, scan, survey_page, theme_page, with_rejects},
 };
 use crate::{
-    load::{RowCounts, RunRecord, VanishPolicy},
+    load::{CommitOptions, RowCounts, RunRecord, VanishPolicy},
     model::{Flag, FlagSet, FlatPage, Reject, RejectReason, RunId, Scan, Stream},
 };
 
@@ -145,6 +145,7 @@ pub(in crate::load) fn a_run_is_recorded_once(lab: &mut Lab) {
         finished_ms: day(1),
         base_url: "https://service.example".into(),
         environment: "test".into(),
+        program_version: "0.1.0".into(),
         report: "{\"it's\": 1}".into(),
     };
     lab.destination().record_run(&run).unwrap();
@@ -156,4 +157,26 @@ pub(in crate::load) fn a_run_is_recorded_once(lab: &mut Lab) {
         lab.rows("SELECT run_id, outcome, exit_code, finished_at::VARCHAR, report FROM sync_runs"),
         ["run-1 | needs_a_look | 3 | 2026-03-02 00:00:00 | {\"it's\": 1}"]
     );
+    assert_eq!(lab.destination().runs().unwrap(), std::slice::from_ref(&run));
+    let others = [RunRecord { run_id: RunId("run-2".into()), ..run.clone() }, run.clone()];
+    lab.destination().record_runs(&others).unwrap();
+    assert_eq!(lab.destination().runs().unwrap().len(), 2, "also before publish");
+    lab.destination().record_runs(&[]).unwrap();
+    lab.destination().publish().unwrap();
+    assert_eq!(lab.count("SELECT count(*) FROM sync_runs"), 2);
+}
+
+pub(in crate::load) fn p1_commits_that_wait_for_publish_go_together(lab: &mut Lab) {
+    let scan = |hour| scan(Stream::Surveys, hour, -1000, 1000, FlagSet::EMPTY);
+    let nights: [&[(i64, &str, &[&str])]; 3] =
+        [&[(1, "DRAFT", &["q"])], &[(1, "PAUSED", &["q"]), (2, "NEW", &[])], &[(2, "NEW", &[])]];
+    for (hour, surveys) in (1..).zip(nights) {
+        // Committed and not published: what a killed run leaves.
+        lab.destination().begin(&scan(hour)).unwrap();
+        lab.destination().stage(&survey_page(surveys)).unwrap();
+        lab.destination().commit(&scan(hour), &CommitOptions::default()).unwrap();
+    }
+    lab.destination().publish().unwrap();
+    let changes = "SELECT survey_id, old_status, new_status FROM survey_status_changes ORDER BY changed_at, survey_id";
+    assert_eq!(lab.rows(changes), ["1 | NULL | DRAFT", "1 | DRAFT | PAUSED", "2 | NULL | NEW", "1 | PAUSED | NULL"]);
 }

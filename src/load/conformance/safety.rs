@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     load::{CommitOptions, LedgerEntry, LoadError, RowCounts, VanishPolicy},
-    model::{Flag, FlagSet, FlatPage, Stream},
+    model::{Flag, FlagSet, FlatPage, Proof, Stream},
 };
 
 pub(in crate::load) fn p2_applying_a_scan_again_changes_nothing(lab: &mut Lab) {
@@ -42,7 +42,7 @@ pub(in crate::load) fn p2_a_failure_before_commit_leaves_nothing(lab: &mut Lab) 
     assert_eq!(lab.rows("SELECT scan_id FROM sync_windows"), ["scan-responses-2-0"]);
     // A commit of another scan than the staged one is a fault of the caller, and does nothing.
     lab.destination().begin(&answers_scan(3, 0, 1)).unwrap();
-    let options = CommitOptions { vanish: VanishPolicy::Accept, record_unchanged: true };
+    let options = CommitOptions { vanish: VanishPolicy::Accept, record_unchanged: true, ..CommitOptions::default() };
     let error = lab.destination().commit(&answers_scan(4, 0, 1), &options).unwrap_err();
     assert!(matches!(error, LoadError::Contract(_)), "{error:?}");
     lab.destination().publish().unwrap();
@@ -85,7 +85,8 @@ pub(in crate::load) fn the_ledger_gives_back_the_scans(lab: &mut Lab) {
     lab.reopen();
     let mut ledger = lab.destination().ledger().unwrap();
     ledger.sort_by_key(|entry| entry.scan.started_ms);
-    assert_eq!(ledger, [LedgerEntry { scan: one, rows_read: 0 }, LedgerEntry { scan: surveys, rows_read: 1 }]);
+    let entry = |scan, rows_read| LedgerEntry { scan, rows_read, withheld: 0, proof: Proof::default() };
+    assert_eq!(ledger, [entry(one, 0), entry(surveys, 1)]);
 }
 
 pub(in crate::load) fn p10_another_environment_is_refused(lab: &mut Lab) {

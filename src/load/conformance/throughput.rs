@@ -111,7 +111,10 @@ pub(in crate::load) fn a_million_answers(destination: &mut dyn Destination, fold
             staging += start.elapsed().as_secs_f64();
             let start = Instant::now();
             let applied = destination
-                .commit(&scan, &CommitOptions { vanish: Default::default(), record_unchanged: false })
+                .commit(
+                    &scan,
+                    &CommitOptions { vanish: Default::default(), record_unchanged: false, ..CommitOptions::default() },
+                )
                 .unwrap();
             committing += start.elapsed().as_secs_f64();
             let expected = (PAGE_ROWS * PAGES) as u64;

@@ -83,7 +83,7 @@ fn count_outside(
 }
 
 /// `work.held`: what the warehouse holds in the window, and of the keys outside it, wherever that is.
-fn collect_held(
+pub(super) fn collect_held(
     comparison: &mut Comparison<'_>,
     base: &'static Table,
     window: Option<TimeBounds>,
@@ -135,7 +135,7 @@ fn collect_suspects(comparison: &Comparison<'_>, base: &'static Table) -> Result
 }
 
 /// `work.gone`: rows of the window and scope that a complete scan no longer found, unless there are too many to believe it.
-fn collect_gone(
+pub(super) fn collect_gone(
     comparison: &mut Comparison<'_>,
     base: &'static Table,
     window: Option<TimeBounds>,

@@ -7,7 +7,10 @@ use super::{
     sql::{select_list, timestamp_ms},
     upsert_relation,
 };
-use crate::schema::{Table, quote_identifier, quote_text};
+use crate::{
+    model::Proof,
+    schema::{Table, quote_identifier, quote_text},
+};
 
 /// The base table whose history keeps records that lost a collision.
 const RESPONSES: &str = "responses";
@@ -61,7 +64,7 @@ fn stage_losers(comparison: &Comparison<'_>, base: &'static Table) -> Result<(),
 }
 
 /// Puts the scan's row of the ledger into the delta; the counts must be final.
-pub(super) fn write_ledger(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
+pub(super) fn write_ledger(comparison: &mut Comparison<'_>, proof: Proof) -> Result<(), LoadError> {
     let ledger = contract("sync_windows")?;
     let relation = upsert_relation(ledger);
     let (scan, counts) = (comparison.scan, comparison.delta.counts);
@@ -83,17 +86,36 @@ pub(super) fn write_ledger(comparison: &mut Comparison<'_>) -> Result<(), LoadEr
         "rejected" => format!("{}::BIGINT", counts.rejected),
         "collisions" => format!("{}::BIGINT", counts.collisions),
         "outside_window" => format!("{}::BIGINT", counts.outside_window),
+        "pages" => format!("{}::BIGINT", proof.pages),
+        "end_style" => proof.end.map_or("NULL::VARCHAR".to_owned(), |end| quote_text(end.name())),
         _ => comparison.stamp(column).unwrap_or_else(|| "NULL".to_owned()),
     });
     comparison.execute(&format!("CREATE TABLE {relation} AS SELECT {row}"))?;
     comparison.record(ledger, None, Some(&relation))
 }
 
-/// `delta.upsert_sync_runs`: the row of a run. It takes the place of an earlier row of the same run.
-pub(in super::super) fn stage_run(engine: &Engine, run: &RunRecord) -> Result<TableDelta, LoadError> {
+/// `delta.upsert_sync_runs`: the rows of runs. Each takes the place of an earlier row of the same run. `None`: no run at all.
+pub(in super::super) fn stage_runs(engine: &Engine, runs: &[RunRecord]) -> Result<Option<TableDelta>, LoadError> {
     let table = contract("sync_runs")?;
     let (upserts, deletes) = (upsert_relation(table), delete_relation(table));
-    let row = select_list(table, |column| match column.name.as_str() {
+    let rows: Vec<String> = runs.iter().map(|run| format!("SELECT {}", run_row(table, run))).collect();
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    engine.execute(
+        "record a run",
+        &format!(
+            "CREATE OR REPLACE TABLE {upserts} AS {};
+             CREATE OR REPLACE TABLE {deletes} AS SELECT run_id FROM {upserts}",
+            rows.join(" UNION ALL ")
+        ),
+    )?;
+    let deletes = delta_rows(engine, table, &deletes)?;
+    Ok(Some(TableDelta { table, deletes, upserts: delta_rows(engine, table, &upserts)? }))
+}
+
+fn run_row(table: &Table, run: &RunRecord) -> String {
+    select_list(table, |column| match column.name.as_str() {
         "run_id" | "_run_id" => quote_text(&run.run_id.0),
         "command" => quote_text(&run.command),
         "outcome" => quote_text(&run.outcome),
@@ -102,17 +124,8 @@ pub(in super::super) fn stage_run(engine: &Engine, run: &RunRecord) -> Result<Ta
         "finished_at" | "_synced_at" => timestamp_ms(run.finished_ms),
         "base_url" => quote_text(&run.base_url),
         "environment" => quote_text(&run.environment),
-        "program_version" => quote_text(env!("CARGO_PKG_VERSION")),
+        "program_version" => quote_text(&run.program_version),
         "report" => quote_text(&run.report),
         _ => "NULL".to_owned(),
-    });
-    engine.execute(
-        "record a run",
-        &format!(
-            "CREATE OR REPLACE TABLE {upserts} AS SELECT {row};
-             CREATE OR REPLACE TABLE {deletes} AS SELECT run_id FROM {upserts}"
-        ),
-    )?;
-    let deletes = delta_rows(engine, table, &deletes)?;
-    Ok(TableDelta { table, deletes, upserts: delta_rows(engine, table, &upserts)? })
+    })
 }

@@ -8,16 +8,20 @@
 
 mod base;
 mod children;
+mod compare;
 mod delta;
 mod history;
 mod logs;
 mod repeats;
+mod replace;
 mod snapshots;
 mod sql;
 mod surveys;
 
+pub use compare::{Difference, Differences, Example, differences};
 pub use delta::{Delta, DeltaRows, TableDelta, Targets, TimeBounds};
-pub(super) use logs::stage_run;
+pub(super) use logs::stage_runs;
+pub(super) use replace::{put_in, take_leave};
 pub(super) use sql::{equal_columns, timestamp_ms};
 
 use super::{
@@ -59,7 +63,7 @@ pub fn diff(
     }
     logs::write_rejects(&mut comparison, base)?;
     if !comparison.delta.is_empty() || options.record_unchanged {
-        logs::write_ledger(&mut comparison)?;
+        logs::write_ledger(&mut comparison, options.proof)?;
     }
     Ok(comparison.delta)
 }

@@ -22,16 +22,8 @@ const SESSION_MS_MAX: i64 = 7 * DAY_MS;
 /// Puts the changes of `visitor_snapshots` and its children into the delta.
 pub(super) fn write(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
     let table = contract("visitor_snapshots")?;
-    if comparison.stage.rows(&table.name) == 0 {
-        return Ok(());
-    }
-    let Some(staged) = hull(comparison, table, "stage.visitor_snapshots")? else { return Ok(()) };
-    let bounds = TimeBounds {
-        start_us: staged.start_us.saturating_sub(SESSION_MS_MAX * 1000),
-        end_us: staged.end_us.saturating_add(SESSION_MS_MAX * 1000),
-    };
-    judge(comparison, table, bounds)?;
-    if comparison.count("SELECT count(*) FROM work.snapshot_fate")? == 0 {
+    let Some(bounds) = reach(comparison, table)? else { return Ok(()) };
+    if !find(comparison)? {
         return Ok(());
     }
     write_rows(comparison, table)?;
@@ -41,6 +33,26 @@ pub(super) fn write(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
         bounds: Some(bounds),
     };
     children::replace(comparison, table, &sets)
+}
+
+/// Where the rows of the staged sessions can be; `None` if no snapshot is staged.
+fn reach(comparison: &Comparison<'_>, table: &'static Table) -> Result<Option<TimeBounds>, LoadError> {
+    if comparison.stage.rows(&table.name) == 0 {
+        return Ok(None);
+    }
+    let staged = hull(comparison, table, "stage.visitor_snapshots")?;
+    Ok(staged.map(|staged| TimeBounds {
+        start_us: staged.start_us.saturating_sub(SESSION_MS_MAX * 1000),
+        end_us: staged.end_us.saturating_add(SESSION_MS_MAX * 1000),
+    }))
+}
+
+/// Fills `work.snapshot_fate`, and says whether there is anything in it; without a staged snapshot there is no such table.
+pub(super) fn find(comparison: &mut Comparison<'_>) -> Result<bool, LoadError> {
+    let table = contract("visitor_snapshots")?;
+    let Some(bounds) = reach(comparison, table)? else { return Ok(false) };
+    judge(comparison, table, bounds)?;
+    Ok(comparison.count("SELECT count(*) FROM work.snapshot_fate")? > 0)
 }
 
 /// `work.snapshot_fate`: the earliest snapshot of each staged session, where it is new, earlier than the stored one, or of the

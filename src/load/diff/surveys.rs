@@ -62,7 +62,8 @@ fn write_status_changes(comparison: &mut Comparison<'_>, base: &Table, fates: Fa
              UNION ALL SELECT o.id, o.status, NULL FROM work.old o SEMI JOIN work.gone g ON o.id = g.id",
             base.name
         ),
-        Fates::AllNew | Fates::Unchanged => format!("SELECT id, NULL, status FROM stage.{}", base.name),
+        // Typed: a bare NULL is an integer, and Parquet's parts would not go together.
+        Fates::AllNew | Fates::Unchanged => format!("SELECT id, NULL::VARCHAR, status FROM stage.{}", base.name),
     };
     let row = select_list(changes, |column| match column.name.as_str() {
         "survey_id" => "c.id".to_owned(),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{CATALOG, Engine, Identity, LoadError, apply::in_transaction, qualified};
 use crate::model::DurableStep;
-use crate::schema::{self, Table, quote_identifier, quote_text};
+use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 
 /// Version of the file's layout. A newer one is refused, since writing could break what it promises.
 const FORMAT_VERSION: u32 = 1;
@@ -34,6 +34,41 @@ pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity) -> R
         return Ok(());
     }
     in_transaction(engine, path, "widen the tables", || with_default_catalog(engine, &changes.join(";\n")))
+}
+
+/// Columns that a file lacks, by table; all of them where it lacks the table.
+pub(super) type Lacking = BTreeMap<&'static str, Vec<&'static Column>>;
+
+/// Makes sure that the attached file is this warehouse, and says what it lacks of the contracts. Changes nothing.
+pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<Lacking, LoadError> {
+    let found = columns_by_table(engine)?;
+    if !found.contains_key(META_TABLE) {
+        let why = "it is a DuckDB database with tables of its own, or with none".into();
+        return Err(LoadError::NotOurs { path: path.to_owned(), why });
+    }
+    check_meta(&read_meta(engine)?, path, identity)?;
+    let mut lacking = Lacking::new();
+    for table in schema::tables() {
+        let is_lacking =
+            |column: &&Column| !found.get(&table.name).is_some_and(|columns| columns.contains_key(&column.name));
+        let columns: Vec<&Column> = table.columns.iter().filter(is_lacking).collect();
+        if !columns.is_empty() {
+            lacking.insert(&table.name, columns);
+        }
+    }
+    Ok(lacking)
+}
+
+/// A table with NULL in the columns that it lacks.
+pub(super) fn filled_up(table: &Table, lacking: &[&Column]) -> String {
+    let nulls: Vec<String> = lacking
+        .iter()
+        .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
+        .collect();
+    match lacking.len() == table.columns.len() {
+        true => format!("(SELECT {} WHERE false)", nulls.join(", ")),
+        false => format!("(SELECT t.*, {} FROM {} t)", nulls.join(", "), qualified(&table.name)),
+    }
 }
 
 /// The statements that bring the tables up to the contracts.

@@ -20,11 +20,27 @@ const DAMAGE: [&str; 6] = [
 
 /// Attaches the file for writing; creates it if there is none.
 pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    attach_as(engine, path, "TYPE duckdb")
+}
+
+/// Attaches the file for reading alone.
+pub(super) fn attach_read_only(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    attach_as(engine, path, "TYPE duckdb, READ_ONLY")
+}
+
+fn attach_as(engine: &Engine, path: &Path, how: &str) -> Result<(), LoadError> {
     let Some(text) = path.to_str() else {
         return Err(LoadError::NotOurs { path: path.to_owned(), why: "its name is not UTF-8".into() });
     };
-    let sql = format!("ATTACH {} AS {CATALOG} (TYPE duckdb)", quote_text(text));
+    let sql = format!("ATTACH {} AS {CATALOG} ({how})", quote_text(text));
     engine.connection().execute_batch(&sql).map_err(|error| explain(error, "open the warehouse", path))
+}
+
+/// Whether a commit log lies beside the file: whoever wrote it last was killed, or is at work.
+pub(super) fn has_commit_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push(".wal");
+    Path::new(&log).exists()
 }
 
 /// Closes the file.

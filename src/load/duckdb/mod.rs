@@ -9,14 +9,15 @@ mod catalog;
 mod claims;
 mod file;
 
+use self::catalog::Lacking;
 pub(super) use self::{claims::Claim, file::explain};
 
 use std::path::{Path, PathBuf};
 
 use super::{
-    Applied, CommitOptions, Destination, Identity, LedgerEntry, LoadError, LockPatience, RunRecord, Stage, TableDelta,
-    Targets, TimeBounds,
-    diff::{diff, stage_run},
+    Applied, CommitOptions, Destination, Differences, Identity, LedgerEntry, LoadError, LockPatience, Replacement,
+    RunRecord, Stage, TableDelta, Targets, TimeBounds,
+    diff::{diff, differences, put_in, stage_runs, take_leave},
     engine::{Engine, EngineOptions},
     ledger,
 };
@@ -40,6 +41,10 @@ pub struct DuckDbDestination {
     identity: Identity,
     patience: LockPatience,
     stage: Option<Stage>,
+    /// Opened to compare alone: the file is attached for reading, and nothing is created or widened.
+    is_read_only: bool,
+    /// What the file lacks of the contracts, where it may not be widened.
+    lacking: Lacking,
     /// Held while the file is attached.
     claim: Option<Claim>,
     /// Whether something was committed since the last checkpoint, and how many rows.
@@ -69,6 +74,28 @@ impl DuckDbDestination {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
         }
+        Self::open_as(path, identity, options, false, (patience, steps))
+    }
+
+    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made,
+    /// widened or repaired.
+    ///
+    /// # Errors
+    /// As [`DuckDbDestination::open`]; `NotOurs` if there is no such file.
+    pub fn open_to_compare(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
+        if !path.is_file() {
+            return Err(LoadError::NotOurs { path: path.to_owned(), why: "there is no such file".into() });
+        }
+        Self::open_as(path, identity, options, true, (LockPatience::default(), Steps::default()))
+    }
+
+    fn open_as(
+        path: &Path,
+        identity: &Identity,
+        options: &EngineOptions,
+        is_read_only: bool,
+        (patience, steps): (LockPatience, Steps),
+    ) -> Result<Self, LoadError> {
         let mut destination = Self {
             engine: Engine::open(options)?.watched(steps.clone()),
             options: options.clone(),
@@ -77,6 +104,8 @@ impl DuckDbDestination {
             identity: identity.clone(),
             patience,
             stage: None,
+            is_read_only,
+            lacking: Lacking::default(),
             claim: None,
             is_dirty: false,
             rows_since_checkpoint: 0,
@@ -98,7 +127,16 @@ impl DuckDbDestination {
         if self.claim.is_some() {
             return Ok(());
         }
+        if self.is_read_only {
+            let claim = Claim::for_reading(&self.path)?;
+            file::attach_read_only(&self.engine, &self.path)?;
+            self.claim = Some(claim);
+            self.lacking = catalog::check(&self.engine, &self.path, &self.identity)?;
+            return Ok(());
+        }
         let claim = Claim::for_writing(&self.path)?;
+        // What a killed run left in the commit log is folded in by the next publish.
+        self.is_dirty |= file::has_commit_log(&self.path);
         self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
         let ready = catalog::make_ready(&self.engine, &self.path, &self.identity);
@@ -164,13 +202,22 @@ impl Destination for DuckDbDestination {
             return Ok(Applied { counts, wrote: false, was_held: true });
         }
         let stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not staged".into()))?;
-        let delta = diff(&self.engine, &stage, &mut Attached, options)?;
+        let delta = diff(&self.engine, &stage, &mut Attached(&self.lacking), options)?;
         let wrote = !delta.is_empty();
         if wrote {
             self.apply(&delta.tables)?;
         }
         Stage::clear(&self.engine)?;
         Ok(Applied { counts: delta.counts, wrote, was_held: false })
+    }
+
+    fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
+        self.attach()?;
+        let stage = self.stage.take().filter(|stage| stage.scan() == scan);
+        let stage = stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not staged".into()))?;
+        let found = differences(&self.engine, &stage, &mut Attached(&self.lacking))?;
+        Stage::clear(&self.engine)?;
+        Ok(found)
     }
 
     fn publish(&mut self) -> Result<(), LoadError> {
@@ -187,19 +234,36 @@ impl Destination for DuckDbDestination {
         self.rows_since_checkpoint >= ROWS_UNTIL_CHECKPOINT
     }
 
-    fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError> {
+    fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {
         self.attach()?;
-        let table = stage_run(&self.engine, run)?;
-        self.apply(&[table])
+        let table = stage_runs(&self.engine, runs)?;
+        table.map_or(Ok(()), |table| self.apply(&[table]))
+    }
+
+    fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError> {
+        self.attach()?;
+        ledger::runs(&self.engine, &qualified("sync_runs"))
+    }
+
+    fn replace(&mut self, source: &Path, what: &Replacement) -> Result<u64, LoadError> {
+        self.attach()?;
+        self.stage = None;
+        let delta = put_in(&self.engine, &mut Attached(&self.lacking), source, what)?;
+        self.apply(&delta.tables)?;
+        take_leave(&self.engine)?;
+        Ok(delta.counts.inserted)
     }
 }
 
 /// The attached file's tables, as the comparison reads them. Their zone maps prune by constant bounds.
-struct Attached;
+struct Attached<'a>(&'a Lacking);
 
-impl Targets for Attached {
+impl Targets for Attached<'_> {
     fn relation(&mut self, table: &'static Table, _bounds: Option<TimeBounds>) -> Result<String, LoadError> {
-        Ok(qualified(&table.name))
+        Ok(match self.0.get(table.name.as_str()) {
+            None => qualified(&table.name),
+            Some(lacking) => catalog::filled_up(table, lacking),
+        })
     }
 }
 

@@ -23,7 +23,7 @@ mod tree;
 
 pub use partition::PartitionBy;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use disk::Disk;
 use part::{NewPart, Part};
@@ -34,9 +34,9 @@ use targets::TreeTargets;
 use tree::Tree;
 
 use super::{
-    Applied, CommitOptions, Destination, Engine, EngineOptions, Identity, LedgerEntry, LoadError, LockPatience,
-    RowCounts, RunRecord, Stage, TableDelta, Targets,
-    diff::{diff, stage_run},
+    Applied, CommitOptions, Destination, Differences, Engine, EngineOptions, Identity, LedgerEntry, LoadError,
+    LockPatience, Replacement, RowCounts, RunRecord, Stage, TableDelta, Targets,
+    diff::{diff, differences, put_in, stage_runs, take_leave},
     ledger,
 };
 use crate::{
@@ -122,19 +122,57 @@ impl ParquetDestination {
 
     fn open_on(disk: Disk, root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
         let root = Root::open(root, identity, options.partition_by, &disk)?;
+        let spill = root.scratch().join("spill");
+        let mut opened = Self::open_root(disk, root, identity, options, spill)?;
+        opened.publisher().create_missing()?;
+        opened.refresh()?;
+        Ok(opened)
+    }
+
+    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made,
+    /// finished or removed; what does not fit into memory goes to `spill`.
+    ///
+    /// # Errors
+    /// As [`ParquetDestination::open`]; `Unfinished` where a publish was cut short.
+    pub fn open_to_compare(
+        root: &Path,
+        identity: &Identity,
+        options: &ParquetOptions,
+        spill: &Path,
+    ) -> Result<Self, LoadError> {
+        let disk = Disk::default();
+        let root = Root::open_to_compare(root, identity, options.partition_by)?;
+        let mut opened = Self::open_root(disk, root, identity, options, spill.to_owned())?;
+        let published = opened.publisher().published_part()?;
+        inventory::check(&opened.root, &opened.tree, published)?;
+        opened.waiting = part::read_finished(&opened.root)?;
+        opened.waiting.retain(|part| part.number() > published);
+        if opened.publish_was_cut_short()? {
+            return Err(LoadError::Unfinished { path: opened.root.path().to_owned() });
+        }
+        opened.is_stale = false;
+        Ok(opened)
+    }
+
+    fn open_root(
+        disk: Disk,
+        root: Root,
+        identity: &Identity,
+        options: &ParquetOptions,
+        temp_directory: PathBuf,
+    ) -> Result<Self, LoadError> {
         let engine = Engine::open(&EngineOptions {
             memory_limit_bytes: options.memory_limit_bytes,
             threads: options.threads_for_memory(),
-            temp_directory: root.scratch().join("spill"),
+            temp_directory,
         })?;
         // Files are replaced under their names here: nothing of an old one may be remembered.
         engine.execute("set up", "SET enable_external_file_cache = false")?;
         let tree = Tree::read(&root)?;
-        let identity = identity.clone();
-        let mut opened = Self {
+        Ok(Self {
             root,
             disk,
-            identity,
+            identity: identity.clone(),
             engine,
             tree,
             waiting: Vec::new(),
@@ -142,10 +180,7 @@ impl ParquetDestination {
             sort_limits: SortLimits::for_memory(options.memory_limit_bytes),
             stage: None,
             is_stale: true,
-        };
-        opened.publisher().create_missing()?;
-        opened.refresh()?;
-        Ok(opened)
+        })
     }
 
     /// Looks at the disk again after a failed step, and at open: which parts wait, and which are published and may go.
@@ -291,6 +326,15 @@ impl Destination for ParquetDestination {
         Ok(Applied { counts: delta.counts, wrote, was_held: false })
     }
 
+    fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
+        let stage = self.stage.take().filter(|stage| stage.scan() == scan);
+        let stage = stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not begun".into()))?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        let found = differences(&self.engine, &stage, &mut targets)?;
+        Stage::clear(&self.engine)?;
+        Ok(found)
+    }
+
     fn publish(&mut self) -> Result<(), LoadError> {
         if self.waiting.is_empty() && !self.is_stale {
             return Ok(());
@@ -303,10 +347,27 @@ impl Destination for ParquetDestination {
         self.waiting.len() >= WAITING_PARTS_MAX || bytes >= WAITING_BYTES_MAX
     }
 
-    fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError> {
+    fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {
         self.refresh()?;
-        let table = stage_run(&self.engine, run)?;
-        self.commit_part(&run.run_id.0, None, RowCounts::default(), &[table])
+        let (Some(table), Some(last)) = (stage_runs(&self.engine, runs)?, runs.last()) else { return Ok(()) };
+        self.commit_part(&last.run_id.0, None, RowCounts::default(), &[table])
+    }
+
+    fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError> {
+        self.refresh()?;
+        let relation = self.targets().relation(known_table("sync_runs")?, None)?;
+        ledger::runs(&self.engine, &relation)
+    }
+
+    fn replace(&mut self, source: &Path, what: &Replacement) -> Result<u64, LoadError> {
+        // The ledger of what waits is in the parts; a replacement takes its rows out of the files alone.
+        self.publish()?;
+        self.stage = None;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        let delta = put_in(&self.engine, &mut targets, source, what)?;
+        self.commit_part("replay", None, delta.counts, &delta.tables)?;
+        take_leave(&self.engine)?;
+        Ok(delta.counts.inserted)
     }
 }
 

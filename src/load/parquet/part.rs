@@ -180,6 +180,24 @@ pub(super) fn read_all(root: &Root, disk: &Disk) -> Result<Vec<Part>, LoadError>
     Ok(parts)
 }
 
+/// The parts under the root, in order; what was not finished is left alone.
+pub(super) fn read_finished(root: &Root) -> Result<Vec<Part>, LoadError> {
+    let folder = root.parts();
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|source| io_error("read", &folder, source))?,
+    };
+    let mut parts = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|source| io_error("read", &folder, source))?.path();
+        if !path.to_string_lossy().ends_with(UNFINISHED_SUFFIX) {
+            parts.push(read(path)?);
+        }
+    }
+    parts.sort_by_key(Part::number);
+    Ok(parts)
+}
+
 fn read(folder: PathBuf) -> Result<Part, LoadError> {
     let path = folder.join(MANIFEST_FILE);
     let text = fs::read(&path).map_err(|source| io_error("read", &path, source))?;

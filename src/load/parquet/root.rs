@@ -50,8 +50,8 @@ pub(super) struct Root {
     path: PathBuf,
     text: String,
     partition_by: PartitionBy,
-    /// Closing it gives the lock back.
-    _lock: File,
+    /// Closing it gives the lock back. A reader has none where there is no file to lock.
+    _lock: Option<File>,
 }
 
 impl Root {
@@ -63,34 +63,51 @@ impl Root {
         disk: &Disk,
     ) -> Result<Self, LoadError> {
         fs::create_dir_all(path).map_err(|source| io_error("create", path, source))?;
-        // Tables are named to the engine by absolute paths, whatever the working directory is later on.
-        let path = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
-        let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };
-        let text = path.to_str().ok_or_else(|| not_ours("its path is not UTF-8"))?.to_owned();
-        if text.contains(['*', '?', '[']) {
-            return Err(not_ours("its path has one of the characters * ? [, which the engine takes for a pattern"));
-        }
+        let (path, text) = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
         if !private.is_dir() && !is_empty_folder(&path)? {
-            return Err(not_ours("it holds other files"));
+            let why = "it holds other files".to_owned();
+            return Err(LoadError::NotOurs { path, why });
         }
         disk.create_folder(&private)?;
         let lock = lock(&path, &private.join("lock"))?;
-        let root = Self { text, partition_by, _lock: lock, path };
+        let root = Self { text, partition_by, _lock: Some(lock), path };
         root.claim(identity, disk)?;
         root.clear_leftovers(disk)?;
         Ok(root)
     }
 
-    /// Checks that the folder is this service's, or writes that it is.
-    fn claim(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
-        let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
-        let wanted = Warehouse {
+    /// Opens the folder for reading alone. Nothing in it is made or removed; a writer is kept out where the lock can be shared.
+    pub(super) fn open_to_compare(
+        path: &Path,
+        identity: &Identity,
+        partition_by: PartitionBy,
+    ) -> Result<Self, LoadError> {
+        let (path, text) = absolute(path)?;
+        let private = path.join(PRIVATE_FOLDER);
+        let lock = shared_lock(&path, &private.join("lock"))?;
+        let root = Self { text, partition_by, _lock: lock, path };
+        let bytes = fs::read(private.join("warehouse.json")).map_err(|_| LoadError::NotOurs {
+            path: root.path.clone(),
+            why: format!("{PRIVATE_FOLDER}/warehouse.json is missing"),
+        })?;
+        root.check(&bytes, &root.wanted(identity))?;
+        Ok(root)
+    }
+
+    fn wanted(&self, identity: &Identity) -> Warehouse {
+        Warehouse {
             format_version: FORMAT_VERSION,
             base_url: identity.base_url.clone(),
             environment: identity.environment.clone(),
             partition: self.partition_by,
-        };
+        }
+    }
+
+    /// Checks that the folder is this service's, or writes that it is.
+    fn claim(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
+        let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
+        let wanted = self.wanted(identity);
         match fs::read(&path) {
             Ok(bytes) => self.check(&bytes, &wanted),
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
@@ -188,9 +205,30 @@ impl Root {
     }
 }
 
+/// Tables are named to the engine by absolute paths, whatever the working directory is later on.
+fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
+    let path = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
+    let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };
+    let text = path.to_str().ok_or_else(|| not_ours("its path is not UTF-8"))?.to_owned();
+    if text.contains(['*', '?', '[']) {
+        return Err(not_ours("its path has one of the characters * ? [, which the engine takes for a pattern"));
+    }
+    Ok((path, text))
+}
+
 fn is_empty_folder(path: &Path) -> Result<bool, LoadError> {
     let mut entries = fs::read_dir(path).map_err(|source| io_error("read", path, source))?;
     Ok(entries.next().is_none())
+}
+
+/// Keeps writers out, without waiting, where there is a file to lock.
+fn shared_lock(root: &Path, path: &Path) -> Result<Option<File>, LoadError> {
+    let Ok(file) = File::open(path) else { return Ok(None) };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(LoadError::Locked { path: root.to_path_buf(), holder: None }),
+        Err(TryLockError::Error(source)) => Err(io_error("lock", path, source)),
+    }
 }
 
 /// Takes the lock without waiting. The system gives it back when the process ends, however it ends.

@@ -120,7 +120,12 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
     let folder = root.table_folder(table);
     let failed = |source| io_error("read", &folder, source);
     let mut files = Files::new();
-    for entry in fs::read_dir(&folder).map_err(failed)? {
+    let entries = match fs::read_dir(&folder) {
+        // Only a reader finds that: a writer makes the folder of every table.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
         let name = entry.map_err(failed)?.file_name();
         let partition = name.to_str().and_then(|name| root.partition_by().read_folder(column, name));
         if partition.is_some_and(|partition| root.data_file(table, Some(partition)).is_file()) {

@@ -89,8 +89,12 @@ fn role_writer() {
         let rows: Vec<_> = (0..40).map(|at| answer(&format!("g{hour}-{at}"), hour, "x")).collect();
         warehouse.begin(&scan).unwrap();
         warehouse.stage(&page(&rows)).unwrap();
-        let applied =
-            warehouse.commit(&scan, &CommitOptions { vanish: Default::default(), record_unchanged: true }).unwrap();
+        let applied = warehouse
+            .commit(
+                &scan,
+                &CommitOptions { vanish: Default::default(), record_unchanged: true, ..CommitOptions::default() },
+            )
+            .unwrap();
         assert!(applied.wrote || applied.was_held);
         std::fs::write("acknowledged", hour.to_string()).unwrap();
         if hour % 5 == 4 {

@@ -48,7 +48,10 @@ fn tables_and_views_beside_ours_are_welcome() {
     warehouse.begin(&answers_scan(0, 0, 1)).unwrap();
     warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
     warehouse
-        .commit(&answers_scan(0, 0, 1), &CommitOptions { vanish: Default::default(), record_unchanged: false })
+        .commit(
+            &answers_scan(0, 0, 1),
+            &CommitOptions { vanish: Default::default(), record_unchanged: false, ..CommitOptions::default() },
+        )
         .unwrap();
     warehouse.publish().unwrap();
     let mut reader = Reader::open(Some(&path), None).unwrap();
@@ -116,8 +119,8 @@ fn p2_an_error_half_way_rolls_back_what_was_done() {
     warehouse.begin(&answers_scan(0, 0, 1)).unwrap();
     warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
     let stage = warehouse.stage.take().unwrap();
-    let vanish = CommitOptions { vanish: Default::default(), record_unchanged: true };
-    let mut delta = diff(&warehouse.engine, &stage, &mut Attached, &vanish).unwrap();
+    let vanish = CommitOptions { vanish: Default::default(), record_unchanged: true, ..CommitOptions::default() };
+    let mut delta = diff(&warehouse.engine, &stage, &mut Attached(&Lacking::default()), &vanish).unwrap();
     let ledger: &mut TableDelta = delta.tables.last_mut().unwrap();
     assert_eq!(ledger.table.name, "sync_windows");
     // The statement fails while it is bound, which by itself does not end the transaction.
@@ -137,7 +140,7 @@ fn a_scan_waits_while_someone_reads_the_file() {
     let mut warehouse = open(&path).unwrap();
     warehouse.publish().unwrap();
     let scan = answers_scan(0, 0, 1);
-    let options = CommitOptions { vanish: Default::default(), record_unchanged: false };
+    let options = CommitOptions { vanish: Default::default(), record_unchanged: false, ..CommitOptions::default() };
     warehouse.begin(&scan).unwrap();
     warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
     let reader = Reader::open(Some(&path), None).unwrap();
@@ -156,7 +159,7 @@ fn a_failed_transaction_does_not_end_the_run() {
     let path = folder.path().join("w.duckdb");
     let mut warehouse = open(&path).unwrap();
     let scan = answers_scan(0, 0, 1);
-    let options = CommitOptions { vanish: Default::default(), record_unchanged: false };
+    let options = CommitOptions { vanish: Default::default(), record_unchanged: false, ..CommitOptions::default() };
     // A column that the contract does not know and that cannot be NULL: the rows cannot be added.
     let breaking =
         "CREATE OR REPLACE TABLE warehouse.main.responses AS SELECT *, 1 AS theirs FROM warehouse.main.responses;

@@ -162,6 +162,7 @@ fn a_run_is_recorded_once_however_often_it_is_recorded() {
         finished_ms: 6,
         base_url: "https://feedback.example".into(),
         environment: "it's".into(),
+        program_version: "0.1.0".into(),
         report: r#"{"quote":"'\u0000"}"#.into(),
     };
     warehouse.record_run(&run).unwrap();

@@ -125,7 +125,7 @@ impl Service {
 fn apply(destination: &mut dyn Destination, scan: &Scan, pages: &[FlatPage], vanish: VanishPolicy) -> Applied {
     destination.begin(scan).unwrap();
     pages.iter().for_each(|page| destination.stage(page).unwrap());
-    destination.commit(scan, &CommitOptions { vanish, record_unchanged: false }).unwrap()
+    destination.commit(scan, &CommitOptions { vanish, record_unchanged: false, ..CommitOptions::default() }).unwrap()
 }
 
 #[test]

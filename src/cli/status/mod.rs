@@ -1,29 +1,45 @@
-//! `studysync status`: coverage, lag, last runs, rate and what is pending. Sends nothing.
+//! `studysync status`: coverage and its proofs, lag, last runs, rate and what is pending. Sends nothing.
+
+mod proofs;
 
 use clap::Args;
 use serde::Serialize;
 
 use crate::{
     clock,
-    model::{IN_DOUBT_MS, IntervalSet, format_ms},
+    config::Settings,
+    model::{IN_DOUBT_MS, IntervalSet, Window, format_ms},
     pipeline::{CLOCK_SKEW, KnownTrait, LEARNED_RATE, known_traits},
     source::LearnedRate,
-    state::{State, StateError},
+    state::{Proven, State, StateError},
 };
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags},
+    flags::{EffortFlags, SharedFlags, parse_moment},
     traits::describe_known,
 };
+use proofs::{ProofStatus, proofs};
 
 const RUNS_SHOWN: u32 = 5;
 
 /// Shows what is proven complete, how far behind the warehouse is, the last runs and what waits. Sends nothing.
 ///
+/// With --from and --to: for each stretch of that range since when it is complete, when it was last read and with which optional
+/// parts, how many rows that gave, and how it was proven: by which scan, of how many pages, and how the service said that there is
+/// no more. `verify` asks the service whether it still is so.
+///
 /// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration.
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
+    /// Show the proofs from this moment on: 2026-01-31, RFC 3339 or epoch milliseconds
+    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    from: Option<i64>,
+
+    /// Show the proofs up to this moment [default: now]
+    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    to: Option<i64>,
+
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -39,6 +55,8 @@ struct Status {
     environment: Option<String>,
     running: Option<String>,
     streams: Vec<StreamStatus>,
+    /// Each stretch with its proof: of the range that was asked for, or all there are.
+    proofs: Vec<ProofStatus>,
     under_way: Vec<ScanStatus>,
     requests_per_sec: Option<f64>,
     clock_skew_ms: Option<i64>,
@@ -69,6 +87,9 @@ struct StreamStatus {
 struct Stretch {
     start: String,
     end: String,
+    /// Since when all of it is proven complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    complete_since: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -91,6 +112,7 @@ struct RunStatus {
 
 pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let range = range_of(args)?;
     let Some(state) = State::open_read_only(&settings.state_path).map_err(CommandError::State)? else {
         let path = settings.state_path.display();
         context.printer.print(&if args.json {
@@ -100,17 +122,38 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         })?;
         return Ok(0);
     };
-    let status = gather(&state).map_err(CommandError::State)?;
+    let status = gather(&settings, &state, range).map_err(CommandError::State)?;
     let text = if args.json {
         serde_json::to_string(&status).map_err(|error| CommandError::failed("cannot print the status", error.into()))?
     } else {
-        describe(&status)
+        match range {
+            Some(_) => describe_range(&status),
+            None => describe(&status),
+        }
     };
     context.printer.print(&text)?;
     Ok(0)
 }
 
-fn gather(state: &State) -> Result<Status, StateError> {
+/// The range whose proofs are asked for, if one is.
+fn range_of(args: &StatusArgs) -> Result<Option<Window>, CommandError> {
+    if args.from.is_none() && args.to.is_none() {
+        return Ok(None);
+    }
+    let (from, to) = (args.from.unwrap_or(0), args.to.unwrap_or(i64::MAX));
+    match from < to {
+        true => Ok(Some(Window::new(from, to))),
+        false => Err(CommandError::Usage("--to must lie after --from".to_owned())),
+    }
+}
+
+/// Since when all of a stretch is complete: since its last part is.
+fn complete_since(proofs: &[Proven], window: Window) -> Option<String> {
+    let last_ms = proofs.iter().filter(|proof| proof.window.overlaps(window)).map(|proof| proof.proven_ms).max();
+    last_ms.filter(|proven_ms| *proven_ms > 0).map(seconds)
+}
+
+fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<Status, StateError> {
     let skew_ms = state.service_trait::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
     let now_ms = clock::now_ms() + skew_ms.unwrap_or(0);
     let mut streams = Vec::new();
@@ -118,16 +161,20 @@ fn gather(state: &State) -> Result<Status, StateError> {
         let held = state.coverage(scope)?;
         let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
         let Some(hull) = covered.hull() else { continue };
-        let stretch = |window: &crate::model::Window| Stretch {
+        let proven = state.proofs(scope)?;
+        let stretch = |window: &Window| Stretch {
             start: format_ms(window.start_ms),
             end: format_ms(window.end_ms),
+            complete_since: None,
         };
+        let complete =
+            |window: &Window| Stretch { complete_since: complete_since(&proven, *window), ..stretch(window) };
         let settled = held.iter().map(|segment| segment.scanned_ms).filter(|scanned_ms| *scanned_ms != IN_DOUBT_MS);
         let oldest_ms = settled.min().unwrap_or(now_ms);
         streams.push(StreamStatus {
             stream: scope.stream.name(),
             survey_id: scope.survey_id,
-            complete: covered.windows().iter().map(stretch).collect(),
+            complete: covered.windows().iter().map(complete).collect(),
             missing: covered.gaps_in(hull).iter().map(stretch).collect(),
             in_doubt: held
                 .iter()
@@ -163,6 +210,7 @@ fn gather(state: &State) -> Result<Status, StateError> {
         environment: state.meta("environment")?,
         running: holder.as_ref().map(ToString::to_string),
         streams,
+        proofs: proofs(settings, state, range, now_ms)?,
         under_way: scans.collect(),
         requests_per_sec: state.service_trait::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
         clock_skew_ms: skew_ms,
@@ -196,7 +244,8 @@ fn describe(status: &Status) -> String {
             stream.stream, stream.rows, stream.oldest_scan
         ));
         for stretch in &stream.complete {
-            text.push_str(&format!("  complete  {} .. {}\n", stretch.start, stretch.end));
+            let since = stretch.complete_since.as_ref().map(|since| format!("   since {since}")).unwrap_or_default();
+            text.push_str(&format!("  complete  {} .. {}{since}\n", stretch.start, stretch.end));
         }
         for stretch in &stream.missing {
             text.push_str(&format!("  MISSING   {} .. {}\n", stretch.start, stretch.end));
@@ -230,6 +279,17 @@ fn describe(status: &Status) -> String {
     }
     text.push_str(&describe_known(&status.traits));
     text
+}
+
+/// The proofs of a range, and nothing else.
+fn describe_range(status: &Status) -> String {
+    let unknown = || "?".to_owned();
+    format!(
+        "{} ({})\n{}",
+        status.base_url.clone().unwrap_or_else(unknown),
+        status.environment.clone().unwrap_or_else(unknown),
+        proofs::describe(&status.proofs)
+    )
 }
 
 fn length(secs: i64) -> String {

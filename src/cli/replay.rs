@@ -1,0 +1,155 @@
+//! `studysync replay`: tables from the archive, without a request.
+
+use std::{sync::Arc, time::Duration};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    model::{Stream, Window},
+    pipeline::{Replay, ReplayProgress, ReplayReport, ReplayRequest},
+};
+
+use super::{
+    CommandError, Context,
+    flags::{EffortFlags, SharedFlags, parse_moment},
+    sync::stop_on_signal,
+};
+
+const REFRESH: Duration = Duration::from_millis(150);
+
+/// Rebuilds every table, or a stretch of creation time, from the archive. Sends nothing and needs no key.
+///
+/// Without --from, --to or --stream each warehouse is built anew beside the old one and then takes its place in one step: until then
+/// the old one is as it was, whatever happens. The result equals the original in every table, history and ledger included; a
+/// warehouse that was lost is made good. It is refused if the archive lacks pages of what the warehouse holds.
+///
+/// With a stretch, the windows that overlap it are rebuilt inside the warehouse, in one transaction. Surveys have no windows: they
+/// are rebuilt by a full replay only.
+///
+/// Exit codes: 0 done; 1 failed or refused, the warehouse is as it was; 2 usage or configuration; 3 done, but the archive proves less
+/// than the checkpoints counted, and the next sync pulls the rest; 5 another run holds the lease, or a program the file; 130
+/// interrupted, the warehouse is as it was.
+#[derive(Args, Debug)]
+pub(super) struct ReplayArgs {
+    /// First moment of the stretch: 2026-01-31, RFC 3339 or epoch milliseconds [default: the beginning]
+    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    from: Option<i64>,
+
+    /// First moment past the stretch [default: the end]
+    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    to: Option<i64>,
+
+    /// One JSON object on stdout when it ends
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+}
+
+pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, CommandError> {
+    let request = ReplayRequest { window: stretch(&args)? };
+    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(stop_on_signal(stop.clone()));
+    let progress = Arc::new(ReplayProgress::default());
+    let bar = (!context.is_quiet).then(|| watch(&context, Arc::clone(&progress)));
+    let worked = tokio::task::spawn_blocking(move || {
+        Replay::open(settings, request).map(|replay| replay.execute(&stop, &progress))
+    });
+    let worked = worked.await;
+    signals.abort();
+    drop(bar);
+    let (report, outcome) = worked
+        .map_err(|error| CommandError::failed("a part of the program stopped", error.into()))?
+        .map_err(CommandError::Pipeline)?;
+    if args.json {
+        let text = serde_json::to_string(&report)
+            .map_err(|error| CommandError::failed("cannot print the report", error.into()))?;
+        context.printer.print(&text)?;
+    }
+    if !context.is_quiet {
+        std::io::Write::write_all(&mut std::io::stderr(), summary(&report).as_bytes()).ok();
+    }
+    outcome.map_err(CommandError::Pipeline)?;
+    Ok(report.exit_code)
+}
+
+/// The stretch that is asked for; `None` rebuilds everything.
+fn stretch(args: &ReplayArgs) -> Result<Option<Window>, CommandError> {
+    let is_whole = args.from.is_none() && args.to.is_none() && args.shared.streams.is_empty();
+    if !args.shared.surveys.is_empty() {
+        return Err(CommandError::Usage("replay knows no --survey: windows are replayed whole".to_owned()));
+    }
+    if is_whole {
+        return Ok(None);
+    }
+    if !args.shared.streams.is_empty() && args.shared.streams.iter().all(|stream| *stream == Stream::Surveys) {
+        let why = "surveys are always read whole, so no stretch of them can be replayed; replay everything instead";
+        return Err(CommandError::Usage(why.to_owned()));
+    }
+    let (from, to) = (args.from.unwrap_or(i64::MIN), args.to.unwrap_or(i64::MAX));
+    if to <= from {
+        return Err(CommandError::Usage("--to must lie after --from".to_owned()));
+    }
+    Ok(Some(Window::new(from, to)))
+}
+
+struct Watch(ProgressBar, tokio::task::JoinHandle<()>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.1.abort();
+        self.0.finish_and_clear();
+    }
+}
+
+fn watch(context: &Context, progress: Arc<ReplayProgress>) -> Watch {
+    let bar = context.bars.add(ProgressBar::new(0));
+    // A template that is known to be right: the default bar is drawn otherwise.
+    let style = ProgressStyle::with_template("{spinner} [{bar:32}] {pos} of {len} scans  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+    let drawn = bar.clone();
+    let task = tokio::spawn(async move {
+        loop {
+            let now = progress.snapshot();
+            drawn.set_length(now.scans.max(1));
+            drawn.set_position(now.scans_done);
+            drawn.set_message(format!("{} pages, {} records", now.pages_done, now.records_done));
+            drawn.tick();
+            tokio::time::sleep(REFRESH).await;
+        }
+    });
+    Watch(bar, task)
+}
+
+fn summary(report: &ReplayReport) -> String {
+    let done = &report.replayed;
+    let mut text = format!(
+        "replay {}: {} scans, {} pages, {} records in {:.1} s, no request\n",
+        report.outcome.name().replace('_', " "),
+        done.scans,
+        done.pages,
+        done.records,
+        report.time_ms.wall as f64 / 1000.0
+    );
+    for warehouse in &done.warehouses {
+        text.push_str(&format!("  {:<8} rebuilt: {}\n", warehouse.name, warehouse.location));
+    }
+    for stretch in &done.stretches {
+        let rows: Vec<String> = stretch.rows.iter().map(|(name, rows)| format!("{rows} rows in {name}")).collect();
+        text.push_str(&format!(
+            "  {} [{}, {}) replaced: {}\n",
+            stretch.stream,
+            stretch.start,
+            stretch.end,
+            rows.join(", ")
+        ));
+    }
+    for note in &done.notes {
+        text.push_str(&format!("  note: {note}\n"));
+    }
+    text
+}

@@ -1,0 +1,201 @@
+//! Archived pages become rows of warehouses: read and flattened on one thread, a few pages ahead of one writer for each warehouse.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    archive::{ArchiveError, read_pages},
+    flatten::flatten_page,
+    load::{CommitOptions, Destination},
+    model::{Activity, EndStyle, FlatPage, Proof, Scan, TimeAccount},
+    source::envelope,
+};
+
+use super::{
+    super::{PipelineError, assemble::failed},
+    inventory::Archived,
+};
+
+/// Flattened pages that may wait for a warehouse.
+const PAGES_AHEAD_MAX: usize = 4;
+
+/// Numbers that a progress bar can watch. Nothing depends on them.
+#[derive(Debug, Default)]
+pub struct ReplayProgress {
+    pub(super) scans: AtomicU64,
+    scans_done: AtomicU64,
+    pages_done: AtomicU64,
+    records_done: AtomicU64,
+}
+
+/// What was replayed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplaySnapshot {
+    pub scans: u64,
+    pub scans_done: u64,
+    pub pages_done: u64,
+    pub records_done: u64,
+}
+
+impl ReplayProgress {
+    /// The counters now.
+    pub fn snapshot(&self) -> ReplaySnapshot {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ReplaySnapshot {
+            scans: read(&self.scans),
+            scans_done: read(&self.scans_done),
+            pages_done: read(&self.pages_done),
+            records_done: read(&self.records_done),
+        }
+    }
+}
+
+/// What a writer is told.
+#[derive(Clone)]
+enum Step {
+    Begin(Arc<Scan>),
+    Page(Arc<FlatPage>),
+    Commit(Arc<Scan>, CommitOptions),
+}
+
+/// A writer is gone; it says why when it is waited for.
+struct WriterGone;
+
+/// Applies the scans, in order, to every warehouse, and publishes them. `false`: it was asked to stop.
+pub(super) fn build(
+    scans: &[Archived],
+    destinations: &mut [Box<dyn Destination>],
+    account: &TimeAccount,
+    stop: &CancellationToken,
+    progress: &ReplayProgress,
+) -> Result<bool, PipelineError> {
+    progress.scans.store(scans.len() as u64, Ordering::Relaxed);
+    thread::scope(|scope| {
+        let (mut writers, mut handles) = (Vec::new(), Vec::new());
+        for destination in destinations {
+            let (sender, receiver) = sync_channel(PAGES_AHEAD_MAX);
+            writers.push(sender);
+            handles.push(scope.spawn(move || write(destination.as_mut(), &receiver, account)));
+        }
+        let read = read_all(scans, &writers, account, stop, progress);
+        drop(writers);
+        for handle in handles {
+            handle.join().map_err(|_| PipelineError::Died("a warehouse's thread".to_owned()))??;
+        }
+        match read {
+            Ok(is_done) => is_done,
+            // Every writer ended well, although one was gone: it cannot be.
+            Err(WriterGone) => Err(PipelineError::Died("a warehouse's thread".to_owned())),
+        }
+    })
+}
+
+fn write(
+    destination: &mut dyn Destination,
+    steps: &Receiver<Step>,
+    account: &TimeAccount,
+) -> Result<(), PipelineError> {
+    let name = destination.name();
+    for step in steps {
+        let _busy = account.enter(Activity::Write);
+        match step {
+            Step::Begin(scan) => destination.begin(&scan).map_err(failed(name))?,
+            Step::Page(page) => destination.stage(&page).map_err(failed(name))?,
+            Step::Commit(scan, options) => {
+                destination.commit(&scan, &options).map_err(failed(name))?;
+                if destination.wants_publish() {
+                    destination.publish().map_err(failed(name))?;
+                }
+            }
+        }
+    }
+    let _busy = account.enter(Activity::Write);
+    destination.publish().map_err(failed(name))
+}
+
+/// The outer error: a writer is gone. The inner one is this side's own.
+fn read_all(
+    scans: &[Archived],
+    writers: &[SyncSender<Step>],
+    account: &TimeAccount,
+    stop: &CancellationToken,
+    progress: &ReplayProgress,
+) -> Result<Result<bool, PipelineError>, WriterGone> {
+    for archived in scans {
+        if stop.is_cancelled() {
+            return Ok(Ok(false));
+        }
+        if let Err(error) = read_one(archived, writers, account, stop, progress)? {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(!stop.is_cancelled()))
+}
+
+fn read_one(
+    archived: &Archived,
+    writers: &[SyncSender<Step>],
+    account: &TimeAccount,
+    stop: &CancellationToken,
+    progress: &ReplayProgress,
+) -> Result<Result<(), PipelineError>, WriterGone> {
+    let scan = Arc::new(archived.scan.clone());
+    send(writers, Step::Begin(Arc::clone(&scan)))?;
+    let mut pages = match read_pages(&archived.path) {
+        Ok(pages) => pages,
+        Err(error) => return Ok(Err(PipelineError::Archive(error))),
+    };
+    let mut last = None;
+    for body in pages.by_ref() {
+        if stop.is_cancelled() {
+            return Ok(Ok(()));
+        }
+        let busy = account.enter(Activity::Parse);
+        let body = match body {
+            Ok(body) => body,
+            Err(error) => return Ok(Err(PipelineError::Archive(error))),
+        };
+        let page = match flatten_page(scan.scope.stream, &body) {
+            Ok(page) => page,
+            Err(error) => return Ok(Err(PipelineError::Flatten(error))),
+        };
+        drop(busy);
+        progress.pages_done.fetch_add(1, Ordering::Relaxed);
+        progress.records_done.fetch_add(page.records as u64, Ordering::Relaxed);
+        last = Some(body);
+        send(writers, Step::Page(Arc::new(page)))?;
+    }
+    if !pages.is_complete() {
+        let (path, page) = (archived.path.clone(), usize::try_from(archived.pages).unwrap_or(usize::MAX));
+        let why = "its end is missing".to_owned();
+        return Ok(Err(PipelineError::Archive(ArchiveError::Damaged { path, page, why })));
+    }
+    let options = CommitOptions {
+        vanish: archived.note.vanish,
+        record_unchanged: archived.note.record_unchanged,
+        proof: Proof { pages: archived.pages, end: end_of(last.as_deref()) },
+    };
+    send(writers, Step::Commit(scan, options))?;
+    progress.scans_done.fetch_add(1, Ordering::Relaxed);
+    Ok(Ok(()))
+}
+
+/// How the service ended the list: on its last page, or with 404 where there was none.
+fn end_of(last: Option<&[u8]>) -> Option<EndStyle> {
+    match last {
+        None => Some(EndStyle::NotFound),
+        Some(body) => envelope::parse(body).ok().map(|envelope| envelope.end.unwrap_or(EndStyle::NotFound)),
+    }
+}
+
+fn send(writers: &[SyncSender<Step>], step: Step) -> Result<(), WriterGone> {
+    writers.iter().try_for_each(|writer| writer.send(step.clone())).map_err(|_| WriterGone)
+}

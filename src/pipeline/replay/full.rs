@@ -1,0 +1,195 @@
+//! Every table: each warehouse is built beside the old one from all that the archive holds, and takes its place.
+//!
+//! Every warehouse gets every archived scan, also one that an old warehouse was left out of: what comes out is what all of them
+//! would hold had they taken part in every run.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+};
+
+use crate::{
+    archive::Archive,
+    config::Settings,
+    load::{Identity, LedgerEntry, RunRecord},
+    model::{IntervalSet, RunId, ScanId},
+    state::RunEntry,
+};
+
+use super::{
+    super::{PipelineError, assemble::failed, commit::covered, open_destinations},
+    Archived, Replayed, Task,
+    build::build,
+    inventory::require_all,
+    report::Rebuilt,
+    swap::{beside, swap_file, swap_folder},
+};
+
+/// Runs that are written at once.
+const RUNS_AT_ONCE: usize = 200;
+/// Runs of the history that are looked through: all that the checkpoints keep.
+const RUNS_MAX: u32 = 1000;
+
+pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, PipelineError> {
+    let mut runs = leave_old(&task)?;
+    let aside = built_beside(task.settings);
+    let mut fresh = open_destinations(&aside, task.identity)?;
+    let mut replayed = Replayed { scans: task.scans.len() as u64, ..Replayed::default() };
+    if !build(&task.scans, &mut fresh, task.account, task.stop, task.progress)? {
+        replayed.is_stopped = true;
+        return Ok(replayed);
+    }
+    let mut ledgers = BTreeMap::new();
+    for destination in &mut fresh {
+        let name = destination.name();
+        let runs = match runs.remove(name) {
+            Some(runs) => runs,
+            None => remembered_runs(&task)?,
+        };
+        let recorded = runs.chunks(RUNS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs));
+        recorded.and_then(|()| destination.publish()).map_err(failed(name))?;
+        ledgers.insert(name, destination.ledger().map_err(failed(name))?);
+        destination.publish().map_err(failed(name))?;
+    }
+    drop(fresh);
+    let Task { settings, state, scans, .. } = task;
+    // Before the swap: a kill in between must not leave checkpoints that count more than the new warehouses prove.
+    fit_coverage(state, &scans, &ledgers, &mut replayed)?;
+    take_their_place(settings)?;
+    for (name, ledger) in &ledgers {
+        let location = location_of(settings, name);
+        let ids: HashSet<&ScanId> = ledger.iter().map(|entry| &entry.scan.id).collect();
+        let known = state.destination(name).map_err(PipelineError::State)?.and_then(|known| known.last_scan_id);
+        let last = known.as_ref().filter(|last| ids.contains(last)).or_else(|| ids.iter().max().copied());
+        state.remember_destination(name, &location, last).map_err(PipelineError::State)?;
+        replayed.warehouses.push(Rebuilt { name, location, ledger_scans: ledger.len() as u64 });
+    }
+    let names: Vec<&str> = ledgers.keys().copied().collect();
+    state.caught_up(&names).map_err(PipelineError::State)?;
+    for archived in scans.iter().filter(|archived| archived.is_under_way) {
+        finish(state, archive, archived, &ledgers)?;
+    }
+    Ok(replayed)
+}
+
+/// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, and which runs they know.
+fn leave_old(task: &Task<'_>) -> Result<BTreeMap<&'static str, Vec<RunRecord>>, PipelineError> {
+    let mut there = task.settings.clone();
+    there.warehouse.duckdb = there.warehouse.duckdb.filter(|path| path.exists());
+    there.warehouse.parquet = there.warehouse.parquet.filter(|path| path.exists());
+    let mut runs = BTreeMap::new();
+    if there.require_warehouse().is_err() {
+        return Ok(runs);
+    }
+    for mut destination in open_destinations(&there, task.identity)? {
+        let name = destination.name();
+        require_all(name, &destination.ledger().map_err(failed(name))?, &task.scans)?;
+        runs.insert(name, destination.runs().map_err(failed(name))?);
+        // Nothing may be left in a log beside the file that is going to be replaced.
+        destination.publish().map_err(failed(name))?;
+    }
+    Ok(runs)
+}
+
+/// The same settings, with each warehouse where it is built.
+fn built_beside(settings: &Settings) -> Settings {
+    let mut aside = settings.clone();
+    aside.warehouse.duckdb = aside.warehouse.duckdb.as_deref().map(beside);
+    aside.warehouse.parquet = aside.warehouse.parquet.as_deref().map(beside);
+    aside
+}
+
+fn take_their_place(settings: &Settings) -> Result<(), PipelineError> {
+    settings.warehouse.duckdb.as_deref().map_or(Ok(()), swap_file)?;
+    settings.warehouse.parquet.as_deref().map_or(Ok(()), swap_folder)
+}
+
+fn location_of(settings: &Settings, name: &str) -> String {
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let path = match name {
+        "duckdb" => settings.warehouse.duckdb.clone(),
+        _ => settings.warehouse.parquet.as_deref().map(canonical),
+    };
+    path.map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+/// The runs that a lost warehouse will have known: those of the history that ended, and may have written.
+fn remembered_runs(task: &Task<'_>) -> Result<Vec<RunRecord>, PipelineError> {
+    let entries = task.state.runs(RUNS_MAX).map_err(PipelineError::State)?;
+    Ok(entries.into_iter().filter_map(|entry| run_record(entry, task.identity)).collect())
+}
+
+fn run_record(entry: RunEntry, identity: &Identity) -> Option<RunRecord> {
+    let writes = matches!(entry.command.as_str(), "sync" | "backfill");
+    let finished_ms = entry.finished_ms.filter(|_| writes)?;
+    Some(RunRecord {
+        run_id: RunId(entry.run_id),
+        command: entry.command,
+        outcome: entry.outcome.unwrap_or_default(),
+        exit_code: entry.exit_code.unwrap_or_default(),
+        started_ms: entry.started_ms,
+        finished_ms,
+        base_url: identity.base_url.clone(),
+        environment: identity.environment.clone(),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        report: entry.report.unwrap_or_default(),
+    })
+}
+
+/// The coverage stays as it is where the archive proves it. Else it becomes what the new ledgers prove, and the next sync pulls the
+/// rest.
+fn fit_coverage(
+    state: &mut crate::state::State,
+    scans: &[Archived],
+    ledgers: &BTreeMap<&'static str, Vec<LedgerEntry>>,
+    replayed: &mut Replayed,
+) -> Result<(), PipelineError> {
+    let scopes = state.covered_scopes().map_err(PipelineError::State)?;
+    let mut unproven_ms = 0;
+    for scope in &scopes {
+        let of_scope = scans.iter().filter(|archived| archived.scan.scope == *scope);
+        let archived: IntervalSet = of_scope.map(|archived| archived.scan.window).collect();
+        for segment in state.coverage(*scope).map_err(PipelineError::State)? {
+            let gaps = if scope.stream.is_windowed() { archived.gaps_in(segment.window) } else { Vec::new() };
+            unproven_ms += gaps.iter().map(|gap| gap.len_ms()).sum::<i64>();
+        }
+    }
+    let Some(ledger) = ledgers.values().next() else { return Ok(()) };
+    let is_lost = scopes.is_empty() && !ledger.is_empty();
+    if unproven_ms == 0 && !is_lost {
+        return Ok(());
+    }
+    let entries: Vec<_> =
+        ledger.iter().map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof)).collect();
+    let begun: Vec<_> = ledger.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)).collect();
+    let names: Vec<&str> = ledgers.keys().copied().collect();
+    state.rebuild_coverage(&entries, &begun, &names).map_err(PipelineError::State)?;
+    replayed.has_gaps = unproven_ms > 0;
+    replayed.notes.push(match is_lost {
+        true => format!("the checkpoints knew of nothing; they now count the {} scans of the new ledger", ledger.len()),
+        false => "the archive does not prove all that the checkpoints counted; they now count what it proves, and the next sync \
+                  pulls the rest"
+            .to_owned(),
+    });
+    Ok(())
+}
+
+/// The end of a commit that was cut short before the replay.
+fn finish(
+    state: &mut crate::state::State,
+    archive: &Archive,
+    archived: &Archived,
+    ledgers: &BTreeMap<&'static str, Vec<LedgerEntry>>,
+) -> Result<(), PipelineError> {
+    let scan = &archived.scan;
+    let entry_of = |ledger: &Vec<LedgerEntry>| ledger.iter().find(|entry| entry.scan.id == scan.id).cloned();
+    let entries: Vec<_> = ledgers.iter().map(|(name, ledger)| (*name, entry_of(ledger))).collect();
+    let taken_by: Vec<(&str, bool)> = entries.iter().map(|(name, entry)| (*name, entry.is_some())).collect();
+    let Some(entry) = entries.into_iter().find_map(|(_, entry)| entry) else {
+        // It changes nothing, and tells nothing that the archive does not hold already: the next run looks again.
+        return Ok(());
+    };
+    archive.settle(scan).map_err(PipelineError::Archive)?;
+    let covered = covered(scan, entry.rows_read, entry.withheld > 0, entry.proof);
+    state.checkpoint(&covered, &taken_by).map_err(PipelineError::State)
+}

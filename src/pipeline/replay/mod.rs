@@ -1,0 +1,151 @@
+//! `replay`: every table, or a stretch of some, built again from the archive. Sends nothing.
+//!
+//! A full replay builds each warehouse beside the old one and lets it take the old one's place ([`swap`]); the replay of a stretch
+//! builds the stretch and puts it into the warehouse in one transaction ([`window`]). Scans are applied as they were applied the
+//! first time: [`inventory`] says which and in what order, [`build`] does it.
+
+mod build;
+mod full;
+mod inventory;
+mod report;
+mod swap;
+mod window;
+
+pub use build::{ReplayProgress, ReplaySnapshot};
+pub use report::{Rebuilt, Replaced, ReplayReport, Replayed};
+
+pub(super) use swap::clear_leftovers;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock,
+    config::{ArchiveChoice, Settings},
+    load::Identity,
+    model::{RunId, TimeAccount, Window},
+    state::{Lease, State},
+};
+
+use super::{
+    Outcome, PipelineError,
+    assemble::{archive, identity},
+    error::chain,
+};
+
+use inventory::{Archived, committed};
+
+/// What a replay is asked to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReplayRequest {
+    /// The creation time whose windows are replayed; `None` rebuilds every table.
+    pub window: Option<Window>,
+}
+
+/// A replay, holding the lease.
+#[derive(Debug)]
+pub struct Replay {
+    settings: Settings,
+    request: ReplayRequest,
+    identity: Identity,
+    run_id: RunId,
+    started_ms: i64,
+    state: State,
+    account: TimeAccount,
+    _lease: Lease,
+}
+
+/// What a replay works with.
+struct Task<'a> {
+    settings: &'a Settings,
+    identity: &'a Identity,
+    state: &'a mut State,
+    account: &'a TimeAccount,
+    stop: &'a CancellationToken,
+    progress: &'a ReplayProgress,
+    scans: Vec<Archived>,
+}
+
+impl Replay {
+    /// Takes the lease and removes what a killed replay left. The key is not needed.
+    pub fn open(settings: Settings, request: ReplayRequest) -> Result<Replay, PipelineError> {
+        let identity = identity(&settings)?;
+        settings.require_warehouse().map_err(PipelineError::Config)?;
+        if settings.archive == ArchiveChoice::Nothing {
+            let why = "no pages are kept (`--archive none`), so nothing can be built from them";
+            return Err(PipelineError::NotReplayable(why.to_owned()));
+        }
+        let started_ms = clock::now_ms();
+        let run_id = RunId::new(started_ms);
+        let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)
+            .map_err(PipelineError::State)?;
+        let lease = state.take_lease(&run_id, "replay", started_ms).map_err(PipelineError::State)?;
+        clear_leftovers(&settings)?;
+        state.begin_run(&run_id, "replay", started_ms).map_err(PipelineError::State)?;
+        let account = TimeAccount::default();
+        Ok(Replay { settings, request, identity, run_id, started_ms, state, account, _lease: lease })
+    }
+
+    /// Replays. Until the last step the warehouses are as they were, whatever happens.
+    pub fn execute(
+        mut self,
+        stop: &CancellationToken,
+        progress: &ReplayProgress,
+    ) -> (ReplayReport, Result<(), PipelineError>) {
+        let replayed = self.replay(stop, progress);
+        if replayed.is_err() {
+            // The first error is the one to tell; what stays is removed by the next run.
+            clear_leftovers(&self.settings).ok();
+        }
+        let report = self.report(&replayed);
+        let text = serde_json::to_string(&report).unwrap_or_default();
+        let (outcome, code) = (report.outcome.name(), i64::from(report.exit_code));
+        let finished = self.state.finish_run(&self.run_id, clock::now_ms(), outcome, code, &text);
+        (report, replayed.map(drop).and(finished.map_err(PipelineError::State)))
+    }
+
+    fn replay(&mut self, stop: &CancellationToken, progress: &ReplayProgress) -> Result<Replayed, PipelineError> {
+        let archive = archive(&self.settings, &self.identity)?;
+        let scans = committed(&archive, &self.identity)?;
+        let task = Task {
+            settings: &self.settings,
+            identity: &self.identity,
+            state: &mut self.state,
+            account: &self.account,
+            stop,
+            progress,
+            scans,
+        };
+        let mut replayed = match self.request.window {
+            None => full::replay(task, &archive)?,
+            Some(window) => window::replay(task, window)?,
+        };
+        let counted = progress.snapshot();
+        (replayed.pages, replayed.records) = (counted.pages_done, counted.records_done);
+        if replayed.is_stopped {
+            clear_leftovers(&self.settings)?;
+        }
+        Ok(replayed)
+    }
+
+    fn report(&self, replayed: &Result<Replayed, PipelineError>) -> ReplayReport {
+        let (outcome, exit_code, error) = match replayed {
+            Ok(replayed) => {
+                let outcome = replayed.outcome();
+                (outcome, outcome.exit_code(), None)
+            }
+            Err(error) => (Outcome::Failed, error.exit_code(), Some(chain(error))),
+        };
+        ReplayReport {
+            run_id: self.run_id.clone(),
+            command: "replay",
+            outcome,
+            exit_code,
+            started_at: super::run::rfc3339(self.started_ms),
+            finished_at: super::run::rfc3339(clock::now_ms()),
+            replayed: replayed.as_ref().cloned().unwrap_or_default(),
+            time_ms: self.account.parts(),
+            peak_rss_bytes: super::report::peak_rss_bytes(),
+            error,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a replay did: the JSON of `--json` and the history of runs.
+
+use serde::Serialize;
+
+use crate::model::{RunId, TimeParts};
+
+use super::super::Outcome;
+
+/// What was replayed.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Replayed {
+    /// Scans that were applied again.
+    pub scans: u64,
+    /// Their pages.
+    pub pages: u64,
+    /// Records on them.
+    pub records: u64,
+    /// The warehouses that were rebuilt.
+    pub warehouses: Vec<Rebuilt>,
+    /// The stretches that were replaced; none in a full replay.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stretches: Vec<Replaced>,
+    /// What else people should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Whether the checkpoints count less than before: the next sync pulls the rest.
+    #[serde(skip)]
+    pub has_gaps: bool,
+    /// Whether it was asked to stop. Nothing changed then.
+    #[serde(skip)]
+    pub is_stopped: bool,
+}
+
+/// A warehouse that was rebuilt.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rebuilt {
+    pub name: &'static str,
+    pub location: String,
+    /// Scans in its ledger.
+    pub ledger_scans: u64,
+}
+
+/// A stretch that was replaced.
+#[derive(Clone, Debug, Serialize)]
+pub struct Replaced {
+    pub stream: &'static str,
+    pub start: String,
+    pub end: String,
+    /// Rows put in, of all tables of the stream, by warehouse.
+    pub rows: std::collections::BTreeMap<&'static str, u64>,
+}
+
+impl Replayed {
+    pub(super) fn outcome(&self) -> Outcome {
+        match (self.is_stopped, self.has_gaps) {
+            (true, _) => Outcome::Interrupted,
+            (false, true) => Outcome::NeedsALook,
+            (false, false) => Outcome::Done,
+        }
+    }
+}
+
+/// A replay.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplayReport {
+    pub run_id: RunId,
+    pub command: &'static str,
+    pub outcome: Outcome,
+    pub exit_code: u8,
+    /// RFC 3339, by this machine.
+    pub started_at: String,
+    /// RFC 3339, by this machine.
+    pub finished_at: String,
+    #[serde(flatten)]
+    pub replayed: Replayed,
+    /// Where the time went; everything but `wall` adds up to it.
+    pub time_ms: TimeParts,
+    pub peak_rss_bytes: u64,
+    /// What ended the replay, if an error did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

@@ -1,0 +1,90 @@
+//! One window: pulled to its end like that of any run, into a spool that nothing remembers, then held against each warehouse.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    archive::Archive,
+    clock,
+    load::Differences,
+    model::{Activity, RunId, Scan, ScanId},
+};
+
+use super::{
+    super::{
+        PipelineError,
+        assemble::failed,
+        commit::{SharedDestination, lock},
+        pull::{Begun, PullError, Pulled, Shared, blocking, pull},
+        ties::EdgesLeft,
+    },
+    Task,
+};
+
+/// Removes the spool of a look when it is dropped. What stays after a kill is removed by the next run, since nobody owns it.
+struct Spooled {
+    archive: Archive,
+    scan: ScanId,
+}
+
+impl Drop for Spooled {
+    fn drop(&mut self) {
+        self.archive.discard(&self.scan).ok();
+    }
+}
+
+/// A window as the service has it now.
+pub(super) struct Looked {
+    pulled: Pulled,
+    /// Whether the service may have lost rows at the edges of pages, so that a row that it did not return may be there.
+    pub is_doubtful: bool,
+    _spooled: Spooled,
+}
+
+/// Pulls the window to its end. The checkpoints do not know of it: what `pull` tells them of a scan touches no row.
+pub(super) async fn look(shared: &Shared, task: &Task, run_id: RunId) -> Result<Looked, PullError> {
+    let here_ms = clock::now_ms();
+    let scan = Scan {
+        id: ScanId::new(here_ms),
+        run_id,
+        scope: task.scope,
+        window: task.window,
+        flags: task.flags,
+        started_ms: shared.source.service_now_ms().unwrap_or(here_ms),
+    };
+    let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
+    let spooled = Spooled { archive: shared.archive.clone(), scan: scan.id.clone() };
+    let begun = Begun { scan, page_rows: task.page_rows, spool, rows: 0, next: None, edges: EdgesLeft::default() };
+    let pulled = pull(shared.clone(), begun).await?;
+    let is_doubtful = shared.ties.is_doubtful(&pulled.scan, &pulled.edges);
+    Ok(Looked { pulled, is_doubtful, _spooled: spooled })
+}
+
+/// Holds the window against each warehouse, one thread each.
+pub(super) async fn compare(
+    shared: &Shared,
+    destinations: &[SharedDestination],
+    looked: Looked,
+) -> Result<BTreeMap<&'static str, Differences>, PipelineError> {
+    let looked = Arc::new(looked);
+    let threads = destinations.iter().map(|destination| {
+        let (destination, looked) = (Arc::clone(destination), Arc::clone(&looked));
+        let account = shared.account.clone();
+        blocking(move || {
+            let _busy = account.enter(Activity::Write);
+            let mut destination = lock(&destination);
+            let (name, pulled) = (destination.name(), &looked.pulled);
+            destination.begin(&pulled.scan).map_err(failed(name))?;
+            let staged =
+                pulled.held.for_each(pulled.scan.scope.stream, &pulled.spool, |page| destination.stage(page))?;
+            staged.map_err(failed(name))?;
+            let differences = destination.compare(&pulled.scan).map_err(failed(name))?;
+            Ok::<_, PipelineError>((name, differences))
+        })
+    });
+    let mut all = BTreeMap::new();
+    for compared in futures::future::join_all(threads).await {
+        let (name, differences) = compared??;
+        all.insert(name, differences);
+    }
+    Ok(all)
+}

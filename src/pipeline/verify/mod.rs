@@ -1,0 +1,293 @@
+//! `verify`: windows are pulled once more and held against each warehouse. Changes nothing in any warehouse, ledger or coverage.
+//!
+//! What is compared is what the coverage calls complete; the rest of the range is told as never read. Pages go through a spool of
+//! their own that nothing remembers: a verify that is killed leaves nothing to go on with, and the next run removes the file.
+
+mod look;
+mod report;
+mod windows;
+
+pub use report::{NeverRead, Verified, VerifyReport, VerifyTotals};
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex},
+};
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock,
+    config::Settings,
+    load::{DuckDbDestination, EngineOptions, Identity, ParquetDestination, ParquetOptions, PartitionBy},
+    model::{RunId, TimeAccount, Window},
+    source::{Source, SourceError, Stop},
+    state::{Lease, State},
+};
+
+use super::{
+    Failure, LEARNED_RATE, Outcome, PipelineError, Progress,
+    assemble::{archive, failed, identity, source_settings},
+    commit::SharedDestination,
+    held::Budget,
+    pull::{PullError, Shared},
+    ties::TieWatch,
+    traits::Learned,
+};
+
+use look::{Looked, compare, look};
+use windows::{Task, halves, tasks};
+
+/// So many windows failing one after the other end the run: it is not the windows.
+const FAILURES_IN_A_ROW_MAX: u32 = 3;
+
+/// What a verify is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub struct VerifyRequest {
+    pub from_ms: i64,
+    /// `None`: where the coverage ends.
+    pub to_ms: Option<i64>,
+}
+
+/// A verify, assembled and holding the lease.
+pub struct Verify {
+    settings: Settings,
+    request: VerifyRequest,
+    run_id: RunId,
+    started_ms: i64,
+    shared: Shared,
+    destinations: Vec<SharedDestination>,
+    found: Found,
+    _lease: Lease,
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    range: Option<Window>,
+    windows: Vec<Verified>,
+    never_read: Vec<NeverRead>,
+    /// Windows that were not looked at, because the run ended.
+    left: Vec<Task>,
+    failures: Vec<Failure>,
+    stop: Option<Stop>,
+    notes: Vec<String>,
+}
+
+impl Verify {
+    /// Takes the lease and opens everything for reading. Sends nothing.
+    pub fn open(
+        settings: Settings,
+        request: VerifyRequest,
+        stop: CancellationToken,
+        progress: Arc<Progress>,
+    ) -> Result<Verify, PipelineError> {
+        let account = TimeAccount::default();
+        let source_settings = source_settings(&settings)?;
+        let identity = identity(&settings)?;
+        settings.require_warehouse().map_err(PipelineError::Config)?;
+        let started_ms = clock::now_ms();
+        let run_id = RunId::new(started_ms);
+        let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)
+            .map_err(PipelineError::State)?;
+        let lease = state.take_lease(&run_id, "verify", started_ms).map_err(PipelineError::State)?;
+        let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
+        let source = Source::new(source_settings, learned, account.clone(), stop).map_err(PipelineError::Source)?;
+        let archive = archive(&settings, &identity)?;
+        let destinations = open_to_compare(&settings, &identity)?;
+        state.begin_run(&run_id, "verify", started_ms).map_err(PipelineError::State)?;
+        let ties = TieWatch::load(&state)?;
+        let state = Arc::new(Mutex::new(state));
+        let (budget, learned) = (Budget::default(), Learned::default());
+        let shared = Shared { source, archive, state, account, budget, progress, ties, learned };
+        let found = Found::default();
+        Ok(Verify { settings, request, run_id, started_ms, shared, destinations, found, _lease: lease })
+    }
+
+    /// The client, for the progress bar.
+    pub fn source(&self) -> &Source {
+        &self.shared.source
+    }
+
+    /// Looks at every window, until all are looked at or something stops it.
+    pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
+        let outcome = self.work_off().await;
+        let report = self.report(outcome.as_ref().err());
+        let text = serde_json::to_string(&report.totals).unwrap_or_default();
+        let (state, now_ms) = (self.shared.state(), clock::now_ms());
+        let remembered = state
+            .remember_trait(LEARNED_RATE, &self.shared.source.learned_rate(), now_ms)
+            .and_then(|()| {
+                state.finish_run(&self.run_id, now_ms, report.outcome.name(), i64::from(report.exit_code), &text)
+            })
+            .map_err(PipelineError::State);
+        drop(state);
+        (report, outcome.and(remembered))
+    }
+
+    async fn work_off(&mut self) -> Result<(), PipelineError> {
+        // The service's time says what is settled.
+        let now_ms = match self.shared.source.probe().await {
+            Ok(probe) => probe.service_now_ms.unwrap_or_else(clock::now_ms),
+            Err(SourceError::Stopped(stop)) => {
+                self.found.stop = Some(stop);
+                return Ok(());
+            }
+            Err(error) => return Err(PipelineError::Source(error)),
+        };
+        let planned = tasks(&self.settings, &self.shared.state(), self.request, now_ms)?;
+        self.found.range = Some(planned.range);
+        self.found.never_read = planned.never_read;
+        self.found.notes = planned.notes;
+        for task in &planned.tasks {
+            self.shared.progress.due(task.scope, &task.due());
+        }
+        self.drive(planned.tasks.into()).await
+    }
+
+    /// Windows are pulled side by side and compared one after the other, oldest first.
+    async fn drive(&mut self, mut queue: VecDeque<Task>) -> Result<(), PipelineError> {
+        let mut pulls: JoinSet<(Task, Result<Looked, PullError>)> = JoinSet::new();
+        let (mut outcome, mut failures_in_a_row) = (Ok(()), 0);
+        loop {
+            while outcome.is_ok() && self.found.stop.is_none() && pulls.len() < self.settings.throttle.in_flight_max {
+                let Some(task) = queue.pop_front() else { break };
+                let (shared, run_id) = (self.shared.clone(), self.run_id.clone());
+                self.shared.progress.begun();
+                pulls.spawn(async move {
+                    let looked = look(&shared, &task, run_id).await;
+                    (task, looked)
+                });
+            }
+            let Some(ended) = pulls.join_next().await else { break };
+            let (task, looked) = ended.map_err(|error| PipelineError::Died(error.to_string()))?;
+            self.shared.progress.ended();
+            match looked {
+                Ok(looked) if outcome.is_ok() => {
+                    failures_in_a_row = 0;
+                    outcome = self.compare(task, looked).await;
+                }
+                Ok(_) => self.found.left.push(task),
+                Err(error) => {
+                    failures_in_a_row += 1;
+                    if let Err(error) = self.pull_failed(task, error, &mut queue, failures_in_a_row) {
+                        outcome = outcome.and(Err(error));
+                    }
+                }
+            }
+        }
+        self.found.left.extend(queue);
+        outcome
+    }
+
+    /// What becomes of a window that could not be pulled; an error ends the run.
+    fn pull_failed(
+        &mut self,
+        task: Task,
+        error: PullError,
+        queue: &mut VecDeque<Task>,
+        failures_in_a_row: u32,
+    ) -> Result<(), PipelineError> {
+        let error = match error {
+            PullError::Run(error) => return Err(error),
+            PullError::Stopped(stop) => {
+                self.found.stop.get_or_insert(stop);
+                self.found.left.push(task);
+                return Ok(());
+            }
+            PullError::TooMuch(error) => {
+                if let Some([first, second]) = halves(&task) {
+                    queue.push_front(second);
+                    queue.push_front(first);
+                    return Ok(());
+                }
+                error
+            }
+            PullError::Window(error) => error,
+        };
+        tracing::error!(window = %task.window, scope = %task.scope, %error, "the window failed");
+        self.found.failures.push(Failure::new(task.scope, task.window, &error));
+        match failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
+            true => Err(PipelineError::Source(error)),
+            false => Ok(()),
+        }
+    }
+
+    async fn compare(&mut self, task: Task, looked: Looked) -> Result<(), PipelineError> {
+        let (window, scope) = (task.window, task.scope);
+        if looked.is_doubtful {
+            let note =
+                format!("{scope} {window}: the service may have lost rows at the edges of its pages in this look");
+            self.found.notes.push(note);
+        }
+        let differences: BTreeMap<_, _> = compare(&self.shared, &self.destinations, looked).await?;
+        let verified = Verified::new(&task, differences);
+        self.shared.progress.committed(scope, window, verified.service_rows);
+        self.found.windows.push(verified);
+        Ok(())
+    }
+
+    fn report(&mut self, error: Option<&PipelineError>) -> VerifyReport {
+        let mut windows = std::mem::take(&mut self.found.windows);
+        windows.sort_by(|left, right| (left.stream, left.start_ms).cmp(&(right.stream, right.start_ms)));
+        let totals = VerifyTotals::of(&windows, &self.found.never_read);
+        let by_status = self.shared.source.request_stats().by_status;
+        if by_status.contains_key(&404) && by_status.keys().all(|status| *status == 404) {
+            let note = "every answer was 404, which means 'nothing there': is the address right, with its path?";
+            self.found.notes.push(note.to_owned());
+        }
+        let outcome = match (&error, self.found.stop) {
+            (Some(_), _) => Outcome::Failed,
+            (None, Some(Stop::Cancelled)) => Outcome::Interrupted,
+            (None, _) if !self.found.failures.is_empty() => Outcome::Failed,
+            (None, Some(_)) => Outcome::StoppedEarly,
+            (None, None) if totals.is_clean() => Outcome::Done,
+            (None, None) => Outcome::NeedsALook,
+        };
+        let left = self.found.left.iter().filter(|task| task.scope.stream.is_windowed());
+        let resume_from = left.map(|task| task.window.start_ms).min();
+        VerifyReport {
+            run_id: self.run_id.clone(),
+            command: "verify",
+            outcome,
+            exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
+            started_at: super::run::rfc3339(self.started_ms),
+            finished_at: super::run::rfc3339(clock::now_ms()),
+            range: self.found.range.map(Into::into),
+            windows,
+            never_read: std::mem::take(&mut self.found.never_read),
+            totals,
+            requests: self.shared.source.request_stats(),
+            time_ms: self.shared.account.parts(),
+            peak_rss_bytes: super::report::peak_rss_bytes(),
+            resume_from: resume_from.map(crate::model::format_ms),
+            stopped_because: self.found.stop.map(|stop| stop.to_string()),
+            error: error.map(|error| super::chain(error)),
+            failures: std::mem::take(&mut self.found.failures),
+            notes: std::mem::take(&mut self.found.notes),
+        }
+    }
+}
+
+/// Opens every warehouse that the settings name for reading alone.
+fn open_to_compare(settings: &Settings, identity: &Identity) -> Result<Vec<SharedDestination>, PipelineError> {
+    let share = if settings.warehouse.duckdb.is_some() && settings.warehouse.parquet.is_some() { 2 } else { 1 };
+    let memory_limit_bytes = settings.warehouse.memory_limit_bytes / share;
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
+    // Where the warehouses are, perhaps nothing may be written.
+    let spill = |name: &str| settings.archive_root.join("under-way").join(format!("verify-spill-{name}"));
+    let mut destinations: Vec<SharedDestination> = Vec::new();
+    if let Some(path) = &settings.warehouse.duckdb {
+        let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill("duckdb") };
+        let opened = DuckDbDestination::open_to_compare(path, identity, &options).map_err(failed("duckdb"))?;
+        destinations.push(Arc::new(Mutex::new(Box::new(opened))));
+    }
+    if let Some(root) = &settings.warehouse.parquet {
+        let partition_by = if settings.warehouse.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
+        let options = ParquetOptions { partition_by, memory_limit_bytes, threads };
+        let opened = ParquetDestination::open_to_compare(root, identity, &options, &spill("parquet"));
+        destinations.push(Arc::new(Mutex::new(Box::new(opened.map_err(failed("parquet"))?))));
+    }
+    Ok(destinations)
+}

@@ -1,0 +1,159 @@
+//! What a verify found: the JSON of `--json`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    load::Differences,
+    model::{RunId, Scope, TimeParts, Window, format_ms},
+    source::RequestStats,
+};
+
+use super::{
+    super::{Failure, Outcome},
+    Task,
+};
+
+/// A range of creation time, as people write it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Range {
+    pub start: String,
+    pub end: String,
+}
+
+impl From<Window> for Range {
+    fn from(window: Window) -> Self {
+        Range { start: format_ms(window.start_ms), end: format_ms(window.end_ms) }
+    }
+}
+
+/// A window that was held against each warehouse.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verified {
+    pub stream: &'static str,
+    pub survey_id: Option<i64>,
+    #[serde(skip)]
+    pub start_ms: i64,
+    #[serde(flatten)]
+    pub range: Range,
+    /// When a run last read it: what changed at the service since then is not an error, and shows all the same.
+    pub last_read: String,
+    pub service_rows: u64,
+    pub warehouses: BTreeMap<&'static str, Differences>,
+}
+
+impl Verified {
+    pub(super) fn new(task: &Task, warehouses: BTreeMap<&'static str, Differences>) -> Self {
+        Verified {
+            stream: task.scope.stream.name(),
+            survey_id: task.scope.survey_id,
+            start_ms: task.window.start_ms,
+            range: task.window.into(),
+            last_read: format_ms(task.read_ms.div_euclid(1000) * 1000),
+            service_rows: warehouses.values().map(|found| found.service_rows).max().unwrap_or(0),
+            warehouses,
+        }
+    }
+
+    /// Whether no warehouse differs.
+    pub fn is_equal(&self) -> bool {
+        self.warehouses.values().all(Differences::is_equal)
+    }
+}
+
+/// A part of the range that no complete scan has covered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NeverRead {
+    pub stream: &'static str,
+    pub survey_id: Option<i64>,
+    #[serde(flatten)]
+    pub range: Range,
+}
+
+impl NeverRead {
+    pub(super) fn new(scope: Scope, window: Window) -> Self {
+        NeverRead { stream: scope.stream.name(), survey_id: scope.survey_id, range: window.into() }
+    }
+}
+
+/// Sums over all windows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyTotals {
+    pub windows: u64,
+    /// Windows in which some warehouse differs.
+    pub windows_differing: u64,
+    pub service_rows: u64,
+    pub warehouses: BTreeMap<&'static str, WarehouseTotals>,
+    /// Stretches that were never read.
+    pub never_read: u64,
+}
+
+/// One warehouse's sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WarehouseTotals {
+    pub rows: u64,
+    pub missing: u64,
+    pub extra: u64,
+    pub stale: u64,
+}
+
+impl VerifyTotals {
+    pub(super) fn of(windows: &[Verified], never_read: &[NeverRead]) -> Self {
+        let mut totals =
+            VerifyTotals { windows: windows.len() as u64, never_read: never_read.len() as u64, ..Self::default() };
+        for window in windows {
+            totals.windows_differing += u64::from(!window.is_equal());
+            totals.service_rows += window.service_rows;
+            for (name, found) in &window.warehouses {
+                let sums = totals.warehouses.entry(name).or_default();
+                sums.rows += found.rows;
+                sums.missing += found.missing.rows;
+                sums.extra += found.extra.rows;
+                sums.stale += found.stale.rows;
+            }
+        }
+        totals
+    }
+
+    /// Whether everything was read, and is equal.
+    pub fn is_clean(&self) -> bool {
+        self.windows_differing == 0 && self.never_read == 0
+    }
+}
+
+/// A verify.
+#[derive(Clone, Debug, Serialize)]
+pub struct VerifyReport {
+    pub run_id: RunId,
+    pub command: &'static str,
+    pub outcome: Outcome,
+    pub exit_code: u8,
+    /// RFC 3339, by this machine.
+    pub started_at: String,
+    /// RFC 3339, by this machine.
+    pub finished_at: String,
+    /// The range that was asked for.
+    pub range: Option<Range>,
+    pub windows: Vec<Verified>,
+    pub never_read: Vec<NeverRead>,
+    pub totals: VerifyTotals,
+    pub requests: RequestStats,
+    /// Where the time went; everything but `wall` adds up to it.
+    pub time_ms: TimeParts,
+    pub peak_rss_bytes: u64,
+    /// Where to go on after an early end: everything before it was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_because: Option<String>,
+    /// What ended it, if an error did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Windows that could not be pulled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+    /// What else people should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,46 @@
+//! The replay of a stretch: its rows are put back, all others are left alone.
+
+use super::{Before, hostile_service, place_after_three_nights, replay};
+use crate::harness::{DAY_MS, NOW_MS, days_ago};
+
+#[test]
+fn p2_a_damaged_stretch_is_replaced_and_the_rest_left_alone() {
+    let service = hostile_service(2000);
+    let place = place_after_three_nights(&service);
+    let before = Before::of(&place, "before");
+    let (from, to) = (days_ago(12), days_ago(9));
+    let inside = format!("created_at >= make_timestamp({from} * 1000) AND created_at < make_timestamp({to} * 1000)");
+    let file = duckdb::Connection::open(place.duckdb()).unwrap();
+    file.execute_batch(&format!(
+        "DELETE FROM responses WHERE {inside} AND question_id % 2 = 0;
+         UPDATE responses SET answer_text = 'tampered' WHERE {inside};
+         DELETE FROM response_choices WHERE {inside};
+         DELETE FROM response_history WHERE {inside};
+         INSERT INTO visitor_snapshots SELECT * REPLACE (gen_random_uuid()::VARCHAR AS response_group_uid) FROM visitor_snapshots
+            WHERE {inside};
+         UPDATE themes SET theme = 'tampered' WHERE {inside}"
+    ))
+    .unwrap();
+    drop(file);
+    let damaged = Before::of(&place, "damaged");
+    let of_responses = "SELECT count(*) FROM responses WHERE answer_text = 'tampered'";
+    assert!(damaged.duckdb().count(of_responses) > 20);
+    let report = replay(&service, &place, &["--from", &from, "--to", &to]).expect(0).json();
+    let stretches = report["stretches"].as_array().unwrap();
+    assert_eq!(
+        stretches.iter().map(|one| one["stream"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["responses", "themes"]
+    );
+    assert!(stretches.iter().all(|one| one["rows"]["duckdb"] == one["rows"]["parquet"]), "{report}");
+    before.assert_is(&place, "after the stretch was replayed");
+    // Not everything was rebuilt: damage outside the whole windows of the stretch stays.
+    let file = duckdb::Connection::open(place.duckdb()).unwrap();
+    let old = (NOW_MS - 39 * DAY_MS) * 1000;
+    file.execute_batch(&format!("UPDATE responses SET answer_text = 'far' WHERE created_at < make_timestamp({old})"))
+        .unwrap();
+    drop(file);
+    replay(&service, &place, &["--from", &from, "--to", &to, "--stream", "responses"]).expect(0);
+    assert!(place.duckdb_tables().count("SELECT count(*) FROM responses WHERE answer_text = 'far'") > 0);
+    replay(&service, &place, &["--stream", "surveys"]).expect(2);
+    replay(&service, &place, &["--from", &to, "--to", &from]).expect(2);
+}

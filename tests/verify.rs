@@ -1,0 +1,259 @@
+//! `verify` finds what differs between the service and each warehouse, to the row and the column, and changes nothing (P1, P3); and
+//! `status` says for any day whether it is complete, since when, and how that was proven.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde_json::Value;
+use studysync::sandbox::{ChangeRequest, ListName};
+
+use crate::harness::{DAY_MS, Done, KEY_VARIABLE, NOW_MS, Place, Service, days_ago, small};
+
+const DAYS: i64 = 20;
+
+fn filled(responses: u64) -> (Service, Place) {
+    let service = Service::start(small(responses, DAYS as u32));
+    let place = Place::new(&service);
+    place.run(&["backfill", "--from", &days_ago(DAYS), "--to", &days_ago(1)]).expect(0);
+    (service, place)
+}
+
+fn verify(place: &Place, more: &[&str], exit_code: i32) -> Value {
+    let range = ["verify", "--json", "--from", &days_ago(DAYS), "--to", &days_ago(1)];
+    place.run(&[&range, more].concat()).expect(exit_code).json()
+}
+
+/// Every file of the warehouses and of the archive, with its bytes.
+fn bytes(place: &Place) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = place.files("parquet");
+    files.extend(place.files("archive"));
+    files.push(place.duckdb());
+    files.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+fn sums<'a>(report: &'a Value, warehouse: &str) -> &'a Value {
+    &report["totals"]["warehouses"][warehouse]
+}
+
+#[test]
+fn p1_what_is_equal_is_found_equal_and_left_alone() {
+    let (service, place) = filled(3000);
+    let (before, status) = (bytes(&place), place.run(&["status", "--json"]).expect(0).json());
+    // Nothing may be written where the warehouses are.
+    let mut only_read = std::fs::metadata(place.duckdb()).unwrap().permissions();
+    only_read.set_readonly(true);
+    std::fs::set_permissions(place.duckdb(), only_read).unwrap();
+    let report = verify(&place, &[], 0);
+    assert_eq!(report["outcome"], "done", "{report}");
+    let held = place.duckdb_tables().count(
+        "SELECT (SELECT count(*) FROM responses) + (SELECT count(*) FROM themes)
+        + (SELECT count(*) FROM surveys)",
+    );
+    assert_eq!(report["totals"]["service_rows"], held, "{report}");
+    for warehouse in ["duckdb", "parquet"] {
+        assert_eq!(sums(&report, warehouse)["rows"], held, "{report}");
+    }
+    assert!(report["windows"].as_array().unwrap().len() >= 3 && report["requests"]["total"].as_u64().unwrap() > 5);
+    assert_eq!(bytes(&place), before, "a verify wrote");
+    let after = place.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(after["proofs"], status["proofs"], "the checkpoints changed");
+    let text = place.run(&["verify", "--from", &days_ago(3), "--to", &days_ago(2)]).expect(0).stdout;
+    assert!(text.contains("duckdb") && text.contains(": equal"), "{text}");
+    drop(service);
+}
+
+#[test]
+fn p4_what_changed_at_the_service_is_told_exactly() {
+    let (service, place) = filled(3000);
+    let changed = service.change(&ChangeRequest {
+        seed: 3,
+        edits: 40,
+        soft_deletes: 10,
+        theme_edits: 3,
+        vanish_visitors: 2,
+        within_ms: Some(DAYS * DAY_MS),
+        ..ChangeRequest::default()
+    });
+    let late = r#"{"createdAt":"2026-01-20T12:00:00Z","responseGroupUid":"late","questionId":1,"surveyId":7,"visitorId":1,
+        "visitorUuid":"v","questionText":"q","questionType":"OPEN","response":"late"}"#;
+    service.control().plant(ListName::Responses, late, None).unwrap();
+    let before = bytes(&place);
+    let report = verify(&place, &["--stream", "responses"], 3);
+    let gone: Vec<String> = changed.vanished.iter().map(|key| format!("{} / {}", key.group, key.question)).collect();
+    let is_settled = |key: &String| {
+        place.duckdb_tables().count(&format!(
+            "SELECT count(*) FROM responses WHERE concat_ws(' / ', response_group_uid, question_id) = '{key}'"
+        )) == 1
+    };
+    let gone: Vec<&String> = gone.iter().filter(|key| is_settled(key)).collect();
+    let edited: std::collections::BTreeSet<String> = (changed.edits_bumped.iter().chain(&changed.edits_silent))
+        .chain(&changed.soft_deletes)
+        .map(|key| format!("{} / {}", key.group, key.question))
+        .filter(|key| !gone.contains(&key) && is_settled(key))
+        .collect();
+    for warehouse in ["duckdb", "parquet"] {
+        let found = sums(&report, warehouse);
+        assert_eq!(found["missing"], 1, "{warehouse}: {found}");
+        assert_eq!(found["extra"], gone.len(), "{warehouse}: {found}");
+        assert_eq!(found["stale"], edited.len(), "{warehouse}: {found}");
+    }
+    let text = report.to_string();
+    assert!(text.contains("\"late / 1\"") && text.contains("deleted_at"), "{text}");
+    assert!(edited.iter().any(|key| text.contains(key)) && gone.iter().any(|key| text.contains(*key)), "{text}");
+    assert_eq!(bytes(&place), before, "a verify wrote");
+    // After the next look all of it is here.
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    let settled = verify(&place, &["--stream", "responses"], 0);
+    assert_eq!(settled["totals"]["windows_differing"], 0);
+}
+
+#[test]
+fn p1_damage_in_one_warehouse_is_told_of_that_one_alone() {
+    let (_service, place) = filled(2000);
+    let file = duckdb::Connection::open(place.duckdb()).unwrap();
+    file.execute_batch(
+        "CREATE TEMP TABLE victims AS SELECT response_group_uid, question_id, row_number() OVER (ORDER BY response_group_uid, question_id) AS n
+            FROM responses WHERE question_type = 'MULTIPLECHOICE' AND deleted_at IS NULL
+            ORDER BY response_group_uid, question_id LIMIT 9;
+         DELETE FROM responses r USING victims v WHERE r.response_group_uid = v.response_group_uid
+            AND r.question_id = v.question_id AND v.n <= 2;
+         UPDATE responses r SET answer_text = 'tampered' FROM victims v WHERE r.response_group_uid = v.response_group_uid
+            AND r.question_id = v.question_id AND v.n IN (3, 4, 5);
+         DELETE FROM response_choices r USING victims v WHERE r.response_group_uid = v.response_group_uid
+            AND r.question_id = v.question_id AND v.n = 6;
+         INSERT INTO responses SELECT r.* REPLACE ('invented' AS response_group_uid) FROM responses r SEMI JOIN victims v
+            ON r.response_group_uid = v.response_group_uid AND r.question_id = v.question_id AND v.n = 7;
+         DROP TABLE victims",
+    )
+    .unwrap();
+    drop(file);
+    let report = verify(&place, &[], 3);
+    let found = sums(&report, "duckdb");
+    assert_eq!(
+        (found["missing"].as_u64(), found["extra"].as_u64(), found["stale"].as_u64()),
+        (Some(2), Some(1), Some(4)),
+        "{report}"
+    );
+    let found = sums(&report, "parquet");
+    assert_eq!((&found["missing"], &found["extra"], &found["stale"]), (&0.into(), &0.into(), &0.into()), "{report}");
+    let columns: BTreeMap<String, u64> = report["windows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|window| window["warehouses"]["duckdb"]["columns"].as_object())
+        .flatten()
+        .fold(BTreeMap::new(), |mut sums, (name, rows)| {
+            *sums.entry(name.clone()).or_default() += rows.as_u64().unwrap();
+            sums
+        });
+    // The hash of a tampered row is what it was: the columns themselves are compared.
+    assert_eq!(columns, [("answer_text".to_owned(), 3), ("response_choices".to_owned(), 1)].into());
+    let text = place.run(&["verify", "--from", &days_ago(DAYS), "--to", &days_ago(1)]).expect(3).stdout;
+    assert!(text.contains("invented / ") && text.contains("answer_text (") && text.contains("last read"), "{text}");
+    // The archive has it all: a replay mends it.
+    place.run(&["replay"]).expect(0);
+    verify(&place, &[], 0);
+}
+
+#[test]
+fn p3_what_was_never_read_is_told_and_a_stopped_verify_goes_on() {
+    let (service, place) = filled(3000);
+    let wide = ["verify", "--json", "--from", &days_ago(DAYS + 5), "--to", &days_ago(1), "--stream", "responses"];
+    let report = place.run(&wide).expect(3).json();
+    assert_eq!(report["never_read"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(
+        (&report["totals"]["windows_differing"], &report["never_read"][0]["stream"]),
+        (&0.into(), &"responses".into())
+    );
+    // Stopped early: what was looked at is told, and where to go on.
+    let stopped = verify(&place, &["--stream", "responses", "--max-requests", "3", "--concurrency", "1"], 6);
+    let looked = stopped["windows"].as_array().unwrap().len();
+    let resume_from = stopped["resume_from"].as_str().unwrap();
+    let rest = place
+        .run(&["verify", "--json", "--from", resume_from, "--to", &days_ago(1), "--stream", "responses"])
+        .expect(0);
+    let whole = verify(&place, &["--stream", "responses"], 0);
+    let windows = |report: &Value| report["windows"].as_array().unwrap().len();
+    assert_eq!(looked + windows(&rest.json()), windows(&whole), "{stopped}");
+    let refused = place.command(&["verify", "--from", &days_ago(5)]).env(KEY_VARIABLE, "wrong").output().unwrap();
+    Done::from(refused).expect(4);
+    place.run(&["verify", "--from", &days_ago(2), "--to", &days_ago(3)]).expect(2);
+    // Nothing is left that a run would go on with.
+    assert_eq!(place.files("archive/under-way"), Vec::<PathBuf>::new());
+    drop(service);
+}
+
+#[test]
+fn p3_status_says_of_any_day_since_when_and_how_it_is_proven() {
+    let (service, place) = filled(2000);
+    service.advance_days(2);
+    place.run(&["sync", "--stream", "responses"]).expect(0);
+    let range = ["status", "--json", "--from", &days_ago(DAYS + 3), "--to", &days_ago(0), "--stream", "responses"];
+    let status = place.run(&range).expect(0).json();
+    let proofs = status["proofs"].as_array().unwrap();
+    let states: Vec<&str> = proofs.iter().map(|proof| proof["state"].as_str().unwrap()).collect();
+    assert_eq!(states[0], "never_read", "{status}");
+    assert!(states.len() >= 3 && states[1..].iter().all(|state| *state == "complete"), "{status}");
+    // Seamless: each begins where the one before ends.
+    for pair in proofs.windows(2) {
+        assert_eq!(pair[0]["end"], pair[1]["start"], "{status}");
+    }
+    // To the minute: the service's clock stands still but for what a request takes.
+    let at = |ms: i64| studysync::model::format_ms(ms)[..16].to_owned();
+    let since = |proof: &Value| proof["complete_since"].as_str().unwrap()[..16].to_owned();
+    let (first, last) = (&proofs[1], proofs.last().unwrap());
+    assert_eq!((since(first), since(last)), (at(NOW_MS), at(NOW_MS + 2 * DAY_MS)));
+    for proof in &proofs[1..] {
+        assert_eq!(proof["ends"], serde_json::json!(["null"]), "{proof}");
+        assert!(proof["pages"].as_u64().unwrap() >= 1 && proof["scans"].as_u64().unwrap() >= 1, "{proof}");
+        assert_eq!(proof["flags"].as_array().unwrap().len(), 5);
+    }
+    // The ledger says the same of the scans that changed anything.
+    let of_scan = "SELECT count(*) FROM sync_windows WHERE pages >= 1 AND end_style = 'null'";
+    let scans = place.duckdb_tables().count("SELECT count(*) FROM sync_windows");
+    assert_eq!(place.duckdb_tables().count(of_scan), scans);
+    let text = place.run(&["status", "--from", &days_ago(3)]).expect(0).stdout;
+    assert!(text.contains("complete since") && text.contains("to the end of results (cursor: null)"), "{text}");
+    assert!(place.run(&["status"]).expect(0).stdout.contains("   since 2026-0"));
+}
+
+#[test]
+fn p4_a_doubt_survives_a_kill_between_the_commit_and_its_checkpoint() {
+    let (service, place) = filled(2000);
+    service.advance_days(3);
+    let now_ms = service.control().now_ms();
+    let window = (now_ms - 20 * DAY_MS, now_ms - 8 * DAY_MS);
+    let gone =
+        service.change(&ChangeRequest { vanish_window_ms: Some(window), edits: 400, ..ChangeRequest::default() });
+    assert!(gone.vanished.len() > 100);
+    place.run(&["sync", "--stream", "responses"]).expect(3);
+    let state = rusqlite::Connection::open(place.state()).unwrap();
+    // The commits of the withheld windows are in the ledgers; their checkpoints are undone, as a kill just before them leaves it.
+    let tables = place.duckdb_tables();
+    let scans = tables.rows_of(
+        "SELECT scan_id, _run_id, epoch_ms(window_start), epoch_ms(window_end), flags, epoch_ms(scanned_at), rows_read, pages
+         FROM sync_windows WHERE withheld > 0",
+    );
+    drop(tables);
+    assert!(!scans.is_empty(), "no withheld scan wrote anything");
+    for scan in &scans {
+        let cell = |at: usize| scan[at].clone().unwrap();
+        let sql = "INSERT INTO scans (scan_id, run_id, stream, survey_id, start_ms, end_ms, flags, started_ms, page_rows, pages, rows_read)
+                   VALUES (?1, ?2, 'responses', -1, ?3, ?4, ?5, ?6, 1000, ?7, ?8)";
+        let number = |at: usize| cell(at).parse::<i64>().unwrap();
+        state
+            .execute(
+                sql,
+                rusqlite::params![cell(0), cell(1), number(2), number(3), number(4), number(5), number(7), number(6)],
+            )
+            .unwrap();
+    }
+    state.execute("UPDATE coverage SET scanned_ms = read_ms WHERE stream = 'responses'", []).unwrap();
+    drop(state);
+    assert!(!place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"));
+    // Nothing is due and nothing is asked: the run only makes good what the kill left.
+    service.clear_log();
+    place.run(&["backfill", "--from", &days_ago(DAYS), "--to", &days_ago(1), "--stream", "responses"]).expect(0);
+    assert_eq!(service.log(), []);
+    assert!(place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"), "the doubt was lost");
+}
