@@ -47,10 +47,10 @@ pub fn draw(seed: u64) -> Script {
     let page_rows_min = i64::from(ties_per_ms) * 3 + 3;
     let page_rows = page_rows_min.max(dice.pick(&[8, 25, 200])) as u32;
     let first_sync_days = dice.between(1, i64::from(days) + 1) as u32;
-    let (parquet_by_day, keeps_pages) = (dice.percent(15), dice.percent(70));
+    let (parquet_by_day, keeps_pages, ends_by_tiers) = (dice.percent(15), dice.percent(70), dice.percent(20));
     let mut acts = Drawn { dice, service: &service, ahead_days: 0 }.acts(is_large);
     acts.truncate(40);
-    Script { seed, service, parquet_by_day, keeps_pages, first_sync_days, page_rows, acts }
+    Script { seed, service, parquet_by_day, keeps_pages, first_sync_days, page_rows, ends_by_tiers, acts }
 }
 
 /// What the service does all its life.
@@ -110,9 +110,9 @@ impl Drawn<'_> {
     }
 
     fn pass(&mut self) -> Act {
-        let ms = match self.dice.below(4) {
-            0 => self.dice.between(MINUTE_MS, HOUR_MS),
-            1 | 2 => self.dice.between(HOUR_MS, 2 * DAY_MS),
+        let ms = match self.dice.below(8) {
+            0 | 1 => self.dice.between(MINUTE_MS, HOUR_MS),
+            2..7 => self.dice.between(HOUR_MS, 2 * DAY_MS),
             _ => self.dice.between(DAY_MS, 40 * DAY_MS),
         };
         self.ahead_days += ms / DAY_MS;

@@ -7,7 +7,7 @@ use studysync::sandbox::ListName;
 
 use super::service::ScriptedService;
 use crate::harness::{
-    Row, Tables, all_contracts, content_columns, contract,
+    Row, content_columns, contract,
     expected::{BASES, CHILDREN, Entity, Expected, Seen, settled_ms},
     key_text,
 };
@@ -28,13 +28,6 @@ pub struct Oracle {
 pub struct Contents {
     pub name: &'static str,
     pub tables: BTreeMap<String, Vec<Row>>,
-}
-
-impl Contents {
-    pub fn read(name: &'static str, warehouse: &Tables) -> Contents {
-        let tables = all_contracts().keys().map(|table| (table.clone(), warehouse.rows(table))).collect();
-        Contents { name, tables }
-    }
 }
 
 /// The columns of a base table that a scan without flags does not blank: they may be of another version than the rest.

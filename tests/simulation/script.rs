@@ -19,6 +19,8 @@ pub struct Script {
     pub first_sync_days: u32,
     /// Rows asked for in one call.
     pub page_rows: u32,
+    /// Whether everything becomes due by the default tiers at the end, forty days later.
+    pub ends_by_tiers: bool,
     pub acts: Vec<Act>,
 }
 
