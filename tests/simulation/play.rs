@@ -1,7 +1,7 @@
 //! Plays a script: act by act, with what must hold after each, and the comparison with the service's truth at its end.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
     sync::{
@@ -14,22 +14,22 @@ use std::{
 use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
-    model::{Chance, DAY_MS, FlagSet, HOUR_MS, MINUTE_MS, Window},
+    model::{Chance, DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
     pipeline::{PipelineError, Progress, Request, Run, RunReport, Surroundings},
-    sandbox::ListName,
+    sandbox::{ListName, Order},
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    checks::{self, Ended},
+    checks::{self, Ended, Likeness},
     killer::{Watch, spools},
     oracle::{Contents, Oracle},
     script::{Act, RunPlan, Script, Warehouses, Weather},
     service::{BASE_URL, ScriptedService},
 };
-use crate::harness::{KEY, Tables, WarehousePlace, all_contracts, assert_rows_hold, connect};
+use crate::harness::{KEY, Tables, WarehousePlace, all_contracts, assert_rows_hold, connect, expected::settled_ms};
 
 /// Longer than the tier of the oldest rows.
 const ALL_IS_DUE_MS: u64 = 40 * DAY_MS as u64;
@@ -65,6 +65,10 @@ struct Play<'a> {
     oracle: Oracle,
     reader: Option<duckdb::Connection>,
     had_duckdb_tables: bool,
+    /// Whether the last run that came to an end came before a kill.
+    was_killed: bool,
+    /// The scans of each ledger.
+    ledgers: BTreeMap<&'static str, BTreeSet<String>>,
     /// The rule by which closed windows are looked at again; empty for the default.
     rescan: &'static str,
     played: Played,
@@ -86,6 +90,8 @@ pub async fn play(script: &Script) -> Played {
         oracle: Oracle::default(),
         reader: None,
         had_duckdb_tables: false,
+        was_killed: false,
+        ledgers: BTreeMap::new(),
         rescan: "",
         played: Played::default(),
     };
@@ -136,7 +142,6 @@ impl Play<'_> {
     async fn ask_for_nothing(&mut self, plan: &RunPlan) {
         let settled_ms = self.service.control().now_ms() - 30 * MINUTE_MS;
         let Some(window) = plan.backfill.filter(|window| window.end_ms < settled_ms) else { return };
-        let has_doubts = self.service.control().now_ms() == 0;
         let again = RunPlan {
             backfill: Some(window),
             max_requests: None,
@@ -150,7 +155,7 @@ impl Play<'_> {
         let ended = self.run(&again).await;
         self.check_after(&again, &ended);
         let report = ended.report.expect("nothing is asked for, so nothing can fail");
-        assert!(has_doubts || report.requests.total == 0, "a finished backfill asked again: {report:?}");
+        assert!(report.requests.total == 0, "a finished backfill asked again: {report:?}");
     }
 
     fn settings(&self, plan: &RunPlan) -> Settings {
@@ -206,6 +211,7 @@ impl Play<'_> {
         self.service.expect_run(&plan.changes, plan.cancel_at.map(|at| (at, stop.clone())));
         self.service.control().clear_log();
         let left_spools = spools(&self.root()).len();
+        let settled_ms = settled_ms(self.service.control().now_ms());
         let began_us = self.begun.elapsed().as_micros() as u64;
         let real = std::time::Instant::now();
         let (watch, steps) = Watch::over(&self.root(), plan.kill);
@@ -247,7 +253,7 @@ impl Play<'_> {
         self.are_runs_twins &= !was_killed;
         super::say(|| checks::line(report.as_ref(), error.as_ref(), was_killed));
         super::say(|| format!("       {} ms real", real.elapsed().as_millis()));
-        Ended { report, error, was_killed, log, began_us, left_spools, spools_max }
+        Ended { report, error, was_killed, log, began_us, settled_ms, left_spools, spools_max }
     }
 
     /// The warehouses as readers see them; one that a kill left without its tables is none.
@@ -269,6 +275,20 @@ impl Play<'_> {
         contents
     }
 
+    fn likeness(&self) -> Likeness {
+        match (self.are_runs_twins, self.script.plants_edges) {
+            (true, _) => Likeness::InAll,
+            (false, false) => Likeness::ButRuns,
+            (false, true) => Likeness::InContent,
+        }
+    }
+
+    /// A shuffled list that changes while it is read has no page that all its rows must be on.
+    fn is_readable(&self) -> bool {
+        let changes = self.script.acts.iter().any(|act| matches!(act, Act::Run(plan) if !plan.changes.is_empty()));
+        self.script.service.faults.order != Order::Shuffled || !changes
+    }
+
     fn has_duckdb_tables(&self) -> bool {
         let path = self.root().join("warehouse.duckdb");
         let count = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'responses'";
@@ -279,20 +299,34 @@ impl Play<'_> {
     fn check_after(&mut self, plan: &RunPlan, ended: &Ended) {
         ended.check(plan, self.is_calm, &self.root());
         let real = std::time::Instant::now();
+        self.oracle.learn(&self.service);
+        let exit_code = ended.report.as_ref().map(|report| report.exit_code).filter(|_| !ended.was_killed);
+        let is_backfilled = plan.backfill.is_some() && matches!(exit_code, Some(0 | 3));
         // What a run did not touch was looked at before.
-        if !ended.was_killed && ended.changes().values().all(|rows| *rows == 0) {
+        let has_changed = ended.changes().values().any(|rows| *rows > 0);
+        if !ended.was_killed && !has_changed && !is_backfilled && !self.was_killed {
             return;
         }
-        self.oracle.learn(&self.service);
+        self.was_killed = ended.was_killed || (self.was_killed && !matches!(exit_code, Some(0 | 3 | 6)));
         let contents = self.warehouses();
         for warehouse in &contents {
-            checks::ledger(warehouse);
+            let known = self.ledgers.entry(warehouse.name).or_default();
+            *known = checks::ledger(warehouse, known, !plan.accept_vanished);
             self.oracle.check(warehouse, !ended.was_killed);
+            let took_part = plan.warehouses == Warehouses::Both
+                || (plan.warehouses == Warehouses::DuckDb) == (warehouse.name == "DuckDB");
+            if let Some(window) = plan.backfill.filter(|_| is_backfilled && took_part && self.is_readable()) {
+                let settled = Window::new(window.start_ms, window.end_ms.min(ended.settled_ms));
+                let survey_ids = self.survey_ids();
+                let surveys: Vec<i64> = plan.surveys.iter().filter_map(|at| survey_ids.get(*at).copied()).collect();
+                let with_deleted = plan.flags.contains(Flag::WithDeletedResponses);
+                self.oracle.is_whole(warehouse, settled, &surveys, with_deleted);
+            }
         }
         super::say(|| format!("       {} ms checked", real.elapsed().as_millis()));
         let is_settled = ended.report.as_ref().is_some_and(|report| matches!(report.exit_code, 0 | 3 | 6));
         if let ([duckdb, parquet], true) = (contents.as_slice(), self.are_twins && is_settled && !ended.was_killed) {
-            checks::twins(duckdb, parquet, self.are_runs_twins);
+            checks::twins(duckdb, parquet, self.likeness());
         }
     }
 
@@ -333,7 +367,8 @@ impl Play<'_> {
         self.oracle.learn(&self.service);
         let contents = self.warehouses();
         for warehouse in &contents {
-            checks::ledger(warehouse);
+            checks::ledger(warehouse, &BTreeSet::new(), false);
+            checks::rejects(warehouse, &self.service.unplaceable());
             self.oracle.check(warehouse, true);
             let expected = self.oracle.expected(&self.service, warehouse);
             let when = format!("at the end, {}", warehouse.name);
@@ -341,7 +376,7 @@ impl Play<'_> {
             checks::history(warehouse);
         }
         if let ([duckdb, parquet], true) = (contents.as_slice(), self.are_twins) {
-            checks::twins(duckdb, parquet, self.are_runs_twins);
+            checks::twins(duckdb, parquet, self.likeness());
         }
     }
 
