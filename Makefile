@@ -1,12 +1,16 @@
 # The two commands of the README, and what else is done now and then. All share one profile, so nothing is compiled twice.
 
-.PHONY: demo test build check install
+.PHONY: demo test build check install simulate
 
 demo: ## a service, a backfill, a night of changes, the nightly sync, and SQL over the result
 	scripts/cargo.sh run --quiet -- demo
 
 test: ## every test
 	scripts/cargo.sh test
+
+MINUTES ?= 60
+simulate: ## plays new seeds against the whole program for so many MINUTES, and tells how to replay those that fail
+	STUDYSYNC_SIMULATE_MINUTES=$(MINUTES) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-$$(date +%s)} scripts/cargo.sh test -- simulation::p1_ --nocapture
 
 build: ## the program, in target/release/studysync
 	scripts/cargo.sh build

@@ -34,11 +34,15 @@ pub fn assert_each_holds(place: &Place, expected: &Expected, when: &str) {
     }
 }
 
-/// Asserts that one warehouse holds exactly these rows.
-pub fn assert_tables_hold(tables: &Tables, expected: &Expected, when: &str) {
+fn assert_tables_hold(tables: &Tables, expected: &Expected, when: &str) {
+    assert_rows_hold(|table| tables.rows(table), expected, when);
+}
+
+/// Asserts that one warehouse, whose rows were read before, holds exactly these rows.
+pub fn assert_rows_hold(rows: impl Fn(&str) -> Vec<Row>, expected: &Expected, when: &str) {
     for (base, children) in CHILDREN {
         let collided: BTreeSet<String> = expected.collisions(base).into_iter().cloned().collect();
-        assert_base_holds(tables, expected, base, &collided, when);
+        assert_base_holds(rows(base), expected, base, &collided, when);
         for child in children {
             let owner_columns = &contract(base).key;
             let is_collided = |row: &Row| {
@@ -49,7 +53,7 @@ pub fn assert_tables_hold(tables: &Tables, expected: &Expected, when: &str) {
                 collided.contains(&owner.join(" / "))
             };
             let mut wanted = expected.rows(child);
-            let mut found = tables.rows(child);
+            let mut found = rows(child);
             wanted.retain(|row| !is_collided(row));
             found.retain(|row| !is_collided(row));
             if let Some(difference) = different_rows(child, &content_columns(child), &wanted, &found) {
@@ -60,14 +64,13 @@ pub fn assert_tables_hold(tables: &Tables, expected: &Expected, when: &str) {
 }
 
 fn assert_base_holds(
-    tables: &Tables,
+    mut found: Vec<Row>,
     expected: &Expected,
     base: &'static str,
     collided: &BTreeSet<String>,
     when: &str,
 ) {
     let set = |is_set: bool| is_set.then(|| "set".to_owned());
-    let mut found = tables.rows(base);
     for row in &mut found {
         let [first, synced] =
             ["_first_seen_at", "_synced_at"].map(|name| row[name].as_deref().unwrap().parse::<i64>().unwrap());

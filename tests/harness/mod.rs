@@ -22,8 +22,10 @@ use studysync::sandbox::{
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-pub use compare::{assert_each_holds, assert_equal, assert_holds, assert_is_rich, assert_tables_hold, content_columns};
-pub use tables::{Cell, Contract, Row, Tables, all_contracts, contract, different_rows, key_text};
+pub use compare::{assert_each_holds, assert_equal, assert_holds, assert_is_rich, assert_rows_hold, content_columns};
+pub use tables::{
+    Cell, Contract, Place as WarehousePlace, Row, Tables, all_contracts, connect, contract, different_rows, key_text,
+};
 
 /// 2026-01-31T08:00:00Z: where the clock of the test services stands.
 pub const NOW_MS: i64 = 1_769_846_400_000;

@@ -72,16 +72,8 @@ impl Tables {
     pub fn parquet(root: &Path) -> Tables {
         let connection = connect();
         for contract in all_contracts().values() {
-            let folder = root.join(&contract.name);
-            let glob = if contract.partition.is_some() { "*/data.parquet" } else { "data.parquet" };
-            let has_files = match contract.partition {
-                None => folder.join("data.parquet").is_file(),
-                Some(_) => std::fs::read_dir(&folder)
-                    .is_ok_and(|mut parts| parts.any(|part| part.unwrap().path().join("data.parquet").is_file())),
-            };
-            let select = if has_files {
-                let glob = folder.join(glob).to_string_lossy().replace('\'', "''");
-                format!("SELECT * FROM read_parquet('{glob}', hive_partitioning = false)")
+            let select = if let Some(files) = parquet_files(root, contract) {
+                format!("SELECT * FROM {files}")
             } else {
                 let nulls: Vec<String> = contract
                     .columns
@@ -117,6 +109,33 @@ impl Tables {
         found
     }
 
+    /// The rows of some tables of a DuckDB file or of a Parquet folder, read through a connection that stays open: most of the
+    /// time of a small read goes into opening one.
+    pub fn read_through(
+        connection: Connection,
+        place: Place,
+        names: &[&str],
+    ) -> (Connection, BTreeMap<String, Vec<Row>>) {
+        let tables = Tables { connection };
+        if let Place::DuckDb(path) = place {
+            let path = path.to_string_lossy().replace('\'', "''");
+            tables.connection.execute_batch(&format!("ATTACH '{path}' AS w (READ_ONLY)")).unwrap();
+        }
+        let rows = names.iter().map(|table| {
+            let from = match place {
+                Place::DuckDb(_) => Some(format!("w.main.\"{table}\"")),
+                Place::Parquet(root) => parquet_files(root, contract(table)),
+            };
+            let rows = from.map(|from| tables.rows_from(table, &from, "true")).unwrap_or_default();
+            ((*table).to_owned(), rows)
+        });
+        let rows = rows.collect();
+        if let Place::DuckDb(_) = place {
+            tables.connection.execute_batch("DETACH w").unwrap();
+        }
+        (tables.connection, rows)
+    }
+
     /// All rows of a table with all columns of its contract, in no order.
     pub fn rows(&self, table: &str) -> Vec<Row> {
         self.rows_where(table, "true")
@@ -124,6 +143,10 @@ impl Tables {
 
     /// The rows of a table for which a condition holds.
     pub fn rows_where(&self, table: &str, condition: &str) -> Vec<Row> {
+        self.rows_from(table, &format!("\"{table}\""), condition)
+    }
+
+    fn rows_from(&self, table: &str, from: &str, condition: &str) -> Vec<Row> {
         let columns = &contract(table).columns;
         let selected: Vec<String> = columns
             .iter()
@@ -133,13 +156,34 @@ impl Tables {
                 _ => format!("\"{}\"", column.name),
             })
             .collect();
-        let sql = format!("SELECT {} FROM \"{table}\" WHERE {condition}", selected.join(", "));
+        let sql = format!("SELECT {} FROM {from} WHERE {condition}", selected.join(", "));
         let named = |row: Vec<Cell>| columns.iter().map(|column| column.name.clone()).zip(row).collect();
         self.rows_of(&sql).into_iter().map(named).collect()
     }
 }
 
-fn connect() -> Connection {
+/// Where a warehouse is.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    DuckDb(&'a Path),
+    Parquet(&'a Path),
+}
+
+/// The files of a table as SQL; `None` when it has none.
+fn parquet_files(root: &Path, contract: &Contract) -> Option<String> {
+    let folder = root.join(&contract.name);
+    let glob = if contract.partition.is_some() { "*/data.parquet" } else { "data.parquet" };
+    let has_files = match contract.partition {
+        None => folder.join("data.parquet").is_file(),
+        Some(_) => std::fs::read_dir(&folder)
+            .is_ok_and(|mut parts| parts.any(|part| part.unwrap().path().join("data.parquet").is_file())),
+    };
+    let glob = folder.join(glob).to_string_lossy().replace('\'', "''");
+    has_files.then(|| format!("read_parquet('{glob}', hive_partitioning = false)"))
+}
+
+/// An engine to read warehouses with.
+pub fn connect() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     connection.execute_batch("SET threads = 2; SET memory_limit = '1GB'").unwrap();
     connection

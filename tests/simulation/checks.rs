@@ -11,8 +11,12 @@ use studysync::{
     sandbox::LogEntry,
 };
 
-use super::{killer::spools, oracle::Contents, script::RunPlan};
-use crate::harness::Row;
+use super::{
+    killer::spools,
+    oracle::Contents,
+    script::{RunPlan, Warehouses},
+};
+use crate::harness::{Row, content_columns, expected::CHILDREN};
 
 /// Parts of a run's time are rounded down each.
 const ROUNDING_MS: u64 = 6;
@@ -30,6 +34,8 @@ pub struct Ended {
     pub log: Vec<LogEntry>,
     /// When it began, by the log's clock.
     pub began_us: u64,
+    /// Up to when the service's answers were settled then.
+    pub settled_ms: i64,
     /// Spools that were there before it.
     pub left_spools: usize,
     pub spools_max: usize,
@@ -91,7 +97,7 @@ impl Ended {
             assert!(matches!(report.exit_code, 0 | 3), "in calm weather: {report:?}");
         }
         if matches!(report.exit_code, 0 | 3) {
-            nothing_is_left_over(root);
+            nothing_is_left_over(root, plan.warehouses != Warehouses::DuckDb);
         }
     }
 
@@ -135,8 +141,11 @@ fn times_add_up(time: &TimeParts) {
 }
 
 /// After a run that has done everything, nothing is under way: no spool, no part that waits, nothing half written.
-fn nothing_is_left_over(root: &Path) {
+fn nothing_is_left_over(root: &Path, with_parquet: bool) {
     assert_eq!(spools(root), Vec::<std::path::PathBuf>::new(), "spools are left over");
+    if !with_parquet {
+        return;
+    }
     for folder in ["parquet/.studysync/parts", "parquet/.studysync/scratch"] {
         let entries = std::fs::read_dir(root.join(folder)).into_iter().flatten();
         let left: Vec<_> = entries.map(|entry| entry.unwrap().path()).filter(|path| !path.ends_with("spill")).collect();
@@ -144,21 +153,60 @@ fn nothing_is_left_over(root: &Path) {
     }
 }
 
-/// Each scan is in the ledger once.
-pub fn ledger(contents: &Contents) {
+/// Each scan is in the ledger once. The scans that are new in it believed no more vanished rows than may be believed unasked
+/// (promise P4), unless the user said so. Returns all scans.
+pub fn ledger(contents: &Contents, known: &BTreeSet<String>, is_guarded: bool) -> BTreeSet<String> {
+    const VANISHED_ROWS_MAX: i64 = 20;
     let rows = &contents.tables["sync_windows"];
-    let ids: BTreeSet<_> = rows.iter().map(|row| row["scan_id"].clone()).collect();
+    let ids: BTreeSet<String> = rows.iter().filter_map(|row| row["scan_id"].clone()).collect();
     assert_eq!(ids.len(), rows.len(), "{}: a scan is in the ledger twice", contents.name);
+    let new = rows.iter().filter(|row| row["scan_id"].as_ref().is_some_and(|id| !known.contains(id)));
+    for row in new.filter(|_| is_guarded) {
+        let count = |name: &str| row[name].as_deref().map_or(0, |count| count.parse::<i64>().unwrap());
+        let (read, vanished) = (count("rows_read"), count("vanished"));
+        let is_believable = vanished <= VANISHED_ROWS_MAX || vanished * 20 <= read + vanished;
+        assert!(is_believable, "{}: {vanished} rows vanished unasked: {row:?}", contents.name);
+    }
+    ids
 }
 
-/// Two warehouses that took part in everything are equal in every table and column.
-pub fn twins(left: &Contents, right: &Contents, with_runs: bool) {
+/// What has no place in a table is kept as it came.
+pub fn rejects(contents: &Contents, unplaceable: &[String]) {
+    let kept: BTreeSet<_> = contents.tables["rejects"].iter().filter_map(|row| row["raw"].clone()).collect();
+    for record in unplaceable {
+        assert!(kept.contains(record), "{}: rejects has no {record}: {kept:?}", contents.name);
+    }
+}
+
+/// How equal two warehouses are that took part in everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likeness {
+    /// In every table and column.
+    InAll,
+    /// A run was killed between the two, so one may know of it and the other not.
+    ButRuns,
+    /// After a kill the two may also apply neighbouring scans in another order; a row on the edge between them is then first
+    /// seen by the one or by the other. What the service says is equal, and which scans are applied.
+    InContent,
+}
+
+/// Two warehouses that took part in everything are equal.
+pub fn twins(left: &Contents, right: &Contents, likeness: Likeness) {
     for (table, left_rows) in &left.tables {
-        if table == "sync_runs" && !with_runs {
-            continue;
-        }
+        let is_of_the_service =
+            CHILDREN.iter().any(|(base, children)| base == table || children.contains(&table.as_str()));
+        let columns: Option<Vec<&str>> = match likeness {
+            Likeness::InAll => None,
+            _ if table == "sync_runs" => continue,
+            Likeness::ButRuns => None,
+            Likeness::InContent if is_of_the_service => Some(content_columns(table)),
+            Likeness::InContent if table == "sync_windows" => Some(vec!["scan_id"]),
+            Likeness::InContent => continue,
+        };
         let sorted = |rows: &[Row]| {
+            let is_compared = |name: &str| columns.as_ref().is_none_or(|columns| columns.contains(&name));
             let mut rows = rows.to_vec();
+            rows.iter_mut().for_each(|row| row.retain(|name, _| is_compared(name)));
             rows.sort();
             rows
         };

@@ -47,10 +47,23 @@ pub fn draw(seed: u64) -> Script {
     let page_rows_min = i64::from(ties_per_ms) * 3 + 3;
     let page_rows = page_rows_min.max(dice.pick(&[8, 25, 200])) as u32;
     let first_sync_days = dice.between(1, i64::from(days) + 1) as u32;
-    let (parquet_by_day, keeps_pages) = (dice.percent(15), dice.percent(70));
+    let (parquet_by_day, keeps_pages, ends_by_tiers) = (dice.percent(15), dice.percent(70), dice.percent(20));
+    let plants_edges = dice.percent(30);
+    let unplaceable = if dice.percent(25) { 1 + dice.below(3) } else { 0 };
     let mut acts = Drawn { dice, service: &service, ahead_days: 0 }.acts(is_large);
     acts.truncate(40);
-    Script { seed, service, parquet_by_day, keeps_pages, first_sync_days, page_rows, acts }
+    Script {
+        seed,
+        service,
+        parquet_by_day,
+        keeps_pages,
+        first_sync_days,
+        page_rows,
+        plants_edges,
+        unplaceable,
+        ends_by_tiers,
+        acts,
+    }
 }
 
 /// What the service does all its life.
@@ -75,6 +88,7 @@ fn habits(dice: &mut Dice, ties_per_ms: u32) -> Faults {
         exclusive_start: dice.percent(30),
         exclusive_end: dice.percent(30),
         default_page_rows: dice.pick(&[20, 100]),
+        empty_page: Plain { when: When { every: dice.pick(&[0, 0, 0, 0, 3, 7]), ..When::default() } },
         ..Faults::default()
     }
 }
@@ -110,9 +124,9 @@ impl Drawn<'_> {
     }
 
     fn pass(&mut self) -> Act {
-        let ms = match self.dice.below(4) {
-            0 => self.dice.between(MINUTE_MS, HOUR_MS),
-            1 | 2 => self.dice.between(HOUR_MS, 2 * DAY_MS),
+        let ms = match self.dice.below(8) {
+            0 | 1 => self.dice.between(MINUTE_MS, HOUR_MS),
+            2..7 => self.dice.between(HOUR_MS, 2 * DAY_MS),
             _ => self.dice.between(DAY_MS, 40 * DAY_MS),
         };
         self.ahead_days += ms / DAY_MS;
@@ -138,7 +152,7 @@ impl Drawn<'_> {
         change.question_edits = some(10, 2);
         change.theme_edits = some(15, 2);
         change.new_themes = some(20, 5);
-        if dice.percent(12) {
+        if dice.percent(22) {
             let start_ms = self.moment();
             let len_ms = self.dice.between(HOUR_MS, 2 * DAY_MS);
             change.vanish_window_ms = Some((start_ms, start_ms + len_ms));
@@ -226,7 +240,11 @@ impl Drawn<'_> {
             no_data: Plain { when: sometimes(20, 8) },
             repeated_rows: RepeatedRows { when: sometimes(30, 40), ..RepeatedRows::default() },
             looping_cursor: Plain { when: sometimes(15, 4) },
-            empty_page: Plain { when: sometimes(30, 20) },
+            empty_page: if habits.empty_page.when.every > 0 {
+                habits.empty_page.clone()
+            } else {
+                Plain { when: sometimes(30, 20) }
+            },
             dead_tokens: DeadTokens { when: sometimes(30, 15), ..DeadTokens::default() },
             ..habits
         };

@@ -14,7 +14,7 @@ use std::{
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Mutex,
+        Mutex, Once,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -37,6 +37,8 @@ const MINUTES: &str = "STUDYSYNC_SIMULATE_MINUTES";
 thread_local! {
     /// Whether this thread tells what it plays.
     static IS_VERBOSE: Cell<bool> = const { Cell::new(false) };
+    /// Whether a panic on this thread is a seed that fails, which is told elsewhere.
+    static IS_PLAYING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Tells a line of a seed that is replayed.
@@ -46,12 +48,28 @@ fn say(line: impl FnOnce() -> String) {
     }
 }
 
+/// Panics of seeds are told with their scripts, and not as they come.
+fn hush() {
+    static HUSHED: Once = Once::new();
+    HUSHED.call_once(|| {
+        let told = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IS_PLAYING.get() || IS_VERBOSE.get() {
+                told(panic);
+            }
+        }));
+    });
+}
+
 /// Plays one seed on this thread.
 fn play_seed(seed: u64) -> Result<Played, String> {
+    hush();
     let script = draw::draw(seed);
     say(|| script.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    IS_PLAYING.set(true);
     let played = catch_unwind(AssertUnwindSafe(|| runtime.block_on(play::play(&script))));
+    IS_PLAYING.set(false);
     played.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
@@ -74,6 +92,8 @@ fn play_seeds(seeds: impl Iterator<Item = u64> + Send, until: Option<Instant>) -
                 while let Some(seed) = next() {
                     count.fetch_add(1, Ordering::Relaxed);
                     if let Err(problem) = play_seed(seed) {
+                        // At once: a long simulation may be ended by hand.
+                        println!("seed {seed} failed: {}", problem.lines().next().unwrap_or_default());
                         failed.lock().unwrap().push((seed, problem));
                     }
                 }

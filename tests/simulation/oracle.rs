@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use studysync::sandbox::ListName;
+use studysync::{model::Window, sandbox::ListName};
 
 use super::service::ScriptedService;
 use crate::harness::{
-    Row, Tables, all_contracts, content_columns, contract,
+    Row, content_columns, contract,
     expected::{BASES, CHILDREN, Entity, Expected, Seen, settled_ms},
     key_text,
 };
@@ -22,19 +22,22 @@ type Versions = BTreeMap<&'static str, BTreeMap<String, Vec<Entity>>>;
 pub struct Oracle {
     versions: Versions,
     loaded: BTreeMap<(&'static str, &'static str), BTreeSet<String>>,
+    /// The responses that were there from the beginning and never went.
+    settlers: Option<BTreeMap<String, Settler>>,
+}
+
+/// A response that was always there.
+#[derive(Clone, Debug)]
+struct Settler {
+    created_ms: i64,
+    survey_id: i64,
+    is_deleted: bool,
 }
 
 /// The rows of one warehouse, read at one time.
 pub struct Contents {
     pub name: &'static str,
     pub tables: BTreeMap<String, Vec<Row>>,
-}
-
-impl Contents {
-    pub fn read(name: &'static str, warehouse: &Tables) -> Contents {
-        let tables = all_contracts().keys().map(|table| (table.clone(), warehouse.rows(table))).collect();
-        Contents { name, tables }
-    }
 }
 
 /// The columns of a base table that a scan without flags does not blank: they may be of another version than the rest.
@@ -46,6 +49,7 @@ fn flagged(base: &str) -> BTreeSet<&'static str> {
 impl Oracle {
     /// Learns what is new at the service.
     pub fn learn(&mut self, service: &ScriptedService) {
+        self.count_settlers(service);
         for (list, record) in service.new_records() {
             let of = |wanted: ListName| (list == wanted).then(|| record.clone());
             let seen = Seen { until_ms: FOR_EVER_MS, with_flags: true };
@@ -57,6 +61,48 @@ impl Oracle {
                     held.extend(new);
                 }
             }
+        }
+    }
+
+    /// Strikes out who is gone, and learns who is deleted.
+    fn count_settlers(&mut self, service: &ScriptedService) {
+        let mut present = BTreeMap::new();
+        for record in service.truth(ListName::Responses) {
+            let value: serde_json::Value = serde_json::from_str(&record).unwrap_or_default();
+            let (Some(group), Some(question)) = (value["responseGroupUid"].as_str(), value["questionId"].as_i64())
+            else {
+                continue;
+            };
+            let at = value["createdAt"].as_str().and_then(|at| chrono::DateTime::parse_from_rfc3339(at).ok());
+            let (Some(at), Some(survey_id)) = (at, value["surveyId"].as_i64()) else { continue };
+            let is_deleted = !value["deletedAt"].is_null();
+            present.insert(
+                format!("{group} / {question}"),
+                Settler { created_ms: at.timestamp_millis(), survey_id, is_deleted },
+            );
+        }
+        self.settlers = Some(match self.settlers.take() {
+            None => present,
+            Some(held) => present.into_iter().filter(|(key, _)| held.contains_key(key)).collect(),
+        });
+    }
+
+    /// What was always there is in a warehouse, and not as vanished, once a backfill of its time is finished (promises P3, P6).
+    pub fn is_whole(&self, contents: &Contents, window: Window, surveys: &[i64], with_deleted: bool) {
+        let table = contract("responses");
+        let rows: BTreeMap<String, bool> = (contents.tables["responses"].iter())
+            .map(|row| (key_text(table, row), row["_vanished_at"].is_none()))
+            .collect();
+        for (key, settler) in self.settlers.iter().flatten() {
+            let is_asked_for = window.contains(settler.created_ms)
+                && (surveys.is_empty() || surveys.contains(&settler.survey_id))
+                && (with_deleted || !settler.is_deleted);
+            let name = contents.name;
+            assert!(
+                !is_asked_for || rows.get(key) == Some(&true),
+                "{name}: {key} was always there, and a finished backfill of {window} left it out (held: {:?}): {settler:?}",
+                rows.get(key)
+            );
         }
     }
 

@@ -1,9 +1,9 @@
 //! Plays a script: act by act, with what must hold after each, and the comparison with the service's truth at its end.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -14,25 +14,28 @@ use std::{
 use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
-    model::{Chance, DAY_MS, FlagSet, MINUTE_MS, Window},
+    model::{Chance, DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
     pipeline::{PipelineError, Progress, Request, Run, RunReport, Surroundings},
-    sandbox::ListName,
+    sandbox::{ListName, Order},
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    checks::{self, Ended},
+    checks::{self, Ended, Likeness},
     killer::{Watch, spools},
     oracle::{Contents, Oracle},
     script::{Act, RunPlan, Script, Warehouses, Weather},
     service::{BASE_URL, ScriptedService},
 };
-use crate::harness::{KEY, Tables, assert_tables_hold};
+use crate::harness::{KEY, Tables, WarehousePlace, all_contracts, assert_rows_hold, connect, expected::settled_ms};
 
-/// The tier of the oldest rows, and some days.
+/// Longer than the tier of the oldest rows.
 const ALL_IS_DUE_MS: u64 = 40 * DAY_MS as u64;
+/// Most seeds end under this rule instead, and after two hours: forty days more are many empty windows.
+const SHORT_RULE: &str = "rescan = [\"all every 1h\"]\n";
+const SHORT_RULE_IS_DUE_MS: u64 = 2 * HOUR_MS as u64;
 
 /// What a played script tells.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +63,14 @@ struct Play<'a> {
     /// Whether the histories of runs can differ: a run was killed between the two.
     are_runs_twins: bool,
     oracle: Oracle,
+    reader: Option<duckdb::Connection>,
+    had_duckdb_tables: bool,
+    /// Whether the last run that came to an end came before a kill.
+    was_killed: bool,
+    /// The scans of each ledger.
+    ledgers: BTreeMap<&'static str, BTreeSet<String>>,
+    /// The rule by which closed windows are looked at again; empty for the default.
+    rescan: &'static str,
     played: Played,
 }
 
@@ -77,6 +88,11 @@ pub async fn play(script: &Script) -> Played {
         are_twins: true,
         are_runs_twins: true,
         oracle: Oracle::default(),
+        reader: None,
+        had_duckdb_tables: false,
+        was_killed: false,
+        ledgers: BTreeMap::new(),
+        rescan: "",
         played: Played::default(),
     };
     fs::create_dir(play.root()).unwrap();
@@ -126,7 +142,6 @@ impl Play<'_> {
     async fn ask_for_nothing(&mut self, plan: &RunPlan) {
         let settled_ms = self.service.control().now_ms() - 30 * MINUTE_MS;
         let Some(window) = plan.backfill.filter(|window| window.end_ms < settled_ms) else { return };
-        let has_doubts = self.service.control().now_ms() == 0;
         let again = RunPlan {
             backfill: Some(window),
             max_requests: None,
@@ -140,7 +155,7 @@ impl Play<'_> {
         let ended = self.run(&again).await;
         self.check_after(&again, &ended);
         let report = ended.report.expect("nothing is asked for, so nothing can fail");
-        assert!(has_doubts || report.requests.total == 0, "a finished backfill asked again: {report:?}");
+        assert!(report.requests.total == 0, "a finished backfill asked again: {report:?}");
     }
 
     fn settings(&self, plan: &RunPlan) -> Settings {
@@ -148,10 +163,11 @@ impl Play<'_> {
         // Where the history begins, or later: the rest is left to backfills.
         let since_ms = self.script.service.now_ms - i64::from(self.script.first_sync_days) * DAY_MS;
         let flags: Vec<String> = plan.flags.iter().map(|flag| format!("{:?}", flag.name())).collect();
+        let rescan = self.rescan;
         let (page_rows, partition) = (self.script.page_rows, if self.script.parquet_by_day { "day" } else { "month" });
         let text = format!(
-            "[streams.responses]\nflags = [{}]\npage_rows = {page_rows}\nsince = \"{since_ms}\"\n\
-             [streams.themes]\nsince = \"{since_ms}\"\n[streams.surveys]\npage_rows = {page_rows}\n\
+            "[streams.responses]\nflags = [{}]\npage_rows = {page_rows}\nsince = \"{since_ms}\"\n{rescan}\
+             [streams.themes]\nsince = \"{since_ms}\"\n{rescan}[streams.surveys]\npage_rows = {page_rows}\n\
              [warehouse]\nparquet_partition = \"{partition}\"\n",
             flags.join(", ")
         );
@@ -195,6 +211,7 @@ impl Play<'_> {
         self.service.expect_run(&plan.changes, plan.cancel_at.map(|at| (at, stop.clone())));
         self.service.control().clear_log();
         let left_spools = spools(&self.root()).len();
+        let settled_ms = settled_ms(self.service.control().now_ms());
         let began_us = self.begun.elapsed().as_micros() as u64;
         let real = std::time::Instant::now();
         let (watch, steps) = Watch::over(&self.root(), plan.kill);
@@ -236,40 +253,91 @@ impl Play<'_> {
         self.are_runs_twins &= !was_killed;
         super::say(|| checks::line(report.as_ref(), error.as_ref(), was_killed));
         super::say(|| format!("       {} ms real", real.elapsed().as_millis()));
-        Ended { report, error, was_killed, log, began_us, left_spools, spools_max }
+        Ended { report, error, was_killed, log, began_us, settled_ms, left_spools, spools_max }
     }
 
-    fn warehouses(&self) -> Vec<Contents> {
-        read_warehouses(&self.root())
+    /// The warehouses as readers see them; one that a kill left without its tables is none.
+    fn warehouses(&mut self) -> Vec<Contents> {
+        let root = self.root();
+        let (duckdb, parquet) = (root.join("warehouse.duckdb"), root.join("parquet"));
+        let mut connection = self.reader.take().unwrap_or_else(connect);
+        let names: Vec<&str> = all_contracts().keys().map(String::as_str).collect();
+        let mut contents = Vec::new();
+        let is_there = [self.has_duckdb_tables(), parquet.join("sync_windows/data.parquet").is_file()];
+        let places = [("DuckDB", WarehousePlace::DuckDb(&duckdb)), ("Parquet", WarehousePlace::Parquet(&parquet))];
+        for ((name, place), _) in places.into_iter().zip(is_there).filter(|(_, is_there)| *is_there) {
+            let (back, tables) = Tables::read_through(connection, place, &names);
+            connection = back;
+            contents.push(Contents { name, tables });
+        }
+        self.had_duckdb_tables |= is_there[0];
+        self.reader = Some(connection);
+        contents
+    }
+
+    fn likeness(&self) -> Likeness {
+        match (self.are_runs_twins, self.script.plants_edges) {
+            (true, _) => Likeness::InAll,
+            (false, false) => Likeness::ButRuns,
+            (false, true) => Likeness::InContent,
+        }
+    }
+
+    /// A shuffled list that changes while it is read has no page that all its rows must be on.
+    fn is_readable(&self) -> bool {
+        let changes = self.script.acts.iter().any(|act| matches!(act, Act::Run(plan) if !plan.changes.is_empty()));
+        self.script.service.faults.order != Order::Shuffled || !changes
+    }
+
+    fn has_duckdb_tables(&self) -> bool {
+        let path = self.root().join("warehouse.duckdb");
+        let count = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'responses'";
+        path.is_file() && (self.had_duckdb_tables || Tables::duckdb(&path).count(count) > 0)
     }
 
     /// What must hold after every run.
     fn check_after(&mut self, plan: &RunPlan, ended: &Ended) {
         ended.check(plan, self.is_calm, &self.root());
         let real = std::time::Instant::now();
+        self.oracle.learn(&self.service);
+        let exit_code = ended.report.as_ref().map(|report| report.exit_code).filter(|_| !ended.was_killed);
+        let is_backfilled = plan.backfill.is_some() && matches!(exit_code, Some(0 | 3));
         // What a run did not touch was looked at before.
-        if !ended.was_killed && ended.changes().values().all(|rows| *rows == 0) {
+        let has_changed = ended.changes().values().any(|rows| *rows > 0);
+        if !ended.was_killed && !has_changed && !is_backfilled && !self.was_killed {
             return;
         }
-        self.oracle.learn(&self.service);
+        self.was_killed = ended.was_killed || (self.was_killed && !matches!(exit_code, Some(0 | 3 | 6)));
         let contents = self.warehouses();
         for warehouse in &contents {
-            checks::ledger(warehouse);
+            let known = self.ledgers.entry(warehouse.name).or_default();
+            *known = checks::ledger(warehouse, known, !plan.accept_vanished);
             self.oracle.check(warehouse, !ended.was_killed);
+            let took_part = plan.warehouses == Warehouses::Both
+                || (plan.warehouses == Warehouses::DuckDb) == (warehouse.name == "DuckDB");
+            if let Some(window) = plan.backfill.filter(|_| is_backfilled && took_part && self.is_readable()) {
+                let settled = Window::new(window.start_ms, window.end_ms.min(ended.settled_ms));
+                let survey_ids = self.survey_ids();
+                let surveys: Vec<i64> = plan.surveys.iter().filter_map(|at| survey_ids.get(*at).copied()).collect();
+                let with_deleted = plan.flags.contains(Flag::WithDeletedResponses);
+                self.oracle.is_whole(warehouse, settled, &surveys, with_deleted);
+            }
         }
         super::say(|| format!("       {} ms checked", real.elapsed().as_millis()));
         let is_settled = ended.report.as_ref().is_some_and(|report| matches!(report.exit_code, 0 | 3 | 6));
         if let ([duckdb, parquet], true) = (contents.as_slice(), self.are_twins && is_settled && !ended.was_killed) {
-            checks::twins(duckdb, parquet, self.are_runs_twins);
+            checks::twins(duckdb, parquet, self.likeness());
         }
     }
 
     /// The service is calm, everything is due, and the program is run until nothing is left to do: then the warehouses are
     /// what the service holds.
     async fn finale(&mut self) {
-        super::say(|| "    calm; 40 days go by; everything is looked at".to_owned());
+        let due_ms = if self.script.ends_by_tiers { ALL_IS_DUE_MS } else { SHORT_RULE_IS_DUE_MS };
+        self.rescan = if self.script.ends_by_tiers { "" } else { SHORT_RULE };
+        super::say(|| format!("    calm; {} hours go by; everything is looked at", due_ms / HOUR_MS as u64));
         self.set_weather(&Weather { faults: self.script.service.faults.clone(), unconnected_percent: 0 });
-        self.service.control().advance_clock(ALL_IS_DUE_MS);
+        self.service.control().advance_clock(due_ms);
         let now_ms = self.service.control().now_ms();
         let days = i64::from(self.script.service.days) + 1;
         let history = Window::new(self.script.service.now_ms - days * DAY_MS, now_ms);
@@ -299,15 +367,16 @@ impl Play<'_> {
         self.oracle.learn(&self.service);
         let contents = self.warehouses();
         for warehouse in &contents {
-            checks::ledger(warehouse);
+            checks::ledger(warehouse, &BTreeSet::new(), false);
+            checks::rejects(warehouse, &self.service.unplaceable());
             self.oracle.check(warehouse, true);
             let expected = self.oracle.expected(&self.service, warehouse);
             let when = format!("at the end, {}", warehouse.name);
-            assert_tables_hold(&open(&self.root(), warehouse.name), &expected, &when);
+            assert_rows_hold(|table| warehouse.tables[table].clone(), &expected, &when);
             checks::history(warehouse);
         }
         if let ([duckdb, parquet], true) = (contents.as_slice(), self.are_twins) {
-            checks::twins(duckdb, parquet, self.are_runs_twins);
+            checks::twins(duckdb, parquet, self.likeness());
         }
     }
 
@@ -317,27 +386,4 @@ impl Play<'_> {
         let changed: BTreeMap<_, _> = ended.changes().into_iter().filter(|(_, rows)| *rows > 0).collect();
         assert!(changed.is_empty(), "a sync of a service at rest changed something: {changed:?}");
     }
-}
-
-fn open(root: &Path, name: &str) -> Tables {
-    match name {
-        "DuckDB" => Tables::duckdb(&root.join("warehouse.duckdb")),
-        _ => Tables::parquet(&root.join("parquet")),
-    }
-}
-
-fn read_warehouses(root: &Path) -> Vec<Contents> {
-    // A kill may come before a warehouse has its tables.
-    let mut warehouses = Vec::new();
-    for (name, proof) in [("DuckDB", "warehouse.duckdb"), ("Parquet", "parquet/sync_windows/data.parquet")] {
-        if root.join(proof).is_file() {
-            let tables = open(root, name);
-            if name == "Parquet"
-                || tables.count("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'responses'") > 0
-            {
-                warehouses.push(Contents::read(name, &tables));
-            }
-        }
-    }
-    warehouses
 }

@@ -19,6 +19,12 @@ pub struct Script {
     pub first_sync_days: u32,
     /// Rows asked for in one call.
     pub page_rows: u32,
+    /// Whether there are answers on both sides of every midnight, where windows meet.
+    pub plants_edges: bool,
+    /// Records that no table can hold.
+    pub unplaceable: u64,
+    /// Whether everything becomes due by the default tiers at the end, forty days later.
+    pub ends_by_tiers: bool,
     pub acts: Vec<Act>,
 }
 
@@ -101,6 +107,7 @@ impl fmt::Display for Script {
             if self.parquet_by_day { "day" } else { "month" },
             if self.keeps_pages { "kept" } else { "not kept" },
         )?;
+        writeln!(f, "  edges planted: {}, unplaceable records: {}", self.plants_edges, self.unplaceable)?;
         writeln!(f, "  habits: {}", faults_text(&self.service.faults))?;
         for (at, act) in self.acts.iter().enumerate() {
             writeln!(f, "  {:>2}. {act}", at + 1)?;

@@ -12,6 +12,7 @@ use axum::{
 };
 use futures::FutureExt as _;
 use studysync::{
+    model::DAY_MS,
     sandbox::{ChangeRequest, Control, InProcess, ListName, LogEntry, Sandbox},
     source::{Failure, Reply, Transport},
 };
@@ -43,6 +44,8 @@ struct Past {
     new: Vec<(ListName, String)>,
     /// Responses that are gone.
     gone: Vec<String>,
+    /// Responses that no table can hold.
+    unplaceable: Vec<String>,
 }
 
 struct Shared {
@@ -64,8 +67,14 @@ impl ScriptedService {
         let dice = Dice::new(script.seed, 2);
         let service =
             ScriptedService(Arc::new(Mutex::new(Shared { sandbox, unconnected_percent: 0, dice, during, past })));
+        service.0.lock().unwrap().plant(script);
         service.0.lock().unwrap().remember();
         service
+    }
+
+    /// The records that have no place in their table, as they were planted.
+    pub fn unplaceable(&self) -> Vec<String> {
+        self.0.lock().unwrap().past.unplaceable.clone()
     }
 
     pub fn control(&self) -> Control {
@@ -170,10 +179,38 @@ impl Shared {
         self.remember();
     }
 
+    /// The placeable records of a list.
     fn truth(&self, list: ListName) -> Vec<String> {
         let mut records = Vec::new();
         self.sandbox.control().truth(list, |record| records.push(record.to_owned()));
+        records.retain(|record| !self.past.unplaceable.contains(record));
         records
+    }
+
+    /// Records on both sides of where windows meet, and some that no table can hold.
+    fn plant(&mut self, script: &Script) {
+        let Some(record) = self.truth(ListName::Responses).into_iter().find(|record| record.contains("\"OPEN\""))
+        else {
+            return;
+        };
+        let value: serde_json::Value = serde_json::from_str(&record).unwrap();
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let last_midnight_ms = script.service.now_ms.div_euclid(DAY_MS) * DAY_MS;
+        let days = if script.plants_edges { i64::from(script.service.days) } else { 0 };
+        for (day, (before_ms, side)) in (0..days).flat_map(|day| [(1, "before"), (0, "at")].map(|side| (day, side))) {
+            let at = chrono::DateTime::from_timestamp_millis(last_midnight_ms - day * DAY_MS - before_ms).unwrap();
+            let at = at.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
+            let planted = record.replace(&text("responseGroupUid"), &format!("edge-{side}-{day:02}"));
+            let planted = planted.replacen(&text("createdAt"), &at, 1);
+            self.sandbox.control().plant(ListName::Responses, &planted, None).unwrap();
+        }
+        for nth in 0..script.unplaceable {
+            let planted =
+                format!(r#"{{"createdAt":"2026-01-20T10:00:00.000Z","questionId":{nth},"response":"no session"}}"#);
+            let created_ms = script.service.now_ms - (nth as i64 + 1) * DAY_MS / 2;
+            self.sandbox.control().plant(ListName::Responses, &planted, Some(created_ms)).unwrap();
+            self.past.unplaceable.push(planted);
+        }
     }
 
     fn remember(&mut self) {
