@@ -10,4 +10,5 @@ mod nights;
 mod sandbox;
 mod source;
 mod truth;
+mod views;
 mod warehouses;
