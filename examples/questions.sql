@@ -1,43 +1,71 @@
--- What analysts ask first. Each statement stands alone: `studysync query "$(sed -n ... questions.sql)"`, or open warehouse.duckdb.
--- What counts today are rows that are neither deleted nor vanished at the service.
+-- The ten questions that survey analysts ask first, over the views (`studysync schema` lists them; no JSON functions needed).
+-- Each statement stands alone: give it to `studysync query`, or open warehouse.duckdb, or Parquet with parquet_views.sql.
+-- Views count what stands today: what is deleted or has vanished at the service is out. All times are UTC.
 
--- 1. NPS by week, with its standard error.
-SELECT date_trunc('week', created_at) AS week, count(*) AS answers,
-       round(100 * avg(score), 1) AS nps, round(100 * stddev_samp(score) / sqrt(count(*)), 1) AS standard_error
-FROM (SELECT created_at, CASE WHEN answer_number >= 9 THEN 1 WHEN answer_number <= 6 THEN -1 ELSE 0 END AS score
-      FROM responses
-      WHERE question_type = 'NPS' AND answer_number IS NOT NULL AND deleted_at IS NULL AND _vanished_at IS NULL)
-GROUP BY week ORDER BY week;
+-- 1. How do people like us, week by week, and how sure is that?
+SELECT week, responses, round(nps, 1) AS nps, round(nps_low, 1) AS at_least, round(nps_high, 1) AS at_most
+FROM nps_by_week
+ORDER BY week;
 
--- 2. How a scale was answered: the distribution of every LIKERT question.
-SELECT survey_id, question_id, any_value(question_text) AS question, answer_number AS value, count(*) AS answers
-FROM responses
-WHERE question_type = 'LIKERT' AND answer_number IS NOT NULL AND deleted_at IS NULL AND _vanished_at IS NULL
-GROUP BY survey_id, question_id, value ORDER BY survey_id, question_id, value;
+-- 2. The same by survey and month, when people who answer often must not count more: each visitor once, by the latest answer.
+SELECT month, survey_name, question_text, responses AS visitors, round(nps, 1) AS nps, round(standard_error, 1) AS standard_error
+FROM nps_by_month_per_question_latest
+ORDER BY survey_id, question_id, month;
 
--- 3. Which options were chosen, as a share of those who answered.
-SELECT c.survey_id, c.question_id, c.label, count(*) AS chosen,
-       round(100.0 * count(*) / any_value(a.answered), 1) AS percent
-FROM response_choices c
-JOIN responses r USING (response_group_uid, question_id)
-JOIN (SELECT survey_id, question_id, count(*) AS answered FROM responses
-      WHERE NOT is_skipped AND deleted_at IS NULL AND _vanished_at IS NULL GROUP BY ALL) a
-  ON a.survey_id = c.survey_id AND a.question_id = c.question_id
-WHERE r.deleted_at IS NULL AND r._vanished_at IS NULL
-GROUP BY c.survey_id, c.question_id, c.label ORDER BY c.survey_id, c.question_id, chosen DESC;
+-- 3. Which statements do people agree with? Top-two box, each against its own scale.
+SELECT survey_name, question_text, answers, round(mean, 2) AS mean, round(100 * top_two_share, 1) AS top_two_percent,
+       scale_min, scale_max, scale_source
+FROM likert_top_two
+ORDER BY top_two_share DESC, survey_id, question_id;
 
--- 4. What people talk about, by month.
-SELECT strftime(created_at, '%Y-%m') AS month, theme, count(*) AS answers
-FROM themes WHERE _vanished_at IS NULL GROUP BY month, theme ORDER BY month, answers DESC;
+-- 4. Which options do they choose, as a share of those who answered?
+SELECT survey_name, question_text, label, chosen, answered, round(100 * share, 1) AS percent
+FROM choice_share
+ORDER BY survey_id, question_id, chosen DESC, label, selected_index;
 
--- 5. Answers a day, and how many were skipped.
-SELECT created_at::DATE AS day, count(*) AS answers, count(*) FILTER (is_skipped) AS skipped
-FROM responses WHERE deleted_at IS NULL AND _vanished_at IS NULL GROUP BY day ORDER BY day;
+-- 5. How do they rate the parts of the product?
+SELECT survey_name, row_label, sum(answers)::BIGINT AS answers, round(sum(column_number * answers) / sum(answers), 2) AS mean
+FROM matrix_distribution
+WHERE column_number IS NOT NULL
+GROUP BY survey_id, survey_name, question_id, row_label
+ORDER BY survey_id, question_id, mean DESC, row_label;
 
--- 6. What changed after the fact, and how.
-SELECT reason, count(*) AS versions, min(valid_to) AS first_seen, max(valid_to) AS last_seen
-FROM response_history GROUP BY reason ORDER BY reason;
+-- 6. What matters most to them? Ranked, and chosen as most and least.
+SELECT 'ranked' AS asked, survey_name, question_id, option_label AS item, answers, round(borda_score, 3) AS score
+FROM rank_summary
+UNION ALL
+SELECT 'best and worst', survey_name, question_id, item, shown, round(score, 3)
+FROM maxdiff_scores
+ORDER BY asked, question_id, score DESC, item;
 
--- 7. Is it complete? What each of the last scans did.
-SELECT stream, window_start, window_end, rows_read, inserted, updated, vanished, withheld, rejected, scanned_at
-FROM sync_windows ORDER BY scan_id DESC LIMIT 20;
+-- 7. What do they talk about, and is it growing? The themes of each month of weeks.
+SELECT theme, date_trunc('month', week)::DATE AS month, sum(answers)::BIGINT AS answers
+FROM theme_trend
+GROUP BY theme, month
+ORDER BY theme, month;
+
+-- 8. What do those say who would not recommend us? Their own words in the same session.
+SELECT said.created_at, score.survey_id, score.score, said.question_text, said.answer_text
+FROM nps_answers AS score
+JOIN current_responses AS said ON said.response_group_uid = score.response_group_uid
+WHERE score.score <= 6 AND said.question_type = 'OPEN' AND NOT said.is_skipped
+ORDER BY said.created_at DESC, said.response_group_uid, said.question_id, score.question_id
+LIMIT 50;
+
+-- 9. Where do they leave, and what do they skip?
+SELECT funnel.survey_name, funnel.question_ordinal, funnel.question_text, funnel.sessions,
+       round(100 * funnel.shown_share, 1) AS shown_percent, round(100 * skips.skipped_share, 1) AS skipped_percent
+FROM survey_funnel AS funnel
+LEFT JOIN skips ON skips.survey_id = funnel.survey_id AND skips.question_id = funnel.question_id
+ORDER BY funnel.survey_id, funnel.question_ordinal, funnel.question_id;
+
+-- 10. Is the data whole and fresh? What came in on each of the last days, and what the last scans did.
+SELECT day, sum(sessions)::BIGINT AS sessions, sum(answers)::BIGINT AS answers, sum(skipped)::BIGINT AS skipped
+FROM daily_breakdown
+GROUP BY day
+ORDER BY day DESC
+LIMIT 14;
+SELECT stream, window_start, window_end, scanned_at, rows_read, inserted, updated, vanished, withheld, rejected
+FROM sync_windows
+ORDER BY scan_id DESC
+LIMIT 20;

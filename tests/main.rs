@@ -15,5 +15,6 @@ mod ties;
 mod traits;
 mod truth;
 mod verify;
+mod views;
 mod warehouses;
 mod world;

@@ -13,7 +13,7 @@ use super::{
     duckdb::{Claim, explain},
     engine::{common_config, pin_to_utc},
 };
-use crate::schema::{self, ColumnType, Table, quote_identifier, quote_text};
+use crate::schema::{self, ColumnType, Table, ViewKind, quote_identifier, quote_text};
 
 /// Under which name a DuckDB file is attached, and the views over Parquet beside it.
 const DUCKDB_CATALOG: &str = "warehouse";
@@ -39,8 +39,8 @@ pub struct QueryResult {
 }
 
 impl Reader {
-    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Tables go by their names; with both, those are the
-    /// DuckDB file's, and Parquet's are `parquet.NAME`.
+    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Tables and views go by their names; with both, those are
+    /// the DuckDB file's, and Parquet's are `parquet.NAME`.
     ///
     /// # Errors
     /// `Locked` while a process (this one, too) has the DuckDB file open for writing, `NotOurs` if there is no such file.
@@ -53,7 +53,7 @@ impl Reader {
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
         pin_to_utc(&connection)?;
         if let Some(root) = parquet {
-            attach_parquet(&connection, root)?;
+            attach_parquet(&connection, root, duckdb.is_none())?;
         }
         let claim = duckdb.map(|path| attach_duckdb(&connection, path)).transpose()?;
         let catalog = if duckdb.is_some() { DUCKDB_CATALOG } else { PARQUET_CATALOG };
@@ -126,16 +126,20 @@ fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadErro
     Ok(claim)
 }
 
-fn attach_parquet(connection: &Connection, root: &Path) -> Result<(), LoadError> {
+fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Result<(), LoadError> {
     if !root.is_dir() {
         return Err(LoadError::NotOurs { path: root.to_owned(), why: "there is no such folder".into() });
     }
-    let mut statements = vec![format!("ATTACH ':memory:' AS {PARQUET_CATALOG}")];
+    let mut statements = vec![format!("ATTACH ':memory:' AS {PARQUET_CATALOG}; USE {PARQUET_CATALOG}.main")];
     for table in schema::tables() {
         let rows = if has_files(root, table) { files_of(root, table) } else { no_rows_of(table) };
         let name = quote_identifier(&table.name);
-        statements.push(format!("CREATE VIEW {PARQUET_CATALOG}.main.{name} AS {rows}"));
+        statements.push(format!("CREATE VIEW {name} AS {rows}"));
     }
+    // Unlike a view, a macro reads the tables of whoever calls it: beside a DuckDB file it would silently read that.
+    let views = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
+    statements.extend(views.map(schema::View::create_sql));
+    statements.push("USE memory.main".to_owned());
     connection.execute_batch(&statements.join(";\n")).map_err(|error| explain(error, "open the warehouse", root))
 }
 

@@ -1,8 +1,8 @@
 //! The data dictionary: the contracts as people and programs read them.
 
-use super::{Column, Personal, Table, tables};
+use super::{Column, Personal, View, ViewKind, tables, views};
 
-/// Every table as Markdown.
+/// Every table and view as Markdown.
 pub fn dictionary_markdown() -> String {
     let mut text = String::from("# Data dictionary\n\nAll times are UTC.\n");
     for table in tables() {
@@ -10,6 +10,18 @@ pub fn dictionary_markdown() -> String {
         text.push_str(&format!("One row: {}. Key: `{}`.\n\n", table.grain, table.key.join(", ")));
         text.push_str("| column | type | null | from | meaning |\n|---|---|---|---|---|\n");
         table.columns.iter().for_each(|column| text.push_str(&markdown_row(column)));
+    }
+    text.push_str("\n# Views\n\nWhat stands today, and the usual questions answered over it.\n");
+    views().iter().for_each(|view| text.push_str(&markdown_view(view)));
+    text
+}
+
+fn markdown_view(view: &View) -> String {
+    let call = if view.kind == ViewKind::Macro { "(moment)" } else { "" };
+    let mut text = format!("\n## {}{call}\n\n{}\n\n{}\n\n", view.name, view.comment, view.notes.join("\n"));
+    text.push_str("| column | meaning |\n|---|---|\n");
+    for column in &view.columns {
+        text.push_str(&format!("| `{}` | {} |\n", column.name, column.comment.replace('|', "\\|")));
     }
     text
 }
@@ -27,14 +39,16 @@ fn markdown_row(column: &Column) -> String {
     format!("| `{}` | {} | {null} | {from} | {meaning}{personal} |\n", column.name, column.column_type.duckdb())
 }
 
-/// Every table as DuckDB DDL with comments.
+/// Every table and view as DuckDB DDL with comments.
 pub fn dictionary_sql() -> String {
-    let statements = tables().iter().flat_map(|table| std::iter::once(table.create_sql()).chain(table.comment_sql()));
-    statements.map(|statement| statement + ";\n").collect()
+    let of_tables = tables().iter().flat_map(|table| std::iter::once(table.create_sql()).chain(table.comment_sql()));
+    let of_views = views().iter().flat_map(|view| std::iter::once(view.create_sql()).chain(view.comment_sql()));
+    of_tables.chain(of_views).map(|statement| statement + ";\n").collect()
 }
 
-/// Every table as JSON: the contracts themselves.
+/// Every table and view as JSON: the contracts themselves, then the views, which are told apart by their `kind`.
 pub fn dictionary_json() -> serde_json::Result<String> {
-    let contracts: &[Table] = tables();
-    serde_json::to_string_pretty(contracts)
+    let tables = tables().iter().map(serde_json::to_value);
+    let views = views().iter().map(serde_json::to_value);
+    serde_json::to_string_pretty(&tables.chain(views).collect::<serde_json::Result<Vec<_>>>()?)
 }

@@ -1,16 +1,20 @@
 //! Reads the contracts in `schemas/` and derives from them: Arrow schemas, DuckDB DDL, the data dictionary.
 //!
-//! No column is defined anywhere else. This module knows no data and does no IO: the contracts are compiled in.
+//! The views in `views/` stand beside them. No column of a table is defined anywhere else. This module knows no data and does no IO: the contracts are compiled in.
 
 mod arrow_types;
 mod contract;
 mod ddl;
 mod dictionary;
+mod parquet_views;
+mod views;
 
 pub use arrow_types::RECORD_COLUMN;
 pub use contract::{Column, ColumnType, Origin, Personal, Table, TableKind};
 pub use ddl::{quote_identifier, quote_text};
 pub use dictionary::{dictionary_json, dictionary_markdown, dictionary_sql};
+pub use parquet_views::parquet_views_sql;
+pub use views::{View, ViewColumn, ViewKind, views};
 
 use std::sync::LazyLock;
 

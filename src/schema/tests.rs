@@ -68,5 +68,54 @@ fn the_dictionary_names_every_column() {
         assert!(sql.contains(&format!("\"{}\" {}", column.name, column.column_type.duckdb())));
     }
     let json: serde_json::Value = serde_json::from_str(&dictionary_json().unwrap()).unwrap();
-    assert_eq!(json.as_array().unwrap().len(), tables().len());
+    assert_eq!(json.as_array().unwrap().len(), tables().len() + views().len());
+}
+
+#[test]
+fn every_file_of_views_is_compiled_in() {
+    for (folder, kind) in [("views", ViewKind::View), ("views/macros", ViewKind::Macro)] {
+        let files: BTreeSet<String> = std::fs::read_dir(format!("{}/{folder}", env!("CARGO_MANIFEST_DIR")))
+            .unwrap()
+            .filter_map(|entry| {
+                entry.unwrap().file_name().into_string().unwrap().strip_suffix(".sql").map(str::to_owned)
+            })
+            .collect();
+        let known = views().iter().filter(|view| view.kind == kind).map(|view| view.name.clone());
+        assert_eq!(files, known.collect(), "{folder}");
+    }
+}
+
+#[test]
+fn a_view_stands_after_those_that_it_reads() {
+    for (at, view) in views().iter().enumerate() {
+        for read in view.reads() {
+            assert!(
+                views()[..at].iter().any(|earlier| earlier.name == read.name),
+                "{} before {}",
+                view.name,
+                read.name
+            );
+        }
+    }
+}
+
+#[test]
+fn the_views_of_the_three_periods_say_the_same() {
+    for suffix in ["", "_latest", "_per_question", "_per_question_latest"] {
+        let of = |period: &str| {
+            let sql = &views().iter().find(|view| view.name == format!("nps_by_{period}{suffix}")).unwrap().sql;
+            sql.replace(period, "PERIOD")
+        };
+        assert_eq!(of("day"), of("week"), "{suffix}");
+        assert_eq!(of("month"), of("week"), "{suffix}");
+    }
+}
+
+#[test]
+fn the_script_for_parquet_in_the_examples_is_current() {
+    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/parquet_views.sql")).unwrap();
+    assert!(
+        shipped == parquet_views_sql(),
+        "write it anew: studysync schema --format parquet > examples/parquet_views.sql"
+    );
 }

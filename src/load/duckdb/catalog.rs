@@ -1,5 +1,5 @@
 //! The tables of the file: created with their comments on first use, widened when a contract gained columns, and refused when
-//! the file belongs to something else.
+//! the file belongs to something else. Its views go with them, in the same transaction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 
 use uuid::Uuid;
 
-use super::{CATALOG, Engine, Identity, LoadError, apply::in_transaction, qualified};
+use super::{CATALOG, Engine, Identity, LoadError, apply::in_transaction, qualified, views};
 use crate::model::DurableStep;
 use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 
@@ -17,7 +17,7 @@ const FORMAT_VERSION: u32 = 1;
 /// Key and value of what the file knows of itself.
 const META_TABLE: &str = "_studysync";
 
-/// Makes sure that the attached file is this warehouse and has every table of the contracts.
+/// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view.
 pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let found = columns_by_table(engine)?;
     if found.is_empty() {
@@ -28,12 +28,17 @@ pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity) -> R
         let why = "it is a DuckDB database with tables of its own".into();
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
-    check_meta(&read_meta(engine)?, path, identity)?;
-    let changes = missing_parts(&found, path)?;
+    let meta = read_meta(engine)?;
+    check_meta(&meta, path, identity)?;
+    let taken = found.keys().map(String::as_str).collect();
+    let mut changes = missing_parts(&found, path)?;
+    changes.extend(views::missing(engine, &meta, META_TABLE, &taken)?);
     if changes.is_empty() {
         return Ok(());
     }
-    in_transaction(engine, path, "widen the tables", || with_default_catalog(engine, &changes.join(";\n")))
+    in_transaction(engine, path, "bring the tables and views up to date", || {
+        with_default_catalog(engine, &changes.join(";\n"))
+    })
 }
 
 /// Columns that a file lacks, by table; all of them where it lacks the table.
@@ -103,7 +108,7 @@ fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path
     Ok(statements)
 }
 
-/// All tables and what the file knows of itself, in one transaction: a file is ours whole, or empty.
+/// All tables and views, and what the file knows of itself, in one transaction: a file is ours whole, or empty.
 fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let mut statements: Vec<String> = schema::tables().iter().map(Table::create_sql).collect();
     statements.extend(schema::tables().iter().flat_map(Table::comment_sql));
@@ -116,6 +121,7 @@ fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadE
         quote_text(&identity.environment),
         Uuid::new_v4()
     ));
+    statements.extend(views::create_all(META_TABLE));
     in_transaction(engine, path, "create the tables", || with_default_catalog(engine, &statements.join(";\n")))
 }
 

@@ -8,6 +8,7 @@ mod apply;
 mod catalog;
 mod claims;
 mod file;
+mod views;
 
 use self::catalog::Lacking;
 pub(super) use self::{claims::Claim, file::explain};

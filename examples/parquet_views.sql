@@ -1,0 +1,1198 @@
+-- The tables and views of studysync over its Parquet files, for plain DuckDB. Written by `studysync schema --format parquet`.
+--
+-- Say here where the files are, then run the whole file in each session: duckdb -init parquet_views.sql
+SET VARIABLE studysync_root = 'warehouse-parquet';
+
+-- Tables. One without files is empty; run the file again when it has its first. Those that are cut by time have one more column
+-- than in the DuckDB file, created_month (or created_date): a condition on it spares reading the other files.
+
+-- Answers: one row for each answered question. Includes deleted and vanished answers: filter on deleted_at IS NULL AND _vanished_at IS NULL for those that count today.
+SET VARIABLE studysync_responses = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "question_id", "survey_id", "visitor_id", "visitor_uuid", "external_user_id", "partner_anonymous_id", "question_type", "question_text", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("deleted_at")) AS "deleted_at", "answer_text", "answer_number", "answer_bool", "answer_json", "is_skipped", "selected_indexes", "url", "meta_browser", "meta_os", "meta_language", "meta_href", "meta_user_agent", "meta_client_width", "meta_client_height", "meta_screen_width", "meta_screen_height", "meta_extra", "custom_metadata", "extra", "_row_hash", "_flags", make_timestamp(epoch_us("_first_seen_at")) AS "_first_seen_at", make_timestamp(epoch_us("_vanished_at")) AS "_vanished_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/responses/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::VARCHAR AS "visitor_uuid", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "partner_anonymous_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "deleted_at", NULL::VARCHAR AS "answer_text", NULL::DOUBLE AS "answer_number", NULL::BOOLEAN AS "answer_bool", NULL::VARCHAR AS "answer_json", NULL::BOOLEAN AS "is_skipped", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "url", NULL::VARCHAR AS "meta_browser", NULL::VARCHAR AS "meta_os", NULL::VARCHAR AS "meta_language", NULL::VARCHAR AS "meta_href", NULL::VARCHAR AS "meta_user_agent", NULL::BIGINT AS "meta_client_width", NULL::BIGINT AS "meta_client_height", NULL::BIGINT AS "meta_screen_width", NULL::BIGINT AS "meta_screen_height", NULL::VARCHAR AS "meta_extra", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::BIGINT AS "_flags", NULL::TIMESTAMP AS "_first_seen_at", NULL::TIMESTAMP AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/responses/*/data.parquet'));
+CREATE OR REPLACE VIEW "responses" AS FROM query(getvariable('studysync_responses'));
+
+-- Chosen options of MULTIPLECHOICE and MULTIPLESELECT answers.
+SET VARIABLE studysync_response_choices = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "question_id", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "choice_ordinal", "selected_index", "label", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/response_choices/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::BIGINT AS "choice_ordinal", NULL::BIGINT AS "selected_index", NULL::VARCHAR AS "label", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/response_choices/*/data.parquet'));
+CREATE OR REPLACE VIEW "response_choices" AS FROM query(getvariable('studysync_response_choices'));
+
+-- Cells of MATRIX answers.
+SET VARIABLE studysync_response_matrix_cells = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "question_id", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "row_label", "row_ordinal", "column_label", "column_number", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/response_matrix_cells/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::VARCHAR AS "row_label", NULL::BIGINT AS "row_ordinal", NULL::VARCHAR AS "column_label", NULL::BIGINT AS "column_number", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/response_matrix_cells/*/data.parquet'));
+CREATE OR REPLACE VIEW "response_matrix_cells" AS FROM query(getvariable('studysync_response_matrix_cells'));
+
+-- Ranks of RANKORDER answers.
+SET VARIABLE studysync_response_ranks = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "question_id", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "option_label", "rank", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/response_ranks/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::VARCHAR AS "option_label", NULL::BIGINT AS "rank", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/response_ranks/*/data.parquet'));
+CREATE OR REPLACE VIEW "response_ranks" AS FROM query(getvariable('studysync_response_ranks'));
+
+-- Items of MAXDIFF answers.
+SET VARIABLE studysync_response_maxdiff_items = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "question_id", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "round", "item_ordinal", "item_id", "option", "selected", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/response_maxdiff_items/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::BIGINT AS "round", NULL::BIGINT AS "item_ordinal", NULL::BIGINT AS "item_id", NULL::VARCHAR AS "option", NULL::VARCHAR AS "selected", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/response_maxdiff_items/*/data.parquet'));
+CREATE OR REPLACE VIEW "response_maxdiff_items" AS FROM query(getvariable('studysync_response_maxdiff_items'));
+
+-- Recordings of VIDEOVOICE answers.
+SET VARIABLE studysync_response_media = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "question_id", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "upload_id", "media_type", "duration_secs", "transcription", "download_url", "video_url", make_timestamp(epoch_us("media_updated_at")) AS "media_updated_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/response_media/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::VARCHAR AS "upload_id", NULL::VARCHAR AS "media_type", NULL::DOUBLE AS "duration_secs", NULL::VARCHAR AS "transcription", NULL::VARCHAR AS "download_url", NULL::VARCHAR AS "video_url", NULL::TIMESTAMP AS "media_updated_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/response_media/*/data.parquet'));
+CREATE OR REPLACE VIEW "response_media" AS FROM query(getvariable('studysync_response_media'));
+
+-- Earlier versions of rows of responses, as they stood from valid_from until valid_to.
+SET VARIABLE studysync_response_history = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "question_id", "survey_id", "visitor_id", "visitor_uuid", "external_user_id", "partner_anonymous_id", "question_type", "question_text", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("deleted_at")) AS "deleted_at", "answer_text", "answer_number", "answer_bool", "answer_json", "is_skipped", "selected_indexes", "url", "meta_browser", "meta_os", "meta_language", "meta_href", "meta_user_agent", "meta_client_width", "meta_client_height", "meta_screen_width", "meta_screen_height", "meta_extra", "custom_metadata", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/response_history/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::VARCHAR AS "visitor_uuid", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "partner_anonymous_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "deleted_at", NULL::VARCHAR AS "answer_text", NULL::DOUBLE AS "answer_number", NULL::BOOLEAN AS "answer_bool", NULL::VARCHAR AS "answer_json", NULL::BOOLEAN AS "is_skipped", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "url", NULL::VARCHAR AS "meta_browser", NULL::VARCHAR AS "meta_os", NULL::VARCHAR AS "meta_language", NULL::VARCHAR AS "meta_href", NULL::VARCHAR AS "meta_user_agent", NULL::BIGINT AS "meta_client_width", NULL::BIGINT AS "meta_client_height", NULL::BIGINT AS "meta_screen_width", NULL::BIGINT AS "meta_screen_height", NULL::VARCHAR AS "meta_extra", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::VARCHAR AS "reason", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/response_history/*/data.parquet'));
+CREATE OR REPLACE VIEW "response_history" AS FROM query(getvariable('studysync_response_history'));
+
+-- The visitor as known when the survey was shown; with_snapshots.
+SET VARIABLE studysync_visitor_snapshots = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "visitor_id", "external_user_id", "triggering_event", "attributes", "event_properties", "events", "extra", "_row_hash", make_timestamp(epoch_us("_first_seen_at")) AS "_first_seen_at", make_timestamp(epoch_us("_vanished_at")) AS "_vanished_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/visitor_snapshots/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::VARCHAR AS "visitor_id", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "triggering_event", NULL::VARCHAR AS "attributes", NULL::VARCHAR AS "event_properties", NULL::VARCHAR AS "events", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "_first_seen_at", NULL::TIMESTAMP AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/visitor_snapshots/*/data.parquet'));
+CREATE OR REPLACE VIEW "visitor_snapshots" AS FROM query(getvariable('studysync_visitor_snapshots'));
+
+-- Attributes of visitor_snapshots, one row each.
+SET VARIABLE studysync_visitor_snapshot_attributes = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "name", "value_text", "value_number", "value_bool", "json_type", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/visitor_snapshot_attributes/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::VARCHAR AS "name", NULL::VARCHAR AS "value_text", NULL::DOUBLE AS "value_number", NULL::BOOLEAN AS "value_bool", NULL::VARCHAR AS "json_type", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/visitor_snapshot_attributes/*/data.parquet'));
+CREATE OR REPLACE VIEW "visitor_snapshot_attributes" AS FROM query(getvariable('studysync_visitor_snapshot_attributes'));
+
+-- Study configurations, as they stand now.
+SET VARIABLE studysync_surveys = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "id", "name", "platform", "type", "status", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("launched_at")) AS "launched_at", make_timestamp(epoch_us("completed_at")) AS "completed_at", "total_response_limit", "extra", "_row_hash", make_timestamp(epoch_us("_first_seen_at")) AS "_first_seen_at", make_timestamp(epoch_us("_vanished_at")) AS "_vanished_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/surveys/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "launched_at", NULL::TIMESTAMP AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "_first_seen_at", NULL::TIMESTAMP AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/surveys/data.parquet'));
+CREATE OR REPLACE VIEW "surveys" AS FROM query(getvariable('studysync_surveys'));
+
+-- Every version of every survey that a scan saw, the current one included.
+SET VARIABLE studysync_survey_history = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "id", "name", "platform", "type", "status", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("launched_at")) AS "launched_at", make_timestamp(epoch_us("completed_at")) AS "completed_at", "total_response_limit", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/survey_history/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "type", NULL::VARCHAR AS "status", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "launched_at", NULL::TIMESTAMP AS "completed_at", NULL::BIGINT AS "total_response_limit", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::BOOLEAN AS "is_current", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/survey_history/data.parquet'));
+CREATE OR REPLACE VIEW "survey_history" AS FROM query(getvariable('studysync_survey_history'));
+
+-- Questions of surveys.
+SET VARIABLE studysync_survey_questions = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "survey_id", "question_ordinal", "question_id", "question_type", "question_text", "intro_text", "left_label", "right_label", "options", "options_properties", "routing_options", "extra", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/survey_questions/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::BIGINT AS "survey_id", NULL::BIGINT AS "question_ordinal", NULL::BIGINT AS "question_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "intro_text", NULL::VARCHAR AS "left_label", NULL::VARCHAR AS "right_label", NULL::VARCHAR AS "options", NULL::VARCHAR AS "options_properties", NULL::VARCHAR AS "routing_options", NULL::VARCHAR AS "extra", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/survey_questions/data.parquet'));
+CREATE OR REPLACE VIEW "survey_questions" AS FROM query(getvariable('studysync_survey_questions'));
+
+-- Options of the questions of surveys.
+SET VARIABLE studysync_survey_question_options = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "survey_id", "question_ordinal", "option_ordinal", "question_id", "label", "option_json", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/survey_question_options/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::BIGINT AS "survey_id", NULL::BIGINT AS "question_ordinal", NULL::BIGINT AS "option_ordinal", NULL::BIGINT AS "question_id", NULL::VARCHAR AS "label", NULL::VARCHAR AS "option_json", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/survey_question_options/data.parquet'));
+CREATE OR REPLACE VIEW "survey_question_options" AS FROM query(getvariable('studysync_survey_question_options'));
+
+-- Targeting rules of surveys.
+SET VARIABLE studysync_survey_constraints = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "survey_id", "constraint_ordinal", "constraint_type", "comparison_type", "event", "value", "extra", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/survey_constraints/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::BIGINT AS "survey_id", NULL::BIGINT AS "constraint_ordinal", NULL::VARCHAR AS "constraint_type", NULL::VARCHAR AS "comparison_type", NULL::VARCHAR AS "event", NULL::DOUBLE AS "value", NULL::VARCHAR AS "extra", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/survey_constraints/data.parquet'));
+CREATE OR REPLACE VIEW "survey_constraints" AS FROM query(getvariable('studysync_survey_constraints'));
+
+-- Changes of a survey status, as a scan (or a webhook) saw them.
+SET VARIABLE studysync_survey_status_changes = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "survey_id", make_timestamp(epoch_us("changed_at")) AS "changed_at", "old_status", "new_status", "seen_by", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/survey_status_changes/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "changed_at", NULL::VARCHAR AS "old_status", NULL::VARCHAR AS "new_status", NULL::VARCHAR AS "seen_by", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/survey_status_changes/data.parquet'));
+CREATE OR REPLACE VIEW "survey_status_changes" AS FROM query(getvariable('studysync_survey_status_changes'));
+
+-- Themes that the service found in answers: one row links one theme to one answer.
+SET VARIABLE studysync_themes = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "id", "response_group_uid", "question_id", "survey_id", "visitor_id", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", "question_text", "question_type", "response", "theme", "theme_description", "extra", "_row_hash", make_timestamp(epoch_us("_first_seen_at")) AS "_first_seen_at", make_timestamp(epoch_us("_vanished_at")) AS "_vanished_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/themes/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "response", NULL::VARCHAR AS "theme", NULL::VARCHAR AS "theme_description", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "_first_seen_at", NULL::TIMESTAMP AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/themes/*/data.parquet'));
+CREATE OR REPLACE VIEW "themes" AS FROM query(getvariable('studysync_themes'));
+
+-- Records that could not be placed in their table, with their exact text. Nothing that the service sent is thrown away.
+SET VARIABLE studysync_rejects = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "stream", "raw_hash", "reason", "field", "scan_id", "raw", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/rejects/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::VARCHAR AS "stream", NULL::BIGINT AS "raw_hash", NULL::VARCHAR AS "reason", NULL::VARCHAR AS "field", NULL::VARCHAR AS "scan_id", NULL::VARCHAR AS "raw", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/rejects/data.parquet'));
+CREATE OR REPLACE VIEW "rejects" AS FROM query(getvariable('studysync_rejects'));
+
+-- The ledger: every scan that changed the warehouse, in the same transaction as its rows.
+SET VARIABLE studysync_sync_windows = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "scan_id", "stream", "survey_id", make_timestamp(epoch_us("window_start")) AS "window_start", make_timestamp(epoch_us("window_end")) AS "window_end", "flags", make_timestamp(epoch_us("scanned_at")) AS "scanned_at", "rows_read", "inserted", "updated", "unchanged", "soft_deleted", "vanished", "withheld", "rejected", "collisions", "outside_window", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/sync_windows/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::VARCHAR AS "scan_id", NULL::VARCHAR AS "stream", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "window_start", NULL::TIMESTAMP AS "window_end", NULL::BIGINT AS "flags", NULL::TIMESTAMP AS "scanned_at", NULL::BIGINT AS "rows_read", NULL::BIGINT AS "inserted", NULL::BIGINT AS "updated", NULL::BIGINT AS "unchanged", NULL::BIGINT AS "soft_deleted", NULL::BIGINT AS "vanished", NULL::BIGINT AS "withheld", NULL::BIGINT AS "rejected", NULL::BIGINT AS "collisions", NULL::BIGINT AS "outside_window", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/sync_windows/data.parquet'));
+CREATE OR REPLACE VIEW "sync_windows" AS FROM query(getvariable('studysync_sync_windows'));
+
+-- What each run that changed the warehouse did, and where its time went.
+SET VARIABLE studysync_sync_runs = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "run_id", "command", "outcome", "exit_code", make_timestamp(epoch_us("started_at")) AS "started_at", make_timestamp(epoch_us("finished_at")) AS "finished_at", "base_url", "environment", "program_version", "report", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/sync_runs/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::VARCHAR AS "run_id", NULL::VARCHAR AS "command", NULL::VARCHAR AS "outcome", NULL::BIGINT AS "exit_code", NULL::TIMESTAMP AS "started_at", NULL::TIMESTAMP AS "finished_at", NULL::VARCHAR AS "base_url", NULL::VARCHAR AS "environment", NULL::VARCHAR AS "program_version", NULL::VARCHAR AS "report", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/sync_runs/data.parquet'));
+CREATE OR REPLACE VIEW "sync_runs" AS FROM query(getvariable('studysync_sync_runs'));
+
+-- The answers that stand today.
+-- One row: one answered (or skipped) question of one session; key (response_group_uid, question_id).
+-- Left out: answers that are deleted or have vanished at the service, and the columns with which the program keeps its books.
+-- An empty external_user_id or partner_anonymous_id reads as NULL.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "current_responses" AS
+SELECT
+    response_group_uid, question_id, survey_id, visitor_id, visitor_uuid,
+    nullif(external_user_id, '') AS external_user_id,
+    nullif(partner_anonymous_id, '') AS partner_anonymous_id,
+    question_type, question_text, created_at, updated_at,
+    answer_text, answer_number, answer_bool, answer_json, is_skipped, selected_indexes,
+    url, meta_browser, meta_os, meta_language, meta_href, meta_user_agent,
+    meta_client_width, meta_client_height, meta_screen_width, meta_screen_height, meta_extra,
+    custom_metadata, extra, _first_seen_at, _synced_at
+FROM responses
+WHERE deleted_at IS NULL AND _vanished_at IS NULL;
+
+-- The options that were chosen, in answers that stand today (MULTIPLECHOICE, MULTIPLESELECT).
+-- One row: one chosen option of one answer.
+-- Left out: those of answers that are deleted or have vanished at the service.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "current_choices" AS
+SELECT
+    part.response_group_uid, part.question_id, part.survey_id, part.created_at,
+    part.choice_ordinal, part.selected_index, part.label
+FROM response_choices AS part
+ANTI JOIN (
+    SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
+) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id;
+
+-- The rows of matrix answers that stand today (MATRIX).
+-- One row: one row of the matrix of one answer.
+-- Left out: those of answers that are deleted or have vanished at the service.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "current_matrix_cells" AS
+SELECT
+    part.response_group_uid, part.question_id, part.survey_id, part.created_at,
+    part.row_label, part.row_ordinal, part.column_label, part.column_number
+FROM response_matrix_cells AS part
+ANTI JOIN (
+    SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
+) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id;
+
+-- The ranked options of answers that stand today (RANKORDER).
+-- One row: one option of one answer.
+-- Left out: those of answers that are deleted or have vanished at the service.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "current_ranks" AS
+SELECT
+    part.response_group_uid, part.question_id, part.survey_id, part.created_at,
+    part.option_label, part.rank
+FROM response_ranks AS part
+ANTI JOIN (
+    SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
+) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id;
+
+-- The items shown in answers that stand today (MAXDIFF).
+-- One row: one item in one round of one answer.
+-- Left out: those of answers that are deleted or have vanished at the service.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "current_maxdiff_items" AS
+SELECT
+    part.response_group_uid, part.question_id, part.survey_id, part.created_at,
+    part.round, part.item_ordinal, part.item_id, part.option, part.selected
+FROM response_maxdiff_items AS part
+ANTI JOIN (
+    SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
+) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id;
+
+-- The themes of answers that stand today.
+-- One row: one theme on one answer; key (id, response_group_uid, question_id).
+-- Left out: themes that have vanished, and those of answers that are deleted or have vanished.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "current_themes" AS
+SELECT
+    found.id, found.response_group_uid, found.question_id, found.survey_id, found.visitor_id,
+    found.created_at AS found_at,
+    coalesce(answer.created_at, found.created_at) AS answered_at,
+    found.theme, found.theme_description, found.response
+FROM themes AS found
+LEFT JOIN responses AS answer
+    ON answer.response_group_uid = found.response_group_uid AND answer.question_id = found.question_id
+WHERE found._vanished_at IS NULL AND answer.deleted_at IS NULL AND answer._vanished_at IS NULL;
+
+-- The questions of every survey as it is defined today, with the scale that the definition gives a LIKERT question.
+-- One row: one question of one survey.
+-- A survey that names a question twice has one row for it, by the first.
+-- Left out: questions that are only known from answers, and definitions without an id.
+-- The scale comes from the options, if there are two or more: from the least to the greatest of the integers that their labels begin with, or 1 to their number if one has none.
+-- Else it is 1 to the property "range", if there is one.
+CREATE OR REPLACE VIEW "questions" AS
+WITH defined AS (
+    SELECT
+        survey_id, question_id, min(question_ordinal) AS question_ordinal,
+        arg_min(question_type, question_ordinal) AS question_type,
+        arg_min(question_text, question_ordinal) AS question_text,
+        arg_min(left_label, question_ordinal) AS left_label,
+        arg_min(right_label, question_ordinal) AS right_label,
+        arg_min(options_properties, question_ordinal) AS options_properties
+    FROM survey_questions
+    WHERE question_id IS NOT NULL
+    GROUP BY survey_id, question_id
+),
+numbered AS (
+    SELECT
+        survey_id, question_ordinal,
+        try_cast(regexp_extract(label, '^\s*([+-]?[0-9]{1,4})([^0-9.,]|$)', 1) AS BIGINT) AS value
+    FROM survey_question_options
+),
+listed AS (
+    SELECT
+        survey_id, question_ordinal,
+        CASE WHEN count(value) = count(*) THEN min(value) ELSE 1 END AS lowest,
+        CASE WHEN count(value) = count(*) THEN max(value) ELSE count(*) END AS highest
+    FROM numbered
+    GROUP BY survey_id, question_ordinal
+    HAVING count(*) >= 2
+),
+named AS (
+    SELECT
+        defined.*, survey.name AS survey_name, listed.lowest, listed.highest,
+        try_cast(regexp_extract(options_properties, '"range"\s*:\s*"?([0-9]{1,2})\s*["},]', 1) AS BIGINT) AS value_range,
+        CASE
+            WHEN defined.question_type IS DISTINCT FROM 'LIKERT' THEN NULL
+            WHEN listed.highest IS NOT NULL THEN 'options'
+            WHEN value_range >= 2 THEN 'properties'
+        END AS scale_source
+    FROM defined
+    LEFT JOIN surveys AS survey ON survey.id = defined.survey_id
+    LEFT JOIN listed ON listed.survey_id = defined.survey_id AND listed.question_ordinal = defined.question_ordinal
+)
+SELECT
+    survey_id, question_id, survey_name, question_ordinal, question_type, question_text, left_label, right_label,
+    CASE scale_source WHEN 'options' THEN lowest WHEN 'properties' THEN 1 END AS scale_min,
+    CASE scale_source WHEN 'options' THEN highest WHEN 'properties' THEN value_range END AS scale_max,
+    scale_source
+FROM named;
+
+-- The sittings in which visitors answered surveys.
+-- One row: one session of one survey; key (survey_id, response_group_uid).
+-- Left out: answers that are deleted or have vanished at the service, and so sessions that have no other.
+-- Where the answers of a session disagree about the visitor, the greatest value stands.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "sessions" AS
+SELECT
+    survey_id, response_group_uid,
+    max(visitor_id) AS visitor_id,
+    max(visitor_uuid) AS visitor_uuid,
+    max(external_user_id) AS external_user_id,
+    min(created_at) AS started_at,
+    max(created_at) AS ended_at,
+    (epoch_us(max(created_at)) - epoch_us(min(created_at))) / 1e6 AS duration_secs,
+    count(*) AS questions,
+    count(*) FILTER (NOT is_skipped AND question_type IS DISTINCT FROM 'TEXTURLPROMPT') AS answered,
+    count(*) FILTER (is_skipped) AS skipped
+FROM current_responses
+GROUP BY survey_id, response_group_uid;
+
+-- The NPS answers that count: what the views nps_by_* add up. Start here for a cut of your own.
+-- One row: one answer to a question of type NPS; key (response_group_uid, question_id).
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- Days, weeks and months are UTC; a week begins on Monday (ISO).
+CREATE OR REPLACE VIEW "nps_answers" AS
+SELECT
+    response_group_uid, question_id, survey_id,
+    coalesce(visitor_id::VARCHAR, visitor_uuid, response_group_uid) AS visitor_key,
+    question_text, created_at,
+    created_at::DATE AS day,
+    date_trunc('week', created_at)::DATE AS week,
+    date_trunc('month', created_at)::DATE AS month,
+    answer_number AS score
+FROM current_responses
+WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
+
+-- NPS by day, over all surveys.
+-- One row: one day.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_day" AS
+WITH tallied AS (
+    SELECT
+        day, score, count(*) AS answers
+    FROM nps_answers
+    GROUP BY day, score
+),
+counted AS (
+    SELECT
+        day, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors
+    FROM tallied
+    GROUP BY day
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    day, responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored;
+
+-- NPS by day, over all surveys; each visitor counts once.
+-- One row: one day.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A visitor counts once in a day: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_day_latest" AS
+WITH tallied AS (
+    SELECT
+        day, score, count(*) AS answers
+    FROM (
+        SELECT
+            day, visitor_key,
+            arg_max(score, (created_at, response_group_uid, question_id)) AS score
+        FROM nps_answers
+        GROUP BY day, visitor_key
+    )
+    GROUP BY day, score
+),
+counted AS (
+    SELECT
+        day, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors
+    FROM tallied
+    GROUP BY day
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    day, responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored;
+
+-- NPS by day, for each question.
+-- One row: one day of one question of one survey.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_day_per_question" AS
+WITH tallied AS (
+    SELECT
+        day, survey_id, question_id, score, count(*) AS answers,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    FROM nps_answers
+    GROUP BY day, survey_id, question_id, score
+),
+counted AS (
+    SELECT
+        day, survey_id, question_id, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors,
+        max(shown) AS shown
+    FROM tallied
+    GROUP BY day, survey_id, question_id
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    scored.day, scored.survey_id, scored.question_id, question.survey_name,
+    coalesce(question.question_text, scored.shown.text) AS question_text,
+    responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored
+LEFT JOIN questions AS question
+    ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
+
+-- NPS by day, for each question; each visitor counts once.
+-- One row: one day of one question of one survey.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A visitor counts once in a day and question: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_day_per_question_latest" AS
+WITH tallied AS (
+    SELECT
+        day, survey_id, question_id, score, count(*) AS answers,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    FROM (
+        SELECT
+            day, survey_id, question_id, visitor_key,
+            arg_max(score, (created_at, response_group_uid, question_id)) AS score,
+            arg_max(question_text, (created_at, response_group_uid, question_id)) AS question_text,
+            max(created_at) AS created_at
+        FROM nps_answers
+        GROUP BY day, survey_id, question_id, visitor_key
+    )
+    GROUP BY day, survey_id, question_id, score
+),
+counted AS (
+    SELECT
+        day, survey_id, question_id, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors,
+        max(shown) AS shown
+    FROM tallied
+    GROUP BY day, survey_id, question_id
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    scored.day, scored.survey_id, scored.question_id, question.survey_name,
+    coalesce(question.question_text, scored.shown.text) AS question_text,
+    responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored
+LEFT JOIN questions AS question
+    ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
+
+-- NPS by week, over all surveys.
+-- One row: one week.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_week" AS
+WITH tallied AS (
+    SELECT
+        week, score, count(*) AS answers
+    FROM nps_answers
+    GROUP BY week, score
+),
+counted AS (
+    SELECT
+        week, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors
+    FROM tallied
+    GROUP BY week
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    week, responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored;
+
+-- NPS by week, over all surveys; each visitor counts once.
+-- One row: one week.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A visitor counts once in a week: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_week_latest" AS
+WITH tallied AS (
+    SELECT
+        week, score, count(*) AS answers
+    FROM (
+        SELECT
+            week, visitor_key,
+            arg_max(score, (created_at, response_group_uid, question_id)) AS score
+        FROM nps_answers
+        GROUP BY week, visitor_key
+    )
+    GROUP BY week, score
+),
+counted AS (
+    SELECT
+        week, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors
+    FROM tallied
+    GROUP BY week
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    week, responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored;
+
+-- NPS by week, for each question.
+-- One row: one week of one question of one survey.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_week_per_question" AS
+WITH tallied AS (
+    SELECT
+        week, survey_id, question_id, score, count(*) AS answers,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    FROM nps_answers
+    GROUP BY week, survey_id, question_id, score
+),
+counted AS (
+    SELECT
+        week, survey_id, question_id, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors,
+        max(shown) AS shown
+    FROM tallied
+    GROUP BY week, survey_id, question_id
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    scored.week, scored.survey_id, scored.question_id, question.survey_name,
+    coalesce(question.question_text, scored.shown.text) AS question_text,
+    responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored
+LEFT JOIN questions AS question
+    ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
+
+-- NPS by week, for each question; each visitor counts once.
+-- One row: one week of one question of one survey.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A visitor counts once in a week and question: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_week_per_question_latest" AS
+WITH tallied AS (
+    SELECT
+        week, survey_id, question_id, score, count(*) AS answers,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    FROM (
+        SELECT
+            week, survey_id, question_id, visitor_key,
+            arg_max(score, (created_at, response_group_uid, question_id)) AS score,
+            arg_max(question_text, (created_at, response_group_uid, question_id)) AS question_text,
+            max(created_at) AS created_at
+        FROM nps_answers
+        GROUP BY week, survey_id, question_id, visitor_key
+    )
+    GROUP BY week, survey_id, question_id, score
+),
+counted AS (
+    SELECT
+        week, survey_id, question_id, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors,
+        max(shown) AS shown
+    FROM tallied
+    GROUP BY week, survey_id, question_id
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    scored.week, scored.survey_id, scored.question_id, question.survey_name,
+    coalesce(question.question_text, scored.shown.text) AS question_text,
+    responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored
+LEFT JOIN questions AS question
+    ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
+
+-- NPS by month, over all surveys.
+-- One row: one month.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_month" AS
+WITH tallied AS (
+    SELECT
+        month, score, count(*) AS answers
+    FROM nps_answers
+    GROUP BY month, score
+),
+counted AS (
+    SELECT
+        month, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors
+    FROM tallied
+    GROUP BY month
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    month, responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored;
+
+-- NPS by month, over all surveys; each visitor counts once.
+-- One row: one month.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A visitor counts once in a month: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_month_latest" AS
+WITH tallied AS (
+    SELECT
+        month, score, count(*) AS answers
+    FROM (
+        SELECT
+            month, visitor_key,
+            arg_max(score, (created_at, response_group_uid, question_id)) AS score
+        FROM nps_answers
+        GROUP BY month, visitor_key
+    )
+    GROUP BY month, score
+),
+counted AS (
+    SELECT
+        month, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors
+    FROM tallied
+    GROUP BY month
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    month, responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored;
+
+-- NPS by month, for each question.
+-- One row: one month of one question of one survey.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_month_per_question" AS
+WITH tallied AS (
+    SELECT
+        month, survey_id, question_id, score, count(*) AS answers,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    FROM nps_answers
+    GROUP BY month, survey_id, question_id, score
+),
+counted AS (
+    SELECT
+        month, survey_id, question_id, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors,
+        max(shown) AS shown
+    FROM tallied
+    GROUP BY month, survey_id, question_id
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    scored.month, scored.survey_id, scored.question_id, question.survey_name,
+    coalesce(question.question_text, scored.shown.text) AS question_text,
+    responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored
+LEFT JOIN questions AS question
+    ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
+
+-- NPS by month, for each question; each visitor counts once.
+-- One row: one month of one question of one survey.
+-- One without answers has no row; the present one has the answers so far.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A visitor counts once in a month and question: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
+-- With few answers, or all of one kind, it is too small to believe.
+CREATE OR REPLACE VIEW "nps_by_month_per_question_latest" AS
+WITH tallied AS (
+    SELECT
+        month, survey_id, question_id, score, count(*) AS answers,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    FROM (
+        SELECT
+            month, survey_id, question_id, visitor_key,
+            arg_max(score, (created_at, response_group_uid, question_id)) AS score,
+            arg_max(question_text, (created_at, response_group_uid, question_id)) AS question_text,
+            max(created_at) AS created_at
+        FROM nps_answers
+        GROUP BY month, survey_id, question_id, visitor_key
+    )
+    GROUP BY month, survey_id, question_id, score
+),
+counted AS (
+    SELECT
+        month, survey_id, question_id, sum(answers)::BIGINT AS responses,
+        coalesce(sum(answers) FILTER (score >= 9), 0)::BIGINT AS promoters,
+        coalesce(sum(answers) FILTER (score BETWEEN 7 AND 8), 0)::BIGINT AS passives,
+        coalesce(sum(answers) FILTER (score <= 6), 0)::BIGINT AS detractors,
+        max(shown) AS shown
+    FROM tallied
+    GROUP BY month, survey_id, question_id
+),
+scored AS (
+    SELECT
+        *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) AS standard_error
+    FROM counted
+)
+SELECT
+    scored.month, scored.survey_id, scored.question_id, question.survey_name,
+    coalesce(question.question_text, scored.shown.text) AS question_text,
+    responses, promoters, passives, detractors, nps, standard_error,
+    CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
+    CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
+FROM scored
+LEFT JOIN questions AS question
+    ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
+
+-- How scales were answered: the distribution of every LIKERT question.
+-- One row: one value of one question of one survey.
+-- Values that nobody chose have no row.
+-- Left out: skipped answers, values that are not whole or lie outside the scale, answers that are deleted or have vanished.
+CREATE OR REPLACE VIEW "likert_distribution" AS
+WITH counted AS (
+    SELECT
+        survey_id, question_id, try_cast(answer_number AS BIGINT) AS value, count(*) AS answers,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    FROM current_responses
+    WHERE question_type = 'LIKERT' AND answer_number = floor(answer_number)
+    GROUP BY survey_id, question_id, value
+),
+scaled AS (
+    SELECT
+        counted.survey_id, counted.question_id, question.survey_name, counted.value, counted.answers,
+        coalesce(question.question_text, (max(shown) OVER every).text) AS question_text,
+        coalesce(question.scale_min, min(value) FILTER (value BETWEEN 0 AND 10) OVER every) AS scale_min,
+        coalesce(question.scale_max, max(value) FILTER (value BETWEEN 0 AND 10) OVER every) AS scale_max,
+        coalesce(question.scale_source, 'observed') AS scale_source
+    FROM counted
+    LEFT JOIN questions AS question
+        ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id
+    WINDOW every AS (PARTITION BY counted.survey_id, counted.question_id)
+)
+SELECT
+    survey_id, question_id, survey_name, question_text, value, answers,
+    answers / sum(answers) OVER (PARTITION BY survey_id, question_id) AS share,
+    scale_min, scale_max, scale_source
+FROM scaled
+WHERE value BETWEEN scale_min AND scale_max;
+
+-- Top-two box and mean of every LIKERT question, against its own scale.
+-- One row: one question of one survey that has an answer within its scale.
+-- Left out: skipped answers, values that are not whole or lie outside the scale (see likert_distribution), answers that are deleted or have vanished.
+CREATE OR REPLACE VIEW "likert_top_two" AS
+WITH boxed AS (
+    SELECT
+        survey_id, question_id, scale_min, scale_max, scale_source,
+        max(survey_name) AS survey_name, max(question_text) AS question_text,
+        sum(answers)::BIGINT AS answers,
+        sum(value * answers)::DOUBLE / sum(answers) AS mean,
+        coalesce(sum(answers) FILTER (value >= scale_max - 1), 0)::BIGINT AS top,
+        coalesce(sum(answers) FILTER (value <= scale_min + 1), 0)::BIGINT AS bottom
+    FROM likert_distribution
+    GROUP BY survey_id, question_id, scale_min, scale_max, scale_source
+)
+SELECT
+    survey_id, question_id, survey_name, question_text, answers, mean,
+    CASE WHEN scale_max - scale_min >= 2 THEN top END AS top_two,
+    CASE WHEN scale_max - scale_min >= 2 THEN top / answers END AS top_two_share,
+    CASE WHEN scale_max - scale_min >= 2 THEN bottom END AS bottom_two,
+    CASE WHEN scale_max - scale_min >= 2 THEN bottom / answers END AS bottom_two_share,
+    scale_min, scale_max, scale_source
+FROM boxed;
+
+-- Which options were chosen, as a share of those who answered (MULTIPLECHOICE, MULTIPLESELECT).
+-- One row: one option of one question of one survey.
+-- Options that nobody chose have no row.
+-- Left out: skipped answers, answers that are deleted or have vanished, answers that name no survey.
+-- An option that one answer names twice counts once.
+-- The shares of a MULTIPLESELECT question add up to more than 1: each is of all who answered it.
+CREATE OR REPLACE VIEW "choice_share" AS
+WITH chosen AS (
+    SELECT
+        survey_id, question_id, label, CASE WHEN label IS NULL THEN selected_index END AS selected_index,
+        count(DISTINCT response_group_uid) AS chosen
+    FROM current_choices
+    GROUP BY ALL
+),
+answered AS (
+    SELECT
+        survey_id, question_id, count(*) AS answered,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown_answer
+    FROM current_responses
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
+    GROUP BY survey_id, question_id
+)
+SELECT
+    chosen.survey_id, chosen.question_id, question.survey_name,
+    coalesce(question.question_text, answered.shown_answer.text) AS question_text,
+    chosen.label, chosen.selected_index, chosen.chosen, answered.answered,
+    chosen.chosen / answered.answered AS share
+FROM chosen
+JOIN answered ON answered.survey_id = chosen.survey_id AND answered.question_id = chosen.question_id
+LEFT JOIN questions AS question
+    ON question.survey_id = chosen.survey_id AND question.question_id = chosen.question_id;
+
+-- How the rows of matrix questions were answered (MATRIX).
+-- One row: one column chosen in one row of one question of one survey.
+-- Columns that nobody chose have no row.
+-- Left out: rows that were skipped, answers that are deleted or have vanished.
+CREATE OR REPLACE VIEW "matrix_distribution" AS
+WITH counted AS (
+    SELECT survey_id, question_id, row_label, column_label, max(column_number) AS column_number, count(*) AS answers
+    FROM current_matrix_cells
+    WHERE column_label IS NOT NULL
+    GROUP BY survey_id, question_id, row_label, column_label
+),
+based AS (
+    SELECT *, (sum(answers) OVER (PARTITION BY survey_id, question_id, row_label))::BIGINT AS answered FROM counted
+)
+SELECT
+    based.survey_id, based.question_id, question.survey_name, question.question_text,
+    based.row_label, based.column_label, based.column_number,
+    based.answers, based.answered, based.answers / based.answered AS share
+FROM based
+LEFT JOIN questions AS question
+    ON question.survey_id = based.survey_id AND question.question_id = based.question_id;
+
+-- How options were ranked (RANKORDER).
+-- One row: one option of one question of one survey that was ranked at least once.
+-- Left out: options that an answer did not rank, ranks outside 1 to the number of its options, answers that are deleted or have vanished.
+CREATE OR REPLACE VIEW "rank_summary" AS
+WITH sized AS (
+    SELECT *, count(*) OVER (PARTITION BY survey_id, question_id, response_group_uid) AS options FROM current_ranks
+),
+summed AS (
+    SELECT
+        survey_id, question_id, option_label, count(*) AS answers, avg(rank) AS mean_rank,
+        count(*) FILTER (rank = 1) AS first_places,
+        sum(options - rank)::BIGINT AS borda_points,
+        avg((options - rank) / nullif(options - 1, 0)) AS borda_score
+    FROM sized
+    WHERE rank BETWEEN 1 AND options
+    GROUP BY survey_id, question_id, option_label
+)
+SELECT
+    summed.survey_id, summed.question_id, question.survey_name, question.question_text, summed.option_label,
+    answers, mean_rank, first_places, first_places / answers AS first_place_share, borda_points, borda_score
+FROM summed
+LEFT JOIN questions AS question
+    ON question.survey_id = summed.survey_id AND question.question_id = summed.question_id;
+
+-- Best-worst scores (MAXDIFF).
+-- One row: one item of one question of one survey that was shown at least once.
+-- Left out: rounds in which nothing was chosen, answers that are deleted or have vanished.
+-- The service sends left and right.
+-- Which is best and which is worst is read off the question's two labels of today: one must speak of most, best, highest or top and the other of least, worst, lowest or bottom, and neither of anything contrary (not, never, dis..., un..., hate, annoy..., bad).
+-- If they do not, best, worst and score are NULL.
+CREATE OR REPLACE VIEW "maxdiff_scores" AS
+WITH counted AS (
+    SELECT
+        item.survey_id, item.question_id, item.option AS item, count(*) AS shown,
+        count(*) FILTER (item.selected = 'left') AS chosen_left,
+        count(*) FILTER (item.selected = 'right') AS chosen_right
+    FROM current_maxdiff_items AS item
+    SEMI JOIN (SELECT response_group_uid, question_id, round FROM response_maxdiff_items WHERE selected IS NOT NULL) AS chosen
+        ON chosen.response_group_uid = item.response_group_uid AND chosen.question_id = item.question_id
+            AND chosen.round = item.round
+    GROUP BY item.survey_id, item.question_id, item.option
+),
+spoken AS (
+    SELECT
+        survey_id, question_id, survey_name, question_text, left_label, right_label,
+        regexp_matches(left_label, '(?i)\b(most|best|highest|top)\b') AS left_best,
+        regexp_matches(left_label, '(?i)\b(least|worst|lowest|bottom)\b') AS left_worst,
+        regexp_matches(right_label, '(?i)\b(most|best|highest|top)\b') AS right_best,
+        regexp_matches(right_label, '(?i)\b(least|worst|lowest|bottom)\b') AS right_worst,
+        regexp_matches(left_label || ' ' || right_label, '(?i)\b(not|never|(dis|un)[a-z]{3,}|hate|annoy[a-z]*|bad)\b')
+            AS is_contrary
+    FROM questions
+),
+told AS (
+    SELECT
+        *, CASE
+            WHEN is_contrary THEN NULL
+            WHEN left_best AND right_worst AND NOT left_worst AND NOT right_best THEN 'left'
+            WHEN right_best AND left_worst AND NOT right_worst AND NOT left_best THEN 'right'
+        END AS best_side
+    FROM spoken
+),
+named AS (
+    SELECT
+        counted.*, told.survey_name, told.question_text, told.left_label, told.right_label,
+        CASE told.best_side WHEN 'left' THEN chosen_left WHEN 'right' THEN chosen_right END AS best,
+        CASE told.best_side WHEN 'left' THEN chosen_right WHEN 'right' THEN chosen_left END AS worst
+    FROM counted
+    LEFT JOIN told ON told.survey_id = counted.survey_id AND told.question_id = counted.question_id
+)
+SELECT
+    survey_id, question_id, survey_name, question_text, item, shown, chosen_left, chosen_right, left_label, right_label,
+    best, worst, (best - worst) / shown AS score
+FROM named;
+
+-- What people talk about, by week of the answer.
+-- One row: one theme in one survey in one week.
+-- Left out: themes that have vanished or name no survey, and those of answers that are deleted or have vanished.
+-- answers of several weeks, or of several surveys, may be added up; themed_answers of several themes may not.
+CREATE OR REPLACE VIEW "theme_trend" AS
+WITH dated AS (
+    SELECT
+        date_trunc('week', answered_at)::DATE AS week, survey_id, theme, (response_group_uid, question_id) AS answer
+    FROM current_themes
+),
+counted AS (
+    SELECT week, survey_id, theme, count(DISTINCT answer) AS answers FROM dated GROUP BY week, survey_id, theme
+),
+based AS (
+    SELECT week, survey_id, count(DISTINCT answer) AS themed_answers FROM dated GROUP BY week, survey_id
+)
+SELECT
+    counted.week, counted.survey_id, survey.name AS survey_name, counted.theme, counted.answers, based.themed_answers,
+    counted.answers / based.themed_answers AS share
+FROM counted
+JOIN based ON based.week = counted.week AND based.survey_id = counted.survey_id
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
+
+-- How far visitors get in a survey: question by question, how many of its sessions were shown it and answered it.
+-- One row: one question of one survey that was shown at least once.
+-- Order by question_ordinal.
+-- Left out: answers that are deleted or have vanished at the service, answers that name no survey.
+CREATE OR REPLACE VIEW "survey_funnel" AS
+WITH shown AS (
+    SELECT
+        survey_id, question_id, count(*) AS shown,
+        count(*) FILTER (NOT is_skipped) AS answered,
+        count(*) FILTER (is_skipped) AS skipped,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown_answer
+    FROM current_responses
+    GROUP BY survey_id, question_id
+),
+held AS (
+    SELECT survey_id, count(DISTINCT response_group_uid) AS sessions FROM current_responses GROUP BY survey_id
+)
+SELECT
+    shown.survey_id, survey.name AS survey_name, question.question_ordinal, shown.question_id,
+    coalesce(question.question_text, shown.shown_answer.text) AS question_text,
+    held.sessions, shown.shown, shown.answered, shown.skipped,
+    shown.shown / held.sessions AS shown_share,
+    shown.answered / held.sessions AS answered_share
+FROM shown
+JOIN held ON held.survey_id = shown.survey_id
+LEFT JOIN surveys AS survey ON survey.id = shown.survey_id
+LEFT JOIN questions AS question ON question.survey_id = shown.survey_id AND question.question_id = shown.question_id;
+
+-- What came in, day by day and survey by survey.
+-- One row: one survey on one day on which it was answered.
+-- Left out: answers that are deleted or have vanished at the service.
+-- A session that lasts past midnight is counted on both days, a visitor on every day: only answers may be added up.
+CREATE OR REPLACE VIEW "daily_breakdown" AS
+WITH counted AS (
+    SELECT
+        created_at::DATE AS day, survey_id,
+        count(DISTINCT response_group_uid) AS sessions,
+        count(DISTINCT visitor_id) AS visitors,
+        count(*) AS answers,
+        count(*) FILTER (NOT is_skipped) AS answered,
+        count(*) FILTER (is_skipped) AS skipped
+    FROM current_responses
+    GROUP BY day, survey_id
+)
+SELECT day, survey_id, survey.name AS survey_name, sessions, visitors, answers, answered, skipped
+FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
+
+-- Which questions are skipped, and how the service says so.
+-- One row: one question of one survey that was shown at least once.
+-- Left out: texts that ask nothing (TEXTURLPROMPT), answers that are deleted or have vanished at the service.
+-- A question that a session never reached has no answer at all, and is not a skip: see survey_funnel.
+CREATE OR REPLACE VIEW "skips" AS
+WITH counted AS (
+    SELECT
+        survey_id, question_id, max(question_type) AS question_type,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown_answer,
+        count(*) AS shown,
+        count(*) FILTER (NOT is_skipped) AS answered,
+        count(*) FILTER (is_skipped) AS skipped,
+        count(*) FILTER (is_skipped AND answer_json = 'null') AS sent_null,
+        count(*) FILTER (is_skipped AND answer_json <> 'null') AS sent_empty,
+        count(*) FILTER (is_skipped AND answer_json IS NULL) AS sent_nothing
+    FROM current_responses
+    WHERE question_type IS DISTINCT FROM 'TEXTURLPROMPT'
+    GROUP BY survey_id, question_id
+)
+SELECT
+    counted.survey_id, counted.question_id, question.survey_name,
+    coalesce(question.question_text, counted.shown_answer.text) AS question_text, counted.question_type,
+    shown, answered, skipped, skipped / shown AS skipped_share, sent_null, sent_empty, sent_nothing
+FROM counted
+LEFT JOIN questions AS question
+    ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id;
+
+-- The answers as the warehouse knew them at a moment: what a report that was made then was made from. Called with a moment in UTC.
+-- Call it as a table: FROM responses_as_of(TIMESTAMP '2026-04-01 00:00:00').
+-- The moment is UTC.
+-- One row: one answer that stood at the moment; key (response_group_uid, question_id).
+-- Columns as in current_responses.
+-- Left out: answers that no scan had found by then, and those that were known to be deleted or to have vanished.
+-- What counts is when a scan saw it: an answer given before the moment and first found after it is not there, and of people who were erased since, nothing is.
+-- An answer that only gained optional columns since then shows them.
+CREATE OR REPLACE MACRO "responses_as_of"(moment) AS TABLE
+WITH ended_later AS (
+    -- The version that stood is the first that ended after the moment; of an answer without one, today's.
+    SELECT * FROM response_history
+    WHERE reason <> 'collision' AND valid_to > moment::TIMESTAMP
+    QUALIFY row_number() OVER (PARTITION BY response_group_uid, question_id ORDER BY valid_to, _row_hash) = 1
+),
+gone_before AS (
+    -- Answers that had vanished by the moment; some of them came back later.
+    SELECT response_group_uid, question_id FROM response_history
+    WHERE reason <> 'collision' AND valid_to <= moment::TIMESTAMP
+    GROUP BY response_group_uid, question_id
+    HAVING arg_max(reason, valid_to) = 'vanished'
+),
+versions AS (
+    SELECT later.* EXCLUDE (valid_to, reason), today._first_seen_at, NULL::TIMESTAMP AS _vanished_at
+    FROM ended_later AS later
+    LEFT JOIN responses AS today
+        ON today.response_group_uid = later.response_group_uid AND today.question_id = later.question_id
+    UNION ALL BY NAME
+    SELECT today.* EXCLUDE (_flags), today._synced_at AS valid_from
+    FROM responses AS today
+    ANTI JOIN ended_later AS later
+        ON later.response_group_uid = today.response_group_uid AND later.question_id = today.question_id
+)
+SELECT
+    version.response_group_uid, version.question_id, survey_id, visitor_id, visitor_uuid,
+    nullif(external_user_id, '') AS external_user_id, nullif(partner_anonymous_id, '') AS partner_anonymous_id,
+    question_type, question_text, created_at, updated_at, answer_text, answer_number, answer_bool, answer_json, is_skipped,
+    selected_indexes, url, meta_browser, meta_os, meta_language, meta_href, meta_user_agent, meta_client_width,
+    meta_client_height, meta_screen_width, meta_screen_height, meta_extra, custom_metadata, extra
+FROM versions AS version
+LEFT JOIN gone_before AS gone
+    ON gone.response_group_uid = version.response_group_uid AND gone.question_id = version.question_id
+WHERE deleted_at IS NULL AND (_vanished_at IS NULL OR _vanished_at > moment::TIMESTAMP)
+    -- A version that was written later and has no other before it stood already, unless it is one that came back.
+    AND (valid_from <= moment::TIMESTAMP OR (_first_seen_at <= moment::TIMESTAMP AND gone.question_id IS NULL));
+
+-- The surveys as the warehouse knew them at a moment. Called with a moment in UTC.
+-- Call it as a table: FROM surveys_as_of(TIMESTAMP '2026-04-01 00:00:00').
+-- The moment is UTC.
+-- One row: one survey; key id.
+-- Left out: surveys that no scan had found by then, or that had vanished.
+CREATE OR REPLACE MACRO "surveys_as_of"(moment) AS TABLE
+SELECT
+    id, name, platform, type, status, created_at, updated_at, launched_at, completed_at, total_response_limit,
+    valid_from, valid_to
+FROM survey_history
+WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP);

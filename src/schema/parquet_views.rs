@@ -1,0 +1,76 @@
+//! The tables and views over Parquet files as one script for plain DuckDB: `examples/parquet_views.sql`.
+//!
+//! It needs no extension and gives the same answers in every time zone: times in the files are adjusted to UTC, and reading them
+//! as plain times by a cast would move them to the session's zone, so they go by their microseconds since the epoch.
+
+use super::{ColumnType, Table, View, ViewKind, quote_identifier, quote_text, tables, views};
+
+const HEADER: &str = "\
+-- The tables and views of studysync over its Parquet files, for plain DuckDB. Written by `studysync schema --format parquet`.
+--
+-- Say here where the files are, then run the whole file in each session: duckdb -init parquet_views.sql
+SET VARIABLE studysync_root = 'warehouse-parquet';
+
+-- Tables. One without files is empty; run the file again when it has its first. Those that are cut by time have one more column
+-- than in the DuckDB file, created_month (or created_date): a condition on it spares reading the other files.
+";
+
+/// The whole script.
+pub fn parquet_views_sql() -> String {
+    let mut script = HEADER.to_owned();
+    tables().iter().for_each(|table| script.push_str(&table_sql(table)));
+    for view in views() {
+        script.push_str(&view_sql(view));
+    }
+    script
+}
+
+/// The statement that reads a table is put together first, since naming files that are not there is an error.
+fn table_sql(table: &Table) -> String {
+    let column_list = |select: fn(ColumnType, &str) -> String| {
+        let columns = table.columns.iter().map(|column| select(column.column_type, &quote_identifier(&column.name)));
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    let (folders, partition, no_partition) = match table.partition {
+        Some(_) => ("*/", ", COLUMNS('^created_(month|date)$')", ", NULL::DATE AS created_month"),
+        None => ("", "", ""),
+    };
+    let files = format!("/{}/{folders}data.parquet", table.name);
+    let some = format!("SELECT {}{partition} FROM read_parquet(''", column_list(plain_time));
+    let options = format!("{files}', union_by_name = true, hive_partitioning = {})", table.partition.is_some());
+    let none = format!("SELECT {}{no_partition} WHERE false", column_list(no_value));
+    let variable = quote_text(&format!("studysync_{}", table.name));
+    let name = quote_identifier(&table.name);
+    format!(
+        "\n-- {comment}\nSET VARIABLE studysync_{table} = (SELECT CASE WHEN count(*) > 0 THEN\n    {some}\n    \
+         || replace(getvariable('studysync_root'), '''', '''''') || {options}\nELSE\n    {none}\nEND \
+         FROM glob(getvariable('studysync_root') || {files}));\n\
+         CREATE OR REPLACE VIEW {name} AS FROM query(getvariable({variable}));\n",
+        comment = table.comment,
+        table = table.name,
+        some = quote_text(&some.replacen("''", "'", 1)),
+        options = quote_text(&options),
+        none = quote_text(&none),
+        files = quote_text(&files),
+    )
+}
+
+fn plain_time(column_type: ColumnType, name: &str) -> String {
+    match column_type {
+        ColumnType::Timestamp => format!("make_timestamp(epoch_us({name})) AS {name}"),
+        _ => name.to_owned(),
+    }
+}
+
+fn no_value(column_type: ColumnType, name: &str) -> String {
+    format!("NULL::{} AS {name}", column_type.duckdb())
+}
+
+fn view_sql(view: &View) -> String {
+    let notes: String = view.notes.iter().map(|note| format!("-- {note}\n")).collect();
+    let call = match view.kind {
+        ViewKind::View => "",
+        ViewKind::Macro => " Called with a moment in UTC.",
+    };
+    format!("\n-- {}{call}\n{notes}{};\n", view.comment, view.create_sql())
+}

@@ -1,0 +1,268 @@
+//! The views against a second computation, against numbers known by hand, in both warehouses and in any time zone; what was
+//! known at a moment; and the examples for analysts.
+
+mod examples;
+mod flows;
+mod history;
+mod planted;
+mod recompute;
+mod truth;
+mod warehouse;
+
+use studysync::sandbox::{ChangeRequest, ListName, RowKey, Settings};
+
+use self::{recompute::NpsCut, truth::Truth, warehouse::Warehouse};
+use crate::harness::{Cell, DAY_MS, Place, Service, days_ago, expected::Expected, small};
+
+/// As far back as every night looks again.
+const DAYS: i64 = 28;
+
+/// A service with hostile rows, many of them in one millisecond, and the planted set.
+fn hostile_service() -> Service {
+    let service = Service::start(Settings { hostile_share: 0.1, ties_per_ms: 3, ..small(9000, DAYS as u32) });
+    planted::plant(&service);
+    // Which of two records with one key stands is not what is tested here.
+    for key in Expected::now(&service).collisions("responses") {
+        let (group, question) = key.split_once(" / ").unwrap();
+        service.control().remove_row(&RowKey { group: group.into(), question: question.into() });
+    }
+    service
+}
+
+/// Both warehouses after a backfill and a night of edits, deletions and purges; and what they must hold.
+fn two_nights(service: &Service) -> (Place, Expected) {
+    let place = Place::new(service);
+    place.report(&["backfill", "--from", &days_ago(DAYS + 2)], 0);
+    let first = Expected::now(service);
+    service.advance_days(1);
+    service.change(&ChangeRequest {
+        edits: 60,
+        soft_deletes: 40,
+        vanish_visitors: 3,
+        new_answers: 200,
+        question_edits: 2,
+        within_ms: Some(20 * DAY_MS),
+        ..ChangeRequest::default()
+    });
+    place.report(&["sync"], 0);
+    let expected = first.next_morning(Expected::now(service));
+    assert!(expected.entities("responses").any(|(_, entity)| entity.has_vanished), "nothing vanished");
+    assert!(expected.collisions("responses").is_empty(), "a key stands twice");
+    (place, expected)
+}
+
+/// Every view and what it must say.
+fn recomputed(truth: &Truth) -> Vec<(String, recompute::Rows)> {
+    let mut views: Vec<(String, recompute::Rows)> = [
+        ("questions", flows::questions(truth)),
+        ("sessions", recompute::sessions(truth)),
+        ("likert_distribution", recompute::likert_distribution(truth)),
+        ("likert_top_two", recompute::likert_top_two(truth)),
+        ("choice_share", recompute::choice_share(truth)),
+        ("matrix_distribution", recompute::matrix_distribution(truth)),
+        ("rank_summary", recompute::rank_summary(truth)),
+        ("maxdiff_scores", recompute::maxdiff_scores(truth)),
+        ("theme_trend", flows::theme_trend(truth)),
+        ("survey_funnel", flows::survey_funnel(truth)),
+        ("daily_breakdown", flows::daily_breakdown(truth)),
+        ("skips", flows::skips(truth)),
+    ]
+    .map(|(name, rows)| (name.to_owned(), rows))
+    .to_vec();
+    for period in ["day", "week", "month"] {
+        for (per_question, latest) in [(false, false), (false, true), (true, false), (true, true)] {
+            let suffixes = [(per_question, "_per_question"), (latest, "_latest")];
+            let suffix: String = suffixes.iter().filter(|(is_so, _)| *is_so).map(|(_, suffix)| *suffix).collect();
+            let rows = recompute::nps(truth, NpsCut { period, per_question, latest });
+            views.push((format!("nps_by_{period}{suffix}"), rows));
+        }
+    }
+    views
+}
+
+#[test]
+fn every_number_of_every_view_equals_a_second_computation_in_any_time_zone() {
+    let service = hostile_service();
+    let (place, expected) = two_nights(&service);
+    let truth = Truth::of(&expected);
+    let views = recomputed(&truth);
+    let names: Vec<&str> = views.iter().map(|(name, _)| name.as_str()).collect();
+    let is_row_by_row = |name: &&String| name.starts_with("current_") || *name == "nps_answers";
+    for name in warehouse::view_names().iter().filter(|name| !is_row_by_row(name)) {
+        assert!(names.contains(&name.as_str()), "{name} is not computed a second time");
+    }
+    let mut differences = Vec::new();
+    for warehouse in Warehouse::all(&place) {
+        for (name, wanted) in &views {
+            assert!(wanted.len() > 1, "{name}: the set does not fill it");
+            let difference = warehouse::difference(wanted, &warehouse.rows(name));
+            differences.extend(difference.map(|text| format!("{name}, {}: {text}", warehouse.name)));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    Warehouse::all(&place).iter().for_each(|warehouse| assert_row_by_row(warehouse, &truth));
+}
+
+/// The views that only leave rows out.
+fn assert_row_by_row(warehouse: &Warehouse, truth: &Truth) {
+    let count = |sql: &str| warehouse.text(&format!("SELECT count(*) FROM {sql}")).unwrap().parse::<usize>().unwrap();
+    assert_eq!(count("current_responses"), truth.answers.len(), "{}", warehouse.name);
+    for (view, table) in [
+        ("current_choices", "response_choices"),
+        ("current_matrix_cells", "response_matrix_cells"),
+        ("current_ranks", "response_ranks"),
+        ("current_maxdiff_items", "response_maxdiff_items"),
+    ] {
+        let wanted = truth.answers.iter().flat_map(|answer| &answer.parts).filter(|(name, _)| *name == table).count();
+        assert_eq!(count(view), wanted, "{view}, {}", warehouse.name);
+    }
+    assert_eq!(count("current_themes"), truth.themes.len(), "{}", warehouse.name);
+    let mut wanted: Vec<Vec<Cell>> = (truth.answers.iter())
+        .map(|answer| {
+            let id = |name: &str| answer.row[name].clone().filter(|id| !id.is_empty());
+            let json = answer.row["answer_json"].clone();
+            vec![
+                Some(answer.session.clone()),
+                Some(answer.question_id.to_string()),
+                id("external_user_id"),
+                id("partner_anonymous_id"),
+                json,
+                Some(answer.created_us.to_string()),
+            ]
+        })
+        .collect();
+    let columns =
+        "response_group_uid, question_id, external_user_id, partner_anonymous_id, answer_json, epoch_us(created_at)";
+    let mut found = warehouse.query(&format!("SELECT {columns} FROM current_responses"));
+    wanted.sort();
+    found.sort();
+    assert!(wanted == found, "current_responses of {}", warehouse.name);
+}
+
+#[test]
+fn the_numbers_of_a_small_set_are_those_known_by_hand() {
+    let service = Service::start(small(50, 20));
+    planted::plant(&service);
+    let place = Place::new(&service);
+    place.report(&["backfill", "--from", &days_ago(40)], 0);
+    for warehouse in Warehouse::all(&place) {
+        let of_survey =
+            |sql: &str| warehouse.query(&sql.replace("SURVEY", &format!("survey_id = {}", planted::SURVEY)));
+        let assert = |sql: &str, wanted: &[&[&str]]| {
+            let wanted: Vec<Vec<Cell>> = wanted
+                .iter()
+                .map(|row| row.iter().map(|text| (*text != "-").then(|| (*text).to_owned())).collect())
+                .collect();
+            warehouse::assert_same(&format!("{sql}, {}", warehouse.name), &wanted, &of_survey(sql));
+        };
+        // Sunday: 10 9 | 8 7 | 6 0 and 3 of the visitor who comes again. Mean -1/7, squares 5 - 1/7, error 100 sqrt(34/7/6/7).
+        assert(
+            "SELECT week, responses, promoters, passives, detractors, nps, standard_error, nps_low, nps_high, survey_name, question_text \
+             FROM nps_by_week_per_question WHERE SURVEY",
+            &[
+                &[
+                    "2026-01-12",
+                    "7",
+                    "2",
+                    "2",
+                    "3",
+                    "-14.285714285714286",
+                    "34.00680204068024",
+                    "-80.93904628544756",
+                    "52.367617714018984",
+                    "Größe & \"more\"",
+                    "Question 1",
+                ],
+                &[
+                    "2026-01-19",
+                    "6",
+                    "2",
+                    "2",
+                    "2",
+                    "0",
+                    "36.51483716701107",
+                    "-71.5690808473417",
+                    "71.5690808473417",
+                    "Größe & \"more\"",
+                    "Question 1",
+                ],
+            ],
+        );
+        // Each visitor once: of 10 and 0 in one instant the greater session's 0, of the uuid's 9 and 1 the 1.
+        assert(
+            "SELECT week, responses, promoters, passives, detractors, nps FROM nps_by_week_per_question_latest WHERE SURVEY AND week = '2026-01-19'",
+            &[&["2026-01-19", "4", "0", "2", "2", "-50"]],
+        );
+        assert(
+            "SELECT responses, promoters, detractors, nps, standard_error, nps_low FROM nps_by_day_per_question WHERE survey_id = 999999",
+            &[&["1", "1", "0", "100", "-", "-"]],
+        );
+        assert(
+            "SELECT question_id, answers, mean, top_two, top_two_share, bottom_two, scale_min, scale_max, scale_source FROM likert_top_two WHERE SURVEY",
+            &[
+                &["2", "7", "4", "3", "0.42857142857142855", "3", "1", "7", "options"],
+                &["3", "3", "3.3333333333333335", "2", "0.6666666666666666", "1", "1", "5", "properties"],
+                &["4", "5", "0.2", "2", "0.4", "2", "-2", "2", "options"],
+                &["5", "4", "3.25", "3", "0.75", "2", "2", "4", "observed"],
+            ],
+        );
+        assert(
+            "SELECT value, answers, share FROM likert_distribution WHERE SURVEY AND question_id = 5",
+            &[&["2", "1", "0.25"], &["3", "1", "0.25"], &["4", "2", "0.5"]],
+        );
+        // Four answered (the empty list did not); one of them cannot be read, one says indexes alone.
+        assert(
+            "SELECT label, selected_index, chosen, answered, share FROM choice_share WHERE SURVEY",
+            &[
+                &["Größe", "-", "2", "4", "0.5"],
+                &["日本語", "-", "1", "4", "0.25"],
+                &["-", "4", "1", "4", "0.25"],
+                &["-", "5", "1", "4", "0.25"],
+            ],
+        );
+        // A: 1, 2, 1. B: 2, 1 (9 is no rank). C: 3. Of three options the first is worth 2 points, the last none.
+        assert(
+            "SELECT option_label, answers, mean_rank, first_places, borda_points, borda_score FROM rank_summary WHERE SURVEY",
+            &[
+                &["A", "3", "1.3333333333333333", "2", "5", "0.8333333333333334"],
+                &["B", "2", "1.5", "1", "3", "0.75"],
+                &["C", "1", "3", "0", "0", "0"],
+                &["only", "1", "1", "1", "0", "-"],
+            ],
+        );
+        assert(
+            "SELECT question_id, item, shown, chosen_left, chosen_right, best, worst, score FROM maxdiff_scores WHERE SURVEY AND item <> 'B'",
+            &[
+                &["6", "A", "3", "2", "0", "2", "0", "0.6666666666666666"],
+                &["6", "C", "3", "0", "2", "0", "2", "-0.6666666666666666"],
+                &["7", "A", "3", "2", "0", "-", "-", "-"],
+                &["7", "C", "3", "0", "2", "-", "-", "-"],
+                &["8", "A", "3", "2", "0", "-", "-", "-"],
+                &["8", "C", "3", "0", "2", "-", "-", "-"],
+            ],
+        );
+        assert(
+            "SELECT row_label, column_label, column_number, answers, answered, share FROM matrix_distribution WHERE SURVEY",
+            &[
+                &["", "1", "1", "2", "2", "1"],
+                &["Speed", "5 - good", "5", "1", "2", "0.5"],
+                &["Speed", "bad", "-", "1", "2", "0.5"],
+            ],
+        );
+        assert(
+            "SELECT question_id, question_text, shown, answered, skipped, sent_null, sent_empty, sent_nothing FROM skips WHERE SURVEY AND question_id >= 12",
+            &[
+                &["12", "Planted 12 é 😀", "4", "1", "3", "1", "1", "1"],
+                &["14", "Planted 14 é 😀", "2", "2", "0", "0", "0", "0"],
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_planted_set_is_listed_by_the_service() {
+    let service = Service::start(small(50, 20));
+    let before = service.truth(ListName::Responses).len();
+    planted::plant(&service);
+    assert!(service.truth(ListName::Responses).len() > before + 60);
+}

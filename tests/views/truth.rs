@@ -1,0 +1,180 @@
+//! What stands at the service, in plain types: the second implementation of the views starts from here and not from tables.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Datelike, NaiveDate};
+
+use crate::harness::{Row, expected::Expected};
+
+/// One answer that stands, with the rows of its parts.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub session: String,
+    pub question_id: i64,
+    pub survey_id: Option<i64>,
+    pub row: Row,
+    pub parts: Vec<(&'static str, Row)>,
+    pub created_us: i64,
+    pub kind: Option<String>,
+    pub wording: Option<String>,
+    pub number: Option<f64>,
+    pub is_skipped: bool,
+}
+
+/// What a survey says of a question today.
+#[derive(Clone, Debug, Default)]
+pub struct Definition {
+    pub survey_name: Option<String>,
+    pub ordinal: i64,
+    pub kind: Option<String>,
+    pub wording: Option<String>,
+    pub left: Option<String>,
+    pub right: Option<String>,
+    /// Lowest and highest value, and where that is known from.
+    pub scale: Option<(i64, i64, &'static str)>,
+}
+
+/// A theme that stands.
+#[derive(Clone, Debug)]
+pub struct Theme {
+    pub row: Row,
+    pub answered_us: i64,
+}
+
+/// Everything that the views are computed from.
+pub struct Truth {
+    pub answers: Vec<Answer>,
+    pub definitions: BTreeMap<(i64, i64), Definition>,
+    pub survey_names: BTreeMap<i64, Option<String>>,
+    pub themes: Vec<Theme>,
+}
+
+pub fn integer(row: &Row, name: &str) -> Option<i64> {
+    row[name].as_deref().map(|text| text.parse().unwrap())
+}
+
+/// The day of a time, UTC.
+pub fn day_of(micros: i64) -> NaiveDate {
+    DateTime::from_timestamp_micros(micros).unwrap().date_naive()
+}
+
+pub fn monday_of(day: NaiveDate) -> NaiveDate {
+    day - chrono::Duration::days(i64::from(day.weekday().num_days_from_monday()))
+}
+
+pub fn first_of_month(day: NaiveDate) -> NaiveDate {
+    day.with_day(1).unwrap()
+}
+
+impl Truth {
+    /// Leaves out what is deleted or has vanished.
+    pub fn of(expected: &Expected) -> Truth {
+        let mut truth = Truth {
+            answers: Vec::new(),
+            definitions: BTreeMap::new(),
+            survey_names: BTreeMap::new(),
+            themes: Vec::new(),
+        };
+        let mut times = BTreeMap::new();
+        for (key, entity) in expected.entities("responses") {
+            let stands = entity.row["deleted_at"].is_none() && !entity.has_vanished;
+            times.insert(key.clone(), stands.then(|| integer(&entity.row, "created_at").unwrap()));
+            if stands {
+                truth.answers.push(answer(&entity.row, &entity.children));
+            }
+        }
+        for (_, entity) in expected.entities("themes").filter(|(_, entity)| !entity.has_vanished) {
+            let [session, question] =
+                ["response_group_uid", "question_id"].map(|name| entity.row[name].clone().unwrap());
+            let found_us = integer(&entity.row, "created_at").unwrap();
+            let answered = times.get(&format!("{session} / {question}")).copied().unwrap_or(Some(found_us));
+            truth.themes.extend(answered.map(|answered_us| Theme { row: entity.row.clone(), answered_us }));
+        }
+        for (_, entity) in expected.entities("surveys") {
+            truth.survey_names.insert(integer(&entity.row, "id").unwrap(), entity.row["name"].clone());
+            truth.read_questions(&entity.row["name"], &entity.children);
+        }
+        truth
+    }
+
+    fn read_questions(&mut self, survey_name: &Option<String>, children: &[(&'static str, Row)]) {
+        for (_, row) in children.iter().filter(|(table, _)| *table == "survey_questions") {
+            let (survey_id, ordinal) = (integer(row, "survey_id").unwrap(), integer(row, "question_ordinal").unwrap());
+            let Some(question_id) = integer(row, "question_id") else { continue };
+            let labels = children.iter().filter(|(table, option)| {
+                *table == "survey_question_options" && integer(option, "question_ordinal") == Some(ordinal)
+            });
+            let labels: Vec<Option<&str>> = labels.map(|(_, option)| option["label"].as_deref()).collect();
+            let is_likert = row["question_type"].as_deref() == Some("LIKERT");
+            let definition = Definition {
+                survey_name: survey_name.clone(),
+                ordinal,
+                kind: row["question_type"].clone(),
+                wording: row["question_text"].clone(),
+                left: row["left_label"].clone(),
+                right: row["right_label"].clone(),
+                scale: is_likert.then(|| scale(&labels, row["options_properties"].as_deref())).flatten(),
+            };
+            self.definitions.entry((survey_id, question_id)).or_insert(definition);
+        }
+    }
+
+    pub fn definition(&self, survey_id: Option<i64>, question_id: i64) -> Option<&Definition> {
+        self.definitions.get(&(survey_id?, question_id))
+    }
+
+    /// The wording of today, else the latest that these answers showed.
+    pub fn wording<'a>(
+        &self,
+        survey_id: Option<i64>,
+        question_id: i64,
+        answers: impl IntoIterator<Item = &'a Answer>,
+    ) -> Option<String> {
+        let today = self.definition(survey_id, question_id).and_then(|definition| definition.wording.clone());
+        let shown = answers.into_iter().filter_map(|answer| Some((answer.created_us, answer.wording.clone()?)));
+        today.or_else(|| shown.max().map(|(_, wording)| wording))
+    }
+
+    pub fn survey_name(&self, survey_id: Option<i64>) -> Option<String> {
+        self.survey_names.get(&survey_id?).cloned().flatten()
+    }
+}
+
+fn answer(row: &Row, parts: &[(&'static str, Row)]) -> Answer {
+    Answer {
+        session: row["response_group_uid"].clone().unwrap(),
+        question_id: integer(row, "question_id").unwrap(),
+        survey_id: integer(row, "survey_id"),
+        created_us: integer(row, "created_at").unwrap(),
+        kind: row["question_type"].clone(),
+        wording: row["question_text"].clone(),
+        number: row["answer_number"].as_deref().map(|text| text.parse().unwrap()),
+        is_skipped: row["is_skipped"].as_deref() == Some("true"),
+        parts: parts.to_vec(),
+        row: row.clone(),
+    }
+}
+
+/// The scale of a definition: by its options, else by its property "range".
+fn scale(labels: &[Option<&str>], properties: Option<&str>) -> Option<(i64, i64, &'static str)> {
+    let leading = |label: &Option<&str>| -> Option<i64> {
+        let label = (*label)?.trim_start();
+        let signed = label.trim_start_matches(['-', '+']).len();
+        let digits = label[label.len() - signed..].chars().take_while(char::is_ascii_digit).count();
+        let number = &label[..label.len() - signed + digits];
+        let next = label[number.len()..].chars().next();
+        (!matches!(next, Some('.' | ','))).then(|| number.parse().ok()).flatten()
+    };
+    if labels.len() >= 2 {
+        let values: Vec<i64> = labels.iter().filter_map(leading).collect();
+        let is_numbered = values.len() == labels.len();
+        let (low, high) = (values.iter().min().copied(), values.iter().max().copied());
+        let numbered = low.zip(high).filter(|_| is_numbered);
+        let (low, high) = numbered.unwrap_or((1, labels.len() as i64));
+        return Some((low, high, "options"));
+    }
+    let properties: serde_json::Value = serde_json::from_str(properties?).ok()?;
+    let range = &properties["range"];
+    let range = range.as_i64().or_else(|| range.as_str()?.parse().ok())?;
+    (2..=99).contains(&range).then_some((1, range, "properties"))
+}

@@ -1,0 +1,116 @@
+//! The warehouses as analysts open them: the DuckDB file, and Parquet through the script of the examples in plain DuckDB, in
+//! sessions of several time zones.
+
+use duckdb::{Connection, types::Value};
+
+use super::recompute::Rows;
+use crate::harness::{Cell, Place};
+
+/// Far from UTC on either side; the second has half hours and summer time.
+const ZONES: [&str; 3] = ["UTC", "America/St_Johns", "Pacific/Kiritimati"];
+
+/// One open warehouse.
+pub struct Warehouse {
+    pub name: String,
+    connection: Connection,
+}
+
+/// The views of the repository's folder.
+pub fn view_names() -> Vec<String> {
+    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/views")).unwrap();
+    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter_map(|name| name.strip_suffix(".sql").map(str::to_owned)).collect()
+}
+
+impl Warehouse {
+    /// Both warehouses in every time zone; in one where the engine knows none.
+    pub fn all(place: &Place) -> Vec<Warehouse> {
+        let script = include_str!("../../examples/parquet_views.sql");
+        let script = script.replacen("'warehouse-parquet'", &format!("'{}'", place.parquet().display()), 1);
+        let attach = format!("ATTACH '{}' AS w (READ_ONLY); USE w.main", place.duckdb().display());
+        let mut warehouses = Vec::new();
+        for zone in ZONES {
+            for (kind, open) in [("DuckDB", &attach), ("Parquet", &script)] {
+                let connection = Connection::open_in_memory().unwrap();
+                connection.execute_batch("SET threads = 2; SET memory_limit = '1GB'").unwrap();
+                let knows = "SELECT count(*) FROM duckdb_settings() WHERE name = 'TimeZone'";
+                let knows: i64 = connection.query_row(knows, [], |row| row.get(0)).unwrap();
+                if knows == 0 && zone != "UTC" {
+                    continue;
+                }
+                if knows > 0 {
+                    connection.execute_batch(&format!("SET TimeZone = '{zone}'")).unwrap();
+                }
+                connection.execute_batch(open).unwrap();
+                warehouses.push(Warehouse { name: format!("{kind} in {zone}"), connection });
+            }
+        }
+        warehouses
+    }
+
+    /// The rows of a query, each value as text.
+    pub fn query(&self, sql: &str) -> Rows {
+        let sql = format!("SELECT COLUMNS(*)::VARCHAR FROM ({sql})");
+        let mut statement = self.connection.prepare(&sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let mut rows = statement.query([]).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let columns = rows.as_ref().unwrap().column_count();
+        let mut found = Vec::new();
+        let cell = |value: Value| match value {
+            Value::Null => None,
+            Value::Text(text) => Some(text),
+            other => panic!("{other:?} is no text"),
+        };
+        while let Some(row) = rows.next().unwrap() {
+            found.push((0..columns).map(|column| cell(row.get::<_, Value>(column).unwrap())).collect());
+        }
+        found
+    }
+
+    /// The rows of a view; times as epoch microseconds.
+    pub fn rows(&self, view: &str) -> Rows {
+        let times = "SELECT column_name FROM (DESCRIBE SELECT * FROM VIEW) WHERE column_type = 'TIMESTAMP'";
+        let times = self.query(&times.replace("VIEW", view)).into_iter().flatten().flatten();
+        let times: Vec<String> = times.map(|name| format!("epoch_us({name}) AS {name}")).collect();
+        let replaced = if times.is_empty() { String::new() } else { format!("REPLACE ({})", times.join(", ")) };
+        self.query(&format!("SELECT * {replaced} FROM {view}"))
+    }
+
+    /// The first value of the first row.
+    pub fn text(&self, sql: &str) -> Cell {
+        self.query(sql).into_iter().next().and_then(|row| row.into_iter().next()).flatten()
+    }
+}
+
+/// Asserts equality up to the order of rows and the last digits of numbers.
+pub fn assert_same(what: &str, wanted: &Rows, found: &Rows) {
+    if let Some(difference) = difference(wanted, found) {
+        panic!("{what}: {difference}");
+    }
+}
+
+/// Says where rows differ, but for their order and the last digits of numbers; `None` when they do not.
+pub fn difference(wanted: &Rows, found: &Rows) -> Option<String> {
+    let sorted = |rows: &Rows| {
+        let mut rows = rows.clone();
+        rows.sort();
+        rows
+    };
+    let (wanted, found) = (sorted(wanted), sorted(found));
+    let differs = |(want, have): &(&Vec<Cell>, &Vec<Cell>)| {
+        want.len() != have.len() || want.iter().zip(*have).any(|(want, have)| !is_same(want, have))
+    };
+    let counts = format!("{} rows wanted, {} found", wanted.len(), found.len());
+    match wanted.iter().zip(&found).find(differs) {
+        Some((want, have)) => Some(format!("{counts}\n  wanted {want:?}\n  found  {have:?}")),
+        None if wanted.len() == found.len() => None,
+        None => Some(format!("{counts}; the last are {:?} and {:?}", wanted.last(), found.last())),
+    }
+}
+
+fn is_same(want: &Cell, have: &Cell) -> bool {
+    let number = |cell: &Cell| cell.as_deref().and_then(|text| text.parse::<f64>().ok());
+    match (number(want), number(have)) {
+        (Some(want), Some(have)) => (want - have).abs() <= 1e-9 * want.abs().max(1.0),
+        _ => want == have,
+    }
+}

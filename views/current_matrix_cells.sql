@@ -1,0 +1,21 @@
+-- The rows of matrix answers that stand today (MATRIX).
+--
+-- One row: one row of the matrix of one answer.
+-- Left out: those of answers that are deleted or have vanished at the service. Times are UTC.
+--
+-- Columns:
+--   response_group_uid: The session.
+--   question_id: The question; with response_group_uid the answer, as in current_responses.
+--   survey_id: The survey.
+--   created_at: When the answer was given.
+--   row_label: Label of the row.
+--   row_ordinal: Place of the row as sent, from 1.
+--   column_label: Label of the chosen column; NULL when the row was skipped.
+--   column_number: The integer that the column label begins with, if it does.
+SELECT
+    part.response_group_uid, part.question_id, part.survey_id, part.created_at,
+    part.row_label, part.row_ordinal, part.column_label, part.column_number
+FROM response_matrix_cells AS part
+ANTI JOIN (
+    SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
+) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id

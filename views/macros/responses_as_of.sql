@@ -1,0 +1,76 @@
+-- The answers as the warehouse knew them at a moment: what a report that was made then was made from.
+--
+-- Call it as a table: FROM responses_as_of(TIMESTAMP '2026-04-01 00:00:00'). The moment is UTC.
+-- One row: one answer that stood at the moment; key (response_group_uid, question_id). Columns as in current_responses.
+-- Left out: answers that no scan had found by then, and those that were known to be deleted or to have vanished.
+-- What counts is when a scan saw it: an answer given before the moment and first found after it is not there, and of people
+-- who were erased since, nothing is. An answer that only gained optional columns since then shows them.
+--
+-- Columns:
+--   response_group_uid: The session; answers that one visitor gave together share it.
+--   question_id: The question.
+--   survey_id: The survey; NULL when the service sent none.
+--   visitor_id: The visitor, as the service numbers them.
+--   visitor_uuid: The visitor, as webhooks and snapshots name them.
+--   external_user_id: Your own id of the visitor; NULL when there is none.
+--   partner_anonymous_id: Id given by a partner integration; NULL when there is none.
+--   question_type: NPS, LIKERT, OPEN, MULTIPLECHOICE, MULTIPLESELECT, MATRIX, RANKORDER, MAXDIFF, VIDEOVOICE, CONSENTLEGAL,
+--     TEXTURLPROMPT, or one that is newer than this program.
+--   question_text: The wording that was shown.
+--   created_at: When the answer was given.
+--   updated_at: When the service says that it last changed; edits do not always move it.
+--   answer_text: The answer as text, where it is one.
+--   answer_number: The answer as a number: NPS, LIKERT, and any other that is a bare number.
+--   answer_bool: The answer as yes or no: CONSENTLEGAL.
+--   answer_json: The answer exactly as sent.
+--   is_skipped: Whether the question was shown and not answered.
+--   selected_indexes: Indexes of the chosen options, as sent.
+--   url: Page on which the survey was shown.
+--   meta_browser: Browser.
+--   meta_os: Operating system.
+--   meta_language: Language of the browser.
+--   meta_href: Address of the page.
+--   meta_user_agent: User agent.
+--   meta_client_width: Width of the window, pixels.
+--   meta_client_height: Height of the window, pixels.
+--   meta_screen_width: Width of the screen, pixels.
+--   meta_screen_height: Height of the screen, pixels.
+--   meta_extra: JSON of what else was sent under meta.
+--   custom_metadata: customMetadata of link studies, JSON as sent.
+--   extra: JSON of the fields that have no column.
+WITH ended_later AS (
+    -- The version that stood is the first that ended after the moment; of an answer without one, today's.
+    SELECT * FROM response_history
+    WHERE reason <> 'collision' AND valid_to > moment::TIMESTAMP
+    QUALIFY row_number() OVER (PARTITION BY response_group_uid, question_id ORDER BY valid_to, _row_hash) = 1
+),
+gone_before AS (
+    -- Answers that had vanished by the moment; some of them came back later.
+    SELECT response_group_uid, question_id FROM response_history
+    WHERE reason <> 'collision' AND valid_to <= moment::TIMESTAMP
+    GROUP BY response_group_uid, question_id
+    HAVING arg_max(reason, valid_to) = 'vanished'
+),
+versions AS (
+    SELECT later.* EXCLUDE (valid_to, reason), today._first_seen_at, NULL::TIMESTAMP AS _vanished_at
+    FROM ended_later AS later
+    LEFT JOIN responses AS today
+        ON today.response_group_uid = later.response_group_uid AND today.question_id = later.question_id
+    UNION ALL BY NAME
+    SELECT today.* EXCLUDE (_flags), today._synced_at AS valid_from
+    FROM responses AS today
+    ANTI JOIN ended_later AS later
+        ON later.response_group_uid = today.response_group_uid AND later.question_id = today.question_id
+)
+SELECT
+    version.response_group_uid, version.question_id, survey_id, visitor_id, visitor_uuid,
+    nullif(external_user_id, '') AS external_user_id, nullif(partner_anonymous_id, '') AS partner_anonymous_id,
+    question_type, question_text, created_at, updated_at, answer_text, answer_number, answer_bool, answer_json, is_skipped,
+    selected_indexes, url, meta_browser, meta_os, meta_language, meta_href, meta_user_agent, meta_client_width,
+    meta_client_height, meta_screen_width, meta_screen_height, meta_extra, custom_metadata, extra
+FROM versions AS version
+LEFT JOIN gone_before AS gone
+    ON gone.response_group_uid = version.response_group_uid AND gone.question_id = version.question_id
+WHERE deleted_at IS NULL AND (_vanished_at IS NULL OR _vanished_at > moment::TIMESTAMP)
+    -- A version that was written later and has no other before it stood already, unless it is one that came back.
+    AND (valid_from <= moment::TIMESTAMP OR (_first_seen_at <= moment::TIMESTAMP AND gone.question_id IS NULL))

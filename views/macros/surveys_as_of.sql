@@ -1,0 +1,24 @@
+-- The surveys as the warehouse knew them at a moment.
+--
+-- Call it as a table: FROM surveys_as_of(TIMESTAMP '2026-04-01 00:00:00'). The moment is UTC.
+-- One row: one survey; key id.
+-- Left out: surveys that no scan had found by then, or that had vanished.
+--
+-- Columns:
+--   id: The survey.
+--   name: Name.
+--   platform: How it is delivered.
+--   type: Kind.
+--   status: NEW, DRAFT, IN_PROGRESS, PAUSED, COMPLETED or ARCHIVED.
+--   created_at: When it was created.
+--   updated_at: When the service said that it last changed.
+--   launched_at: When it was launched.
+--   completed_at: When it was completed.
+--   total_response_limit: After how many responses it ends; NULL without a limit.
+--   valid_from: When the scan began that first saw this version.
+--   valid_to: When the scan began that saw the next one; NULL if it still stands.
+SELECT
+    id, name, platform, type, status, created_at, updated_at, launched_at, completed_at, total_response_limit,
+    valid_from, valid_to
+FROM survey_history
+WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP)

@@ -1,0 +1,32 @@
+-- How the rows of matrix questions were answered (MATRIX).
+--
+-- One row: one column chosen in one row of one question of one survey. Columns that nobody chose have no row.
+-- Left out: rows that were skipped, answers that are deleted or have vanished.
+--
+-- Columns:
+--   survey_id: The survey.
+--   question_id: The question.
+--   survey_name: Name of the survey; NULL when it is not known.
+--   question_text: The wording of today; NULL of a question that no survey defines.
+--   row_label: Label of the row.
+--   column_label: Label of the column.
+--   column_number: The integer that the column label begins with; NULL when it begins with none.
+--   answers: Answers that chose the column in this row.
+--   answered: Answers that chose any column in this row.
+--   share: answers as a share of answered, 0 to 1.
+WITH counted AS (
+    SELECT survey_id, question_id, row_label, column_label, max(column_number) AS column_number, count(*) AS answers
+    FROM current_matrix_cells
+    WHERE column_label IS NOT NULL
+    GROUP BY survey_id, question_id, row_label, column_label
+),
+based AS (
+    SELECT *, (sum(answers) OVER (PARTITION BY survey_id, question_id, row_label))::BIGINT AS answered FROM counted
+)
+SELECT
+    based.survey_id, based.question_id, question.survey_name, question.question_text,
+    based.row_label, based.column_label, based.column_number,
+    based.answers, based.answered, based.answers / based.answered AS share
+FROM based
+LEFT JOIN questions AS question
+    ON question.survey_id = based.survey_id AND question.question_id = based.question_id

@@ -1,0 +1,38 @@
+-- How options were ranked (RANKORDER).
+--
+-- One row: one option of one question of one survey that was ranked at least once.
+-- Left out: options that an answer did not rank, ranks outside 1 to the number of its options, answers that are deleted or have
+-- vanished.
+--
+-- Columns:
+--   survey_id: The survey.
+--   question_id: The question.
+--   survey_name: Name of the survey; NULL when it is not known.
+--   question_text: The wording of today; NULL of a question that no survey defines.
+--   option_label: Wording of the option.
+--   answers: Answers that ranked it.
+--   mean_rank: Mean of its ranks; 1 is the best.
+--   first_places: Answers that ranked it first.
+--   first_place_share: first_places as a share of answers, 0 to 1.
+--   borda_points: Sum over the answers of the number of options in the answer minus the rank: a last place is worth nothing.
+--   borda_score: Mean of these points as a share of what a first place is worth, 0 (always last) to 1 (always first); NULL
+--     where no answer had two options.
+WITH sized AS (
+    SELECT *, count(*) OVER (PARTITION BY survey_id, question_id, response_group_uid) AS options FROM current_ranks
+),
+summed AS (
+    SELECT
+        survey_id, question_id, option_label, count(*) AS answers, avg(rank) AS mean_rank,
+        count(*) FILTER (rank = 1) AS first_places,
+        sum(options - rank)::BIGINT AS borda_points,
+        avg((options - rank) / nullif(options - 1, 0)) AS borda_score
+    FROM sized
+    WHERE rank BETWEEN 1 AND options
+    GROUP BY survey_id, question_id, option_label
+)
+SELECT
+    summed.survey_id, summed.question_id, question.survey_name, question.question_text, summed.option_label,
+    answers, mean_rank, first_places, first_places / answers AS first_place_share, borda_points, borda_score
+FROM summed
+LEFT JOIN questions AS question
+    ON question.survey_id = summed.survey_id AND question.question_id = summed.question_id

@@ -1,0 +1,39 @@
+-- How far visitors get in a survey: question by question, how many of its sessions were shown it and answered it.
+--
+-- One row: one question of one survey that was shown at least once. Order by question_ordinal.
+-- Left out: answers that are deleted or have vanished at the service, answers that name no survey.
+--
+-- Columns:
+--   survey_id: The survey.
+--   survey_name: Name of the survey; NULL when it is not known.
+--   question_ordinal: Place in the survey as it is defined today, from 1; NULL of a question that it no longer has.
+--   question_id: The question.
+--   question_text: The wording of today; of a question that no survey defines, the latest that was shown.
+--   sessions: Sessions of the survey.
+--   shown: Sessions that were shown the question.
+--   answered: Sessions that did not skip it; texts that ask nothing (TEXTURLPROMPT) count as answered.
+--   skipped: Sessions that were shown it and did not answer.
+--   shown_share: shown as a share of sessions, 0 to 1.
+--   answered_share: answered as a share of sessions, 0 to 1.
+WITH shown AS (
+    SELECT
+        survey_id, question_id, count(*) AS shown,
+        count(*) FILTER (NOT is_skipped) AS answered,
+        count(*) FILTER (is_skipped) AS skipped,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown_answer
+    FROM current_responses
+    GROUP BY survey_id, question_id
+),
+held AS (
+    SELECT survey_id, count(DISTINCT response_group_uid) AS sessions FROM current_responses GROUP BY survey_id
+)
+SELECT
+    shown.survey_id, survey.name AS survey_name, question.question_ordinal, shown.question_id,
+    coalesce(question.question_text, shown.shown_answer.text) AS question_text,
+    held.sessions, shown.shown, shown.answered, shown.skipped,
+    shown.shown / held.sessions AS shown_share,
+    shown.answered / held.sessions AS answered_share
+FROM shown
+JOIN held ON held.survey_id = shown.survey_id
+LEFT JOIN surveys AS survey ON survey.id = shown.survey_id
+LEFT JOIN questions AS question ON question.survey_id = shown.survey_id AND question.question_id = shown.question_id
