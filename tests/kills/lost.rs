@@ -4,7 +4,7 @@ use super::{
     backfill,
     killer::{Killer, Measured},
     place, run_to_the_end, slow_service,
-    witness::{Before, assert_same, assert_settled, window},
+    witness::{Before, assert_same, assert_settled_but, window},
 };
 use crate::harness::{Place, Service};
 
@@ -47,7 +47,7 @@ fn p2_p6_lost_checkpoints_are_rebuilt_from_the_ledgers() {
     std::fs::remove_dir_all(stormy.path("state")).unwrap();
     run_to_the_end(&stormy, &backfill(DAYS));
     assert_same(&calm, &stormy, "after the checkpoints were lost");
-    assert_settled(&stormy);
+    assert_settled_but(&stormy, 1);
     // A commit may have been in one warehouse and not yet in the other; that window alone is asked for again.
     let again: Vec<_> = service.log().into_iter().filter(|entry| before.is_covered(entry)).collect();
     // A look at the edge of a page asks for one millisecond of its window.

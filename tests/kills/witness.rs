@@ -157,6 +157,12 @@ fn content(tables: &Tables, table: &str) -> BTreeMap<String, usize> {
 
 /// Nothing is left under way, and the ledgers of both warehouses name the same scans, each once.
 pub fn assert_settled(place: &Place) {
+    assert_settled_but(place, 0);
+}
+
+/// The same, where so many scans may be in one ledger alone: the kill came between the commits of two warehouses and what knew
+/// of the scan was lost, so its window was scanned anew.
+pub fn assert_settled_but(place: &Place, alone_max: usize) {
     let state = State::open_read_only(&place.state()).unwrap().unwrap();
     assert_eq!(state.scans_under_way().unwrap(), []);
     let under_way = place.files("archive/under-way");
@@ -165,11 +171,12 @@ pub fn assert_settled(place: &Place) {
         let scans = tables.rows_of("SELECT scan_id, rows_read, inserted, updated FROM sync_windows ORDER BY ALL");
         let names: BTreeSet<_> = scans.iter().map(|scan| scan[0].clone()).collect();
         assert_eq!(names.len(), scans.len(), "a scan is in a ledger twice");
-        scans
+        scans.into_iter().collect::<BTreeSet<_>>()
     });
     let first = ledgers.next().unwrap();
     assert!(!first.is_empty());
     for other in ledgers {
-        assert_eq!(first, other, "the ledgers differ");
+        let alone: Vec<_> = first.symmetric_difference(&other).collect();
+        assert!(alone.len() <= alone_max, "in one ledger alone: {alone:?}");
     }
 }
