@@ -113,7 +113,7 @@ impl Run {
             findings.notes.push(note);
         }
         state.begin_run(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
-        let ties = TieWatch::load(&state)?;
+        let ties = TieWatch::load(&state, clock.clone())?;
         let state = Arc::new(Mutex::new(state));
         let shared = Shared {
             source,

@@ -7,7 +7,7 @@ mod scan;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{
-    clock,
+    clock::Clock,
     model::{DAY_MS, Scan, Scope, Stream, Ties, Window, format_ms, trait_names},
     plan::edges::{EdgeSampler, ScanEdges},
     state::State,
@@ -31,6 +31,7 @@ pub(super) struct TieWatch(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
+    clock: Clock,
     belief: Ties,
     measured_ms: Option<i64>,
     is_measuring: bool,
@@ -52,10 +53,11 @@ struct TieDoubt {
 
 impl TieWatch {
     /// What earlier runs measured.
-    pub fn load(state: &State) -> Result<TieWatch, PipelineError> {
+    pub fn load(state: &State, clock: Clock) -> Result<TieWatch, PipelineError> {
         let known = state.service_trait::<Ties>(trait_names::TIES).map_err(PipelineError::State)?;
         let (belief, measured_ms) = known.map_or((Ties::Unknown, None), |(ties, at_ms)| (ties, Some(at_ms)));
         Ok(TieWatch(Arc::new(Mutex::new(Inner {
+            clock,
             belief,
             measured_ms,
             is_measuring: false,
@@ -86,7 +88,8 @@ impl TieWatch {
     /// Whether the next tie should be measured. The caller then does, and says so with [`TieWatch::measured`].
     fn begin_measure(&self, stream: Stream) -> bool {
         let mut inner = self.inner();
-        let is_old = inner.measured_ms.is_none_or(|at_ms| clock::now_ms() - at_ms > MEASURE_AGE_MAX_MS);
+        let now_ms = inner.clock.now_ms();
+        let is_old = inner.measured_ms.is_none_or(|at_ms| now_ms - at_ms > MEASURE_AGE_MAX_MS);
         let is_due = stream == Stream::Responses && (inner.belief == Ties::Unknown || is_old);
         if !is_due || inner.is_measuring || inner.attempts >= ATTEMPTS_MAX {
             return false;
@@ -102,8 +105,8 @@ impl TieWatch {
     /// The outcome of a measure. A service that turns out to lose rows puts in doubt what was read of it without a look at the
     /// edges: first the windows, then the belief, so that a kill in between costs another look and nothing else.
     fn measured(&self, state: &mut State, found: Ties) -> Result<(), PipelineError> {
-        let now_ms = clock::now_ms();
         let mut inner = self.inner();
+        let now_ms = inner.clock.now_ms();
         if found == Ties::Unknown {
             inner.attempts += 1;
             return Ok(());

@@ -97,7 +97,7 @@ impl Verify {
         let archive = archive(&settings, &identity)?;
         let destinations = open_to_compare(&settings, &identity)?;
         state.begin_run(&run_id, "verify", started_ms).map_err(PipelineError::State)?;
-        let ties = TieWatch::load(&state)?;
+        let ties = TieWatch::load(&state, clock::Clock::default())?;
         let state = Arc::new(Mutex::new(state));
         let (budget, learned) = (Budget::default(), Learned::default());
         let shared = Shared { source, archive, state, account, budget, progress, ties, learned };
