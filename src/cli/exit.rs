@@ -153,6 +153,9 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::OtherPartition { .. } => Some("keep to the partition it was made with, or name another folder"),
         LoadError::Full { .. } => Some(SPACE),
         LoadError::Damaged { .. } => Some(DAMAGED),
+        LoadError::Engine { source, .. } if source.to_string().contains("Out of Memory Error") => {
+            Some("raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost")
+        }
         LoadError::Io { source, .. } if is_refused(source) => Some(WRITABLE),
         _ => None,
     }
