@@ -24,6 +24,9 @@ const RSS_BYTES_MAX: u64 = 640 << 20;
 const LANDING_RSS_BYTES_MAX: u64 = 1536 << 20;
 const MIB: usize = 1 << 20;
 
+/// What the engines are held to.
+const MEMORY_MIB: u32 = 128;
+
 /// Writes an answer, as far as the client takes it.
 type Hostile = fn(&mut TcpStream);
 
@@ -37,7 +40,7 @@ struct Met {
 }
 
 /// A run whose every page of responses is the hostile one. The other lists answer as they should.
-fn meet(hostile: Hostile) -> Met {
+fn meet(hostile: Hostile, memory_mib: u32) -> Met {
     let service = Service::start(small(150, 3));
     let is_hostile = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&is_hostile);
@@ -52,8 +55,9 @@ fn meet(hostile: Hostile) -> Met {
         }),
         Box::new(|answer| answer),
     );
-    let config =
-        format!("{ALL_FLAGS}[throttle]\nin_flight_max = 2\npatience_secs = 20\n[warehouse]\nmemory_limit_mb = 128\n");
+    let config = format!(
+        "{ALL_FLAGS}[throttle]\nin_flight_max = 2\npatience_secs = 20\n[warehouse]\nmemory_limit_mb = {memory_mib}\n"
+    );
     let place = Place::at(server.base_url()).with_config(&config);
     let done = place.run(&["sync", "--json"]);
     Met { done, service, place, is_hostile, _server: server }
@@ -92,7 +96,7 @@ impl Met {
 fn all_refused(cases: &[(&'static str, Hostile, &'static [&'static str])]) {
     std::thread::scope(|scope| {
         for (what, hostile, words) in cases {
-            scope.spawn(move || meet(*hostile).assert_refused(what, words));
+            scope.spawn(move || meet(*hostile, MEMORY_MIB).assert_refused(what, words));
         }
     });
 }
@@ -268,11 +272,14 @@ fn page(records: &[String]) -> Vec<u8> {
 
 #[test]
 fn p1_p8_a_page_of_fifty_megabytes_lands() {
-    let met = meet(|stream| {
-        let text = format!("\"{}\"", "t".repeat(MIB));
-        let records: Vec<String> = (0..50).map(|at| record(&at.to_string(), &text, "")).collect();
-        respond(stream, "200 OK", "", &page(&records));
-    });
+    let met = meet(
+        |stream| {
+            let text = format!("\"{}\"", "t".repeat(MIB));
+            let records: Vec<String> = (0..50).map(|at| record(&at.to_string(), &text, "")).collect();
+            respond(stream, "200 OK", "", &page(&records));
+        },
+        4 * MEMORY_MIB,
+    );
     met.assert_bounded("fifty answers of a megabyte", LANDING_RSS_BYTES_MAX);
     assert_eq!(met.done.code, 0, "{}", met.done.stderr);
     assert_eq!(met.count(&format!("SELECT count(*) FROM responses WHERE length(answer_text) = {MIB}")), 50);
@@ -280,25 +287,28 @@ fn p1_p8_a_page_of_fifty_megabytes_lands() {
 
 #[test]
 fn p1_p8_records_that_no_reader_would_expect_land() {
-    let met = meet(|stream| {
-        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        let wide = format!("{{{}\"z\":1}}", "\"k\":1,".repeat(50_000));
-        let records = [
-            record("1", &deep, ""),
-            record("2", &wide, ""),
-            record("3", "1e400", ""),
-            record("4", "\"\\u0000\\ud800 \\u202e\"", ""),
-            record("5", "\"twice\"", ",\"response\":\"said\",\"surveyId\":2"),
-            record("6", "\"deep\"", &format!(",\"unknown\":{deep}")),
-            record("1e400", "\"no number of a question\"", ""),
-            record("9223372036854775808", "\"one past the last\"", ""),
-            record("null", "\"no question\"", ""),
-            "[]".to_owned(),
-            deep.clone(),
-            "1e400".to_owned(),
-        ];
-        respond(stream, "200 OK", "", &page(&records));
-    });
+    let met = meet(
+        |stream| {
+            let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+            let wide = format!("{{{}\"z\":1}}", "\"k\":1,".repeat(50_000));
+            let records = [
+                record("1", &deep, ""),
+                record("2", &wide, ""),
+                record("3", "1e400", ""),
+                record("4", "\"\\u0000\\ud800 \\u202e\"", ""),
+                record("5", "\"twice\"", ",\"response\":\"said\",\"surveyId\":2"),
+                record("6", "\"deep\"", &format!(",\"unknown\":{deep}")),
+                record("1e400", "\"no number of a question\"", ""),
+                record("9223372036854775808", "\"one past the last\"", ""),
+                record("null", "\"no question\"", ""),
+                "[]".to_owned(),
+                deep.clone(),
+                "1e400".to_owned(),
+            ];
+            respond(stream, "200 OK", "", &page(&records));
+        },
+        MEMORY_MIB,
+    );
     met.assert_bounded("records that no reader would expect", RSS_BYTES_MAX);
     // Rejects are said.
     assert_eq!(met.done.code, 3, "{}", met.done.stderr);
