@@ -136,6 +136,7 @@ fn status_tells_coverage_lag_and_runs_and_sends_nothing() {
             "base_url",
             "clock_skew_ms",
             "environment",
+            "proofs",
             "requests_per_sec",
             "running",
             "runs",

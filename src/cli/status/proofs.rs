@@ -144,7 +144,8 @@ impl ProofStatus {
             flags: segment.flags.iter().map(Flag::name).collect(),
             rows: Some(segment.rows),
             scans: read.scans,
-            pages: read.pages,
+            // A small part of a page is on a page.
+            pages: read.pages.max(u64::from(read.scans > 0)),
             ends: read.ends.iter().map(EndStyle::name).collect(),
             scan_id: read.scan_id.as_ref().map(|id| id.0.clone()),
             said: read.ends.iter().map(|end| end.to_string()).collect(),
