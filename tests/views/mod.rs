@@ -249,6 +249,15 @@ fn the_numbers_of_a_small_set_are_those_known_by_hand() {
                 &["Speed", "bad", "-", "1", "2", "0.5"],
             ],
         );
+        // By when the answer was given; of an answer that is not there, by when the theme was found.
+        assert(
+            "SELECT week, theme, answers, themed_answers, share FROM theme_trend WHERE SURVEY",
+            &[
+                &["2026-01-19", "Größe", "1", "1", "1"],
+                &["2026-01-19", "Speed", "1", "1", "1"],
+                &["2026-01-26", "Speed", "1", "1", "1"],
+            ],
+        );
         assert(
             "SELECT question_id, question_text, shown, answered, skipped, sent_null, sent_empty, sent_nothing FROM skips WHERE SURVEY AND question_id >= 12",
             &[

@@ -19,6 +19,28 @@ pub fn plant(service: &Service) {
     for record in nps().into_iter().chain(likert()).chain(parts()).chain(odd()) {
         control.plant(ListName::Responses, &record.to_string(), None).unwrap();
     }
+    for record in themes() {
+        control.plant(ListName::Themes, &record.to_string(), None).unwrap();
+    }
+}
+
+/// Found long after the answer; twice on one answer; on one that is deleted, and on one that nobody has.
+fn themes() -> Vec<Value> {
+    let theme = |id: i64, session: &str, question: i64, name: &str| {
+        json!({
+            "id": id, "createdAt": "2026-01-27T10:00:00.000Z", "updatedAt": "2026-01-27T10:00:00.000Z",
+            "questionId": question, "questionText": "?", "questionType": "OPEN", "response": "fine",
+            "responseGroupUid": format!("planted-{session}"), "surveyId": SURVEY, "theme": name,
+            "themeDescription": "", "visitorId": 1,
+        })
+    };
+    vec![
+        theme(1, "o1", 12, "Größe"),
+        theme(2, "o1", 12, "Größe"),
+        theme(3, "o1", 12, "Speed"),
+        theme(4, "deleted", 1, "Speed"),
+        theme(5, "unknown", 12, "Speed"),
+    ]
 }
 
 /// One answer: session, question, type and answer; every session is a visitor of its own.
