@@ -117,6 +117,8 @@ impl Play<'_> {
             Act::Change(change) => self.service.change(change),
             Act::Restore { rows } => self.service.restore(*rows),
             Act::LoseState => {
+                // With it goes what one warehouse had of a killed scan and the other had not.
+                self.are_twins = false;
                 for suffix in ["", "-wal", "-shm"] {
                     let _ = fs::remove_file(self.root().join(format!("state/checkpoints.sqlite{suffix}")));
                 }
@@ -359,7 +361,7 @@ impl Play<'_> {
         for plan in [plan(Some(history)), plan(None)] {
             super::say(|| format!("    {plan}"));
             let ended = self.run(&plan).await;
-            ended.check(&plan, true, &self.root());
+            self.check_after(&plan, &ended);
         }
         if self.script.seed.is_multiple_of(5) {
             self.nothing_is_left_to_do(&plan(None)).await;
