@@ -75,6 +75,13 @@ impl Warehouse {
         self.query(&format!("SELECT * {replaced} FROM {view}"))
     }
 
+    /// The plan of a query, without the blanks and lines of its drawing.
+    pub fn plan(&self, sql: &str) -> String {
+        let mut statement = self.connection.prepare(&format!("EXPLAIN {sql}")).unwrap();
+        let plan: String = statement.query_row([], |row| row.get(1)).unwrap();
+        plan.chars().filter(|letter| letter.is_ascii_graphic()).collect()
+    }
+
     /// The first value of the first row.
     pub fn text(&self, sql: &str) -> Cell {
         self.query(sql).into_iter().next().and_then(|row| row.into_iter().next()).flatten()
