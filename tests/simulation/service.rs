@@ -189,11 +189,10 @@ impl Shared {
 
     /// Records on both sides of where windows meet, and some that no table can hold.
     fn plant(&mut self, script: &Script) {
-        let Some(record) = self.truth(ListName::Responses).into_iter().find(|record| record.contains("\"OPEN\""))
-        else {
-            return;
-        };
-        let value: serde_json::Value = serde_json::from_str(&record).unwrap();
+        // Hostile texts are not all readable as a value.
+        let readable = |record: String| Some((serde_json::from_str::<serde_json::Value>(&record).ok()?, record));
+        let mut open = self.truth(ListName::Responses).into_iter().filter(|record| record.contains("\"OPEN\""));
+        let Some((value, record)) = open.find_map(readable) else { return };
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         let last_midnight_ms = script.service.now_ms.div_euclid(DAY_MS) * DAY_MS;
         let days = if script.plants_edges { i64::from(script.service.days) } else { 0 };

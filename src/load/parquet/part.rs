@@ -21,7 +21,7 @@ use super::{
 use crate::{
     load::{DeltaRows, Engine, LoadError, RowCounts, TableDelta, TimeBounds},
     model::Scan,
-    schema::Table,
+    schema::{Table, quote_identifier},
 };
 
 /// The file of a part that says what it is.
@@ -145,13 +145,16 @@ pub(super) fn write(engine: &Engine, root: &Root, disk: &Disk, new: NewPart<'_>)
     let mut manifest = Manifest { number: new.number, scan: new.scan, counts: new.counts, tables: BTreeMap::new() };
     for delta in new.tables {
         let table = delta.table;
-        let copy = |rows: &DeltaRows, order: &str, path: PathBuf| {
-            copy_rows(engine, disk, rows, order, new.number, &path)?;
+        let copy = |rows: &DeltaRows, columns: &str, order: &str, path: PathBuf| {
+            copy_rows(engine, disk, rows, (columns, order), new.number, &path)?;
             extent(engine, root.partition_by(), table, rows)
         };
-        let deletes = delta.deletes.as_ref().map(|rows| copy(rows, "", deletes_file(&unfinished, table)));
+        let deletes = delta.deletes.as_ref().map(|rows| copy(rows, "*", "", deletes_file(&unfinished, table)));
         let order = order_sql(table);
-        let upserts = delta.upserts.as_ref().map(|rows| copy(rows, &order, upserts_file(&unfinished, table)));
+        let upserts = delta
+            .upserts
+            .as_ref()
+            .map(|rows| copy(rows, &typed_columns(table), &order, upserts_file(&unfinished, table)));
         let (deletes, upserts) = (deletes.transpose()?, upserts.transpose()?);
         manifest.tables.insert(table.name.clone(), Changes { upserts, deletes });
     }
@@ -206,17 +209,27 @@ fn read(folder: PathBuf) -> Result<Part, LoadError> {
     Ok(Part { manifest, bytes: folder_bytes(&folder)?, folder })
 }
 
+/// The contract's columns in its types. A column of nothing but NULL has some other type in the engine, and files of one table
+/// that differ in their types cannot be read together.
+fn typed_columns(table: &Table) -> String {
+    let columns = table.columns.iter().map(|column| {
+        let name = quote_identifier(&column.name);
+        format!("CAST({name} AS {}) AS {name}", column.column_type.duckdb())
+    });
+    columns.collect::<Vec<_>>().join(", ")
+}
+
 fn copy_rows(
     engine: &Engine,
     disk: &Disk,
     rows: &DeltaRows,
-    order: &str,
+    (columns, order): (&str, &str),
     number: u64,
     path: &Path,
 ) -> Result<(), LoadError> {
     disk.step("write", path)?;
     let sql = format!(
-        "COPY (SELECT *, CAST({number} AS BIGINT) AS {PART_COLUMN} FROM {}{order}) TO {} \
+        "COPY (SELECT {columns}, CAST({number} AS BIGINT) AS {PART_COLUMN} FROM {}{order}) TO {} \
          (FORMAT parquet, CODEC {PART_CODEC}, ROW_GROUP_SIZE {PART_ROW_GROUP_ROWS})",
         rows.relation,
         path_sql(path)
