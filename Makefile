@@ -1,4 +1,5 @@
-# The two commands of the README, and what else is done now and then. All share one profile, so nothing is compiled twice.
+# The two commands of the README, and what else is done now and then. All share one profile, so that hardly anything is compiled
+# twice: the tests alone add a switch of tokio that stops its clock.
 
 .PHONY: demo test build check install simulate
 
