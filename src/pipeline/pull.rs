@@ -165,7 +165,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
         match at_end(&shared, &scan, &mut edges).await {
             Ok(AtEnd::Settled) => break,
             Ok(AtEnd::StartsOver) => {
-                tracing::info!(window = %scan.window, scope = %scan.scope, "the window starts over: its pages may have lost rows");
+                tracing::info!(window = %scan.window, scope = %scan.scope, "the window starts over: rows may hide behind the edges of its pages");
                 spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
                 held.restart();
                 (rows, resume_at) = (0, None);

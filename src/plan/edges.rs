@@ -87,6 +87,8 @@ pub struct ScanEdges {
     unlooked: u64,
     /// Whether the scan was begun anew because of its edges. Once is enough: a second time would not be the last.
     is_second_try: bool,
+    /// Whether a look was at odds with its page: a row was deleted between the two, most likely.
+    has_changed: bool,
     unsettled: Vec<Unsettled>,
     unsettled_count: u64,
     settled_ms: Option<i64>,
@@ -173,6 +175,7 @@ impl ScanEdges {
         let shown = page.keys_at(at_ms);
         match is_whole {
             Ok(()) if shown.is_subset(found) => self.settled_ms = Some(at_ms),
+            Ok(()) if !self.is_second_try => self.has_changed |= belief.may_lose(),
             Ok(()) => self.cannot_settle(Some(at_ms), "asked for alone, it lacks rows that the page had"),
             Err(why) => self.cannot_settle(Some(at_ms), why),
         }
@@ -199,6 +202,11 @@ impl ScanEdges {
     /// Edges that were passed without a look.
     pub fn unlooked(&self) -> u64 {
         self.unlooked
+    }
+
+    /// Whether the service changed while it was looked at, so that another walk tells more than this one.
+    pub fn has_changed(&self) -> bool {
+        self.has_changed
     }
 
     /// Whether rows may be missing, believing this of the service.

@@ -39,7 +39,9 @@ fn p1_p4_answers_that_change_between_two_pages_are_true_after_the_next_look() {
         };
         assert!(changes > 20, "{order:?}: only {changes} changes fell into the run");
         let done = Done::from(run.wait_with_output().unwrap());
-        assert!(ended.success(), "{order:?}: {}", done.stderr);
+        // A row that changes between its page and the look at the page's edge comes in two versions, or not again: that may need
+        // a look, and the next run settles it.
+        assert!(ended.success() || ended.code() == Some(3), "{order:?}: {}", done.stderr);
         service.set_faults(Faults { order, ..Faults::default() });
         service.advance_days(1);
         // Some hundred rows went: a run may doubt that, and then says so.

@@ -129,7 +129,8 @@ fn remove(path: &Path) -> Result<(), PipelineError> {
         Err(error) => Err(error),
     };
     match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Below a file there is nothing either; whoever makes the folder says so.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
         outcome => outcome.map_err(|source| PipelineError::Swap { action: "remove", path: path.to_owned(), source }),
     }
 }

@@ -91,7 +91,7 @@ fn ends_the_run(error: &SourceError) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum AtEnd {
     Settled,
-    /// The service loses rows, and some edges were passed in another belief.
+    /// The service loses rows and some edges were passed in another belief, or it changed under the looks at them.
     StartsOver,
 }
 
@@ -108,5 +108,6 @@ pub(in super::super) async fn at_end(shared: &Shared, scan: &Scan, edges: &mut S
         }
     }
     let loses = shared.ties.belief(scan.scope.stream) == Ties::Lost;
-    Ok(if loses && edges.unlooked() > 0 && edges.try_again() { AtEnd::StartsOver } else { AtEnd::Settled })
+    let is_worth_another = edges.has_changed() || (loses && edges.unlooked() > 0);
+    Ok(if is_worth_another && edges.try_again() { AtEnd::StartsOver } else { AtEnd::Settled })
 }

@@ -156,6 +156,10 @@ fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
         assert_eq!(edges.unsettled().0[0].at_ms, Some(7));
         let mut edges = ScanEdges::new(0);
         edges.looked(&page, 7, &HashSet::from([2]), belief, Ok(()));
+        assert_eq!(edges.has_changed(), is_doubtful, "{belief}: worth another walk");
+        assert!(edges.try_again() && !edges.has_changed() && !edges.is_doubtful(belief));
+        edges.looked(&page, 7, &HashSet::from([2]), belief, Ok(()));
+        assert!(!edges.has_changed(), "{belief}: no third one");
         assert_eq!(
             edges.is_doubtful(belief),
             is_doubtful,
