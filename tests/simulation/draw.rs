@@ -14,10 +14,6 @@ use super::{
 };
 use crate::harness::{KEY, NOW_MS};
 
-/// Whether services that lose rows of one millisecond at page edges are drawn. Until the program probes for such services no
-/// run of it can be equal to their truth.
-pub const TIES_LOST: bool = false;
-
 /// Acts of most scripts; one in eight has up to three times as many.
 const ACTS_MAX: u64 = 5;
 
@@ -68,9 +64,9 @@ pub fn draw(seed: u64) -> Script {
 
 /// What the service does all its life.
 fn habits(dice: &mut Dice, ties_per_ms: u32) -> Faults {
-    let ties = match (dice.below(3), TIES_LOST) {
-        (0, _) => Ties::Repeated,
-        (1, true) if ties_per_ms > 0 => Ties::Lost,
+    let ties = match dice.below(3) {
+        0 => Ties::Repeated,
+        1 if ties_per_ms > 0 => Ties::Lost,
         _ => Ties::Kept,
     };
     let order = dice.pick(&[Order::NewestFirst, Order::OldestFirst, Order::Shuffled]);

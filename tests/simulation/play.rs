@@ -157,7 +157,9 @@ impl Play<'_> {
         let ended = self.run(&again).await;
         self.check_after(&again, &ended);
         let report = ended.report.expect("nothing is asked for, so nothing can fail");
-        assert!(report.requests.total == 0, "a finished backfill asked again: {report:?}");
+        // What is in doubt is looked at by every run, which says so.
+        let is_in_doubt = report.notes.iter().any(|note| note.contains("every run looks again"));
+        assert!(report.requests.total == 0 || is_in_doubt, "a finished backfill asked again: {report:?}");
     }
 
     fn settings(&self, plan: &RunPlan) -> Settings {
