@@ -122,12 +122,10 @@ impl Source {
         Walk::new(Arc::clone(&self.inner), request)
     }
 
-    /// The rows of the one millisecond at which `request.window` starts, and of its neighbours: on the wire that is as wide as
-    /// needed whether the ends are inclusive or not. Counted in [`RequestStats::ties_probed`].
+    /// The rows of a moment, `request.window`, and of the milliseconds beside it: on the wire that is as wide as needed,
+    /// whether the ends are inclusive or not. Counted in [`RequestStats::ties_probed`].
     pub fn walk_moment(&self, request: PageRequest) -> Walk {
-        let start_ms = request.window.start_ms;
-        let window = Window::new(start_ms, start_ms.saturating_add(1));
-        Walk::of_moment(Arc::clone(&self.inner), PageRequest { window, ..request })
+        Walk::of_moment(Arc::clone(&self.inner), request)
     }
 
     /// One list call as it is, without the guards of a walk: what it brings is for the caller to judge. `range` is what stands

@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use studysync::model::{DurableStep, Steps};
+use studysync::{
+    archive::read_pages,
+    model::{DurableStep, Steps},
+};
 
 use super::script::Kill;
 
@@ -91,11 +94,12 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// Takes bytes off the end of a spool that is not complete: what the system had not written when the power went.
 fn tear(root: &Path, share: u64) {
-    // Ends with a frame that is not a page: nothing of it can be lost any more.
-    const END_FRAME_BYTES: usize = 17;
+    // A complete one was made durable before anything else heard of it.
     let is_open = |path: &PathBuf| {
-        let bytes = fs::read(path).unwrap();
-        bytes.len() > END_FRAME_BYTES && bytes[bytes.len() - END_FRAME_BYTES] != b'E'
+        read_pages(path).is_ok_and(|mut pages| {
+            pages.by_ref().for_each(drop);
+            !pages.is_complete()
+        })
     };
     let open: Vec<PathBuf> = spools(root).into_iter().filter(is_open).collect();
     if open.is_empty() {

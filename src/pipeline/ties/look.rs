@@ -20,6 +20,8 @@ use crate::{
 
 use super::super::{PipelineError, pull::blocking};
 
+/// Milliseconds in a second.
+const SECOND_MS: i64 = 1000;
 /// The most pages of a look: more rows of one millisecond than any page holds are rare, and more than this are none.
 const LOOK_PAGES_MAX: usize = 50;
 /// Why a look may lack rows.
@@ -67,7 +69,9 @@ impl From<PipelineError> for LookError {
 
 impl Asker {
     fn request(&self, at_ms: i64, page_rows: u32) -> PageRequest {
-        let window = Window::new(at_ms, at_ms.saturating_add(1));
+        // A time without milliseconds may be a rounded one: the row lies anywhere in that second.
+        let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
+        let window = Window::new(at_ms, at_ms.saturating_add(length_ms));
         PageRequest { scope: self.scope, window, flags: self.flags, page_rows, token: None }
     }
 
