@@ -72,9 +72,16 @@ impl ScriptedService {
         service
     }
 
-    /// The records that have no place in their table, as they were planted.
+    /// The records that have no place in their table, as they were planted, and that are still there.
     pub fn unplaceable(&self) -> Vec<String> {
-        self.0.lock().unwrap().past.unplaceable.clone()
+        let shared = self.0.lock().unwrap();
+        let mut present = Vec::new();
+        shared.sandbox.control().truth(ListName::Responses, |record| {
+            if shared.past.unplaceable.iter().any(|planted| planted == record) {
+                present.push(record.to_owned());
+            }
+        });
+        present
     }
 
     pub fn control(&self) -> Control {
