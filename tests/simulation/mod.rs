@@ -22,8 +22,8 @@ use std::{
 
 use play::Played;
 
-/// Seeds of a normal test run: ten minutes on two idle cores.
-const SEEDS: u64 = 600;
+/// Seeds of a normal test run: some minutes on two idle cores.
+const SEEDS: u64 = 130;
 
 /// Seeds that once showed a fault of the program; they always run. Each with what it showed.
 const REGRESSIONS: &[(u64, &str)] = &[(

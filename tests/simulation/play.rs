@@ -177,7 +177,8 @@ impl Play<'_> {
     }
 
     fn is_in_doubt(&self) -> bool {
-        self.last_notes.iter().any(|note| note.contains("every run looks again"))
+        let is_doubt = |note: &String| note.contains("every run looks again") || note.contains("--accept-vanished");
+        self.last_notes.iter().any(is_doubt)
     }
 
     fn settings(&self, plan: &RunPlan) -> Settings {
