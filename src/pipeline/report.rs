@@ -12,6 +12,10 @@ use crate::{
 
 use super::Failure;
 
+/// Said of a service of which nothing but 404 was heard.
+pub(super) const NOTHING_BUT_NOT_FOUND: &str =
+    "every answer was 404, which means 'nothing there': is the address right, with its path?";
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

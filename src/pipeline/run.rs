@@ -23,7 +23,7 @@ use super::{
     queue::Queue,
     reconcile::{check_ledgers, resume},
     replay::clear_leftovers,
-    report::{Findings, Outcome, peak_rss_bytes},
+    report::{Findings, NOTHING_BUT_NOT_FOUND, Outcome, peak_rss_bytes},
     surroundings::Surroundings,
     ties::TieWatch,
     traits::Learned,
@@ -255,11 +255,8 @@ impl Run {
 
     /// By the contract 404 on a list call is an empty result. A service that says nothing else has more likely another address.
     fn doubt_an_empty_service(&mut self) {
-        let by_status = self.shared.source.request_stats().by_status;
-        let is_nothing_but_404 = by_status.contains_key(&404) && by_status.keys().all(|status| *status == 404);
-        if is_nothing_but_404 {
-            let note =
-                "every answer was 404, which means 'nothing there': is the address right, with its path?".to_owned();
+        if self.shared.source.request_stats().is_nothing_but_not_found() {
+            let note = NOTHING_BUT_NOT_FOUND.to_owned();
             tracing::warn!("{note}");
             self.findings.notes.push(note);
             self.findings.is_doubtful = true;

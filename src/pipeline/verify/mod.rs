@@ -232,10 +232,8 @@ impl Verify {
         let mut windows = std::mem::take(&mut self.found.windows);
         windows.sort_by(|left, right| (left.stream, left.start_ms).cmp(&(right.stream, right.start_ms)));
         let totals = VerifyTotals::of(&windows, &self.found.never_read);
-        let by_status = self.shared.source.request_stats().by_status;
-        if by_status.contains_key(&404) && by_status.keys().all(|status| *status == 404) {
-            let note = "every answer was 404, which means 'nothing there': is the address right, with its path?";
-            self.found.notes.push(note.to_owned());
+        if self.shared.source.request_stats().is_nothing_but_not_found() {
+            self.found.notes.push(super::report::NOTHING_BUT_NOT_FOUND.to_owned());
         }
         let outcome = match (&error, self.found.stop) {
             (Some(_), _) => Outcome::Failed,
