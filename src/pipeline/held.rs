@@ -3,7 +3,7 @@
 use std::{
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -19,17 +19,34 @@ use super::PipelineError;
 /// Flattened pages that may be in memory at once, over all scans of the run, in bytes.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How much of [`HELD_BYTES_MAX`] is in use; clones share it.
+/// A body from this size on is flattened while no other such body is: its rows take several times its size, and several at once
+/// would add up to more than any limit says. A usual page has about 1 MiB.
+const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
+
+/// The memory that the pages of a run may take; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Budget(Arc<AtomicUsize>);
+pub(super) struct Budget {
+    /// How much of [`HELD_BYTES_MAX`] is in use.
+    held_bytes: Arc<AtomicUsize>,
+    large_body: Arc<Mutex<()>>,
+}
 
 impl Budget {
     fn take(&self, bytes: usize) -> bool {
-        let taken = self.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= HELD_BYTES_MAX;
+        let taken = self.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= HELD_BYTES_MAX;
         if !taken {
-            self.0.fetch_sub(bytes, Ordering::Relaxed);
+            self.give_back(bytes);
         }
         taken
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Waits, on this thread, until a body of this size may be flattened; to be kept until its rows are gone or counted.
+    pub fn turn(&self, body_bytes: usize) -> Option<MutexGuard<'_, ()>> {
+        (body_bytes >= LARGE_BODY_BYTES).then(|| self.large_body.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -77,7 +94,7 @@ impl Held {
 
     fn clear(&mut self) {
         self.pages.clear();
-        self.budget.0.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+        self.budget.give_back(std::mem::take(&mut self.bytes));
     }
 
     /// Hands each page to `take`, in order.
@@ -94,6 +111,7 @@ impl Held {
         let mut count = 0;
         for body in pages.by_ref() {
             let body = body.map_err(PipelineError::Archive)?;
+            let _turn = self.budget.turn(body.len());
             let page = flatten_page(stream, &body).map_err(PipelineError::Flatten)?;
             if let Err(error) = take(&page) {
                 return Ok(Err(error));

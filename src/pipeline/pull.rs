@@ -13,7 +13,7 @@ use crate::{
     archive::{Archive, Spool},
     flatten::flatten_page,
     model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream, TimeAccount},
-    plan::edges::ScanEdges,
+    plan::edges::{PageMoments, ScanEdges},
     source::{Source, SourceError, Step, Stop},
     state::State,
 };
@@ -125,11 +125,9 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 resume_at = page.next.clone();
                 end = page.end;
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
-                let flat;
-                (spool, flat) = keep(&shared, &scan, spool, page.body.clone(), mark).await?;
-                let moments = moments_of(scan.scope.stream, &flat);
+                let moments;
+                (spool, held, moments) = keep(&shared, &scan, spool, held, page.body.clone(), mark).await?;
                 shared.learned.page(scan.scope.stream, &page, &moments);
-                held.push(flat);
                 match after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await {
                     Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
                     Err(error) => {
@@ -191,14 +189,15 @@ struct Mark {
     next: Option<PageToken>,
 }
 
-/// One page into the spool, and then flattened.
+/// One page into the spool; then it is flattened and held for the commit. Returns the creation times on it.
 async fn keep(
     shared: &Shared,
     scan: &Scan,
     mut spool: Spool,
+    mut held: Held,
     body: Bytes,
     mark: Mark,
-) -> Result<(Spool, FlatPage), PipelineError> {
+) -> Result<(Spool, Held, PageMoments), PipelineError> {
     let (shared, scan) = (shared.clone(), scan.clone());
     blocking(move || {
         let busy = shared.account.enter(Activity::Write);
@@ -207,9 +206,12 @@ async fn keep(
             remember(&shared, &scan, &spool, &mark)?;
         }
         drop(busy);
+        let _turn = shared.budget.turn(body.len());
         let _busy = shared.account.enter(Activity::Parse);
         let flat = flatten(scan.scope.stream, &body)?;
-        Ok((spool, flat))
+        let moments = moments_of(scan.scope.stream, &flat);
+        held.push(flat);
+        Ok((spool, held, moments))
     })
     .await?
 }
