@@ -7,6 +7,7 @@ mod gate;
 mod harness;
 mod kills;
 mod nights;
+mod reading;
 mod replay;
 mod sandbox;
 mod simulation;

@@ -61,6 +61,7 @@ pub(super) struct WarehouseTable {
     pub parquet_partition: Option<String>,
     pub memory_limit_mb: Option<u64>,
     pub lock_wait_secs: Option<u64>,
+    pub publish: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]

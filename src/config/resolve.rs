@@ -131,6 +131,8 @@ pub struct WarehouseSettings {
     pub memory_limit_bytes: u64,
     /// How long a run waits for a warehouse that another process has open.
     pub lock_wait: Duration,
+    /// Where a copy of the DuckDB file goes at the end of each run that changed it, for readers.
+    pub publish: Option<PathBuf>,
 }
 
 impl Settings {
@@ -246,7 +248,9 @@ pub(super) fn resolve_file(
         },
         memory_limit_bytes: memory_limit_mb.saturating_mul(1024 * 1024),
         lock_wait: Duration::from_secs(file.warehouse.lock_wait_secs.unwrap_or(LOCK_WAIT_SECS)),
+        publish: file.warehouse.publish.map(&beside),
     };
+    check_publish(&warehouse)?;
     if let Some(path) = warehouse.parquet.as_ref().filter(|path| path.to_string_lossy().contains("://")) {
         let problem = format!("'{}' is an address; this version writes Parquet to folders only", path.display());
         return Err(value("--parquet", problem));
@@ -265,6 +269,19 @@ pub(super) fn resolve_file(
         deadline: overrides.deadline,
         max_requests: overrides.max_requests,
     })
+}
+
+/// A copy needs an original, and a place of its own.
+fn check_publish(warehouse: &WarehouseSettings) -> Result<(), ConfigError> {
+    let Some(copy) = &warehouse.publish else { return Ok(()) };
+    let place = "[warehouse] publish";
+    let Some(original) = &warehouse.duckdb else {
+        return Err(value(place, "it is a copy of the DuckDB file, and no [warehouse] duckdb is set".to_owned()));
+    };
+    if std::path::absolute(copy).ok() == std::path::absolute(original).ok() {
+        return Err(value(place, format!("'{}' is the warehouse itself", copy.display())));
+    }
+    Ok(())
 }
 
 fn streams(
@@ -396,6 +413,9 @@ duckdb = "warehouse.duckdb"
 # memory_limit_mb = {mib}
 # An analyst's session keeps a DuckDB file locked: how long a run waits for it, before it gives up with exit code 5.
 # lock_wait_secs = {LOCK_WAIT_SECS}
+# A read-only copy of the DuckDB file, replaced in one step at the end of each run that changed it: who reads it never waits for a
+# run, and keeps none waiting.
+# publish = "analytics.duckdb"
 
 [state]
 # path = "{STATE_PATH}"

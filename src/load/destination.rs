@@ -38,6 +38,16 @@ pub trait Destination: Send {
     /// Makes what was committed visible to readers of files (Parquet), or compact (DuckDB). Cheap when there is nothing to do.
     fn publish(&mut self) -> Result<(), LoadError>;
 
+    /// Lets other processes at the warehouse until the next commit, if it is one that keeps them out.
+    fn rest(&mut self) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// The run is over, its row is in `sync_runs`: leaves what others are to find. Cheap when nothing changed since.
+    fn finish(&mut self) -> Result<(), LoadError> {
+        Ok(())
+    }
+
     /// Whether commits wait for [`Destination::publish`] in such an amount that it is better done now than at the end.
     fn wants_publish(&self) -> bool {
         false

@@ -38,6 +38,8 @@ pub enum DurableStep {
     DuckDbCommittedNow,
     /// The DuckDB file's log is folded into it.
     DuckDbCheckpointed,
+    /// A copy of the DuckDB file takes the place of the last one.
+    DuckDbCopied,
     /// A file is written below a Parquet warehouse.
     ParquetWritten,
     /// A file or folder there is made durable.

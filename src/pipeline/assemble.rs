@@ -83,7 +83,7 @@ pub(super) fn open_watched(
         let options = EngineOptions { memory_limit_bytes, threads, temp_directory: PathBuf::from(spill) };
         let opened = DuckDbDestination::open_watched(path, identity, &options, patience.clone(), steps());
         let opened = opened.map_err(failed("duckdb"))?;
-        destinations.push(Box::new(opened));
+        destinations.push(Box::new(opened.with_copy(settings.warehouse.publish.clone())));
     }
     if let Some(root) = &settings.warehouse.parquet {
         let partition_by = if settings.warehouse.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };

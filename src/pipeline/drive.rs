@@ -1,6 +1,6 @@
 //! The windows of a run on their way: pulled side by side, committed one after the other.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use tokio::task::{JoinError, JoinSet};
 
@@ -21,6 +21,8 @@ use super::{
 
 /// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it.
 const READY_MAX: usize = 2;
+/// Without a commit for so long, other processes are let at the warehouses: the service, not the warehouse, is what takes time.
+const REST_AFTER: Duration = Duration::from_secs(1);
 /// So many windows failing one after the other end the run: it is not the windows.
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
@@ -73,9 +75,11 @@ impl Run {
                 }
             }
         }
+        let mut is_resting = false;
         loop {
             self.start_pulls(&mut flow).await;
             self.start_commit(&mut flow);
+            is_resting &= flow.committing.is_empty();
             tokio::select! {
                 biased;
                 Some(end) = flow.committing.join_next(), if !flow.committing.is_empty() => match end {
@@ -86,6 +90,12 @@ impl Run {
                     Ok((task, pulled)) => self.pull_ended(&mut flow, task, pulled),
                     Err(died) => flow.died(&died),
                 },
+                () = tokio::time::sleep(REST_AFTER), if !is_resting && flow.committing.is_empty() && !flow.pulls.is_empty() => {
+                    is_resting = true;
+                    if let Err(error) = self.rest().await {
+                        flow.fail(error);
+                    }
+                }
                 else => return flow.outcome,
             }
         }

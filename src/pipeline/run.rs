@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     config::Settings,
-    load::{Identity, RunRecord},
+    load::{Destination, Identity, LoadError, RunRecord},
     model::{Activity, Chance, RunId, TimeAccount, Window},
     source::{Source, SourceError},
     state::{Lease, State},
@@ -155,7 +155,8 @@ impl Run {
         let shown = self.make_visible().await;
         let outcome = worked.and(shown);
         let recorded = self.record_run(outcome.as_ref().err()).await;
-        let outcome = outcome.and(recorded);
+        let left = self.finish_destinations().await;
+        let outcome = outcome.and(recorded).and(left);
         let report = self.report(outcome.as_ref().err());
         let remembered = self.remember(&report);
         (report, outcome.and(remembered))
@@ -208,12 +209,39 @@ impl Run {
     }
 
     pub(super) async fn publish(&self, destination: &SharedDestination) -> Result<(), PipelineError> {
+        self.with(destination, |destination| destination.publish()).await
+    }
+
+    /// Lets other processes at the warehouses while the run waits for the service.
+    pub(super) async fn rest(&self) -> Result<(), PipelineError> {
+        for destination in &self.destinations {
+            self.with(destination, |destination| destination.rest()).await?;
+        }
+        Ok(())
+    }
+
+    /// What each warehouse leaves behind for others, also when another one fails.
+    async fn finish_destinations(&self) -> Result<(), PipelineError> {
+        let mut outcome = Ok(());
+        for destination in &self.destinations {
+            let finished = self.with(destination, |destination| destination.finish()).await;
+            outcome = outcome.and(finished);
+        }
+        outcome
+    }
+
+    /// Does something with a warehouse on a thread that may block.
+    async fn with(
+        &self,
+        destination: &SharedDestination,
+        work: impl FnOnce(&mut dyn Destination) -> Result<(), LoadError> + Send + 'static,
+    ) -> Result<(), PipelineError> {
         let (destination, account) = (Arc::clone(destination), self.shared.account.clone());
         blocking(move || {
             let _busy = account.enter(Activity::Write);
             let mut destination = lock(&destination);
             let name = destination.name();
-            destination.publish().map_err(failed(name))
+            work(destination.as_mut()).map_err(failed(name))
         })
         .await?
     }
@@ -241,13 +269,8 @@ impl Run {
         }
         let record = self.record(error);
         for destination in &self.destinations {
-            let (shared, record) = (Arc::clone(destination), record.clone());
-            blocking(move || {
-                let mut destination = lock(&shared);
-                let name = destination.name();
-                destination.record_run(&record).map_err(failed(name))
-            })
-            .await??;
+            let record = record.clone();
+            self.with(destination, move |destination| destination.record_run(&record)).await?;
             self.publish(destination).await?;
         }
         Ok(())

@@ -7,6 +7,7 @@
 mod apply;
 mod catalog;
 mod claims;
+mod copy;
 mod file;
 mod views;
 
@@ -39,6 +40,8 @@ pub struct DuckDbDestination {
     options: EngineOptions,
     steps: Steps,
     path: PathBuf,
+    /// Where a copy for readers goes when a run ends.
+    copy: Option<PathBuf>,
     identity: Identity,
     patience: LockPatience,
     stage: Option<Stage>,
@@ -102,6 +105,7 @@ impl DuckDbDestination {
             options: options.clone(),
             steps,
             path: path.to_owned(),
+            copy: None,
             identity: identity.clone(),
             patience,
             stage: None,
@@ -113,6 +117,13 @@ impl DuckDbDestination {
         };
         destination.attach()?;
         Ok(destination)
+    }
+
+    /// The same with a copy for readers, which [`Destination::finish`] leaves at this path.
+    #[must_use]
+    pub fn with_copy(mut self, copy: Option<PathBuf>) -> Self {
+        self.copy = copy;
+        self
     }
 
     /// Closes the file, so that other processes can open it. A scan that is being staged is not touched.
@@ -229,6 +240,27 @@ impl Destination for DuckDbDestination {
             self.rows_since_checkpoint = 0;
         }
         self.release()
+    }
+
+    fn rest(&mut self) -> Result<(), LoadError> {
+        if self.claim.is_some() { self.publish() } else { Ok(()) }
+    }
+
+    fn finish(&mut self) -> Result<(), LoadError> {
+        let Some(copy) = self.copy.clone() else { return Ok(()) };
+        if copy::is_current(&self.path, &copy) {
+            return Ok(());
+        }
+        self.release()?;
+        copy::check_place(&self.engine, &copy, &self.identity)?;
+        self.attach()?;
+        file::checkpoint(&self.engine, &self.path)?;
+        (self.is_dirty, self.rows_since_checkpoint) = (false, 0);
+        let made = copy::make(&self.engine, &self.path, &copy);
+        // The lock went with the copying's handle: DuckDB's locks are the process's, and any close drops them.
+        self.release().and(made)?;
+        tracing::info!(path = %copy.display(), "the copy for readers is replaced");
+        Ok(())
     }
 
     fn wants_publish(&self) -> bool {

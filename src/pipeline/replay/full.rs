@@ -52,7 +52,7 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
         destination.publish().map_err(failed(name))?;
     }
     drop(fresh);
-    let Task { settings, state, scans, .. } = task;
+    let Task { settings, identity, state, scans, .. } = task;
     // Before the swap: a kill in between must not leave checkpoints that count more than the new warehouses prove.
     fit_coverage(state, &scans, &ledgers, &mut replayed)?;
     take_their_place(settings)?;
@@ -68,6 +68,12 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     state.caught_up(&names).map_err(PipelineError::State)?;
     for archived in scans.iter().filter(|archived| archived.is_under_way) {
         finish(state, archive, archived, &ledgers)?;
+    }
+    if settings.warehouse.publish.is_some() {
+        for mut destination in open_destinations(settings, identity)? {
+            let name = destination.name();
+            destination.finish().map_err(failed(name))?;
+        }
     }
     Ok(replayed)
 }

@@ -63,6 +63,10 @@ pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, Pipeline
     if replayed.stretches.is_empty() {
         replayed.notes.push("no scan of the archive touches this stretch".to_owned());
     }
+    for warehouse in &mut warehouses {
+        let name = warehouse.name();
+        warehouse.finish().map_err(failed(name))?;
+    }
     drop(warehouses);
     super::clear_leftovers(task.settings)?;
     Ok(replayed)
