@@ -1,7 +1,7 @@
 # The two commands of the README, and what else is done now and then. All share one profile, so that hardly anything is compiled
 # twice: the tests alone add a switch of tokio that stops its clock.
 
-.PHONY: demo test build check install simulate
+.PHONY: demo test build check install simulate readers
 
 demo: ## a service, a backfill, a night of changes, the nightly sync, and SQL over the result
 	scripts/cargo.sh run --quiet -- demo
@@ -12,6 +12,9 @@ test: ## every test
 MINUTES ?= 60
 simulate: ## plays new seeds against the whole program for so many MINUTES, and tells how to replay those that fail
 	STUDYSYNC_SIMULATE_MINUTES=$(MINUTES) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-$$(date +%s)} scripts/cargo.sh test -- simulation::p1_ --nocapture
+
+readers: build ## reads both warehouses with DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion and Spark
+	scripts/readers/run.sh
 
 build: ## the program, in target/release/studysync
 	scripts/cargo.sh build

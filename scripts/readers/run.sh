@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Fills both warehouses from the sandbox and reads them with the readers that people have, in the versions below: DuckDB (Python and
+# command line, this major version and the one before), pandas, pyarrow, Polars, DataFusion and Spark. Installs them into a folder
+# that it keeps; Spark needs a Java runtime, which it installs as root on Debian. Usage: run.sh [PROGRAM]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+duckdb_previous=1.5.5
+readers=(duckdb==2.0.0 duckdb-cli==1.5.6 pandas==3.1.1 pyarrow==26.0.1 polars==2.1.0 datafusion==55.0.0 pyspark==4.3.0)
+
+program=${1:-${CARGO_TARGET_DIR:-target}/release/studysync}
+kept=${STUDYSYNC_READERS:-$HOME/.cache/studysync-readers}
+work=$(mktemp -d)
+trap 'kill "${service:-}" 2>/dev/null || true; rm -rf "$work"' EXIT
+
+installed() { # NAME PACKAGES...: a Python environment with these packages, made once
+    local at=$kept/$1
+    shift
+    if [ "$(cat "$at/packages" 2>/dev/null)" != "$*" ]; then
+        rm -rf "$at"
+        python3 -m venv "$at"
+        "$at/bin/pip" install --quiet --disable-pip-version-check "$@"
+        echo "$*" >"$at/packages"
+    fi
+}
+installed current "${readers[@]}"
+installed previous duckdb==$duckdb_previous duckdb-cli==$duckdb_previous
+if ! command -v java >/dev/null; then
+    apt-get install -y -qq default-jre-headless >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; } >/dev/null
+fi
+
+export STUDYSYNC_API_KEY=readers
+"$program" sandbox --api-key "$STUDYSYNC_API_KEY" --responses 20000 --days 100 --hostile-share 0.02 --listen 127.0.0.1:0 >"$work/sandbox.log" 2>&1 &
+service=$!
+for _ in $(seq 100); do
+    address=$(grep -o 'http://[0-9.:]*' "$work/sandbox.log" | head -1) && break
+    sleep 0.1
+done
+cat >"$work/studysync.toml" <<'TOML'
+[streams.responses]
+flags = ["with_snapshots", "with_urls", "with_meta", "with_custom_metadata", "with_deleted_responses"]
+[warehouse]
+duckdb = "warehouse.duckdb"
+parquet = "parquet"
+TOML
+"$program" --config "$work/studysync.toml" --quiet backfill --from "$(date -u -d '-110 days' +%F)" --base-url "${address:?the sandbox told no address}" || [ $? = 3 ]
+"$program" schema --format json >"$work/schema.json"
+
+"$kept/current/bin/python" scripts/readers/read.py current "$work"
+"$kept/previous/bin/python" scripts/readers/read.py previous "$work"
+echo "all readers agree"
