@@ -48,4 +48,10 @@ TOML
 
 "$kept/current/bin/python" scripts/readers/read.py current "$work"
 "$kept/previous/bin/python" scripts/readers/read.py previous "$work"
+# What people copy from examples/: the notebook, the ten questions over Parquet alone, and the dbt project.
+"$kept/current/bin/python" examples/notebook.py "$work/parquet" >"$work/notebook.txt"
+grep -q answers_now "$work/notebook.txt"
+sed "s#'warehouse-parquet'#'$work/parquet'#" examples/parquet_views.sql | cat - examples/questions.sql |
+    "$kept/current/bin/duckdb" -bail -batch >"$work/questions.txt"
+examples/dbt/try.sh "$work/warehouse.duckdb"
 echo "all readers agree"
