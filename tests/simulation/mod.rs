@@ -26,10 +26,17 @@ use play::Played;
 const SEEDS: u64 = 130;
 
 /// Seeds that once showed a fault of the program; they always run. Each with what it showed.
-const REGRESSIONS: &[(u64, &str)] = &[(
-    44,
-    "two parts that wait for publish had a column in two types, one of them of NULLs alone; no publish ever came to its end again",
-)];
+const REGRESSIONS: &[(u64, &str)] = &[
+    (
+        44,
+        "two parts that wait for publish had a column in two types, one of them of NULLs alone; no publish ever came to its end again",
+    ),
+    (
+        190,
+        "a doubt about all surveys made a backfill of one survey look again for ever, however often it found nothing",
+    ),
+    (272, "two records of one key that lay in different windows became two equal rows once a scan met both"),
+];
 
 /// The environment variables that say what to play.
 const SEED: &str = "STUDYSYNC_SEED";
