@@ -377,7 +377,7 @@ impl Play<'_> {
             backfill,
             surveys: Vec::new(),
             flags: FlagSet::ALL,
-            warehouses: Warehouses::Both,
+            warehouses: self.script.only.unwrap_or(Warehouses::Both),
             last_warehouse_first: false,
             in_flight: 4,
             max_requests: None,
@@ -398,6 +398,7 @@ impl Play<'_> {
         }
         self.oracle.learn(&self.service);
         let contents = self.warehouses();
+        assert_eq!(contents.len(), if self.script.only.is_some() { 1 } else { 2 }, "warehouses");
         for warehouse in &contents {
             checks::ledger(warehouse, &BTreeSet::new(), false);
             checks::rejects(warehouse, &self.service.unplaceable());

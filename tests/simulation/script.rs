@@ -13,6 +13,8 @@ pub struct Script {
     pub seed: u64,
     /// The service's data; its faults here are its habits, which never change.
     pub service: Settings,
+    /// The only warehouse that there ever is; `None`: each run says which it is told of.
+    pub only: Option<Warehouses>,
     pub parquet_by_day: bool,
     pub keeps_pages: bool,
     /// Where a first sync begins: days back from the service's first now.
@@ -100,10 +102,15 @@ impl fmt::Display for Script {
         writeln!(
             f,
             "seed {}: {responses} responses over {days} days, hostile {hostile_share:.2}, deleted {deleted_share:.2}, \
-             {ties_per_ms} a millisecond; first sync of {} days; pages of {}; Parquet by {}; pages {}",
+             {ties_per_ms} a millisecond; first sync of {} days; pages of {}; {}; Parquet by {}; pages {}",
             self.seed,
             self.first_sync_days,
             self.page_rows,
+            match self.only {
+                None => "both warehouses",
+                Some(Warehouses::DuckDb) => "DuckDB alone",
+                Some(_) => "Parquet alone",
+            },
             if self.parquet_by_day { "day" } else { "month" },
             if self.keeps_pages { "kept" } else { "not kept" },
         )?;
