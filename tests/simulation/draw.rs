@@ -1,7 +1,7 @@
 //! Draws the script of a seed. Plays nothing.
 
 use studysync::{
-    model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
+    model::{DAY_MS, DurableStep, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
     sandbox::{
         BrokenBody, ChangeRequest, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal,
         RepeatedRows, RetryAfter, RetryAfterForm, ServerError, Settings, SlowPages, Ties, When,
@@ -18,7 +18,7 @@ use crate::harness::{KEY, NOW_MS};
 const RUNS_MAX: u64 = 5;
 /// How many of a hundred scripts are light: most faults show in one warehouse, few days and few runs, at a fraction of the cost.
 const LIGHT_PERCENT: u64 = 80;
-const LIGHT_DAYS_MAX: u32 = 3;
+const LIGHT_DAYS_MAX: u32 = 2;
 const LIGHT_RUNS_MAX: u64 = 3;
 
 /// The script of a seed.
@@ -62,6 +62,9 @@ pub fn draw(seed: u64) -> Script {
     };
     let mut acts = Drawn { dice, service: &service, only, ahead_days: 0 }.acts(runs_max);
     acts.truncate(40);
+    if is_light {
+        acts = acts.into_iter().flat_map(|act| aimed(act, &mut light_dice)).collect();
+    }
     Script {
         seed,
         service,
@@ -75,6 +78,31 @@ pub fn draw(seed: u64) -> Script {
         ends_by_tiers,
         acts,
     }
+}
+
+/// Most kills of light scripts hit where a mistake would show, and the killed run is run again: what it then does is wrong before
+/// a later look at everything can make it good.
+fn aimed(act: Act, dice: &mut Dice) -> Vec<Act> {
+    let Act::Run(mut plan) = act else { return vec![act] };
+    let Some(kill) = &mut plan.kill else { return vec![Act::Run(plan)] };
+    if dice.percent(70) {
+        let (at, most) = dice.pick(&[
+            (DurableStep::PageSpooled, 10),
+            (DurableStep::PageSpooled, 10),
+            (DurableStep::Checkpointed, 6),
+            (DurableStep::DuckDbCommitted, 8),
+            // The first run makes a file of each table before it comes to data.
+            (DurableStep::ParquetRenamed, 40),
+            (DurableStep::ParquetRenamed, 40),
+        ]);
+        (kill.at, kill.step) = (Some(at), 1 + dice.below(most));
+    }
+    if dice.percent(30) {
+        return vec![Act::Run(plan)];
+    }
+    let (max_requests, deadline_ms, cancel_at, changes) = (None, None, None, Vec::new());
+    let again = RunPlan { kill: None, max_requests, deadline_ms, cancel_at, changes, ..(*plan).clone() };
+    vec![Act::Run(plan), Act::Run(Box::new(again))]
 }
 
 /// What the service does all its life.
@@ -209,8 +237,11 @@ impl Drawn<'_> {
         } else {
             Vec::new()
         };
-        let kill =
-            dice.percent(45).then(|| Kill { step: dice.skewed(10), tear: dice.percent(40).then(|| dice.below(1000)) });
+        let kill = dice.percent(45).then(|| Kill {
+            at: None,
+            step: dice.skewed(10),
+            tear: dice.percent(40).then(|| dice.below(1000)),
+        });
         let mut plan = RunPlan {
             backfill,
             surveys,

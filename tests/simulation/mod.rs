@@ -25,6 +25,9 @@ use play::Played;
 /// Seeds of a normal test run: some minutes on two idle cores.
 const SEEDS: u64 = 130;
 
+/// A long simulation says after so many seeds where it is.
+const TOLD_EVERY: u64 = 100;
+
 /// Seeds that once showed a fault of the program; they always run. Each with what it showed.
 const REGRESSIONS: &[(u64, &str)] = &[
     (
@@ -100,7 +103,10 @@ fn play_seeds(seeds: impl Iterator<Item = u64> + Send, until: Option<Instant>) -
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(seed) = next() {
-                    count.fetch_add(1, Ordering::Relaxed);
+                    let nth = count.fetch_add(1, Ordering::Relaxed) + 1;
+                    if nth.is_multiple_of(TOLD_EVERY) {
+                        println!("the {nth}th seed is {seed}");
+                    }
                     if let Err(problem) = play_seed(seed) {
                         // At once: a long simulation may be ended by hand.
                         println!("seed {seed} failed: {}", problem.lines().next().unwrap_or_default());
