@@ -10,8 +10,12 @@ test: ## every test
 	scripts/cargo.sh test
 
 MINUTES ?= 60
-simulate: ## plays new seeds against the whole program for so many MINUTES, and tells how to replay those that fail
+simulate: ## plays seeds against the whole program: SEEDS=2000 the same ones each time, else new ones for so many MINUTES
+ifdef SEEDS
+	STUDYSYNC_SEEDS=$(SEEDS) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-1} scripts/cargo.sh test -- simulation::p1_ --nocapture
+else
 	STUDYSYNC_SIMULATE_MINUTES=$(MINUTES) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-$$(date +%s)} scripts/cargo.sh test -- simulation::p1_ --nocapture
+endif
 
 readers: build ## reads both warehouses with DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion and Spark
 	scripts/readers/run.sh

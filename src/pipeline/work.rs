@@ -2,9 +2,9 @@
 
 use crate::{
     config::{Settings, StreamSettings},
-    model::{DAY_MS, Scope, Segment, Stream, Window, trait_names},
+    model::{DAY_MS, FlagSet, IntervalSet, Scope, Segment, Stream, Window, trait_names},
     plan::{Ask, Due, Rules, due},
-    state::{State, StateError},
+    state::{State, StateError, Stretch},
 };
 
 /// One scope and what is due in it.
@@ -30,7 +30,7 @@ pub fn work(
     let page_rows_known = |stream| page_rows_known(state, stream);
     for stream in &settings.streams {
         for scope in scopes(settings, stream) {
-            let held = held(state, scope)?;
+            let held = held(state, scope, stream.flags)?;
             let ask = match backfill {
                 Some(window) => Ask::Backfill { window },
                 None => Ask::Sync {
@@ -69,17 +69,91 @@ fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
     settings.surveys.iter().map(|id| Scope { stream: stream.stream, survey_id: Some(*id) }).collect()
 }
 
-/// What is covered for all surveys is covered for each.
-fn held(state: Option<&State>, scope: Scope) -> Result<Vec<Segment>, StateError> {
+/// What is covered for all surveys is covered for each. Where both were read, what was read last with the `wanted` flags counts:
+/// it settles the doubt of the other, and is as fresh as it says.
+fn held(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<Segment>, StateError> {
     let Some(state) = state else { return Ok(Vec::new()) };
-    let mut held = state.coverage(scope)?;
-    if scope.survey_id.is_some() {
-        held.extend(state.coverage(Scope::all(scope.stream))?);
-        held.sort_by_key(|segment| segment.window.start_ms);
+    let own = state.stretches(scope)?;
+    if scope.survey_id.is_none() {
+        return Ok(own.into_iter().map(|stretch| stretch.segment).collect());
     }
+    let all = state.stretches(Scope::all(scope.stream))?;
+    let mut held = not_read_again(&own, &all, wanted, |own_ms, all_ms| all_ms > own_ms);
+    // The service's clock counts seconds: of two scans in one, that of the survey counts.
+    held.extend(not_read_again(&all, &own, wanted, |all_ms, own_ms| own_ms >= all_ms));
+    held.sort_by_key(|segment| segment.window.start_ms);
     Ok(held)
+}
+
+/// The parts of `stretches` that none of `others` read again with the wanted flags, and later by `is_later`.
+fn not_read_again(
+    stretches: &[Stretch],
+    others: &[Stretch],
+    wanted: FlagSet,
+    is_later: impl Fn(i64, i64) -> bool,
+) -> Vec<Segment> {
+    let parts = stretches.iter().flat_map(|stretch| {
+        let reads_again = |other: &&Stretch| {
+            other.segment.flags.includes(wanted) && is_later(stretch.read.read_ms, other.read.read_ms)
+        };
+        let read_again: IntervalSet = others.iter().filter(reads_again).map(|other| other.segment.window).collect();
+        let left = read_again.gaps_in(stretch.segment.window);
+        left.into_iter().filter_map(|window| stretch.segment.part(window))
+    });
+    parts.collect()
 }
 
 fn first_since_ms(stream: &StreamSettings, now_ms: i64) -> i64 {
     stream.since_ms.unwrap_or_else(|| (now_ms - crate::config::FIRST_SYNC_DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::{HOUR_MS, IN_DOUBT_MS, Proof, RunId, Scan, ScanId},
+        state::Covered,
+    };
+
+    const ONE: Scope = Scope { stream: Stream::Themes, survey_id: Some(7) };
+    const ALL: Scope = Scope { stream: Stream::Themes, survey_id: None };
+
+    /// Scope, window in hours, hour of the scan, doubt, flags.
+    type Looked = (Scope, (i64, i64), i64, bool, FlagSet);
+
+    /// What a backfill of one survey has to do after these scans.
+    fn left_to_do(scans: &[Looked], wanted: FlagSet) -> Vec<(i64, i64)> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut state = State::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:1", "test").unwrap();
+        for (nth, (scope, (start, end), hour, is_doubtful, flags)) in scans.iter().enumerate() {
+            let scan = Scan {
+                id: ScanId::new(nth as i64),
+                run_id: RunId::new(1),
+                scope: *scope,
+                window: Window::new(start * HOUR_MS, end * HOUR_MS),
+                flags: *flags,
+                started_ms: hour * HOUR_MS,
+            };
+            let scanned_ms = if *is_doubtful { IN_DOUBT_MS } else { scan.started_ms };
+            state.checkpoint(&Covered { scan, scanned_ms, rows: 0, proof: Proof::default() }, &[]).unwrap();
+        }
+        let rules = Rules { flags: wanted, settle_ms: 0, rescan: crate::plan::RescanRules::default() };
+        let ask = Ask::Backfill { window: Window::new(0, 10 * HOUR_MS) };
+        let held = held(Some(&state), ONE, wanted).unwrap();
+        let due = due(ONE, &held, &rules, ask, 100 * HOUR_MS);
+        due.iter().map(|due| (due.window.start_ms / HOUR_MS, due.window.end_ms / HOUR_MS)).collect()
+    }
+
+    #[test]
+    fn p6_a_doubt_about_all_surveys_is_settled_for_one_by_a_later_look_at_it() {
+        let (few, many) = (FlagSet::EMPTY, FlagSet::ALL);
+        let in_doubt = (ALL, (0, 10), 20, true, many);
+        assert_eq!(left_to_do(&[in_doubt], many), [(0, 10)]);
+        assert_eq!(left_to_do(&[in_doubt, (ONE, (2, 4), 21, false, many)], many), [(0, 2), (4, 10)]);
+        assert_eq!(left_to_do(&[in_doubt, (ONE, (0, 10), 20, false, many)], many), [], "within one second");
+        // What looked earlier, or without the wanted parts, settles nothing; what found a doubt later is one.
+        assert_eq!(left_to_do(&[(ONE, (0, 10), 19, false, many), in_doubt], many), [(0, 10)]);
+        assert_eq!(left_to_do(&[in_doubt, (ONE, (0, 10), 21, false, few)], many), [(0, 10)]);
+        assert_eq!(left_to_do(&[(ALL, (0, 10), 20, false, many), (ONE, (3, 5), 21, true, many)], many), [(3, 5)]);
+    }
 }

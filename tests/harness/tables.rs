@@ -110,7 +110,7 @@ impl Tables {
     }
 
     /// The rows of some tables of a DuckDB file or of a Parquet folder, read through a connection that stays open: most of the
-    /// time of a small read goes into opening one.
+    /// time of a small read goes into opening one. Tables without rows are not asked.
     pub fn read_through(
         connection: Connection,
         place: Place,
@@ -121,9 +121,14 @@ impl Tables {
             let path = path.to_string_lossy().replace('\'', "''");
             tables.connection.execute_batch(&format!("ATTACH '{path}' AS w (READ_ONLY)")).unwrap();
         }
+        // More than there are, where rows were taken out; never none of some.
+        let filled = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'w' AND estimated_size > 0";
+        let filled: Vec<Cell> = tables.rows_of(filled).into_iter().flatten().collect();
         let rows = names.iter().map(|table| {
             let from = match place {
+                Place::DuckDb(_) if !filled.iter().flatten().any(|name| name == table) => None,
                 Place::DuckDb(_) => Some(format!("w.main.\"{table}\"")),
+                Place::Parquet(root) if is_empty_file(root, contract(table)) => None,
                 Place::Parquet(root) => parquet_files(root, contract(table)),
             };
             let rows = from.map(|from| tables.rows_from(table, &from, "true")).unwrap_or_default();
@@ -180,6 +185,13 @@ fn parquet_files(root: &Path, contract: &Contract) -> Option<String> {
     };
     let glob = folder.join(glob).to_string_lossy().replace('\'', "''");
     has_files.then(|| format!("read_parquet('{glob}', hive_partitioning = false)"))
+}
+
+/// Whether a table that is one file has no rows in it.
+fn is_empty_file(root: &Path, contract: &Contract) -> bool {
+    let file = std::fs::File::open(root.join(&contract.name).join("data.parquet"));
+    let facts = |file| parquet::file::metadata::ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
+    file.is_ok_and(|file| facts(file).file_metadata().num_rows() == 0)
 }
 
 /// An engine to read warehouses with.

@@ -1,7 +1,7 @@
 //! Draws the script of a seed. Plays nothing.
 
 use studysync::{
-    model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
+    model::{DAY_MS, DurableStep, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
     sandbox::{
         BrokenBody, ChangeRequest, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal,
         RepeatedRows, RetryAfter, RetryAfterForm, ServerError, Settings, SlowPages, Ties, When,
@@ -14,14 +14,23 @@ use super::{
 };
 use crate::harness::{KEY, NOW_MS};
 
-/// Acts of most scripts; one in eight has up to three times as many.
-const ACTS_MAX: u64 = 5;
+/// Runs of most scripts; one in eight has up to twice as many.
+const RUNS_MAX: u64 = 5;
+/// How many of a hundred scripts are light: most faults show in one warehouse, few days and few runs, at a fraction of the cost.
+const LIGHT_PERCENT: u64 = 80;
+const LIGHT_DAYS_MAX: u32 = 2;
+const LIGHT_RUNS_MAX: u64 = 3;
 
 /// The script of a seed.
 pub fn draw(seed: u64) -> Script {
+    // By dice of its own, so that it changes nothing else; what once failed stays as it was.
+    let mut light_dice = Dice::new(seed, 3);
+    let is_light = light_dice.percent(LIGHT_PERCENT) && !super::REGRESSIONS.iter().any(|(once, _)| *once == seed);
+    let only = is_light.then(|| light_dice.pick(&[Warehouses::DuckDb, Warehouses::Parquet]));
     let mut dice = Dice::new(seed, 1);
     let is_large = dice.percent(12);
     let days = dice.between(2, if is_large { 40 } else { 6 }) as u32;
+    let days = if is_light { days.min(LIGHT_DAYS_MAX) } else { days };
     let responses = if is_large { dice.below(600) } else { dice.below(120) };
     let ties_per_ms = if dice.percent(30) { dice.between(2, 5) as u32 } else { 0 };
     let service = Settings {
@@ -46,11 +55,20 @@ pub fn draw(seed: u64) -> Script {
     let (parquet_by_day, keeps_pages, ends_by_tiers) = (dice.percent(15), dice.percent(70), dice.percent(20));
     let plants_edges = dice.percent(30);
     let unplaceable = if dice.percent(25) { 1 + dice.below(3) } else { 0 };
-    let mut acts = Drawn { dice, service: &service, ahead_days: 0 }.acts(is_large);
+    let runs_max = match (is_light, is_large) {
+        (true, _) => LIGHT_RUNS_MAX,
+        (false, false) => RUNS_MAX,
+        (false, true) => RUNS_MAX * 2,
+    };
+    let mut acts = Drawn { dice, service: &service, only, ahead_days: 0 }.acts(runs_max);
     acts.truncate(40);
+    if is_light {
+        acts = acts.into_iter().flat_map(|act| aimed(act, &mut light_dice)).collect();
+    }
     Script {
         seed,
         service,
+        only,
         parquet_by_day,
         keeps_pages,
         first_sync_days,
@@ -60,6 +78,31 @@ pub fn draw(seed: u64) -> Script {
         ends_by_tiers,
         acts,
     }
+}
+
+/// Most kills of light scripts hit where a mistake would show, and the killed run is run again: what it then does is wrong before
+/// a later look at everything can make it good.
+fn aimed(act: Act, dice: &mut Dice) -> Vec<Act> {
+    let Act::Run(mut plan) = act else { return vec![act] };
+    let Some(kill) = &mut plan.kill else { return vec![Act::Run(plan)] };
+    if dice.percent(70) {
+        let (at, most) = dice.pick(&[
+            (DurableStep::PageSpooled, 10),
+            (DurableStep::PageSpooled, 10),
+            (DurableStep::Checkpointed, 6),
+            (DurableStep::DuckDbCommitted, 8),
+            // The first run makes a file of each table before it comes to data.
+            (DurableStep::ParquetRenamed, 40),
+            (DurableStep::ParquetRenamed, 40),
+        ]);
+        (kill.at, kill.step) = (Some(at), 1 + dice.below(most));
+    }
+    if dice.percent(30) {
+        return vec![Act::Run(plan)];
+    }
+    let (max_requests, deadline_ms, cancel_at, changes) = (None, None, None, Vec::new());
+    let again = RunPlan { kill: None, max_requests, deadline_ms, cancel_at, changes, ..(*plan).clone() };
+    vec![Act::Run(plan), Act::Run(Box::new(again))]
 }
 
 /// What the service does all its life.
@@ -92,18 +135,19 @@ fn habits(dice: &mut Dice, ties_per_ms: u32) -> Faults {
 struct Drawn<'a> {
     dice: Dice,
     service: &'a Settings,
+    /// The only warehouse of all runs.
+    only: Option<Warehouses>,
     /// Days that have gone by so far.
     ahead_days: i64,
 }
 
 impl Drawn<'_> {
-    fn acts(mut self, is_large: bool) -> Vec<Act> {
+    fn acts(mut self, runs_max: u64) -> Vec<Act> {
         let mut acts = Vec::new();
         if self.dice.percent(40) {
             acts.push(Act::SetClock { ahead_ms: self.ahead_ms() });
         }
-        let count = 1 + self.dice.below(if is_large { ACTS_MAX * 2 } else { ACTS_MAX });
-        for _ in 0..count {
+        for _ in 0..1 + self.dice.below(runs_max) {
             match self.dice.below(20) {
                 0..4 => acts.push(self.pass()),
                 4 => acts.push(Act::SetClock { ahead_ms: self.ahead_ms() }),
@@ -187,13 +231,17 @@ impl Drawn<'_> {
             1 => Warehouses::Parquet,
             _ => Warehouses::Both,
         };
+        let warehouses = self.only.unwrap_or(warehouses);
         let surveys = if dice.percent(15) {
             (0..dice.between(1, 2)).map(|_| dice.below(u64::from(self.service.surveys)) as usize).collect()
         } else {
             Vec::new()
         };
-        let kill =
-            dice.percent(45).then(|| Kill { step: dice.skewed(10), tear: dice.percent(40).then(|| dice.below(1000)) });
+        let kill = dice.percent(45).then(|| Kill {
+            at: None,
+            step: dice.skewed(10),
+            tear: dice.percent(40).then(|| dice.below(1000)),
+        });
         let mut plan = RunPlan {
             backfill,
             surveys,

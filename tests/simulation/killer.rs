@@ -27,18 +27,21 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches a run over `root`, which is killed before its n-th step.
+    /// Watches a run over `root`, which is killed before the step named.
     pub fn over(root: &Path, kill: Option<Kill>) -> (Watch, Steps) {
         let copy = root.with_extension("killed");
         let watch = Watch { root: root.to_owned(), copy, taken: Arc::default(), spools_max: Arc::default() };
         let (root, copy) = (watch.root.clone(), watch.copy.clone());
+        let counted = AtomicU64::new(0);
         let (taken, spools_max) = (watch.taken.clone(), watch.spools_max.clone());
         let steps = Steps::watched_by(move |step| {
             if step == DurableStep::PageSpooled {
                 spools_max.fetch_max(spools(&root).len(), Ordering::SeqCst);
             }
-            let nth = taken.fetch_add(1, Ordering::SeqCst) + 1;
-            let is_killed = kill.is_some_and(|kill| kill.step == nth);
+            taken.fetch_add(1, Ordering::SeqCst);
+            let is_counted = kill.is_some_and(|kill| kill.at.is_none_or(|at| at == step));
+            let nth = counted.fetch_add(u64::from(is_counted), Ordering::SeqCst) + 1;
+            let is_killed = is_counted && kill.is_some_and(|kill| kill.step == nth);
             if is_killed {
                 copy_folder(&root, &copy);
                 if let Some(share) = kill.and_then(|kill| kill.tear) {

@@ -25,11 +25,21 @@ use play::Played;
 /// Seeds of a normal test run: some minutes on two idle cores.
 const SEEDS: u64 = 130;
 
+/// A long simulation says after so many seeds where it is.
+const TOLD_EVERY: u64 = 100;
+
 /// Seeds that once showed a fault of the program; they always run. Each with what it showed.
-const REGRESSIONS: &[(u64, &str)] = &[(
-    44,
-    "two parts that wait for publish had a column in two types, one of them of NULLs alone; no publish ever came to its end again",
-)];
+const REGRESSIONS: &[(u64, &str)] = &[
+    (
+        44,
+        "two parts that wait for publish had a column in two types, one of them of NULLs alone; no publish ever came to its end again",
+    ),
+    (
+        190,
+        "a doubt about all surveys made a backfill of one survey look again for ever, however often it found nothing",
+    ),
+    (272, "two records of one key that lay in different windows became two equal rows once a scan met both"),
+];
 
 /// The environment variables that say what to play.
 const SEED: &str = "STUDYSYNC_SEED";
@@ -93,7 +103,10 @@ fn play_seeds(seeds: impl Iterator<Item = u64> + Send, until: Option<Instant>) -
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(seed) = next() {
-                    count.fetch_add(1, Ordering::Relaxed);
+                    let nth = count.fetch_add(1, Ordering::Relaxed) + 1;
+                    if nth.is_multiple_of(TOLD_EVERY) {
+                        println!("the {nth}th seed is {seed}");
+                    }
                     if let Err(problem) = play_seed(seed) {
                         // At once: a long simulation may be ended by hand.
                         println!("seed {seed} failed: {}", problem.lines().next().unwrap_or_default());

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use studysync::{
-    model::{FlagSet, Window, format_ms},
+    model::{DurableStep, FlagSet, Window, format_ms},
     sandbox::{ChangeRequest, Faults, Settings},
 };
 
@@ -13,6 +13,8 @@ pub struct Script {
     pub seed: u64,
     /// The service's data; its faults here are its habits, which never change.
     pub service: Settings,
+    /// The only warehouse that there ever is; `None`: each run says which it is told of.
+    pub only: Option<Warehouses>,
     pub parquet_by_day: bool,
     pub keeps_pages: bool,
     /// Where a first sync begins: days back from the service's first now.
@@ -76,7 +78,7 @@ pub struct RunPlan {
     pub max_requests: Option<u64>,
     pub deadline_ms: Option<u64>,
     pub accept_vanished: bool,
-    /// Killed before its n-th durable step, if it has so many.
+    /// Killed before some durable step, if it comes to it.
     pub kill: Option<Kill>,
     /// Ctrl-C when the n-th request is sent.
     pub cancel_at: Option<u64>,
@@ -89,6 +91,8 @@ pub struct RunPlan {
 /// How a run is killed.
 #[derive(Clone, Copy, Debug)]
 pub struct Kill {
+    /// The n-th of these steps; `None` counts all.
+    pub at: Option<DurableStep>,
     pub step: u64,
     /// The last bytes of a spool are lost too: so many thousandths of its last part.
     pub tear: Option<u64>,
@@ -100,10 +104,15 @@ impl fmt::Display for Script {
         writeln!(
             f,
             "seed {}: {responses} responses over {days} days, hostile {hostile_share:.2}, deleted {deleted_share:.2}, \
-             {ties_per_ms} a millisecond; first sync of {} days; pages of {}; Parquet by {}; pages {}",
+             {ties_per_ms} a millisecond; first sync of {} days; pages of {}; {}; Parquet by {}; pages {}",
             self.seed,
             self.first_sync_days,
             self.page_rows,
+            match self.only {
+                None => "both warehouses",
+                Some(Warehouses::DuckDb) => "DuckDB alone",
+                Some(_) => "Parquet alone",
+            },
             if self.parquet_by_day { "day" } else { "month" },
             if self.keeps_pages { "kept" } else { "not kept" },
         )?;
@@ -159,8 +168,9 @@ impl fmt::Display for RunPlan {
         if self.accept_vanished {
             f.write_str(" --accept-vanished")?;
         }
-        if let Some(Kill { step, tear }) = self.kill {
-            write!(f, "; killed before step {step}")?;
+        if let Some(Kill { at, step, tear }) = self.kill {
+            let at = at.map_or("step".to_owned(), |at| format!("{at:?}"));
+            write!(f, "; killed before {at} {step}")?;
             tear.map_or(Ok(()), |share| write!(f, ", spool torn at {share} ‰"))?;
         }
         if let Some(count) = self.cancel_at {

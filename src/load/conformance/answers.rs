@@ -204,6 +204,34 @@ pub(in crate::load) fn p1_a_stored_row_that_loses_a_collision_is_kept_once(lab: 
     assert_eq!(lab.rows(HISTORY), ["a | stored | edited | true"]);
 }
 
+pub(in crate::load) fn p2_records_of_one_key_that_did_not_meet_are_one_row_once_they_do(lab: &mut Lab) {
+    let (mut first, mut second) = (answer("a", 0, "first"), answer("a", 1, "second"));
+    first.choices = vec!["one".into()];
+    second.choices = vec!["two".into()];
+    let other = answer("b", 0, "other");
+    lab.apply(&answers_scan(0, 0, 1), &[page(&[first.clone(), other.clone()])]);
+    lab.apply(&answers_scan(1, 1, 2), &[page(std::slice::from_ref(&second))]);
+    assert_eq!(lab.rows(TEXTS), ["a | first", "a | second", "b | other"], "they lie in different windows");
+    // A scan of both windows has both: the later place stands, the other is in the history.
+    let both = [page(&[first, other.clone(), second.clone()])];
+    let applied = lab.apply(&answers_scan(2, 0, 2), &both);
+    let counts = RowCounts { rows_read: 3, updated: 1, unchanged: 1, collisions: 1, ..RowCounts::default() };
+    assert_eq!(applied.counts, counts);
+    assert_eq!(lab.rows(TEXTS), ["a | second", "b | other"]);
+    assert_eq!(lab.rows(CHOICES), ["a | 1 | two"]);
+    assert_eq!(lab.rows(HISTORY), ["a | first | collision | false"]);
+    assert!(!lab.apply(&answers_scan(3, 0, 2), &both).wrote);
+    // One of two rows is no longer at the service, and no loser either: it is an earlier version.
+    let mut third = answer("a", 0, "third");
+    third.choices = vec!["three".into()];
+    lab.apply(&answers_scan(4, 0, 1), &[page(&[third, other.clone()])]);
+    let applied = lab.apply(&answers_scan(5, 0, 2), &[page(&[other, second])]);
+    assert_eq!(applied.counts, RowCounts { rows_read: 2, updated: 1, unchanged: 1, ..RowCounts::default() });
+    assert_eq!(lab.rows(TEXTS), ["a | second", "b | other"]);
+    assert_eq!(lab.rows(CHOICES), ["a | 1 | two"]);
+    assert_eq!(lab.rows(HISTORY), ["a | first | collision | false", "a | third | edited | true"]);
+}
+
 pub(in crate::load) fn p2_repeats_at_page_edges_are_one_row(lab: &mut Lab) {
     let mut edge = answer("b", 0, "edge");
     edge.choices = vec!["one".into(), "two".into()];

@@ -30,6 +30,7 @@ macro_rules! conformance_tests {
             answers: a_deletion_seen_under_a_new_flag_is_a_deletion
             answers: p1_collisions_keep_both_records
             answers: p1_a_stored_row_that_loses_a_collision_is_kept_once
+            answers: p2_records_of_one_key_that_did_not_meet_are_one_row_once_they_do
             answers: p2_repeats_at_page_edges_are_one_row
             answers: p1_rows_outside_the_window_are_kept_by_key
             answers: a_scan_of_one_survey_touches_no_other

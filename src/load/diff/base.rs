@@ -6,6 +6,7 @@
 use super::{
     super::VanishPolicy,
     Comparison, LoadError, TimeBounds, delete_relation,
+    doubles::{self, DOUBLES},
     sql::{bounds_of, column_list, equal_columns, key_of, select_list, timestamp_ms},
     upsert_relation,
 };
@@ -36,9 +37,15 @@ pub(super) fn compare(
     let staged = comparison.count(&format!("SELECT count(*) FROM stage.{}", base.name))?;
     comparison.delta.counts.outside_window = outside;
     collect_held(comparison, base, window, outside > 0)?;
-    if comparison.count("SELECT count(*) FROM work.held")? == 0 {
+    let keys = column_list("h", key_of(base));
+    let [held, held_keys] =
+        comparison.integers(&format!("SELECT count(*), count(DISTINCT ({keys})) FROM work.held h"))?;
+    if held == 0 {
         comparison.delta.counts.inserted = staged;
         return Ok(if staged == 0 { Fates::Unchanged } else { Fates::AllNew });
+    }
+    if held > held_keys {
+        doubles::set_aside(comparison, base)?;
     }
 
     collect_suspects(comparison, base)?;
@@ -121,15 +128,18 @@ fn collect_suspects(comparison: &Comparison<'_>, base: &'static Table) -> Result
         Some(_) => format!("h._flags <> {}", comparison.scan.flags.bits()),
         None => "false".to_owned(),
     };
+    let is_doubled = comparison.is_doubled("s", base);
     comparison.execute(&format!(
         "CREATE TABLE work.suspect AS
-         SELECT s._seq, {keys}{held_at}, CASE
+         SELECT s._seq, {keys}{held_at}, {is_doubled} AS is_doubled, CASE
                 WHEN h._row_hash IS NULL THEN 'new'
                 WHEN {other_flags} THEN 'compare'
                 WHEN h._row_hash <> s._row_hash THEN 'edited'
-                ELSE 'back' END AS fate
+                WHEN h._vanished_at IS NOT NULL THEN 'back'
+                ELSE 'doubled' END AS fate
          FROM stage.{} s LEFT JOIN work.held h ON {same_key}
-         WHERE h._row_hash IS NULL OR {other_flags} OR h._row_hash <> s._row_hash OR h._vanished_at IS NOT NULL",
+         WHERE h._row_hash IS NULL OR {other_flags} OR h._row_hash <> s._row_hash OR h._vanished_at IS NOT NULL
+            OR {is_doubled}",
         base.name
     ))
 }
@@ -192,9 +202,17 @@ fn collect_old(comparison: &mut Comparison<'_>, base: &'static Table) -> Result<
     let relation = comparison.targets.relation(base, bounds)?;
     let inside = bounds.map_or("true".to_owned(), |bounds| bounds.condition("t.created_at"));
     let columns = column_list("t", base.columns.iter().map(|column| column.name.as_str()));
+    // What is there twice at one moment is one row.
+    let only_one = match comparison.has_doubles {
+        true => format!(
+            " QUALIFY row_number() OVER (PARTITION BY {}) = 1",
+            column_list("t", super::delta::delete_columns(base))
+        ),
+        false => String::new(),
+    };
     comparison.execute(&format!(
         "CREATE TABLE work.old AS
-         SELECT {columns} FROM {relation} t SEMI JOIN work.wanted w ON {same_key}{same_moment} WHERE {inside}"
+         SELECT {columns} FROM {relation} t SEMI JOIN work.wanted w ON {same_key}{same_moment} WHERE {inside}{only_one}"
     ))
 }
 
@@ -217,7 +235,8 @@ fn judge(comparison: &Comparison<'_>, base: &'static Table) -> Result<(), LoadEr
                 WHEN f.fate <> 'compare' THEN f.fate
                 WHEN {is_deleted} OR {edited} THEN 'edited'
                 WHEN {enriched} THEN 'enriched'
-                WHEN o._vanished_at IS NOT NULL THEN 'back' END AS verdict, {is_deleted} AS is_deleted
+                WHEN o._vanished_at IS NOT NULL THEN 'back'
+                WHEN f.is_doubled THEN 'doubled' END AS verdict, {is_deleted} AS is_deleted, f.is_doubled
          FROM work.suspect f JOIN stage.{} s ON s._seq = f._seq LEFT JOIN work.old o ON {same_key}
          WHERE verdict IS NOT NULL",
         base.name
@@ -277,13 +296,17 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
                 name => format!("o.{}", quote_identifier(name)),
             });
             let taken_out = column_list("o", super::delta::delete_columns(base));
+            let doubles = match comparison.has_doubles {
+                true => format!(" UNION ALL SELECT {taken_out} FROM {DOUBLES} o"),
+                false => String::new(),
+            };
             comparison.execute(&format!(
                 "CREATE TABLE {upserts} AS
                     SELECT {changed} FROM work.fate f JOIN stage.{name} s ON s._seq = f._seq LEFT JOIN work.old o ON {same_key}
                     UNION ALL SELECT {gone} FROM work.old o SEMI JOIN work.gone f ON {same_key};
                  CREATE TABLE {deletes} AS
                     SELECT {taken_out} FROM work.old o SEMI JOIN work.fate f ON {same_key}
-                    UNION ALL SELECT {taken_out} FROM work.old o SEMI JOIN work.gone f ON {same_key}",
+                    UNION ALL SELECT {taken_out} FROM work.old o SEMI JOIN work.gone f ON {same_key}{doubles}",
                 name = base.name
             ))?;
             comparison.record(base, Some(&deletes), Some(&upserts))

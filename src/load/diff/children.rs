@@ -6,6 +6,7 @@ use super::{
     Comparison, LoadError, TimeBounds,
     base::Fates,
     delete_relation,
+    doubles::DOUBLES,
     sql::{column_list, hull, owner_key, select_list},
     upsert_relation,
 };
@@ -34,12 +35,20 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
         Fates::Unchanged => Sets::None,
         Fates::AllNew => Sets::AllAdded,
         Fates::Compared => Sets::Replaced {
-            added: "(SELECT _seq FROM work.fate WHERE verdict IN ('new', 'edited'))",
-            taken_out: "(FROM work.fate WHERE verdict = 'edited')",
-            bounds: hull(comparison, base, "work.old")?,
+            added: "(SELECT _seq FROM work.fate WHERE verdict IN ('new', 'edited') OR is_doubled)",
+            taken_out: "(FROM work.fate WHERE verdict = 'edited' OR is_doubled)",
+            bounds: hull(comparison, base, &old_rows(comparison, base))?,
         },
     };
     replace(comparison, base, &sets)
+}
+
+/// The rows of the warehouse that change, with their moments.
+fn old_rows(comparison: &Comparison<'_>, base: &Table) -> String {
+    match base.partition.as_deref().map(quote_identifier).filter(|_| comparison.has_doubles) {
+        Some(at) => format!("(SELECT {at} FROM work.old UNION ALL SELECT {at} FROM {DOUBLES})"),
+        None => "work.old".to_owned(),
+    }
 }
 
 /// Puts the changes of the children of `parent` into the delta.

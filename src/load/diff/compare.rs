@@ -67,7 +67,8 @@ impl Differences {
 /// Compares the staged scan, which is complete, with the warehouse. To be called once a stage.
 pub fn differences(engine: &Engine, stage: &Stage, targets: &mut dyn Targets) -> Result<Differences, LoadError> {
     let scan = stage.scan();
-    let mut comparison = Comparison { engine, stage, scan, targets, delta: super::Delta::default() };
+    let mut comparison =
+        Comparison { engine, stage, scan, targets, delta: super::Delta::default(), has_doubles: false };
     let base = contract(scan.scope.stream.name())?;
     let window = base.partition.is_some().then(|| bounds_of(scan.window));
     repeats::take_out(&mut comparison, base)?;

@@ -4,6 +4,7 @@ use super::{
     Comparison, LoadError,
     base::Fates,
     contract,
+    doubles::DOUBLES,
     repeats::LOSERS,
     sql::{equal_columns, hull, key_of, select_list, timestamp_ms},
     upsert_relation,
@@ -22,6 +23,9 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
         parts.push(format!("SELECT {gone} FROM work.old o SEMI JOIN work.gone f ON {same_key}"));
     }
     let has_collisions = comparison.delta.counts.collisions > 0;
+    if comparison.has_doubles {
+        parts.push(ended_doubles(comparison, base, history, has_collisions));
+    }
     if has_collisions {
         parts.push(lost_collisions(comparison, base, history, fates)?);
     }
@@ -47,6 +51,17 @@ fn ended_version(comparison: &Comparison<'_>, history: &Table, reason: &str) -> 
         "reason" => reason.to_owned(),
         _ => stamped_or(comparison, column, "o"),
     })
+}
+
+/// Rows that give way to another of their key, but for what this scan found too: the row that stays, and losers of collisions.
+fn ended_doubles(comparison: &Comparison<'_>, base: &'static Table, history: &Table, has_collisions: bool) -> String {
+    let ended = ended_version(comparison, history, "'edited'");
+    let found = |relation: &str| {
+        let same_key = equal_columns("o", "s", &key_of(base));
+        format!("EXISTS (SELECT 1 FROM {relation} s WHERE {same_key} AND s._row_hash = o._row_hash)")
+    };
+    let is_loser = if has_collisions { found(LOSERS) } else { "false".to_owned() };
+    format!("SELECT {ended} FROM {DOUBLES} o WHERE NOT {} AND NOT {is_loser}", found(&format!("stage.{}", base.name)))
 }
 
 /// The losers of collisions that the history does not hold yet.

@@ -4,12 +4,14 @@
 //! here knows what a warehouse is made of: it reads through [`Targets`].
 //!
 //! A key is looked up where its creation time says that it is. Should the service ever move the creation time of a record from
-//! one window to another, the record is new in the one and vanishes from the other.
+//! one window to another, the record is new in the one and vanishes from the other. And records that share a key and lie in
+//! different windows both have a row, until a scan meets both: see [`doubles`].
 
 mod base;
 mod children;
 mod compare;
 mod delta;
+mod doubles;
 mod history;
 mod logs;
 mod repeats;
@@ -43,7 +45,7 @@ pub fn diff(
     options: &CommitOptions,
 ) -> Result<Delta, LoadError> {
     let scan = stage.scan();
-    let mut comparison = Comparison { engine, stage, scan, targets, delta: Delta::default() };
+    let mut comparison = Comparison { engine, stage, scan, targets, delta: Delta::default(), has_doubles: false };
     comparison.delta.counts.rows_read = stage.records();
     let base = contract(scan.scope.stream.name())?;
 
@@ -75,6 +77,8 @@ struct Comparison<'a> {
     scan: &'a Scan,
     targets: &'a mut dyn Targets,
     delta: Delta,
+    /// Whether the warehouse holds a key of the scan more than once in the window: then they are in `doubles::DOUBLES`.
+    has_doubles: bool,
 }
 
 impl Comparison<'_> {

@@ -17,8 +17,9 @@ const FORMAT_VERSION: u32 = 1;
 /// Key and value of what the file knows of itself.
 const META_TABLE: &str = "_studysync";
 
-/// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view.
-pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+/// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless those were
+/// looked at before.
+pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity, has_views: bool) -> Result<(), LoadError> {
     let found = columns_by_table(engine)?;
     if found.is_empty() {
         engine.reach(DurableStep::DuckDbCreated, path)?;
@@ -30,9 +31,11 @@ pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity) -> R
     }
     let meta = read_meta(engine)?;
     check_meta(&meta, path, identity)?;
-    let taken = found.keys().map(String::as_str).collect();
     let mut changes = missing_parts(&found, path)?;
-    changes.extend(views::missing(engine, &meta, META_TABLE, &taken)?);
+    if !has_views {
+        let taken = found.keys().map(String::as_str).collect();
+        changes.extend(views::missing(engine, &meta, META_TABLE, &taken)?);
+    }
     if changes.is_empty() {
         return Ok(());
     }

@@ -51,6 +51,8 @@ pub struct DuckDbDestination {
     lacking: Lacking,
     /// Held while the file is attached.
     claim: Option<Claim>,
+    /// Whether the views were seen to be up to date, or made so: that is done once, not whenever the file is opened again.
+    has_views: bool,
     /// Whether something was committed since the last checkpoint, and how many rows.
     is_dirty: bool,
     rows_since_checkpoint: u64,
@@ -112,6 +114,7 @@ impl DuckDbDestination {
             is_read_only,
             lacking: Lacking::default(),
             claim: None,
+            has_views: false,
             is_dirty: false,
             rows_since_checkpoint: 0,
         };
@@ -151,7 +154,8 @@ impl DuckDbDestination {
         self.is_dirty |= file::has_commit_log(&self.path);
         self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
-        let ready = catalog::make_ready(&self.engine, &self.path, &self.identity);
+        let ready = catalog::make_ready(&self.engine, &self.path, &self.identity, self.has_views);
+        self.has_views |= ready.is_ok();
         if ready.is_err() {
             // The first error is the one to tell.
             self.release().ok();
