@@ -31,7 +31,7 @@ words = db.sql("SELECT said.created_at, score.score, said.answer_text FROM nps_a
 words.show()
 
 # %% What was known a week ago, against today
-(newest,) = db.sql("SELECT max(_synced_at) FROM responses").fetchone()
+(newest,) = db.execute("SELECT max(_synced_at) FROM responses").fetchone()
 db.execute("SET VARIABLE moment = ?::TIMESTAMP - INTERVAL 7 DAY", [newest])
 db.sql("SELECT (SELECT count(*) FROM responses_as_of(getvariable('moment'))) AS answers_then, "
        "(SELECT count(*) FROM current_responses) AS answers_now").show()

@@ -29,13 +29,16 @@ if ! command -v java >/dev/null; then
     apt-get install -y -qq default-jre-headless >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; } >/dev/null
 fi
 
+# Where scripts/cargo.sh put the library that the program is linked with.
+export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export STUDYSYNC_API_KEY=readers
 "$program" sandbox --api-key "$STUDYSYNC_API_KEY" --responses 20000 --days 100 --hostile-share 0.02 --listen 127.0.0.1:0 >"$work/sandbox.log" 2>&1 &
 service=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     address=$(grep -o 'http://[0-9.:]*' "$work/sandbox.log" | head -1) && break
     sleep 0.1
 done
+[ -n "$address" ] || { cat "$work/sandbox.log" >&2; exit 1; }
 cat >"$work/studysync.toml" <<'TOML'
 [streams.responses]
 flags = ["with_snapshots", "with_urls", "with_meta", "with_custom_metadata", "with_deleted_responses"]
@@ -43,7 +46,7 @@ flags = ["with_snapshots", "with_urls", "with_meta", "with_custom_metadata", "wi
 duckdb = "warehouse.duckdb"
 parquet = "parquet"
 TOML
-"$program" --config "$work/studysync.toml" --quiet backfill --from "$(date -u -d '-110 days' +%F)" --base-url "${address:?the sandbox told no address}" || [ $? = 3 ]
+"$program" --config "$work/studysync.toml" --quiet backfill --from "$(date -u -d '-110 days' +%F)" --base-url "$address" || [ $? = 3 ]
 "$program" schema --format json >"$work/schema.json"
 
 "$kept/current/bin/python" scripts/readers/read.py current "$work"
