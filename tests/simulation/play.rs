@@ -70,6 +70,9 @@ struct Play<'a> {
     /// Whether the last run that opened the Parquet warehouse was killed, perhaps in the midst of publishing. The next one that
     /// opens it begins with what was left of that.
     is_parquet_torn: bool,
+    /// Whether some run looked at single surveys and not for deleted answers: one that was deleted since the whole was read is
+    /// gone for such a run, and what is covered for all surveys is not looked at again by a backfill.
+    was_blind_to_deleted: bool,
     /// The scans of each ledger.
     ledgers: BTreeMap<&'static str, BTreeSet<String>>,
     /// What the last run said that people should know.
@@ -97,6 +100,7 @@ pub async fn play(script: &Script) -> Played {
         had_duckdb_tables: false,
         was_killed: false,
         is_parquet_torn: false,
+        was_blind_to_deleted: false,
         ledgers: BTreeMap::new(),
         last_notes: Vec::new(),
         rescan: "",
@@ -234,6 +238,7 @@ impl Play<'_> {
     /// One run of the program, as it ended.
     async fn run(&mut self, plan: &RunPlan) -> Ended {
         self.are_twins &= plan.warehouses == Warehouses::Both;
+        self.was_blind_to_deleted |= !plan.surveys.is_empty() && !plan.flags.contains(Flag::WithDeletedResponses);
         let stop = CancellationToken::new();
         self.service.expect_run(&plan.changes, plan.cancel_at.map(|at| (at, stop.clone())));
         self.service.control().clear_log();
@@ -351,7 +356,7 @@ impl Play<'_> {
                 let settled = Window::new(window.start_ms, window.end_ms.min(ended.settled_ms));
                 let survey_ids = self.survey_ids();
                 let surveys: Vec<i64> = plan.surveys.iter().filter_map(|at| survey_ids.get(*at).copied()).collect();
-                let with_deleted = plan.flags.contains(Flag::WithDeletedResponses);
+                let with_deleted = plan.flags.contains(Flag::WithDeletedResponses) && !self.was_blind_to_deleted;
                 self.oracle.is_whole(warehouse, settled, &surveys, with_deleted);
             }
         }
