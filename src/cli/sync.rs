@@ -9,7 +9,7 @@ use crate::{
     clock,
     config::Settings,
     model::Window,
-    pipeline::{PipelineError, Progress, Request, Run, RunReport},
+    pipeline::{PipelineError, Progress, Request, Run, RunReport, drift_lines},
 };
 
 use super::{
@@ -173,6 +173,9 @@ fn summary(report: &RunReport) -> String {
             fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
         let fates = if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") };
         text.push_str(&format!("  {name:<10} {} windows: {fates}\n", stream.windows));
+    }
+    for line in drift_lines(&report.drift, report.drift_unlisted) {
+        text.push_str(&format!("  drift: {line}\n"));
     }
     for failure in &report.failures {
         text.push_str(&format!("  FAILED {} {}: {}\n", failure.stream, failure.window, failure.error));
