@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{DAY_MS, NOW_MS, Place, Service, assert_holds, expected::Expected};
+use crate::harness::{DAY_MS, NOW_MS, Place, Service, Tables, assert_equal, assert_holds, expected::Expected};
 
 use super::{Drifting, STREAMS, config, drifting, with_mode};
 
@@ -150,6 +150,37 @@ fn p1_a_frozen_stream_applies_no_window_with_drift_and_goes_on_with_another_mode
         service.clear_log();
         place.report(&["sync"], 0);
         assert_holds(&place, &Expected::now(&service), stream.name);
+    }
+}
+
+#[test]
+fn p1_a_frozen_scan_is_committed_by_the_mode_of_the_run_that_commits_it() {
+    let service = drifting();
+    let place = Place::new(&service).with_config(&config(&["responses"], "freeze"));
+    place.report(&["sync"], 1);
+    let place = with_mode(place, &["responses"], "discard_row");
+    let report = place.report(&["sync"], 3);
+    assert_told(&report, &STREAMS[0], "row_rejected");
+    assert_count(&place, "responses", "response_group_uid = 'drift'", 0);
+    assert_count(&place, "rejects", "stream = 'responses'", 2);
+    assert_comes_back(place, &service, "after all");
+}
+
+#[test]
+fn p2_a_replay_goes_by_the_modes_that_are_set() {
+    let service = drifting();
+    for (mode, code, rows, rejects) in [("discard_row", 3, 0, 6), ("discard_value", 0, 2, 0)] {
+        let place = Place::new(&service).with_config(&config(&["responses", "surveys", "themes"], mode));
+        place.run(&["sync"]).expect(code);
+        let before = place.path("before");
+        std::fs::copy(place.duckdb(), &before).unwrap();
+        place.run(&["replay"]).expect(0);
+        assert_equal(&Tables::duckdb(&before), &place.duckdb_tables(), mode);
+        for stream in &STREAMS {
+            let found = format!("({}) OR ({})", stream.unknown, stream.clash);
+            assert_count(&place, stream.name, &found, rows);
+        }
+        assert_count(&place, "rejects", "true", rejects);
     }
 }
 
