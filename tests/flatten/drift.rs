@@ -92,6 +92,18 @@ fn p1_each_mode_makes_its_own_of_a_field_that_no_contract_knows() {
 }
 
 #[test]
+fn a_snapshot_that_several_answers_repeat_is_drift_of_each() {
+    let snapshot = r#""questionType":"NPS","response":1,"visitorSnapshot":{"visitorId":"v","mood":1}"#;
+    let plain = r#""questionType":"NPS","response":1,"visitorSnapshot":{"visitorId":"v"}"#;
+    let records = [answer(1, snapshot), answer(2, plain), answer(3, snapshot), answer(4, snapshot)];
+    let flat = by(Stream::Responses, &records, DriftRules::default());
+    assert_eq!(told(&flat), ["new field responses.visitorSnapshot.mood 3: mood: number"]);
+    let discarded = by(Stream::Responses, &records, everywhere(DriftMode::DiscardRow));
+    assert_eq!((discarded.rejects.len(), discarded.key_hashes.len()), (3, 1));
+    assert_eq!(text(discarded.table("visitor_snapshots").unwrap(), "extra", 0), None);
+}
+
+#[test]
 fn a_value_that_its_column_cannot_take_is_told_by_type_and_length() {
     let records = [
         answer(1, r#""questionType":"NPS","response":"Jane said nine","visitorId":"none of yours""#),

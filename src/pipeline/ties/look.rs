@@ -230,6 +230,7 @@ fn created_ms(raw: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::DriftMode;
 
     fn moments(body: &str) -> PageMoments {
         moments_of(Stream::Themes, &flatten_page(Stream::Themes, body.as_bytes(), DriftRules::default()).unwrap())
@@ -251,5 +252,21 @@ mod tests {
         let page = moments(&format!(r#"{{"data":[{first},{{"id":3}}]}}"#));
         assert_eq!((page.has_records, page.last_ms), (true, None), "it must not be taken for the row before");
         assert!(!moments(r#"{"data":[]}"#).has_records);
+    }
+
+    #[test]
+    fn p3_a_record_that_the_drift_rules_discard_still_stands_at_its_edge() {
+        let [first, last] = [theme(1, "1970-01-01T00:00:00.007Z"), theme(3, "1970-01-01T00:00:00.007Z")];
+        let new = theme(2, "1970-01-01T00:00:00.007Z").replacen('{', r#"{"new":1,"#, 1);
+        for records in [[&first, &new, &last], [&first, &last, &new], [&new, &first, &last]] {
+            let body = format!(r#"{{"data":[{},{},{}]}}"#, records[0], records[1], records[2]);
+            let by = |unknown_fields| {
+                let rules = DriftRules { unknown_fields, ..DriftRules::default() };
+                moments_of(Stream::Themes, &flatten_page(Stream::Themes, body.as_bytes(), rules).unwrap())
+            };
+            let (kept, discarded) = (by(DriftMode::Evolve), by(DriftMode::DiscardRow));
+            assert_eq!((&discarded.rows, discarded.last_ms), (&kept.rows, Some(7)), "{body}");
+            assert_eq!(discarded.keys_at(7).len(), 3);
+        }
     }
 }
