@@ -17,7 +17,7 @@ pub struct DriftReport {
     /// Path of the field: `responses.meta.battery`; `?` stands for a name that does not look like one.
     #[serde(rename = "where")]
     pub place: String,
-    /// Records of this run in which it was met.
+    /// Records of this run in which it was met; one that was read twice counts twice, as in `rows_read`.
     pub records: u64,
     /// A type, a length, a word of an enumeration; never a text that a person could have typed.
     pub example: String,
