@@ -2,6 +2,7 @@
 
 mod architecture;
 mod commands;
+mod drift;
 mod flatten;
 mod gate;
 mod harness;

@@ -2,15 +2,21 @@
 
 use studysync::{
     flatten::{FlattenError, flatten_page},
-    model::{FlatPage, Stream},
+    model::{DriftMode, DriftRules, FlatPage, Stream},
     source::envelope::{self, EnvelopeError},
 };
 
 /// Reads a body as `source` and `flatten` do, one after the other. What `source` lets through `flatten` must read, with as many
 /// records, and each of them lands (promise P1).
 pub fn hold_page(stream: Stream, body: &[u8]) {
+    for mode in [DriftMode::Evolve, DriftMode::DiscardRow, DriftMode::DiscardValue] {
+        hold_page_by(stream, body, DriftRules { unknown_fields: mode, type_clashes: mode });
+    }
+}
+
+fn hold_page_by(stream: Stream, body: &[u8], rules: DriftRules) {
     let envelope = envelope::parse(body);
-    let flat = flatten_page(stream, body);
+    let flat = flatten_page(stream, body, rules);
     match (envelope, flat) {
         (Ok(envelope), Ok(flat)) => {
             assert_eq!(envelope.rows, flat.records, "records were lost between the envelope and the tables");

@@ -9,7 +9,7 @@ use crate::{
     clock,
     config::Settings,
     model::Window,
-    pipeline::{PipelineError, Progress, Request, Run, RunReport},
+    pipeline::{PipelineError, Progress, Request, Run, RunReport, drift_lines},
 };
 
 use super::{
@@ -23,7 +23,10 @@ use super::{
 /// with `backfill`. What was never proven complete since then is pulled as well. A run that was stopped or killed is gone on
 /// with by the next one.
 ///
-/// Exit codes: 0 done; 1 failed, what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
+/// What the service sends and this version does not know is kept and told; [streams.NAME.drift] in the configuration can say
+/// otherwise: evolve, freeze, discard_row, discard_value.
+///
+/// Exit codes: 0 done; 1 failed (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
 /// withheld deletions, collisions, rows that the edge of a page may hide); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
 /// rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
@@ -36,7 +39,7 @@ pub(super) struct SyncArgs {
 ///
 /// Windows are pulled side by side. Killed and started again it goes on where it was; when all is covered it sends nothing.
 ///
-/// Exit codes: 0 done; 1 failed, what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
+/// Exit codes: 0 done; 1 failed (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
 /// withheld deletions, collisions, rows that the edge of a page may hide); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
 /// rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
@@ -173,6 +176,9 @@ fn summary(report: &RunReport) -> String {
             fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
         let fates = if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") };
         text.push_str(&format!("  {name:<10} {} windows: {fates}\n", stream.windows));
+    }
+    for line in drift_lines(&report.drift, report.drift_unlisted) {
+        text.push_str(&format!("  drift: {line}\n"));
     }
     for failure in &report.failures {
         text.push_str(&format!("  FAILED {} {}: {}\n", failure.stream, failure.window, failure.error));

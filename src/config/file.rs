@@ -51,6 +51,14 @@ pub(super) struct StreamTable {
     pub settle_secs: Option<u64>,
     pub rescan: Option<Vec<String>>,
     pub since: Option<String>,
+    pub drift: DriftTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct DriftTable {
+    pub unknown_fields: Option<String>,
+    pub type_clashes: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -6,14 +6,14 @@ use std::{
 };
 
 use crate::{
-    model::{Flag, FlagSet, Stream, parse_date},
+    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, parse_date},
     plan::{RescanRules, Tier},
     redact::ApiKey,
 };
 
 use super::{
     ConfigError,
-    file::{CONFIG_FILE_NAME, ConfigFile, StreamTable},
+    file::{CONFIG_FILE_NAME, ConfigFile, DriftTable, StreamTable},
 };
 
 const API_KEY_ENV: &str = "STUDYSYNC_API_KEY";
@@ -66,6 +66,8 @@ pub struct Settings {
     pub throttle: ThrottleSettings,
     /// The enabled streams, in the order in which they are synced.
     pub streams: Vec<StreamSettings>,
+    /// What becomes of what the contracts do not know; for streams that are not enabled too, since `replay` builds all.
+    pub drift: DriftPolicy,
     /// Restricts every stream that knows such a filter to these surveys; empty for all.
     pub surveys: Vec<i64>,
     pub warehouse: WarehouseSettings,
@@ -255,8 +257,10 @@ pub(super) fn resolve_file(
         let problem = format!("'{}' is an address; this version writes Parquet to folders only", path.display());
         return Err(value("--parquet", problem));
     }
+    let drift = drift_policy(&file.streams)?;
     Ok(Settings {
         streams: streams(file.streams, &overrides.streams)?,
+        drift,
         config,
         service,
         throttle,
@@ -282,6 +286,25 @@ fn check_publish(warehouse: &WarehouseSettings) -> Result<(), ConfigError> {
         return Err(value(place, format!("'{}' is the warehouse itself", copy.display())));
     }
     Ok(())
+}
+
+fn drift_policy(tables: &std::collections::BTreeMap<String, StreamTable>) -> Result<DriftPolicy, ConfigError> {
+    let mut policy = DriftPolicy::default();
+    for stream in Stream::ALL {
+        let Some(StreamTable { drift: DriftTable { unknown_fields, type_clashes }, .. }) = tables.get(stream.name())
+        else {
+            continue;
+        };
+        let mode = |key: &str, text: &Option<String>| {
+            let mode = text.as_deref().map(str::parse::<DriftMode>).transpose();
+            mode.map(Option::unwrap_or_default)
+                .map_err(|problem| value(format!("[streams.{stream}.drift] {key}"), problem))
+        };
+        let (unknown_fields, type_clashes) =
+            (mode("unknown_fields", unknown_fields)?, mode("type_clashes", type_clashes)?);
+        policy.set(stream, DriftRules { unknown_fields, type_clashes });
+    }
+    Ok(policy)
 }
 
 fn streams(
@@ -397,8 +420,19 @@ flags = ["with_deleted_responses"]
 # Where the first sync begins; without it, {days} days back. Older answers come with `studysync backfill --from`.
 # since = "2026-01-01"
 
+[streams.responses.drift]
+# What becomes of fields that the contract does not know, and of values that their column cannot take:
+#   "evolve"         kept, as JSON beside the columns; columns never change, and nothing is lost
+#   "freeze"         the window is not applied and the stream stands still, with exit code 1, until this says something else
+#   "discard_row"    the record goes to the table rejects, with its text; exit code 3 for new ones
+#   "discard_value"  the value is left out; the archive has it
+# Another mode counts from the next look at a window on, and at once for all of them after `studysync replay`.
+# unknown_fields = "evolve"
+# type_clashes = "evolve"
+
 [streams.surveys]
 # enabled = true
+# As above, under [streams.surveys.drift] and [streams.themes.drift].
 
 [streams.themes]
 # enabled = true

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{file::ConfigFile, resolve::resolve_file, *};
-use crate::model::{Flag, FlagSet, Stream};
+use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
 fn settings(text: &str) -> Result<Settings, String> {
     let path = Path::new("/etc/studysync/studysync.toml");
@@ -100,4 +100,19 @@ fn deleted_answers_are_asked_for_unless_the_file_says_no() {
     };
     assert_eq!(flags(""), FlagSet::EMPTY.with(Flag::WithDeletedResponses));
     assert_eq!(flags("[streams.responses]\nflags = []"), FlagSet::EMPTY);
+}
+
+#[test]
+fn drift_has_a_mode_for_each_stream_enabled_or_not() {
+    let text = "[streams.themes]\nenabled = false\n[streams.themes.drift]\nunknown_fields = \"discard_row\"\n";
+    let read = settings(text).unwrap();
+    assert_eq!(read.drift.of(Stream::Themes).unknown_fields, DriftMode::DiscardRow);
+    assert_eq!(read.drift.of(Stream::Themes).type_clashes, DriftMode::Evolve);
+    assert_eq!(read.drift.of(Stream::Responses), DriftRules::default());
+    let error = settings("[streams.surveys.drift]\ntype_clashes = \"discard\"\n").unwrap_err();
+    for words in ["[streams.surveys.drift] type_clashes", "'discard'", "evolve, freeze, discard_row, discard_value"] {
+        assert!(error.contains(words), "{error}");
+    }
+    let error = settings("[streams.surveys.drift]\nunknown_field = \"evolve\"\n").unwrap_err();
+    assert!(error.contains("did you mean 'unknown_fields'?"), "{error}");
 }

@@ -3,7 +3,7 @@
 //! The rules are stated where they are applied. Common to all of them: a number alone is also `answer_number` whatever the type, and
 //! an answer is skipped when it is missing, null, blank, empty or all null, except under TEXTURLPROMPT, which asks nothing. An
 //! answer whose shape does not fit its type has no parts: `answer_json`, which this file does not write, holds it as it was
-//! sent.
+//! sent, and the misfit is noted as drift.
 
 use std::borrow::Cow;
 
@@ -12,6 +12,7 @@ use arrow::error::ArrowError;
 use super::{
     answer_key::AnswerKey,
     choices::Choices,
+    drift::Met,
     json::{self, Entry, Shape},
     labelled::{MatrixCells, Ranks},
     max_diff::MaxDiffItems,
@@ -38,6 +39,8 @@ pub(super) struct AnswerParts<'a> {
     max_diff_items: MaxDiffItems,
     media: Media<'a>,
     entries: Vec<Entry<'a>>,
+    /// What no contract knows of the answer, with what stands before it in its path; for the caller to take.
+    pub drift: Vec<(&'static str, Met<'a>)>,
 }
 
 /// An answer and what decides how it is read.
@@ -60,6 +63,7 @@ impl<'a> AnswerParts<'a> {
             max_diff_items: MaxDiffItems::new()?,
             media: Media::new()?,
             entries: Vec::new(),
+            drift: Vec::new(),
         })
     }
 
@@ -74,37 +78,60 @@ impl<'a> AnswerParts<'a> {
             is_skipped: !asks_nothing && is_nothing(response),
             ..Answer::default()
         };
+        let mut fits = true;
         match given.question_type {
-            QuestionType::Open => answer.text = scalar_text(response),
-            QuestionType::MultipleChoice => self.read_choice(given, response, &mut answer),
-            QuestionType::MultipleSelect => self.read_choices(given, response, &mut answer),
+            QuestionType::Open => {
+                answer.text = scalar_text(response);
+                fits = answer.text.is_some();
+            }
+            QuestionType::MultipleChoice => {
+                self.read_choice(given, response, &mut answer);
+                fits = answer.text.is_some();
+            }
+            QuestionType::MultipleSelect => {
+                self.read_choices(given, response, &mut answer);
+                fits = answer.text.is_some();
+            }
             QuestionType::Likert | QuestionType::Nps => {
                 answer.number = answer.number.or_else(|| number_in_text(response));
+                fits = answer.number.is_some();
             }
-            QuestionType::ConsentLegal => self.read_consent(response, &mut answer),
+            QuestionType::ConsentLegal => {
+                self.read_consent(response, &mut answer);
+                fits = answer.boolean.is_some();
+            }
             QuestionType::Matrix => {
-                if self.read_object(response) {
+                fits = self.read_object(response);
+                if fits {
                     answer.is_skipped |= self.matrix_cells.append(given.key, &self.entries);
                 }
             }
             QuestionType::RankOrder => {
-                if self.read_object(response) {
-                    answer.is_skipped |= self.ranks.append(given.key, &self.entries);
+                fits = self.read_object(response);
+                if fits {
+                    answer.is_skipped |= self.ranks.append(given.key, &self.entries, &mut self.drift);
                 }
             }
-            QuestionType::MaxDiff => answer.is_skipped |= self.max_diff_items.append(given.key, response),
+            QuestionType::MaxDiff => {
+                fits = json::shape(response) == Shape::List;
+                answer.is_skipped |= self.max_diff_items.append(given.key, response, &mut self.drift);
+            }
             QuestionType::VideoVoice => {
-                if self.read_object(response) && self.entries.iter().any(|entry| entry.value != "null") {
-                    answer.text = self.media.append(given.key, &self.entries);
+                fits = self.read_object(response);
+                if fits && self.entries.iter().any(|entry| entry.value != "null") {
+                    answer.text = self.media.append(given.key, &self.entries, &mut self.drift);
                 } else {
-                    answer.is_skipped |= json::shape(response) == Shape::Object;
+                    answer.is_skipped |= fits;
                 }
             }
-            QuestionType::TextUrlPrompt => {}
+            QuestionType::TextUrlPrompt => fits = is_nothing(response),
             QuestionType::Unknown => {
                 answer.text = json::read_text(response).map(|text| text.text);
                 answer.boolean = json::read_boolean(response);
             }
+        }
+        if !fits && !answer.is_skipped {
+            self.drift.push(("", Met::clash("response", response)));
         }
         answer
     }
@@ -141,6 +168,20 @@ impl<'a> AnswerParts<'a> {
             let submitted = self.entries.iter().rev().find(|entry| json::unescaped(entry.key).text == "submitted");
             answer.boolean = submitted.and_then(|entry| json::read_boolean(entry.value));
             answer.is_skipped |= submitted.is_none_or(|entry| entry.value == "null");
+            let known = usize::from(submitted.is_some());
+            if self.entries.len() > known {
+                self.note_unknown("submitted");
+            }
+        }
+    }
+
+    /// Notes the members of an object that has one known field.
+    fn note_unknown(&mut self, known: &str) {
+        for entry in &self.entries {
+            let name = json::unescaped(entry.key).text;
+            if name != known {
+                self.drift.push(("response.", Met::new_field(name, entry.value)));
+            }
         }
     }
 

@@ -1,16 +1,17 @@
 //! One object of the wire, its known fields sorted into slots, and the strict reading of each into its column's type.
 //!
-//! What does not fit its column goes to [`Extra`] with its exact text under its wire name; so do unknown fields, and the
-//! earlier values of a field that was sent more than once.
+//! What does not fit its column goes to [`Extra`] with its exact text under its wire name, unless the drift rules discard it; so
+//! do unknown fields, and the earlier values of a field that was sent more than once.
 
 use std::{borrow::Cow, marker::PhantomData};
 
 use super::{
+    drift::Met,
     extra::{Extra, canonical_key},
     json::{self, Entry},
     timestamp::read_timestamp,
 };
-use crate::model::RejectReason;
+use crate::model::{DriftMode, DriftRules, RejectReason};
 
 /// The fields of one kind of object that columns are filled from.
 pub(super) trait WireField: Copy {
@@ -61,20 +62,22 @@ pub(super) struct Fields<'a, F> {
     guesses: [u8; GUESSES],
     /// What found no column so far.
     pub extra: Extra<'a>,
+    /// What no contract knows, kept or not.
+    pub drift: Vec<Met<'a>>,
+    pub rules: DriftRules,
     field: PhantomData<F>,
 }
 
-impl<F: WireField> Default for Fields<'_, F> {
-    fn default() -> Self {
-        let values = vec![None; F::NAMES.len()];
-        Self { values, guesses: [0; GUESSES], extra: Extra::default(), field: PhantomData }
-    }
-}
-
 impl<'a, F: WireField> Fields<'a, F> {
+    pub(super) fn new(rules: DriftRules) -> Self {
+        let values = vec![None; F::NAMES.len()];
+        Self { values, guesses: [0; GUESSES], extra: Extra::default(), drift: Vec::new(), rules, field: PhantomData }
+    }
+
     pub(super) fn clear(&mut self) {
         self.values.fill(None);
         self.extra.clear();
+        self.drift.clear();
     }
 
     /// Takes another object in place of the last one.
@@ -93,7 +96,12 @@ impl<'a, F: WireField> Fields<'a, F> {
                         *guess = slot;
                     }
                 }
-                None => self.extra.add(key, entry.value),
+                None => {
+                    self.drift.push(Met::new_field(key.clone(), entry.value));
+                    if self.rules.unknown_fields != DriftMode::DiscardValue {
+                        self.extra.add(key, entry.value);
+                    }
+                }
             }
         }
     }
@@ -126,11 +134,23 @@ impl<'a, F: WireField> Fields<'a, F> {
         }
     }
 
+    /// The same for a value of another type than its column's: drift, which the rules may discard.
+    pub(super) fn keep_clash(&mut self, field: F) {
+        if let Some(raw) = self.raw(field) {
+            self.drift.push(Met::clash(field.name(), raw));
+            if self.rules.type_clashes != DriftMode::DiscardValue {
+                self.extra.add(field.name(), raw);
+            }
+        }
+    }
+
     /// A string. One with a lone surrogate fills the column with U+FFFD in its place, and is kept.
     pub(super) fn text(&mut self, field: F) -> Option<Cow<'a, str>> {
         let read = json::read_text(self.json(field)?);
-        if !read.as_ref().is_some_and(|text| text.is_exact) {
-            self.keep(field);
+        match &read {
+            Some(text) if text.is_exact => {}
+            Some(_) => self.keep(field),
+            None => self.keep_clash(field),
         }
         read.map(|text| text.text)
     }
@@ -153,7 +173,7 @@ impl<'a, F: WireField> Fields<'a, F> {
     fn read_or_keep<T>(&mut self, field: F, read: impl Fn(&'a str) -> Option<T>) -> Option<T> {
         let value = read(self.json(field)?);
         if value.is_none() {
-            self.keep(field);
+            self.keep_clash(field);
         }
         value
     }

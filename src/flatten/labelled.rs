@@ -9,6 +9,7 @@ use arrow::error::ArrowError;
 use super::{
     answer::label,
     answer_key::AnswerKey,
+    drift::Met,
     json::{self, Entry},
     table_builder::TableBuilder,
 };
@@ -58,15 +59,24 @@ impl Ranks {
         Ok(Self { table: TableBuilder::new("response_ranks", 0)? })
     }
 
-    /// Appends a row for each option. True if no option has a rank. A rank that is no integer is NULL.
-    pub(super) fn append(&mut self, key: &AnswerKey, entries: &[Entry]) -> bool {
+    /// Appends a row for each option. True if no option has a rank. A rank that is no integer is NULL, and drift.
+    pub(super) fn append<'a>(
+        &mut self,
+        key: &AnswerKey,
+        entries: &[Entry<'a>],
+        drift: &mut Vec<(&'static str, Met<'a>)>,
+    ) -> bool {
         for (_, (name, value)) in labelled(entries) {
             if self.table.is_full() {
                 break;
             }
             key.begin_row(&mut self.table);
             self.table.text("option_label", Some(&name));
-            self.table.bigint("rank", json::read_integer(value));
+            let rank = json::read_integer(value);
+            if rank.is_none() && value != "null" {
+                drift.push(("", Met::clash("response[]", value)));
+            }
+            self.table.bigint("rank", rank);
             self.table.end_row(key.record);
         }
         entries.iter().all(|entry| entry.value == "null")

@@ -6,6 +6,7 @@ use arrow::error::ArrowError;
 
 use super::{
     answer_key::AnswerKey,
+    drift::Met,
     json::{self, Entry},
     table_builder::TableBuilder,
 };
@@ -32,7 +33,12 @@ impl MaxDiffItems {
 
     /// Appends a row for each item of each round. True if the answer is a list of rounds and no item was selected. Rounds and
     /// items of a wrong shape keep their ordinal and have no row.
-    pub(super) fn append(&mut self, key: &AnswerKey, response: &str) -> bool {
+    pub(super) fn append<'a>(
+        &mut self,
+        key: &AnswerKey,
+        response: &'a str,
+        drift: &mut Vec<(&'static str, Met<'a>)>,
+    ) -> bool {
         if json::shape(response) != json::Shape::List {
             return false;
         }
@@ -43,6 +49,7 @@ impl MaxDiffItems {
                 json::Shape::List => json::read_items(round).unwrap_or_default(),
                 json::Shape::Null => continue,
                 _ => {
+                    drift.push(("", Met::clash("response[]", round)));
                     is_skipped = false;
                     continue;
                 }
@@ -50,10 +57,13 @@ impl MaxDiffItems {
             for (item_at, item) in items.into_iter().enumerate() {
                 entries.clear();
                 if json::shape(item) != json::Shape::Object || json::read_entries(item, &mut entries).is_none() {
-                    is_skipped &= item == "null";
+                    if item != "null" {
+                        drift.push(("", Met::clash("response[][]", item)));
+                        is_skipped = false;
+                    }
                     continue;
                 }
-                let item = read_item(&entries);
+                let item = read_item(&entries, drift);
                 is_skipped &= !item.is_selected;
                 if !self.table.is_full() {
                     self.append_item(key, (round_at, item_at), &item);
@@ -78,18 +88,33 @@ impl MaxDiffItems {
     }
 }
 
-fn read_item<'a>(entries: &[Entry<'a>]) -> Item<'a> {
+fn read_item<'a>(entries: &[Entry<'a>], drift: &mut Vec<(&'static str, Met<'a>)>) -> Item<'a> {
+    const PREFIX: &str = "response[][].";
     let mut item = Item::default();
     let text = |raw| json::read_text(raw).map(|text| text.text);
     for entry in entries {
-        match json::unescaped(entry.key).text.as_ref() {
-            "id" => item.id = json::read_integer(entry.value),
-            "option" => item.option = text(entry.value),
+        let name = json::unescaped(entry.key).text;
+        let clashes = match name.as_ref() {
+            "id" => {
+                item.id = json::read_integer(entry.value);
+                item.id.is_none().then_some("id")
+            }
+            "option" => {
+                item.option = text(entry.value);
+                item.option.is_none().then_some("option")
+            }
             "selected" => {
                 item.selected = text(entry.value);
                 item.is_selected = entry.value != "null";
+                item.selected.is_none().then_some("selected")
             }
-            _ => {}
+            _ => {
+                drift.push((PREFIX, Met::new_field(name, entry.value)));
+                None
+            }
+        };
+        if let Some(field) = clashes.filter(|_| entry.value != "null") {
+            drift.push((PREFIX, Met::clash(field, entry.value)));
         }
     }
     item

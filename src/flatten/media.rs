@@ -6,11 +6,12 @@ use arrow::error::ArrowError;
 
 use super::{
     answer_key::AnswerKey,
+    drift::Met,
     fields::{Fields, wire_fields},
     json::Entry,
     table_builder::TableBuilder,
 };
-use crate::model::TableBatch;
+use crate::model::{DriftRules, TableBatch};
 
 wire_fields! {
     /// The fields of a recording.
@@ -33,27 +34,36 @@ pub(super) struct Media<'a> {
 
 impl<'a> Media<'a> {
     pub(super) fn new() -> Result<Self, ArrowError> {
-        Ok(Self { table: TableBuilder::new("response_media", 0)?, fields: Fields::default() })
+        Ok(Self { table: TableBuilder::new("response_media", 0)?, fields: Fields::new(DriftRules::default()) })
     }
 
     /// Appends the recording and returns what was said in it. What has no column or does not fit it is NULL here: unlike a
-    /// record's, a recording's misfits are not collected, because `answer_json` has the whole of it.
-    pub(super) fn append(&mut self, key: &AnswerKey, entries: &[Entry<'a>]) -> Option<Cow<'a, str>> {
+    /// record's, a recording's misfits are noted and not collected, because `answer_json` has the whole of it.
+    pub(super) fn append(
+        &mut self,
+        key: &AnswerKey,
+        entries: &[Entry<'a>],
+        drift: &mut Vec<(&'static str, Met<'a>)>,
+    ) -> Option<Cow<'a, str>> {
         self.fields.read(entries);
         let transcription = self.fields.text(MediaField::Transcription);
-        if self.table.is_full() {
-            return transcription;
+        if !self.table.is_full() {
+            self.append_row(key, transcription.as_deref());
         }
+        drift.extend(self.fields.drift.drain(..).map(|met| ("response.", met)));
+        transcription
+    }
+
+    fn append_row(&mut self, key: &AnswerKey, transcription: Option<&str>) {
         key.begin_row(&mut self.table);
         self.table.text("upload_id", self.fields.text(MediaField::UploadId).as_deref());
         self.table.text("media_type", self.fields.text(MediaField::MediaType).as_deref());
         self.table.double("duration_secs", self.fields.double(MediaField::Duration));
-        self.table.text("transcription", transcription.as_deref());
+        self.table.text("transcription", transcription);
         self.table.text("download_url", self.fields.text(MediaField::DownloadUrl).as_deref());
         self.table.text("video_url", self.fields.text(MediaField::VideoUrl).as_deref());
         self.table.timestamp("media_updated_at", self.fields.timestamp(MediaField::UpdatedAt));
         self.table.end_row(key.record);
-        transcription
     }
 
     pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {

@@ -1,10 +1,12 @@
 //! The `meta` of a response: the columns `meta_*`.
 
 use super::{
+    drift::DriftLog,
     fields::{Fields, wire_fields},
     json::{self, Entry},
     table_builder::TableBuilder,
 };
+use crate::model::DriftRules;
 
 wire_fields! {
     /// The fields of `meta`.
@@ -30,7 +32,7 @@ wire_fields! {
 /// Width and height in pixels.
 type Size = (Option<i64>, Option<i64>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Meta<'a> {
     fields: Fields<'a, MetaField>,
     size: Fields<'a, SizeField>,
@@ -38,8 +40,12 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
+    pub(super) fn new(rules: DriftRules) -> Self {
+        Self { fields: Fields::new(rules), size: Fields::new(rules), entries: Vec::new() }
+    }
+
     /// Appends the cells. `raw` is an object, or `None` when there is no such field.
-    pub(super) fn append(&mut self, raw: Option<&'a str>, row: &mut TableBuilder) {
+    pub(super) fn append(&mut self, record: i64, raw: Option<&'a str>, row: &mut TableBuilder, drift: &mut DriftLog) {
         self.fields.clear();
         if let Some(raw) = raw {
             self.entries.clear();
@@ -53,12 +59,15 @@ impl<'a> Meta<'a> {
         row.text("meta_href", self.fields.text(MetaField::Href).as_deref());
         row.text("meta_user_agent", self.fields.text(MetaField::UserAgent).as_deref());
         let (width, height) = self.size(MetaField::Client);
+        drift.take(record, "meta.client.", &mut self.size);
         row.bigint("meta_client_width", width);
         row.bigint("meta_client_height", height);
         let (width, height) = self.size(MetaField::Screen);
+        drift.take(record, "meta.screen.", &mut self.size);
         row.bigint("meta_screen_width", width);
         row.bigint("meta_screen_height", height);
         row.text("meta_extra", self.fields.extra.write());
+        drift.take(record, "meta.", &mut self.fields);
     }
 
     /// Where any part of it has no column or does not fit it, the whole object is kept beside what fits.
@@ -68,7 +77,7 @@ impl<'a> Meta<'a> {
         };
         self.entries.clear();
         if json::shape(raw) != json::Shape::Object || json::read_entries(raw, &mut self.entries).is_none() {
-            self.fields.keep(field);
+            self.fields.keep_clash(field);
             return (None, None);
         }
         self.size.read(&self.entries);

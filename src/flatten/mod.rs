@@ -6,19 +6,39 @@
 //! A page is read in layers, each by serde_json's scanner and one level deep: the envelope into records (`page`), a record
 //! into fields that are slices of the page (`fields`), a field into the cell that its column's type demands (`json`,
 //! `timestamp`). No DOM is built, and what does not fit its column is still at hand as it was sent (`extra`).
+//!
+//! What the contracts do not know is noted (`drift`). A page with records that the drift rules discard is read a second time
+//! without them: which those are shows only when a record was read to its end.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use arrow::error::ArrowError;
+use arrow::{
+    array::{AsArray as _, BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+    datatypes::Int64Type,
+    error::ArrowError,
+};
 
-use crate::model::{FlatPage, Reject, RejectReason, Stream, TableBatch};
+use crate::{
+    model::{Discarded, DriftRules, FlatPage, Reject, RejectReason, Stream, TableBatch},
+    schema::RECORD_COLUMN,
+};
 
-use self::{fields::Unplaceable, json::Entry, responses::ResponseTables, surveys::SurveyTables, themes::ThemeTables};
+use self::{
+    drift::{Doom, DriftLog},
+    fields::Unplaceable,
+    json::Entry,
+    responses::ResponseTables,
+    surveys::SurveyTables,
+    themes::ThemeTables,
+};
 
 mod answer;
 mod answer_key;
 mod choices;
 mod content_hash;
+mod drift;
+mod enumeration;
 mod extra;
 mod fields;
 #[cfg(fuzzing)]
@@ -65,12 +85,13 @@ pub enum FlattenError {
     Contract(#[source] ArrowError),
 }
 
-/// Flattens one page body of a stream. Every record lands, in a batch or in the rejects; invalid UTF-8 becomes U+FFFD.
+/// Flattens one page body of a stream by its drift rules. Every record lands, in a batch or in the rejects; invalid UTF-8 becomes
+/// U+FFFD. `freeze` is the caller's to keep: the rows are those of `evolve`, and `drift` says whether there is cause.
 ///
 /// # Errors
 ///
 /// If the body is too large, or is not a JSON object with a list `data`.
-pub fn flatten_page(stream: Stream, body: &[u8]) -> Result<FlatPage, FlattenError> {
+pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<FlatPage, FlattenError> {
     if body.len() > PAGE_BYTES_MAX {
         return Err(FlattenError::TooLarge { bytes: body.len() });
     }
@@ -80,38 +101,57 @@ pub fn flatten_page(stream: Stream, body: &[u8]) -> Result<FlatPage, FlattenErro
         Err(_) => String::from_utf8_lossy(body),
     };
     match stream {
-        Stream::Responses => flatten_text::<ResponseTables>(&text),
-        Stream::Surveys => flatten_text::<SurveyTables>(&text),
-        Stream::Themes => flatten_text::<ThemeTables>(&text),
+        Stream::Responses => flatten_text::<ResponseTables>(stream, &text, rules),
+        Stream::Surveys => flatten_text::<SurveyTables>(stream, &text, rules),
+        Stream::Themes => flatten_text::<ThemeTables>(stream, &text, rules),
     }
 }
 
 /// The tables of a stream under construction.
 trait RecordTables<'a>: Sized {
     /// Empty tables, with room for so many records.
-    fn new(records: usize) -> Result<Self, ArrowError>;
+    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError>;
 
     /// Appends the rows of a record, given its place in the page, from 0. The hash of the base row's key is returned. Nothing is
     /// appended when it fails.
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable>;
 
+    /// What was met so far that no contract knows.
+    fn drift(&mut self) -> &mut DriftLog;
+
     /// Appends the batches of the tables that have rows.
-    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError>;
+    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError>;
 }
 
-fn flatten_text<'a, T: RecordTables<'a>>(text: &'a str) -> Result<FlatPage, FlattenError> {
-    if let Some(flat) = flatten_objects::<T>(text).map_err(FlattenError::Contract)? {
+/// A page, and the records of it that the rules discard.
+type Read = (FlatPage, BTreeMap<i64, Doom>);
+
+fn flatten_text<'a, T: RecordTables<'a>>(
+    stream: Stream,
+    text: &'a str,
+    rules: DriftRules,
+) -> Result<FlatPage, FlattenError> {
+    let (flat, doomed) = match flatten_objects::<T>(text, rules).map_err(FlattenError::Contract)? {
+        Some(read) => read,
+        None => flatten_records::<T>(&records_of(text)?, rules, &BTreeMap::new()).map_err(FlattenError::Contract)?,
+    };
+    if doomed.is_empty() {
         return Ok(flat);
     }
-    let records = page::read_records(text).map_err(FlattenError::NotAPage)?.ok_or(FlattenError::NoData)?;
-    flatten_records::<T>(&records).map_err(FlattenError::Contract)
+    let (kept, _) = flatten_records::<T>(&records_of(text)?, rules, &doomed).map_err(FlattenError::Contract)?;
+    let discarded = discarded_of(stream, &flat, &doomed).map_err(FlattenError::Contract)?;
+    Ok(FlatPage { discarded, drift: flat.drift, ..kept })
+}
+
+fn records_of(text: &str) -> Result<Vec<&str>, FlattenError> {
+    page::read_records(text).map_err(FlattenError::NotAPage)?.ok_or(FlattenError::NoData)
 }
 
 /// One scan over a page of which every record can be placed, as nearly every page is. `None` for any other page: the text of a
 /// record to reject is not known here.
-fn flatten_objects<'a, T: RecordTables<'a>>(text: &'a str) -> Result<Option<FlatPage>, ArrowError> {
+fn flatten_objects<'a, T: RecordTables<'a>>(text: &'a str, rules: DriftRules) -> Result<Option<Read>, ArrowError> {
     let records_likely = text.len() / RECORD_BYTES_LIKELY;
-    let mut tables = T::new(records_likely)?;
+    let mut tables = T::new(records_likely, rules)?;
     let mut flat = FlatPage::default();
     flat.key_hashes.reserve(records_likely);
     let is_whole = page::for_each_object(text, |entries| {
@@ -122,27 +162,82 @@ fn flatten_objects<'a, T: RecordTables<'a>>(text: &'a str) -> Result<Option<Flat
     if !is_whole {
         return Ok(None);
     }
-    tables.finish_into(&mut flat.batches)?;
-    Ok(Some(flat))
+    finish(tables, flat).map(Some)
 }
 
-/// Any page, record by record.
-fn flatten_records<'a, T: RecordTables<'a>>(records: &[&'a str]) -> Result<FlatPage, ArrowError> {
-    let mut tables = T::new(records.len())?;
+/// Any page, record by record. The doomed records are not read.
+fn flatten_records<'a, T: RecordTables<'a>>(
+    records: &[&'a str],
+    rules: DriftRules,
+    doomed: &BTreeMap<i64, Doom>,
+) -> Result<Read, ArrowError> {
+    let mut tables = T::new(records.len(), rules)?;
     let mut flat = FlatPage { records: records.len(), ..FlatPage::default() };
     flat.key_hashes.reserve(records.len());
     let mut entries = Vec::new();
     for (ordinal, raw) in records.iter().copied().enumerate() {
+        let ordinal = ordinal as i64;
         entries.clear();
-        let outcome = match json::read_entries(raw, &mut entries) {
-            Some(()) => tables.append(ordinal as i64, &entries),
-            None => Err(Unplaceable { reason: RejectReason::NotAnObject, field: "data" }),
+        let outcome = match (doomed.get(&ordinal), json::read_entries(raw, &mut entries)) {
+            (Some((reason, field)), _) => Err((*reason, Cow::Owned(field.clone()))),
+            (None, Some(())) => tables.append(ordinal, &entries).map_err(|unplaceable| {
+                note_unplaceable(tables.drift(), ordinal, unplaceable, &entries);
+                (unplaceable.reason, Cow::Borrowed(unplaceable.field))
+            }),
+            (None, None) => {
+                tables.drift().note_unplaceable(ordinal, "", raw);
+                Err((RejectReason::NotAnObject, Cow::Borrowed("data")))
+            }
         };
         match outcome {
             Ok(key_hash) => flat.key_hashes.push(key_hash),
-            Err(Unplaceable { reason, field }) => flat.rejects.push(Reject { reason, field, raw: raw.to_owned() }),
+            Err((reason, field)) => flat.rejects.push(Reject { reason, field, raw: raw.to_owned() }),
         }
     }
-    tables.finish_into(&mut flat.batches)?;
-    Ok(flat)
+    let (flat, mut doomed) = finish(tables, flat)?;
+    // A record that is rejected for its key is not rejected twice.
+    doomed.retain(|record, _| has_row(&flat, *record));
+    Ok((flat, doomed))
+}
+
+fn has_row(flat: &FlatPage, record: i64) -> bool {
+    let base = flat.batches.first();
+    base.and_then(|base| records_column(&base.rows)).is_some_and(|records| records.binary_search(&record).is_ok())
+}
+
+fn finish<'a, T: RecordTables<'a>>(tables: T, mut flat: FlatPage) -> Result<Read, ArrowError> {
+    let log = tables.finish_into(&mut flat.batches)?;
+    let doomed;
+    (flat.drift, doomed) = log.finish();
+    Ok((flat, doomed))
+}
+
+/// A field of the key with a value that cannot be read is drift; one that is missing is not.
+fn note_unplaceable(drift: &mut DriftLog, record: i64, unplaceable: Unplaceable, entries: &[Entry]) {
+    if unplaceable.reason == RejectReason::BadKey {
+        let is_at_fault = |entry: &&Entry| extra::canonical_key(entry.key) == unplaceable.field;
+        if let Some(entry) = entries.iter().rev().find(is_at_fault) {
+            drift.note_unplaceable(record, unplaceable.field, entry.value);
+        }
+    }
+}
+
+/// The rows of the base table that the doomed records would have had.
+fn discarded_of(
+    stream: Stream,
+    flat: &FlatPage,
+    doomed: &BTreeMap<i64, Doom>,
+) -> Result<Option<Discarded>, ArrowError> {
+    let Some(base) = flat.table(stream.name()) else { return Ok(None) };
+    let is_doomed: Vec<bool> =
+        records_column(base).unwrap_or_default().iter().map(|record| doomed.contains_key(record)).collect();
+    let key_hashes = flat.key_hashes.iter().zip(&is_doomed).filter(|(_, is_doomed)| **is_doomed).map(|(hash, _)| *hash);
+    let key_hashes = key_hashes.collect();
+    Ok(Some(Discarded { rows: filter_record_batch(base, &BooleanArray::from(is_doomed))?, key_hashes }))
+}
+
+/// The records that the rows of a batch came from, in order.
+fn records_column(rows: &RecordBatch) -> Option<&[i64]> {
+    let column = rows.column_by_name(RECORD_COLUMN)?.as_primitive_opt::<Int64Type>()?;
+    Some(column.values())
 }

@@ -1,5 +1,8 @@
 //! The types of questions that the contract of the service knows.
 
+use super::drift::DriftLog;
+use crate::model::DriftKind;
+
 /// A type of question, by its name on the wire in any case: webhooks write `multipleselect`, the export `MULTIPLESELECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuestionType {
@@ -37,5 +40,31 @@ impl QuestionType {
     pub(super) fn of(name: Option<&str>) -> QuestionType {
         let known = name.and_then(|name| NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)));
         known.map_or(QuestionType::Unknown, |(_, question_type)| *question_type)
+    }
+}
+
+/// Notes a type that is newer than this program; one that is no text is a clash, and noted as such.
+pub(super) fn note_new_type(drift: &mut DriftLog, record: i64, place: &'static str, name: Option<&str>) {
+    if let Some(name) = name {
+        drift.note_word(record, place, DriftKind::NewQuestionType, name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The contracts list the same types.
+
+    use super::NAMES;
+    use crate::schema::table;
+
+    #[test]
+    fn every_column_of_question_types_lists_those_that_are_known_here() {
+        let mut known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+        known.sort_unstable();
+        for name in ["responses", "themes", "survey_questions"] {
+            let mut listed = table(name).unwrap().column("question_type").unwrap().values.clone();
+            listed.sort_unstable();
+            assert_eq!(listed, known, "{name}");
+        }
     }
 }

@@ -6,11 +6,13 @@ use arrow::error::ArrowError;
 
 use super::{
     answer::scalar_text,
+    drift::{DriftLog, without_discarded},
     fields::{Fields, wire_fields},
     json::{self, Entry, Shape},
+    question_type::{QuestionType, note_new_type},
     table_builder::TableBuilder,
 };
-use crate::model::TableBatch;
+use crate::model::{DriftRules, TableBatch};
 
 wire_fields! {
     /// The fields of a question.
@@ -46,16 +48,22 @@ struct Properties<'a> {
 }
 
 impl<'a> Questions<'a> {
-    pub(super) fn new() -> Result<Self, ArrowError> {
+    pub(super) fn new(rules: DriftRules) -> Result<Self, ArrowError> {
         Ok(Self {
-            fields: Fields::default(),
+            fields: Fields::new(rules),
             questions: TableBuilder::new("survey_questions", 0)?,
             options: TableBuilder::new("survey_question_options", 0)?,
         })
     }
 
-    /// Appends a question and its options. Ordinals are from 1.
-    pub(super) fn append(&mut self, survey_id: i64, record: i64, ordinal: i64, entries: &[Entry<'a>]) {
+    /// Appends a question and its options. Ordinals are from 1. Returns what is kept of the question if that is not all of it.
+    pub(super) fn append(
+        &mut self,
+        (survey_id, record): (i64, i64),
+        ordinal: i64,
+        entries: &[Entry<'a>],
+        drift: &mut DriftLog,
+    ) -> Option<String> {
         self.fields.read(entries);
         let (fields, row) = (&mut self.fields, &mut self.questions);
         let question_id = fields.bigint(Wire::Id);
@@ -63,7 +71,11 @@ impl<'a> Questions<'a> {
         row.bigint("survey_id", Some(survey_id));
         row.bigint("question_ordinal", Some(ordinal));
         row.bigint("question_id", question_id);
-        row.text("question_type", fields.text(Wire::Type).as_deref());
+        let question_type = fields.text(Wire::Type);
+        row.text("question_type", question_type.as_deref());
+        if QuestionType::of(question_type.as_deref()) == QuestionType::Unknown {
+            note_new_type(drift, record, "questions[].type", question_type.as_deref());
+        }
         row.text("question_text", fields.text(Wire::QuestionText).as_deref());
         row.text("intro_text", properties.intro_text.as_deref());
         row.text("left_label", properties.left_label.as_deref());
@@ -85,6 +97,9 @@ impl<'a> Questions<'a> {
             row.text("option_json", Some(option));
             row.end_row(record);
         }
+        let kept = without_discarded(entries, &fields.drift, fields.rules);
+        drift.take(record, "questions[].", fields);
+        kept
     }
 
     pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {

@@ -7,14 +7,15 @@ use super::{
     answer::{AnswerParts, Given},
     answer_key::AnswerKey,
     choices::read_indexes,
+    drift::DriftLog,
     fields::{Fields, Unplaceable, wire_fields},
     json::{self, Entry},
     meta::Meta,
-    question_type::QuestionType,
+    question_type::{QuestionType, note_new_type},
     snapshots::Snapshots,
     table_builder::TableBuilder,
 };
-use crate::model::TableBatch;
+use crate::model::{DriftRules, Stream, TableBatch};
 
 wire_fields! {
     /// The fields of a response.
@@ -50,22 +51,25 @@ pub(super) struct ResponseTables<'a> {
     responses: TableBuilder,
     parts: AnswerParts<'a>,
     snapshots: Snapshots<'a>,
+    drift: DriftLog,
 }
 
 impl<'a> RecordTables<'a> for ResponseTables<'a> {
-    fn new(records: usize) -> Result<Self, ArrowError> {
+    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError> {
         Ok(Self {
-            fields: Fields::default(),
-            meta: Meta::default(),
+            fields: Fields::new(rules),
+            meta: Meta::new(rules),
             selected_indexes: Vec::new(),
             responses: TableBuilder::new("responses", records)?,
             parts: AnswerParts::new()?,
-            snapshots: Snapshots::new()?,
+            snapshots: Snapshots::new(rules)?,
+            drift: DriftLog::new(Stream::Responses, rules),
         })
     }
 
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable> {
         self.fields.read(entries);
+        self.drift.take(record, "", &mut self.fields);
         let fields = &mut self.fields;
         let response_group_uid = fields.key_text(Wire::ResponseGroupUid)?;
         let question_id = fields.key_bigint(Wire::QuestionId)?;
@@ -87,17 +91,27 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
         row.timestamp("created_at", Some(key.created_at));
         row.timestamp("updated_at", fields.timestamp(Wire::UpdatedAt));
         row.timestamp("deleted_at", fields.timestamp(Wire::DeletedAt));
-        self.append_answer(&key, QuestionType::of(question_type.as_deref()));
+        let known_type = QuestionType::of(question_type.as_deref());
+        if known_type == QuestionType::Unknown {
+            note_new_type(&mut self.drift, record, "questionType", question_type.as_deref());
+        }
+        self.append_answer(&key, known_type);
         self.append_context(&key);
         self.responses.text("extra", self.fields.extra.write());
         self.responses.row_hash();
+        self.drift.take(record, "", &mut self.fields);
         Ok(self.responses.end_row(record))
     }
 
-    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
+    fn drift(&mut self) -> &mut DriftLog {
+        &mut self.drift
+    }
+
+    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError> {
         self.responses.finish_into(batches)?;
         self.parts.finish_into(batches)?;
-        self.snapshots.finish_into(batches)
+        self.snapshots.finish_into(batches)?;
+        Ok(self.drift)
     }
 }
 
@@ -109,11 +123,14 @@ impl<'a> ResponseTables<'a> {
         if !has_indexes {
             self.selected_indexes.clear();
             if indexes.is_some() {
-                self.fields.keep(Wire::SelectedIndexes);
+                self.fields.keep_clash(Wire::SelectedIndexes);
             }
         }
         let response = self.fields.raw(Wire::Response);
         let answer = self.parts.read(Given { key, question_type, response, selected_indexes: &self.selected_indexes });
+        for (prefix, met) in self.parts.drift.drain(..) {
+            self.drift.note_in_answer(key.record, prefix, &met);
+        }
         let row = &mut self.responses;
         row.text("answer_text", answer.text.as_deref());
         row.double("answer_number", answer.number);
@@ -130,14 +147,14 @@ impl<'a> ResponseTables<'a> {
         let meta = fields.json(Wire::Meta);
         let meta_object = meta.filter(|raw| json::shape(raw) == json::Shape::Object);
         if meta_object.is_none() && meta.is_some() {
-            fields.keep(Wire::Meta);
+            fields.keep_clash(Wire::Meta);
         }
-        self.meta.append(meta_object, row);
+        self.meta.append(key.record, meta_object, row, &mut self.drift);
         row.text("custom_metadata", fields.json(Wire::CustomMetadata));
         if let Some(snapshot) = fields.json(Wire::VisitorSnapshot)
-            && self.snapshots.add(key, snapshot).is_none()
+            && self.snapshots.add(key, snapshot, &mut self.drift).is_none()
         {
-            fields.keep(Wire::VisitorSnapshot);
+            fields.keep_clash(Wire::VisitorSnapshot);
         }
     }
 }

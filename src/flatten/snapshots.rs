@@ -17,12 +17,13 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::{
     answer_key::AnswerKey,
     content_hash::{Content, column_mark},
+    drift::{DriftLog, Met, json_type},
     fields::{Fields, wire_fields},
     json::{self, Entry, Shape},
     labelled::labelled,
     table_builder::TableBuilder,
 };
-use crate::model::TableBatch;
+use crate::model::{DriftRules, TableBatch};
 
 wire_fields! {
     /// The fields of a snapshot.
@@ -48,6 +49,7 @@ pub(super) struct Snapshots<'a> {
     pending: Vec<Pending<'a>>,
     by_text: HashMap<TextKey<'a>, usize>,
     entries: Vec<Entry<'a>>,
+    fields: Fields<'a, SnapshotField>,
 }
 
 /// What makes a snapshot the repeat of another without a look inside. The text stands for itself by a 128-bit hash.
@@ -57,7 +59,8 @@ type TextKey<'a> = (Cow<'a, str>, Option<i64>, u128);
 struct Pending<'a> {
     /// Of the earliest answer that carried it.
     key: AnswerKey<'a>,
-    raw: &'a str,
+    snapshot: Snapshot<'a>,
+    drift: Vec<Met<'a>>,
 }
 
 /// A snapshot's columns.
@@ -73,33 +76,40 @@ struct Snapshot<'a> {
 }
 
 impl<'a> Snapshots<'a> {
-    pub(super) fn new() -> Result<Self, ArrowError> {
+    pub(super) fn new(rules: DriftRules) -> Result<Self, ArrowError> {
         Ok(Self {
             snapshots: TableBuilder::new("visitor_snapshots", 0)?,
             attributes: TableBuilder::new("visitor_snapshot_attributes", 0)?,
             pending: Vec::new(),
             by_text: HashMap::new(),
             entries: Vec::new(),
+            fields: Fields::new(rules),
         })
     }
 
     /// Takes the snapshot that an answer carries. `None` if it is not an object.
-    pub(super) fn add(&mut self, key: &AnswerKey<'a>, raw: &'a str) -> Option<()> {
+    pub(super) fn add(&mut self, key: &AnswerKey<'a>, raw: &'a str, drift: &mut DriftLog) -> Option<()> {
         if json::shape(raw) != Shape::Object {
             return None;
         }
         let text_key = (key.response_group_uid.clone(), key.survey_id, xxh3_128(raw.as_bytes()));
-        match self.by_text.entry(text_key) {
+        let at = match self.by_text.entry(text_key) {
             Slot::Vacant(slot) => {
                 slot.insert(self.pending.len());
-                self.pending.push(Pending { key: key.clone(), raw });
+                self.entries.clear();
+                // The text has been parsed as a part of its record, and is an object.
+                let _ = json::read_entries(raw, &mut self.entries);
+                let snapshot = read_snapshot(&mut self.fields, &self.entries, key);
+                let drift = std::mem::take(&mut self.fields.drift);
+                self.pending.push(Pending { key: key.clone(), snapshot, drift });
+                self.pending.len() - 1
             }
-            Slot::Occupied(slot) => {
-                if let Some(pending) = self.pending.get_mut(*slot.get())
-                    && key.created_at < pending.key.created_at
-                {
-                    pending.key = key.clone();
-                }
+            Slot::Occupied(slot) => *slot.get(),
+        };
+        if let Some(pending) = self.pending.get_mut(at) {
+            drift.note_all(key.record, "visitorSnapshot.", &pending.drift);
+            if key.created_at < pending.key.created_at {
+                pending.key = key.clone();
             }
         }
         Some(())
@@ -109,17 +119,12 @@ impl<'a> Snapshots<'a> {
         let mut pending = std::mem::take(&mut self.pending);
         // Earliest first, so that of texts with equal content (another order of fields) the earliest is met first.
         pending.sort_by_key(|pending| (pending.key.created_at, pending.key.record));
-        let mut fields = Fields::default();
         let mut seen = HashMap::new();
         let mut kept = Vec::with_capacity(pending.len());
         for pending in pending {
-            self.entries.clear();
-            // The text has been parsed as a part of its record, and `add` has seen that it is an object.
-            let _ = json::read_entries(pending.raw, &mut self.entries);
-            let snapshot = read_snapshot(&mut fields, &self.entries, &pending.key);
-            let hash = content_hash(&snapshot, pending.key.survey_id);
+            let hash = content_hash(&pending.snapshot, pending.key.survey_id);
             if seen.insert((pending.key.response_group_uid.clone(), hash), ()).is_none() {
-                kept.push((pending.key, snapshot, hash));
+                kept.push((pending.key, pending.snapshot, hash));
             }
         }
         kept.sort_by_key(|(key, ..)| key.record);
@@ -226,15 +231,4 @@ fn content_hash(snapshot: &Snapshot, survey_id: Option<i64>) -> i64 {
         }
     }
     content.hash_64()
-}
-
-fn json_type(raw: &str) -> &'static str {
-    match json::shape(raw) {
-        Shape::Null => "null",
-        Shape::Boolean => "boolean",
-        Shape::Number => "number",
-        Shape::Text => "string",
-        Shape::List => "array",
-        Shape::Object => "object",
-    }
 }

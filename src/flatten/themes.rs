@@ -4,11 +4,13 @@ use arrow::error::ArrowError;
 
 use super::{
     RecordTables,
+    drift::DriftLog,
     fields::{Fields, Unplaceable, wire_fields},
     json::Entry,
+    question_type::{QuestionType, note_new_type},
     table_builder::TableBuilder,
 };
-use crate::model::TableBatch;
+use crate::model::{DriftRules, Stream, TableBatch};
 
 wire_fields! {
     /// The fields of a theme.
@@ -34,15 +36,18 @@ use ThemeField as Wire;
 pub(super) struct ThemeTables<'a> {
     fields: Fields<'a, ThemeField>,
     themes: TableBuilder,
+    drift: DriftLog,
 }
 
 impl<'a> RecordTables<'a> for ThemeTables<'a> {
-    fn new(records: usize) -> Result<Self, ArrowError> {
-        Ok(Self { fields: Fields::default(), themes: TableBuilder::new("themes", records)? })
+    fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError> {
+        let drift = DriftLog::new(Stream::Themes, rules);
+        Ok(Self { fields: Fields::new(rules), themes: TableBuilder::new("themes", records)?, drift })
     }
 
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable> {
         self.fields.read(entries);
+        self.drift.take(record, "", &mut self.fields);
         let (fields, row) = (&mut self.fields, &mut self.themes);
         let id = fields.key_bigint(Wire::Id)?;
         let response_group_uid = fields.key_text(Wire::ResponseGroupUid)?;
@@ -56,16 +61,28 @@ impl<'a> RecordTables<'a> for ThemeTables<'a> {
         row.timestamp("created_at", Some(created_at));
         row.timestamp("updated_at", fields.timestamp(Wire::UpdatedAt));
         row.text("question_text", fields.text(Wire::QuestionText).as_deref());
-        row.text("question_type", fields.text(Wire::QuestionType).as_deref());
+        let question_type = fields.text(Wire::QuestionType);
+        row.text("question_type", question_type.as_deref());
+        let is_new = QuestionType::of(question_type.as_deref()) == QuestionType::Unknown;
         row.text("response", fields.text(Wire::Response).as_deref());
         row.text("theme", fields.text(Wire::Theme).as_deref());
         row.text("theme_description", fields.text(Wire::ThemeDescription).as_deref());
         row.text("extra", fields.extra.write());
         row.row_hash();
-        Ok(row.end_row(record))
+        let key_hash = row.end_row(record);
+        self.drift.take(record, "", &mut self.fields);
+        if is_new {
+            note_new_type(&mut self.drift, record, "questionType", question_type.as_deref());
+        }
+        Ok(key_hash)
     }
 
-    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
-        self.themes.finish_into(batches)
+    fn drift(&mut self) -> &mut DriftLog {
+        &mut self.drift
+    }
+
+    fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError> {
+        self.themes.finish_into(batches)?;
+        Ok(self.drift)
     }
 }

@@ -36,6 +36,8 @@ const CHUNK_ROWS: usize = 2048;
 const KEYS_SEEN_MAX: usize = 2_000_000;
 /// Where the rejects of the scan are staged.
 pub(super) const REJECTS: &str = "rejects";
+/// Keys of records that the service returned and the drift rules discard: what is held of them has not vanished.
+pub(super) const DISCARDED: &str = "discarded";
 
 /// The staged pages of one scan. The rows are in the engine; this is what is known of them.
 pub struct Stage {
@@ -70,6 +72,11 @@ impl Stage {
         sql.push_str(&format!(
             "CREATE TABLE {STAGE_SCHEMA}.{REJECTS} (raw_hash BIGINT, reason VARCHAR, field VARCHAR, raw VARCHAR, {SEQUENCE_COLUMN} BIGINT);"
         ));
+        let base = base_table(scan)?;
+        let keys = base.columns.iter().filter(|column| base.key.contains(&column.name));
+        let keys: Vec<String> =
+            keys.map(|column| format!("{} {}", quote_identifier(&column.name), column.column_type.duckdb())).collect();
+        sql.push_str(&format!("CREATE TABLE {STAGE_SCHEMA}.{DISCARDED} ({});", keys.join(", ")));
         engine.execute("make ready for a scan", &sql)?;
         Ok(Self {
             scan: scan.clone(),
@@ -108,6 +115,10 @@ impl Stage {
         if !page.rejects.is_empty() {
             append(engine, REJECTS, &reject_rows(&page.rejects, self.pages)?)?;
             *self.rows.entry(REJECTS).or_default() += page.rejects.len() as u64;
+        }
+        if let Some(discarded) = &page.discarded {
+            append(engine, DISCARDED, &key_columns(base_table(&self.scan)?, &discarded.rows)?)?;
+            *self.rows.entry(DISCARDED).or_default() += discarded.rows.num_rows() as u64;
         }
         self.note_keys(&page.key_hashes);
         self.pages += 1;
@@ -150,6 +161,19 @@ impl Stage {
     }
 }
 
+fn base_table(scan: &Scan) -> Result<&'static Table, LoadError> {
+    let name = scan.scope.stream.name();
+    schema::table(name).ok_or_else(|| LoadError::Contract(format!("no contract is called {name}")))
+}
+
+/// The columns that name the rows of a base table.
+fn key_columns(base: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let places: Result<Vec<usize>, _> = base.key.iter().map(|name| rows.schema().index_of(name)).collect();
+    places
+        .and_then(|places| rows.project(&places))
+        .map_err(|error| LoadError::Contract(format!("{}: {error}", base.name)))
+}
+
 /// The batch with `_seq` in the place of `_record`, checked against the contract: the engine panics on a batch that does not
 /// fit its table.
 fn sequenced(table: &Table, batch: &TableBatch, page: i64) -> Result<RecordBatch, LoadError> {
@@ -188,7 +212,7 @@ fn reject_rows(rejects: &[Reject], page: i64) -> Result<RecordBatch, LoadError> 
     let columns: [(&str, ArrayRef); 5] = [
         ("raw_hash", Arc::new(Int64Array::from_iter_values(hashes))),
         ("reason", texts(|reject| reject.reason.to_string())),
-        ("field", texts(|reject| reject.field.to_owned())),
+        ("field", texts(|reject| reject.field.clone().into_owned())),
         ("raw", texts(|reject| reject.raw.clone())),
         (SEQUENCE_COLUMN, Arc::new(Int64Array::from_iter_values(places))),
     ];

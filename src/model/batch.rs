@@ -1,8 +1,10 @@
 //! What `flatten` hands to `load`: Arrow rows by table, and the records that could not be placed.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use arrow::record_batch::RecordBatch;
+
+use super::Drift;
 
 /// Arrow rows of one table. The columns are the table's contract without those that `load` fills (`origin = "load"`).
 #[derive(Clone, Debug)]
@@ -24,6 +26,19 @@ pub struct FlatPage {
     pub rejects: Vec<Reject>,
     /// Records in the page's `data`: rows of the base table and rejects together.
     pub records: usize,
+    /// Of the rejects, those that have a key: the service returns them, so what is held of them has not vanished.
+    pub discarded: Option<Discarded>,
+    /// What the contracts do not know.
+    pub drift: Drift,
+}
+
+/// Records that could be placed, and went to the rejects because the drift rules say so.
+#[derive(Clone, Debug)]
+pub struct Discarded {
+    /// Their rows of the stream's base table, as they would have been.
+    pub rows: RecordBatch,
+    /// For each row, the hash of its key.
+    pub key_hashes: Vec<u128>,
 }
 
 impl FlatPage {
@@ -35,7 +50,8 @@ impl FlatPage {
     /// The memory that the page's buffers take, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let rejects: usize = self.rejects.iter().map(|reject| reject.raw.len()).sum();
-        self.batches.iter().map(|batch| batch.rows.get_array_memory_size()).sum::<usize>() + rejects
+        let discarded = self.discarded.as_ref().map_or(0, |discarded| discarded.rows.get_array_memory_size());
+        self.batches.iter().map(|batch| batch.rows.get_array_memory_size()).sum::<usize>() + rejects + discarded
     }
 }
 
@@ -45,7 +61,7 @@ pub struct Reject {
     /// Why.
     pub reason: RejectReason,
     /// The field at fault, as the service names it.
-    pub field: &'static str,
+    pub field: Cow<'static, str>,
     /// The record's raw text.
     pub raw: String,
 }
@@ -59,6 +75,10 @@ pub enum RejectReason {
     MissingKey,
     /// A field of the key, or the creation time, has a value that cannot be read as its type.
     BadKey,
+    /// A field that no contract names, and the stream's mode for those is `discard_row`.
+    UnknownField,
+    /// A value that its column cannot take, and the stream's mode for those is `discard_row`.
+    TypeClash,
 }
 
 impl fmt::Display for RejectReason {
@@ -67,6 +87,8 @@ impl fmt::Display for RejectReason {
             RejectReason::NotAnObject => "not_an_object",
             RejectReason::MissingKey => "missing_key",
             RejectReason::BadKey => "bad_key",
+            RejectReason::UnknownField => "unknown_field",
+            RejectReason::TypeClash => "type_clash",
         })
     }
 }

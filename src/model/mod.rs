@@ -3,6 +3,7 @@
 mod account;
 mod batch;
 mod chance;
+mod drift;
 mod flags;
 mod intervals;
 mod page;
@@ -15,8 +16,9 @@ mod traits;
 mod window;
 
 pub use account::{Activity, Busy, TimeAccount, TimeParts};
-pub use batch::{FlatPage, Reject, RejectReason, TableBatch};
+pub use batch::{Discarded, FlatPage, Reject, RejectReason, TableBatch};
 pub use chance::Chance;
+pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftPolicy, DriftRules};
 pub use flags::{Flag, FlagSet};
 pub use intervals::IntervalSet;
 pub use page::{EndStyle, EndStyles, PageRequest, PageToken, Proof};

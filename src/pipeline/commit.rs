@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::{
     clock,
     load::{Applied, CommitOptions, Destination, RowCounts, VanishPolicy},
-    model::{Activity, IN_DOUBT_MS, Proof, Scan},
+    model::{Activity, Drift, IN_DOUBT_MS, Proof, Scan},
     state::Covered,
 };
 
 use super::{
     PipelineError,
     assemble::failed,
+    freeze::check,
     pull::{Pulled, Shared, blocking, spawn},
 };
 
@@ -19,10 +20,11 @@ use super::{
 pub(super) type SharedDestination = Arc<Mutex<Box<dyn Destination>>>;
 
 /// What a commit did.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Committed {
     pub counts: RowCounts,
     pub wrote: bool,
+    pub drift: Drift,
 }
 
 /// What the archive keeps of how a scan was committed, so that `replay` does it the same way. A file without one is of an earlier
@@ -57,6 +59,7 @@ fn take_note(shared: &Shared, pulled: &Pulled, options: CommitOptions) -> Result
 
 /// Commits a complete scan.
 ///
+/// 0. A stream that is frozen takes no scan with drift: it stays as it is, complete and not committed.
 /// 1. Its pages are durable in the spool: the pull saw to that. A note behind them says how they are committed.
 /// 2. Each warehouse applies them with its ledger row in one transaction. Killed here, the next run finds the scan under way,
 ///    reads the spool, and a warehouse that holds the scan changes nothing.
@@ -72,9 +75,13 @@ pub(super) async fn commit(
     let pulled = Arc::new(pulled);
     let options = {
         let (shared, pulled) = (shared.clone(), Arc::clone(&pulled));
-        blocking(move || take_note(&shared, &pulled, options)).await??
+        blocking(move || {
+            check(&shared, &pulled)?;
+            take_note(&shared, &pulled, options)
+        })
+        .await??
     };
-    let applied = apply_everywhere(shared, destinations, &pulled, &options).await?;
+    let (applied, drift) = apply_everywhere(shared, destinations, &pulled, &options).await?;
     let shared = shared.clone();
     blocking(move || {
         let _busy = shared.account.enter(Activity::Write);
@@ -97,7 +104,7 @@ pub(super) async fn commit(
             // An unchanged re-scan tells nothing that the archive does not hold already.
             shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
         }
-        Ok(Committed { counts, wrote })
+        Ok(Committed { counts, wrote, drift })
     })
     .await?
 }
@@ -115,7 +122,7 @@ async fn apply_everywhere(
     destinations: &[SharedDestination],
     pulled: &Arc<Pulled>,
     options: &CommitOptions,
-) -> Result<Vec<(&'static str, Applied)>, PipelineError> {
+) -> Result<(Vec<(&'static str, Applied)>, Drift), PipelineError> {
     let threads: Vec<_> = destinations
         .iter()
         .map(|destination| {
@@ -125,28 +132,40 @@ async fn apply_everywhere(
                 let _busy = account.enter(Activity::Write);
                 let mut destination = lock(&destination);
                 let name = destination.name();
-                apply(destination.as_mut(), &pulled, &options).map(|applied| (name, applied))
+                apply(destination.as_mut(), &pulled, &options).map(|(applied, drift)| (name, applied, drift))
             })
         })
         .collect();
-    let mut applied = Vec::with_capacity(threads.len());
+    let mut outcomes = Vec::with_capacity(threads.len());
     // All are waited for, also after a failure: nothing may go on writing behind an error's back.
     for outcome in futures::future::join_all(threads).await {
-        applied.push(outcome?);
+        outcomes.push(outcome?);
     }
-    applied.into_iter().collect()
+    let (mut all, mut met) = (Vec::with_capacity(outcomes.len()), Drift::default());
+    for outcome in outcomes {
+        let (name, applied, drift) = outcome?;
+        all.push((name, applied));
+        // Every warehouse was handed the same pages.
+        met = drift;
+    }
+    Ok((all, met))
 }
 
 fn apply(
     destination: &mut dyn Destination,
     pulled: &Pulled,
     options: &CommitOptions,
-) -> Result<Applied, PipelineError> {
+) -> Result<(Applied, Drift), PipelineError> {
     let name = destination.name();
+    let mut drift = Drift::default();
     destination.begin(&pulled.scan).map_err(failed(name))?;
-    let staged = pulled.held.for_each(pulled.scan.scope.stream, &pulled.spool, |page| destination.stage(page))?;
+    let staged = pulled.held.for_each(pulled.scan.scope.stream, &pulled.spool, |page| {
+        drift.merge(&page.drift);
+        destination.stage(page)
+    })?;
     staged.map_err(failed(name))?;
-    destination.commit(&pulled.scan, options).map_err(failed(name))
+    let applied = destination.commit(&pulled.scan, options).map_err(failed(name))?;
+    Ok((applied, drift))
 }
 
 /// A thread that died while it held a warehouse left no transaction behind that could be committed.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    Failure, PipelineError, Run,
+    Failure, Frozen, PipelineError, Run,
     commit::{Committed, commit, lock},
     pull::{Begun, PullError, Pulled, begin, blocking, pull},
     queue::{Queue, Task},
@@ -177,12 +177,25 @@ impl Run {
         committed: Result<Committed, PipelineError>,
     ) {
         let settled = match committed {
+            Err(PipelineError::Frozen(frozen)) => {
+                self.freeze(flow, &task, *frozen);
+                Ok(())
+            }
             Ok(committed) => self.settle(&mut flow.queue, task, pages, committed).await,
             Err(error) => Err(error),
         };
         if let Err(error) = settled {
             flow.fail(error);
         }
+    }
+
+    /// A scan was not applied. What is under way of its stream comes to its end, and nothing more of it is begun.
+    fn freeze(&mut self, flow: &mut Flow, task: &Task, frozen: Frozen) {
+        tracing::error!(window = %task.due.window, scope = %task.scope, error = %frozen, "the window is not applied");
+        self.findings.failures.push(Failure::new(task.scope, task.due.window, &frozen));
+        flow.queue.leave(frozen.stream);
+        flow.waiting.retain(|(task, _)| task.scope.stream != frozen.stream);
+        self.findings.freeze(&frozen);
     }
 
     async fn begin(&self, task: &Task) -> Result<Begun, PipelineError> {
@@ -235,6 +248,8 @@ impl Run {
         if task.is_second_look {
             // The first look has counted them.
             (counts.rows_read, counts.unchanged) = (0, 0);
+        } else {
+            self.findings.drifted(task.scope.stream, &done.drift);
         }
         let Due { window, .. } = task.due;
         match std::mem::take(&mut counts.withheld) {

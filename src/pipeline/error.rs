@@ -14,6 +14,8 @@ use crate::{
     state::StateError,
 };
 
+use super::Frozen;
+
 /// An error that ends the run. Everything committed stays, and the next run goes on.
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
@@ -34,6 +36,9 @@ pub enum PipelineError {
     /// A page that `source` took for whole cannot be flattened: a fault of the program.
     #[error("a page cannot be read")]
     Flatten(#[source] FlattenError),
+    /// A scan was not applied, because its stream is frozen and it holds what the contract does not know.
+    #[error(transparent)]
+    Frozen(Box<Frozen>),
     /// The archive lacks pages without which tables built from it would be poorer than they are.
     #[error("{0}")]
     NotReplayable(String),

@@ -11,7 +11,7 @@ use std::{
 use crate::{
     archive::{ArchiveError, read_pages},
     flatten::flatten_page,
-    model::{FlatPage, Stream},
+    model::{DriftRules, FlatPage, Stream},
 };
 
 use super::PipelineError;
@@ -54,6 +54,7 @@ impl Budget {
 #[derive(Debug)]
 pub(super) struct Held {
     budget: Budget,
+    rules: DriftRules,
     pages: Vec<FlatPage>,
     bytes: usize,
     /// Set once a page did not fit, or was there before this run: then all are read from the spool.
@@ -61,13 +62,13 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub fn new(budget: &Budget) -> Self {
-        Self { budget: budget.clone(), pages: Vec::new(), bytes: 0, is_spooled: false }
+    pub fn new(budget: &Budget, rules: DriftRules) -> Self {
+        Self { budget: budget.clone(), rules, pages: Vec::new(), bytes: 0, is_spooled: false }
     }
 
     /// For a scan whose first pages are in the spool alone.
-    pub fn spooled(budget: &Budget) -> Self {
-        let mut held = Self::new(budget);
+    pub fn spooled(budget: &Budget, rules: DriftRules) -> Self {
+        let mut held = Self::new(budget, rules);
         held.is_spooled = true;
         held
     }
@@ -112,7 +113,7 @@ impl Held {
         for body in pages.by_ref() {
             let body = body.map_err(PipelineError::Archive)?;
             let _turn = self.budget.turn(body.len());
-            let page = flatten_page(stream, &body).map_err(PipelineError::Flatten)?;
+            let page = flatten_page(stream, &body, self.rules).map_err(PipelineError::Flatten)?;
             if let Err(error) = take(&page) {
                 return Ok(Err(error));
             }

@@ -5,8 +5,10 @@
 
 mod assemble;
 mod commit;
+mod drift;
 mod drive;
 mod error;
+mod freeze;
 mod held;
 mod progress;
 mod pull;
@@ -22,7 +24,9 @@ mod verify;
 mod work;
 
 pub use assemble::{identity, open_destinations, source_settings};
+pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
+pub use freeze::Frozen;
 pub use progress::{Progress, Snapshot};
 pub use replay::{Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed};
 pub use report::{Outcome, RunReport, StreamReport};

@@ -12,7 +12,9 @@ use tokio::runtime::RuntimeFlavor;
 use crate::{
     archive::{Archive, Spool},
     flatten::flatten_page,
-    model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream, TimeAccount},
+    model::{
+        Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream, TimeAccount,
+    },
     plan::edges::{PageMoments, ScanEdges},
     source::{Source, SourceError, Step, Stop},
     state::State,
@@ -37,6 +39,7 @@ pub(super) struct Shared {
     pub progress: Arc<Progress>,
     pub ties: TieWatch,
     pub learned: Learned,
+    pub drift: DriftPolicy,
 }
 
 impl Shared {
@@ -99,14 +102,16 @@ pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun
 /// Pulls the rest of a window.
 pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
     let Begun { scan, page_rows, mut spool, mut rows, next, edges: left } = begun;
-    let mut held = if spool.pages() == 0 { Held::new(&shared.budget) } else { Held::spooled(&shared.budget) };
+    let rules = shared.drift.of(scan.scope.stream);
+    let mut held =
+        if spool.pages() == 0 { Held::new(&shared.budget, rules) } else { Held::spooled(&shared.budget, rules) };
     let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
     let mut resume_at = request.token.clone();
     let mut walk = shared.source.walk(request.clone());
     let mut end: Option<EndStyle> = None;
     let mut edges = ScanEdges::new(left.unlooked);
     // The page from which the scan goes on, if a kill came before its edge was looked at.
-    let mut last_page = left.last_page.map(|body| flatten(scan.scope.stream, &body)).transpose()?;
+    let mut last_page = left.last_page.map(|body| flatten(scan.scope.stream, &body, rules)).transpose()?;
     loop {
         if let Some(flat) = last_page.take() {
             let moments = moments_of(scan.scope.stream, &flat);
@@ -208,7 +213,7 @@ async fn keep(
         drop(busy);
         let _turn = shared.budget.turn(body.len());
         let _busy = shared.account.enter(Activity::Parse);
-        let flat = flatten(scan.scope.stream, &body)?;
+        let flat = flatten(scan.scope.stream, &body, shared.drift.of(scan.scope.stream))?;
         let moments = moments_of(scan.scope.stream, &flat);
         held.push(flat);
         Ok((spool, held, moments))
@@ -243,8 +248,8 @@ async fn stopped_at_an_edge(shared: Shared, scan: Scan, spool: Spool, mark: Mark
     }
 }
 
-fn flatten(stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {
-    flatten_page(stream, body).map_err(PipelineError::Flatten)
+fn flatten(stream: Stream, body: &[u8], rules: DriftRules) -> Result<FlatPage, PipelineError> {
+    flatten_page(stream, body, rules).map_err(PipelineError::Flatten)
 }
 
 fn remember(shared: &Shared, scan: &Scan, spool: &Spool, mark: &Mark) -> Result<(), PipelineError> {

@@ -1,7 +1,7 @@
 //! The windows still to be pulled, scope by scope in the order of the plan.
 
 use crate::{
-    model::{FlagSet, Scope, Window},
+    model::{FlagSet, Scope, Stream, Window},
     plan::{Cutter, Due, Reason},
 };
 
@@ -65,6 +65,12 @@ impl Queue {
     /// earlier run began has no plan here: it is left to the plan that follows, which finds it due.
     pub fn halve(&mut self, task: &Task) -> bool {
         self.cutter(task.scope).is_none_or(|cutter| cutter.halve(task.due.window, task.due.reason))
+    }
+
+    /// Forgets what is left of a stream: another run pulls it.
+    pub fn leave(&mut self, stream: Stream) {
+        self.scopes.retain(|(work, _)| work.scope.stream != stream);
+        self.second_looks.retain(|task| task.scope.stream != stream);
     }
 
     /// A window is looked at again, with pages of another size: a service that loses rows at page edges loses others then.

@@ -207,7 +207,7 @@ fn complete(
     if !is_marked {
         spool.complete().map_err(PipelineError::Archive)?;
     }
-    let held = Held::spooled(&shared.budget);
+    let held = Held::spooled(&shared.budget, shared.drift.of(left.scan.scope.stream));
     let proof = Proof { pages: spool.pages() as u64, end };
     let (scan, page_rows) = (left.scan, left.page_rows);
     let edges = ScanEdges::new(edges.unlooked);

@@ -1,16 +1,19 @@
 //! What a run did and where its time went: the JSON of `--json`, of `sync_runs` and of `status`.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::Serialize;
 
 use crate::{
     load::RowCounts,
-    model::{RunId, Scope, Stream, TimeParts, Window},
+    model::{Drift, RunId, Scope, Stream, TimeParts, Window},
     source::{RequestStats, Stop},
 };
 
-use super::Failure;
+use super::{DriftReport, Failure, Frozen, drift::reports};
 
 /// Said of a service of which nothing but 404 was heard.
 pub(super) const NOTHING_BUT_NOT_FOUND: &str =
@@ -98,6 +101,10 @@ pub struct RunReport {
     /// RFC 3339, by this machine.
     pub finished_at: String,
     pub streams: BTreeMap<&'static str, StreamReport>,
+    /// What the service sent and the contracts do not know, at most [`crate::model::DRIFT_PLACES_MAX`] places a stream.
+    pub drift: Vec<DriftReport>,
+    /// How often such was met at places that found no room in the list.
+    pub drift_unlisted: u64,
     pub requests: RequestStats,
     /// Where the time went; everything but `wall` adds up to it.
     pub time_ms: TimeParts,
@@ -148,11 +155,36 @@ pub(super) struct Findings {
     pub is_doubtful: bool,
     /// Where rows were withheld, as of the last look at each window.
     pub doubts: Vec<Doubt>,
+    /// What the contracts do not know.
+    drift: BTreeMap<Stream, Drift>,
+    /// Streams of which a scan was not applied.
+    frozen: BTreeSet<Stream>,
 }
 
 impl Findings {
     pub fn add(&mut self, stream: Stream, pages: u64, counts: &RowCounts) {
         self.streams.entry(stream.name()).or_default().add(pages, counts);
+    }
+
+    pub fn drifted(&mut self, stream: Stream, drift: &Drift) {
+        if !drift.is_empty() {
+            self.drift.entry(stream).or_default().merge(drift);
+        }
+    }
+
+    /// A scan was not applied.
+    pub fn freeze(&mut self, frozen: &Frozen) {
+        self.drifted(frozen.stream, &frozen.drift);
+        self.frozen.insert(frozen.stream);
+    }
+
+    pub fn is_frozen(&self, stream: Stream) -> bool {
+        self.frozen.contains(&stream)
+    }
+
+    /// All drift, and how much of it is not listed.
+    pub fn drift(&self) -> (Vec<DriftReport>, u64) {
+        reports(&self.drift)
     }
 
     /// What a look at a window showed takes the place of what earlier looks at it showed: a scan that an earlier run began is

@@ -124,6 +124,7 @@ impl Run {
             progress,
             ties,
             learned: Learned::default(),
+            drift: settings.drift,
         };
         Ok(Run {
             settings,
@@ -188,7 +189,11 @@ impl Run {
     }
 
     fn due(&self, now_ms: i64) -> Result<Vec<ScopeWork>, PipelineError> {
-        work(&self.settings, Some(&self.shared.state()), self.request.backfill, now_ms).map_err(PipelineError::State)
+        let due = work(&self.settings, Some(&self.shared.state()), self.request.backfill, now_ms);
+        let mut due = due.map_err(PipelineError::State)?;
+        // What an earlier run left of it has to be settled first.
+        due.retain(|work| !self.findings.is_frozen(work.scope.stream));
+        Ok(due)
     }
 
     fn is_idle(&self, now_ms: i64) -> Result<bool, PipelineError> {
@@ -332,6 +337,7 @@ impl Run {
         for stream in &self.settings.streams {
             streams.entry(stream.stream.name()).or_default();
         }
+        let (drift, drift_unlisted) = self.findings.drift();
         RunReport {
             run_id: self.run_id.clone(),
             command: self.request.command.to_owned(),
@@ -340,6 +346,8 @@ impl Run {
             started_at: rfc3339(self.started_ms),
             finished_at: rfc3339(self.clock.now_ms()),
             streams,
+            drift,
+            drift_unlisted,
             requests: self.shared.source.request_stats(),
             time_ms: self.shared.account.parts(),
             peak_rss_bytes: peak_rss_bytes(),

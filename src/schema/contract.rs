@@ -67,6 +67,9 @@ pub struct Column {
     /// Path of the field in the service's record.
     #[serde(default)]
     pub json: Option<String>,
+    /// For a column of words: those that are known. Others are kept, and reported as drift.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
     /// Only sent when the scan asked for this.
     #[serde(default)]
     pub flag: Option<Flag>,

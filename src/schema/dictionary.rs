@@ -36,7 +36,11 @@ fn markdown_row(column: &Column) -> String {
         Personal::Direct => " *Personal data.*",
     };
     let meaning = column.comment.replace('|', "\\|");
-    format!("| `{}` | {} | {null} | {from} | {meaning}{personal} |\n", column.name, column.column_type.duckdb())
+    let known = match column.values.is_empty() {
+        true => String::new(),
+        false => format!(" Known: {}.", column.values.join(", ")),
+    };
+    format!("| `{}` | {} | {null} | {from} | {meaning}{known}{personal} |\n", column.name, column.column_type.duckdb())
 }
 
 /// Every table and view as DuckDB DDL with comments.

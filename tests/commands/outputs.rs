@@ -14,7 +14,7 @@ fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap_or_else(|| panic!("{value} is no object")).keys().map(String::as_str).collect()
 }
 
-const RUN_KEYS: [&str; 10] = [
+const RUN_KEYS: [&str; 12] = [
     "run_id",
     "command",
     "outcome",
@@ -24,6 +24,8 @@ const RUN_KEYS: [&str; 10] = [
     "streams",
     "requests",
     "time_ms",
+    "drift",
+    "drift_unlisted",
     "peak_rss_bytes",
 ];
 const STREAM_KEYS: [&str; 12] = [
@@ -135,6 +137,8 @@ fn status_tells_coverage_lag_and_runs_and_sends_nothing() {
         [
             "base_url",
             "clock_skew_ms",
+            "drift",
+            "drift_unlisted",
             "environment",
             "proofs",
             "requests_per_sec",

@@ -14,14 +14,15 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use studysync::{
     flatten::{FlattenError, flatten_page},
-    model::{FlatPage, RejectReason, Stream},
+    model::{DriftMode, DriftRules, FlatPage, RejectReason, Stream},
     schema,
 };
 
 mod any_page;
+mod drift;
 
 fn flatten(stream: Stream, body: &str) -> FlatPage {
-    let flat = flatten_page(stream, body.as_bytes()).unwrap();
+    let flat = flatten_page(stream, body.as_bytes(), DriftRules::default()).unwrap();
     assert_whole(stream, &flat);
     flat
 }
@@ -80,6 +81,10 @@ fn render(flat: &FlatPage) -> String {
             }
         }
     }
+    for entry in flat.drift.entries() {
+        let (kind, place, records, example) = (entry.kind.title(), &entry.place, entry.records, &entry.example);
+        writeln!(text, "\ndrift: {kind} {place} in {records}: {example}").unwrap();
+    }
     for reject in &flat.rejects {
         writeln!(text, "\nreject {} in {}: {}", reject.reason, reject.field, reject.raw).unwrap();
     }
@@ -117,7 +122,7 @@ fn p1_golden_pages() {
 
 #[test]
 fn a_broken_envelope_is_an_error_and_never_an_empty_page() {
-    let fails = |body: &str| flatten_page(Stream::Responses, body.as_bytes()).unwrap_err();
+    let fails = |body: &str| flatten_page(Stream::Responses, body.as_bytes(), DriftRules::default()).unwrap_err();
     for body in ["", "[]", "nonsense", r#"{"data":[{}"#, r#"{"data":[]} x"#, r#"{"data":{}}"#, r#"{"data":null}"#] {
         assert!(matches!(fails(body), FlattenError::NotAPage(_)), "{body}");
     }
@@ -167,7 +172,7 @@ fn p1_invalid_utf8_is_replaced_and_the_record_lands() {
     let mut body = page_of(&[response(1, r#""questionType":"OPEN","response":"caf?""#)]).into_bytes();
     let at = body.iter().position(|byte| *byte == b'?').unwrap();
     body[at] = 0xE9;
-    let flat = flatten_page(Stream::Responses, &body).unwrap();
+    let flat = flatten_page(Stream::Responses, &body, DriftRules::default()).unwrap();
     assert_eq!(text(flat.table("responses").unwrap(), "answer_text", 0), Some("caf\u{FFFD}"));
 }
 

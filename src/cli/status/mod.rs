@@ -3,15 +3,15 @@
 mod proofs;
 
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     clock,
     config::Settings,
     model::{IN_DOUBT_MS, IntervalSet, Window, format_ms},
-    pipeline::{CLOCK_SKEW, KnownTrait, LEARNED_RATE, known_traits},
+    pipeline::{CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, drift_lines, known_traits},
     source::LearnedRate,
-    state::{Proven, State, StateError},
+    state::{Proven, RunEntry, State, StateError},
 };
 
 use super::{
@@ -63,6 +63,16 @@ struct Status {
     /// What the service's documents leave open, as far as it was seen.
     traits: Vec<KnownTrait>,
     runs: Vec<RunStatus>,
+    /// What the last sync or backfill met that no contract knows.
+    #[serde(flatten)]
+    last_drift: LastDrift,
+}
+
+/// These parts of a run's JSON.
+#[derive(Default, Deserialize, Serialize)]
+struct LastDrift {
+    drift: Vec<DriftReport>,
+    drift_unlisted: u64,
 }
 
 #[derive(Serialize)]
@@ -193,7 +203,9 @@ fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<S
         rows: left.rows,
     });
     let holder = state.current_holder()?;
-    let runs = state.runs(RUNS_SHOWN)?.into_iter().map(|run| {
+    let runs = state.runs(RUNS_SHOWN)?;
+    let last_drift = last_drift(&runs);
+    let runs = runs.into_iter().map(|run| {
         let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == run.run_id);
         RunStatus {
             secs: run.finished_ms.map(|finished_ms| (finished_ms - run.started_ms) as f64 / 1000.0),
@@ -216,7 +228,14 @@ fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<S
         clock_skew_ms: skew_ms,
         traits: known_traits(state)?,
         runs: runs.collect(),
+        last_drift,
     })
+}
+
+/// Of the newest run that tells; one of an earlier version does not, and a `verify` or `replay` has nothing to tell.
+fn last_drift(runs: &[RunEntry]) -> LastDrift {
+    let reports = runs.iter().filter_map(|run| run.report.as_deref());
+    reports.filter_map(|report| serde_json::from_str(report).ok()).next().unwrap_or_default()
 }
 
 fn seconds(at_ms: i64) -> String {
@@ -269,6 +288,11 @@ fn describe(status: &Status) -> String {
             let took = run.secs.map(|secs| format!(" in {secs:.1} s")).unwrap_or_default();
             text.push_str(&format!("  {}  {:<8} {}{took}\n", run.started, run.command, run.outcome.replace('_', " ")));
         }
+    }
+    let LastDrift { drift, drift_unlisted } = &status.last_drift;
+    for (at, line) in drift_lines(drift, *drift_unlisted).iter().enumerate() {
+        let heading = if at == 0 { "\nnew to this version, in the last run:\n" } else { "" };
+        text.push_str(&format!("{heading}  {line}\n"));
     }
     match status.requests_per_sec {
         Some(rate) => text.push_str(&format!("\nlearned rate: {rate:.1} requests a second\n")),

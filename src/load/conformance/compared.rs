@@ -94,7 +94,7 @@ pub(in crate::load) fn p1_a_comparison_sees_children_snapshots_and_rejects(lab: 
     let found = page_with(|page| {
         *page = with_rejects(
             std::mem::take(page),
-            vec![Reject { reason: RejectReason::MissingKey, field: "questionId", raw: "{}".into() }],
+            vec![Reject { reason: RejectReason::MissingKey, field: "questionId".into(), raw: "{}".into() }],
         );
     });
     assert_eq!((found.missing.rows, found.stale.rows), (1, 0), "{found:?}");

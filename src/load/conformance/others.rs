@@ -117,7 +117,7 @@ pub(in crate::load) fn p1_themes_that_lose_a_collision_are_rejects(lab: &mut Lab
 }
 
 pub(in crate::load) fn p1_rejects_are_kept_once_with_their_text(lab: &mut Lab) {
-    let reject = |raw: &str| Reject { reason: RejectReason::MissingKey, field: "questionId", raw: raw.into() };
+    let reject = |raw: &str| Reject { reason: RejectReason::MissingKey, field: "questionId".into(), raw: raw.into() };
     let scan = |hour| scan(Stream::Responses, hour, 0, 1, FlagSet::EMPTY);
     let rejects = vec![reject("{\"a\":'1\u{0}'}"), reject("{}"), reject("{}")];
     let bad = with_rejects(FlatPage::default(), rejects);

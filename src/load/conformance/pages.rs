@@ -121,8 +121,8 @@ pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
             .iter()
             .map(|answer| xxh3_128(format!("{}|{}", answer.group, answer.question).as_bytes()))
             .collect(),
-        rejects: Vec::new(),
         records: answers.len(),
+        ..FlatPage::default()
     }
 }
 
@@ -143,8 +143,8 @@ pub(in crate::load) fn survey_page(surveys: &[(i64, &str, &[&str])]) -> FlatPage
             .flatten()
             .collect(),
         key_hashes: surveys.iter().map(|(id, ..)| xxh3_128(&id.to_le_bytes())).collect(),
-        rejects: Vec::new(),
         records: surveys.len(),
+        ..FlatPage::default()
     }
 }
 
@@ -158,8 +158,8 @@ pub(in crate::load) fn theme_page(themes: &[(i64, &str)]) -> FlatPage {
     FlatPage {
         batches: batch("themes", rows.collect()).into_iter().collect(),
         key_hashes: themes.iter().map(|(id, _)| xxh3_128(&id.to_le_bytes())).collect(),
-        rejects: Vec::new(),
         records: themes.len(),
+        ..FlatPage::default()
     }
 }
 

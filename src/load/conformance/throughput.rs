@@ -88,8 +88,8 @@ fn page_of(on_day: usize, page: usize) -> FlatPage {
     FlatPage {
         batches: vec![TableBatch { table: "responses", rows }],
         key_hashes: ids.map(|at| xxh3_128(&at.to_be_bytes())).collect(),
-        rejects: Vec::new(),
         records: PAGE_ROWS,
+        ..FlatPage::default()
     }
 }
 

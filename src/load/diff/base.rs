@@ -4,7 +4,7 @@
 //! plainly unchanged), `gone` (what the scan no longer found), `old` (the warehouse's full rows of both), `fate` (the verdict).
 
 use super::{
-    super::VanishPolicy,
+    super::{VanishPolicy, stage::DISCARDED},
     Comparison, LoadError, TimeBounds, delete_relation,
     doubles::{self, DOUBLES},
     sql::{bounds_of, column_list, equal_columns, key_of, select_list, timestamp_ms},
@@ -165,6 +165,11 @@ pub(super) fn collect_gone(
     let held_at =
         base.partition.as_ref().map_or(String::new(), |at| format!(", h.{0} AS held_at", quote_identifier(at)));
     let same_key = equal_columns("h", "s", &key_of(base));
+    if comparison.stage.rows(DISCARDED) > 0 {
+        // The service has them; only their content is not wanted.
+        let same_key = equal_columns("h", "d", &key_of(base));
+        expected.push_str(&format!(" AND NOT EXISTS (SELECT 1 FROM stage.{DISCARDED} d WHERE {same_key})"));
+    }
     comparison.execute(&format!(
         "CREATE TABLE work.gone AS
          SELECT {keys}{held_at} FROM work.held h ANTI JOIN stage.{} s ON {same_key} WHERE {expected}",

@@ -15,12 +15,12 @@ use crate::{
     archive::{ArchiveError, read_pages},
     flatten::flatten_page,
     load::{CommitOptions, Destination},
-    model::{Activity, EndStyle, FlatPage, Proof, Scan, TimeAccount},
+    model::{Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, Proof, Scan, TimeAccount},
     source::envelope,
 };
 
 use super::{
-    super::{PipelineError, assemble::failed},
+    super::{PipelineError, assemble::failed, freeze::check_drift},
     inventory::Archived,
 };
 
@@ -72,6 +72,7 @@ struct WriterGone;
 /// Applies the scans, in order, to every warehouse, and publishes them. `false`: it was asked to stop.
 pub(super) fn build(
     scans: &[Archived],
+    drift: DriftPolicy,
     destinations: &mut [Box<dyn Destination>],
     account: &TimeAccount,
     stop: &CancellationToken,
@@ -85,7 +86,7 @@ pub(super) fn build(
             writers.push(sender);
             handles.push(scope.spawn(move || write(destination.as_mut(), &receiver, account)));
         }
-        let read = read_all(scans, &writers, account, stop, progress);
+        let read = read_all(scans, drift, &writers, account, stop, progress);
         drop(writers);
         for handle in handles {
             handle.join().map_err(|_| PipelineError::Died("a warehouse's thread".to_owned()))??;
@@ -124,6 +125,7 @@ fn write(
 /// The outer error: a writer is gone. The inner one is this side's own.
 fn read_all(
     scans: &[Archived],
+    drift: DriftPolicy,
     writers: &[SyncSender<Step>],
     account: &TimeAccount,
     stop: &CancellationToken,
@@ -133,7 +135,8 @@ fn read_all(
         if stop.is_cancelled() {
             return Ok(Ok(false));
         }
-        if let Err(error) = read_one(archived, writers, account, stop, progress)? {
+        if let Err(error) = read_one(archived, drift.of(archived.scan.scope.stream), writers, account, stop, progress)?
+        {
             return Ok(Err(error));
         }
     }
@@ -142,6 +145,7 @@ fn read_all(
 
 fn read_one(
     archived: &Archived,
+    rules: DriftRules,
     writers: &[SyncSender<Step>],
     account: &TimeAccount,
     stop: &CancellationToken,
@@ -163,10 +167,13 @@ fn read_one(
             Ok(body) => body,
             Err(error) => return Ok(Err(PipelineError::Archive(error))),
         };
-        let page = match flatten_page(scan.scope.stream, &body) {
+        let page = match flatten_page(scan.scope.stream, &body, rules) {
             Ok(page) => page,
             Err(error) => return Ok(Err(PipelineError::Flatten(error))),
         };
+        if let Err(frozen) = check_drift(scan.scope.stream, rules, &page.drift) {
+            return Ok(Err(frozen));
+        }
         drop(busy);
         progress.pages_done.fetch_add(1, Ordering::Relaxed);
         progress.records_done.fetch_add(page.records as u64, Ordering::Relaxed);

@@ -35,7 +35,7 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     let aside = built_beside(task.settings);
     let mut fresh = open_destinations(&aside, task.identity)?;
     let mut replayed = Replayed { scans: task.scans.len() as u64, ..Replayed::default() };
-    if !build(&task.scans, &mut fresh, task.account, task.stop, task.progress)? {
+    if !build(&task.scans, task.settings.drift, &mut fresh, task.account, task.stop, task.progress)? {
         replayed.is_stopped = true;
         return Ok(replayed);
     }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use arrow::{
-    array::{Array, AsArray},
+    array::{Array, AsArray, RecordBatch},
     datatypes::{Int64Type, TimestampMicrosecondType},
 };
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::{
     flatten::flatten_page,
-    model::{Activity, FlagSet, FlatPage, PageRequest, Scope, Stream, Ties, TimeAccount, Window},
+    model::{Activity, DriftRules, FlagSet, FlatPage, PageRequest, Scope, Stream, Ties, TimeAccount, Window},
     plan::edges::{PageMoments, judge, measuring_page_rows},
     schema::RECORD_COLUMN,
     source::{Answer, Range, Source, SourceError, Step},
@@ -36,6 +36,7 @@ pub(in super::super) struct Asker {
     pub account: TimeAccount,
     pub scope: Scope,
     pub flags: FlagSet,
+    pub rules: DriftRules,
 }
 
 /// A page beside the list of a window.
@@ -154,10 +155,10 @@ impl Asker {
     }
 
     pub(in super::super) async fn flatten(&self, body: Bytes) -> Result<FlatPage, PipelineError> {
-        let (stream, account) = (self.scope.stream, self.account.clone());
+        let (stream, rules, account) = (self.scope.stream, self.rules, self.account.clone());
         blocking(move || {
             let _busy = account.enter(Activity::Parse);
-            flatten_page(stream, &body).map_err(PipelineError::Flatten)
+            flatten_page(stream, &body, rules).map_err(PipelineError::Flatten)
         })
         .await?
     }
@@ -176,22 +177,43 @@ fn cannot_be_looked_at(error: SourceError) -> Result<&'static str, LookError> {
 /// The creation times on a page.
 pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMoments {
     let mut moments = PageMoments { has_records: flat.records > 0, ..PageMoments::default() };
-    let batch = flat.table(stream.name());
-    let column = |name| batch.and_then(|batch| batch.column_by_name(name));
-    if let Some(created) = column("created_at").and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>())
-    {
-        let ms = |at| created.is_valid(at).then(|| created.value(at).div_euclid(1000));
-        moments.rows = flat.key_hashes.iter().enumerate().map(|(at, key)| (ms(at), *key)).collect();
+    let mut rows: Vec<PlacedRow> =
+        flat.table(stream.name()).map(|batch| rows_of(batch, &flat.key_hashes)).unwrap_or_default();
+    if let Some(discarded) = &flat.discarded {
+        // A record that is not wanted stands in the list like any other.
+        rows.extend(rows_of(&discarded.rows, &discarded.key_hashes));
+        rows.sort_unstable_by_key(|row| row.record);
     }
-    let last_placed = column(RECORD_COLUMN)
-        .and_then(|column| column.as_primitive_opt::<Int64Type>())
-        .and_then(|records| records.values().last().copied());
-    let is_last_placed = last_placed.is_some_and(|record| record + 1 == flat.records as i64);
-    moments.last_ms = match is_last_placed {
-        true => moments.rows.last().and_then(|(ms, _)| *ms),
-        false => flat.rejects.last().and_then(|reject| created_ms(&reject.raw)),
+    moments.last_ms = match rows.last() {
+        Some(last) if last.record + 1 == flat.records as i64 => last.created_ms,
+        _ => flat.rejects.last().and_then(|reject| created_ms(&reject.raw)),
     };
+    moments.rows = rows.into_iter().filter(|row| row.has_time).map(|row| (row.created_ms, row.key)).collect();
     moments
+}
+
+struct PlacedRow {
+    record: i64,
+    /// Whether its table has creation times at all.
+    has_time: bool,
+    created_ms: Option<i64>,
+    key: u128,
+}
+
+/// The rows of a base table, in order.
+fn rows_of(batch: &RecordBatch, key_hashes: &[u128]) -> Vec<PlacedRow> {
+    let created = batch.column_by_name("created_at");
+    let created = created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+    let records = batch.column_by_name(RECORD_COLUMN).and_then(|column| column.as_primitive_opt::<Int64Type>());
+    let Some(records) = records else { return Vec::new() };
+    let ms = |at: usize| created.filter(|created| created.is_valid(at)).map(|at_us| at_us.value(at).div_euclid(1000));
+    let row = |(at, (record, key)): (usize, (&i64, &u128))| PlacedRow {
+        record: *record,
+        has_time: created.is_some(),
+        created_ms: ms(at),
+        key: *key,
+    };
+    records.values().iter().zip(key_hashes).enumerate().map(row).collect()
 }
 
 /// The creation time of a record that has no place in a table.
@@ -208,9 +230,10 @@ fn created_ms(raw: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::DriftMode;
 
     fn moments(body: &str) -> PageMoments {
-        moments_of(Stream::Themes, &flatten_page(Stream::Themes, body.as_bytes()).unwrap())
+        moments_of(Stream::Themes, &flatten_page(Stream::Themes, body.as_bytes(), DriftRules::default()).unwrap())
     }
 
     fn theme(id: u32, created_at: &str) -> String {
@@ -229,5 +252,21 @@ mod tests {
         let page = moments(&format!(r#"{{"data":[{first},{{"id":3}}]}}"#));
         assert_eq!((page.has_records, page.last_ms), (true, None), "it must not be taken for the row before");
         assert!(!moments(r#"{"data":[]}"#).has_records);
+    }
+
+    #[test]
+    fn p3_a_record_that_the_drift_rules_discard_still_stands_at_its_edge() {
+        let [first, last] = [theme(1, "1970-01-01T00:00:00.007Z"), theme(3, "1970-01-01T00:00:00.007Z")];
+        let new = theme(2, "1970-01-01T00:00:00.007Z").replacen('{', r#"{"new":1,"#, 1);
+        for records in [[&first, &new, &last], [&first, &last, &new], [&new, &first, &last]] {
+            let body = format!(r#"{{"data":[{},{},{}]}}"#, records[0], records[1], records[2]);
+            let by = |unknown_fields| {
+                let rules = DriftRules { unknown_fields, ..DriftRules::default() };
+                moments_of(Stream::Themes, &flatten_page(Stream::Themes, body.as_bytes(), rules).unwrap())
+            };
+            let (kept, discarded) = (by(DriftMode::Evolve), by(DriftMode::DiscardRow));
+            assert_eq!((&discarded.rows, discarded.last_ms), (&kept.rows, Some(7)), "{body}");
+            assert_eq!(discarded.keys_at(7).len(), 3);
+        }
     }
 }

@@ -35,7 +35,8 @@ impl EdgesLeft {
 
 fn asker(shared: &Shared, scan: &Scan) -> Asker {
     let (source, account) = (shared.source.clone(), shared.account.clone());
-    Asker { source, account, scope: scan.scope, flags: scan.flags }
+    let rules = shared.drift.of(scan.scope.stream);
+    Asker { source, account, scope: scan.scope, flags: scan.flags, rules }
 }
 
 /// A page came: what hides behind its edge, if that is due. The rows belong to the scan.

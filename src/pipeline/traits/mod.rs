@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     config::Settings,
-    model::{RunId, Scope, Stream, Ties, TimeAccount, trait_names},
+    model::{DriftRules, RunId, Scope, Stream, Ties, TimeAccount, trait_names},
     source::{Source, SourceError, Stop},
     state::State,
 };
@@ -66,7 +66,8 @@ pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, Pipeli
     let source = Source::new(source_settings, learned, account.clone(), CancellationToken::new());
     let source = source.map_err(PipelineError::Source)?;
     let flags = settings.streams.iter().find(|stream| stream.stream == Stream::Responses).map(|stream| stream.flags);
-    let asker = Asker { source, account, scope: Scope::all(Stream::Responses), flags: flags.unwrap_or_default() };
+    let (scope, rules) = (Scope::all(Stream::Responses), DriftRules::default());
+    let asker = Asker { source, account, scope, flags: flags.unwrap_or_default(), rules };
     let mut lab = Lab { asker, timeout_ms, now_ms: begun_ms, found: Vec::new(), counted: 0 };
     let outcome = measure_all(&mut lab).await;
     refusals::measure(&mut lab, &state)?;

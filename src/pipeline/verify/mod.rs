@@ -100,7 +100,7 @@ impl Verify {
         let ties = TieWatch::load(&state, clock::Clock::default())?;
         let state = Arc::new(Mutex::new(state));
         let (budget, learned) = (Budget::default(), Learned::default());
-        let shared = Shared { source, archive, state, account, budget, progress, ties, learned };
+        let shared = Shared { source, archive, state, account, budget, progress, ties, learned, drift: settings.drift };
         let found = Found::default();
         Ok(Verify { settings, request, run_id, started_ms, shared, destinations, found, _lease: lease })
     }

@@ -87,7 +87,8 @@ impl Service {
         }
         let mut pages: Vec<FlatPage> = rows.chunks(7).map(page).collect();
         if let (0, Some(last)) = (self.below(5), pages.pop()) {
-            let reject = Reject { reason: RejectReason::BadKey, field: "questionId", raw: format!("{{{}}}", scan.id) };
+            let reject =
+                Reject { reason: RejectReason::BadKey, field: "questionId".into(), raw: format!("{{{}}}", scan.id) };
             pages.push(with_rejects(last, vec![reject]));
         }
         pages

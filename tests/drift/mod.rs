@@ -1,0 +1,108 @@
+//! Drift: what a service sends that no contract knows, by the real program: what each mode makes of it in each stream, that nothing
+//! is lost for good, and what is told of it.
+
+mod modes;
+mod nights;
+mod told;
+
+use studysync::sandbox::ListName;
+
+use crate::harness::{ALL_FLAGS, Place, Service, small};
+
+/// What a person typed, or is called. No output of the program may contain it.
+const PERSON: &str = "Zacharias Quux";
+
+/// A stream with two records of drift, made for these tests: one with a field that no contract names, one with a value that its
+/// column cannot take.
+struct Drifting {
+    list: ListName,
+    /// The stream, and its base table.
+    name: &'static str,
+    /// Where the records are, as SQL.
+    unknown: &'static str,
+    clash: &'static str,
+    /// Where the drift is, by path.
+    unknown_place: &'static str,
+    clash_place: &'static str,
+}
+
+const STREAMS: [Drifting; 3] = [
+    Drifting {
+        list: ListName::Responses,
+        name: "responses",
+        unknown: "response_group_uid = 'drift' AND question_id = 1",
+        clash: "response_group_uid = 'drift' AND question_id = 2",
+        unknown_place: "battery",
+        clash_place: "visitorId",
+    },
+    Drifting {
+        list: ListName::Surveys,
+        name: "surveys",
+        unknown: "id = 990001",
+        clash: "id = 990002",
+        unknown_place: "owner",
+        clash_place: "totalResponseLimit",
+    },
+    Drifting {
+        list: ListName::Themes,
+        name: "themes",
+        unknown: "id = 990001",
+        clash: "id = 990002",
+        unknown_place: "score",
+        clash_place: "surveyId",
+    },
+];
+
+/// A response of yesterday, with more members.
+fn response(question: u32, members: &str) -> String {
+    format!(
+        r#"{{"createdAt":"2026-01-30T08:00:00.000Z","updatedAt":"2026-01-30T08:00:00.000Z","responseGroupUid":"drift","questionId":{question},"surveyId":7,"questionText":"q",{members}}}"#
+    )
+}
+
+fn theme(id: u32, members: &str) -> String {
+    format!(
+        r#"{{"id":{id},"createdAt":"2026-01-30T08:00:00.000Z","updatedAt":"2026-01-30T08:00:00.000Z","responseGroupUid":"drift","questionId":1,"theme":"t",{members}}}"#
+    )
+}
+
+fn survey(id: u32, members: &str) -> String {
+    format!(
+        r#"{{"id":{id},"createdAt":"2026-01-30T08:00:00.000Z","updatedAt":"2026-01-30T08:00:00.000Z","name":"n",{members}}}"#
+    )
+}
+
+/// Puts the two records of each stream into the service. `value` is that of the unknown fields.
+fn plant(service: &Service, value: &str) {
+    let records = [
+        (ListName::Responses, response(1, &format!(r#""questionType":"NPS","response":9,"battery":{value}"#))),
+        (ListName::Responses, response(2, &format!(r#""questionType":"OPEN","response":"ok","visitorId":"{PERSON}""#))),
+        (ListName::Surveys, survey(990001, &format!(r#""status":"NEW","owner":{value}"#))),
+        (ListName::Surveys, survey(990002, &format!(r#""status":"NEW","totalResponseLimit":"{PERSON}""#))),
+        (ListName::Themes, theme(990001, &format!(r#""surveyId":7,"score":{value}"#))),
+        (ListName::Themes, theme(990002, &format!(r#""surveyId":"{PERSON}""#))),
+    ];
+    for (list, record) in records {
+        service.control().plant(list, &record, None).unwrap();
+    }
+}
+
+/// A small service with drift in every stream.
+fn drifting() -> Service {
+    let service = Service::start(small(80, 3));
+    plant(&service, &format!("{{\"of\":\"{PERSON}\"}}"));
+    service
+}
+
+/// A configuration with one mode for both sorts of drift of some streams.
+fn config(streams: &[&str], mode: &str) -> String {
+    let tables = streams
+        .iter()
+        .map(|stream| format!("[streams.{stream}.drift]\nunknown_fields = \"{mode}\"\ntype_clashes = \"{mode}\"\n"));
+    format!("{ALL_FLAGS}{}", tables.collect::<String>())
+}
+
+/// The same place with another mode for these streams, and `evolve` for the others.
+fn with_mode(place: Place, streams: &[&str], mode: &str) -> Place {
+    place.with_config(&config(streams, mode))
+}

@@ -1,0 +1,67 @@
+//! Night after night: what is discarded edits nothing, and another mode shows as an update and never as a deletion (promise P4).
+
+use serde_json::Value;
+
+use crate::harness::{Place, assert_holds, expected::Expected};
+
+use super::{STREAMS, config, drifting, plant, with_mode};
+
+const ALL: [&str; 3] = ["responses", "surveys", "themes"];
+
+fn count(report: &Value, stream: &str, fate: &str) -> u64 {
+    report["streams"][stream][fate].as_u64().unwrap()
+}
+
+#[test]
+fn p4_a_discarded_value_that_changes_every_night_edits_nothing() {
+    let service = drifting();
+    let place = Place::new(&service).with_config(&config(&ALL, "discard_value"));
+    place.report(&["sync"], 0);
+    plant(&service, "\"another value\"");
+    let report = place.report(&["sync"], 0);
+    for stream in ALL {
+        let fates = ["inserted", "updated", "vanished"].map(|fate| count(&report, stream, fate));
+        assert_eq!(fates, [0, 0, 0], "{stream}: {report}");
+    }
+    // With `evolve` the same is an edit.
+    let place = with_mode(place, &[], "evolve");
+    let report = place.report(&["sync"], 0);
+    assert!(ALL.iter().all(|stream| count(&report, stream, "updated") == 2), "{report}");
+    plant(&service, "\"a third value\"");
+    let report = place.report(&["sync"], 0);
+    assert!(ALL.iter().all(|stream| count(&report, stream, "updated") == 1), "{report}");
+    assert_holds(&place, &Expected::now(&service), "evolve again");
+}
+
+#[test]
+fn p4_another_mode_is_an_update_and_no_deletion() {
+    let service = drifting();
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    // The service still has them: what was held stays, and is not called vanished.
+    let place = with_mode(place, &ALL, "discard_row");
+    let report = place.report(&["sync"], 3);
+    for stream in ALL {
+        let fates = ["inserted", "updated", "vanished", "withheld"].map(|fate| count(&report, stream, fate));
+        assert_eq!(fates, [0, 0, 0, 0], "{stream}: {report}");
+        assert_eq!(count(&report, stream, "rejected"), 2, "{report}");
+    }
+    place.run(&["verify", "--from", "2026-01-28"]).expect(0);
+    let place = with_mode(place, &ALL, "discard_value");
+    let report = place.report(&["sync"], 0);
+    for stream in &STREAMS {
+        assert_eq!(count(&report, stream.name, "updated"), 2, "{report}");
+        for (name, tables) in place.warehouses() {
+            let sql = format!("SELECT count(*) FROM {} WHERE extra IS NOT NULL", stream.name);
+            assert_eq!(tables.count(&sql), 0, "{name}: {sql}");
+        }
+    }
+    for (name, tables) in place.warehouses() {
+        let sql = "SELECT count(*) FROM response_history WHERE response_group_uid = 'drift' AND reason = 'edited'
+            AND extra IS NOT NULL";
+        assert_eq!(tables.count(sql), 2, "{name}: the earlier versions");
+    }
+    let place = with_mode(place, &[], "evolve");
+    place.report(&["sync"], 0);
+    assert_holds(&place, &Expected::now(&service), "evolve again");
+}
