@@ -8,6 +8,7 @@ mod harness;
 mod kills;
 mod nights;
 mod replay;
+mod report;
 mod sandbox;
 mod simulation;
 mod source;

@@ -3,6 +3,7 @@
 mod account;
 mod batch;
 mod chance;
+mod display;
 mod flags;
 mod intervals;
 mod page;
@@ -17,6 +18,7 @@ mod window;
 pub use account::{Activity, Busy, TimeAccount, TimeParts};
 pub use batch::{FlatPage, Reject, RejectReason, TableBatch};
 pub use chance::Chance;
+pub use display::steers_display;
 pub use flags::{Flag, FlagSet};
 pub use intervals::IntervalSet;
 pub use page::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
