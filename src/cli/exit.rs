@@ -102,7 +102,7 @@ impl CommandError {
                 Some("ask for less (a range of created_at, one survey), or allow more with --time-limit")
             }
             CommandError::Query(LoadError::Engine { source, .. })
-                if source.to_string().contains("Out of Memory Error") =>
+                if source.to_string().contains("Out of Memory Error") || source.to_string().contains("bad_alloc") =>
             {
                 Some("ask for less, or raise memory_limit_mb under [warehouse]")
             }

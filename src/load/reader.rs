@@ -3,16 +3,18 @@
 //! It does not wait for a lock: while a run writes a DuckDB file, opening it says who holds it. And as long as it is open, no
 //! run can write that file: open it for the question, and drop it.
 
+mod seal;
 mod watch;
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use arrow::{
-    array::RecordBatch,
-    datatypes::{Schema, SchemaRef},
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType},
 };
 use duckdb::{Config, Connection};
 
@@ -22,6 +24,7 @@ use super::{
     engine::{common_config, pin_to_utc},
 };
 use crate::schema::{self, ColumnType, Table, ViewKind, quote_identifier, quote_text};
+use seal::check_reads_only;
 use watch::Watch;
 
 /// Under which name a DuckDB file is attached, and the views over Parquet beside it.
@@ -155,10 +158,10 @@ impl Reader {
         let mut statement = watch.during(|| self.connection.prepare(sql)).map_err(failed)?;
         // The stream's own iterator panics when a row cannot be computed; `step` tells.
         watch.during(|| statement.stream_arrow([]).map(drop)).map_err(failed)?;
-        take(RecordBatch::new_empty(statement.schema()))?;
+        take(without_zones(RecordBatch::new_empty(statement.schema())))?;
         let mut left = rows_max;
         while let Some(rows) = watch.during(|| statement.step()).map_err(failed)? {
-            let batch = RecordBatch::from(&rows);
+            let batch = without_zones(RecordBatch::from(&rows));
             let kept = batch.num_rows().min(left);
             left -= kept;
             if kept > 0 {
@@ -176,21 +179,24 @@ impl Reader {
     }
 }
 
-/// Refuses everything but one statement of the SELECT family: the engine can take apart no other kind.
-fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError> {
-    let text: String = connection
-        .query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0))
-        .map_err(|source| LoadError::engine("read the query", source))?;
-    let tree: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|source| LoadError::Engine { action: "read the query".into(), source: Box::new(source) })?;
-    let refused = |why: &str| LoadError::Engine { action: "run the query".into(), source: why.into() };
-    if tree["error"].as_bool() != Some(false) {
-        return Err(refused(explain_refusal(tree["error_message"].as_str().unwrap_or_default())));
+/// Columns of zone-aware times as plain ones: the session is pinned to UTC, and so is every time that is handed over.
+fn without_zones(batch: RecordBatch) -> RecordBatch {
+    let is_zoned = |field: &Field| matches!(field.data_type(), DataType::Timestamp(TimeUnit::Microsecond, Some(_)));
+    let schema = batch.schema();
+    if !schema.fields().iter().any(|field| is_zoned(field)) {
+        return batch;
     }
-    match tree["statements"].as_array().map(Vec::len) {
-        Some(1) => Ok(()),
-        _ => Err(refused("one statement at a time")),
-    }
+    let plain = |(field, column): (&FieldRef, &ArrayRef)| match is_zoned(field) {
+        true => {
+            let times = column.as_primitive::<TimestampMicrosecondType>().clone().with_timezone_opt(None::<Arc<str>>);
+            (Arc::new(Field::new(field.name(), times.data_type().clone(), true)), Arc::new(times) as ArrayRef)
+        }
+        false => (Arc::clone(field), Arc::clone(column)),
+    };
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) =
+        schema.fields().iter().zip(batch.columns()).map(plain).unzip();
+    // The same lengths, and types that are read off the columns.
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap_or(batch)
 }
 
 fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadError> {
@@ -244,17 +250,6 @@ fn files_of(root: &Path, table: &Table) -> String {
         columns.join(", "),
         quote_text(&glob)
     )
-}
-
-/// The engine says of anything but a SELECT that it cannot be serialized, which is how it is recognised here.
-fn explain_refusal(message: &str) -> &str {
-    match message {
-        "" => "only SELECT statements can be run",
-        message if message.starts_with("Only SELECT statements can be serialized") => {
-            "only SELECT statements can be run"
-        }
-        message => message,
-    }
 }
 
 fn no_rows_of(table: &Table) -> String {

@@ -6,9 +6,8 @@ use std::{
 };
 
 use arrow::{
-    array::RecordBatch,
-    compute::cast,
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType},
 };
 use parquet::{
     arrow::ArrowWriter,
@@ -16,6 +15,8 @@ use parquet::{
     file::properties::WriterProperties,
 };
 
+/// The zone of every time.
+const UTC: &str = "UTC";
 /// Rows of a row group, and the bytes at which one is closed before: what the writer holds in memory.
 const ROW_GROUP_ROWS: usize = 122_880;
 const ROW_GROUP_BYTES: usize = 64 << 20;
@@ -46,11 +47,8 @@ impl ParquetRows {
     /// Adds rows, and writes what is ready.
     pub fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
         let fields = batch.columns().iter().zip(self.schema.fields());
-        let batch = fields
-            .map(|(column, field)| cast(column, field.data_type()))
-            .collect::<Result<Vec<_>, _>>()
-            .and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns))
-            .map_err(io::Error::other)?;
+        let batch = fields.map(|(column, field)| fit(column, field.data_type())).collect::<Vec<_>>();
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch).map_err(io::Error::other)?;
         self.writer.write(&batch).map_err(unwritable)?;
         if self.writer.in_progress_size() > ROW_GROUP_BYTES {
             self.writer.flush().map_err(unwritable)?;
@@ -69,10 +67,20 @@ impl ParquetRows {
 
 fn marked_as_utc(field: &Field) -> Field {
     match field.data_type() {
-        DataType::Timestamp(unit, None) => {
-            field.clone().with_data_type(DataType::Timestamp(*unit, Some("UTC".into()))).with_nullable(true)
+        DataType::Timestamp(TimeUnit::Microsecond, None) => {
+            let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()));
+            field.clone().with_data_type(zoned).with_nullable(true)
         }
         _ => field.clone().with_nullable(true),
+    }
+}
+
+fn fit(column: &ArrayRef, wanted: &DataType) -> ArrayRef {
+    match (column.data_type(), wanted) {
+        (DataType::Timestamp(TimeUnit::Microsecond, None), DataType::Timestamp(_, Some(_))) => {
+            Arc::new(column.as_primitive::<TimestampMicrosecondType>().clone().with_timezone(UTC))
+        }
+        _ => Arc::clone(column),
     }
 }
 

@@ -1,24 +1,20 @@
 //! Every number that is shown is the one of its view, in both warehouses; coverage is what `status` says.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use studysync::sandbox::ChangeRequest;
 
-use super::{KINDS, Run, page::Page, page::Table, report, rich};
-use crate::harness::{DAY_MS, NOW_MS, Place, Service, days_ago, small};
+use super::{KINDS, page::Page, page::Table, report, rich};
+use crate::harness::{DAY_MS, NOW_MS, Place, Service, Tables, days_ago, small};
 
 /// What the limits of the report leave of a list.
 const OPTIONS: usize = 15;
 
-/// The rows of a query, every value as text; the warehouse's own views answer it.
-fn rows(place: &Place, run: Run, sql: &str) -> Vec<Vec<String>> {
-    let done = run(place, &["query", sql, "--format", "json", "--rows", "100000"]).expect(0);
-    let object = |line: &str| -> Vec<String> {
-        let text = |part: &str| serde_json::from_str::<Value>(part).unwrap();
-        let Value::Object(members) = text(line) else { panic!("{line}") };
-        // Columns are named c1, c2, ..., so that their order is that of their names.
-        members.values().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect()
-    };
-    done.stdout.lines().map(object).collect()
+/// The rows of a query over the tables and views of the DuckDB file, every value as text. Both warehouses hold the same.
+fn rows(tables: &Tables, sql: &str) -> Vec<Vec<String>> {
+    let text = |cell: Option<String>| cell.unwrap_or_else(|| "null".to_owned());
+    tables.rows_of(sql).into_iter().map(|row| row.into_iter().map(text).collect()).collect()
 }
 
 /// A foreign text as the report shows it.
@@ -62,9 +58,10 @@ fn only(page: &Page, view: &str) -> Vec<Vec<String>> {
 #[test]
 fn every_number_is_the_one_of_its_view() {
     let (_service, place) = rich();
+    let tables = place.duckdb_tables();
     for (kind, run) in KINDS {
         let page = report(&place, run, &[]);
-        let ask = |sql: &str| rows(&place, run, sql);
+        let ask = |sql: &str| rows(&tables, sql);
         let days = ask("SELECT day::VARCHAR AS c1, format('{:,}', sum(answered)::BIGINT) AS c2, \
              format('{:,}', sum(skipped)::BIGINT) AS c3, format('{:,}', sum(answers)::BIGINT) AS c4 \
              FROM daily_breakdown GROUP BY day ORDER BY day DESC");
@@ -87,6 +84,13 @@ fn every_number_is_the_one_of_its_view() {
         head_is(&page, &ask);
         surveys_are(&page, &ask, kind);
         runs_are(&page, &ask);
+        // A survey with the one type that is rare.
+        let rare =
+            ask("SELECT survey_id AS c1 FROM maxdiff_scores GROUP BY survey_id ORDER BY sum(shown) DESC LIMIT 1");
+        let one = report(&place, run, &["--survey", &rare[0][0]]);
+        let mut kinds = BTreeSet::new();
+        survey_is(&one, &ask, kind, &rare[0][0], &mut kinds);
+        assert!(kinds.contains("MAXDIFF"), "{kinds:?}");
     }
 }
 
@@ -137,35 +141,37 @@ fn surveys_are(page: &Page, ask: Ask<'_>, kind: &str) {
     assert_eq!(ids, wanted.iter().take(8).map(|row| row[0].as_str()).collect::<Vec<_>>());
     let left_out = format!("Not shown: {} surveys", wanted.len() - 8);
     assert!(page.section("surveys").contains(&left_out), "{left_out}");
-    let mut kinds = std::collections::BTreeSet::new();
-    for survey in ids {
-        let funnel = page.table_in(&format!("survey-{survey}"), "survey_funnel").expect("a funnel");
-        let steps = ask(&format!(
-            "SELECT coalesce(question_ordinal || '. ', '') || question_text AS c1, format('{{:,}}', answered) AS c2, \
+    let mut kinds = BTreeSet::new();
+    ids.into_iter().for_each(|survey| survey_is(page, ask, kind, survey, &mut kinds));
+    for known in ["NPS", "LIKERT", "MULTIPLECHOICE", "MULTIPLESELECT", "MATRIX", "RANKORDER"] {
+        assert!(kinds.contains(known), "no {known} among the surveys that are shown: {kinds:?}");
+    }
+}
+
+fn survey_is(page: &Page, ask: Ask<'_>, kind: &str, survey: &str, kinds: &mut BTreeSet<String>) {
+    let funnel = page.table_in(&format!("survey-{survey}"), "survey_funnel").expect("a funnel");
+    let steps = ask(&format!(
+        "SELECT coalesce(question_ordinal || '. ', '') || coalesce(question_text, 'question ' || question_id) AS c1, format('{{:,}}', answered) AS c2, \
              printf('%.1f %%', answered_share * 100) AS c3, format('{{:,}}', shown) AS c4, \
              printf('%.1f %%', shown_share * 100) AS c5, format('{{:,}}', skipped) AS c6 \
              FROM survey_funnel WHERE survey_id = {survey} ORDER BY question_ordinal NULLS LAST, question_id LIMIT 30"
-        ));
-        assert_eq!(cells(&funnel), named(steps), "{kind}, survey {survey}");
-        let questions = ask(&format!(
-            "SELECT question_id AS c1, question_type AS c2, format('shown {{:,}}, answered {{:,}}, skipped {{:,}}', shown, answered, skipped) \
+    ));
+    assert_eq!(cells(&funnel), named(steps), "{kind}, survey {survey}");
+    let questions = ask(&format!(
+        "SELECT question_id AS c1, question_type AS c2, format('shown {{:,}}, answered {{:,}}, skipped {{:,}}', shown, answered, skipped) \
              || printf(' (%.1f %%)', skipped_share * 100) AS c3 FROM skips WHERE survey_id = {survey}"
-        ));
-        assert!(!questions.is_empty());
-        for question in questions {
-            let id = format!("question-{survey}-{}", question[0]);
-            let Some(heading) = page.elements.iter().find(|element| element.attribute("aria-labelledby") == Some(&*id))
-            else {
-                // Beyond the questions that are shown.
-                continue;
-            };
-            assert!(heading.text.contains(&question[2]), "{}: {}", question[2], heading.text);
-            kinds.insert(question[1].clone());
-            question_is(page, ask, &id, survey, &question[0], &question[1]);
-        }
-    }
-    for known in ["NPS", "LIKERT", "MULTIPLECHOICE", "MATRIX", "MAXDIFF"] {
-        assert!(kinds.contains(known), "no {known} among the surveys that are shown: {kinds:?}");
+    ));
+    assert!(!questions.is_empty());
+    for question in questions {
+        let id = format!("question-{survey}-{}", question[0]);
+        let Some(heading) = page.elements.iter().find(|element| element.attribute("aria-labelledby") == Some(&*id))
+        else {
+            // Beyond the questions that are shown.
+            continue;
+        };
+        assert!(heading.text.contains(&question[2]), "{}: {}", question[2], heading.text);
+        kinds.insert(question[1].clone());
+        question_is(page, ask, &id, survey, &question[0], &question[1]);
     }
 }
 

@@ -19,6 +19,8 @@ use formats::{Csv, Json, Parquet};
 use table::{Layout, Table};
 
 const ROWS_DEFAULT: usize = 1000;
+/// What the program takes beside the engine's data: threads' stacks, the engine's code, rows on their way out.
+const OWN_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Runs one read-only SQL statement over the warehouse (DuckDB's SQL).
 ///
@@ -82,6 +84,16 @@ impl From<LoadError> for WriteError {
     }
 }
 
+/// The engine does not count single values, and one call of `repeat` makes a text of gigabytes: the system refuses such.
+fn bound_memory(engine_bytes: u64) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Data);
+    let bytes = engine_bytes.saturating_mul(2).saturating_add(OWN_MEMORY_BYTES);
+    limit.current = Some(limit.current.map_or(bytes, |held| held.min(bytes)));
+    // Where the system knows no such limit there is none.
+    setrlimit(Resource::Data, limit).ok();
+}
+
 pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.shared.settings(&EffortFlags::default(), &context)?;
     settings.require_warehouse().map_err(CommandError::Config)?;
@@ -97,6 +109,7 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
     };
     let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());
     let limits = ReaderLimits { memory_bytes: settings.warehouse.memory_limit_bytes, statement_time: args.time_limit };
+    bound_memory(limits.memory_bytes);
     let mut reader = Reader::open_limited(duckdb, parquet, limits).map_err(CommandError::Load)?;
     let mut rows: Box<dyn Rows> = match args.format {
         Format::Table if is_terminal => Box::new(Table::new(Layout::Terminal)),
