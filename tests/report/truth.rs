@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use studysync::sandbox::ChangeRequest;
 
-use super::{KINDS, page::Page, page::Table, report, rich};
+use super::{
+    KINDS,
+    page::{Element, Page, Table},
+    report, rich,
+};
 use crate::harness::{DAY_MS, NOW_MS, Place, Service, Tables, days_ago, small};
 
 /// What the limits of the report leave of a list.
@@ -280,41 +284,44 @@ fn p3_coverage_is_what_status_says_also_by_the_ledger_alone() {
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(20), "--to", &days_ago(15)], 0);
     place.report(&["backfill", "--from", &days_ago(10), "--to", &days_ago(2)], 0);
+    let wanted = coverage_is(&place, "From the checkpoints", "not read");
+    // Without the checkpoints the ledger proves the same.
+    let aside = place.path("aside");
+    std::fs::rename(place.path("state"), &aside).unwrap();
+    for (kind, run) in KINDS {
+        let page = report(&place, run, &[]);
+        assert!(page.section("coverage").contains("ledger alone"), "{kind}");
+        assert_eq!(stretches(&page), wanted, "{kind}");
+    }
+    std::fs::rename(&aside, place.path("state")).unwrap();
     // Days go at once: that is not believed, and stays in doubt.
     let window = (NOW_MS - 9 * DAY_MS, NOW_MS - 4 * DAY_MS);
     service.change(&ChangeRequest { vanish_window_ms: Some(window), ..ChangeRequest::default() });
     service.advance_days(1);
     place.report(&["sync", "--stream", "responses"], 3);
+    coverage_is(&place, "From the checkpoints", "in doubt");
+}
+
+/// Asserts that the reports of both warehouses tell what `status` does, and that there is a stretch of this standing.
+fn coverage_is(place: &Place, source: &str, standing: &str) -> Vec<Vec<String>> {
     let status = place.run(&["status", "--json"]).expect(0).json();
     let wanted = coverage_of(&status, "responses");
-    assert!(wanted.iter().any(|row| row[2] == "in doubt"), "{wanted:?}");
+    assert!(wanted.iter().any(|row| row[2] == standing), "{wanted:?}");
     for (kind, run) in KINDS {
-        let page = report(&place, run, &[]);
-        let tables = page.tables("data-coverage", "responses");
-        let mut found = tables[0].rows.clone();
-        found.sort();
-        assert_eq!(found, wanted, "{kind}");
-        assert!(page.section("coverage").contains("From the checkpoints"), "{kind}");
-        let told = &page
-            .elements
-            .iter()
-            .find(|element| element.attribute("data-days") == Some("map-responses-all"))
-            .unwrap()
-            .text;
-        assert!(told.contains("in doubt"), "{told}");
+        let page = report(place, run, &[]);
+        assert_eq!(stretches(&page), wanted, "{kind}");
+        assert!(page.section("coverage").contains(source), "{kind}");
+        let is_told = |element: &&Element| element.attribute("data-days") == Some("map-responses-all");
+        let told = &page.elements.iter().find(is_told).unwrap().text;
+        assert!(told.contains(standing), "{told}");
     }
-    // Without the checkpoints the ledger proves the same days.
-    std::fs::remove_file(place.state()).unwrap();
-    let page = report(&place, Place::run, &[]);
-    assert!(page.section("coverage").contains("ledger alone"));
-    let without_doubt = |rows: &[Vec<String>]| -> Vec<String> {
-        rows.iter().filter(|row| row[2] != "not read").map(|row| row[0].clone()).take(1).collect()
-    };
-    let mut found = page.tables("data-coverage", "responses")[0].rows.clone();
-    found.sort();
-    assert_eq!(without_doubt(&found), without_doubt(&wanted));
-    let never = |rows: &[Vec<String>]| rows.iter().filter(|row| row[2] == "not read").cloned().collect::<Vec<_>>();
-    assert_eq!(never(&found), never(&wanted), "what was never read is the same by the ledger");
+    wanted
+}
+
+fn stretches(page: &Page) -> Vec<Vec<String>> {
+    let mut rows = page.tables("data-coverage", "responses")[0].rows.clone();
+    rows.sort();
+    rows
 }
 
 /// From, to and state of each stretch, in order.
