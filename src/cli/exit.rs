@@ -169,6 +169,7 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::Full { .. } => Some(SPACE),
         LoadError::Unfinished { .. } => Some("run `studysync sync` once, which finishes it"),
         LoadError::Damaged { .. } => Some(DAMAGED),
+        LoadError::OutOfTime { .. } => Some("ask for less: --survey narrows it"),
         LoadError::Engine { source, .. } if source.to_string().contains("Out of Memory Error") => {
             Some("raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost")
         }

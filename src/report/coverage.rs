@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    limits::SCOPES_MAX,
+    limits::{ROWS_MAX, SCOPES_MAX},
     rows::{Row, ask},
 };
 use crate::{
@@ -151,15 +151,18 @@ fn of_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {
 }
 
 fn of_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
-    let sql = "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld
-         FROM sync_windows ORDER BY scanned_at, scan_id";
+    // Of a ledger that is longer than that, the newest scans count.
+    let sql = format!(
+        "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld
+         FROM (SELECT * FROM sync_windows ORDER BY scanned_at DESC, scan_id DESC LIMIT {ROWS_MAX}) ORDER BY scanned_at, scan_id"
+    );
     let make = |row: Row<'_>| {
         let stream: Stream = row.text("stream")?.parse().ok()?;
         let scope = Scope { stream, survey_id: row.whole("survey_id") };
         Some((scope, Window::new(row.count("start_ms"), row.count("end_ms")), row.count("withheld") > 0))
     };
     let mut scopes: BTreeMap<Scope, ScopeCoverage> = BTreeMap::new();
-    for (scope, window, leaves_doubt) in ask(reader, sql, make)?.into_iter().flatten() {
+    for (scope, window, leaves_doubt) in ask(reader, &sql, make)?.into_iter().flatten() {
         scopes.entry(scope).or_insert_with(|| ScopeCoverage::of(scope)).lay(window, leaves_doubt);
     }
     Ok(scopes.into_values().collect())
