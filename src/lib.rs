@@ -29,6 +29,8 @@ pub mod state;
 
 pub mod pipeline;
 
+pub mod report;
+
 pub mod config;
 pub mod telemetry;
 

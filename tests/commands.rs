@@ -2,4 +2,5 @@
 
 mod exits;
 mod outputs;
+mod queries;
 mod secrets;

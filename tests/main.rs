@@ -10,6 +10,7 @@ mod kills;
 mod nights;
 mod reading;
 mod replay;
+mod report;
 mod sandbox;
 mod simulation;
 mod source;

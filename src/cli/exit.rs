@@ -98,6 +98,14 @@ impl CommandError {
             CommandError::Pipeline(PipelineError::Load { source, .. }) | CommandError::Load(source) => {
                 load_hint(source)
             }
+            CommandError::Query(LoadError::OutOfTime { .. }) => {
+                Some("ask for less (a range of created_at, one survey), or allow more with --time-limit")
+            }
+            CommandError::Query(LoadError::Engine { source, .. })
+                if source.to_string().contains("Out of Memory Error") || source.to_string().contains("bad_alloc") =>
+            {
+                Some("ask for less, or raise memory_limit_mb under [warehouse]")
+            }
             CommandError::Pipeline(PipelineError::State(error)) | CommandError::State(error) => state_hint(error),
             CommandError::Pipeline(PipelineError::NotReplayable(_)) => Some(
                 "the warehouse is as it was; a stretch whose scans are all archived can be replayed with --from and --to, and \
@@ -161,6 +169,7 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::Full { .. } => Some(SPACE),
         LoadError::Unfinished { .. } => Some("run `studysync sync` once, which finishes it"),
         LoadError::Damaged { .. } => Some(DAMAGED),
+        LoadError::OutOfTime { .. } => Some("ask for less: --survey narrows it"),
         LoadError::Engine { source, .. } if source.to_string().contains("Out of Memory Error") => {
             Some("raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost")
         }

@@ -97,7 +97,8 @@ fn parse_archive(text: &str) -> Result<ArchiveChoice, String> {
     }
 }
 
-fn parse_length(text: &str) -> Result<Duration, String> {
+/// A length of time on the command line.
+pub(super) fn parse_length(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is not a length of time: write 90s, 30m or 2h");
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit_secs = match &text[digits.len()..] {

@@ -7,10 +7,12 @@ mod demo;
 mod exit;
 mod flags;
 mod init;
+mod output;
 mod plan;
 mod printer;
 mod query;
 mod replay;
+mod report;
 mod sandbox;
 mod schema;
 mod status;
@@ -71,6 +73,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
     Query(query::QueryArgs),
+    Report(report::ReportArgs),
     Schema(schema::SchemaArgs),
     Sandbox(sandbox::SandboxArgs),
     Demo(demo::DemoArgs),
@@ -116,6 +119,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Plan(args) => plan::run(&args, context),
         Command::Status(args) => status::run(&args, context),
         Command::Query(args) => query::run(&args, context),
+        Command::Report(args) => report::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
         Command::Check(args) => on_runtime(check::run(args, context)),

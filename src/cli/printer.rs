@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::CommandError;
+use super::{CommandError, output::WriteError};
 
 /// Writes data to stdout. A reader that closes the pipe ends the program quietly, as for any filter.
 #[derive(Debug)]
@@ -25,10 +25,28 @@ impl Printer {
 
     /// Lets `write` write, buffered.
     pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CommandError> {
+        self.write_made(|out| Ok(write(out)?))
+    }
+
+    /// Lets `write` write what it makes meanwhile, buffered.
+    pub fn write_made<T>(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> Result<T, WriteError>,
+    ) -> Result<T, CommandError> {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        match write(&mut out).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(CommandError::PipeClosed),
-            outcome => outcome.map_err(|source| CommandError::failed("cannot write to stdout", source)),
-        }
+        let written = write(&mut out).and_then(|value| {
+            out.flush()?;
+            Ok(value)
+        });
+        written.map_err(|error| match error {
+            WriteError::Made(error) => error,
+            WriteError::Taken(source) if source.kind() == io::ErrorKind::BrokenPipe => CommandError::PipeClosed,
+            WriteError::Taken(source) => CommandError::failed("cannot write to stdout", source),
+        })
+    }
+
+    /// Whether a person reads stdout, as far as can be told.
+    pub fn is_terminal(&self) -> bool {
+        io::IsTerminal::is_terminal(&io::stdout())
     }
 }

@@ -51,6 +51,9 @@ pub enum LoadError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A question took longer than it may.
+    #[error("no answer within {} s", limit.as_secs_f64())]
+    OutOfTime { limit: std::time::Duration },
     /// Pages were handed over in a way that the contract does not know; a fault of the program.
     #[error("a batch does not fit its contract: {0}")]
     Contract(String),

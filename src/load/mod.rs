@@ -15,6 +15,7 @@ mod ledger;
 mod lock_wait;
 mod parquet;
 mod reader;
+mod rows_file;
 mod stage;
 
 pub use self::duckdb::DuckDbDestination;
@@ -28,5 +29,6 @@ pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
 pub use lock_wait::LockPatience;
 pub use parquet::{ParquetDestination, ParquetOptions, PartitionBy};
-pub use reader::{QueryResult, Reader};
+pub use reader::{QueryResult, Reader, ReaderLimits, Streamed};
+pub use rows_file::ParquetRows;
 pub use stage::Stage;

@@ -3,9 +3,19 @@
 //! It does not wait for a lock: while a run writes a DuckDB file, opening it says who holds it. And as long as it is open, no
 //! run can write that file: open it for the question, and drop it.
 
-use std::path::{Path, PathBuf};
+mod seal;
+mod watch;
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType},
+};
 use duckdb::{Config, Connection};
 
 use super::{
@@ -14,6 +24,8 @@ use super::{
     engine::{common_config, pin_to_utc},
 };
 use crate::schema::{self, ColumnType, Table, ViewKind, quote_identifier, quote_text};
+use seal::check_reads_only;
+use watch::Watch;
 
 /// Under which name a DuckDB file is attached, and the views over Parquet beside it.
 const DUCKDB_CATALOG: &str = "warehouse";
@@ -21,9 +33,29 @@ const PARQUET_CATALOG: &str = "parquet";
 /// Name of the file of a partition, and of a table without partitions.
 const PARQUET_FILE: &str = "data.parquet";
 
+/// Limits for whoever names none.
+const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
+const STATEMENT_TIME: Duration = Duration::from_secs(300);
+
+/// What one statement may use of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReaderLimits {
+    /// Memory of the engine, in bytes. Nothing spills to disk: what does not fit is an error.
+    pub memory_bytes: u64,
+    /// Time that the engine may work on one statement.
+    pub statement_time: Duration,
+}
+
+impl Default for ReaderLimits {
+    fn default() -> Self {
+        ReaderLimits { memory_bytes: MEMORY_LIMIT_BYTES, statement_time: STATEMENT_TIME }
+    }
+}
+
 /// A sealed connection to a warehouse.
 pub struct Reader {
     connection: Connection,
+    statement_time: Duration,
     /// Dropped after the connection: fields are dropped in their order.
     _claim: Option<Claim>,
 }
@@ -38,15 +70,36 @@ pub struct QueryResult {
     pub truncated: bool,
 }
 
+/// How much of a result was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Streamed {
+    pub rows: usize,
+    /// Whether there are more rows than were asked for.
+    pub truncated: bool,
+}
+
 impl Reader {
+    /// Opens a warehouse with the limits that suit most questions.
+    ///
+    /// # Errors
+    /// As [`Reader::open_limited`].
+    pub fn open(duckdb: Option<&Path>, parquet: Option<&Path>) -> Result<Reader, LoadError> {
+        Reader::open_limited(duckdb, parquet, ReaderLimits::default())
+    }
+
     /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Tables and views go by their names; with both, those are
     /// the DuckDB file's, and Parquet's are `parquet.NAME`.
     ///
     /// # Errors
     /// `Locked` while a process (this one, too) has the DuckDB file open for writing, `NotOurs` if there is no such file.
-    pub fn open(duckdb: Option<&Path>, parquet: Option<&Path>) -> Result<Reader, LoadError> {
+    pub fn open_limited(
+        duckdb: Option<&Path>,
+        parquet: Option<&Path>,
+        limits: ReaderLimits,
+    ) -> Result<Reader, LoadError> {
         let failed = |source| LoadError::engine("open", source);
         let config = common_config(Config::default())
+            .and_then(|config| config.max_memory(&format!("{}B", limits.memory_bytes)))
             // Nothing spills into the working directory of whoever asks.
             .and_then(|config| config.with("temp_directory", ""))
             .map_err(failed)?;
@@ -63,54 +116,87 @@ impl Reader {
         let allowed = parquet.map(|root| format!("SET allowed_directories = [{}];", quote_text(&folder_text(root))));
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
         connection.execute_batch(&format!("{}{seal}", allowed.unwrap_or_default())).map_err(failed)?;
-        Ok(Reader { connection, _claim: claim })
+        Ok(Reader { connection, statement_time: limits.statement_time, _claim: claim })
     }
 
     /// Runs one statement that only reads, and keeps at most `rows_max` rows of its result.
     ///
     /// # Errors
-    /// `Engine`, with the engine's words, for anything that is not one valid SELECT.
+    /// `Engine`, with the engine's words, for anything that is not one valid SELECT; `OutOfTime`.
     pub fn query(&mut self, sql: &str, rows_max: usize) -> Result<QueryResult, LoadError> {
-        let failed = |source| LoadError::engine("run the query", source);
+        let mut kept: Vec<RecordBatch> = Vec::new();
+        let mut schema = None;
+        let streamed = self.stream(sql, rows_max, |batch| {
+            schema.get_or_insert_with(|| batch.schema());
+            if batch.num_rows() > 0 {
+                kept.push(batch);
+            }
+            Ok::<(), LoadError>(())
+        })?;
+        let schema = schema.unwrap_or_else(|| SchemaRef::new(Schema::empty()));
+        Ok(QueryResult { schema, batches: kept, truncated: streamed.truncated })
+    }
+
+    /// Runs one statement that only reads, and hands its rows over batch by batch as they are made, at most `rows_max` of them.
+    /// The first batch is empty: it tells the schema. Memory does not grow with the result.
+    ///
+    /// # Errors
+    /// Whatever `take` says; else as [`Reader::query`], when rows may have been handed over already.
+    pub fn stream<E: From<LoadError>>(
+        &mut self,
+        sql: &str,
+        rows_max: usize,
+        mut take: impl FnMut(RecordBatch) -> Result<(), E>,
+    ) -> Result<Streamed, E> {
         check_reads_only(&self.connection, sql)?;
-        let mut statement = self.connection.prepare(sql).map_err(failed)?;
+        let watch = Watch::new(self.connection.interrupt_handle(), self.statement_time)
+            .map_err(|source| LoadError::Engine { action: "run the query".into(), source: source.into() })?;
+        let failed = |source| match watch.is_used_up() {
+            true => LoadError::OutOfTime { limit: self.statement_time },
+            false => LoadError::engine("run the query", source),
+        };
+        let mut statement = watch.during(|| self.connection.prepare(sql)).map_err(failed)?;
         // The stream's own iterator panics when a row cannot be computed; `step` tells.
-        drop(statement.stream_arrow([]).map_err(failed)?);
-        let mut result = QueryResult { schema: statement.schema(), batches: Vec::new(), truncated: false };
+        watch.during(|| statement.stream_arrow([]).map(drop)).map_err(failed)?;
+        take(without_zones(RecordBatch::new_empty(statement.schema())))?;
         let mut left = rows_max;
-        while let Some(rows) = statement.step().map_err(failed)? {
-            let batch = RecordBatch::from(&rows);
-            if batch.num_rows() > left {
-                result.truncated = true;
+        while let Some(rows) = watch.during(|| statement.step()).map_err(failed)? {
+            let batch = without_zones(RecordBatch::from(&rows));
+            let kept = batch.num_rows().min(left);
+            left -= kept;
+            if kept > 0 {
+                take(batch.slice(0, kept))?;
             }
-            let kept = batch.slice(0, batch.num_rows().min(left));
-            left -= kept.num_rows();
-            if kept.num_rows() > 0 {
-                result.batches.push(kept);
-            }
-            if result.truncated {
-                break;
+            if batch.num_rows() > kept {
+                return Ok(Streamed { rows: rows_max, truncated: true });
             }
         }
-        Ok(result)
+        // An interrupted stream may end as if it were whole.
+        match watch.is_used_up() {
+            true => Err(LoadError::OutOfTime { limit: self.statement_time }.into()),
+            false => Ok(Streamed { rows: rows_max - left, truncated: false }),
+        }
     }
 }
 
-/// Refuses everything but one statement of the SELECT family: the engine can take apart no other kind.
-fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError> {
-    let text: String = connection
-        .query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0))
-        .map_err(|source| LoadError::engine("read the query", source))?;
-    let tree: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|source| LoadError::Engine { action: "read the query".into(), source: Box::new(source) })?;
-    let refused = |why: &str| LoadError::Engine { action: "run the query".into(), source: why.into() };
-    if tree["error"].as_bool() != Some(false) {
-        return Err(refused(explain_refusal(tree["error_message"].as_str().unwrap_or_default())));
+/// Columns of zone-aware times as plain ones: the session is pinned to UTC, and so is every time that is handed over.
+fn without_zones(batch: RecordBatch) -> RecordBatch {
+    let is_zoned = |field: &Field| matches!(field.data_type(), DataType::Timestamp(TimeUnit::Microsecond, Some(_)));
+    let schema = batch.schema();
+    if !schema.fields().iter().any(|field| is_zoned(field)) {
+        return batch;
     }
-    match tree["statements"].as_array().map(Vec::len) {
-        Some(1) => Ok(()),
-        _ => Err(refused("one statement at a time")),
-    }
+    let plain = |(field, column): (&FieldRef, &ArrayRef)| match is_zoned(field) {
+        true => {
+            let times = column.as_primitive::<TimestampMicrosecondType>().clone().with_timezone_opt(None::<Arc<str>>);
+            (Arc::new(Field::new(field.name(), times.data_type().clone(), true)), Arc::new(times) as ArrayRef)
+        }
+        false => (Arc::clone(field), Arc::clone(column)),
+    };
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) =
+        schema.fields().iter().zip(batch.columns()).map(plain).unzip();
+    // The same lengths, and types that are read off the columns.
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap_or(batch)
 }
 
 fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadError> {
@@ -164,17 +250,6 @@ fn files_of(root: &Path, table: &Table) -> String {
         columns.join(", "),
         quote_text(&glob)
     )
-}
-
-/// The engine says of anything but a SELECT that it cannot be serialized, which is how it is recognised here.
-fn explain_refusal(message: &str) -> &str {
-    match message {
-        "" => "only SELECT statements can be run",
-        message if message.starts_with("Only SELECT statements can be serialized") => {
-            "only SELECT statements can be run"
-        }
-        message => message,
-    }
 }
 
 fn no_rows_of(table: &Table) -> String {

@@ -3,6 +3,7 @@
 mod account;
 mod batch;
 mod chance;
+mod display;
 mod drift;
 mod flags;
 mod intervals;
@@ -18,6 +19,7 @@ mod window;
 pub use account::{Activity, Busy, TimeAccount, TimeParts};
 pub use batch::{Discarded, FlatPage, Reject, RejectReason, TableBatch};
 pub use chance::Chance;
+pub use display::steers_display;
 pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftPolicy, DriftRules};
 pub use flags::{Flag, FlagSet};
 pub use intervals::IntervalSet;

@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("load", &["model", "schema"]),
     ("config", &["model", "plan", "redact"]),
     ("pipeline", &["model", "clock", "config", "schema", "plan", "source", "archive", "flatten", "load", "state"]),
+    ("report", &["model", "load", "state"]),
     (
         "erase",
         &["model", "clock", "config", "schema", "plan", "source", "archive", "flatten", "load", "state", "pipeline"],
@@ -47,6 +48,8 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
     ("backoff", &["source/backoff.rs"]),
     ("zstd", &["archive"]),
+    ("plotters", &["report"]),
+    ("maud", &["report"]),
     ("tracing_subscriber", &["telemetry"]),
     ("secrecy", &["redact"]),
 ];

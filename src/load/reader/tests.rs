@@ -167,3 +167,79 @@ fn a_parquet_tree_reads_like_the_tables() {
     assert!(reader.query(&format!("FROM '{}'", beside.display()), 10).is_err());
     assert!(reader.query(&format!("FROM '{}/../beside.parquet'", root.display()), 10).is_err());
 }
+
+#[test]
+fn zone_aware_times_are_handed_over_as_utc() {
+    let mut reader = Reader::open(None, None).unwrap();
+    let shown = text(
+        &reader.query("SELECT TIMESTAMPTZ '2026-01-01 01:00:00+01' AS zoned, NULL::TIMESTAMPTZ AS none", 1).unwrap(),
+    );
+    assert!(shown.contains("| 2026-01-01T00:00:00 |"), "{shown}");
+}
+
+/// Table functions of the engine that only answer. One that neither stands here nor is refused is new: look at what it does.
+const ANSWERING: &[&str] = &[
+    "all_profiling_output",
+    "check_peg_parser",
+    "collations",
+    "database_list",
+    "database_size",
+    "extension_versions",
+    "functions",
+    "generate_series",
+    "glob",
+    "histogram",
+    "histogram_values",
+    "icu_calendar_names",
+    "json_each",
+    "json_tree",
+    "metadata_info",
+    "pg_timezone_names",
+    "platform",
+    "query_table",
+    "range",
+    "repeat",
+    "repeat_row",
+    "seq_scan",
+    "show",
+    "show_databases",
+    "show_tables",
+    "show_tables_expanded",
+    "sniff_csv",
+    "sql_auto_complete",
+    "storage_info",
+    "summary",
+    "table_info",
+    "test_all_types",
+    "test_vector_types",
+    "unnest",
+    "user_agent",
+    "version",
+    "which_secret",
+];
+/// The same by how their names begin.
+const ANSWERING_BEGINNINGS: &[&str] = &["duckdb_", "parquet_", "pragma_", "read_"];
+
+#[test]
+fn every_table_function_of_the_engine_answers_or_is_refused() {
+    let mut reader = Reader::open(None, None).unwrap();
+    let sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('table', 'pragma')";
+    let result = reader.query(sql, 10_000).unwrap();
+    assert!(result.rows() > 50);
+    for batch in &result.batches {
+        for name in batch.column(0).as_string::<i32>().iter().flatten() {
+            let answers = ANSWERING.contains(&name) || ANSWERING_BEGINNINGS.iter().any(|begin| name.starts_with(begin));
+            assert_ne!(answers, seal::is_refused(name), "{name}");
+        }
+    }
+    for sql in [
+        "SELECT * FROM enable_logging(storage := 'file', storage_path := '/tmp')",
+        "SELECT * FROM (SELECT * FROM Force_Checkpoint())",
+        "WITH t AS (SELECT write_log('x')) FROM t",
+        "SELECT * FROM query('SELECT 1')",
+        "SELECT (SELECT count(*) FROM disable_optimizer())",
+    ] {
+        let refusal = format!("{:?}", reader.query(sql, 1).unwrap_err());
+        assert!(refusal.contains("is not for a question"), "{sql}: {refusal}");
+    }
+}

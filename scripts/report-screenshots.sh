@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Makes pictures of a report, as a desktop and a phone show it, light and dark; docs/report.png comes from here.
+# Needs a Chromium and a program that was built: `make build`.
+#   scripts/report-screenshots.sh FOLDER [REPORT.html]      without a report: one of the demo's warehouse
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=${1:?name a folder for the pictures}
+program=${STUDYSYNC:-${CARGO_TARGET_DIR:-target}/release/studysync}
+browser=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome)}
+mkdir -p "$folder"
+
+report=${2:-}
+if [ -z "$report" ]; then
+    demo=$(mktemp -d)
+    trap 'rm -rf "$demo"' EXIT
+    "$program" demo --folder "$demo" >/dev/null
+    report=$demo/report.html
+    "$program" report --duckdb "$demo/warehouse.duckdb" --state "$demo/state/checkpoints.sqlite" --out "$report"
+fi
+
+picture() { # name, width, height, dark or light
+    local profile
+    profile=$(mktemp -d)
+    # As root (in a container) Chromium runs without its sandbox only; the page runs nothing anyway.
+    local flags=(--headless --disable-gpu --disable-quic --no-first-run --disable-background-networking
+        --disable-component-update --disable-sync --hide-scrollbars --user-data-dir="$profile")
+    if [ "$(id -u)" = 0 ]; then flags+=(--no-sandbox); fi
+    if [ "$4" = dark ]; then flags+=(--blink-settings=preferredColorScheme=0); else flags+=(--blink-settings=preferredColorScheme=1); fi
+    # No window of Chromium is as narrow as a phone; a frame in it is.
+    printf '<!doctype html><body style="margin:0"><iframe src="file://%s" style="border:0;width:%spx;height:%spx"></iframe>' \
+        "$(realpath "$report")" "$2" "$3" >"$profile/frame.html"
+    "$browser" "${flags[@]}" --window-size="$(($2 < 500 ? 500 : $2)),$3" --screenshot="$folder/$1.png" "file://$profile/frame.html" 2>/dev/null
+    rm -rf "$profile"
+}
+
+for theme in light dark; do
+    picture "desktop-$theme" 1280 1800 "$theme"
+    picture "phone-$theme" 390 1800 "$theme"
+done

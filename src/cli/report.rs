@@ -1,0 +1,85 @@
+//! `studysync report`: one HTML file about the warehouse.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::{
+    clock,
+    config::Settings,
+    load::{Reader, ReaderLimits},
+    report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
+    state::{State, StateError},
+};
+
+use super::{
+    CommandError, Context,
+    flags::{EffortFlags, SharedFlags},
+    output::write_to,
+};
+
+/// Writes one HTML file: answers a day, NPS, surveys and their questions, themes, what is proven complete, where the time went.
+///
+/// It needs no network and no script to be read, and holds every number of its charts as a table. The DuckDB file is read if one
+/// is named, else the Parquet files; nothing is changed. Which days are complete comes from the checkpoints, or from the ledger
+/// in the warehouse where there are none. With --survey it is of these surveys alone.
+///
+/// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has the warehouse open.
+#[derive(Args, Debug)]
+pub(super) struct ReportArgs {
+    /// Write to this file, which is put in place when it is whole [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// Days that the daily chart and the maps of days show
+    #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_MAX)))]
+    days: u32,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+}
+
+pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandError> {
+    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    settings.require_warehouse().map_err(CommandError::Config)?;
+    if args.out.is_none() && context.printer.is_terminal() {
+        let what = "a page is not for a terminal: name a file with --out report.html, or redirect the output";
+        return Err(CommandError::Usage(what.to_owned()));
+    }
+    let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());
+    let limits = ReaderLimits { memory_bytes: settings.warehouse.memory_limit_bytes, ..ReaderLimits::default() };
+    let mut reader = Reader::open_limited(duckdb, parquet, limits).map_err(CommandError::Load)?;
+    let state = checkpoints(&settings)?;
+    let of = ReportSettings {
+        warehouse: name_of(duckdb.or(parquet)),
+        made_ms: clock::now_ms(),
+        days: args.days,
+        surveys: settings.surveys.clone(),
+    };
+    let page = report::make(&mut reader, state.as_ref(), &of).map_err(|error| match error {
+        ReportError::Load(source) => CommandError::Load(source),
+        ReportError::State(source) => CommandError::State(source),
+        drawing @ ReportError::Draw(_) => CommandError::Refused(drawing.to_string()),
+    })?;
+    drop(reader);
+    write_to(args.out.as_deref(), &context.printer, |out| Ok(out.write_all(page.as_bytes())?))?;
+    Ok(0)
+}
+
+/// The checkpoints, if they are to be read: the ledger in the warehouse does without them.
+fn checkpoints(settings: &Settings) -> Result<Option<State>, CommandError> {
+    match State::open_read_only(&settings.state_path) {
+        Ok(state) => Ok(state),
+        Err(StateError::Damaged { .. }) => {
+            tracing::warn!(path = %settings.state_path.display(), "the checkpoints are damaged; the ledger is read instead");
+            Ok(None)
+        }
+        Err(error) => Err(CommandError::State(error)),
+    }
+}
+
+/// The last part of a path: the page says which warehouse, not where on whose machine it lies.
+fn name_of(path: Option<&Path>) -> String {
+    let name = path.and_then(Path::file_name).unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

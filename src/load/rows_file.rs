@@ -1,0 +1,89 @@
+//! The rows of a query as a Parquet file, for people: any schema, streamed. The warehouse's own files are `parquet`'s matter.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType},
+};
+use parquet::{
+    arrow::ArrowWriter,
+    basic::{Compression, ZstdLevel},
+    file::properties::WriterProperties,
+};
+
+/// The zone of every time.
+const UTC: &str = "UTC";
+/// Rows of a row group, and the bytes at which one is closed before: what the writer holds in memory.
+const ROW_GROUP_ROWS: usize = 122_880;
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// Writes batches of one schema as a Parquet file (zstd). Times are marked as UTC, as in the warehouse's own files.
+pub struct ParquetRows {
+    writer: ArrowWriter<Vec<u8>>,
+    schema: SchemaRef,
+}
+
+impl ParquetRows {
+    /// A file with this schema.
+    ///
+    /// # Errors
+    /// `InvalidData` for a column type that Parquet has no form for.
+    pub fn new(schema: &Schema) -> io::Result<Self> {
+        let fields: Vec<Field> = schema.fields().iter().map(|field| marked_as_utc(field)).collect();
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            .set_created_by(format!("studysync {}", env!("CARGO_PKG_VERSION")))
+            .build();
+        let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).map_err(unwritable)?;
+        Ok(ParquetRows { writer, schema })
+    }
+
+    /// Adds rows, and writes what is ready.
+    pub fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
+        let fields = batch.columns().iter().zip(self.schema.fields());
+        let batch = fields.map(|(column, field)| fit(column, field.data_type())).collect::<Vec<_>>();
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch).map_err(io::Error::other)?;
+        self.writer.write(&batch).map_err(unwritable)?;
+        if self.writer.in_progress_size() > ROW_GROUP_BYTES {
+            self.writer.flush().map_err(unwritable)?;
+        }
+        // The writer counts its bytes by itself: what it has put into the buffer may go.
+        let ready = std::mem::take(self.writer.inner_mut());
+        out.write_all(&ready)
+    }
+
+    /// Ends the file.
+    pub fn finish(self, out: &mut dyn Write) -> io::Result<()> {
+        let rest = self.writer.into_inner().map_err(unwritable)?;
+        out.write_all(&rest)
+    }
+}
+
+fn marked_as_utc(field: &Field) -> Field {
+    match field.data_type() {
+        DataType::Timestamp(TimeUnit::Microsecond, None) => {
+            let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()));
+            field.clone().with_data_type(zoned).with_nullable(true)
+        }
+        _ => field.clone().with_nullable(true),
+    }
+}
+
+fn fit(column: &ArrayRef, wanted: &DataType) -> ArrayRef {
+    match (column.data_type(), wanted) {
+        (DataType::Timestamp(TimeUnit::Microsecond, None), DataType::Timestamp(_, Some(_))) => {
+            Arc::new(column.as_primitive::<TimestampMicrosecondType>().clone().with_timezone(UTC))
+        }
+        _ => Arc::clone(column),
+    }
+}
+
+fn unwritable(error: parquet::errors::ParquetError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

@@ -1,0 +1,107 @@
+//! An axis of days with labels that people read: months, or weeks of a short time.
+
+use std::ops::Range;
+
+use chrono::{DateTime, Datelike, NaiveDate};
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+
+use crate::model::{DAY_MS, format_ms};
+
+/// Labels at most, that they do not touch.
+const LABELS_MAX: i64 = 8;
+/// A label for so many units of width, where there is little.
+const WIDTH_OF_LABEL: i64 = 90;
+/// Up to so many days, labels are days; beyond, months.
+const LABELS_OF_DAYS_MAX: i64 = 45;
+
+/// A day, `2026-01-31`.
+pub(super) fn day_text(day: i64) -> String {
+    format_ms(day.saturating_mul(DAY_MS))
+}
+
+/// Days since 1970, from the first to past the last.
+#[derive(Clone, Debug)]
+pub(super) struct DayAxis {
+    range: Range<f64>,
+    labels: Vec<i64>,
+}
+
+impl DayAxis {
+    /// An axis from the start of one day to the end of another, `width` units of drawing long.
+    pub fn new(first: i64, last: i64, width: u32) -> Self {
+        let last = last.max(first);
+        let labels_max = (i64::from(width) / WIDTH_OF_LABEL).clamp(2, LABELS_MAX);
+        let labels = match last - first < LABELS_OF_DAYS_MAX {
+            true => every_few_days(first, last, labels_max),
+            false => months(first, last, labels_max),
+        };
+        DayAxis { range: first as f64..(last + 1) as f64, labels }
+    }
+}
+
+fn every_few_days(first: i64, last: i64, labels_max: i64) -> Vec<i64> {
+    let steps = [1, 2, 7, 14];
+    let step = steps.into_iter().find(|step| (last - first) / step < labels_max).unwrap_or(14);
+    // 1970-01-05 was a Monday: weeks begin where the views begin them.
+    (first..=last).filter(|day| (day - 4).rem_euclid(step) == 0).collect()
+}
+
+fn months(first: i64, last: i64, labels_max: i64) -> Vec<i64> {
+    let begins: Vec<i64> = (first..=last).filter(|day| date(*day).is_some_and(|date| date.day() == 1)).collect();
+    let steps = [1, 2, 3, 6, 12, 24];
+    let months = i64::try_from(begins.len()).unwrap_or(i64::MAX);
+    let step = steps.into_iter().find(|step| months / step < labels_max).unwrap_or(60);
+    let is_wanted =
+        |day: &i64| date(*day).is_some_and(|date| (i64::from(date.year()) * 12 + i64::from(date.month0())) % step == 0);
+    begins.into_iter().filter(is_wanted).collect()
+}
+
+fn date(day: i64) -> Option<NaiveDate> {
+    DateTime::from_timestamp_millis(day.saturating_mul(DAY_MS)).map(|moment| moment.date_naive())
+}
+
+impl Ranged for DayAxis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = (value - self.range.start) / (self.range.end - self.range.start);
+        limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.labels.iter().map(|day| *day as f64).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+}
+
+impl ValueFormatter<f64> for DayAxis {
+    fn format(value: &f64) -> String {
+        let Some(date) = date(value.floor() as i64) else { return String::new() };
+        match date.day() {
+            1 => date.format("%b %Y").to_string(),
+            _ => date.format("%-d %b").to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_stand_at_mondays_or_months_and_are_few() {
+        for (first, last) in [(20_000, 20_000), (20_000, 20_020), (20_000, 20_100), (10_000, 20_000)] {
+            for width in [100, 360, 1000] {
+                let axis = DayAxis::new(first, last, width);
+                assert!(axis.labels.len() as i64 <= LABELS_MAX, "{first}..{last}: {:?}", axis.labels);
+                assert!(axis.labels.iter().all(|day| (first..=last).contains(day)));
+            }
+        }
+        assert_eq!(DayAxis::format(&20_454.0), "1 Jan 2026".trim_start_matches("1 "));
+        assert_eq!(day_text(20_454), "2026-01-01");
+    }
+}

@@ -1,0 +1,192 @@
+//! Which days are proven complete, which are in doubt and which were never read.
+//!
+//! The checkpoints know best: they also know of scans that changed nothing. Without them (an analyst has the warehouse alone)
+//! the ledger proves the same days, only later re-scans and some doubts are not in it.
+
+use std::collections::BTreeMap;
+
+use super::{
+    limits::{ROWS_MAX, SCOPES_MAX},
+    rows::{Row, ask},
+};
+use crate::{
+    load::{LoadError, Reader},
+    model::{DAY_MS, IN_DOUBT_MS, IntervalSet, Scope, Stream, Window},
+    state::{State, StateError},
+};
+
+use super::ReportError;
+
+/// What is known of all scopes.
+pub(super) struct Coverage {
+    pub source: Source,
+    pub scopes: Vec<ScopeCoverage>,
+    /// Scopes that are not shown.
+    pub left_out: usize,
+    /// The days that the maps show: first and last, days since 1970; `None` if nothing was ever read.
+    pub days: Option<(i64, i64)>,
+    /// Days with coverage before them.
+    pub earlier_days: i64,
+}
+
+/// Where coverage was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Checkpoints,
+    Ledger,
+    /// The ledger, since the checkpoints are of another service.
+    LedgerInstead,
+}
+
+/// One stream, or one survey of it.
+pub(super) struct ScopeCoverage {
+    pub scope: Scope,
+    complete: IntervalSet,
+    in_doubt: IntervalSet,
+}
+
+/// What is known of a day or a stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// All of it was read to the end of results.
+    Complete,
+    /// Read, and the last scan left a doubt somewhere in it.
+    InDoubt,
+    /// A part of the day is complete, the rest was not read (yet).
+    Partly,
+    NeverRead,
+}
+
+impl ScopeCoverage {
+    fn of(scope: Scope) -> Self {
+        ScopeCoverage { scope, complete: IntervalSet::new(), in_doubt: IntervalSet::new() }
+    }
+
+    /// Lays one more scan over what is known.
+    fn lay(&mut self, window: Window, leaves_doubt: bool) {
+        self.complete.insert(window);
+        self.in_doubt.remove(window);
+        if leaves_doubt {
+            self.in_doubt.insert(window);
+        }
+    }
+
+    /// From the first to the last moment that was ever read.
+    pub fn hull(&self) -> Option<Window> {
+        self.complete.hull()
+    }
+
+    /// What is known of a day, given in days since 1970.
+    pub fn day(&self, day: i64) -> Standing {
+        let window = Window::new(day * DAY_MS, (day + 1) * DAY_MS);
+        let touches = |set: &IntervalSet| set.windows().iter().any(|held| held.overlaps(window));
+        match () {
+            () if touches(&self.in_doubt) => Standing::InDoubt,
+            () if self.complete.covers(window) => Standing::Complete,
+            () if touches(&self.complete) => Standing::Partly,
+            () => Standing::NeverRead,
+        }
+    }
+
+    /// The stretches from the first to the last moment that was ever read, each of one standing, in order.
+    pub fn stretches(&self) -> Vec<(Window, Standing)> {
+        let Some(hull) = self.hull() else { return Vec::new() };
+        let gaps = self.complete.gaps_in(hull).into_iter().map(|window| (window, Standing::NeverRead));
+        let doubts = self.in_doubt.windows().iter().map(|window| (*window, Standing::InDoubt));
+        let mut settled = self.complete.clone();
+        self.in_doubt.windows().iter().for_each(|window| settled.remove(*window));
+        let settled: Vec<_> = settled.windows().iter().map(|window| (*window, Standing::Complete)).collect();
+        let mut stretches: Vec<_> = gaps.chain(doubts).chain(settled).collect();
+        stretches.sort();
+        stretches
+    }
+}
+
+pub(super) fn coverage(
+    reader: &mut Reader,
+    state: Option<&State>,
+    base_url: Option<&str>,
+    days_max: u32,
+) -> Result<Coverage, ReportError> {
+    let (source, mut scopes) = match state {
+        Some(state) if is_of(state, base_url)? => (Source::Checkpoints, of_checkpoints(state)?),
+        Some(_) => (Source::LedgerInstead, of_ledger(reader)?),
+        None => (Source::Ledger, of_ledger(reader)?),
+    };
+    // Whole streams first; of those, the ones with a map.
+    scopes.sort_by_key(|held| (held.scope.survey_id, !held.scope.stream.is_windowed(), held.scope.stream));
+    let left_out = scopes.len().saturating_sub(SCOPES_MAX);
+    scopes.truncate(SCOPES_MAX);
+    let hulls = scopes.iter().filter(|held| held.scope.stream.is_windowed()).filter_map(ScopeCoverage::hull);
+    let hull = hulls.reduce(|one, other| Window::new(one.start_ms.min(other.start_ms), one.end_ms.max(other.end_ms)));
+    let days = hull.filter(|hull| !hull.is_empty()).map(|hull| {
+        let (first, last) = (hull.start_ms.div_euclid(DAY_MS), (hull.end_ms - 1).div_euclid(DAY_MS));
+        (first, first.max(last - i64::from(days_max) + 1), last)
+    });
+    Ok(Coverage {
+        source,
+        scopes,
+        left_out,
+        days: days.map(|(_, from, last)| (from, last)),
+        earlier_days: days.map_or(0, |(first, from, _)| from - first),
+    })
+}
+
+/// Whether the checkpoints are of the service that filled the warehouse, as far as it says.
+fn is_of(state: &State, base_url: Option<&str>) -> Result<bool, StateError> {
+    let found = state.meta("base_url")?;
+    Ok(base_url.is_none_or(|wanted| found.as_deref().is_none_or(|found| found == wanted)))
+}
+
+fn of_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {
+    let mut scopes = Vec::new();
+    for scope in state.covered_scopes()? {
+        let mut held = ScopeCoverage::of(scope);
+        for segment in state.coverage(scope)? {
+            held.lay(segment.window, segment.scanned_ms == IN_DOUBT_MS);
+        }
+        scopes.push(held);
+    }
+    Ok(scopes)
+}
+
+fn of_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
+    // Of a ledger that is longer than that, the newest scans count.
+    let sql = format!(
+        "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld
+         FROM (SELECT * FROM sync_windows ORDER BY scanned_at DESC, scan_id DESC LIMIT {ROWS_MAX}) ORDER BY scanned_at, scan_id"
+    );
+    let make = |row: Row<'_>| {
+        let stream: Stream = row.text("stream")?.parse().ok()?;
+        let scope = Scope { stream, survey_id: row.whole("survey_id") };
+        Some((scope, Window::new(row.count("start_ms"), row.count("end_ms")), row.count("withheld") > 0))
+    };
+    let mut scopes: BTreeMap<Scope, ScopeCoverage> = BTreeMap::new();
+    for (scope, window, leaves_doubt) in ask(reader, &sql, make)?.into_iter().flatten() {
+        scopes.entry(scope).or_insert_with(|| ScopeCoverage::of(scope)).lay(window, leaves_doubt);
+    }
+    Ok(scopes.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p3_a_day_is_complete_only_when_all_of_it_was_read() {
+        let mut held = ScopeCoverage::of(Scope::all(Stream::Responses));
+        held.lay(Window::new(0, 2 * DAY_MS + 1), false);
+        held.lay(Window::new(4 * DAY_MS, 6 * DAY_MS), true);
+        let days: Vec<Standing> = (0..7).map(|day| held.day(day)).collect();
+        use Standing::{Complete, InDoubt, NeverRead, Partly};
+        assert_eq!(days, [Complete, Complete, Partly, NeverRead, InDoubt, InDoubt, NeverRead]);
+        held.lay(Window::new(4 * DAY_MS, 5 * DAY_MS), false);
+        let stretches = [
+            (Window::new(0, 2 * DAY_MS + 1), Complete),
+            (Window::new(2 * DAY_MS + 1, 4 * DAY_MS), NeverRead),
+            (Window::new(4 * DAY_MS, 5 * DAY_MS), Complete),
+            (Window::new(5 * DAY_MS, 6 * DAY_MS), InDoubt),
+        ];
+        assert_eq!(held.stretches(), stretches, "a later look settles a doubt");
+    }
+}

@@ -1,0 +1,247 @@
+//! What the warehouse says of all surveys together: answers a day, NPS by week, themes, the head of the page.
+
+use super::{
+    ReportError, ReportSettings,
+    coverage::{self, Coverage},
+    limits::{THEMES_MAX, TREND_WEEKS_MAX, WEEKS_MAX},
+    rows::{Row, ask, cut, day_number, of_surveys},
+    runs::{self, Run},
+    surveys::{self, Survey},
+};
+use crate::{
+    load::{LoadError, Reader},
+    state::State,
+};
+
+/// Everything on the page.
+pub(super) struct Gathered {
+    pub head: Head,
+    pub days: Days,
+    /// `None` where the report is of some surveys: the NPS over all is then not theirs.
+    pub nps: Option<NpsWeeks>,
+    pub surveys: Surveys,
+    pub themes: Themes,
+    pub coverage: Coverage,
+    pub runs: Vec<Run>,
+}
+
+/// The first numbers.
+pub(super) struct Head {
+    pub base_url: Option<String>,
+    pub environment: Option<String>,
+    pub answers: i64,
+    pub sessions: i64,
+    pub surveys_answered: i64,
+    pub first_day: Option<i64>,
+    pub last_day: Option<i64>,
+}
+
+pub(super) struct Day {
+    /// Days since 1970.
+    pub day: i64,
+    pub answered: i64,
+    pub skipped: i64,
+}
+
+/// The last days that have answers, in order.
+pub(super) struct Days {
+    pub days: Vec<Day>,
+    /// Days with answers before them.
+    pub earlier: i64,
+}
+
+/// One week of NPS, of all answers or of one question.
+pub(super) struct NpsWeek {
+    /// Its Monday, days since 1970.
+    pub week: i64,
+    pub responses: i64,
+    pub promoters: i64,
+    pub passives: i64,
+    pub detractors: i64,
+    pub nps: f64,
+    /// 95 % band; `None` for a single answer.
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+}
+
+/// The last weeks that have answers, in order.
+#[derive(Default)]
+pub(super) struct NpsWeeks {
+    pub weeks: Vec<NpsWeek>,
+    pub earlier: i64,
+}
+
+pub(super) struct Surveys {
+    pub shown: Vec<Survey>,
+    /// Surveys with answers that are not shown.
+    pub left_out: i64,
+}
+
+pub(super) struct Theme {
+    pub theme: Option<String>,
+    pub answers: i64,
+    pub surveys: i64,
+    /// Answers in each of [`Themes::weeks`].
+    pub trend: Vec<i64>,
+}
+
+pub(super) struct Themes {
+    pub shown: Vec<Theme>,
+    pub left_out: i64,
+    /// The Mondays of the trend, days since 1970: the last weeks in which any theme was found, without a gap.
+    pub weeks: Vec<i64>,
+}
+
+pub(super) fn gather(
+    reader: &mut Reader,
+    state: Option<&State>,
+    settings: &ReportSettings,
+) -> Result<Gathered, ReportError> {
+    let of = of_surveys(&settings.surveys);
+    let head = head(reader, &of)?;
+    let nps = match settings.surveys.is_empty() {
+        true => Some(nps(reader)?),
+        false => None,
+    };
+    Ok(Gathered {
+        days: days(reader, &of, settings.days)?,
+        nps,
+        surveys: surveys::surveys(reader, &of)?,
+        themes: themes(reader, &of)?,
+        coverage: coverage::coverage(reader, state, head.base_url.as_deref(), settings.days)?,
+        runs: runs::runs(reader)?,
+        head,
+    })
+}
+
+fn head(reader: &mut Reader, of: &str) -> Result<Head, LoadError> {
+    let sql = format!(
+        "SELECT base_url, environment, answers, surveys_answered, first_day, last_day, sessions
+         FROM (SELECT sum(answers)::BIGINT AS answers, count(DISTINCT survey_id) AS surveys_answered,
+                   {} AS first_day, {} AS last_day
+               FROM daily_breakdown WHERE {of}),
+              (SELECT count(*) AS sessions FROM sessions WHERE {of}),
+              (SELECT max_by(base_url, started_at) AS base_url, max_by(environment, started_at) AS environment FROM sync_runs)",
+        day_number("min(day)"),
+        day_number("max(day)"),
+    );
+    let make = |row: Row<'_>| Head {
+        base_url: row.text("base_url"),
+        environment: row.text("environment"),
+        answers: row.count("answers"),
+        sessions: row.count("sessions"),
+        surveys_answered: row.count("surveys_answered"),
+        first_day: row.whole("first_day"),
+        last_day: row.whole("last_day"),
+    };
+    let none = Head {
+        base_url: None,
+        environment: None,
+        answers: 0,
+        sessions: 0,
+        surveys_answered: 0,
+        first_day: None,
+        last_day: None,
+    };
+    Ok(ask(reader, &sql, make)?.pop().unwrap_or(none))
+}
+
+fn days(reader: &mut Reader, of: &str, days_max: u32) -> Result<Days, LoadError> {
+    let day = day_number("day");
+    let sql = format!(
+        "WITH by_day AS (
+            SELECT {day} AS day, sum(answered)::BIGINT AS answered, sum(skipped)::BIGINT AS skipped
+            FROM daily_breakdown WHERE {of} GROUP BY 1
+        ), bounded AS (SELECT *, max(day) OVER () AS last_day FROM by_day)
+        SELECT day, answered, skipped, count(*) FILTER (day <= last_day - {days_max}) OVER () AS earlier
+        FROM bounded QUALIFY day > last_day - {days_max} ORDER BY day"
+    );
+    let make = |row: Row<'_>| {
+        let day = Day { day: row.count("day"), answered: row.count("answered"), skipped: row.count("skipped") };
+        (day, row.count("earlier"))
+    };
+    let found = ask(reader, &sql, make)?;
+    let earlier = found.first().map_or(0, |(_, earlier)| *earlier);
+    Ok(Days { days: found.into_iter().map(|(day, _)| day).collect(), earlier })
+}
+
+fn nps(reader: &mut Reader) -> Result<NpsWeeks, LoadError> {
+    let sql = format!(
+        "SELECT * FROM (SELECT {}, count(*) OVER () - {WEEKS_MAX} AS earlier FROM nps_by_week ORDER BY week DESC LIMIT {WEEKS_MAX})
+         ORDER BY week",
+        nps_columns()
+    );
+    let found = ask(reader, &sql, |row| (nps_week(row), row.count("earlier")))?;
+    let earlier = found.first().map_or(0, |(_, earlier)| *earlier).max(0);
+    Ok(NpsWeeks { weeks: found.into_iter().map(|(week, _)| week).collect(), earlier })
+}
+
+/// The columns that [`nps_week`] reads, of a view of NPS by week.
+pub(super) fn nps_columns() -> String {
+    format!("{} AS week, responses, promoters, passives, detractors, nps, nps_low, nps_high", day_number("week"))
+}
+
+pub(super) fn nps_week(row: Row<'_>) -> NpsWeek {
+    NpsWeek {
+        week: row.count("week"),
+        responses: row.count("responses"),
+        promoters: row.count("promoters"),
+        passives: row.count("passives"),
+        detractors: row.count("detractors"),
+        nps: row.number("nps").unwrap_or(0.0),
+        low: row.number("nps_low"),
+        high: row.number("nps_high"),
+    }
+}
+
+/// Answers of weeks and surveys may be added up (see the view).
+fn themes(reader: &mut Reader, of: &str) -> Result<Themes, LoadError> {
+    let (theme, week) = (cut("ranked.theme"), day_number("week"));
+    let sql = format!(
+        "WITH trend AS (SELECT theme, {week} AS week, answers, survey_id FROM theme_trend WHERE {of}),
+        ranked AS (
+            SELECT theme, sum(answers)::BIGINT AS answers, count(DISTINCT survey_id) AS surveys,
+                count(*) OVER () AS themes, row_number() OVER (ORDER BY sum(answers) DESC, theme) AS place
+            FROM trend GROUP BY theme QUALIFY place <= {THEMES_MAX}
+        ),
+        bounds AS (
+            SELECT max(week) AS last_week, greatest(max(week) - 7 * {back}, min(week)) AS first_week FROM trend
+        ),
+        weekly AS (SELECT theme, week, sum(answers)::BIGINT AS answers FROM trend GROUP BY theme, week)
+        SELECT {theme} AS theme, ranked.answers, surveys, themes, first_week, last_week,
+            (SELECT coalesce(string_agg(week || ':' || weekly.answers, ' ' ORDER BY week), '') FROM weekly
+             WHERE weekly.theme IS NOT DISTINCT FROM ranked.theme AND week >= first_week) AS trend
+        FROM ranked, bounds ORDER BY place",
+        back = TREND_WEEKS_MAX - 1,
+    );
+    let make = |row: Row<'_>| {
+        let weeks: Vec<i64> = match (row.whole("first_week"), row.whole("last_week")) {
+            (Some(first), Some(last)) => (first..=last).step_by(7).collect(),
+            _ => Vec::new(),
+        };
+        let counted = pairs(&row.text("trend").unwrap_or_default());
+        let count_of = |week: &i64| counted.iter().find(|(at, _)| at == week).map_or(0, |(_, answers)| *answers);
+        let trend = weeks.iter().map(count_of).collect();
+        let theme =
+            Theme { theme: row.text("theme"), answers: row.count("answers"), surveys: row.count("surveys"), trend };
+        (theme, weeks, row.count("themes"))
+    };
+    let found = ask(reader, &sql, make)?;
+    let (weeks, themes) = found.first().map(|(_, weeks, themes)| (weeks.clone(), *themes)).unwrap_or_default();
+    let shown: Vec<Theme> = found.into_iter().map(|(theme, ..)| theme).collect();
+    Ok(Themes { left_out: themes - count(shown.len()), shown, weeks })
+}
+
+/// `20000:3 20007:1`
+fn pairs(text: &str) -> Vec<(i64, i64)> {
+    let pair = |pair: &str| {
+        let (week, answers) = pair.split_once(':')?;
+        Some((week.parse().ok()?, answers.parse().ok()?))
+    };
+    text.split(' ').filter_map(pair).collect()
+}
+
+/// A length as a count.
+pub(super) fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,59 @@
+//! The last runs that changed the warehouse, and where their time went: from the JSON in `sync_runs`.
+
+use serde::Deserialize;
+
+use super::{
+    limits::RUNS_MAX,
+    rows::{Row, ask},
+};
+use crate::load::{LoadError, Reader};
+
+pub(super) struct Run {
+    pub run_id: String,
+    pub command: String,
+    pub outcome: String,
+    /// By the machine that it ran on; epoch milliseconds.
+    pub started_ms: i64,
+    /// `None` if the run's JSON is not to be read.
+    pub report: Option<RunJson>,
+}
+
+/// What the page shows of a run's JSON.
+#[derive(Deserialize)]
+pub(super) struct RunJson {
+    pub requests: Requests,
+    pub time_ms: Times,
+}
+
+/// Milliseconds; everything but `wall` adds up to it.
+#[derive(Deserialize)]
+pub(super) struct Times {
+    pub wall: u64,
+    pub network: u64,
+    pub told_to_wait: u64,
+    pub chose_to_wait: u64,
+    pub parse: u64,
+    pub write: u64,
+    pub idle: u64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Requests {
+    pub total: u64,
+}
+
+/// The last runs, newest first.
+pub(super) fn runs(reader: &mut Reader) -> Result<Vec<Run>, LoadError> {
+    let sql = format!(
+        "SELECT run_id, command, outcome, epoch_ms(started_at) AS started_ms, report::VARCHAR AS report
+         FROM sync_runs ORDER BY sync_runs.started_at DESC, run_id DESC LIMIT {RUNS_MAX}"
+    );
+    let make = |row: Row<'_>| Run {
+        run_id: row.text("run_id").unwrap_or_default(),
+        command: row.text("command").unwrap_or_default(),
+        outcome: row.text("outcome").unwrap_or_default(),
+        started_ms: row.count("started_ms"),
+        report: row.text("report").and_then(|report| serde_json::from_str(&report).ok()),
+    };
+    ask(reader, &sql, make)
+}

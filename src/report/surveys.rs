@@ -1,0 +1,400 @@
+//! The most answered surveys: how far visitors get, and how each question was answered. One question to the warehouse for each
+//! view, whatever the number of surveys.
+
+use std::collections::BTreeMap;
+
+use super::{
+    gather::{NpsWeek, NpsWeeks, Surveys, nps_columns, nps_week},
+    limits::{MATRIX_COLUMNS_MAX, OPTIONS_MAX, QUESTIONS_MAX, SURVEYS_MAX, WEEKS_MAX},
+    rows::{Row, ask, cut, of_surveys},
+};
+use crate::load::{LoadError, Reader};
+
+pub(super) struct Survey {
+    pub id: i64,
+    pub name: Option<String>,
+    pub status: Option<String>,
+    pub answers: i64,
+    pub sessions: i64,
+    /// In the order of the survey.
+    pub funnel: Vec<Step>,
+    /// Questions that are not shown.
+    pub left_out: i64,
+    pub questions: Vec<Question>,
+}
+
+/// One question in its survey.
+pub(super) struct Step {
+    pub question_id: i64,
+    pub ordinal: Option<i64>,
+    pub text: Option<String>,
+    pub shown: i64,
+    pub answered: i64,
+    pub skipped: i64,
+    pub shown_share: f64,
+    pub answered_share: f64,
+}
+
+/// One question and its answers.
+pub(super) struct Question {
+    pub id: i64,
+    pub text: Option<String>,
+    pub kind: Option<String>,
+    pub shown: i64,
+    pub answered: i64,
+    pub skipped: i64,
+    pub skipped_share: f64,
+    pub answers: Answers,
+}
+
+/// How a question was answered, in the form that suits its type.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// NPS: answers by score.
+    pub scores: Vec<(i64, i64)>,
+    pub nps_weeks: NpsWeeks,
+    /// LIKERT.
+    pub scale: Option<Scale>,
+    /// MULTIPLECHOICE, MULTIPLESELECT.
+    pub options: Listed<Choice>,
+    /// MATRIX: cells by row and column.
+    pub cells: Vec<Cell>,
+    pub rows_left_out: i64,
+    pub columns_left_out: i64,
+    /// RANKORDER, best first.
+    pub ranks: Listed<Rank>,
+    /// MAXDIFF, best first.
+    pub items: Listed<Item>,
+}
+
+/// The first of many.
+pub(super) struct Listed<T> {
+    pub shown: Vec<T>,
+    pub left_out: i64,
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Listed { shown: Vec::new(), left_out: 0 }
+    }
+}
+
+pub(super) struct Scale {
+    pub min: i64,
+    pub max: i64,
+    pub mean: f64,
+    pub top_two_share: Option<f64>,
+    /// Value, answers, share; values that nobody chose are not there.
+    pub values: Vec<(i64, i64, f64)>,
+}
+
+pub(super) struct Choice {
+    pub label: Option<String>,
+    pub index: Option<i64>,
+    pub chosen: i64,
+    pub share: f64,
+}
+
+pub(super) struct Cell {
+    pub row: Option<String>,
+    pub column: Option<String>,
+    /// Places of the two, from 1.
+    pub row_place: i64,
+    pub column_place: i64,
+    pub answers: i64,
+    pub answered: i64,
+    pub share: f64,
+}
+
+pub(super) struct Rank {
+    pub option: Option<String>,
+    pub answers: i64,
+    pub mean_rank: f64,
+    pub first_place_share: f64,
+}
+
+pub(super) struct Item {
+    pub item: Option<String>,
+    pub shown: i64,
+    pub chosen_left: i64,
+    pub chosen_right: i64,
+    /// `None` where the labels do not tell which is best.
+    pub score: Option<f64>,
+}
+
+/// Survey and question.
+type Key = (i64, i64);
+
+pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadError> {
+    let name = cut("max(survey_name)");
+    let sql = format!(
+        "WITH counted AS (
+            SELECT survey_id, {name} AS name, sum(answers)::BIGINT AS answers, count(*) OVER () AS surveys
+            FROM daily_breakdown WHERE survey_id IS NOT NULL AND {of} GROUP BY survey_id
+            ORDER BY answers DESC, survey_id LIMIT {SURVEYS_MAX}
+        ) SELECT counted.*, left(survey.status::VARCHAR, 40) AS status FROM counted LEFT JOIN surveys AS survey ON survey.id = survey_id
+        ORDER BY answers DESC, survey_id"
+    );
+    let make = |row: Row<'_>| {
+        let survey = Survey {
+            id: row.count("survey_id"),
+            name: row.text("name"),
+            status: row.text("status"),
+            answers: row.count("answers"),
+            sessions: 0,
+            funnel: Vec::new(),
+            left_out: 0,
+            questions: Vec::new(),
+        };
+        (survey, row.count("surveys"))
+    };
+    let found = ask(reader, &sql, make)?;
+    let all = found.first().map_or(0, |(_, surveys)| *surveys);
+    let mut shown: Vec<Survey> = found.into_iter().map(|(survey, _)| survey).collect();
+    if !shown.is_empty() {
+        let ids: Vec<i64> = shown.iter().map(|survey| survey.id).collect();
+        fill(reader, &mut shown, &of_surveys(&ids))?;
+    }
+    Ok(Surveys { left_out: all - super::gather::count(shown.len()), shown })
+}
+
+fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), LoadError> {
+    funnels(reader, surveys, of)?;
+    let mut answers = answers(reader, of)?;
+    let mut questions = questions(reader, of)?;
+    for survey in surveys {
+        for step in &survey.funnel {
+            let key = (survey.id, step.question_id);
+            // A text that asks nothing is a step of the funnel, and no question.
+            let Some(mut question) = questions.remove(&key) else { continue };
+            question.text = step.text.clone();
+            question.answers = answers.remove(&key).unwrap_or_default();
+            survey.questions.push(question);
+        }
+    }
+    Ok(())
+}
+
+fn funnels(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), LoadError> {
+    let text = cut("question_text");
+    let sql = format!(
+        "SELECT survey_id, question_ordinal::BIGINT AS question_ordinal, question_id, {text} AS question_text, sessions, shown,
+            answered, skipped, shown_share, answered_share, count(*) OVER (PARTITION BY survey_id) AS questions
+         FROM survey_funnel WHERE {of}
+         QUALIFY row_number() OVER (PARTITION BY survey_id ORDER BY question_ordinal NULLS LAST, question_id) <= {QUESTIONS_MAX}
+         ORDER BY survey_id, survey_funnel.question_ordinal NULLS LAST, question_id"
+    );
+    let make = |row: Row<'_>| {
+        let step = Step {
+            question_id: row.count("question_id"),
+            ordinal: row.whole("question_ordinal"),
+            text: row.text("question_text"),
+            shown: row.count("shown"),
+            answered: row.count("answered"),
+            skipped: row.count("skipped"),
+            shown_share: row.number("shown_share").unwrap_or(0.0),
+            answered_share: row.number("answered_share").unwrap_or(0.0),
+        };
+        (row.count("survey_id"), row.count("sessions"), row.count("questions"), step)
+    };
+    for (id, sessions, questions, step) in ask(reader, &sql, make)? {
+        if let Some(survey) = surveys.iter_mut().find(|survey| survey.id == id) {
+            survey.sessions = sessions;
+            survey.funnel.push(step);
+            survey.left_out = questions - super::gather::count(survey.funnel.len());
+        }
+    }
+    Ok(())
+}
+
+fn questions(reader: &mut Reader, of: &str) -> Result<BTreeMap<Key, Question>, LoadError> {
+    let sql = format!(
+        "SELECT survey_id, question_id, left(question_type::VARCHAR, 40) AS question_type, shown, answered, skipped, skipped_share
+         FROM skips WHERE {of}"
+    );
+    let make = |row: Row<'_>| {
+        let question = Question {
+            id: row.count("question_id"),
+            text: None,
+            kind: row.text("question_type"),
+            shown: row.count("shown"),
+            answered: row.count("answered"),
+            skipped: row.count("skipped"),
+            skipped_share: row.number("skipped_share").unwrap_or(0.0),
+            answers: Answers::default(),
+        };
+        (key(row), question)
+    };
+    Ok(ask(reader, &sql, make)?.into_iter().collect())
+}
+
+fn key(row: Row<'_>) -> Key {
+    (row.count("survey_id"), row.count("question_id"))
+}
+
+type ByQuestion = BTreeMap<Key, Answers>;
+
+fn answers(reader: &mut Reader, of: &str) -> Result<ByQuestion, LoadError> {
+    let mut found = ByQuestion::new();
+    nps(reader, of, &mut found)?;
+    scales(reader, of, &mut found)?;
+    choices(reader, of, &mut found)?;
+    matrices(reader, of, &mut found)?;
+    ranks(reader, of, &mut found)?;
+    items(reader, of, &mut found)?;
+    Ok(found)
+}
+
+fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
+    let sql = format!(
+        "SELECT survey_id, question_id, score::BIGINT AS score, count(*) AS answers FROM nps_answers WHERE {of}
+         GROUP BY ALL ORDER BY ALL"
+    );
+    for (key, score) in ask(reader, &sql, |row| (key(row), (row.count("score"), row.count("answers"))))? {
+        found.entry(key).or_default().scores.push(score);
+    }
+    let columns = nps_columns();
+    let sql = format!(
+        "SELECT survey_id, question_id, {columns}, count(*) OVER (PARTITION BY survey_id, question_id) AS weeks
+         FROM nps_by_week_per_question AS weekly WHERE {of}
+         QUALIFY row_number() OVER (PARTITION BY survey_id, question_id ORDER BY weekly.week DESC) <= {WEEKS_MAX}
+         ORDER BY survey_id, question_id, weekly.week"
+    );
+    let make = |row: Row<'_>| (key(row), nps_week(row), row.count("weeks"));
+    for (key, week, weeks) in ask::<(Key, NpsWeek, i64)>(reader, &sql, make)? {
+        let held = &mut found.entry(key).or_default().nps_weeks;
+        held.weeks.push(week);
+        held.earlier = weeks - super::gather::count(held.weeks.len());
+    }
+    Ok(())
+}
+
+fn scales(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
+    let sql = format!(
+        "SELECT survey_id, question_id, mean, top_two_share, scale_min::BIGINT AS scale_min, scale_max::BIGINT AS scale_max
+         FROM likert_top_two WHERE {of}"
+    );
+    let make = |row: Row<'_>| {
+        let scale = Scale {
+            min: row.count("scale_min"),
+            max: row.count("scale_max"),
+            mean: row.number("mean").unwrap_or(0.0),
+            top_two_share: row.number("top_two_share"),
+            values: Vec::new(),
+        };
+        (key(row), scale)
+    };
+    for (key, scale) in ask(reader, &sql, make)? {
+        found.entry(key).or_default().scale = Some(scale);
+    }
+    let sql = format!(
+        "SELECT survey_id, question_id, value::BIGINT AS value, answers, share FROM likert_distribution WHERE {of}
+         ORDER BY survey_id, question_id, likert_distribution.value"
+    );
+    let make =
+        |row: Row<'_>| (key(row), (row.count("value"), row.count("answers"), row.number("share").unwrap_or(0.0)));
+    for (key, value) in ask(reader, &sql, make)? {
+        if let Some(scale) = &mut found.entry(key).or_default().scale {
+            scale.values.push(value);
+        }
+    }
+    Ok(())
+}
+
+fn choices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
+    let columns = format!("{} AS label, selected_index::BIGINT AS selected_index, chosen, share", cut("label"));
+    let sql = first_of("choice_share", &columns, of, "view.chosen DESC, view.label, view.selected_index");
+    let make = |row: Row<'_>| Choice {
+        label: row.text("label"),
+        index: row.whole("selected_index"),
+        chosen: row.count("chosen"),
+        share: row.number("share").unwrap_or(0.0),
+    };
+    list(reader, &sql, make, |answers| &mut answers.options, found)
+}
+
+fn matrices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
+    let (row_label, column_label) = (cut("row_label"), cut("column_label"));
+    let sql = format!(
+        "WITH placed AS (
+            SELECT survey_id, question_id, {row_label} AS row_label, {column_label} AS column_label, answers, answered, share,
+                dense_rank() OVER (PARTITION BY survey_id, question_id ORDER BY view.row_label) AS row_place,
+                dense_rank() OVER (PARTITION BY survey_id, question_id ORDER BY column_number NULLS LAST, view.column_label)
+                    AS column_place
+            FROM matrix_distribution AS view WHERE {of}
+        )
+        SELECT *, max(row_place) OVER (PARTITION BY survey_id, question_id) AS row_count,
+            max(column_place) OVER (PARTITION BY survey_id, question_id) AS column_count
+        FROM placed QUALIFY row_place <= {OPTIONS_MAX} AND column_place <= {MATRIX_COLUMNS_MAX}
+        ORDER BY survey_id, question_id, row_place, column_place"
+    );
+    let make = |row: Row<'_>| {
+        let cell = Cell {
+            row: row.text("row_label"),
+            column: row.text("column_label"),
+            row_place: row.count("row_place"),
+            column_place: row.count("column_place"),
+            answers: row.count("answers"),
+            answered: row.count("answered"),
+            share: row.number("share").unwrap_or(0.0),
+        };
+        (key(row), cell, row.count("row_count"), row.count("column_count"))
+    };
+    for (key, cell, row_count, column_count) in ask(reader, &sql, make)? {
+        let answers = found.entry(key).or_default();
+        answers.cells.push(cell);
+        answers.rows_left_out = (row_count - super::gather::count(OPTIONS_MAX)).max(0);
+        answers.columns_left_out = (column_count - super::gather::count(MATRIX_COLUMNS_MAX)).max(0);
+    }
+    Ok(())
+}
+
+fn ranks(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
+    let columns = format!("{} AS option_label, answers, mean_rank, first_place_share", cut("option_label"));
+    let sql = first_of("rank_summary", &columns, of, "view.mean_rank, view.option_label");
+    let make = |row: Row<'_>| Rank {
+        option: row.text("option_label"),
+        answers: row.count("answers"),
+        mean_rank: row.number("mean_rank").unwrap_or(0.0),
+        first_place_share: row.number("first_place_share").unwrap_or(0.0),
+    };
+    list(reader, &sql, make, |answers| &mut answers.ranks, found)
+}
+
+fn items(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
+    let columns = format!("{} AS item, shown, chosen_left, chosen_right, score", cut("item"));
+    let order = "view.score DESC NULLS LAST, view.chosen_left - view.chosen_right DESC, view.item";
+    let make = |row: Row<'_>| Item {
+        item: row.text("item"),
+        shown: row.count("shown"),
+        chosen_left: row.count("chosen_left"),
+        chosen_right: row.count("chosen_right"),
+        score: row.number("score"),
+    };
+    list(reader, &first_of("maxdiff_scores", &columns, of, order), make, |answers| &mut answers.items, found)
+}
+
+/// SQL for the first rows of each question, with how many there are.
+fn first_of(view: &str, columns: &str, of: &str, order: &str) -> String {
+    format!(
+        "SELECT survey_id, question_id, {columns}, count(*) OVER (PARTITION BY survey_id, question_id) AS listed
+         FROM {view} AS view WHERE {of}
+         QUALIFY row_number() OVER (PARTITION BY survey_id, question_id ORDER BY {order}) <= {OPTIONS_MAX}
+         ORDER BY survey_id, question_id, {order}"
+    )
+}
+
+fn list<T>(
+    reader: &mut Reader,
+    sql: &str,
+    make: impl Fn(Row<'_>) -> T,
+    place: impl Fn(&mut Answers) -> &mut Listed<T>,
+    found: &mut ByQuestion,
+) -> Result<(), LoadError> {
+    for (key, value, listed) in ask(reader, sql, |row| (key(row), make(row), row.count("listed")))? {
+        let list = place(found.entry(key).or_default());
+        list.shown.push(value);
+        list.left_out = listed - super::gather::count(list.shown.len());
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! `query`: sealed and bounded, and its rows in each format.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{ALL_FLAGS, Done, Place, Service, connect, small};
+
+fn filled() -> (Service, Place) {
+    let service = Service::start(small(600, 20));
+    let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}[warehouse]\nmemory_limit_mb = 128\n"));
+    place.report(&["sync"], 0);
+    (service, place)
+}
+
+#[test]
+fn query_reaches_nothing_but_the_warehouse() {
+    let (_service, place) = filled();
+    std::fs::write(place.path("secret.csv"), "secret\n1\n").unwrap();
+    std::fs::write(place.path("secret.json"), "{\"secret\": 1}\n").unwrap();
+    let outside = place.root().to_string_lossy().into_owned();
+    let before = std::fs::read(place.duckdb()).unwrap();
+    let files = place.files("");
+    for sql in [
+        // Other files, in every way that the engine knows.
+        format!("SELECT * FROM read_csv_auto('{outside}/secret.csv')"),
+        format!("SELECT * FROM read_json('{outside}/secret.json')"),
+        format!("SELECT * FROM read_json_objects('{outside}/secret.json')"),
+        format!("SELECT * FROM read_blob('{outside}/secret.csv')"),
+        format!("SELECT * FROM sniff_csv('{outside}/secret.csv')"),
+        format!("SELECT * FROM parquet_metadata('{outside}/secret.csv')"),
+        format!("SELECT * FROM query('SELECT * FROM read_text(''{outside}/secret.csv'')')"),
+        format!("SELECT * FROM query_table('{outside}/secret.csv')"),
+        format!("SELECT * FROM '{outside}/state/checkpoints.sqlite'"),
+        "SELECT * FROM read_text('/proc/self/environ')".to_owned(),
+        "SELECT * FROM '/etc/passwd'".to_owned(),
+        // The network and extensions.
+        "SELECT * FROM read_csv('https://example.invalid/a.csv')".to_owned(),
+        "SELECT * FROM 's3://bucket/a.parquet'".to_owned(),
+        "LOAD httpfs".to_owned(),
+        "FORCE INSTALL spatial".to_owned(),
+        // Writing, in whatever disguise.
+        format!("COPY (SELECT 1) TO '{outside}/stolen.parquet'"),
+        format!("EXPORT DATABASE '{outside}/stolen'"),
+        "WITH gone AS (DELETE FROM responses RETURNING *) SELECT * FROM gone".to_owned(),
+        "EXPLAIN ANALYZE DELETE FROM responses".to_owned(),
+        "CREATE MACRO f() AS 1".to_owned(),
+        "VACUUM".to_owned(),
+        "PREPARE p AS DELETE FROM responses".to_owned(),
+        // Undoing the seal.
+        "SET memory_limit = '100GB'".to_owned(),
+        "RESET ALL".to_owned(),
+        "PRAGMA enable_profiling".to_owned(),
+        "PRAGMA memory_limit = '100GB'".to_owned(),
+        "CALL enable_logging()".to_owned(),
+        "SELECT * FROM enable_logging()".to_owned(),
+        "SELECT getenv('HOME')".to_owned(),
+        "SELECT 1; SELECT getenv('HOME')".to_owned(),
+    ] {
+        for done in [place.run(&["query", &sql]), place.run_on_parquet(&["query", &sql])] {
+            assert_eq!(done.code, 1, "{sql}: {} {}", done.stdout, done.stderr);
+            assert!(
+                done.stdout.is_empty() && done.stderr.starts_with("error:"),
+                "{sql}: {} {}",
+                done.stdout,
+                done.stderr
+            );
+        }
+    }
+    assert!(before == std::fs::read(place.duckdb()).unwrap(), "a query wrote to the warehouse");
+    assert_eq!(place.files(""), files, "a query made a file");
+}
+
+#[test]
+fn p8_a_statement_has_a_limit_of_time_and_of_memory() {
+    let (_service, place) = filled();
+    let began = Instant::now();
+    let endless = "SELECT max(hash(range)) FROM range(1_000_000_000_000)";
+    let done = place.run(&["query", endless, "--time-limit", "1s"]).expect(1);
+    assert!(done.stderr.contains("no answer within 1 s") && done.stderr.contains("--time-limit"), "{}", done.stderr);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    // One that hands rows over before it never ends is stopped as well.
+    let late = "SELECT range::UBIGINT FROM range(3000) UNION ALL SELECT max(hash(range)) FROM range(1_000_000_000_000)";
+    let done = place.run(&["query", late, "--time-limit", "1s", "--rows", "100000", "--format", "csv"]).expect(1);
+    assert!(done.stderr.contains("no answer within"), "{}", done.stderr);
+    let done = place.run(&["query", "SELECT list(range) FROM range(200_000_000)"]).expect(1);
+    assert!(done.stderr.contains("memory_limit_mb"), "{}", done.stderr);
+    // A single value is no data that the engine would count.
+    let done = place.run(&["query", "SELECT length(repeat('x', 4_000_000_000))"]);
+    assert!(done.code == 1 && done.stderr.contains("memory"), "{}: {}", done.code, done.stderr);
+    place.run(&["query", "SELECT 1", "--time-limit", "0s"]).expect(2);
+}
+
+#[test]
+fn query_writes_parquet_and_files_that_are_whole() {
+    let (_service, place) = filled();
+    let sql = "SELECT response_group_uid, question_id, created_at, answer_number, selected_indexes, is_skipped, answer_text \
+               FROM responses ORDER BY 1, 2";
+    let out = place.path("answers.parquet");
+    let path = out.to_str().unwrap();
+    let whole = &["query", sql, "--format", "parquet", "--rows", "100000"];
+    let done = place.run(&[whole, &["--out", path][..]].concat()).expect(0);
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("", ""));
+    let connection = connect();
+    let attach = format!("ATTACH '{}' AS w (READ_ONLY)", place.duckdb().display());
+    connection.execute_batch(&attach).unwrap();
+    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let columns = "response_group_uid, question_id, created_at::TIMESTAMP, answer_number, selected_indexes, is_skipped, answer_text";
+    let difference = format!(
+        "SELECT count(*) FROM ((SELECT {columns} FROM '{path}' EXCEPT ALL SELECT {columns} FROM w.responses) \
+         UNION ALL (SELECT {columns} FROM w.responses EXCEPT ALL SELECT {columns} FROM '{path}'))"
+    );
+    assert!(count(&format!("SELECT count(*) FROM '{path}'")) > 500);
+    assert_eq!(count(&difference), 0);
+    let is_utc = format!(
+        "SELECT count(*) FROM parquet_schema('{path}') WHERE name = 'created_at' AND logical_type LIKE '%isAdjustedToUTC=1%'"
+    );
+    assert_eq!(count(&is_utc), 1, "times say that they are UTC");
+    // The same bytes through a pipe.
+    let piped = place.command(whole).output().unwrap();
+    assert!(piped.stdout == std::fs::read(&out).unwrap(), "the file and the pipe differ");
+    // What fails half-way leaves what was there.
+    let late = "SELECT CASE WHEN range = 9000 THEN error('too far') ELSE '1' END FROM range(10_000)";
+    for format in ["parquet", "csv", "json", "table"] {
+        place.run(&["query", late, "--rows", "100000", "--format", format, "--out", path]).expect(1);
+        assert!(piped.stdout == std::fs::read(&out).unwrap(), "{format}: the file was touched");
+    }
+    assert!(place.files("").iter().all(|path| !path.to_string_lossy().ends_with(".part")));
+    let empty = place.path("empty.parquet");
+    let none = format!("{sql} LIMIT 0");
+    place.run(&["query", &none, "--format", "parquet", "--out", empty.to_str().unwrap()]).expect(0);
+    assert_eq!(count(&format!("SELECT count(*) FROM '{}'", empty.display())), 0);
+    let done = place.run(&["query", "SELECT 1", "--out", place.path("no/such/folder").to_str().unwrap()]).expect(1);
+    assert!(done.stderr.contains("cannot write"), "{}", done.stderr);
+}
+
+#[test]
+fn the_table_shows_what_is_there_and_steers_no_terminal() {
+    let (_service, place) = filled();
+    let run = |sql: &str, more: &[&str]| -> Done { place.run(&[&["query", sql], more].concat()).expect(0) };
+    let sql = "SELECT chr(27) || '[2J' || chr(8238) || 'x' AS steers, NULL::BIGINT AS nothing, '日本 é' AS wide, repeat('y', 300) AS long, \
+               'two' || chr(10) || 'lines' AS lines, [1, NULL] AS list";
+    let table = run(sql, &[]);
+    for shown in ["\\u{1b}[2J\\u{202e}x", "NULL", "日本 é", "two\\nlines", "[1, NULL]", "1 row\n"] {
+        assert!(table.stdout.contains(shown), "{shown}: {}", table.stdout);
+    }
+    assert!(!table.stdout.contains('\u{1b}') && !table.stdout.contains(&"y".repeat(201)), "{}", table.stdout);
+    assert!(
+        table.stdout.ends_with("1 value is cut to 200 characters; the other formats have it whole\n"),
+        "{}",
+        table.stdout
+    );
+    let lines = run(sql, &["--format", "lines"]);
+    assert!(lines.stdout.contains("nothing  NULL\n") && lines.stdout.contains("── row 1 ──"), "{}", lines.stdout);
+    let whole = run(sql, &["--format", "json"]).json();
+    assert_eq!(whole["long"], "y".repeat(300));
+    assert_eq!(whole["steers"], "\u{1b}[2J\u{202e}x");
+    let none = run("SELECT 1 AS one WHERE false", &[]);
+    assert!(none.stdout.contains("one") && none.stdout.ends_with("0 rows\n"), "{}", none.stdout);
+}

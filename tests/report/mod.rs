@@ -1,0 +1,30 @@
+//! The report through the real binary, read as a browser reads it: its numbers are the views', its texts do no harm, and it needs
+//! nothing but itself.
+
+mod harmless;
+mod page;
+mod truth;
+
+use studysync::sandbox::Settings;
+
+use crate::harness::{Place, Service, days_ago, small};
+use page::Page;
+
+/// Which warehouse a report is of.
+type Run = fn(&Place, &[&str]) -> crate::harness::Done;
+const KINDS: [(&str, Run); 2] = [("DuckDB", Place::run), ("Parquet", Place::run_on_parquet)];
+
+fn report(place: &Place, run: Run, arguments: &[&str]) -> Page {
+    let done = run(place, &[&["report"], arguments].concat()).expect(0);
+    assert_eq!(done.stderr, "");
+    Page::parse(&done.stdout)
+}
+
+/// A warehouse of some weeks with hostile rows in it.
+fn rich() -> (Service, Place) {
+    let service = Service::start(Settings { hostile_share: 0.05, ..small(7000, 45) });
+    let place = Place::new(&service);
+    let done = place.run(&["backfill", "--from", &days_ago(50)]);
+    assert!(done.code == 0 || done.code == 3, "{}", done.stderr);
+    (service, place)
+}
