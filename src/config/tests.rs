@@ -20,7 +20,9 @@ fn the_file_that_init_writes_is_read_and_its_comments_are_the_defaults() {
         .filter(|line| {
             !line.starts_with("# flags") && !line.starts_with("# api_key_file") && !line.starts_with("# since")
         })
-        .filter(|line| !line.starts_with("# parquet =") && !line.starts_with("# keep_days"))
+        .filter(|line| {
+            !line.starts_with("# parquet =") && !line.starts_with("# keep_days") && !line.starts_with("# publish")
+        })
         .filter(|line| !line.starts_with("# requests_per_sec_max"))
         .map(|line| match line.strip_prefix("# ") {
             Some(setting) if setting.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => {
