@@ -26,7 +26,7 @@ const OWN_MEMORY_BYTES: u64 = 1 << 30;
 ///
 /// The DuckDB file is read if one is named, else the Parquet files; with both, Parquet's tables are `parquet.NAME`. Times are UTC.
 /// SQL cannot write, and cannot reach other files, the network, the environment or an extension. Memory is bounded by
-/// memory_limit_mb under [warehouse].
+/// `memory_limit_mb` of the warehouse settings.
 ///
 /// Exit codes: 0 answered; 1 the statement failed or took too long, or the warehouse cannot be read; 2 usage or configuration; 5 a
 /// run has the warehouse open.
