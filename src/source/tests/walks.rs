@@ -62,6 +62,22 @@ async fn p3_a_404_at_the_last_token_is_the_end_when_two_walks_agree() {
 }
 
 #[tokio::test]
+async fn p3_more_rows_of_one_moment_than_a_page_are_asked_for_at_once() {
+    // Behind its edge the service has lost the rest of the moment, so every token finds nothing.
+    let loses_the_rest = |_, target: &str| {
+        let limit: usize = parameter(target, "limit").map_or(4, |limit| limit.parse().unwrap());
+        match token_of(target) {
+            Some(_) => json(404, r#"{"error":"not found"}"#),
+            None if limit < 25 => page(limit, Some("1")),
+            None => page(25, None),
+        }
+    };
+    let server = Server::start(loses_the_rest).await;
+    let request = PageRequest { page_rows: 18, ..responses() };
+    assert_eq!(follow(&mut server.source().walk(request)).await.unwrap(), ["18", "R", "17", "R", "25", "Null"]);
+}
+
+#[tokio::test]
 async fn p3_a_404_on_a_token_that_died_is_no_end() {
     for (rows, limit, dead_pages) in [(100, 10, 3), (100, 10, 1), (1, 10, 9)] {
         let server = Server::start(move |_, target| ends_with_404(target, rows, dead_pages)).await;
