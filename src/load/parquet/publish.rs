@@ -101,6 +101,8 @@ impl Publisher<'_> {
         let slices = slices::selects(self.engine, table, sources, self.sort_limits)?;
         let rows = table_file::write(self.engine, table, &slices, &fresh, &notes)?;
         if rows == 0 && partition.is_some() {
+            // Not durably: what is left there goes at the next open.
+            let _ = std::fs::remove_file(&fresh);
             return self.remove(table, partition);
         }
         self.disk.sync_file(&fresh)?;
