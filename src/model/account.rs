@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 /// What some part of the run is busy with. Several go on at once; the instant then counts for the first of them in this
@@ -27,7 +27,7 @@ pub enum Activity {
 const ACTIVITIES: usize = 5;
 
 /// The run's time by activity, in milliseconds. Everything but `wall` adds up to `wall`, give or take the rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeParts {
     pub wall: u64,
     pub network: u64,

@@ -6,7 +6,10 @@ use super::{
     limits::RUNS_MAX,
     rows::{Row, ask},
 };
-use crate::load::{LoadError, Reader};
+use crate::{
+    load::{LoadError, Reader},
+    model::TimeParts,
+};
 
 pub(super) struct Run {
     pub run_id: String,
@@ -22,19 +25,7 @@ pub(super) struct Run {
 #[derive(Deserialize)]
 pub(super) struct RunJson {
     pub requests: Requests,
-    pub time_ms: Times,
-}
-
-/// Milliseconds; everything but `wall` adds up to it.
-#[derive(Deserialize)]
-pub(super) struct Times {
-    pub wall: u64,
-    pub network: u64,
-    pub told_to_wait: u64,
-    pub chose_to_wait: u64,
-    pub parse: u64,
-    pub write: u64,
-    pub idle: u64,
+    pub time_ms: TimeParts,
 }
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! The copy that analysts read: made file by file while the warehouse is held, and put in the place of the last one in one step.
+//! The copy that analysts read: made byte for byte while the warehouse is held, and put in the place of the last one in one step.
 //!
 //! Whoever has the last copy open keeps what he sees; whoever opens the path sees one copy or the other, whole. Nobody's session
 //! on a copy keeps a run waiting.
@@ -6,7 +6,7 @@
 use std::{
     fs::{self, File, FileTimes, Metadata},
     io,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use super::{Engine, LoadError, catalog, file};
@@ -41,7 +41,7 @@ pub(super) fn check_place(engine: &Engine, copy: &Path, identity: &Identity) -> 
 pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), LoadError> {
     let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
-    let unfinished = with_suffix(copy, UNFINISHED);
+    let unfinished = file::beside(copy, UNFINISHED);
     let made = write(original, &unfinished);
     if made.is_err() {
         // The first error is the one to tell; what is left would take space that others need.
@@ -50,10 +50,8 @@ pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), 
     made.map_err(|source| LoadError::io("write", &unfinished, source))?;
     engine.reach(DurableStep::DuckDbCopied, copy)?;
     // Of a session that wrote to the last copy: it fits no other.
-    match fs::remove_file(with_suffix(copy, ".wal")) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(LoadError::io("remove", copy, source)),
-        _ => {}
-    }
+    let log = file::commit_log(copy);
+    remove_if_there(&log).map_err(|source| LoadError::io("remove", &log, source))?;
     fs::rename(&unfinished, copy)
         .and_then(|()| File::open(folder)?.sync_all())
         .map_err(|source| LoadError::io("replace", copy, source))
@@ -61,10 +59,7 @@ pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), 
 
 fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
     // An earlier one may be read-only, and so not to be written over.
-    match fs::remove_file(unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_if_there(unfinished)?;
     let metadata = fs::metadata(original)?;
     // Shares the blocks of the original where the file system can.
     fs::copy(original, unfinished)?;
@@ -77,8 +72,6 @@ fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    fs::remove_file(path).or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }

@@ -1,6 +1,9 @@
 //! Attaching the file, and what the engine's refusals mean.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use super::{CATALOG, Engine, LoadError};
 use crate::{load::error::is_full, model::DurableStep, schema::quote_text};
@@ -38,9 +41,19 @@ fn attach_as(engine: &Engine, path: &Path, how: &str) -> Result<(), LoadError> {
 
 /// Whether a commit log lies beside the file: whoever wrote it last was killed, or is at work.
 pub(super) fn has_commit_log(path: &Path) -> bool {
-    let mut log = path.as_os_str().to_owned();
-    log.push(".wal");
-    Path::new(&log).exists()
+    commit_log(path).exists()
+}
+
+/// Where the engine keeps the commit log of a file.
+pub(super) fn commit_log(path: &Path) -> PathBuf {
+    beside(path, ".wal")
+}
+
+/// The file whose name is that of another and so much more.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// Closes the file.

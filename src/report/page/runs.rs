@@ -7,8 +7,8 @@ use super::{
     section,
 };
 use crate::{
-    model::format_ms,
-    report::runs::{Run, Times},
+    model::{TimeParts, format_ms},
+    report::runs::Run,
 };
 
 /// The parts of a run's time, in the order of the bars and of the table.
@@ -21,7 +21,7 @@ const PARTS: [(&str, &str); 6] = [
     ("idle", "idle"),
 ];
 
-fn parts(times: &Times) -> [u64; 6] {
+fn parts(times: &TimeParts) -> [u64; 6] {
     [times.network, times.told_to_wait, times.chose_to_wait, times.parse, times.write, times.idle]
 }
 
@@ -76,7 +76,7 @@ fn seconds(ms: u64) -> String {
 }
 
 /// All of a run's time, part after part.
-fn stacked(times: &Times) -> Markup {
+fn stacked(times: &TimeParts) -> Markup {
     let parts = parts(times);
     let total = parts.iter().sum::<u64>().max(1) as f64;
     let mut from = 0.0;
