@@ -1,0 +1,50 @@
+"""`make bench`: the table of docs/benchmarks.md, measured. Everything runs on this machine, in turns; no number is ever asserted.
+
+    bench.py [SECTION...]     backfill flags memory rescan latency small views replay nightly compare; without any, all of them
+
+N=5 rounds, ROWS=1000000 responses, BIG_ROWS=0 (10000000 for the rows that ask for it), KEEP=1 leaves the folder."""
+
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import results
+import sections
+from measure import tell
+
+HERE = pathlib.Path(__file__).parent
+REPOSITORY = HERE.parent.parent
+
+
+def number(name, default):
+    return int(os.environ.get(name, default))
+
+
+def main(wanted):
+    target = pathlib.Path(os.environ["CARGO_TARGET_DIR"])
+    program = target / "release" / "studysync"
+    setting = sections.Setting(
+        program=program, floor=newest(target / "release" / "deps", "floor-*"), rounds=number("N", 5), rows=number("ROWS", 1_000_000),
+        big_rows=number("BIG_ROWS", 0), threads=os.cpu_count(), folder=pathlib.Path(tempfile.mkdtemp(prefix="bench-", dir=target)))
+    table = results.Results(target / "bench" / "results.json", {"rows": setting.rows, "rounds": setting.rounds})
+    try:
+        for name in wanted or sections.ALL:
+            tell(f"{name}:")
+            sections.ALL[name](setting, table)
+    finally:
+        if not os.environ.get("KEEP"):
+            shutil.rmtree(setting.folder, ignore_errors=True)
+    results.write_markdown(table, HERE / "page.md", REPOSITORY / "docs" / "benchmarks.md", results.machine(), results.versions(program))
+
+
+def newest(folder, pattern):
+    found = [path for path in folder.glob(pattern) if os.access(path, os.X_OK) and path.suffix == ""]
+    if not found:
+        sys.exit(f"{folder} has no {pattern}: run `make bench`")
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

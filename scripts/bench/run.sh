@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Measures the program against what the machine can do, and writes docs/benchmarks.md. Installs the Python packages below into a
+# folder that it keeps. Usage: run.sh [SECTION...]; N, ROWS, BIG_ROWS and KEEP are settings of bench.py.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+packages=(duckdb==1.5.5 duckdb-cli==1.5.5)
+kept=${STUDYSYNC_BENCH:-$HOME/.cache/studysync-bench}
+
+at=$kept/floors
+if [ "$(cat "$at/packages" 2>/dev/null)" != "${packages[*]}" ]; then
+    rm -rf "$at"
+    python3 -m venv "$at"
+    "$at/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
+    echo "${packages[*]}" >"$at/packages"
+fi
+# Where scripts/cargo.sh put the library that the program is linked with.
+export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
+exec "$at/bin/python" scripts/bench/bench.py "$@"

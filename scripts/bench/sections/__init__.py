@@ -1,0 +1,35 @@
+"""The sections of the benchmark: each measures some rows of the table and needs nothing that another one left."""
+
+import dataclasses
+import pathlib
+
+from . import answers, backfill, compare, latency, nightly, replay, rescan, small
+
+
+@dataclasses.dataclass
+class Setting:
+    program: pathlib.Path
+    floor: pathlib.Path
+    rounds: int
+    rows: int
+    big_rows: int
+    threads: int
+    folder: pathlib.Path
+
+    def days(self):
+        """So many answers come in a day whatever the size: a longer history, not a busier service."""
+        return max(2, self.rows // 2740)
+
+
+ALL = {
+    "backfill": backfill.without_flags,
+    "flags": backfill.with_all_flags,
+    "memory": backfill.memory,
+    "rescan": rescan.measure_rescan,
+    "latency": latency.measure_latency,
+    "small": small.measure_starts,
+    "views": answers.measure_views,
+    "replay": replay.measure_replay,
+    "nightly": nightly.measure_nightly,
+    "compare": compare.measure_others,
+}

@@ -1,0 +1,128 @@
+"""First loads, against DuckDB reading finished files, a plain script, and parsing alone."""
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+
+import measure
+from measure import median
+from results import Row
+from service import FLAGS, Service, Side, report_of
+
+FLOORS = pathlib.Path(__file__).parent.parent / "floors.py"
+MIB = 2**20
+# What the engine may take unless set otherwise (`[warehouse] memory_limit_mb`), and what the program may take beside it.
+ENGINE_BYTES = 1024 * MIB
+OWN_BYTES = 256 * MIB
+PAGE_ROWS = 1000
+
+
+def without_flags(setting, table):
+    with Service(setting.program, setting.rows, setting.days()) as service:
+        costs, pages = first_loads(setting, service, [])
+        add_rows(table, costs, "flags off")
+        processor_time(setting, table, costs["duckdb"], pages)
+        requests(table, costs["duckdb"], setting)
+
+
+def with_all_flags(setting, table):
+    with Service(setting.program, setting.rows, setting.days()) as service:
+        costs, _ = first_loads(setting, service, FLAGS)
+        add_rows(table, costs, "all flags")
+
+
+def first_loads(setting, service, flags):
+    """Costs of all sides, and the folder of pages that the last download left."""
+    pages, out = setting.folder / "pages", setting.folder / "floor.duckdb"
+    reach = [service.address, str(service.from_ms), str(service.to_ms - 1)]
+
+    def floor(kind, *arguments, fresh=()):
+        def run():
+            out.unlink(missing_ok=True)
+            os.sync()
+            for folder in fresh:
+                shutil.rmtree(folder, ignore_errors=True)
+            cost = measure.run([sys.executable, FLOORS, kind, *map(str, arguments)])
+            # Without the start of Python and the loading of its modules.
+            cost.wall_secs = json.loads(cost.stdout)["secs"]
+            return cost
+        return run
+
+    def ours(name, *warehouses):
+        return Side(setting.program, setting.folder / name, service, flags, warehouses).first_load
+
+    sides = {
+        "download": floor("download", *reach, pages, *flags, fresh=[pages]),
+        "read_json": floor("read_json", pages, out, setting.threads),
+        "duckdb": ours("duckdb", "duckdb"),
+        "read_json_parquet": floor("read_json_parquet", pages, setting.folder / "floor.parquet", setting.threads),
+        "parquet": ours("parquet", "parquet"),
+        "both": ours("both", "duckdb", "parquet"),
+        "script": floor("script", *reach, setting.folder / "script", out, setting.threads, *flags, fresh=[setting.folder / "script"]),
+    }
+    sides["download"]()  # The pages that the second floor reads when a round goes backwards.
+    costs = measure.alternate(setting.rounds, sides)
+    check_rows(costs)
+    return costs, pages
+
+
+def check_rows(costs):
+    """A side that did less is no measure."""
+    read = json.loads(costs["read_json"][-1].stdout)["rows"]
+    for name in ("duckdb", "parquet", "both"):
+        ours = report_of(costs[name][-1])["streams"]["responses"]["inserted"]
+        if ours != read:
+            sys.exit(f"{name} holds {ours} rows, read_json {read}")
+
+
+def add_rows(table, costs, flags):
+    wall = {name: median(each) for name, each in costs.items()}
+
+    def add(key, work, goal, ours, other, other_name, limit, at_most=True):
+        ratio = wall[ours] / wall[other] if at_most else wall[other] / wall[ours]
+        table.add(Row(f"{flags} {key}", f"{work}, {flags}", goal, ratio, limit, at_most, f"{wall[ours]:.2f} s ({measure.spread(costs[ours])})",
+                      f"{other_name} {wall[other]:.2f} s ({measure.spread(costs[other])})"))
+
+    add("duckdb", "backfill into DuckDB, archive on", "≤ 1.0", "duckdb", "read_json", "typed `read_json` of saved pages", 1.0)
+    add("parquet", "backfill into Parquet, archive on", "≤ 1.0", "parquet", "read_json_parquet", "the same and `COPY`", 1.0)
+    add("both", "backfill into both", "≤ 1.5", "both", "duckdb", "DuckDB alone", 1.5)
+    add("script", "backfill into DuckDB, times faster", "≥ 2", "duckdb", "script", "plain script: 4 connections, then `read_json`", 2.0, at_most=False)
+    table.add(Row(f"{flags} download", f"backfill into DuckDB against the wire, {flags}", "", wall["duckdb"] / wall["download"], None, True,
+                  f"{wall['duckdb']:.2f} s", f"plain download {wall['download']:.2f} s"))
+
+
+def processor_time(setting, table, ours, pages):
+    """CPU seconds of a million rows."""
+    floors = []
+    for _ in range(setting.rounds):
+        out = setting.folder / "append.duckdb"
+        out.unlink(missing_ok=True)
+        floors.append(json.loads(measure.run([setting.floor, pages, out]).stdout))
+    parse, append = (measure.statistics.median(each[name] for each in floors) for name in ("parse_cpu_secs", "append_cpu_secs"))
+    cpu, scale = median(ours, "cpu_secs"), 1e6 / floors[0]["rows"]
+    table.add(Row("cpu", "CPU seconds a million rows, flags off, DuckDB", "≤ 2", cpu / (parse + append), 2.0, True, f"{cpu * scale:.2f} s",
+                  f"serde_json into borrowed structs {parse * scale:.2f} s + appender {append * scale:.2f} s"))
+
+
+def requests(table, ours, setting):
+    report = report_of(ours[-1])
+    total, rows = report["requests"]["total"], report["streams"]["responses"]["rows_read"]
+    table.add(Row("requests", "requests of a backfill against rows/1000", "≤ 1.05", total / (rows / PAGE_ROWS), 1.05, True, f"{total}",
+                  f"{rows / PAGE_ROWS:.0f}, in {report['streams']['responses']['windows']} windows, {report['requests']['ties_probed']} looks at edges"))
+
+
+def memory(setting, table):
+    """Peak memory at both sizes. The larger one only with BIG_ROWS."""
+    peaks = {}
+    for rows in [setting.rows] + [setting.big_rows] * (setting.big_rows > 0):
+        with Service(setting.program, rows, max(2, rows // 2740)) as service:
+            cost = Side(setting.program, setting.folder / "memory", service).first_load()
+        peaks[rows] = cost.peak_rss_bytes
+        measure.tell(f"  {rows} rows: {cost.wall_secs:.1f} s, {cost.peak_rss_bytes / MIB:.0f} MiB")
+        table.add(Row(f"memory {rows}", f"peak memory, {rows:,} rows, flags off, DuckDB", "≤ 1", cost.peak_rss_bytes / (ENGINE_BYTES + OWN_BYTES), 1.0, True,
+                      f"{cost.peak_rss_bytes / MIB:.0f} MiB", "256 MiB + 1024 MiB of DuckDB's own limit"))
+    if len(peaks) == 2:
+        small, large = peaks.values()
+        table.add(Row("memory growth", "peak memory, ten times the rows", "≤ 1.05", large / small, 1.05, True, f"{large / MIB:.0f} MiB", f"{small / MIB:.0f} MiB"))

@@ -1,0 +1,42 @@
+"""A service that is far away and has a limit: how much of the limit is used, and with how many requests under way."""
+
+import measure
+from results import Row
+from service import Service, Side, report_of
+
+LATENCY_MS = 200
+LIMIT_PER_SEC = 50
+# Requests under way that it takes to use the limit at this latency; more are allowed, so that the program has to choose.
+NEEDED = LIMIT_PER_SEC * LATENCY_MS // 1000
+ALLOWED = 32
+# The share of the run, at its start and at its end, in which a rate is still learned or windows run out.
+EDGE_SHARE = 0.2
+
+
+def measure_latency(setting, table):
+    arguments = ["--latency-ms", str(LATENCY_MS), "--rate-limit", str(LIMIT_PER_SEC), "--burst", str(NEEDED)]
+    with Service(setting.program, setting.rows, setting.days(), *arguments) as service:
+        side = Side(setting.program, setting.folder / "latency", service).clear()
+        # The first run learns the rate. The second begins with it, as every night after the first does: its warehouse is gone, and so
+        # it has to pull everything again.
+        for name in ("first", "second"):
+            service.control("DELETE", "log")
+            (side.folder / "warehouse.duckdb").unlink(missing_ok=True)
+            cost = side.backfill("--concurrency", str(ALLOWED))
+            measure.tell(f"  {name}: {cost.wall_secs:.1f} s")
+            add(table, name, cost, service.log())
+
+
+def add(table, name, cost, log):
+    answered = sorted(entry["arrived_us"] for entry in log if entry["status"] == 200)
+    begun, ended = answered[0], answered[-1]
+    length = ended - begun
+    steady = [at for at in answered if begun + EDGE_SHARE * length <= at <= ended - EDGE_SHARE * length]
+    rate = len(steady) / (length * (1 - 2 * EDGE_SHARE) / 1e6)
+    in_flight = max(entry["in_flight"] for entry in log)
+    refused = sum(entry["status"] == 429 for entry in log)
+    seen = f"{len(answered)} requests in {length / 1e6:.1f} s, {refused} refused, {report_of(cost)['time_ms']['network']} ms of network time"
+    table.add(Row(f"latency {name}", f"{LATENCY_MS} ms a request, limit {LIMIT_PER_SEC}/s, {name} run: share of the limit in use", "≥ 0.95", rate / LIMIT_PER_SEC, 0.95,
+                  False, f"{rate:.1f}/s in the middle of the run", seen))
+    table.add(Row(f"in flight {name}", "the same: most requests under way against what that needs", "≤ 1.0", in_flight / NEEDED, 1.0, True, f"{in_flight} (allowed: {ALLOWED})",
+                  f"{NEEDED}"))
