@@ -30,7 +30,7 @@ const SPILL_PREFIX: &str = "duckdb_temp_";
 pub struct EngineOptions {
     /// Memory for data, in bytes; what does not fit goes to `temp_directory`.
     pub memory_limit_bytes: u64,
-    /// Threads, at least 1.
+    /// Threads for what gains by them, at least 1: see [`Engine::with_all_threads`].
     pub threads: u32,
     /// Where to spill: a folder that no other engine uses at the same time. It is created when needed and removed when the
     /// engine closes; what a killed process left in it is removed when an engine opens.
@@ -38,9 +38,13 @@ pub struct EngineOptions {
 }
 
 /// One in-memory database and the one connection to it. Its session is pinned: UTC, no extension is ever downloaded.
+///
+/// One thread works for it, beside those that pull and flatten: the rows of a scan are a single piece of work for the engine, and
+/// its other threads would only wait for each other, busily.
 pub struct Engine {
     connection: Connection,
     steps: Steps,
+    threads: u32,
 }
 
 impl Engine {
@@ -51,13 +55,14 @@ impl Engine {
         // The limits are set at open: set later, they come too late for what attaching a file may have to replay.
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
-            .and_then(|config| config.threads(i64::from(options.threads.max(1))))
+            .and_then(|config| config.threads(1))
             .and_then(|config| config.with("temp_directory", options.temp_directory.to_string_lossy()))
             .and_then(|config| config.with("checkpoint_threshold", CHECKPOINT_THRESHOLD))
             .map_err(failed)?;
         let engine = Self {
             connection: Connection::open_in_memory_with_flags(config).map_err(failed)?,
             steps: Steps::default(),
+            threads: options.threads.max(1),
         };
         pin_to_utc(&engine.connection)?;
         engine.execute(
@@ -71,6 +76,19 @@ impl Engine {
     #[must_use]
     pub(super) fn watched(self, steps: Steps) -> Self {
         Self { steps, ..self }
+    }
+
+    /// Runs what has enough to do for all threads: whole files and tables.
+    pub(super) fn with_all_threads<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
+        self.use_threads(self.threads)?;
+        let done = work();
+        let back = self.use_threads(1);
+        // The work's error is the one to tell.
+        done.and_then(|value| back.map(|()| value))
+    }
+
+    fn use_threads(&self, threads: u32) -> Result<(), LoadError> {
+        if self.threads == 1 { Ok(()) } else { self.execute("set its threads", &format!("SET threads = {threads}")) }
     }
 
     /// To be called before each durable step.

@@ -4,13 +4,14 @@
 //! compares nothing; [`super::diff()`] does.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
 use arrow::{
-    array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray},
-    compute::take_record_batch,
+    array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, StringArray},
+    compute::{filter_record_batch, take_record_batch},
     datatypes::{DataType, Field, Int64Type, Schema},
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -31,22 +32,38 @@ const RECORD_BITS: u32 = 24;
 /// Rows that the engine takes at once. A longer batch is copied in pieces of this size: handed over whole, each piece would
 /// drag all elements of its list columns along.
 const CHUNK_ROWS: usize = 2048;
-/// Key hashes that are remembered to find out whether a scan repeats a key (about 70 MB of them). Past it, the scan is simply
-/// taken to repeat some.
-const KEYS_SEEN_MAX: usize = 2_000_000;
+/// Keys that are remembered to find out whether a scan repeats one (about 70 MB of hashes). Past it, the scan is simply taken to
+/// repeat some.
+const KEYS_SEEN_MAX: usize = 1_000_000;
+/// Rows of one table that are handed to the engine together, and the bytes at which it is done earlier: each time costs as much as
+/// a statement, whatever it brings.
+const WAITING_ROWS_MAX: usize = 32 * 1024;
+const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The column of a base table that says whether two records are the same.
+const ROW_HASH_COLUMN: &str = "_row_hash";
 /// Where the rejects of the scan are staged.
 pub(super) const REJECTS: &str = "rejects";
 /// Keys of records that the service returned and the drift rules discard: what is held of them has not vanished.
 pub(super) const DISCARDED: &str = "discarded";
 
-/// The staged pages of one scan. The rows are in the engine; this is what is known of them.
+/// The staged pages of one scan. The rows are in the engine, or about to be; this is what is known of them.
 pub struct Stage {
     scan: Scan,
     pages: i64,
     records: u64,
     rows: BTreeMap<&'static str, u64>,
-    keys_seen: HashSet<u128>,
+    waiting: BTreeMap<&'static str, Waiting>,
+    /// Hashes of the keys of the base table, and of the content that each came with.
+    keys_seen: HashMap<u128, i64>,
     may_repeat: bool,
+}
+
+/// Rows of one table that the engine does not have yet.
+#[derive(Default)]
+struct Waiting {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
 }
 
 /// The tables that scans of a stream fill from pages.
@@ -83,7 +100,8 @@ impl Stage {
             pages: 0,
             records: 0,
             rows: BTreeMap::new(),
-            keys_seen: HashSet::new(),
+            waiting: BTreeMap::new(),
+            keys_seen: HashMap::new(),
             may_repeat: false,
         })
     }
@@ -104,23 +122,24 @@ impl Stage {
             let hashes = page.key_hashes.len();
             return Err(LoadError::Contract(format!("{hashes} key hashes for {base_rows} rows")));
         }
+        let repeats = self.note_keys(page)?;
         for batch in &page.batches {
             let table = staged_tables(&self.scan).find(|table| table.name == batch.table).ok_or_else(|| {
                 LoadError::Contract(format!("{} is not filled by {}", batch.table, self.scan.scope.stream))
             })?;
-            let rows = sequenced(table, batch, self.pages)?;
-            append(engine, batch.table, &rows)?;
-            *self.rows.entry(batch.table).or_default() += rows.num_rows() as u64;
+            let batch = if repeats.is_empty() || !self.goes_with_its_record(table) {
+                Cow::Borrowed(batch)
+            } else {
+                Cow::Owned(without(batch, &repeats)?)
+            };
+            self.put(engine, batch.table, sequenced(table, &batch, self.pages)?)?;
         }
         if !page.rejects.is_empty() {
-            append(engine, REJECTS, &reject_rows(&page.rejects, self.pages)?)?;
-            *self.rows.entry(REJECTS).or_default() += page.rejects.len() as u64;
+            self.put(engine, REJECTS, reject_rows(&page.rejects, self.pages)?)?;
         }
         if let Some(discarded) = &page.discarded {
-            append(engine, DISCARDED, &key_columns(base_table(&self.scan)?, &discarded.rows)?)?;
-            *self.rows.entry(DISCARDED).or_default() += discarded.rows.num_rows() as u64;
+            self.put(engine, DISCARDED, key_columns(base_table(&self.scan)?, &discarded.rows)?)?;
         }
-        self.note_keys(&page.key_hashes);
         self.pages += 1;
         self.records += page.records as u64;
         Ok(())
@@ -146,19 +165,65 @@ impl Stage {
         self.may_repeat
     }
 
-    fn note_keys(&mut self, key_hashes: &[u128]) {
-        if self.may_repeat {
-            return;
-        }
-        if self.keys_seen.len() + key_hashes.len() > KEYS_SEEN_MAX {
-            self.may_repeat = true;
-        } else {
-            self.may_repeat = !key_hashes.iter().all(|hash| self.keys_seen.insert(*hash));
-        }
-        if self.may_repeat {
-            self.keys_seen = HashSet::new();
-        }
+    /// Hands over what still waits: to be called before anything reads the stage.
+    pub fn complete(&mut self, engine: &Engine) -> Result<(), LoadError> {
+        std::mem::take(&mut self.waiting).iter().try_for_each(|(table, waiting)| append(engine, table, &waiting.batches))
     }
+
+    fn put(&mut self, engine: &Engine, table: &'static str, rows: RecordBatch) -> Result<(), LoadError> {
+        *self.rows.entry(table).or_default() += rows.num_rows() as u64;
+        let waiting = self.waiting.entry(table).or_default();
+        waiting.rows += rows.num_rows();
+        waiting.bytes += rows.get_array_memory_size();
+        waiting.batches.push(rows);
+        if waiting.rows >= WAITING_ROWS_MAX || waiting.bytes >= WAITING_BYTES_MAX {
+            append(engine, table, &std::mem::take(waiting).batches)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a row of the table is left out with a record that is left out. Snapshots are not: they have a content of their own.
+    fn goes_with_its_record(&self, table: &Table) -> bool {
+        let base = self.scan.scope.stream.name();
+        table.name == base || table.parent.as_deref() == Some(base)
+    }
+
+    /// The places in the page of records that came before with the same content: they are left out, for a look at a page's edge
+    /// brings many. A record that came with other content is for the comparison to judge.
+    fn note_keys(&mut self, page: &FlatPage) -> Result<HashSet<i64>, LoadError> {
+        let mut repeats = HashSet::new();
+        let Some(rows) = page.table(self.scan.scope.stream.name()) else { return Ok(repeats) };
+        if self.keys_seen.len() + page.key_hashes.len() > KEYS_SEEN_MAX {
+            (self.may_repeat, self.keys_seen) = (true, HashMap::new());
+        }
+        let contents = integers(rows, ROW_HASH_COLUMN)?;
+        let records = integers(rows, RECORD_COLUMN)?;
+        for ((key, content), record) in page.key_hashes.iter().zip(contents).zip(records) {
+            match self.keys_seen.insert(*key, *content) {
+                Some(seen) if seen == *content => {
+                    repeats.insert(*record);
+                }
+                Some(_) => self.may_repeat = true,
+                None => {}
+            }
+        }
+        Ok(repeats)
+    }
+}
+
+/// A column of integers that are never NULL.
+fn integers<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a [i64], LoadError> {
+    let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>());
+    column.map(|column| column.values().as_ref()).ok_or_else(|| LoadError::Contract(format!("a batch without {name}")))
+}
+
+/// The rows of a batch but those of some records.
+fn without(batch: &TableBatch, records: &HashSet<i64>) -> Result<TableBatch, LoadError> {
+    let kept: BooleanArray =
+        integers(&batch.rows, RECORD_COLUMN)?.iter().map(|record| Some(!records.contains(record))).collect();
+    let rows = filter_record_batch(&batch.rows, &kept)
+        .map_err(|error| LoadError::Contract(format!("{}: {error}", batch.table)))?;
+    Ok(TableBatch { table: batch.table, rows })
 }
 
 fn base_table(scan: &Scan) -> Result<&'static Table, LoadError> {
@@ -220,23 +285,26 @@ fn reject_rows(rejects: &[Reject], page: i64) -> Result<RecordBatch, LoadError> 
 }
 
 /// Appends rows to a table of the schema `stage`.
-fn append(engine: &Engine, table: &str, rows: &RecordBatch) -> Result<(), LoadError> {
+fn append(engine: &Engine, table: &str, batches: &[RecordBatch]) -> Result<(), LoadError> {
     let failed = |source| LoadError::engine("stage a page", source);
-    if rows.num_rows() == 0 {
+    let cut = |error| LoadError::Contract(format!("cannot cut a batch of {table}: {error}"));
+    let Some(first) = batches.first() else { return Ok(()) };
+    // Each NULL costs several calls into the engine, and most flagged columns have nothing else: left out, they cost none.
+    let has_values = |at: &usize| batches.iter().any(|rows| rows.column(*at).null_count() < rows.num_rows());
+    let filled: Vec<usize> = (0..first.num_columns()).filter(has_values).collect();
+    if filled.is_empty() {
         return Ok(());
     }
-    // Each NULL costs several calls into the engine, and most flagged columns have nothing else: left out, they cost none.
-    let filled: Vec<usize> =
-        (0..rows.num_columns()).filter(|at| rows.column(*at).null_count() < rows.num_rows()).collect();
-    let cut = |error| LoadError::Contract(format!("cannot cut a batch of {table}: {error}"));
-    let rows = rows.project(&filled).map_err(cut)?;
-    let schema = rows.schema();
-    let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let schema = first.schema();
+    let columns: Vec<&str> = filled.iter().map(|at| schema.field(*at).name().as_str()).collect();
     let mut appender =
         engine.connection().appender_with_columns_to_db(table, STAGE_SCHEMA, &columns).map_err(failed)?;
-    if rows.num_rows() <= CHUNK_ROWS {
-        appender.append_record_batch(rows).map_err(failed)?;
-    } else {
+    for rows in batches.iter().filter(|rows| rows.num_rows() > 0) {
+        let rows = rows.project(&filled).map_err(cut)?;
+        if rows.num_rows() <= CHUNK_ROWS {
+            appender.append_record_batch(rows).map_err(failed)?;
+            continue;
+        }
         for start in (0..rows.num_rows()).step_by(CHUNK_ROWS) {
             let end = rows.num_rows().min(start + CHUNK_ROWS);
             let picked = Int64Array::from_iter_values(start as i64..end as i64);

@@ -65,8 +65,9 @@ impl Differences {
 }
 
 /// Compares the staged scan, which is complete, with the warehouse. To be called once a stage.
-pub fn differences(engine: &Engine, stage: &Stage, targets: &mut dyn Targets) -> Result<Differences, LoadError> {
-    let scan = stage.scan();
+pub fn differences(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets) -> Result<Differences, LoadError> {
+    stage.complete(engine)?;
+    let (stage, scan) = (&*stage, stage.scan());
     let mut comparison =
         Comparison { engine, stage, scan, targets, delta: super::Delta::default(), has_doubles: false };
     let base = contract(scan.scope.stream.name())?;

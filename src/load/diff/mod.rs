@@ -40,11 +40,12 @@ use crate::{
 /// whatever else the warehouse holds. To be called once a stage: repeated records are taken out of it.
 pub fn diff(
     engine: &Engine,
-    stage: &Stage,
+    stage: &mut Stage,
     targets: &mut dyn Targets,
     options: &CommitOptions,
 ) -> Result<Delta, LoadError> {
-    let scan = stage.scan();
+    stage.complete(engine)?;
+    let (stage, scan) = (&*stage, stage.scan());
     let mut comparison = Comparison { engine, stage, scan, targets, delta: Delta::default(), has_doubles: false };
     comparison.delta.counts.rows_read = stage.records();
     let base = contract(scan.scope.stream.name())?;

@@ -217,8 +217,8 @@ impl Destination for DuckDbDestination {
             Stage::clear(&self.engine)?;
             return Ok(Applied { counts, wrote: false, was_held: true });
         }
-        let stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not staged".into()))?;
-        let delta = diff(&self.engine, &stage, &mut Attached(&self.lacking), options)?;
+        let mut stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not staged".into()))?;
+        let delta = diff(&self.engine, &mut stage, &mut Attached(&self.lacking), options)?;
         let wrote = !delta.is_empty();
         if wrote {
             self.apply(&delta.tables)?;
@@ -230,8 +230,8 @@ impl Destination for DuckDbDestination {
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
         self.attach()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
-        let stage = stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not staged".into()))?;
-        let found = differences(&self.engine, &stage, &mut Attached(&self.lacking))?;
+        let mut stage = stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not staged".into()))?;
+        let found = differences(&self.engine, &mut stage, &mut Attached(&self.lacking))?;
         Stage::clear(&self.engine)?;
         Ok(found)
     }

@@ -46,7 +46,11 @@ fn limits_hold_and_no_extension_is_fetched() {
         engine.connection().query_row(&sql, [], |row| row.get(0)).unwrap()
     };
     assert_eq!(setting("memory_limit"), "64.0 MiB");
-    assert_eq!(setting("threads"), "2");
+    assert_eq!(setting("threads"), "1");
+    engine.with_all_threads(|| Ok(assert_eq!(setting("threads"), "2"))).unwrap();
+    let failed = engine.with_all_threads(|| engine.execute("fail", "SELECT no_such_column"));
+    assert!(failed.is_err());
+    assert_eq!(setting("threads"), "1");
     assert_eq!(setting("autoinstall_known_extensions"), "false");
     assert_eq!(setting("autoload_known_extensions"), "false");
 }

@@ -315,9 +315,9 @@ impl Destination for ParquetDestination {
             return Ok(Applied { counts, wrote: false, was_held: true });
         }
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
-        let stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not begun".into()))?;
+        let mut stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not begun".into()))?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
-        let delta = diff(&self.engine, &stage, &mut targets, options)?;
+        let delta = diff(&self.engine, &mut stage, &mut targets, options)?;
         let wrote = !delta.is_empty();
         if wrote {
             self.commit_part(&scan.id.0, Some(scan), delta.counts, &delta.tables)?;
@@ -328,9 +328,9 @@ impl Destination for ParquetDestination {
 
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
-        let stage = stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not begun".into()))?;
+        let mut stage = stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not begun".into()))?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
-        let found = differences(&self.engine, &stage, &mut targets)?;
+        let found = differences(&self.engine, &mut stage, &mut targets)?;
         Stage::clear(&self.engine)?;
         Ok(found)
     }

@@ -99,7 +99,7 @@ impl Publisher<'_> {
         let notes = Notes { applied_part, identity: self.identity, run_id };
         self.disk.step("write", &fresh)?;
         let slices = slices::selects(self.engine, table, sources, self.sort_limits)?;
-        let rows = table_file::write(self.engine, table, &slices, &fresh, &notes)?;
+        let rows = self.engine.with_all_threads(|| table_file::write(self.engine, table, &slices, &fresh, &notes))?;
         if rows == 0 && partition.is_some() {
             // Not durably: what is left there goes at the next open.
             let _ = std::fs::remove_file(&fresh);

@@ -118,9 +118,9 @@ fn p2_an_error_half_way_rolls_back_what_was_done() {
     let mut warehouse = open(&path).unwrap();
     warehouse.begin(&answers_scan(0, 0, 1)).unwrap();
     warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
-    let stage = warehouse.stage.take().unwrap();
+    let mut stage = warehouse.stage.take().unwrap();
     let vanish = CommitOptions { vanish: Default::default(), record_unchanged: true, ..CommitOptions::default() };
-    let mut delta = diff(&warehouse.engine, &stage, &mut Attached(&Lacking::default()), &vanish).unwrap();
+    let mut delta = diff(&warehouse.engine, &mut stage, &mut Attached(&Lacking::default()), &vanish).unwrap();
     let ledger: &mut TableDelta = delta.tables.last_mut().unwrap();
     assert_eq!(ledger.table.name, "sync_windows");
     // The statement fails while it is bound, which by itself does not end the transaction.
