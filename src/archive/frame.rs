@@ -1,7 +1,7 @@
 //! The bytes of an archive file: a header, then frames. All integers are little-endian.
 //!
 //! ```text
-//! file   = "SSYNCPG1" header frame*
+//! file   = "SSYNCPG2" header frame*
 //! header = length:u32 checksum:u64 JSON
 //! frame  = kind:u8 ('P' page, 'T' side page, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
 //! ```
@@ -11,12 +11,13 @@
 //! Notes stand behind the end, one for each time that the scan was about to be committed; the last counts. They are text, stored
 //! as it is, and mean nothing here. A file of an earlier version has none.
 //!
-//! The checksum (xxh3) covers the stored bytes, so a torn tail is told from a whole frame at any byte.
+//! A frame's checksum (xxh3) covers its kind, its size and the stored bytes: a torn tail is told from a whole frame at any byte, and a
+//! page never turns into something else.
 
 use std::io::{self, Read, Seek, Write};
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::model::Scan;
 
@@ -26,7 +27,7 @@ pub const PAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
 /// Fast: it costs a fraction of the parsing, and level 3 makes files of such pages only some per cent smaller.
 const ZSTD_LEVEL: i32 = 1;
-const MAGIC: &[u8; 8] = b"SSYNCPG1";
+const MAGIC: &[u8; 8] = b"SSYNCPG2";
 const FRAME_HEAD_BYTES: usize = 17;
 
 /// What an archive file holds, at its beginning. It never changes after the file was made.
@@ -117,9 +118,13 @@ fn frame(kind: u8, raw: u32, stored: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(&raw.to_le_bytes());
     // zstd's bound on 4 GiB of input fits u32 only because pages are at most PAGE_BYTES_MAX.
     bytes.extend_from_slice(&(stored.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&xxh3_64(stored).to_le_bytes());
+    bytes.extend_from_slice(&checksum(kind, raw, stored).to_le_bytes());
     bytes.extend_from_slice(stored);
     bytes
+}
+
+fn checksum(kind: u8, raw: u32, stored: &[u8]) -> u64 {
+    xxh3_64_with_seed(stored, u64::from(raw) << 8 | u64::from(kind))
 }
 
 /// The next frame and the number of bytes it takes, or `None` at the end of the file.
@@ -139,7 +144,7 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
     if read < stored {
         return Err(FrameError::Torn("it is cut"));
     }
-    if xxh3_64(&bytes) != u64_at(&head, 9) {
+    if checksum(head[0], raw as u32, &bytes) != u64_at(&head, 9) {
         return Err(FrameError::Torn("its checksum is wrong"));
     }
     let frame = match head[0] {
@@ -148,9 +153,7 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
                 zstd::bulk::decompress(&bytes, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
             if kind == b'P' { Frame::Page(body) } else { Frame::Side(body) }
         }
-        // The checksum does not cover the head: a page whose kind was damaged must not end the scan.
-        b'E' if raw == 0 && stored == 0 => Frame::End,
-        b'E' => return Err(FrameError::Torn("its end carries a page")),
+        b'E' => Frame::End,
         b'C' => Frame::Note(bytes),
         _ => return Err(FrameError::Torn("its kind is unknown")),
     };

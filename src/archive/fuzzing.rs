@@ -27,7 +27,7 @@ pub fn write_file(pages: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// The whole pages of a file, and whether it says that they are all; `None` without a header.
+/// The whole pages of a file, side pages and notes left out, and whether it says that they are all; `None` without a header.
 pub fn read_file(mut bytes: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
     frame::read_header(&mut bytes).ok()?;
     let mut pages = Vec::new();
@@ -35,6 +35,7 @@ pub fn read_file(mut bytes: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
         match frame::read_frame(&mut bytes) {
             Ok(Some((Frame::Page(page), _))) => pages.push(page),
             Ok(Some((Frame::End, _))) => return Some((pages, true)),
+            Ok(Some((Frame::Side(_) | Frame::Note(_), _))) => {}
             Ok(None) | Err(FrameError::Torn(_)) => return Some((pages, false)),
             Err(FrameError::Io(error)) => panic!("bytes in memory cannot fail: {error}"),
         }

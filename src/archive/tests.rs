@@ -117,9 +117,8 @@ fn a_flipped_byte_is_found_wherever_it_is() {
     }
 }
 
-/// The checksum covers what a frame holds, and not its kind.
 #[test]
-fn p3_a_page_whose_kind_was_damaged_does_not_end_the_scan() {
+fn p3_a_page_whose_kind_was_damaged_is_neither_an_end_nor_a_note_nor_a_side_page() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), true), scan());
     let mut spool = archive.begin(&scan).unwrap();
@@ -130,10 +129,13 @@ fn p3_a_page_whose_kind_was_damaged_does_not_end_the_scan() {
     spool.complete().unwrap();
     let mut bytes = fs::read(spool.path()).unwrap();
     assert_eq!(bytes[first], b'P');
-    bytes[first] = b'E';
-    fs::write(spool.path(), bytes).unwrap();
-    let mut read = read_pages(spool.path()).unwrap();
-    assert!(matches!(read.next(), Some(Err(ArchiveError::Damaged { page: 0, .. }))) && !read.is_complete());
+    for kind in [b'E', b'C', b'T'] {
+        bytes[first] = kind;
+        fs::write(spool.path(), &bytes).unwrap();
+        let mut read = read_pages(spool.path()).unwrap();
+        let is_damaged = matches!(read.next(), Some(Err(ArchiveError::Damaged { page: 0, .. })));
+        assert!(is_damaged && !read.is_complete(), "{}", char::from(kind));
+    }
     let recovered = archive.recover(&scan).unwrap().unwrap();
     assert!(!recovered.is_complete && recovered.spool.pages() == 0);
 }
