@@ -14,10 +14,14 @@
 //! A frame's checksum (xxh3) covers its kind, its size and the stored bytes: a torn tail is told from a whole frame at any byte, and a
 //! page never turns into something else.
 
-use std::io::{self, Read, Seek, Write};
+use std::{
+    cell::RefCell,
+    io::{self, Read, Seek, Write},
+};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use zstd::bulk::{Compressor, Decompressor};
 
 use crate::model::Scan;
 
@@ -98,7 +102,7 @@ pub(super) fn side_frame(body: &[u8]) -> io::Result<Vec<u8>> {
 
 fn body_frame(kind: u8, body: &[u8]) -> io::Result<Vec<u8>> {
     let raw = u32::try_from(body.len()).map_err(|_| io::Error::other("page too large"))?;
-    let stored = zstd::bulk::compress(body, ZSTD_LEVEL)?;
+    let stored = compressed(body)?;
     Ok(frame(kind, raw, &stored))
 }
 
@@ -110,6 +114,26 @@ pub(super) fn end_frame() -> Vec<u8> {
 /// The bytes of the frame that says how the scan is committed.
 pub(super) fn note_frame(note: &[u8]) -> Vec<u8> {
     frame(b'C', note.len() as u32, note)
+}
+
+thread_local! {
+    // Making one costs more than a small page.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn compressed(body: &[u8]) -> io::Result<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(compressor) => compressor.compress(body),
+        None => kept.insert(Compressor::new(ZSTD_LEVEL)?).compress(body),
+    })
+}
+
+fn decompressed(stored: &[u8], raw: usize) -> io::Result<Vec<u8>> {
+    DECOMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(decompressor) => decompressor.decompress(stored, raw),
+        None => kept.insert(Decompressor::new()?).decompress(stored, raw),
+    })
 }
 
 fn frame(kind: u8, raw: u32, stored: &[u8]) -> Vec<u8> {
@@ -150,7 +174,7 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
     let frame = match head[0] {
         kind @ (b'P' | b'T') => {
             let body =
-                zstd::bulk::decompress(&bytes, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
+                decompressed(&bytes, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
             if kind == b'P' { Frame::Page(body) } else { Frame::Side(body) }
         }
         b'E' => Frame::End,

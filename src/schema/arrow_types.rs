@@ -35,9 +35,12 @@ impl ColumnType {
 impl Table {
     /// The schema of the batches that `flatten` makes: all columns but those that `load` fills, then [`RECORD_COLUMN`].
     pub fn flat_schema(&self) -> SchemaRef {
-        let mut fields = fields(self.flat_columns(), ColumnType::arrow);
-        fields.push(Field::new(RECORD_COLUMN, DataType::Int64, false));
-        Arc::new(Schema::new(fields))
+        let schema = self.flat_schema.get_or_init(|| {
+            let mut fields = fields(self.flat_columns(), ColumnType::arrow);
+            fields.push(Field::new(RECORD_COLUMN, DataType::Int64, false));
+            Arc::new(Schema::new(fields))
+        });
+        Arc::clone(schema)
     }
 
     /// The schema of all columns, as in DuckDB.

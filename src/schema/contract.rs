@@ -1,5 +1,8 @@
 //! The shape of a contract file. `schemas/README.md` explains it to people.
 
+use std::sync::OnceLock;
+
+use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
 use crate::model::Flag;
@@ -33,6 +36,9 @@ pub struct Table {
     /// The columns, in order.
     #[serde(rename = "column")]
     pub columns: Vec<Column>,
+    /// Made once: every page asks for it.
+    #[serde(skip)]
+    pub(super) flat_schema: OnceLock<SchemaRef>,
 }
 
 /// How the rows of a table live.
