@@ -151,6 +151,13 @@ impl Settings {
         }
     }
 
+    /// The folder beside the state file with all that is kept of erasures: who is kept out, and the receipts.
+    pub fn erasures_folder(&self) -> PathBuf {
+        let mut name = self.state_path.as_os_str().to_owned();
+        name.push(".erasures");
+        PathBuf::from(name)
+    }
+
     /// The key, from its file or from the environment.
     pub fn api_key(&self) -> Result<ApiKey, ConfigError> {
         let (secret, origin) = match &self.service.api_key_file {
