@@ -310,6 +310,9 @@ fn summary(receipt: &Receipt, path: &str) -> String {
     if receipt.verified.mentions() > 0 {
         text.push_str("  what others wrote stays; --redact-mentions replaces the identifiers in it\n");
     }
+    if receipt.service_refused_all {
+        text.push_str("  THE SERVICE TOOK NONE OF THE NAMES (400 or 404): ask there whether it purged them; they are kept out here\n");
+    }
     if receipt.redacted > 0 {
         text.push_str(&format!("  replaced in {} rows and pages\n", receipt.redacted));
     }

@@ -274,7 +274,10 @@ impl Erase {
     ) -> Result<(Receipt, PathBuf), EraseError> {
         let finished_ms = self.surroundings.clock.now_ms();
         let verified = search.verified;
-        let needs_a_look = verified.mentions() > 0
+        // Of people whom it sent, the service can hardly say that it has nobody: more likely it takes no purge of this kind.
+        let is_refused = journal.purge_requests.is_empty() && journal.unknown_there > 0 && !journal.removed.is_empty();
+        let needs_a_look = is_refused
+            || verified.mentions() > 0
             || verified.left() > 0
             || !plan.leads.is_complete
             || !plan.leads.not_followed.is_empty();
@@ -291,6 +294,7 @@ impl Erase {
             leads_are_complete: plan.leads.is_complete,
             purge_requests: journal.purge_requests.clone(),
             unknown_to_the_service: journal.unknown_there,
+            service_refused_all: is_refused,
             delay_seconds: self.request.delay_seconds,
             suppressed_from: journal.suppressed_from_ms.map(format_ms),
             removed: journal.removed.clone(),
@@ -316,4 +320,31 @@ impl Erase {
         self.journals.remove(&journal)?;
         Ok((receipt, path))
     }
+}
+
+/// What is named by mistake is not there, and a new one in its place would prove nothing.
+fn require_places(settings: &Settings) -> Result<(), EraseError> {
+    let warehouses = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
+    match warehouses.chain([&settings.state_path]).find(|path| !path.exists()) {
+        Some(missing) => Err(EraseError::Names(format!(
+            "{} is not there: an erasure goes by everything that a sync keeps, so name the same places",
+            missing.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A warehouse that was filled once and is not named would keep everybody.
+fn require_all_known(settings: &Settings, state: &State) -> Result<(), EraseError> {
+    let named = [("duckdb", &settings.warehouse.duckdb), ("parquet", &settings.warehouse.parquet)];
+    for (name, path) in named {
+        let Some(known) = state.destination(name)? else { continue };
+        if path.is_none() && std::path::Path::new(&known.location).exists() {
+            return Err(EraseError::Names(format!(
+                "the {name} warehouse {} was filled as well, and would keep them: name it with --{name}, or remove it",
+                known.location
+            )));
+        }
+    }
+    Ok(())
 }

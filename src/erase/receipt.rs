@@ -37,6 +37,8 @@ pub struct Receipt {
     pub(super) purge_requests: Vec<PurgeNote>,
     /// Names that the service does not have.
     pub unknown_to_the_service: u64,
+    /// Whether it took none of the names, although they were held here: it may refuse such requests for another reason.
+    pub service_refused_all: bool,
     /// What was asked of the service; null leaves it its own delay.
     pub delay_seconds: Option<u64>,
     /// From here on they are kept out of scans, replays and webhooks; by the service's clock.
