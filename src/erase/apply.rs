@@ -70,9 +70,11 @@ impl Erase {
         let steps = surroundings.steps.clone();
         let started_ms = surroundings.clock.now_ms();
         let run_id = RunId::drawn(started_ms, &surroundings.chance);
-        let state =
-            State::open(&settings.state_path, &identity.base_url, &identity.environment)?.watched(steps.clone());
+        require_places(&settings)?;
+        let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)?;
+        let state = state.watched(steps.clone());
         let lease = state.take_lease(&run_id, "erase", started_ms)?;
+        require_all_known(&settings, &state)?;
         let learned = state.service_trait(LEARNED_RATE)?.map(|(learned, _)| learned);
         let source = source_settings.map(|mut source| {
             (source.clock, source.chance) = (surroundings.clock.clone(), surroundings.chance.clone());
@@ -113,7 +115,8 @@ impl Erase {
             Some(journal) => journal.erasure_id.clone(),
             None => self.run_id.0.clone(),
         };
-        let leads = plan::follow(&self.request.people, earlier.unwrap_or_default(), &mut self.destinations)?;
+        let (named, earlier) = (&self.request.people, earlier.unwrap_or_default());
+        let leads = plan::follow(named, earlier, &self.archive, &mut self.destinations)?;
         let others_unfinished = self.journals.others(&self.request.people)?;
         let is_resumed = self.journal.is_some();
         let mut plan = Plan { erasure_id, is_resumed, leads, others_unfinished, ..Plan::default() };

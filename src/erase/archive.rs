@@ -13,6 +13,9 @@ use crate::{
     person::{Finder, fields_of_stream, without_records},
 };
 
+/// Sittings that are taken from the archive at once.
+const FACTS_MAX: usize = 200_000;
+
 /// What the archive holds of people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveFound {
@@ -76,6 +79,45 @@ pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveF
         }
     }
     Ok(found)
+}
+
+/// Which identifiers stand together in records that carry one of these: in the archive may be what no table holds, of a scan under
+/// way or of a warehouse that was lost.
+pub(super) fn facts(archive: &Archive, wanted: &[Identifier]) -> Result<BTreeSet<Vec<Identifier>>, EraseError> {
+    let finder = Finder::new(wanted);
+    let records = RecordsOf::new(wanted, &finder);
+    let mut rows = BTreeSet::new();
+    for path in files(archive)? {
+        let Some(stream) = stream_of(&path)? else { continue };
+        rewrite(&path, &Steps::default(), true, |body| {
+            if finder.may_be_a_field(body) {
+                without_records(body, |record| {
+                    if records.is_theirs(stream, record) {
+                        rows.insert(identifiers_of(stream, record));
+                    }
+                    false
+                });
+            }
+            match rows.len() > FACTS_MAX {
+                true => Err(EraseError::Names(format!(
+                    "more than {FACTS_MAX} archived sittings carry what is looked for: name fewer people at once"
+                ))),
+                false => Ok(None),
+            }
+        })?;
+    }
+    Ok(rows)
+}
+
+fn identifiers_of(stream: Stream, record: &str) -> Vec<Identifier> {
+    let mut identifiers = Vec::new();
+    fields_of_stream(stream).for_each(record, &mut |identifier| {
+        identifiers.push(identifier);
+        true
+    });
+    identifiers.sort();
+    identifiers.dedup();
+    identifiers
 }
 
 /// Takes the records out of these files. Returns how many they were.

@@ -1,6 +1,6 @@
 //! What an erasure would remove. Looks at everything, changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::{
     EraseError, Leads,
@@ -10,9 +10,12 @@ use super::{
 use crate::{
     archive::Archive,
     load::{Destination, Facts, PeopleFound},
-    model::Identifier,
+    model::{Identifier, IdentifierKind},
     person::Finder,
 };
+
+/// How often the archive is asked; a chain of leads that winds through it more often is followed no further, and told.
+const ARCHIVE_PASSES_MAX: u32 = 8;
 
 /// What would go.
 #[derive(Clone, Debug, Default)]
@@ -40,35 +43,59 @@ impl Plan {
     }
 }
 
-/// Follows the leads of the request through all warehouses; `earlier` are identifiers that an interrupted try knew.
+/// Follows the leads of the request through all warehouses and the archive; `earlier` are identifiers that an interrupted try
+/// knew.
 pub(super) fn follow(
-    named: &std::collections::BTreeSet<Identifier>,
+    named: &BTreeSet<Identifier>,
     earlier: Vec<Identifier>,
+    archive: &Archive,
     destinations: &mut [Box<dyn Destination>],
 ) -> Result<Leads, EraseError> {
-    let mut leads = leads::follow(named, |wanted| {
-        let mut facts = Facts::default();
-        for destination in &mut *destinations {
-            let name = destination.name();
-            let found = destination.facts(wanted).map_err(EraseError::load(name))?;
-            facts.rows.extend(found.rows);
-            facts.too_wide.extend(found.too_wide);
+    // The archive is large and seldom knows more than the warehouses: it is asked for everything at once, and the leads are
+    // followed anew, with what it knew, as long as that is new.
+    let mut archived: BTreeSet<Vec<Identifier>> = BTreeSet::new();
+    let (mut rounds, mut passes) = (0, 0);
+    let mut leads = loop {
+        let mut leads = leads::follow(named, |wanted| look(wanted, &archived, destinations))?;
+        rounds += leads.rounds;
+        leads.rounds = rounds;
+        let mut met: BTreeSet<Identifier> = leads.all().into_iter().chain(earlier.iter().cloned()).collect();
+        met.extend(leads.not_followed.keys().cloned());
+        let found = archive::facts(archive, &met.into_iter().collect::<Vec<_>>())?;
+        let is_all_known = found.is_subset(&archived);
+        archived.extend(found);
+        passes += 1;
+        if is_all_known || passes >= ARCHIVE_PASSES_MAX {
+            leads.is_complete &= is_all_known;
+            break leads;
         }
-        Ok::<_, EraseError>(facts)
-    })?;
+    };
     leads.led.extend(earlier.into_iter().filter(|identifier| !named.contains(identifier)));
     for identifier in leads.all() {
-        let is_a_name = matches!(
-            identifier.kind,
-            crate::model::IdentifierKind::UserId
-                | crate::model::IdentifierKind::Email
-                | crate::model::IdentifierKind::VisitorUuid
-        );
-        if is_a_name {
+        use IdentifierKind::{Email, UserId, VisitorUuid};
+        if matches!(identifier.kind, UserId | Email | VisitorUuid) {
             leads.visitors_of.entry(identifier).or_insert(1);
         }
     }
     Ok(leads)
+}
+
+/// What the warehouses and the archive know of some identifiers.
+fn look(
+    wanted: &[Identifier],
+    archived: &BTreeSet<Vec<Identifier>>,
+    destinations: &mut [Box<dyn Destination>],
+) -> Result<Facts, EraseError> {
+    let mut facts = Facts::default();
+    for destination in destinations {
+        let name = destination.name();
+        let found = destination.facts(wanted).map_err(EraseError::load(name))?;
+        facts.rows.extend(found.rows);
+        facts.too_wide.extend(found.too_wide);
+    }
+    let wanted: HashSet<&Identifier> = wanted.iter().collect();
+    facts.rows.extend(archived.iter().filter(|row| row.iter().any(|one| wanted.contains(one))).cloned());
+    Ok(facts)
 }
 
 /// Counts what is held of them.
