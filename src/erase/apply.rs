@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    EraseError, EraseRequest, Plan, Purged, Receipt,
+    EraseError, EraseRequest, Plan, Purged, Reason, Receipt,
     archive::{self, RecordsOf},
     journal::{Journal, Journals},
     plan,
@@ -74,7 +74,9 @@ impl Erase {
         let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)?;
         let state = state.watched(steps.clone());
         let lease = state.take_lease(&run_id, "erase", started_ms)?;
-        require_all_known(&settings, &state)?;
+        if request.reason == Reason::Asked {
+            require_all_known(&settings, &state)?;
+        }
         let learned = state.service_trait(LEARNED_RATE)?.map(|(learned, _)| learned);
         let source = source_settings.map(|mut source| {
             (source.clock, source.chance) = (surroundings.clock.clone(), surroundings.chance.clone());
@@ -116,11 +118,16 @@ impl Erase {
             None => self.run_id.0.clone(),
         };
         let (named, earlier) = (&self.request.people, earlier.unwrap_or_default());
-        let leads = plan::follow(named, earlier, &self.archive, &mut self.destinations)?;
+        let leads = match self.request.reason {
+            Reason::Asked => plan::follow(named, earlier, &self.archive, &mut self.destinations)?,
+            Reason::Vanished { before_ms } => plan::vanished(before_ms, earlier, &mut self.destinations)?,
+        };
         let others_unfinished = self.journals.others(&self.request.people)?;
         let is_resumed = self.journal.is_some();
         let mut plan = Plan { erasure_id, is_resumed, leads, others_unfinished, ..Plan::default() };
-        plan::count(&mut plan, &self.archive, &mut self.destinations)?;
+        if !plan.leads.named.is_empty() {
+            plan::count(&mut plan, &self.archive, &mut self.destinations)?;
+        }
         for destination in &mut self.destinations {
             // Nobody is kept from the warehouse while a person reads the plan.
             let name = destination.name();
@@ -142,7 +149,9 @@ impl Erase {
         let people = plan.people();
         let id = (plan.erasure_id.as_str(), self.started_ms);
         let mut journal = self.journals.begin(self.journal.take(), id, &self.request.people, &people)?;
-        self.suppress(&plan, &mut journal)?;
+        if self.request.reason == Reason::Asked {
+            self.suppress(&plan, &mut journal)?;
+        }
         let purged = match &self.source {
             None => Purged::default(),
             Some(source) => {
@@ -288,7 +297,11 @@ impl Erase {
         let receipt = Receipt {
             erasure_id: journal.erasure_id.clone(),
             run_id: self.run_id.clone(),
-            kind: if self.request.local_only { "local_only" } else { "service_and_local" },
+            kind: match self.request.reason {
+                Reason::Vanished { .. } => "vanished",
+                Reason::Asked if self.request.local_only => "local_only",
+                Reason::Asked => "service_and_local",
+            },
             requested_at: format_ms(journal.requested_ms),
             finished_at: format_ms(finished_ms),
             people: plan.leads.named.len(),

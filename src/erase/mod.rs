@@ -3,7 +3,8 @@
 //!
 //! In reading order: [`request`] (whom), [`leads`] (who belongs to them), [`archive`] (their records in archived pages), [`plan`],
 //! [`journal`] (what an interrupted erasure goes on with), [`purge`] (the service), [`apply`] (the steps, in one function),
-//! [`verify`] (the search), [`receipt`] (the proof). It holds no SQL and knows no table.
+//! [`verify`] (the search), [`receipt`] (the proof), [`vanished`] (those whom the service
+//! purged by itself). It holds no SQL and knows no table.
 
 mod apply;
 mod archive;
@@ -14,6 +15,7 @@ mod plan;
 mod purge;
 mod receipt;
 mod request;
+mod vanished;
 mod verify;
 
 pub use apply::{DELAY_SECONDS_MAX, Erase};
@@ -23,5 +25,6 @@ pub use leads::{Leads, NotFollowed};
 pub use plan::Plan;
 pub use purge::Purged;
 pub use receipt::Receipt;
-pub use request::{EraseRequest, PEOPLE_MAX, read_people};
+pub use request::{EraseRequest, PEOPLE_MAX, Reason, read_people};
+pub use vanished::erase_vanished;
 pub use verify::{Place, Verified};

@@ -6,6 +6,7 @@ use super::{
     EraseError, Leads,
     archive::{self, ArchiveFound, RecordsOf},
     leads,
+    request::PEOPLE_MAX,
 };
 use crate::{
     archive::Archive,
@@ -78,6 +79,28 @@ pub(super) fn follow(
         }
     }
     Ok(leads)
+}
+
+/// The sessions that vanished before a moment in every warehouse that holds them, and those of an interrupted try. They lead nowhere.
+pub(super) fn vanished(
+    before_ms: i64,
+    earlier: Vec<Identifier>,
+    destinations: &mut [Box<dyn Destination>],
+) -> Result<Leads, EraseError> {
+    let mut sessions: BTreeSet<Identifier> = earlier.into_iter().collect();
+    for destination in &mut *destinations {
+        let name = destination.name();
+        sessions.extend(destination.vanished_sessions(before_ms, PEOPLE_MAX).map_err(EraseError::load(name))?);
+    }
+    let all: Vec<Identifier> = sessions.iter().cloned().collect();
+    for destination in destinations {
+        let name = destination.name();
+        for live in destination.live_sessions(&all).map_err(EraseError::load(name))? {
+            sessions.remove(&live);
+        }
+    }
+    let named = sessions.into_iter().take(PEOPLE_MAX).collect();
+    Ok(Leads { named, is_complete: true, ..Leads::default() })
 }
 
 /// What the warehouses and the archive know of some identifiers.

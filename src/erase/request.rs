@@ -10,9 +10,22 @@ pub const PEOPLE_MAX: usize = 10_000;
 /// The longest identifier, in bytes.
 const IDENTIFIER_BYTES_MAX: usize = 1024;
 
+/// What an erasure is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// People were named.
+    #[default]
+    Asked,
+    /// Sessions had vanished at the service before this moment, epoch milliseconds by its clock. Nobody is kept out for it: what the
+    /// service returns again is welcome.
+    Vanished { before_ms: i64 },
+}
+
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct EraseRequest {
+    /// What for.
+    pub reason: Reason,
     /// Whom.
     pub people: BTreeSet<Identifier>,
     /// How long the service is to wait; `None` leaves it the delay of its own.
@@ -24,6 +37,14 @@ pub struct EraseRequest {
 }
 
 impl EraseRequest {
+    /// The sessions that vanished before a moment.
+    pub fn vanished(before_ms: i64) -> EraseRequest {
+        // By this the journal of an interrupted try is found, whatever vanished since.
+        let everybody = Identifier { kind: IdentifierKind::Session, value: "vanished at the service".to_owned() };
+        let people = BTreeSet::from([everybody]);
+        EraseRequest { reason: Reason::Vanished { before_ms }, people, local_only: true, ..EraseRequest::default() }
+    }
+
     /// Adds somebody; the error says what is wrong with the name.
     pub fn name(&mut self, kind: IdentifierKind, text: &str) -> Result<(), EraseError> {
         let names = |why: &str| Err(EraseError::Names(format!("{kind} '{}': {why}", shown(text))));

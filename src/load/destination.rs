@@ -74,6 +74,12 @@ pub trait Destination: Send {
     /// Which identifiers stand together with these in rows. Changes nothing.
     fn facts(&mut self, wanted: &[Identifier]) -> Result<Facts, LoadError>;
 
+    /// Sessions of which every row had vanished at the service before this moment (epoch milliseconds), at most so many.
+    fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError>;
+
+    /// Of these sessions, those of which some row has not vanished.
+    fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError>;
+
     /// The rows that carry one of these identifiers, and what belongs to them. Changes nothing.
     fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError>;
 

@@ -125,7 +125,7 @@ fn p9_rows_at_the_edges_of_pages_do_not_hide_behind_the_erased() {
     let who = ["--user-id", "erased-00001", "--visitor-id", "eeeeeeee-0000-4000-8000-000000000000"];
     erase(&place, &who);
     let mut faults = Faults { latency: Latency { ms: 1, jitter_ms: 1, per_row_us: 0 }, ..Faults::default() };
-    faults.ties = serde_json::from_value(serde_json::json!("lost")).unwrap_or(faults.ties);
+    faults.ties = serde_json::from_value(serde_json::json!("lost")).unwrap();
     service.set_faults(faults);
     place.run(&["backfill", "--from", &days_ago(8)]);
     for (name, tables) in place.warehouses() {

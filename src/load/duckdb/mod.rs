@@ -313,6 +313,16 @@ impl Destination for DuckDbDestination {
         people::facts(&self.engine, &mut Attached(&self.lacking), wanted)
     }
 
+    fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
+        self.attach()?;
+        people::vanished_sessions(&self.engine, &mut Attached(&self.lacking), before_ms, sessions_max)
+    }
+
+    fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
+        self.attach()?;
+        people::live_sessions(&self.engine, &mut Attached(&self.lacking), sessions)
+    }
+
     fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
         self.attach()?;
         self.stage = None;

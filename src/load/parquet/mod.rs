@@ -378,6 +378,18 @@ impl Destination for ParquetDestination {
         people::facts(&self.engine, &mut targets, wanted)
     }
 
+    fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
+        self.refresh()?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        people::vanished_sessions(&self.engine, &mut targets, before_ms, sessions_max)
+    }
+
+    fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
+        self.refresh()?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        people::live_sessions(&self.engine, &mut targets, sessions)
+    }
+
     fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
         self.refresh()?;
         self.stage = None;

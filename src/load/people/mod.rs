@@ -5,6 +5,7 @@ mod facts;
 mod mentions;
 mod receipts;
 mod rows;
+mod vanished;
 
 pub use facts::Facts;
 pub use mentions::{Mention, Searched};
@@ -15,6 +16,7 @@ pub(super) use facts::facts;
 pub(super) use mentions::{redact, search};
 pub(super) use receipts::{erasures, stage_erasures};
 pub(super) use rows::{count, find};
+pub(super) use vanished::{live_sessions, vanished_sessions};
 
 use super::{Engine, LoadError, TimeBounds};
 use crate::{
