@@ -74,6 +74,11 @@ impl RecordFields {
         }
     }
 
+    /// Whether such records identify nobody.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
     /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none.
     pub fn for_each(&self, record: &str, each: &mut dyn FnMut(Identifier) -> bool) -> bool {
         let mut goes_on = true;

@@ -226,6 +226,9 @@ impl Suppression {
     pub fn filtered(&self, scan: &Scan, body: &[u8]) -> Option<LessPage> {
         let inner = self.0.as_ref()?;
         let fields = fields_of_stream(scan.scope.stream);
+        if fields.is_empty() {
+            return None;
+        }
         let mut met = HashSet::new();
         let less = without_records(body, |record| match inner.owners(fields, record) {
             Some(owners) => {

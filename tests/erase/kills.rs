@@ -142,3 +142,24 @@ fn p9_an_erasure_killed_at_any_step_goes_on_when_it_is_run_again() {
         );
     }
 }
+
+#[test]
+fn p9_what_led_to_others_is_not_forgotten_by_a_kill() {
+    let (service, place) = filled(500);
+    let person = Everybody::read(&place).to_erase().remove(2);
+    let killed = tempfile::tempdir().unwrap();
+    let request = |name: &str| Person::named("--user-id", name);
+    run(&place, &service.base_url(), &request(super::people::ZOE), killed.path(), |_, step| {
+        step == DurableStep::ReceiptWritten
+    });
+    replace(place.root(), killed.path());
+    // Everything of hers is gone from here, and with it what led from the name to the visitor; the journal has it.
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM responses WHERE visitor_id = 880001"), 0);
+    place.run(&["erase", "--yes", "--user-id", super::people::ZOE]).expect(0);
+    // A session from before she had an account is still sent, and known by the visitor alone.
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    assert_eq!(found(&place, &person.needles()), [""; 0]);
+    let left = service.truth(studysync::sandbox::ListName::Responses);
+    assert!(left.iter().any(|record| person.needles().iter().any(|needle| needle.is_in(record.as_bytes()))));
+}

@@ -91,6 +91,15 @@ pub struct Person {
 }
 
 impl Person {
+    /// Somebody of whom nothing but a name is known.
+    pub fn named(flag: &str, name: &str) -> Person {
+        Person {
+            arguments: [flag.to_owned(), name.to_owned()],
+            names: vec![name.to_owned()],
+            sessions: BTreeSet::new(),
+        }
+    }
+
     /// What is said on the command line.
     pub fn arguments(&self) -> [&str; 2] {
         [&self.arguments[0], &self.arguments[1]]
