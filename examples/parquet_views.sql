@@ -177,6 +177,15 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/sync_runs/data.parquet'));
 CREATE OR REPLACE VIEW "sync_runs" AS FROM query(getvariable('studysync_sync_runs'));
 
+-- Receipts of erasures: what was searched, found and removed, and when. Nothing in it says of whom.
+SET VARIABLE studysync_erasures = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "erasure_id", "kind", make_timestamp(epoch_us("requested_at")) AS "requested_at", make_timestamp(epoch_us("finished_at")) AS "finished_at", "people", "identifiers", "not_followed", "purge_requests", "delay_seconds", make_timestamp(epoch_us("suppressed_from")) AS "suppressed_from", "removed", "searched", "mentions", "redacted", "outcome", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/erasures/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::VARCHAR AS "erasure_id", NULL::VARCHAR AS "kind", NULL::TIMESTAMP AS "requested_at", NULL::TIMESTAMP AS "finished_at", NULL::BIGINT AS "people", NULL::BIGINT AS "identifiers", NULL::BIGINT AS "not_followed", NULL::VARCHAR AS "purge_requests", NULL::BIGINT AS "delay_seconds", NULL::TIMESTAMP AS "suppressed_from", NULL::VARCHAR AS "removed", NULL::VARCHAR AS "searched", NULL::BIGINT AS "mentions", NULL::BIGINT AS "redacted", NULL::VARCHAR AS "outcome", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/erasures/data.parquet'));
+CREATE OR REPLACE VIEW "erasures" AS FROM query(getvariable('studysync_erasures'));
+
 -- The answers that stand today.
 -- One row: one answered (or skipped) question of one session; key (response_group_uid, question_id).
 -- Left out: answers that are deleted or have vanished at the service, and the columns with which the program keeps its books.

@@ -23,11 +23,15 @@ pub mod schema;
 
 pub mod flatten;
 
+pub mod person;
+
 pub mod load;
 
 pub mod state;
 
 pub mod pipeline;
+
+pub mod erase;
 
 pub mod report;
 

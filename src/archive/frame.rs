@@ -6,6 +6,9 @@
 //! frame  = kind:u8 ('P' page, 'T' side page, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
 //! ```
 //!
+//! 'Q' and 'U' are a page and a side page that somebody's records were taken out of: before the compressed bytes stands how many
+//! they were, as u32. Such a page is no longer what the service sent.
+//!
 //! A side page belongs to the scan, and leads nowhere: it holds rows of one millisecond at the edge of the page before it.
 //!
 //! Notes stand behind the end, one for each time that the scan was about to be committed; the last counts. They are text, stored
@@ -33,6 +36,7 @@ const HEADER_BYTES_MAX: u32 = 64 * 1024;
 const ZSTD_LEVEL: i32 = 1;
 const MAGIC: &[u8; 8] = b"SSYNCPG2";
 const FRAME_HEAD_BYTES: usize = 17;
+const REMOVED_BYTES: usize = 4;
 
 /// What an archive file holds, at its beginning. It never changes after the file was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +54,9 @@ pub struct FileHeader {
 pub(super) enum Frame {
     Page(Vec<u8>),
     Side(Vec<u8>),
+    /// A page, or a side page, without records that were on it, and how many those were.
+    LessPage(Vec<u8>, u32),
+    LessSide(Vec<u8>, u32),
     End,
     Note(Vec<u8>),
 }
@@ -98,6 +105,14 @@ pub(super) fn page_frame(body: &[u8]) -> io::Result<Vec<u8>> {
 /// The bytes of a side page's frame.
 pub(super) fn side_frame(body: &[u8]) -> io::Result<Vec<u8>> {
     body_frame(b'T', body)
+}
+
+/// The bytes of the frame of a page, or of a side page, that records were taken out of.
+pub(super) fn less_frame(body: &[u8], removed: u32, is_side: bool) -> io::Result<Vec<u8>> {
+    let raw = u32::try_from(body.len()).map_err(|_| io::Error::other("page too large"))?;
+    let mut stored = removed.to_le_bytes().to_vec();
+    stored.extend(compressed(body)?);
+    Ok(frame(if is_side { b'U' } else { b'Q' }, raw, &stored))
 }
 
 fn body_frame(kind: u8, body: &[u8]) -> io::Result<Vec<u8>> {
@@ -178,6 +193,13 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
             if kind == b'P' { Frame::Page(body) } else { Frame::Side(body) }
         }
         b'E' => Frame::End,
+        kind @ (b'Q' | b'U') => {
+            let packed = bytes.get(REMOVED_BYTES..).unwrap_or_default();
+            let body =
+                decompressed(packed, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
+            let removed = u32_at(&bytes, 0);
+            if kind == b'Q' { Frame::LessPage(body, removed) } else { Frame::LessSide(body, removed) }
+        }
         b'C' => Frame::Note(bytes),
         _ => return Err(FrameError::Torn("its kind is unknown")),
     };
@@ -210,7 +232,7 @@ pub(super) fn skip_frame(input: &mut (impl Read + Seek)) -> Result<Option<Skippe
     }
     input.seek_relative(i64::from(u32_at(&head, 5))).map_err(FrameError::Io)?;
     Ok(Some(match head[0] {
-        b'P' => Skipped::Page,
+        b'P' | b'Q' => Skipped::Page,
         b'E' => Skipped::End,
         _ => Skipped::Other,
     }))

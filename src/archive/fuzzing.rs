@@ -35,7 +35,7 @@ pub fn read_file(mut bytes: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
         match frame::read_frame(&mut bytes) {
             Ok(Some((Frame::Page(page), _))) => pages.push(page),
             Ok(Some((Frame::End, _))) => return Some((pages, true)),
-            Ok(Some((Frame::Side(_) | Frame::Note(_), _))) => {}
+            Ok(Some(_)) => {}
             Ok(None) | Err(FrameError::Torn(_)) => return Some((pages, false)),
             Err(FrameError::Io(error)) => panic!("bytes in memory cannot fail: {error}"),
         }

@@ -13,12 +13,14 @@ mod frame;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod reader;
+mod rewrite;
 mod spool;
 mod store;
 
 pub use error::ArchiveError;
 pub use frame::{FileHeader, PAGE_BYTES_MAX};
 pub use reader::{FileSummary, Pages, read_pages, summarize};
+pub use rewrite::{FRESH_SUFFIX, PageChange, Rewritten, rewrite};
 pub use spool::{Recovered, Spool};
 pub use store::{Archive, ArchiveSettings};
 

@@ -84,7 +84,10 @@ impl Iterator for Pages {
             return None;
         }
         match frame::read_frame(&mut self.input) {
-            Ok(Some((Frame::Page(body) | Frame::Side(body), _))) => {
+            Ok(Some((
+                Frame::Page(body) | Frame::Side(body) | Frame::LessPage(body, _) | Frame::LessSide(body, _),
+                _,
+            ))) => {
                 self.read += 1;
                 Some(Ok(body))
             }

@@ -47,6 +47,8 @@ pub struct Recovered {
     pub last_sides: Vec<Vec<u8>>,
     /// How many of the pages before it have not exactly one side page behind them.
     pub without_side: u64,
+    /// Whether records were taken out of the last page or of its side pages: where it ended is no longer known.
+    pub is_last_less: bool,
     /// Whether the end of the scan was written.
     pub is_complete: bool,
     /// What was noted when the scan was last about to be committed.
@@ -87,16 +89,23 @@ impl Spool {
         let header_bytes = input.stream_position().map_err(ArchiveError::io("read", path))?;
         let (mut whole_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
         let (mut last_sides, mut without_side, mut note) = (Vec::new(), 0, None);
+        let mut is_last_less = false;
         loop {
-            match frame::read_frame(&mut input) {
-                Ok(Some((Frame::Page(body), bytes))) => {
+            let frame = frame::read_frame(&mut input);
+            match &frame {
+                Ok(Some((Frame::Page(_), _))) => is_last_less = false,
+                Ok(Some((Frame::LessPage(..) | Frame::LessSide(..), _))) => is_last_less = true,
+                _ => {}
+            }
+            match frame {
+                Ok(Some((Frame::Page(body) | Frame::LessPage(body, _), bytes))) => {
                     whole_bytes += bytes;
                     pages += 1;
                     without_side += u64::from(last_page.is_some() && last_sides.len() != 1);
                     last_sides.clear();
                     last_page = Some(body);
                 }
-                Ok(Some((Frame::Side(body), bytes))) => {
+                Ok(Some((Frame::Side(body) | Frame::LessSide(body, _), bytes))) => {
                     whole_bytes += bytes;
                     last_sides.push(body);
                 }
@@ -126,7 +135,7 @@ impl Spool {
             synced_at: Instant::now(),
             steps,
         };
-        Ok(Recovered { spool, header, last_page, last_sides, without_side, is_complete, note })
+        Ok(Recovered { spool, header, last_page, last_sides, without_side, is_last_less, is_complete, note })
     }
 
     /// Appends one page. It is durable after the next [`Spool::sync`], which this calls when enough has come together.
@@ -148,6 +157,18 @@ impl Spool {
         }
         let frame = frame::side_frame(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
         self.write(&frame)
+    }
+
+    /// Appends a page, or a side page, that records were taken out of before anything else saw it; the file says how many.
+    pub fn append_less(&mut self, body: &[u8], removed: u32, is_side: bool) -> Result<bool, ArchiveError> {
+        if body.len() > PAGE_BYTES_MAX {
+            return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
+        }
+        let failed = ArchiveError::io("compress a page for", &self.path);
+        let frame = frame::less_frame(body, removed, is_side).map_err(failed)?;
+        let is_durable = self.write(&frame)?;
+        self.pages += usize::from(!is_side);
+        Ok(is_durable)
     }
 
     fn write(&mut self, frame: &[u8]) -> Result<bool, ArchiveError> {

@@ -142,7 +142,7 @@ impl Archive {
                 continue;
             }
             for month in folders_in(&stream)? {
-                files.extend(files_in(&month)?);
+                files.extend(pages_in(&month)?);
             }
         }
         Ok(files)
@@ -150,12 +150,35 @@ impl Archive {
 
     /// The files of scans under way, in no particular order.
     pub fn spools(&self) -> Result<Vec<PathBuf>, ArchiveError> {
-        files_in(&self.settings.root.join(UNDER_WAY))
+        pages_in(&self.settings.root.join(UNDER_WAY))
     }
 
     /// The file of a scan under way.
     pub fn under_way(&self, scan: &ScanId) -> PathBuf {
         self.settings.root.join(UNDER_WAY).join(format!("{scan}.pages"))
+    }
+
+    /// Files that a rewrite was about to put in place when it was killed, anywhere in the archive.
+    pub fn unfinished(&self) -> Result<Vec<PathBuf>, ArchiveError> {
+        let is_unfinished = |path: &PathBuf| path.to_string_lossy().ends_with(super::FRESH_SUFFIX);
+        let mut files = files_in(&self.settings.root.join(UNDER_WAY))?;
+        for stream in folders_in(&self.settings.root)? {
+            for month in folders_in(&stream)? {
+                files.extend(files_in(&month)?);
+            }
+        }
+        files.retain(is_unfinished);
+        Ok(files)
+    }
+
+    /// Removes such a file.
+    pub fn remove_unfinished(&self, path: &Path) -> Result<(), ArchiveError> {
+        self.remove(path)
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.settings.root
     }
 
     fn remove(&self, path: &Path) -> Result<(), ArchiveError> {
@@ -175,6 +198,13 @@ fn remove(path: &Path) -> Result<(), ArchiveError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome.map_err(ArchiveError::io("remove", path)),
     }
+}
+
+/// The files of pages in a folder, without those that are being written anew.
+fn pages_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
+    let mut files = files_in(folder)?;
+    files.retain(|path| !path.to_string_lossy().ends_with(super::FRESH_SUFFIX));
+    Ok(files)
 }
 
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
@@ -197,6 +227,6 @@ fn entries(folder: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<P
 }
 
 /// A new name is durable only once its folder is.
-fn sync_folder(folder: &Path) -> Result<(), ArchiveError> {
+pub(super) fn sync_folder(folder: &Path) -> Result<(), ArchiveError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(ArchiveError::io("sync", folder))
 }

@@ -5,7 +5,9 @@ use std::{error::Error, io};
 use crate::{
     archive::ArchiveError,
     config::ConfigError,
+    erase::EraseError,
     load::LoadError,
+    person::PersonError,
     pipeline::{PipelineError, chain, load_code, state_code},
     source::SourceError,
     state::StateError,
@@ -22,6 +24,8 @@ pub(super) enum CommandError {
     Config(#[source] ConfigError),
     #[error("the run ended early")]
     Pipeline(#[source] PipelineError),
+    #[error("nobody was erased, or not everything: run the same command again")]
+    Erase(#[source] EraseError),
     #[error("the warehouse cannot be read")]
     Load(#[source] LoadError),
     #[error("the statement cannot be answered")]
@@ -84,6 +88,7 @@ impl CommandError {
         match self {
             CommandError::Config(_) | CommandError::Usage(_) => 2,
             CommandError::Pipeline(error) => error.exit_code(),
+            CommandError::Erase(error) => error.exit_code(),
             CommandError::Load(error) | CommandError::Query(error) => load_code(error),
             CommandError::State(error) => state_code(error),
             CommandError::Failed { .. } | CommandError::Refused(_) => 1,
@@ -94,10 +99,9 @@ impl CommandError {
     /// A way out, where there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            CommandError::Pipeline(PipelineError::Source(error)) => source_hint(error),
-            CommandError::Pipeline(PipelineError::Load { source, .. }) | CommandError::Load(source) => {
-                load_hint(source)
-            }
+            CommandError::Erase(EraseError::Pipeline(error)) => pipeline_hint(error),
+            CommandError::Pipeline(error) => pipeline_hint(error),
+            CommandError::Load(source) => load_hint(source),
             CommandError::Query(LoadError::OutOfTime { .. }) => {
                 Some("ask for less (a range of created_at, one survey), or allow more with --time-limit")
             }
@@ -106,17 +110,31 @@ impl CommandError {
             {
                 Some("ask for less, or raise memory_limit_mb under [warehouse]")
             }
-            CommandError::Pipeline(PipelineError::State(error)) | CommandError::State(error) => state_hint(error),
-            CommandError::Pipeline(PipelineError::NotReplayable(_)) => Some(
-                "the warehouse is as it was; a stretch whose scans are all archived can be replayed with --from and --to, and \
-                 anything can be pulled again into a new warehouse with `backfill`",
-            ),
-            CommandError::Pipeline(PipelineError::Archive(ArchiveError::Damaged { .. })) => Some(
-                "the warehouse is as it was; restore the file from a backup, or leave the archive as it is: only `replay` reads it",
-            ),
-            CommandError::Pipeline(PipelineError::Archive(error)) => archive_hint(error),
+            CommandError::State(error) => state_hint(error),
             _ => None,
         }
+    }
+}
+
+fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
+    match error {
+        PipelineError::Source(error) => source_hint(error),
+        PipelineError::Load { source, .. } => load_hint(source),
+        PipelineError::State(error) => state_hint(error),
+        PipelineError::Person(PersonError::KeyLost { .. }) => Some(
+            "restore the key from a backup: without it, people who were erased would come back. If they must, move suppressed.json away",
+        ),
+        PipelineError::Person(PersonError::Damaged { .. }) => Some("restore it from a backup"),
+        PipelineError::Person(PersonError::Newer { .. }) => Some("use the newer version of studysync"),
+        PipelineError::NotReplayable(_) => Some(
+            "the warehouse is as it was; a stretch whose scans are all archived can be replayed with --from and --to, and \
+             anything can be pulled again into a new warehouse with `backfill`",
+        ),
+        PipelineError::Archive(ArchiveError::Damaged { .. }) => Some(
+            "the warehouse is as it was; restore the file from a backup, or leave the archive as it is: only `replay` reads it",
+        ),
+        PipelineError::Archive(error) => archive_hint(error),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@ mod bars;
 mod check;
 mod completions;
 mod demo;
+mod erase;
 mod exit;
 mod flags;
 mod init;
@@ -72,6 +73,7 @@ enum Command {
     Status(status::StatusArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
+    Erase(erase::EraseArgs),
     Query(query::QueryArgs),
     Report(report::ReportArgs),
     Schema(schema::SchemaArgs),
@@ -127,6 +129,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Backfill(args) => on_runtime(sync::backfill(args, context)),
         Command::Verify(args) => on_runtime(verify::run(args, context)),
         Command::Replay(args) => on_runtime(replay::run(args, context)),
+        Command::Erase(args) => on_runtime(erase::run(args, context)),
         Command::Sandbox(args) => on_runtime(sandbox::run(args, context)),
         Command::Demo(args) => demo::run(&args, context),
     }

@@ -8,8 +8,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     config::Settings,
+    erase::erase_vanished,
     model::Window,
-    pipeline::{PipelineError, Progress, Request, Run, RunReport, drift_lines},
+    pipeline::{Outcome, PipelineError, Progress, Request, Run, RunReport, drift_lines},
 };
 
 use super::{
@@ -100,7 +101,12 @@ async fn run(
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(Progress::default());
-    let outcome = execute(settings, request, stop, progress, &context).await;
+    let outcome = execute(settings.clone(), request, stop.clone(), progress, &context).await;
+    let erased = match &outcome {
+        // Only after a night that knows all that it was to know.
+        Ok((report, Ok(()))) if report.outcome == Outcome::Done => erase_vanished(settings, stop).await,
+        _ => Ok(None),
+    };
     signals.abort();
     let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
     if flags.json {
@@ -112,7 +118,14 @@ async fn run(
         context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(&report).as_bytes())).ok();
     }
     outcome.map_err(CommandError::Pipeline)?;
-    Ok(report.exit_code)
+    match erased.map_err(CommandError::Erase)? {
+        None => Ok(report.exit_code),
+        Some((receipt, path)) => {
+            let (sessions, path) = (receipt.people, path.display());
+            tracing::info!("{sessions} sessions that the service no longer returns were erased: {path}");
+            Ok(report.exit_code.max(receipt.exit_code))
+        }
+    }
 }
 
 async fn execute(

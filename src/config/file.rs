@@ -21,6 +21,7 @@ pub(super) struct ConfigFile {
     pub warehouse: WarehouseTable,
     pub state: StateTable,
     pub archive: ArchiveTable,
+    pub erase: EraseTable,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -83,6 +84,13 @@ pub(super) struct StateTable {
 pub(super) struct ArchiveTable {
     pub path: Option<PathBuf>,
     pub keep_days: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct EraseTable {
+    pub on_vanish: Option<String>,
+    pub grace_days: Option<u32>,
 }
 
 impl ConfigFile {

@@ -28,6 +28,8 @@ const MEMORY_LIMIT_MB: u64 = 1024;
 const MEMORY_LIMIT_MB_MIN: u64 = 64;
 const LOCK_WAIT_SECS: u64 = 60;
 const STATE_PATH: &str = "studysync-state/checkpoints.sqlite";
+/// How long rows that the service no longer returns are kept, where they are to go.
+const GRACE_DAYS: u32 = 30;
 const ARCHIVE_FOLDER: &str = "archive";
 const SPOOL_FOLDER: &str = "spool";
 
@@ -77,6 +79,8 @@ pub struct Settings {
     pub archive_root: PathBuf,
     /// How long archived pages stay, in days; `None` keeps them for ever.
     pub archive_keep_days: Option<u32>,
+    /// After so many days sessions that the service no longer returns are erased here as well; `None` keeps them, marked.
+    pub erase_vanished_after_days: Option<u32>,
     /// The run ends early, resumable, after this time.
     pub deadline: Option<Duration>,
     /// The run ends early, resumable, after so many requests.
@@ -149,6 +153,13 @@ impl Settings {
             (None, None) => Err(ConfigError::NoWarehouse { file: CONFIG_FILE_NAME }),
             _ => Ok(()),
         }
+    }
+
+    /// The folder beside the state file with all that is kept of erasures: who is kept out, and the receipts.
+    pub fn erasures_folder(&self) -> PathBuf {
+        let mut name = self.state_path.as_os_str().to_owned();
+        name.push(".erasures");
+        PathBuf::from(name)
     }
 
     /// The key, from its file or from the environment.
@@ -258,6 +269,11 @@ pub(super) fn resolve_file(
         return Err(value("--parquet", problem));
     }
     let drift = drift_policy(&file.streams)?;
+    let erase_vanished_after_days = match file.erase.on_vanish.as_deref() {
+        None | Some("keep") => None,
+        Some("erase") => Some(file.erase.grace_days.unwrap_or(GRACE_DAYS)),
+        Some(other) => return Err(value("[erase] on_vanish", format!("'{other}' is neither 'keep' nor 'erase'"))),
+    };
     Ok(Settings {
         streams: streams(file.streams, &overrides.streams)?,
         drift,
@@ -270,6 +286,7 @@ pub(super) fn resolve_file(
         archive,
         archive_root,
         archive_keep_days: file.archive.keep_days,
+        erase_vanished_after_days,
         deadline: overrides.deadline,
         max_requests: overrides.max_requests,
     })
@@ -459,6 +476,12 @@ duckdb = "warehouse.duckdb"
 # path = "studysync-state/{ARCHIVE_FOLDER}"
 # How long they stay; without it, for ever.
 # keep_days = 400
+
+[erase]
+# What becomes of sessions that the service no longer returns, as after a purge that somebody asked for there: "keep" leaves their
+# rows, marked with _vanished_at; "erase" removes rows, history and archived records after some days, with a receipt.
+# on_vanish = "keep"
+# grace_days = {GRACE_DAYS}
 "#
     )
 }

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use crate::model::{FlatPage, Proof, Scan, ScanId, Stream, Window};
+use crate::{
+    model::{FlatPage, Identifier, Proof, Scan, ScanId, Stream, Window},
+    person::Finder,
+};
 
-use super::{Differences, LoadError};
+use super::{Differences, ErasureRecord, Facts, LoadError, Mention, PeopleFound, Searched};
 
 /// One warehouse. Everything it does to data is a scan applied, all or nothing, and applying a scan again changes nothing.
 ///
@@ -67,6 +70,35 @@ pub trait Destination: Send {
     /// Puts the rows of `source`, a DuckDB file that a replay built and nobody has open, in the place of those held of a stretch.
     /// One transaction. Returns the rows put in.
     fn replace(&mut self, source: &Path, what: &Replacement) -> Result<u64, LoadError>;
+
+    /// Which identifiers stand together with these in rows. Changes nothing.
+    fn facts(&mut self, wanted: &[Identifier]) -> Result<Facts, LoadError>;
+
+    /// Sessions of which every row had vanished at the service before this moment (epoch milliseconds), at most so many.
+    fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError>;
+
+    /// Of these sessions, those of which some row has not vanished.
+    fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError>;
+
+    /// The rows that carry one of these identifiers, and what belongs to them. Changes nothing.
+    fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError>;
+
+    /// Takes those rows out, so that no byte of them is left in any file of the warehouse. Does so also where none is held any
+    /// more: an earlier try may have been cut short between the rows and the bytes.
+    fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError>;
+
+    /// Looks for identifiers in every text that the warehouse holds. Changes nothing.
+    fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError>;
+
+    /// Replaces the identifiers in the columns that mention them, in the tables that tell of the program itself or in all, and
+    /// returns the rows that changed. As for [`Destination::erase_people`], no byte of the old texts is left.
+    fn redact(&mut self, finder: &Finder, mentions: &[Mention], only_own: bool) -> Result<u64, LoadError>;
+
+    /// Adds rows to `erasures`, in the place of earlier ones of the same erasures.
+    fn record_erasures(&mut self, records: &[ErasureRecord]) -> Result<(), LoadError>;
+
+    /// The rows of `erasures`, in no particular order.
+    fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError>;
 }
 
 /// The stretch of a stream that a replay puts in.

@@ -8,6 +8,7 @@ mod drift;
 mod flags;
 mod intervals;
 mod page;
+mod person;
 mod scan;
 mod segment;
 mod steps;
@@ -24,6 +25,7 @@ pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, Drift
 pub use flags::{Flag, FlagSet};
 pub use intervals::IntervalSet;
 pub use page::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
+pub use person::{Identifier, IdentifierKind, email_names, names_an_email};
 pub use scan::{RunId, Scan, ScanId};
 pub use segment::{IN_DOUBT_MS, Segment};
 pub use steps::{DurableStep, Steps};

@@ -30,6 +30,20 @@ pub enum DurableStep {
     SpoolArchived,
     /// It goes.
     SpoolRemoved,
+    /// A file of pages that lost records takes the place of the old one.
+    PagesRewritten,
+    /// Who is kept out is written down.
+    SuppressionWritten,
+    /// The journal of an erasure is written, or goes.
+    JournalWritten,
+    /// A receipt is written.
+    ReceiptWritten,
+    /// A purge is asked of the service.
+    PurgeAsked,
+    /// A fresh DuckDB file without what was taken out takes the place of the old one.
+    DuckDbRewritten,
+    /// The checkpoints are written anew.
+    StateRewritten,
     /// The DuckDB file gets its tables.
     DuckDbCreated,
     /// A transaction on the DuckDB file, whose statements are done, commits.

@@ -11,6 +11,7 @@ use crate::{
         Destination, DuckDbDestination, EngineOptions, Identity, LoadError, LockPatience, ParquetDestination,
         ParquetOptions, PartitionBy,
     },
+    person::{Suppression, SuppressionList},
     source::{AuthForm, SourceError, SourceSettings, checked_address},
 };
 
@@ -40,7 +41,8 @@ pub fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
     Ok(Identity { base_url, environment: settings.service.environment.clone() })
 }
 
-pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, PipelineError> {
+/// The archive of the settings.
+pub fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, PipelineError> {
     let archive = ArchiveSettings {
         root: settings.archive_root.clone(),
         keeps_pages: settings.archive != ArchiveChoice::Nothing,
@@ -51,8 +53,14 @@ pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archiv
     Archive::open(archive).map_err(PipelineError::Archive)
 }
 
+/// Who is kept out of what is pulled and replayed.
+pub(super) fn suppression(settings: &Settings) -> Result<Suppression, PipelineError> {
+    let list = SuppressionList::read(&settings.erasures_folder()).map_err(PipelineError::Person)?;
+    Ok(list.suppression())
+}
+
 /// How long a run waits for a warehouse that another process has open: never past its deadline, nor after it was cancelled.
-pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatience {
+pub fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatience {
     let wait = settings.warehouse.lock_wait;
     LockPatience { wait: settings.deadline.map_or(wait, |deadline| wait.min(deadline)), stop: stop.clone() }
 }
@@ -63,7 +71,7 @@ pub fn open_destinations(settings: &Settings, identity: &Identity) -> Result<Vec
 }
 
 /// The same in other surroundings than this machine's; waits for those that other processes have open, and blocks the thread.
-pub(super) fn open_watched(
+pub fn open_watched(
     settings: &Settings,
     identity: &Identity,
     patience: &LockPatience,

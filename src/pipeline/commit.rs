@@ -100,6 +100,7 @@ pub(super) async fn commit(
         let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
         state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
         drop(state);
+        shared.suppression.committed(scan);
         if !is_in_a_ledger {
             // An unchanged re-scan tells nothing that the archive does not hold already.
             shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;

@@ -10,6 +10,7 @@ use crate::{
     flatten::FlattenError,
     load::LoadError,
     model::Scope,
+    person::PersonError,
     source::{SourceError, Stop},
     state::StateError,
 };
@@ -33,6 +34,9 @@ pub enum PipelineError {
     },
     #[error("the checkpoints failed")]
     State(#[source] StateError),
+    /// Without the list of those who are kept out, a run would let them back in.
+    #[error("it is not known who is kept out")]
+    Person(#[source] PersonError),
     /// A page that `source` took for whole cannot be flattened: a fault of the program.
     #[error("a page cannot be read")]
     Flatten(#[source] FlattenError),

@@ -23,12 +23,14 @@ mod traits;
 mod verify;
 mod work;
 
-pub use assemble::{identity, open_destinations, source_settings};
+pub use assemble::{archive, identity, lock_patience, open_destinations, open_watched, source_settings};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use freeze::Frozen;
 pub use progress::{Progress, Snapshot};
-pub use replay::{Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed};
+pub use replay::{
+    Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
+};
 pub use report::{Outcome, RunReport, StreamReport};
 pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};
 pub use surroundings::Surroundings;

@@ -15,6 +15,7 @@ use crate::{
     model::{
         Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream, TimeAccount,
     },
+    person::{LessPage, Suppression},
     plan::edges::{PageMoments, ScanEdges},
     source::{Source, SourceError, Step, Stop},
     state::State,
@@ -40,6 +41,8 @@ pub(super) struct Shared {
     pub ties: TieWatch,
     pub learned: Learned,
     pub drift: DriftPolicy,
+    /// Who is kept out of everything that is pulled.
+    pub suppression: Suppression,
 }
 
 impl Shared {
@@ -111,12 +114,15 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let mut end: Option<EndStyle> = None;
     let mut edges = ScanEdges::new(left.unlooked);
     // The page from which the scan goes on, if a kill came before its edge was looked at.
+    if spool.pages() == 0 {
+        shared.suppression.begins(&scan);
+    }
     let mut last_page = left.last_page.map(|body| flatten(scan.scope.stream, &body, rules)).transpose()?;
     loop {
         if let Some(flat) = last_page.take() {
             let moments = moments_of(scan.scope.stream, &flat);
             match after_page(&shared, &scan, &mut edges, &moments, resume_at.is_some()).await {
-                Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
+                Ok(sides) => spool = keep_sides(&shared, &scan, spool, sides, &mut held).await?,
                 Err(error) => {
                     let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
                     return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
@@ -134,7 +140,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 (spool, held, moments) = keep(&shared, &scan, spool, held, page.body.clone(), mark).await?;
                 shared.learned.page(scan.scope.stream, &page, &moments);
                 match after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await {
-                    Ok(sides) => spool = keep_sides(spool, sides, &mut held).await?,
+                    Ok(sides) => spool = keep_sides(&shared, &scan, spool, sides, &mut held).await?,
                     Err(error) => {
                         let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
                         return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
@@ -206,38 +212,65 @@ async fn keep(
     let (shared, scan) = (shared.clone(), scan.clone());
     blocking(move || {
         let busy = shared.account.enter(Activity::Write);
-        let is_durable = spool.append(&body).map_err(PipelineError::Archive)?;
+        // Whoever is kept out is not written anywhere, not even for a moment.
+        let less = shared.suppression.filtered(&scan, &body);
+        let is_durable = append(&mut spool, &body, less.as_ref(), false)?;
         if is_durable {
             remember(&shared, &scan, &spool, &mark)?;
         }
         drop(busy);
         let _turn = shared.budget.turn(body.len());
         let _busy = shared.account.enter(Activity::Parse);
-        let flat = flatten(scan.scope.stream, &body, shared.drift.of(scan.scope.stream))?;
+        let rules = shared.drift.of(scan.scope.stream);
+        let flat = flatten(scan.scope.stream, &body, rules)?;
+        // The page's edge is where the service ended it, whoever stands there.
         let moments = moments_of(scan.scope.stream, &flat);
-        held.push(flat);
+        held.push(match less {
+            Some(less) => flatten(scan.scope.stream, &less.body, rules)?,
+            None => flat,
+        });
         Ok((spool, held, moments))
     })
     .await?
 }
 
 /// The rows behind a page's edge, into the spool beside the page.
-async fn keep_sides(mut spool: Spool, sides: Vec<SidePage>, held: &mut Held) -> Result<Spool, PipelineError> {
+async fn keep_sides(
+    shared: &Shared,
+    scan: &Scan,
+    mut spool: Spool,
+    sides: Vec<SidePage>,
+    held: &mut Held,
+) -> Result<Spool, PipelineError> {
     if sides.is_empty() {
         return Ok(spool);
     }
     let mut bodies = Vec::with_capacity(sides.len());
     for side in sides {
-        bodies.push(side.body);
-        held.push(side.flat);
+        let less = shared.suppression.filtered(scan, &side.body);
+        held.push(match &less {
+            Some(less) => flatten(scan.scope.stream, &less.body, shared.drift.of(scan.scope.stream))?,
+            None => side.flat,
+        });
+        bodies.push((side.body, less));
     }
     blocking(move || {
-        for body in bodies {
-            spool.append_side(&body).map_err(PipelineError::Archive)?;
+        for (body, less) in bodies {
+            append(&mut spool, &body, less.as_ref(), true)?;
         }
         Ok(spool)
     })
     .await?
+}
+
+/// A page, or what is left of it, into the spool; says whether everything is durable now.
+fn append(spool: &mut Spool, body: &[u8], less: Option<&LessPage>, is_side: bool) -> Result<bool, PipelineError> {
+    let appended = match less {
+        Some(less) => spool.append_less(&less.body, less.removed, is_side),
+        None if is_side => spool.append_side(body),
+        None => spool.append(body),
+    };
+    appended.map_err(PipelineError::Archive)
 }
 
 /// What becomes of a window whose edge could not be looked at: its pages stay, as after any other failure.

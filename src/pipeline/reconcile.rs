@@ -177,11 +177,13 @@ fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineE
         return Ok(None);
     };
     let edges = EdgesLeft::of(&recovered);
-    let Recovered { spool, last_page, is_complete, note, .. } = recovered;
+    let Recovered { spool, last_page, is_last_less, is_complete, note, .. } = recovered;
     let noted = note.as_deref().map(CommitNote::read).transpose()?;
     let next = match last_page.as_deref().map(envelope::parse) {
         // Nothing durable yet, or an empty result.
         None => None,
+        // Records were taken out of it: whether rows hide behind its edge can no longer be told.
+        Some(Ok(Envelope { next: Some(_), .. })) if is_last_less => return start_over(left, spool).map(Some),
         Some(Ok(Envelope { next: Some(next), .. })) => Some(next),
         // The last page carried the end; perhaps the mark behind it is missing.
         Some(Ok(Envelope { end, .. })) => {

@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     PipelineError, Progress, RunReport,
-    assemble::{archive, failed, identity, lock_patience, open_watched, source_settings},
+    assemble::{archive, failed, identity, lock_patience, open_watched, source_settings, suppression},
     commit::{SharedDestination, lock},
     error::chain,
     held::Budget,
@@ -125,6 +125,7 @@ impl Run {
             ties,
             learned: Learned::default(),
             drift: settings.drift,
+            suppression: suppression(&settings)?,
         };
         Ok(Run {
             settings,
@@ -157,6 +158,7 @@ impl Run {
         let outcome = worked.and(shown);
         let recorded = self.record_run(outcome.as_ref().err()).await;
         let left = self.finish_destinations().await;
+        self.settle_suppression();
         let outcome = outcome.and(recorded).and(left);
         let report = self.report(outcome.as_ref().err());
         let remembered = self.remember(&report);
@@ -265,6 +267,34 @@ impl Run {
             self.findings.notes.push(note);
         }
         outcome
+    }
+
+    /// People whose time is over and whom nothing was seen of are no longer kept out; what is still sent of them is told.
+    fn settle_suppression(&mut self) {
+        let late = self.shared.suppression.late_records();
+        if late > 0 {
+            self.findings.notes.push(format!(
+                "the service still sends {late} records of people whom it should have purged by now; they were left out. If it \
+                 was never asked to purge them, run `studysync erase` for them without --local-only"
+            ));
+            self.findings.is_doubtful = true;
+        }
+        let now_ms = self.shared.source.service_now_ms().unwrap_or_else(|| self.clock.now_ms());
+        match self.shared.suppression.settle(now_ms) {
+            Ok(expired) => {
+                for gone in expired {
+                    tracing::info!(
+                        erasure_id = gone.erasure_id,
+                        "the service has purged them: nobody is kept out for it any more"
+                    );
+                }
+            }
+            Err(error) => {
+                let note = format!("who is kept out could not be written: {}", chain(&error));
+                tracing::warn!("{note}");
+                self.findings.notes.push(note);
+            }
+        }
     }
 
     /// Writes the run into the warehouses that it changed, with how it ended.

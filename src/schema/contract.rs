@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use crate::model::Flag;
+use crate::model::{Flag, IdentifierKind};
 
 /// One relation of the warehouse.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -82,6 +82,12 @@ pub struct Column {
     /// Whether it says something of a person.
     #[serde(default)]
     pub personal: Personal,
+    /// Whom it identifies, if it does; erasure finds people by these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identifies: Option<Identifies>,
+    /// Its value counts as such only in rows where this column holds the name of an attribute for mail addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named_by: Option<String>,
     /// What it means, for analysts.
     pub comment: String,
 }
@@ -132,6 +138,36 @@ pub enum Personal {
     Direct,
 }
 
+/// What a column says about who a row belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Identifies {
+    UserId,
+    /// A mail address; in a `json` column those members that are named like one.
+    Email,
+    VisitorId,
+    VisitorUuid,
+    AnonymousId,
+    Session,
+    /// The JSON text of a whole record, whose own fields identify somebody.
+    Record,
+}
+
+impl Identifies {
+    /// The kind of identifier that stands in the column; `None` for whole records.
+    pub fn kind(self) -> Option<IdentifierKind> {
+        match self {
+            Identifies::UserId => Some(IdentifierKind::UserId),
+            Identifies::Email => Some(IdentifierKind::Email),
+            Identifies::VisitorId => Some(IdentifierKind::VisitorId),
+            Identifies::VisitorUuid => Some(IdentifierKind::VisitorUuid),
+            Identifies::AnonymousId => Some(IdentifierKind::AnonymousId),
+            Identifies::Session => Some(IdentifierKind::Session),
+            Identifies::Record => None,
+        }
+    }
+}
+
 impl Table {
     /// The column of that name.
     pub fn column(&self, name: &str) -> Option<&Column> {
@@ -156,6 +192,14 @@ pub(super) fn parse(text: &str) -> Result<Table, String> {
     for name in named {
         if table.column(name).is_none() {
             return Err(format!("{}: no column is called {name}", table.name));
+        }
+    }
+    for column in &table.columns {
+        if column.named_by.as_ref().is_some_and(|name| table.column(name).is_none()) {
+            return Err(format!("{}.{}: no column is called as named_by says", table.name, column.name));
+        }
+        if column.identifies.is_some() && column.personal == Personal::None {
+            return Err(format!("{}.{}: what identifies somebody is personal", table.name, column.name));
         }
     }
     if table.kind == TableKind::Child && table.parent.is_none() {

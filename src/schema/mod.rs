@@ -10,7 +10,7 @@ mod parquet_views;
 mod views;
 
 pub use arrow_types::RECORD_COLUMN;
-pub use contract::{Column, ColumnType, Origin, Personal, Table, TableKind};
+pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, TableKind};
 pub use ddl::{quote_identifier, quote_text};
 pub use dictionary::{dictionary_json, dictionary_markdown, dictionary_sql};
 pub use parquet_views::parquet_views_sql;
@@ -19,7 +19,7 @@ pub use views::{View, ViewColumn, ViewKind, views};
 use std::sync::LazyLock;
 
 /// The contracts, parents before their children, in the order of the dictionary.
-const CONTRACTS: [&str; 19] = [
+const CONTRACTS: [&str; 20] = [
     include_str!("../../schemas/responses.toml"),
     include_str!("../../schemas/response_choices.toml"),
     include_str!("../../schemas/response_matrix_cells.toml"),
@@ -39,6 +39,7 @@ const CONTRACTS: [&str; 19] = [
     include_str!("../../schemas/rejects.toml"),
     include_str!("../../schemas/sync_windows.toml"),
     include_str!("../../schemas/sync_runs.toml"),
+    include_str!("../../schemas/erasures.toml"),
 ];
 
 static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {

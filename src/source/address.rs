@@ -5,6 +5,7 @@
 //! millisecond is inside even if `start` is exclusive, the last (`end_ms - 1`) even if `end` is. That is at most two
 //! milliseconds too many; rows outside the window are the pipeline's to keep or drop.
 
+use bytes::Bytes;
 use reqwest::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -21,6 +22,15 @@ pub(super) struct Address {
     pub shown: String,
     /// Whether the request is about rows of one millisecond, and not a page of a window.
     pub is_about_ties: bool,
+    /// What is posted; `None` for a list call. Whatever comes back is then no page.
+    pub posted: Option<Bytes>,
+}
+
+/// The address of the purge of visitors, and what is posted to it. The body names people: it is never shown.
+pub(super) fn of_purge(base_url: &Url, body: Bytes) -> Address {
+    let mut url = base_url.clone();
+    url.set_path(&format!("{}/v2/purge/visitors", base_url.path().trim_end_matches('/')));
+    Address { shown: url.to_string(), url, is_about_ties: false, posted: Some(body) }
 }
 
 /// The address of one page. `page_rows` is `None` where no `limit` is to be sent.
@@ -80,12 +90,12 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
         url.query_pairs_mut().extend_pairs(pairs);
     }
     let Some(token) = token else {
-        return Address { shown: url.to_string(), url, is_about_ties: false };
+        return Address { shown: url.to_string(), url, is_about_ties: false, posted: None };
     };
     let joint = if pairs.is_empty() { '?' } else { '&' };
     let shown = format!("{url}{joint}cursor={}", shortened(token));
     url.query_pairs_mut().append_pair("cursor", &token.0);
-    Address { url, shown, is_about_ties: false }
+    Address { url, shown, is_about_ties: false, posted: None }
 }
 
 /// A page token as it may be shown: enough to recognise it, not enough to use it.

@@ -1,9 +1,12 @@
 //! Asks for one page until it comes or there is no use in asking. Retries by the class of the failure; knows nothing of
 //! windows.
 
+use bytes::Bytes;
+
 use super::{
     address::Address,
     backoff::Backoff,
+    envelope::EnvelopeError,
     error::{Failure, SourceError},
     wire::{Outcome, Received, Rejection, Wire},
 };
@@ -13,15 +16,22 @@ pub const ATTEMPTS_MAX: u32 = 6;
 /// The most attempts where the page's size may be to blame and a smaller one can be asked for.
 pub const SIZE_ATTEMPTS_MAX: u32 = 2;
 
-/// What became of asking for one page.
+/// What became of asking for one page, or of posting something.
 #[derive(Debug)]
-pub(super) enum Fetched {
+pub(super) enum Fetched<T = Received> {
     /// It came.
-    Page(Received),
+    Page(T),
     /// A 4xx that says something about the request.
     Rejected(Rejection),
     /// It did not come.
     Failed { last: Failure, attempts: u32 },
+}
+
+/// The answer to something posted.
+#[derive(Debug)]
+pub(super) struct Posted {
+    pub body: Bytes,
+    pub service_now_ms: Option<i64>,
 }
 
 /// Asks for a page. `can_shrink`: a smaller page could be asked for instead, so that it is not worth insisting on this one.
@@ -31,17 +41,45 @@ pub(super) async fn fetch(
     address: &Address,
     can_shrink: bool,
 ) -> Result<Fetched, SourceError> {
+    insist(wire, backoff, address, can_shrink, |outcome| match outcome {
+        Outcome::Page(page) => Ok(page),
+        other => Err(other),
+    })
+    .await
+}
+
+/// Posts what stands in the address.
+pub(super) async fn post(wire: &Wire, backoff: Backoff, address: &Address) -> Result<Fetched<Posted>, SourceError> {
+    insist(wire, backoff, address, false, |outcome| match outcome {
+        Outcome::Posted { body, service_now_ms } => Ok(Posted { body, service_now_ms }),
+        other => Err(other),
+    })
+    .await
+}
+
+/// Asks until what is wanted comes, or there is no use in asking.
+async fn insist<T>(
+    wire: &Wire,
+    backoff: Backoff,
+    address: &Address,
+    can_shrink: bool,
+    wanted: impl Fn(Outcome) -> Result<T, Outcome>,
+) -> Result<Fetched<T>, SourceError> {
     let mut waits = backoff.series();
     let mut attempts = 0;
     loop {
-        let failure = match wire.ask(address).await? {
-            Outcome::Page(page) => return Ok(Fetched::Page(page)),
-            Outcome::Rejected(rejection) => return Ok(Fetched::Rejected(rejection)),
-            Outcome::Redirected { status, location } => {
+        let failure = match wanted(wire.ask(address).await?) {
+            Ok(came) => return Ok(Fetched::Page(came)),
+            Err(Outcome::Rejected(rejection)) => return Ok(Fetched::Rejected(rejection)),
+            Err(Outcome::Redirected { status, location }) => {
                 return Err(SourceError::Redirected { status, location, url: address.shown.clone() });
             }
-            Outcome::Later => continue,
-            Outcome::Failed(failure) => failure,
+            Err(Outcome::Later) => continue,
+            Err(Outcome::Failed(failure)) => failure,
+            // `wire` answers each kind of request with its own kind.
+            Err(Outcome::Page(_) | Outcome::Posted { .. }) => {
+                Failure::NoPage { problem: EnvelopeError::NoData, came: "the answer to another request".to_owned() }
+            }
         };
         attempts += 1;
         if attempts >= attempts_max(&failure, can_shrink) {

@@ -24,6 +24,7 @@ mod ask;
 mod body;
 pub mod envelope;
 mod excerpt;
+mod purge;
 mod retry_after;
 mod service_clock;
 
@@ -47,6 +48,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     ask::{Answer, Range},
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
+    purge::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest},
     settings::{AuthForm, SourceSettings, checked_address},
     stats::RequestStats,
     transport::{Reply, Transport},
@@ -132,6 +134,11 @@ impl Source {
     /// in `start` and `end`, word for word; without it the request's window goes onto the wire as it does in a walk.
     pub async fn ask(&self, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
         ask::ask(&self.inner, request, range).await
+    }
+
+    /// Asks the service to purge people. Asked again it purges nobody twice, so a lost answer costs another request.
+    pub async fn purge(&self, request: &PurgeRequest) -> Result<PurgeAnswer, SourceError> {
+        purge::purge(&self.inner, request).await
     }
 
     /// The service's time in epoch milliseconds: its latest `Date` header, advanced by the time since.

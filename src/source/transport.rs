@@ -3,8 +3,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
-use reqwest::{Client, Request, Url};
+use reqwest::{
+    Client, Request, Url,
+    header::{CONTENT_TYPE, HeaderValue},
+};
 
 use super::{error::Failure, wire::cause};
 
@@ -26,10 +30,23 @@ impl Transport {
         Transport(Some(Arc::new(answer)))
     }
 
-    pub(super) async fn send(&self, client: &Client, url: Url, timeout: Duration) -> Result<Reply, Failure> {
+    /// A `GET`, or with a body of JSON a `POST`.
+    pub(super) async fn send(
+        &self,
+        client: &Client,
+        url: Url,
+        body: Option<Bytes>,
+        timeout: Duration,
+    ) -> Result<Reply, Failure> {
+        let method = if body.is_some() { reqwest::Method::POST } else { reqwest::Method::GET };
+        let mut request = Request::new(method, url);
+        if let Some(body) = body {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = Some(body.into());
+        }
         match &self.0 {
-            None => client.get(url).send().await.map_err(|error| failure_to_send(error, timeout)),
-            Some(answer) => answer(Request::new(reqwest::Method::GET, url)).await,
+            None => client.execute(request).await.map_err(|error| failure_to_send(error, timeout)),
+            Some(answer) => answer(request).await,
         }
     }
 }

@@ -45,6 +45,8 @@ const LOCATION_CHARS_MAX: usize = 200;
 pub(super) enum Outcome {
     /// A page.
     Page(Received),
+    /// The answer to what was posted.
+    Posted { body: Bytes, service_now_ms: Option<i64> },
     /// Refused for now; the gate knows until when.
     Later,
     /// Any other 4xx.
@@ -131,7 +133,8 @@ impl Wire {
     }
 
     async fn exchange(&self, address: &Address, permit: &Permit, tally: &mut Tally<'_>, started: Instant) -> Outcome {
-        let mut response = match self.transport.send(&self.client, address.url.clone(), self.timeout).await {
+        let (url, posted) = (address.url.clone(), address.posted.clone());
+        let mut response = match self.transport.send(&self.client, url, posted, self.timeout).await {
             Ok(response) => response,
             Err(failure) => return Outcome::Failed(failure),
         };
@@ -154,6 +157,10 @@ impl Wire {
             }
         }
         permit.admitted();
+        if status.is_success() && address.posted.is_some() {
+            let read = body::read(&mut response, self.body_limits, &mut tally.read_bytes).await;
+            return read.map_or_else(Outcome::Failed, |body| Outcome::Posted { body, service_now_ms: date_ms });
+        }
         if status.is_success() {
             match self.read_page(&mut response, tally).await {
                 Ok((body, envelope)) => {

@@ -13,6 +13,7 @@ mod runs;
 mod scans;
 mod stretch;
 mod traits;
+mod wipe;
 
 pub use coverage::Covered;
 pub use destinations::KnownDestination;
@@ -22,6 +23,7 @@ pub use proofs::Proven;
 pub use runs::RunEntry;
 pub use scans::UnderWay;
 pub use stretch::{LastRead, Stretch};
+pub use wipe::{files_of, was_put_aside};
 
 use std::path::{Path, PathBuf};
 

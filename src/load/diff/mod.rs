@@ -21,6 +21,7 @@ mod sql;
 mod surveys;
 
 pub use compare::{Difference, Differences, Example, differences};
+pub(super) use delta::delete_columns;
 pub use delta::{Delta, DeltaRows, TableDelta, Targets, TimeBounds};
 pub(super) use logs::stage_runs;
 pub(super) use replace::{put_in, take_leave};
@@ -129,7 +130,7 @@ impl Comparison<'_> {
 }
 
 /// Describes a relation of the schema `delta`; `None` if it has no rows.
-fn delta_rows(engine: &Engine, table: &Table, relation: &str) -> Result<Option<DeltaRows>, LoadError> {
+pub(super) fn delta_rows(engine: &Engine, table: &Table, relation: &str) -> Result<Option<DeltaRows>, LoadError> {
     let at = table.partition.as_deref().map(quote_identifier);
     let ends = match &at {
         Some(at) => format!("coalesce(min(epoch_us({at})), 0), coalesce(max(epoch_us({at})), 0)"),
@@ -143,12 +144,12 @@ fn delta_rows(engine: &Engine, table: &Table, relation: &str) -> Result<Option<D
 }
 
 /// `delta.upsert_T`.
-fn upsert_relation(table: &Table) -> String {
+pub(super) fn upsert_relation(table: &Table) -> String {
     format!("{DELTA_SCHEMA}.upsert_{}", table.name)
 }
 
 /// `delta.delete_T`.
-fn delete_relation(table: &Table) -> String {
+pub(super) fn delete_relation(table: &Table) -> String {
     format!("{DELTA_SCHEMA}.delete_{}", table.name)
 }
 

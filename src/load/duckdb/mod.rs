@@ -9,6 +9,7 @@ mod catalog;
 mod claims;
 mod copy;
 mod file;
+mod rewrite;
 mod views;
 
 use self::catalog::Lacking;
@@ -17,14 +18,15 @@ pub(super) use self::{claims::Claim, file::explain};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Applied, CommitOptions, Destination, Differences, Identity, LedgerEntry, LoadError, LockPatience, Replacement,
-    RunRecord, Stage, TableDelta, Targets, TimeBounds,
+    Applied, CommitOptions, Destination, Differences, ErasureRecord, Facts, Identity, LedgerEntry, LoadError,
+    LockPatience, Mention, PeopleFound, Replacement, RunRecord, Searched, Stage, TableDelta, Targets, TimeBounds,
     diff::{diff, differences, put_in, stage_runs, take_leave},
     engine::{Engine, EngineOptions},
-    ledger,
+    ledger, people,
 };
 use crate::{
-    model::{FlatPage, Scan, ScanId, Steps},
+    model::{FlatPage, Identifier, Scan, ScanId, Steps},
+    person::Finder,
     schema::{Table, quote_identifier},
 };
 
@@ -163,6 +165,21 @@ impl DuckDbDestination {
         ready
     }
 
+    /// Puts a fresh file with the same content in the place of the file: rows that were taken out leave their bytes in the old one.
+    fn rewrite(&mut self) -> Result<(), LoadError> {
+        self.attach()?;
+        file::checkpoint(&self.engine, &self.path)?;
+        rewrite::write(&self.engine, &self.path)?;
+        self.release()?;
+        (self.is_dirty, self.rows_since_checkpoint) = (false, 0);
+        rewrite::put_in_place(&self.engine, &self.path)?;
+        if let Some(copy) = &self.copy {
+            // It is a copy of the file with those rows; the run's end makes a new one.
+            rewrite::remove_copy(copy)?;
+        }
+        Ok(())
+    }
+
     /// Applies changes to the file, which is attached.
     fn apply(&mut self, tables: &[TableDelta]) -> Result<(), LoadError> {
         self.is_dirty = true;
@@ -289,6 +306,73 @@ impl Destination for DuckDbDestination {
         self.apply(&delta.tables)?;
         take_leave(&self.engine)?;
         Ok(delta.counts.inserted)
+    }
+
+    fn facts(&mut self, wanted: &[Identifier]) -> Result<Facts, LoadError> {
+        self.attach()?;
+        people::facts(&self.engine, &mut Attached(&self.lacking), wanted)
+    }
+
+    fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
+        self.attach()?;
+        people::vanished_sessions(&self.engine, &mut Attached(&self.lacking), before_ms, sessions_max)
+    }
+
+    fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
+        self.attach()?;
+        people::live_sessions(&self.engine, &mut Attached(&self.lacking), sessions)
+    }
+
+    fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
+        self.attach()?;
+        self.stage = None;
+        let mut held = Attached(&self.lacking);
+        let deltas = people::find(&self.engine, &mut held, person)?;
+        let found = people::count(&self.engine, &mut held, &deltas)?;
+        Stage::clear(&self.engine)?;
+        Ok(found)
+    }
+
+    fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
+        self.attach()?;
+        self.stage = None;
+        let mut held = Attached(&self.lacking);
+        let deltas = people::find(&self.engine, &mut held, person)?;
+        let found = people::count(&self.engine, &mut held, &deltas)?;
+        if !deltas.is_empty() {
+            self.apply(&deltas)?;
+        }
+        Stage::clear(&self.engine)?;
+        self.rewrite()?;
+        Ok(found)
+    }
+
+    fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError> {
+        self.attach()?;
+        people::search(&self.engine, &mut Attached(&self.lacking), finder)
+    }
+
+    fn redact(&mut self, finder: &Finder, mentions: &[Mention], only_own: bool) -> Result<u64, LoadError> {
+        self.attach()?;
+        self.stage = None;
+        let (deltas, rows) = people::redact(&self.engine, &mut Attached(&self.lacking), finder, mentions, only_own)?;
+        if !deltas.is_empty() {
+            self.apply(&deltas)?;
+            Stage::clear(&self.engine)?;
+            self.rewrite()?;
+        }
+        Ok(rows)
+    }
+
+    fn record_erasures(&mut self, records: &[ErasureRecord]) -> Result<(), LoadError> {
+        self.attach()?;
+        let table = people::stage_erasures(&self.engine, records)?;
+        table.map_or(Ok(()), |table| self.apply(&[table]))
+    }
+
+    fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
+        self.attach()?;
+        people::erasures(&self.engine, &qualified("erasures"))
     }
 }
 

@@ -34,13 +34,15 @@ use targets::TreeTargets;
 use tree::Tree;
 
 use super::{
-    Applied, CommitOptions, Destination, Differences, Engine, EngineOptions, Identity, LedgerEntry, LoadError,
-    LockPatience, Replacement, RowCounts, RunRecord, Stage, TableDelta, Targets,
+    Applied, CommitOptions, Destination, Differences, Engine, EngineOptions, ErasureRecord, Facts, Identity,
+    LedgerEntry, LoadError, LockPatience, Mention, PeopleFound, Replacement, RowCounts, RunRecord, Searched, Stage,
+    TableDelta, Targets,
     diff::{diff, differences, put_in, stage_runs, take_leave},
-    ledger,
+    ledger, people,
 };
 use crate::{
-    model::{FlatPage, Scan, ScanId, Steps},
+    model::{FlatPage, Identifier, Scan, ScanId, Steps},
+    person::Finder,
     schema::{Table, table},
 };
 
@@ -368,6 +370,82 @@ impl Destination for ParquetDestination {
         self.commit_part("replay", None, delta.counts, &delta.tables)?;
         take_leave(&self.engine)?;
         Ok(delta.counts.inserted)
+    }
+
+    fn facts(&mut self, wanted: &[Identifier]) -> Result<Facts, LoadError> {
+        self.refresh()?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        people::facts(&self.engine, &mut targets, wanted)
+    }
+
+    fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
+        self.refresh()?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        people::vanished_sessions(&self.engine, &mut targets, before_ms, sessions_max)
+    }
+
+    fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
+        self.refresh()?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        people::live_sessions(&self.engine, &mut targets, sessions)
+    }
+
+    fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
+        self.refresh()?;
+        self.stage = None;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        let deltas = people::find(&self.engine, &mut targets, person)?;
+        let found = people::count(&self.engine, &mut targets, &deltas)?;
+        Stage::clear(&self.engine)?;
+        Ok(found)
+    }
+
+    fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
+        self.publish()?;
+        self.stage = None;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        let deltas = people::find(&self.engine, &mut targets, person)?;
+        let found = people::count(&self.engine, &mut targets, &deltas)?;
+        if !deltas.is_empty() {
+            self.commit_part("erase", None, RowCounts::default(), &deltas)?;
+        }
+        Stage::clear(&self.engine)?;
+        // The files of the partitions that it touches are written anew, and the part, which names rows, goes.
+        self.publish()?;
+        Ok(found)
+    }
+
+    fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError> {
+        self.refresh()?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        people::search(&self.engine, &mut targets, finder)
+    }
+
+    fn redact(&mut self, finder: &Finder, mentions: &[Mention], only_own: bool) -> Result<u64, LoadError> {
+        self.publish()?;
+        self.stage = None;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        let (deltas, rows) = people::redact(&self.engine, &mut targets, finder, mentions, only_own)?;
+        if !deltas.is_empty() {
+            self.commit_part("redact", None, RowCounts::default(), &deltas)?;
+        }
+        Stage::clear(&self.engine)?;
+        self.publish()?;
+        Ok(rows)
+    }
+
+    fn record_erasures(&mut self, records: &[ErasureRecord]) -> Result<(), LoadError> {
+        self.refresh()?;
+        let (Some(table), Some(last)) = (people::stage_erasures(&self.engine, records)?, records.last()) else {
+            return Ok(());
+        };
+        self.commit_part(&last.erasure_id, None, RowCounts::default(), &[table])
+    }
+
+    fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
+        self.refresh()?;
+        let relation = self.targets().relation(known_table("erasures")?, None)?;
+        people::erasures(&self.engine, &relation)
     }
 }
 

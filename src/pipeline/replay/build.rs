@@ -16,6 +16,7 @@ use crate::{
     flatten::flatten_page,
     load::{CommitOptions, Destination},
     model::{Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, Proof, Scan, TimeAccount},
+    person::Suppression,
     source::envelope,
 };
 
@@ -72,7 +73,7 @@ struct WriterGone;
 /// Applies the scans, in order, to every warehouse, and publishes them. `false`: it was asked to stop.
 pub(super) fn build(
     scans: &[Archived],
-    drift: DriftPolicy,
+    (drift, suppression): (DriftPolicy, &Suppression),
     destinations: &mut [Box<dyn Destination>],
     account: &TimeAccount,
     stop: &CancellationToken,
@@ -86,7 +87,7 @@ pub(super) fn build(
             writers.push(sender);
             handles.push(scope.spawn(move || write(destination.as_mut(), &receiver, account)));
         }
-        let read = read_all(scans, drift, &writers, account, stop, progress);
+        let read = read_all(scans, (drift, suppression), &writers, account, stop, progress);
         drop(writers);
         for handle in handles {
             handle.join().map_err(|_| PipelineError::Died("a warehouse's thread".to_owned()))??;
@@ -125,7 +126,7 @@ fn write(
 /// The outer error: a writer is gone. The inner one is this side's own.
 fn read_all(
     scans: &[Archived],
-    drift: DriftPolicy,
+    (drift, suppression): (DriftPolicy, &Suppression),
     writers: &[SyncSender<Step>],
     account: &TimeAccount,
     stop: &CancellationToken,
@@ -135,7 +136,8 @@ fn read_all(
         if stop.is_cancelled() {
             return Ok(Ok(false));
         }
-        if let Err(error) = read_one(archived, drift.of(archived.scan.scope.stream), writers, account, stop, progress)?
+        if let Err(error) =
+            read_one(archived, (drift.of(archived.scan.scope.stream), suppression), writers, account, stop, progress)?
         {
             return Ok(Err(error));
         }
@@ -145,7 +147,7 @@ fn read_all(
 
 fn read_one(
     archived: &Archived,
-    rules: DriftRules,
+    (rules, suppression): (DriftRules, &Suppression),
     writers: &[SyncSender<Step>],
     account: &TimeAccount,
     stop: &CancellationToken,
@@ -167,7 +169,10 @@ fn read_one(
             Ok(body) => body,
             Err(error) => return Ok(Err(PipelineError::Archive(error))),
         };
-        let page = match flatten_page(scan.scope.stream, &body, rules) {
+        // An archive that was restored from a backup may hold people who are kept out.
+        let less = suppression.filtered(&scan, &body);
+        let kept = less.as_ref().map_or(body.as_slice(), |less| &less.body);
+        let page = match flatten_page(scan.scope.stream, kept, rules) {
             Ok(page) => page,
             Err(error) => return Ok(Err(PipelineError::Flatten(error))),
         };

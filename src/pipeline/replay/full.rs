@@ -11,7 +11,7 @@ use std::{
 use crate::{
     archive::Archive,
     config::Settings,
-    load::{Identity, LedgerEntry, RunRecord},
+    load::{ErasureRecord, Identity, LedgerEntry, RunRecord},
     model::{IntervalSet, RunId, ScanId},
     state::RunEntry,
 };
@@ -35,7 +35,8 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     let aside = built_beside(task.settings);
     let mut fresh = open_destinations(&aside, task.identity)?;
     let mut replayed = Replayed { scans: task.scans.len() as u64, ..Replayed::default() };
-    if !build(&task.scans, task.settings.drift, &mut fresh, task.account, task.stop, task.progress)? {
+    if !build(&task.scans, (task.settings.drift, task.suppression), &mut fresh, task.account, task.stop, task.progress)?
+    {
         replayed.is_stopped = true;
         return Ok(replayed);
     }
@@ -44,9 +45,12 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
         let name = destination.name();
         let runs = match runs.remove(name) {
             Some(runs) => runs,
-            None => remembered_runs(&task)?,
+            None => (remembered_runs(&task)?, Vec::new()),
         };
+        let (runs, receipts) = runs;
         let recorded = runs.chunks(RUNS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs));
+        let recorded = recorded
+            .and_then(|()| receipts.chunks(RUNS_AT_ONCE).try_for_each(|some| destination.record_erasures(some)));
         recorded.and_then(|()| destination.publish()).map_err(failed(name))?;
         ledgers.insert(name, destination.ledger().map_err(failed(name))?);
         destination.publish().map_err(failed(name))?;
@@ -78,8 +82,11 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     Ok(replayed)
 }
 
+/// What a warehouse tells of runs and erasures: no page holds it.
+type Told = (Vec<RunRecord>, Vec<ErasureRecord>);
+
 /// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, and which runs they know.
-fn leave_old(task: &Task<'_>) -> Result<BTreeMap<&'static str, Vec<RunRecord>>, PipelineError> {
+fn leave_old(task: &Task<'_>) -> Result<BTreeMap<&'static str, Told>, PipelineError> {
     let mut there = task.settings.clone();
     there.warehouse.duckdb = there.warehouse.duckdb.filter(|path| path.exists());
     there.warehouse.parquet = there.warehouse.parquet.filter(|path| path.exists());
@@ -90,7 +97,8 @@ fn leave_old(task: &Task<'_>) -> Result<BTreeMap<&'static str, Vec<RunRecord>>, 
     for mut destination in open_destinations(&there, task.identity)? {
         let name = destination.name();
         require_all(name, &destination.ledger().map_err(failed(name))?, &task.scans)?;
-        runs.insert(name, destination.runs().map_err(failed(name))?);
+        let receipts = destination.erasures().map_err(failed(name))?;
+        runs.insert(name, (destination.runs().map_err(failed(name))?, receipts));
         // Nothing may be left in a log beside the file that is going to be replaced.
         destination.publish().map_err(failed(name))?;
     }

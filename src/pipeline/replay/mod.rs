@@ -14,7 +14,7 @@ mod window;
 pub use build::{ReplayProgress, ReplaySnapshot};
 pub use report::{Rebuilt, Replaced, ReplayReport, Replayed};
 
-pub(super) use swap::clear_leftovers;
+pub use swap::clear_leftovers;
 
 use tokio_util::sync::CancellationToken;
 
@@ -23,12 +23,13 @@ use crate::{
     config::{ArchiveChoice, Settings},
     load::Identity,
     model::{RunId, TimeAccount, Window},
+    person::Suppression,
     state::{Lease, State},
 };
 
 use super::{
     Outcome, PipelineError,
-    assemble::{archive, identity},
+    assemble::{archive, identity, suppression},
     error::chain,
 };
 
@@ -63,6 +64,7 @@ struct Task<'a> {
     stop: &'a CancellationToken,
     progress: &'a ReplayProgress,
     scans: Vec<Archived>,
+    suppression: &'a Suppression,
 }
 
 impl Replay {
@@ -106,6 +108,7 @@ impl Replay {
     fn replay(&mut self, stop: &CancellationToken, progress: &ReplayProgress) -> Result<Replayed, PipelineError> {
         let archive = archive(&self.settings, &self.identity)?;
         let scans = committed(&archive, &self.identity)?;
+        let suppression = suppression(&self.settings)?;
         let task = Task {
             settings: &self.settings,
             identity: &self.identity,
@@ -114,6 +117,7 @@ impl Replay {
             stop,
             progress,
             scans,
+            suppression: &suppression,
         };
         let mut replayed = match self.request.window {
             None => full::replay(task, &archive)?,

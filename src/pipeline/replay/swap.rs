@@ -37,7 +37,7 @@ pub(super) fn beside(path: &Path) -> PathBuf {
 }
 
 /// Removes what a killed replay left, and puts a folder back that was on its way out. The caller holds the lease.
-pub(in super::super) fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
+pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
     for path in settings.warehouse.duckdb.iter().chain([&settings.state_path]) {
         let beside = beside(path);
         remove(&beside)?;

@@ -113,5 +113,12 @@ fn build_stretch(task: &Task<'_>, scans: &[Archived]) -> Result<bool, PipelineEr
         temp_directory: spill.into(),
     };
     let stretch = DuckDbDestination::open(&path, task.identity, &options).map_err(failed("replayed"))?;
-    build(scans, task.settings.drift, &mut [Box::new(stretch)], task.account, task.stop, task.progress)
+    build(
+        scans,
+        (task.settings.drift, task.suppression),
+        &mut [Box::new(stretch)],
+        task.account,
+        task.stop,
+        task.progress,
+    )
 }

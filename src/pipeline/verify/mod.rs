@@ -28,7 +28,7 @@ use crate::{
 
 use super::{
     Failure, LEARNED_RATE, Outcome, PipelineError, Progress,
-    assemble::{archive, failed, identity, source_settings},
+    assemble::{archive, failed, identity, source_settings, suppression},
     commit::SharedDestination,
     held::Budget,
     pull::{PullError, Shared},
@@ -100,7 +100,19 @@ impl Verify {
         let ties = TieWatch::load(&state, clock::Clock::default())?;
         let state = Arc::new(Mutex::new(state));
         let (budget, learned) = (Budget::default(), Learned::default());
-        let shared = Shared { source, archive, state, account, budget, progress, ties, learned, drift: settings.drift };
+        let suppression = suppression(&settings)?;
+        let shared = Shared {
+            source,
+            archive,
+            state,
+            account,
+            budget,
+            progress,
+            ties,
+            learned,
+            drift: settings.drift,
+            suppression,
+        };
         let found = Found::default();
         Ok(Verify { settings, request, run_id, started_ms, shared, destinations, found, _lease: lease })
     }

@@ -1,0 +1,159 @@
+//! Writes a file of pages anew with some pages changed: how records leave the archive.
+//!
+//! The new file is written beside the old one, made durable and renamed over it: at any instant there is the old file or the new
+//! one, whole. A torn tail, which a scan under way may have, is left off. What changes in a page is not decided here.
+
+use std::{
+    fs::{self, File},
+    io::{BufReader, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    ArchiveError,
+    frame::{self, Frame, FrameError},
+    store::sync_folder,
+};
+use crate::model::{DurableStep, Steps};
+
+/// How the name of a file that is being written anew ends.
+pub const FRESH_SUFFIX: &str = ".rewrite";
+
+/// What a page becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageChange {
+    pub body: Vec<u8>,
+    /// Records that were taken out of it; none where only texts were changed.
+    pub removed: u32,
+}
+
+/// What a rewrite found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rewritten {
+    /// Pages looked at, side pages among them.
+    pub pages: u64,
+    /// Pages that changed.
+    pub changed: u64,
+    /// Records that are gone.
+    pub removed: u64,
+}
+
+/// Asks for each page of a file what it becomes, `None` being what it is, and writes the file anew if any changes. With
+/// `is_trial` it is only counted.
+pub fn rewrite<E: From<ArchiveError>>(
+    path: &Path,
+    steps: &Steps,
+    is_trial: bool,
+    mut change: impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
+) -> Result<Rewritten, E> {
+    let mut counts = Rewritten::default();
+    // Most files hold nobody who is looked for: those are read once and not written.
+    each_frame(path, |_, frame| {
+        if let Some(body) = body_of(&frame) {
+            counts.pages += 1;
+            if let Some(changed) = change(body)? {
+                counts.changed += 1;
+                counts.removed += u64::from(changed.removed);
+            }
+        }
+        Ok::<(), E>(())
+    })?;
+    if counts.changed == 0 || is_trial {
+        return Ok(counts);
+    }
+    let fresh = beside(path);
+    let written = write_anew(path, &fresh, &mut change);
+    if written.is_err() {
+        // The first error is the one to tell, and a copy of what should go must not stay.
+        fs::remove_file(&fresh).ok();
+    }
+    written?;
+    steps.reach(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", path))?;
+    fs::rename(&fresh, path).map_err(ArchiveError::io("replace", path))?;
+    sync_folder(path.parent().unwrap_or(Path::new(".")))?;
+    Ok(counts)
+}
+
+fn write_anew<E: From<ArchiveError>>(
+    path: &Path,
+    fresh: &Path,
+    change: &mut impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
+) -> Result<(), E> {
+    let file = File::create(fresh).map_err(ArchiveError::io("create", fresh))?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut is_headed = false;
+    each_frame(path, |header, frame| {
+        let failed = ArchiveError::io("write", fresh);
+        if !is_headed {
+            frame::write_header(&mut out, header).map_err(ArchiveError::io("write", fresh))?;
+            is_headed = true;
+        }
+        let changed = body_of(&frame).map(&mut *change).transpose()?.flatten();
+        let bytes = encoded(frame, changed);
+        bytes.and_then(|bytes| out.write_all(&bytes)).map_err(failed)?;
+        Ok::<(), E>(())
+    })?;
+    let file = out.into_inner().map_err(|error| ArchiveError::io("write", fresh)(error.into_error()))?;
+    file.sync_all().map_err(ArchiveError::io("sync", fresh))?;
+    Ok(())
+}
+
+/// The frame's bytes, with what its page became.
+fn encoded(frame: Frame, changed: Option<PageChange>) -> std::io::Result<Vec<u8>> {
+    let (is_side, before) = match &frame {
+        Frame::Side(_) => (true, 0),
+        Frame::LessSide(_, removed) => (true, *removed),
+        Frame::LessPage(_, removed) => (false, *removed),
+        _ => (false, 0),
+    };
+    match (frame, changed) {
+        (_, Some(changed)) => frame::less_frame(&changed.body, before.saturating_add(changed.removed), is_side),
+        (Frame::Page(body), None) => frame::page_frame(&body),
+        (Frame::Side(body), None) => frame::side_frame(&body),
+        (Frame::LessPage(body, removed), None) => frame::less_frame(&body, removed, false),
+        (Frame::LessSide(body, removed), None) => frame::less_frame(&body, removed, true),
+        (Frame::End, None) => Ok(frame::end_frame()),
+        (Frame::Note(note), None) => Ok(frame::note_frame(&note)),
+    }
+}
+
+fn body_of(frame: &Frame) -> Option<&[u8]> {
+    match frame {
+        Frame::Page(body) | Frame::Side(body) | Frame::LessPage(body, _) | Frame::LessSide(body, _) => Some(body),
+        Frame::End | Frame::Note(_) => None,
+    }
+}
+
+/// Hands over each frame in order, up to the end of the file or to where it is torn. A committed file is never torn, so there
+/// that is an error.
+fn each_frame<E: From<ArchiveError>>(
+    path: &Path,
+    mut each: impl FnMut(&super::FileHeader, Frame) -> Result<(), E>,
+) -> Result<(), E> {
+    let file = File::open(path).map_err(ArchiveError::io("open", path))?;
+    let mut input = BufReader::with_capacity(1 << 20, file);
+    let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
+    let (mut pages, mut is_whole) = (0, false);
+    loop {
+        match frame::read_frame(&mut input) {
+            Ok(Some((frame, _))) => {
+                pages += usize::from(body_of(&frame).is_some());
+                is_whole |= frame == Frame::End;
+                each(&header, frame)?;
+            }
+            Ok(None) => return Ok(()),
+            // What a scan under way has behind its last whole frame is cut off when it goes on.
+            Err(FrameError::Torn(_)) if !is_whole => return Ok(()),
+            Err(FrameError::Torn(why)) => {
+                return Err(ArchiveError::Damaged { path: path.to_owned(), page: pages, why: why.to_owned() }.into());
+            }
+            Err(FrameError::Io(source)) => return Err(ArchiveError::io("read", path)(source).into()),
+        }
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(FRESH_SUFFIX);
+    PathBuf::from(name)
+}

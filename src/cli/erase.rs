@@ -1,0 +1,326 @@
+//! `studysync erase`: people are forgotten, at the service and here.
+
+use std::{
+    io::{self, BufRead, IsTerminal, Write},
+    path::PathBuf,
+};
+
+use clap::Args;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    erase::{DELAY_SECONDS_MAX, Erase, EraseError, EraseRequest, NotFollowed, Plan, Receipt, read_people},
+    model::{IdentifierKind, steers_display},
+};
+
+use super::{
+    CommandError, Context,
+    flags::{EffortFlags, SharedFlags},
+    sync::stop_on_signal,
+};
+
+/// Identifiers that are listed in a plan.
+const LISTED_MAX: usize = 40;
+/// The largest file of people that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Forgets people: asks the service to purge them, and removes them from everything that is kept here.
+///
+/// First a plan: whose rows, in which tables, pages and files, found by what is named here and by what that leads to (a user id
+/// leads to its visitors, sessions and mail addresses). What other people share is not followed, and told. Then, once confirmed:
+/// the service is asked, at most 100 deletions a request; every table, history, Parquet file, archived page, reject and the
+/// checkpoints lose them at once, and the DuckDB file is written anew, so that no byte is left; then every file is searched for
+/// every identifier. The receipt says what was searched, found and removed, and not of whom: a file beside the state file, and a
+/// row of the table `erasures`.
+///
+/// The service goes on sending them until its delay (ten days, if nothing else is asked for) is over. Until then, two days more,
+/// and until complete scans have met nobody, they are kept out of scans, replays and webhooks by a list of keyed hashes; that
+/// folder (FILE.erasures beside the state file) belongs into your backups. Restored backups of the archive are filtered as well; a
+/// restored warehouse is not: run the same command again.
+///
+/// What other people wrote about them stays, and is counted by table (exit code 3), unless --redact-mentions replaces the
+/// identifiers there; the service still has such texts, and a scan that sees them changed brings them back. A visitor's number is
+/// removed where a column or field holds it, and not looked for in texts. Log lines name nobody; where your scheduler keeps the
+/// talk on stderr is up to you, and --dry-run and this plan name people there.
+///
+/// Cut short at any point, the same command goes on. Done again, it finds nothing.
+///
+/// Exit codes: 0 done; 1 failed, the same command goes on; 2 usage or configuration; 3 done, but something needs a look (mentions
+/// by others, identifiers that were not followed); 4 key refused; 5 another run holds the lease, or a program the file; 6 stopped early at a
+/// deadline, a budget or a rate limit, the same command goes on; 130 interrupted or not confirmed.
+#[derive(Args, Debug)]
+pub(super) struct EraseArgs {
+    /// Your own id of a person; may be given again
+    #[arg(long = "user-id", value_name = "ID", help_heading = "Whom")]
+    user_ids: Vec<String>,
+
+    /// A mail address; may be given again
+    #[arg(long = "email", value_name = "ADDRESS", help_heading = "Whom")]
+    emails: Vec<String>,
+
+    /// A visitor's UUID, or the number that responses give it; may be given again
+    #[arg(long = "visitor-id", value_name = "ID", help_heading = "Whom")]
+    visitor_ids: Vec<String>,
+
+    /// A file of people, one a line: `user-id ID`, `email ADDRESS` or `visitor-id ID`
+    #[arg(long, value_name = "PATH", help_heading = "Whom")]
+    file: Option<PathBuf>,
+
+    /// How long the service is to wait before it purges [default: the service's own: ten days]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=DELAY_SECONDS_MAX))]
+    delay_seconds: Option<u64>,
+
+    /// Leave the service alone: somebody purged there already, or is going to
+    #[arg(long, conflicts_with = "delay_seconds")]
+    local_only: bool,
+
+    /// Say what would go, and stop
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Replace identifiers with [erased] in what other people wrote
+    #[arg(long)]
+    redact_mentions: bool,
+
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+
+    /// One JSON object on stdout: the plan with --dry-run, else the receipt
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+
+    #[command(flatten)]
+    effort: EffortFlags,
+}
+
+pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, CommandError> {
+    if !args.shared.streams.is_empty() || !args.shared.surveys.is_empty() {
+        return Err(CommandError::Usage("a person is erased from everything: no --stream and no --survey".to_owned()));
+    }
+    let request = request(&args)?;
+    if !args.dry_run && !args.yes && !io::stdin().is_terminal() {
+        return Err(CommandError::Usage(
+            "nobody is there to confirm it: look at the plan with --dry-run, then say --yes".to_owned(),
+        ));
+    }
+    let settings = args.shared.settings(&args.effort, &context)?;
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(stop_on_signal(stop.clone()));
+    // A plan needs no service, and no key.
+    let asked = EraseRequest { local_only: request.local_only || args.dry_run, ..request };
+    let planned = tokio::task::spawn_blocking(move || {
+        let mut erase = Erase::open(settings, asked, stop)?;
+        let plan = erase.plan()?;
+        Ok::<_, EraseError>((erase, plan))
+    });
+    let planned = planned.await.map_err(|error| CommandError::failed("a part of the program stopped", error.into()))?;
+    let (erase, plan) = planned.map_err(CommandError::Erase)?;
+    if args.dry_run && args.json {
+        print_json(&context, &PlanJson::of(&plan))?;
+    } else if args.dry_run {
+        context.printer.print(&describe(&plan))?;
+    } else if !context.is_quiet {
+        talk(&describe(&plan));
+    }
+    if args.dry_run {
+        return Ok(if plan.leads.not_followed.is_empty() && plan.leads.is_complete { 0 } else { 3 });
+    }
+    if !args.yes && !is_confirmed(plan.rows()) {
+        talk("nothing was removed\n");
+        return Ok(130);
+    }
+    let outcome = erase.apply(plan).await;
+    signals.abort();
+    let (receipt, path) = outcome.map_err(CommandError::Erase)?;
+    if args.json {
+        print_json(&context, &receipt)?;
+    }
+    if !context.is_quiet {
+        talk(&summary(&receipt, &path.display().to_string()));
+    }
+    Ok(receipt.exit_code)
+}
+
+fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
+    let mut request = EraseRequest {
+        delay_seconds: args.delay_seconds,
+        local_only: args.local_only,
+        redact_mentions: args.redact_mentions,
+        ..EraseRequest::default()
+    };
+    let named = (args.user_ids.iter().map(|id| (IdentifierKind::UserId, id)))
+        .chain(args.emails.iter().map(|email| (IdentifierKind::Email, email)))
+        .chain(args.visitor_ids.iter().map(|id| (IdentifierKind::VisitorUuid, id)));
+    for (kind, text) in named {
+        request.name(kind, text).map_err(CommandError::Erase)?;
+    }
+    if let Some(path) = &args.file {
+        let failed = |source| CommandError::failed(format!("cannot read {}", path.display()), source);
+        let bytes = std::fs::metadata(path).map_err(failed)?.len();
+        if bytes > FILE_BYTES_MAX {
+            let why = format!("{} has {bytes} bytes; at most {FILE_BYTES_MAX} are read", path.display());
+            return Err(CommandError::Usage(why));
+        }
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        read_people(&text, &mut request)
+            .map_err(|error| CommandError::Usage(format!("{}, {error}", path.display())))?;
+    }
+    match request.people.is_empty() {
+        true => Err(CommandError::Usage("name somebody: --user-id, --email, --visitor-id or --file".to_owned())),
+        false => Ok(request),
+    }
+}
+
+fn print_json(context: &Context, value: &impl Serialize) -> Result<(), CommandError> {
+    let text = serde_json::to_string(value).map_err(|error| CommandError::failed("cannot print it", error.into()))?;
+    context.printer.print(&text)
+}
+
+fn talk(text: &str) {
+    // When stderr is gone, the exit code has to say it all.
+    io::stderr().write_all(text.as_bytes()).ok();
+}
+
+/// Asks on the terminal. The number has to be typed, so that a wrong name is noticed by what it would take along.
+fn is_confirmed(rows: u64) -> bool {
+    talk(&format!("This cannot be undone. To go on, type the number of rows ({rows}): "));
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim() == rows.to_string()
+}
+
+/// A plan as JSON. It names people: it goes to whoever asked and nowhere else.
+#[derive(Serialize)]
+struct PlanJson<'a> {
+    erasure_id: &'a str,
+    resumes: bool,
+    named: Vec<String>,
+    led_to: Vec<String>,
+    not_followed: Vec<(String, &'static str)>,
+    leads_are_complete: bool,
+    rounds: u32,
+    rows: std::collections::BTreeMap<&'static str, std::collections::BTreeMap<&'static str, u64>>,
+    archive_files: u64,
+    archive_files_with_them: usize,
+    archive_pages: u64,
+    archive_records: u64,
+}
+
+impl<'a> PlanJson<'a> {
+    fn of(plan: &'a Plan) -> Self {
+        let leads = &plan.leads;
+        let shown = |identifier: &crate::model::Identifier| format!("{} {}", identifier.kind.name(), identifier.value);
+        PlanJson {
+            erasure_id: &plan.erasure_id,
+            resumes: plan.is_resumed,
+            named: leads.named.iter().map(shown).collect(),
+            led_to: leads.led.iter().map(shown).collect(),
+            not_followed: leads.not_followed.iter().map(|(lead, why)| (shown(lead), reason(*why))).collect(),
+            leads_are_complete: leads.is_complete,
+            rounds: leads.rounds,
+            rows: plan.warehouses.iter().map(|(name, found)| (*name, found.rows.clone())).collect(),
+            archive_files: plan.archive.files,
+            archive_files_with_them: plan.archive.found_in.len(),
+            archive_pages: plan.archive.pages,
+            archive_records: plan.archive.records,
+        }
+    }
+}
+
+fn reason(why: NotFollowed) -> &'static str {
+    match why {
+        NotFollowed::Shared => "other people, who were not named, have it too",
+        NotFollowed::OtherUser => "it is another person's user id; name it too, if it is the same person",
+        NotFollowed::TooMany => "more visitors or sessions have it than a person does",
+    }
+}
+
+fn describe(plan: &Plan) -> String {
+    let leads = &plan.leads;
+    let mut text = match plan.is_resumed {
+        true => format!("going on with the erasure {}\n", plan.erasure_id),
+        false => "what would be erased\n".to_owned(),
+    };
+    let list = |text: &mut String, title: &str, lines: Vec<String>| {
+        if lines.is_empty() {
+            return;
+        }
+        text.push_str(&format!("  {title}\n"));
+        let more = lines.len().saturating_sub(LISTED_MAX);
+        for line in lines.into_iter().take(LISTED_MAX) {
+            let line: String = line.chars().filter(|letter| !steers_display(*letter)).collect();
+            text.push_str(&format!("    {line}\n"));
+        }
+        if more > 0 {
+            text.push_str(&format!("    and {more} more\n"));
+        }
+    };
+    let shown = |identifier: &crate::model::Identifier| format!("{}: {}", identifier.kind, identifier.value);
+    list(&mut text, "named", leads.named.iter().map(shown).collect());
+    list(&mut text, &format!("led to, in {} rounds", leads.rounds), leads.led.iter().map(shown).collect());
+    let left = leads.not_followed.iter().map(|(lead, why)| format!("{}: {}", shown(lead), reason(*why)));
+    list(&mut text, "NOT FOLLOWED", left.collect());
+    if !leads.is_complete {
+        text.push_str(
+            "  the leads go on beyond the limit of rounds: run this again afterwards with what it names last\n",
+        );
+    }
+    for (name, found) in &plan.warehouses {
+        let rows = found.rows.iter().map(|(table, rows)| format!("{table}: {rows}")).collect();
+        list(&mut text, &format!("rows in {name}: {}", found.total()), rows);
+        if found.rows.is_empty() {
+            text.push_str(&format!("  rows in {name}: none\n"));
+        }
+    }
+    let archive = &plan.archive;
+    text.push_str(&format!(
+        "  archived records: {} in {} of {} files\n",
+        archive.records,
+        archive.found_in.len(),
+        archive.files
+    ));
+    if plan.others_unfinished > 0 {
+        text.push_str(&format!(
+            "  {} other erasures were begun and not ended: run their commands again\n",
+            plan.others_unfinished
+        ));
+    }
+    text
+}
+
+fn summary(receipt: &Receipt, path: &str) -> String {
+    let mut text = format!("erase {}: receipt {path}\n", receipt.outcome.replace('_', " "));
+    let removed: u64 = receipt.removed.values().sum();
+    text.push_str(&format!("  removed: {removed} rows and records\n"));
+    if let Some(from) = &receipt.suppressed_from {
+        text.push_str(&format!("  kept out from {from} on\n"));
+    }
+    for (name, place) in &receipt.verified.places {
+        if place.left + place.unexplained > 0 {
+            text.push_str(&format!("  LEFT in {name}: {}\n", place.left + place.unexplained));
+        }
+        for (column, rows) in &place.mentions {
+            text.push_str(&format!("  mentioned by others in {name}, {column}: {rows}\n"));
+        }
+    }
+    if receipt.verified.mentions() > 0 {
+        text.push_str("  what others wrote stays; --redact-mentions replaces the identifiers in it\n");
+    }
+    if receipt.service_refused_all {
+        text.push_str("  THE SERVICE TOOK NONE OF THE NAMES (400 or 404): ask there whether it purged them; they are kept out here\n");
+    }
+    if receipt.redacted > 0 {
+        text.push_str(&format!("  replaced in {} rows and pages\n", receipt.redacted));
+    }
+    if receipt.not_followed > 0 {
+        text.push_str(&format!(
+            "  {} identifiers were not followed, since others have them too\n",
+            receipt.not_followed
+        ));
+    }
+    text
+}

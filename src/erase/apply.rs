@@ -1,0 +1,366 @@
+//! An erasure from the lease to the receipt; the order of its steps is in one function, [`Erase::apply`].
+
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    EraseError, EraseRequest, Plan, Purged, Reason, Receipt,
+    archive::{self, RecordsOf},
+    journal::{Journal, Journals},
+    plan,
+    purge::purge,
+    verify::{self, Search},
+};
+use crate::{
+    archive::Archive,
+    clock,
+    config::Settings,
+    load::Destination,
+    model::{DurableStep, RunId, TimeAccount, format_ms},
+    person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList},
+    pipeline::{self, CLOCK_SKEW, LEARNED_RATE, PipelineError, Surroundings},
+    source::Source,
+    state::{self, Lease, State},
+};
+
+/// The service's own delay, by its contract.
+const DELAY_DEFAULT: Duration = Duration::from_secs(10 * 86_400);
+/// The longest delay that can be asked for: longer than anybody's duty to delete.
+pub const DELAY_SECONDS_MAX: u64 = 366 * 86_400;
+
+/// An erasure, holding the lease.
+pub struct Erase {
+    settings: Settings,
+    request: EraseRequest,
+    surroundings: Surroundings,
+    run_id: RunId,
+    started_ms: i64,
+    state: State,
+    archive: Archive,
+    destinations: Vec<Box<dyn Destination>>,
+    list: SuppressionList,
+    key: Key,
+    journals: Journals,
+    /// What an interrupted try left.
+    journal: Option<Journal>,
+    source: Option<Source>,
+    _lease: Lease,
+}
+
+impl Erase {
+    /// Takes the lease and opens everything. Sends nothing. To be called where a thread may block.
+    pub fn open(settings: Settings, request: EraseRequest, stop: CancellationToken) -> Result<Erase, EraseError> {
+        Erase::open_in(settings, request, stop, Surroundings::default())
+    }
+
+    /// The same in other surroundings than this machine's.
+    pub fn open_in(
+        settings: Settings,
+        request: EraseRequest,
+        stop: CancellationToken,
+        surroundings: Surroundings,
+    ) -> Result<Erase, EraseError> {
+        let identity = pipeline::identity(&settings)?;
+        settings.require_warehouse().map_err(PipelineError::Config)?;
+        let source_settings = match request.local_only {
+            true => None,
+            false => Some(pipeline::source_settings(&settings)?),
+        };
+        let steps = surroundings.steps.clone();
+        let started_ms = surroundings.clock.now_ms();
+        let run_id = RunId::drawn(started_ms, &surroundings.chance);
+        require_places(&settings)?;
+        let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)?;
+        let state = state.watched(steps.clone());
+        let lease = state.take_lease(&run_id, "erase", started_ms)?;
+        if request.reason == Reason::Asked {
+            require_all_known(&settings, &state)?;
+        }
+        let learned = state.service_trait(LEARNED_RATE)?.map(|(learned, _)| learned);
+        let source = source_settings.map(|mut source| {
+            (source.clock, source.chance) = (surroundings.clock.clone(), surroundings.chance.clone());
+            source.transport = surroundings.transport.clone();
+            Source::new(source, learned, TimeAccount::default(), stop.clone())
+        });
+        let source = source.transpose()?;
+        let archive = pipeline::archive(&settings, &identity)?.watched(steps.clone());
+        pipeline::clear_leftovers(&settings)?;
+        let patience = pipeline::lock_patience(&settings, &stop);
+        let destinations = pipeline::open_watched(&settings, &identity, &patience, &surroundings)?;
+        let mut list = SuppressionList::read(&settings.erasures_folder())?;
+        let key = list.key()?;
+        let journals = Journals::new(&settings.erasures_folder(), key.clone(), steps);
+        Ok(Erase {
+            settings,
+            request,
+            surroundings,
+            run_id,
+            started_ms,
+            state,
+            archive,
+            destinations,
+            list,
+            key,
+            journals,
+            journal: None,
+            source,
+            _lease: lease,
+        })
+    }
+
+    /// What would go. Changes nothing.
+    pub fn plan(&mut self) -> Result<Plan, EraseError> {
+        let (journal, earlier) = self.journals.find(&self.request.people)?.unzip();
+        self.journal = journal;
+        let erasure_id = match &self.journal {
+            Some(journal) => journal.erasure_id.clone(),
+            None => self.run_id.0.clone(),
+        };
+        let (named, earlier) = (&self.request.people, earlier.unwrap_or_default());
+        let leads = match self.request.reason {
+            Reason::Asked => plan::follow(named, earlier, &self.archive, &mut self.destinations)?,
+            Reason::Vanished { before_ms } => plan::vanished(before_ms, earlier, &mut self.destinations)?,
+        };
+        let others_unfinished = self.journals.others(&self.request.people)?;
+        let is_resumed = self.journal.is_some();
+        let mut plan = Plan { erasure_id, is_resumed, leads, others_unfinished, ..Plan::default() };
+        if !plan.leads.named.is_empty() {
+            plan::count(&mut plan, &self.archive, &mut self.destinations)?;
+        }
+        for destination in &mut self.destinations {
+            // Nobody is kept from the warehouse while a person reads the plan.
+            let name = destination.name();
+            destination.publish().map_err(EraseError::load(name))?;
+        }
+        Ok(plan)
+    }
+
+    /// Does it. Each step can be cut short; the same command then goes on.
+    ///
+    /// 1. The identifiers are written down, sealed: what leads from one to the other may be gone later.
+    /// 2. They are kept out from here on: nothing that is removed comes back with a scan.
+    /// 3. The service is asked. It goes on sending them until its delay is over.
+    /// 4. Everything here loses them: archive, warehouses, checkpoints.
+    /// 5. Everything is searched for what is left.
+    /// 6. The receipt; then the journal goes.
+    pub async fn apply(mut self, plan: Plan) -> Result<(Receipt, PathBuf), EraseError> {
+        self.state.begin_run(&self.run_id, "erase", self.started_ms)?;
+        let people = plan.people();
+        let id = (plan.erasure_id.as_str(), self.started_ms);
+        let mut journal = self.journals.begin(self.journal.take(), id, &self.request.people, &people)?;
+        if self.request.reason == Reason::Asked {
+            self.suppress(&plan, &mut journal)?;
+        }
+        let purged = match &self.source {
+            None => Purged::default(),
+            Some(source) => {
+                let at = (&self.journals, &self.key, &self.surroundings.steps);
+                purge(source, at, &mut journal, &plan.leads.visitors_of, self.request.delay_seconds).await?
+            }
+        };
+        tracing::info!(requests = purged.requests, names = purged.names, unknown = purged.unknown, "asked the service");
+        let work = move || self.remove_and_prove(&plan, journal);
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|error| PipelineError::Died(error.to_string()))?
+    }
+
+    /// Keeps them out, from now until some time after the service's delay.
+    fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
+        let skew_ms = self.state.service_trait::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
+        let known_ms = self.source.as_ref().and_then(Source::service_now_ms);
+        let now_ms = known_ms.unwrap_or(self.surroundings.clock.now_ms() + skew_ms);
+        let from_ms = *journal.suppressed_from_ms.get_or_insert(now_ms);
+        let delay = self.request.delay_seconds.map_or(DELAY_DEFAULT, Duration::from_secs);
+        let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+        let mut met: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (stream, window) in plan.warehouses.values().flat_map(|found| &found.met) {
+            met.entry(*stream).or_default().push(*window);
+        }
+        let earlier = self.list.entries().iter().find(|entry| entry.erasure_id == plan.erasure_id);
+        for (stream, windows) in earlier.into_iter().flat_map(|entry| &entry.met) {
+            met.entry(*stream).or_default().extend(windows);
+        }
+        let hash =
+            |identifiers: &std::collections::BTreeSet<_>| identifiers.iter().map(|one| self.key.hash(one)).collect();
+        let entry = Suppressed {
+            erasure_id: plan.erasure_id.clone(),
+            until_ms: from_ms.saturating_add(delay_ms).saturating_add(SUPPRESSION_MARGIN_MS),
+            named: hash(&plan.leads.named),
+            led: hash(&plan.leads.led),
+            met,
+            absent: BTreeMap::new(),
+        };
+        let failed = EraseError::io("write", self.settings.erasures_folder());
+        self.surroundings.steps.reach(DurableStep::SuppressionWritten).map_err(failed)?;
+        self.list.put(entry)?;
+        self.journals.write(journal)
+    }
+
+    /// Steps 4 to 6.
+    fn remove_and_prove(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
+        let people = plan.people();
+        let finder = Finder::new(&people);
+        let steps = self.surroundings.steps.clone();
+        let records = RecordsOf::new(&people, &finder);
+        let removed = archive::remove(&plan.archive.found_in, &records, &steps)?;
+        self.note(&mut journal, "archive records".to_owned(), removed)?;
+        self.remove_leftovers(&finder, &mut journal)?;
+        for at in 0..self.destinations.len() {
+            let Some(destination) = self.destinations.get_mut(at) else { continue };
+            let name = destination.name();
+            let found = destination.erase_people(&people).map_err(EraseError::load(name))?;
+            for (table, rows) in found.rows {
+                self.note(&mut journal, format!("{name} {table}"), rows)?;
+            }
+        }
+        let reports = self.state.change_reports(&mut |report| finder.redacted(report))?;
+        self.note(&mut journal, "state reports".to_owned(), reports)?;
+        self.state.wipe()?;
+        let at = (people.as_slice(), &finder);
+        let mut search = verify::search(&self.settings, &self.archive, &mut self.destinations, at)?;
+        let redacted = self.redact(&search, &finder)?;
+        if redacted > 0 {
+            search = verify::search(&self.settings, &self.archive, &mut self.destinations, at)?;
+        }
+        self.prove(plan, journal, search, redacted)
+    }
+
+    fn note(&self, journal: &mut Journal, place: String, count: u64) -> Result<(), EraseError> {
+        if count > 0 {
+            *journal.removed.entry(place).or_default() += count;
+            self.journals.write(journal)?;
+        }
+        Ok(())
+    }
+
+    /// Files that a killed run left half done, and damaged state files that hold any of it.
+    fn remove_leftovers(&self, finder: &Finder, journal: &mut Journal) -> Result<(), EraseError> {
+        for path in self.archive.unfinished()? {
+            self.archive.remove_unfinished(&path)?;
+        }
+        let owners: Vec<_> = self.state.scans_under_way()?.into_iter().map(|left| left.scan.id).collect();
+        self.archive.discard_orphans(&owners)?;
+        let under_way = self.archive.root().join("under-way");
+        for entry in fs::read_dir(&under_way).map_err(EraseError::io("list", &under_way))? {
+            let path = entry.map_err(EraseError::io("list", &under_way))?.path();
+            if path.is_dir() {
+                // What a look at the warehouses spilled before it was killed.
+                fs::remove_dir_all(&path).map_err(EraseError::io("remove", &path))?;
+            }
+        }
+        let files = state::files_of(&self.settings.state_path);
+        let files = files.map_err(EraseError::io("list the files of", &self.settings.state_path))?;
+        for path in files.into_iter().filter(|path| state::was_put_aside(path)) {
+            let file = fs::File::open(&path).map_err(EraseError::io("open", &path))?;
+            let (hits, _) = finder.count_in_raw(file).map_err(EraseError::io("read", &path))?;
+            if hits > 0 {
+                fs::remove_file(&path).map_err(EraseError::io("remove", &path))?;
+                self.note(journal, "damaged state files".to_owned(), 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces mentions: always in what the program tells of itself, in what others wrote only if that was asked for.
+    fn redact(&mut self, search: &Search, finder: &Finder) -> Result<u64, EraseError> {
+        let mut redacted = 0;
+        for destination in &mut self.destinations {
+            let name = destination.name();
+            let mentions = search.by_warehouse.get(name).map_or(&[][..], Vec::as_slice);
+            let only_own = !self.request.redact_mentions;
+            redacted += destination.redact(finder, mentions, only_own).map_err(EraseError::load(name))?;
+        }
+        if self.request.redact_mentions {
+            redacted += archive::redact(&search.mentioned_in, finder, &self.surroundings.steps)?;
+        }
+        Ok(redacted)
+    }
+
+    fn prove(
+        mut self,
+        plan: &Plan,
+        journal: Journal,
+        search: Search,
+        redacted: u64,
+    ) -> Result<(Receipt, PathBuf), EraseError> {
+        let finished_ms = self.surroundings.clock.now_ms();
+        let verified = search.verified;
+        // Of people whom it sent, the service can hardly say that it has nobody: more likely it takes no purge of this kind.
+        let is_refused = journal.purge_requests.is_empty() && journal.unknown_there > 0 && !journal.removed.is_empty();
+        let needs_a_look = is_refused
+            || verified.mentions() > 0
+            || verified.left() > 0
+            || !plan.leads.is_complete
+            || !plan.leads.not_followed.is_empty();
+        let (outcome, exit_code) = if needs_a_look { ("needs_a_look", 3) } else { ("done", 0) };
+        let receipt = Receipt {
+            erasure_id: journal.erasure_id.clone(),
+            run_id: self.run_id.clone(),
+            kind: match self.request.reason {
+                Reason::Vanished { .. } => "vanished",
+                Reason::Asked if self.request.local_only => "local_only",
+                Reason::Asked => "service_and_local",
+            },
+            requested_at: format_ms(journal.requested_ms),
+            finished_at: format_ms(finished_ms),
+            people: plan.leads.named.len(),
+            identifiers: plan.leads.named.len() + plan.leads.led.len(),
+            not_followed: plan.leads.not_followed.len(),
+            leads_are_complete: plan.leads.is_complete,
+            purge_requests: journal.purge_requests.clone(),
+            unknown_to_the_service: journal.unknown_there,
+            service_refused_all: is_refused,
+            delay_seconds: self.request.delay_seconds,
+            suppressed_from: journal.suppressed_from_ms.map(format_ms),
+            removed: journal.removed.clone(),
+            verified,
+            redacted,
+            outcome,
+            exit_code,
+            requested_ms: journal.requested_ms,
+            finished_ms,
+            suppressed_from_ms: journal.suppressed_from_ms,
+        };
+        let folder = self.settings.erasures_folder();
+        self.surroundings.steps.reach(DurableStep::ReceiptWritten).map_err(EraseError::io("write", &folder))?;
+        let path = receipt.write(&folder)?;
+        for destination in &mut self.destinations {
+            let name = destination.name();
+            let recorded = destination.record_erasures(&[receipt.record()]);
+            recorded.and_then(|()| destination.publish()).map_err(EraseError::load(name))?;
+            destination.finish().map_err(EraseError::load(name))?;
+        }
+        let report = serde_json::to_string(&receipt).unwrap_or_default();
+        self.state.finish_run(&self.run_id, clock::now_ms(), outcome, i64::from(exit_code), &report)?;
+        self.journals.remove(&journal)?;
+        Ok((receipt, path))
+    }
+}
+
+/// What is named by mistake is not there, and a new one in its place would prove nothing.
+fn require_places(settings: &Settings) -> Result<(), EraseError> {
+    let warehouses = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
+    match warehouses.chain([&settings.state_path]).find(|path| !path.exists()) {
+        Some(missing) => Err(EraseError::Names(format!(
+            "{} is not there: an erasure goes by everything that a sync keeps, so name the same places",
+            missing.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A warehouse that was filled once and is not named would keep everybody.
+fn require_all_known(settings: &Settings, state: &State) -> Result<(), EraseError> {
+    let named = [("duckdb", &settings.warehouse.duckdb), ("parquet", &settings.warehouse.parquet)];
+    for (name, path) in named {
+        let Some(known) = state.destination(name)? else { continue };
+        if path.is_none() && std::path::Path::new(&known.location).exists() {
+            return Err(EraseError::Names(format!(
+                "the {name} warehouse {} was filled as well, and would keep them: name it with --{name}, or remove it",
+                known.location
+            )));
+        }
+    }
+    Ok(())
+}

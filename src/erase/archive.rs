@@ -1,0 +1,189 @@
+//! The records of people in archived pages, and in the spools of scans under way.
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use super::EraseError;
+use crate::{
+    archive::{Archive, PageChange, read_pages, rewrite},
+    model::{Identifier, Steps, Stream},
+    person::{Finder, fields_of_stream, without_records},
+};
+
+/// Sittings that are taken from the archive at once.
+const FACTS_MAX: usize = 200_000;
+
+/// What the archive holds of people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveFound {
+    /// Files that were looked at.
+    pub files: u64,
+    /// Pages in them.
+    pub pages: u64,
+    /// Records of people.
+    pub records: u64,
+    /// Files that hold such.
+    pub found_in: Vec<PathBuf>,
+}
+
+/// Knows the records of some people.
+pub(super) struct RecordsOf<'a> {
+    people: BTreeSet<&'a Identifier>,
+    finder: &'a Finder,
+}
+
+impl<'a> RecordsOf<'a> {
+    pub fn new(people: &'a [Identifier], finder: &'a Finder) -> Self {
+        RecordsOf { people: people.iter().collect(), finder }
+    }
+
+    /// Whether a record of a stream is of one of the people.
+    fn is_theirs(&self, stream: Stream, record: &str) -> bool {
+        !fields_of_stream(stream).for_each(record, &mut |identifier| !self.people.contains(&identifier))
+    }
+
+    /// The page without their records.
+    fn without(&self, stream: Stream, body: &[u8]) -> Option<PageChange> {
+        if !self.finder.may_be_a_field(body) {
+            return None;
+        }
+        let less = without_records(body, |record| self.is_theirs(stream, record))?;
+        Some(PageChange { body: less.body, removed: less.removed })
+    }
+}
+
+/// Every file of pages: of committed scans and of those under way.
+pub(super) fn files(archive: &Archive) -> Result<Vec<PathBuf>, EraseError> {
+    let mut files = archive.committed()?;
+    files.extend(archive.spools()?);
+    files.sort();
+    Ok(files)
+}
+
+/// Looks through all files. Changes nothing.
+pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveFound, EraseError> {
+    let mut found = ArchiveFound::default();
+    for path in files(archive)? {
+        let stream = stream_of(&path)?;
+        let counts = rewrite(&path, &Steps::default(), true, |body| {
+            Ok::<_, EraseError>(stream.and_then(|stream| people.without(stream, body)))
+        })?;
+        found.files += 1;
+        found.pages += counts.pages;
+        found.records += counts.removed;
+        if counts.changed > 0 {
+            found.found_in.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Which identifiers stand together in records that carry one of these: in the archive may be what no table holds, of a scan under
+/// way or of a warehouse that was lost.
+pub(super) fn facts(archive: &Archive, wanted: &[Identifier]) -> Result<BTreeSet<Vec<Identifier>>, EraseError> {
+    let finder = Finder::new(wanted);
+    let records = RecordsOf::new(wanted, &finder);
+    let mut rows = BTreeSet::new();
+    for path in files(archive)? {
+        let Some(stream) = stream_of(&path)? else { continue };
+        rewrite(&path, &Steps::default(), true, |body| {
+            if finder.may_be_a_field(body) {
+                without_records(body, |record| {
+                    if records.is_theirs(stream, record) {
+                        rows.insert(identifiers_of(stream, record));
+                    }
+                    false
+                });
+            }
+            match rows.len() > FACTS_MAX {
+                true => Err(EraseError::Names(format!(
+                    "more than {FACTS_MAX} archived sittings carry what is looked for: name fewer people at once"
+                ))),
+                false => Ok(None),
+            }
+        })?;
+    }
+    Ok(rows)
+}
+
+fn identifiers_of(stream: Stream, record: &str) -> Vec<Identifier> {
+    let mut identifiers = Vec::new();
+    fields_of_stream(stream).for_each(record, &mut |identifier| {
+        identifiers.push(identifier);
+        true
+    });
+    identifiers.sort();
+    identifiers.dedup();
+    identifiers
+}
+
+/// Takes the records out of these files. Returns how many they were.
+pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, steps: &Steps) -> Result<u64, EraseError> {
+    let mut removed = 0;
+    for path in found_in {
+        let Some(stream) = stream_of(path)? else { continue };
+        let counts = rewrite(path, steps, false, |body| Ok::<_, EraseError>(people.without(stream, body)))?;
+        removed += counts.removed;
+    }
+    Ok(removed)
+}
+
+/// Replaces what mentions people in the pages of these files. Returns the pages that changed.
+pub(super) fn redact(found_in: &[PathBuf], finder: &Finder, steps: &Steps) -> Result<u64, EraseError> {
+    let mut changed = 0;
+    for path in found_in {
+        let counts = rewrite(path, steps, false, |body| {
+            let text = std::str::from_utf8(body).ok();
+            let redacted = text.filter(|_| finder.may_be_in(body)).and_then(|text| finder.redacted(text));
+            Ok::<_, EraseError>(redacted.map(|text| PageChange { body: text.into_bytes(), removed: 0 }))
+        })?;
+        changed += counts.changed;
+    }
+    Ok(changed)
+}
+
+/// What a search of the pages found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PagesSearched {
+    pub files: u64,
+    pub bytes: u64,
+    /// Records that are still there: none, unless something is wrong.
+    pub records: u64,
+    /// Pages that mention somebody, and the files that these are in.
+    pub mentioning_pages: u64,
+    pub mentioned_in: Vec<PathBuf>,
+}
+
+/// Searches every page, decompressed.
+pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesSearched, EraseError> {
+    let mut searched = PagesSearched::default();
+    for path in files(archive)? {
+        searched.files += 1;
+        let stream = stream_of(&path)?;
+        let mut mentioning = 0;
+        rewrite(&path, &Steps::default(), true, |body| {
+            searched.bytes += body.len() as u64;
+            let left = stream.and_then(|stream| people.without(stream, body));
+            searched.records += left.map_or(0, |left| u64::from(left.removed));
+            mentioning += u64::from(people.finder.may_be_in(body) && people.finder.is_in_text(body));
+            Ok::<_, EraseError>(None)
+        })?;
+        if mentioning > 0 {
+            searched.mentioning_pages += mentioning;
+            searched.mentioned_in.push(path);
+        }
+    }
+    Ok(searched)
+}
+
+/// The stream of a file; `None` for a spool whose beginning was never made durable: there is nothing in it.
+fn stream_of(path: &Path) -> Result<Option<Stream>, EraseError> {
+    let is_empty = File::open(path).and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.len() == 0);
+    if is_empty {
+        return Ok(None);
+    }
+    Ok(Some(read_pages(path)?.header().scan.scope.stream))
+}

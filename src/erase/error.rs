@@ -1,0 +1,75 @@
+//! What can end an erasure. Whatever it is, the same command goes on.
+
+use std::{io, path::PathBuf};
+
+use crate::{
+    archive::ArchiveError, load::LoadError, person::PersonError, pipeline::PipelineError, source::SourceError,
+    state::StateError,
+};
+
+/// An error of an erasure.
+#[derive(Debug, thiserror::Error)]
+pub enum EraseError {
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    /// Whoever is named cannot be looked for.
+    #[error("{0}")]
+    Names(String),
+    /// A file of the erasure itself.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The journal of an interrupted erasure cannot be read.
+    #[error("{} cannot be read: {why}", path.display())]
+    Journal { path: PathBuf, why: String },
+}
+
+impl EraseError {
+    /// For `map_err`.
+    pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> EraseError {
+        let path = path.into();
+        move |source| EraseError::Io { action, path, source }
+    }
+
+    /// For `map_err`: which warehouse an error is from.
+    pub(super) fn load(destination: &'static str) -> impl FnOnce(LoadError) -> EraseError {
+        move |source| EraseError::Pipeline(PipelineError::Load { destination, source })
+    }
+
+    /// The exit code of a command that ends with this error.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            EraseError::Pipeline(error) => error.exit_code(),
+            EraseError::Names(_) => 2,
+            EraseError::Io { .. } | EraseError::Journal { .. } => 1,
+        }
+    }
+}
+
+impl From<ArchiveError> for EraseError {
+    fn from(error: ArchiveError) -> Self {
+        PipelineError::Archive(error).into()
+    }
+}
+
+impl From<StateError> for EraseError {
+    fn from(error: StateError) -> Self {
+        PipelineError::State(error).into()
+    }
+}
+
+impl From<PersonError> for EraseError {
+    fn from(error: PersonError) -> Self {
+        PipelineError::Person(error).into()
+    }
+}
+
+impl From<SourceError> for EraseError {
+    fn from(error: SourceError) -> Self {
+        PipelineError::Source(error).into()
+    }
+}

@@ -1,0 +1,232 @@
+//! What an erasure that was cut short goes on with.
+//!
+//! Half-way through, what led from one identifier to the others may be gone from the tables. So the list of identifiers is
+//! written down before anything is removed: sealed, under a key made from the key of the suppression list *and* from the names on
+//! the command line. Nobody can read it without both, and the same command has both. It goes when the erasure is done.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ring::{
+    aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    rand::{SecureRandom, SystemRandom},
+};
+use serde::{Deserialize, Serialize};
+
+use super::EraseError;
+use crate::{
+    model::{DurableStep, Identifier, Steps},
+    person::{Key, KeyedHash},
+};
+
+const SUFFIX: &str = "journal";
+/// Told apart from every other use of the key.
+const PURPOSE: &[u8] = b"studysync journal 1";
+
+/// A request that the service took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PurgeNote {
+    pub request_id: String,
+    /// Visitors that it may delete, counted with care.
+    pub deletions: u64,
+    /// RFC 3339, by this machine.
+    pub accepted_at: String,
+}
+
+/// The journal of one erasure. No identifier stands in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Journal {
+    pub erasure_id: String,
+    pub requested_ms: i64,
+    /// Hash of who was named: the same command finds its journal by it.
+    pub of: KeyedHash,
+    pub suppressed_from_ms: Option<i64>,
+    pub purge_requests: Vec<PurgeNote>,
+    /// Hashes of the names that the service was asked for, or said that it does not have.
+    pub purged: BTreeSet<KeyedHash>,
+    /// Names that it does not have.
+    pub unknown_there: u64,
+    /// What was removed so far, by place.
+    pub removed: BTreeMap<String, u64>,
+    nonce: String,
+    sealed: String,
+}
+
+/// The journals of a folder, opened for one set of names.
+#[derive(Debug)]
+pub(super) struct Journals {
+    folder: PathBuf,
+    key: Key,
+    steps: Steps,
+}
+
+impl Journals {
+    pub fn new(folder: &Path, key: Key, steps: Steps) -> Journals {
+        Journals { folder: folder.to_owned(), key, steps }
+    }
+
+    /// The journal that an interrupted erasure of the same names left, and the identifiers that it was about.
+    pub fn find(&self, named: &BTreeSet<Identifier>) -> Result<Option<(Journal, Vec<Identifier>)>, EraseError> {
+        let of = self.hash(named);
+        for path in self.files()? {
+            let text = fs::read(&path).map_err(EraseError::io("read", &path))?;
+            let wrong = |why: String| EraseError::Journal { path: path.clone(), why };
+            let journal: Journal = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+            if journal.of == of {
+                let identifiers = self.open(&journal, named).ok_or_else(|| wrong("its seal is broken".to_owned()))?;
+                return Ok(Some((journal, identifiers)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Journals of other names: erasures that were begun and not ended.
+    pub fn others(&self, named: &BTreeSet<Identifier>) -> Result<usize, EraseError> {
+        let of = self.hash(named).to_string();
+        let texts =
+            self.files()?.into_iter().map(|path| fs::read_to_string(&path).map_err(EraseError::io("read", &path)));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        Ok(texts.iter().filter(|text| !text.contains(&of)).count())
+    }
+
+    /// Begins a journal, or takes the identifiers that were found since into one; durably.
+    pub fn begin(
+        &self,
+        earlier: Option<Journal>,
+        (erasure_id, requested_ms): (&str, i64),
+        named: &BTreeSet<Identifier>,
+        identifiers: &[Identifier],
+    ) -> Result<Journal, EraseError> {
+        let mut journal = earlier.unwrap_or_else(|| Journal {
+            erasure_id: erasure_id.to_owned(),
+            requested_ms,
+            of: self.hash(named),
+            suppressed_from_ms: None,
+            purge_requests: Vec::new(),
+            purged: BTreeSet::new(),
+            unknown_there: 0,
+            removed: BTreeMap::new(),
+            nonce: String::new(),
+            sealed: String::new(),
+        });
+        let path = self.path(&journal.erasure_id);
+        let unsealed = || EraseError::io("seal", &path)(std::io::Error::other("the system has no random bytes"));
+        let mut nonce = [0; NONCE_LEN];
+        SystemRandom::new().fill(&mut nonce).map_err(|_| unsealed())?;
+        let mut bytes = serde_json::to_vec(identifiers).map_err(|error| EraseError::io("seal", &path)(error.into()))?;
+        let seal = self.seal(&journal.erasure_id, named).ok_or_else(unsealed)?;
+        let aad = Aad::from(journal.erasure_id.as_bytes());
+        seal.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).map_err(|_| unsealed())?;
+        (journal.nonce, journal.sealed) = (STANDARD.encode(nonce), STANDARD.encode(bytes));
+        self.write(&journal)?;
+        Ok(journal)
+    }
+
+    /// Writes a journal in the place of the earlier one.
+    pub fn write(&self, journal: &Journal) -> Result<(), EraseError> {
+        let path = self.path(&journal.erasure_id);
+        let failed = || EraseError::io("write", &path);
+        self.steps.reach(DurableStep::JournalWritten).map_err(failed())?;
+        let text = serde_json::to_vec_pretty(journal).map_err(|error| failed()(error.into()))?;
+        write_privately(&path, &text)
+    }
+
+    /// The erasure is done.
+    pub fn remove(&self, journal: &Journal) -> Result<(), EraseError> {
+        let path = self.path(&journal.erasure_id);
+        self.steps.reach(DurableStep::JournalWritten).map_err(EraseError::io("remove", &path))?;
+        fs::remove_file(&path).map_err(EraseError::io("remove", &path))
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>, EraseError> {
+        let entries = fs::read_dir(&self.folder).map_err(EraseError::io("list", &self.folder))?;
+        let mut files = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(EraseError::io("list", &self.folder))?.path();
+            if path.extension().is_some_and(|extension| extension == SUFFIX) {
+                files.push(path);
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    fn path(&self, erasure_id: &str) -> PathBuf {
+        self.folder.join(format!("{erasure_id}.{SUFFIX}"))
+    }
+
+    fn hash(&self, named: &BTreeSet<Identifier>) -> KeyedHash {
+        self.key.hash_parts(&parts(b"names", named))
+    }
+
+    fn seal(&self, erasure_id: &str, named: &BTreeSet<Identifier>) -> Option<LessSafeKey> {
+        let mut parts = parts(PURPOSE, named);
+        parts.push(erasure_id.as_bytes());
+        UnboundKey::new(&CHACHA20_POLY1305, &self.key.derived(&parts)).ok().map(LessSafeKey::new)
+    }
+
+    fn open(&self, journal: &Journal, named: &BTreeSet<Identifier>) -> Option<Vec<Identifier>> {
+        let nonce: [u8; NONCE_LEN] = STANDARD.decode(&journal.nonce).ok()?.try_into().ok()?;
+        let mut sealed = STANDARD.decode(&journal.sealed).ok()?;
+        let seal = self.seal(&journal.erasure_id, named)?;
+        let aad = Aad::from(journal.erasure_id.as_bytes());
+        let opened = seal.open_in_place(Nonce::assume_unique_for_key(nonce), aad, &mut sealed).ok()?;
+        serde_json::from_slice(opened).ok()
+    }
+}
+
+fn parts<'a>(purpose: &'a [u8], named: &'a BTreeSet<Identifier>) -> Vec<&'a [u8]> {
+    let names = named.iter().flat_map(|name| [name.kind.name().as_bytes(), name.value.as_bytes()]);
+    std::iter::once(purpose).chain(names).collect()
+}
+
+/// Writes a file that only this user can read, in one step and durably.
+pub(super) fn write_privately(path: &Path, bytes: &[u8]) -> Result<(), EraseError> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let failed = || EraseError::io("write", path);
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&beside).map_err(failed())?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed())?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::rename(&beside, path).and_then(|()| fs::File::open(folder)?.sync_all()).map_err(failed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::IdentifierKind;
+
+    fn named(names: &[&str]) -> BTreeSet<Identifier> {
+        names.iter().filter_map(|name| Identifier::read(IdentifierKind::UserId, name)).collect()
+    }
+
+    #[test]
+    fn p9_a_journal_says_nothing_but_to_the_same_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = Key::create(&folder.path().join("key")).unwrap();
+        let journals = Journals::new(folder.path(), key, Steps::default());
+        let (anna, bert) = (named(&["anna"]), named(&["bert"]));
+        let led = [Identifier::read(IdentifierKind::Email, "anna@example.com").unwrap()];
+        let journal = journals.begin(None, ("e1", 7), &anna, &led).unwrap();
+        assert_eq!(journals.find(&anna).unwrap(), Some((journal.clone(), led.to_vec())));
+        assert_eq!(journals.find(&bert).unwrap(), None);
+        assert_eq!((journals.others(&anna).unwrap(), journals.others(&bert).unwrap()), (0, 1));
+        let path = folder.path().join("e1.journal");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("anna") && !text.contains("example"), "{text}");
+        // A byte of the seal changed.
+        let broken = text.replace(&journal.sealed, &STANDARD.encode(b"something else entirely"));
+        fs::write(&path, broken).unwrap();
+        assert!(matches!(journals.find(&anna), Err(EraseError::Journal { .. })));
+        journals.remove(&journal).unwrap();
+        assert_eq!(journals.find(&anna).unwrap(), None);
+    }
+}

@@ -1,0 +1,280 @@
+//! Who belongs together: from the identifiers that were named to those that they lead to. Pure; what rows say is asked for.
+//!
+//! A row that carries an identifier of a person leads to the other identifiers on it. A lead is followed unless that would take in
+//! somebody else:
+//!
+//! - One that other rows carry together with the user id of somebody who was not named is shared (a device at a counter, a family's
+//!   mail address) and is not followed.
+//! - A mail address, visitor or session that was named leads to a user id only if it leads to one alone; several have to be named.
+//!   The sessions that carry it go in any case: it was asked for.
+//! - One under which more visitors or sessions come together than a person has is a stand-in and is not followed.
+//!
+//! What names nobody ("", "anonymous") is no identifier to begin with.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use crate::{
+    load::Facts,
+    model::{Identifier, IdentifierKind},
+};
+
+/// How often what was found is looked for again: a chain of leads longer than this is followed no further, and told.
+pub const ROUNDS_MAX: u32 = 16;
+/// Visitors under one identifier beyond which it is no person's.
+pub const VISITORS_PER_LEAD_MAX: usize = 20;
+/// Sessions under one identifier beyond which it is no person's.
+pub const SESSIONS_PER_LEAD_MAX: usize = 1000;
+
+/// Why a lead was not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NotFollowed {
+    /// Other people, who were not named, have it too.
+    Shared,
+    /// It is the user id of somebody else: of one of several to whom a named identifier leads, or of whoever shares one.
+    OtherUser,
+    /// Too many visitors or sessions have it.
+    TooMany,
+}
+
+/// The identifiers of the people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leads {
+    /// What was named.
+    pub named: BTreeSet<Identifier>,
+    /// What that led to.
+    pub led: BTreeSet<Identifier>,
+    /// What was met and left alone.
+    pub not_followed: BTreeMap<Identifier, NotFollowed>,
+    /// Names that the service knows, each with the visitors that it may stand for there.
+    pub visitors_of: BTreeMap<Identifier, usize>,
+    /// How often rows were looked for.
+    pub rounds: u32,
+    /// Whether every lead was followed to its end.
+    pub is_complete: bool,
+}
+
+impl Leads {
+    /// Named and led, in order.
+    pub fn all(&self) -> Vec<Identifier> {
+        self.named.union(&self.led).cloned().collect()
+    }
+}
+
+/// Follows the leads of what was named. `look` says which identifiers stand together in rows.
+pub fn follow<E>(
+    named: &BTreeSet<Identifier>,
+    mut look: impl FnMut(&[Identifier]) -> Result<Facts, E>,
+) -> Result<Leads, E> {
+    let mut known = Known::default();
+    let named_users: BTreeSet<Identifier> = users(named.iter()).cloned().collect();
+    let mut people: Vec<Person> = named.iter().map(Person::new).collect();
+    let mut pending: BTreeSet<Identifier> = named.clone();
+    let mut rounds = 0;
+    while !pending.is_empty() && rounds < ROUNDS_MAX {
+        rounds += 1;
+        let wanted: Vec<Identifier> = pending.into_iter().collect();
+        known.take(&wanted, look(&wanted)?);
+        pending = people.iter_mut().flat_map(|person| person.advance(&known, &named_users)).collect();
+        pending.retain(|identifier| !known.looked.contains(identifier));
+    }
+    let mut leads = Leads { named: named.clone(), rounds, is_complete: pending.is_empty(), ..Leads::default() };
+    for person in &people {
+        leads.led.extend(person.followed.iter().filter(|identifier| !named.contains(identifier)).cloned());
+        leads.not_followed.extend(person.not_followed.iter().map(|(identifier, why)| (identifier.clone(), *why)));
+        let visitors =
+            person.followed.iter().filter(|identifier| identifier.kind == IdentifierKind::VisitorUuid).count();
+        for identifier in &person.followed {
+            let stands_for = match identifier.kind {
+                IdentifierKind::UserId | IdentifierKind::Email => visitors.max(1),
+                IdentifierKind::VisitorUuid => 1,
+                _ => continue,
+            };
+            let most = leads.visitors_of.entry(identifier.clone()).or_default();
+            *most = stands_for.max(*most);
+        }
+    }
+    let Leads { named, led, not_followed, .. } = &mut leads;
+    not_followed.retain(|identifier, _| !led.contains(identifier) && !named.contains(identifier));
+    Ok(leads)
+}
+
+fn users<'a>(identifiers: impl Iterator<Item = &'a Identifier>) -> impl Iterator<Item = &'a Identifier> {
+    identifiers.filter(|identifier| identifier.kind == IdentifierKind::UserId)
+}
+
+/// What was read of rows so far.
+#[derive(Debug, Default)]
+struct Known {
+    rows: Vec<Vec<Identifier>>,
+    carrying: HashMap<Identifier, Vec<usize>>,
+    seen: HashSet<Vec<Identifier>>,
+    looked: HashSet<Identifier>,
+    too_wide: HashSet<Identifier>,
+}
+
+impl Known {
+    fn take(&mut self, looked: &[Identifier], facts: Facts) {
+        self.looked.extend(looked.iter().cloned());
+        self.too_wide.extend(facts.too_wide);
+        for row in facts.rows {
+            if self.seen.insert(row.clone()) {
+                for identifier in &row {
+                    self.carrying.entry(identifier.clone()).or_default().push(self.rows.len());
+                }
+                self.rows.push(row);
+            }
+        }
+    }
+
+    fn carrying(&self, identifier: &Identifier) -> &[usize] {
+        self.carrying.get(identifier).map_or(&[], Vec::as_slice)
+    }
+
+    fn row(&self, at: usize) -> &[Identifier] {
+        self.rows.get(at).map_or(&[], Vec::as_slice)
+    }
+
+    /// The user ids on a row; of one without any, those on the rows of its sessions. `Err` names the sessions that have to be
+    /// looked for first.
+    fn users_of(&self, at: usize) -> Result<BTreeSet<&Identifier>, Vec<Identifier>> {
+        let own: BTreeSet<&Identifier> = users(self.row(at).iter()).collect();
+        if !own.is_empty() {
+            return Ok(own);
+        }
+        let sessions = self.row(at).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
+        let (mut found, mut unknown) = (BTreeSet::new(), Vec::new());
+        for session in sessions {
+            if !self.looked.contains(session) {
+                unknown.push(session.clone());
+            }
+            for row in self.carrying(session) {
+                found.extend(users(self.row(*row).iter()));
+            }
+        }
+        if unknown.is_empty() { Ok(found) } else { Err(unknown) }
+    }
+}
+
+/// One of the named, and what belongs to them.
+#[derive(Debug)]
+struct Person {
+    seed: Identifier,
+    followed: BTreeSet<Identifier>,
+    users: BTreeSet<Identifier>,
+    rows: BTreeSet<usize>,
+    not_followed: BTreeMap<Identifier, NotFollowed>,
+}
+
+/// What became of a lead.
+enum Verdict {
+    Follow,
+    Leave(NotFollowed),
+    /// These have to be looked for first.
+    Unknown(Vec<Identifier>),
+}
+
+impl Person {
+    fn new(seed: &Identifier) -> Person {
+        Person {
+            seed: seed.clone(),
+            followed: BTreeSet::from([seed.clone()]),
+            users: users(std::iter::once(seed)).cloned().collect(),
+            rows: BTreeSet::new(),
+            not_followed: BTreeMap::new(),
+        }
+    }
+
+    /// Follows what can be followed by what is known, and says what has to be looked for to go on.
+    fn advance(&mut self, known: &Known, named_users: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
+        loop {
+            let before = (self.followed.len(), self.rows.len());
+            self.rows.extend(self.followed.iter().flat_map(|identifier| known.carrying(identifier).iter().copied()));
+            let mut pending = self.adopt(known, named_users);
+            let leads: BTreeSet<Identifier> = self
+                .rows
+                .iter()
+                .flat_map(|row| known.row(*row))
+                .filter(|lead| !self.followed.contains(lead))
+                .cloned()
+                .collect();
+            for lead in leads.into_iter().filter(|lead| lead.kind != IdentifierKind::UserId) {
+                match self.judge(&lead, known, named_users) {
+                    Verdict::Follow => {
+                        self.followed.insert(lead);
+                    }
+                    Verdict::Leave(why) => {
+                        self.not_followed.insert(lead, why);
+                    }
+                    Verdict::Unknown(first) => pending.extend(first),
+                }
+            }
+            if before == (self.followed.len(), self.rows.len()) {
+                pending.extend(self.followed.iter().filter(|own| !known.looked.contains(own)).cloned());
+                return pending;
+            }
+        }
+    }
+
+    /// User ids on the person's rows: the person's own, if there is one alone or they were named.
+    fn adopt(&mut self, known: &Known, named_users: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
+        let (mut found, mut unknown) = (BTreeSet::new(), BTreeSet::new());
+        for row in &self.rows {
+            match known.users_of(*row) {
+                Ok(users) => found.extend(users.into_iter().cloned()),
+                Err(first) => unknown.extend(first),
+            }
+        }
+        let mut others: BTreeSet<Identifier> = found.difference(&self.users).cloned().collect();
+        let is_only_one = self.users.is_empty() && others.len() == 1 && unknown.is_empty();
+        for user in others.clone() {
+            if is_only_one || named_users.contains(&user) {
+                self.users.insert(user.clone());
+                self.followed.insert(user.clone());
+                self.not_followed.remove(&user);
+                others.remove(&user);
+            }
+        }
+        if unknown.is_empty() {
+            self.not_followed.extend(others.into_iter().map(|user| (user, NotFollowed::OtherUser)));
+        }
+        unknown
+    }
+
+    fn judge(&self, lead: &Identifier, known: &Known, named_users: &BTreeSet<Identifier>) -> Verdict {
+        let is_session = lead.kind == IdentifierKind::Session;
+        let is_of_seed = || known.carrying(lead).iter().any(|row| known.row(*row).contains(&self.seed));
+        if is_session && self.seed.kind != IdentifierKind::UserId && is_of_seed() {
+            return Verdict::Follow;
+        }
+        if !known.looked.contains(lead) {
+            return Verdict::Unknown(vec![lead.clone()]);
+        }
+        if known.too_wide.contains(lead) {
+            return Verdict::Leave(NotFollowed::TooMany);
+        }
+        let (mut visitors, mut sessions, mut unknown) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        for row in known.carrying(lead).iter().filter(|row| !self.rows.contains(row)) {
+            match known.users_of(*row) {
+                Ok(users) if users.iter().any(|user| !self.users.contains(*user) && !named_users.contains(*user)) => {
+                    return Verdict::Leave(NotFollowed::Shared);
+                }
+                Ok(_) => {}
+                Err(first) => unknown.extend(first),
+            }
+            for identifier in known.row(*row) {
+                match identifier.kind {
+                    IdentifierKind::Session => drop(sessions.insert(identifier)),
+                    IdentifierKind::VisitorUuid => drop(visitors.insert(identifier)),
+                    _ => {}
+                }
+            }
+            if visitors.len() > VISITORS_PER_LEAD_MAX || sessions.len() > SESSIONS_PER_LEAD_MAX {
+                return Verdict::Leave(NotFollowed::TooMany);
+            }
+        }
+        if unknown.is_empty() { Verdict::Follow } else { Verdict::Unknown(unknown) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

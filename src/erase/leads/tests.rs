@@ -1,0 +1,126 @@
+//! Leads among a few made-up rows: `u:` user id, `m:` mail, `v:` visitor UUID, `n:` visitor number, `a:` anonymous id, `s:` session.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn identifier(text: &str) -> Identifier {
+    let (kind, value) = text.split_once(':').unwrap();
+    let kind = match kind {
+        "u" => IdentifierKind::UserId,
+        "m" => IdentifierKind::Email,
+        "v" => IdentifierKind::VisitorUuid,
+        "n" => IdentifierKind::VisitorId,
+        "a" => IdentifierKind::AnonymousId,
+        _ => IdentifierKind::Session,
+    };
+    Identifier::read(kind, value).unwrap_or_else(|| panic!("{text} names nobody"))
+}
+
+fn row(text: &str) -> Vec<Identifier> {
+    text.split_whitespace().map(identifier).collect()
+}
+
+fn leads_of(named: &str, rows: &[Vec<Identifier>]) -> Leads {
+    let look = |wanted: &[Identifier]| {
+        let is_wanted = |row: &&Vec<Identifier>| row.iter().any(|identifier| wanted.contains(identifier));
+        Ok::<_, ()>(Facts { rows: rows.iter().filter(is_wanted).cloned().collect(), too_wide: Vec::new() })
+    };
+    follow(&row(named).into_iter().collect(), look).unwrap()
+}
+
+fn check(named: &str, rows: &[&str], led: &str, not_followed: &[(&str, NotFollowed)]) {
+    let rows: Vec<_> = rows.iter().map(|text| row(text)).collect();
+    let leads = leads_of(named, &rows);
+    assert_eq!(leads.led, row(led).into_iter().collect(), "{named}");
+    let expected = not_followed.iter().map(|(text, why)| (identifier(text), *why)).collect();
+    assert_eq!(leads.not_followed, expected, "{named}");
+    assert!(leads.is_complete);
+}
+
+#[test]
+fn p9_a_name_leads_to_all_that_is_the_persons_and_to_nothing_else() {
+    let rows = [
+        "u:anna v:va n:1 s:s1 a:pa",
+        "v:va n:1 s:s2",
+        "s:s1 v:va",
+        "s:s1 m:anna@x",
+        "n:1 s:s3",
+        "u:bert v:vb n:2 s:s4",
+        "s:s4 m:bert@x",
+    ];
+    let all = "v:va n:1 s:s1 s:s2 s:s3 a:pa";
+    check("u:anna", &rows, &format!("{all} m:anna@x"), &[]);
+    check("m:ANNA@x", &rows, &format!("{all} u:anna"), &[]);
+    check("v:va", &rows, &format!("{} u:anna m:anna@x", all.replace("v:va ", "")), &[]);
+    check("u:nobody-there", &rows, "", &[]);
+    check("u:anna u:bert", &rows, &format!("{all} m:anna@x m:bert@x v:vb n:2 s:s4"), &[]);
+}
+
+#[test]
+fn p9_a_device_of_two_people_takes_nobody_along() {
+    let rows = ["u:anna v:shared s:s1", "u:bert v:shared s:s2", "v:shared s:s3", "u:anna v:own s:s4"];
+    check("u:anna", &rows, "s:s1 s:s4 v:own", &[("v:shared", NotFollowed::Shared)]);
+    // Named itself, what carries it goes, and the two stay who they are.
+    check(
+        "v:shared",
+        &rows,
+        "s:s1 s:s2 s:s3",
+        &[("u:anna", NotFollowed::OtherUser), ("u:bert", NotFollowed::OtherUser)],
+    );
+    // Both named, all of it is theirs.
+    check("u:anna u:bert", &rows, "s:s1 s:s2 s:s3 s:s4 v:shared v:own", &[]);
+}
+
+#[test]
+fn p9_a_mail_address_of_two_people_has_to_be_named_with_them() {
+    let rows = ["s:s1 m:family@x", "s:s2 m:family@x", "u:anna s:s1 v:va", "u:bert s:s2 v:vb", "u:anna s:s9 v:va"];
+    let others =
+        [("u:anna", NotFollowed::OtherUser), ("u:bert", NotFollowed::OtherUser), ("v:va", NotFollowed::Shared)];
+    check("m:family@x", &rows, "s:s1 s:s2 v:vb", &others);
+    check("u:anna", &rows, "s:s1 s:s9 v:va", &[("m:family@x", NotFollowed::Shared)]);
+    check("m:family@x u:anna u:bert", &rows, "s:s1 s:s2 s:s9 v:va v:vb", &[]);
+}
+
+#[test]
+fn p9_a_stand_in_for_many_is_not_followed() {
+    let mut rows: Vec<_> =
+        (0..VISITORS_PER_LEAD_MAX + 1).map(|at| row(&format!("a:default v:v{at} s:t{at}"))).collect();
+    rows.push(row("u:anna v:va s:s1 a:default"));
+    let leads = leads_of("u:anna", &rows);
+    assert_eq!(leads.led, row("v:va s:s1").into_iter().collect());
+    assert_eq!(leads.not_followed[&identifier("a:default")], NotFollowed::TooMany);
+}
+
+#[test]
+fn p9_a_chain_without_end_is_told() {
+    let rows: Vec<_> = (0..100).map(|at| row(&format!("v:v{at} a:p{at} s:s{at}"))).collect();
+    let chain: Vec<_> = (0..100).map(|at| row(&format!("a:p{at} v:v{} s:t{at}", at + 1))).collect();
+    let leads = leads_of("v:v0", &[rows, chain].concat());
+    assert!(!leads.is_complete && leads.rounds == ROUNDS_MAX);
+}
+
+proptest! {
+    /// Whoever has a user id of their own, and was not named, keeps every row, whatever is shared with whom.
+    #[test]
+    fn p9_rows_of_other_users_carry_nothing_that_was_followed(
+        rows in proptest::collection::vec((0..4usize, 0..4usize, 0..8usize), 1..14)
+    ) {
+        let rows: Vec<_> = rows.into_iter().map(|(user, visitor, session)| {
+            let user = ["", "u:anna ", "u:bert ", "u:carl "][user];
+            row(&format!("{user}v:v{visitor} s:s{user_session}", user_session = session * 10 + user.len()))
+        }).collect();
+        let leads = leads_of("u:anna", &rows);
+        let all = leads.all();
+        for row in &rows {
+            let is_anothers = users(row.iter()).any(|user| user.value != "anna");
+            let is_taken = row.iter().any(|identifier| all.contains(identifier));
+            let is_annas = users(row.iter()).any(|user| user.value == "anna");
+            prop_assert!(!is_annas || is_taken);
+            if is_anothers && is_taken {
+                // Only a session that somebody shares with a user could do that, and it is not followed.
+                prop_assert!(false, "{row:?} of {leads:?}");
+            }
+        }
+    }
+}

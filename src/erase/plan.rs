@@ -1,0 +1,138 @@
+//! What an erasure would remove. Looks at everything, changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::{
+    EraseError, Leads,
+    archive::{self, ArchiveFound, RecordsOf},
+    leads,
+    request::PEOPLE_MAX,
+};
+use crate::{
+    archive::Archive,
+    load::{Destination, Facts, PeopleFound},
+    model::{Identifier, IdentifierKind},
+    person::Finder,
+};
+
+/// How often the archive is asked; a chain of leads that winds through it more often is followed no further, and told.
+const ARCHIVE_PASSES_MAX: u32 = 8;
+
+/// What would go.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub erasure_id: String,
+    /// Whether an earlier try was cut short and this goes on with it.
+    pub is_resumed: bool,
+    pub leads: Leads,
+    /// By warehouse.
+    pub warehouses: BTreeMap<&'static str, PeopleFound>,
+    pub archive: ArchiveFound,
+    /// Erasures of other people that were begun and not ended.
+    pub others_unfinished: usize,
+}
+
+impl Plan {
+    /// Rows of the warehouse that has most of them: what a person would count.
+    pub fn rows(&self) -> u64 {
+        self.warehouses.values().map(PeopleFound::total).max().unwrap_or(0)
+    }
+
+    /// Every identifier to go by.
+    pub fn people(&self) -> Vec<Identifier> {
+        self.leads.all()
+    }
+}
+
+/// Follows the leads of the request through all warehouses and the archive; `earlier` are identifiers that an interrupted try
+/// knew.
+pub(super) fn follow(
+    named: &BTreeSet<Identifier>,
+    earlier: Vec<Identifier>,
+    archive: &Archive,
+    destinations: &mut [Box<dyn Destination>],
+) -> Result<Leads, EraseError> {
+    // The archive is large and seldom knows more than the warehouses: it is asked for everything at once, and the leads are
+    // followed anew, with what it knew, as long as that is new.
+    let mut archived: BTreeSet<Vec<Identifier>> = BTreeSet::new();
+    let (mut rounds, mut passes) = (0, 0);
+    let mut leads = loop {
+        let mut leads = leads::follow(named, |wanted| look(wanted, &archived, destinations))?;
+        rounds += leads.rounds;
+        leads.rounds = rounds;
+        let mut met: BTreeSet<Identifier> = leads.all().into_iter().chain(earlier.iter().cloned()).collect();
+        met.extend(leads.not_followed.keys().cloned());
+        let found = archive::facts(archive, &met.into_iter().collect::<Vec<_>>())?;
+        let is_all_known = found.is_subset(&archived);
+        archived.extend(found);
+        passes += 1;
+        if is_all_known || passes >= ARCHIVE_PASSES_MAX {
+            leads.is_complete &= is_all_known;
+            break leads;
+        }
+    };
+    leads.led.extend(earlier.into_iter().filter(|identifier| !named.contains(identifier)));
+    for identifier in leads.all() {
+        use IdentifierKind::{Email, UserId, VisitorUuid};
+        if matches!(identifier.kind, UserId | Email | VisitorUuid) {
+            leads.visitors_of.entry(identifier).or_insert(1);
+        }
+    }
+    Ok(leads)
+}
+
+/// The sessions that vanished before a moment in every warehouse that holds them, and those of an interrupted try. They lead nowhere.
+pub(super) fn vanished(
+    before_ms: i64,
+    earlier: Vec<Identifier>,
+    destinations: &mut [Box<dyn Destination>],
+) -> Result<Leads, EraseError> {
+    let mut sessions: BTreeSet<Identifier> = earlier.into_iter().collect();
+    for destination in &mut *destinations {
+        let name = destination.name();
+        sessions.extend(destination.vanished_sessions(before_ms, PEOPLE_MAX).map_err(EraseError::load(name))?);
+    }
+    let all: Vec<Identifier> = sessions.iter().cloned().collect();
+    for destination in destinations {
+        let name = destination.name();
+        for live in destination.live_sessions(&all).map_err(EraseError::load(name))? {
+            sessions.remove(&live);
+        }
+    }
+    let named = sessions.into_iter().take(PEOPLE_MAX).collect();
+    Ok(Leads { named, is_complete: true, ..Leads::default() })
+}
+
+/// What the warehouses and the archive know of some identifiers.
+fn look(
+    wanted: &[Identifier],
+    archived: &BTreeSet<Vec<Identifier>>,
+    destinations: &mut [Box<dyn Destination>],
+) -> Result<Facts, EraseError> {
+    let mut facts = Facts::default();
+    for destination in destinations {
+        let name = destination.name();
+        let found = destination.facts(wanted).map_err(EraseError::load(name))?;
+        facts.rows.extend(found.rows);
+        facts.too_wide.extend(found.too_wide);
+    }
+    let wanted: HashSet<&Identifier> = wanted.iter().collect();
+    facts.rows.extend(archived.iter().filter(|row| row.iter().any(|one| wanted.contains(one))).cloned());
+    Ok(facts)
+}
+
+/// Counts what is held of them.
+pub(super) fn count(
+    plan: &mut Plan,
+    archive: &Archive,
+    destinations: &mut [Box<dyn Destination>],
+) -> Result<(), EraseError> {
+    let people = plan.people();
+    for destination in destinations {
+        let name = destination.name();
+        plan.warehouses.insert(name, destination.find_people(&people).map_err(EraseError::load(name))?);
+    }
+    let finder = Finder::new(&people);
+    plan.archive = archive::find(archive, &RecordsOf::new(&people, &finder))?;
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Asks the service to purge people, a hundred deletions at most a request.
+//!
+//! 400 also means "nobody of that name": the names of such a request are asked for in halves, until the ones that the service does
+//! not have stand alone. They count as done.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{
+    EraseError,
+    journal::{Journal, Journals, PurgeNote},
+};
+use crate::{
+    model::{DurableStep, Identifier, IdentifierKind, Steps},
+    person::Key,
+    source::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest, Source},
+};
+
+/// What the service said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Requests that it took.
+    pub requests: u64,
+    /// Names in them.
+    pub names: u64,
+    /// Names that it does not have.
+    pub unknown: u64,
+}
+
+/// A name, and the visitors that may go with it.
+type Name = (Identifier, usize);
+
+/// Asks for all names that were not asked for yet. The journal is written after each answer.
+pub(super) async fn purge(
+    source: &Source,
+    (journals, key, steps): (&Journals, &Key, &Steps),
+    journal: &mut Journal,
+    visitors_of: &BTreeMap<Identifier, usize>,
+    delay_seconds: Option<u64>,
+) -> Result<Purged, EraseError> {
+    let is_asked = |identifier: &Identifier| journal.purged.contains(&key.hash(identifier));
+    let names: Vec<Name> = (visitors_of.iter())
+        .filter(|(identifier, _)| !is_asked(identifier))
+        .map(|(identifier, visitors)| (identifier.clone(), *visitors))
+        .collect();
+    let mut purged = Purged::default();
+    let mut waiting: VecDeque<Vec<Name>> = batches(names).into();
+    while let Some(batch) = waiting.pop_front() {
+        steps.reach(DurableStep::PurgeAsked).map_err(EraseError::io("ask the service for", "a purge"))?;
+        let asked: Vec<_> = batch.iter().map(|(identifier, _)| key.hash(identifier)).collect();
+        match source.purge(&request(&batch, delay_seconds)).await? {
+            PurgeAnswer::Accepted { request_id, service_now_ms } => {
+                purged.requests += 1;
+                purged.names += batch.len() as u64;
+                let now_ms = service_now_ms.unwrap_or_else(crate::clock::now_ms);
+                journal.suppressed_from_ms.get_or_insert(now_ms);
+                journal.purge_requests.push(PurgeNote {
+                    request_id,
+                    deletions: batch.iter().map(|(_, visitors)| *visitors as u64).sum(),
+                    accepted_at: crate::model::format_ms(now_ms),
+                });
+            }
+            PurgeAnswer::Refused { status, .. } if batch.len() == 1 => {
+                // What the service says may name the person, so it is not told.
+                tracing::info!(status, "the service has nobody of one of the names");
+                purged.unknown += 1;
+                journal.unknown_there += 1;
+            }
+            PurgeAnswer::Refused { .. } => {
+                let mut first = batch;
+                let second = first.split_off(first.len() / 2);
+                waiting.push_front(second);
+                waiting.push_front(first);
+                continue;
+            }
+        }
+        journal.purged.extend(asked);
+        journals.write(journal)?;
+    }
+    Ok(purged)
+}
+
+/// Names in groups that delete at most a hundred visitors each; one that may delete more stands alone.
+fn batches(names: Vec<Name>) -> Vec<Vec<Name>> {
+    let mut batches: Vec<Vec<Name>> = Vec::new();
+    let mut room = 0;
+    for (identifier, visitors) in names {
+        let visitors = visitors.max(1);
+        if visitors > room || batches.is_empty() {
+            batches.push(Vec::new());
+            room = PURGE_DELETIONS_MAX;
+        }
+        room = room.saturating_sub(visitors);
+        if let Some(batch) = batches.last_mut() {
+            batch.push((identifier, visitors));
+        }
+    }
+    batches
+}
+
+fn request(batch: &[Name], delay_seconds: Option<u64>) -> PurgeRequest {
+    let mut request = PurgeRequest { delay_seconds, ..PurgeRequest::default() };
+    for (Identifier { kind, value }, _) in batch {
+        match kind {
+            IdentifierKind::Email => request.emails.push(value.clone()),
+            IdentifierKind::UserId => request.user_ids.push(value.clone()),
+            _ => request.visitor_ids.push(value.clone()),
+        }
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p9_a_request_deletes_a_hundred_visitors_at_most() {
+        let name =
+            |at: usize, visitors| (Identifier::read(IdentifierKind::UserId, &format!("user-{at}")).unwrap(), visitors);
+        for visitors in [1, 3, 7, 100, 101] {
+            let names: Vec<Name> = (0..250).map(|at| name(at, visitors)).collect();
+            let batches = batches(names.clone());
+            assert_eq!(batches.concat(), names, "nobody is left out");
+            for batch in &batches {
+                let deletions: usize = batch.iter().map(|(_, visitors)| visitors).sum();
+                assert!(deletions <= PURGE_DELETIONS_MAX || batch.len() == 1, "{visitors}: {deletions}");
+            }
+            assert_eq!(batches.len(), 250usize.div_ceil((100 / visitors).max(1)));
+        }
+        assert!(batches(Vec::new()).is_empty());
+    }
+}

@@ -1,0 +1,37 @@
+//! Sessions that the service no longer returns, erased here as well: `[erase] on_vanish = "erase"`.
+
+use std::path::PathBuf;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Erase, EraseError, EraseRequest, Receipt};
+use crate::{
+    clock,
+    config::Settings,
+    model::DAY_MS,
+    pipeline::{CLOCK_SKEW, Surroundings},
+    state::State,
+};
+
+/// Erases what vanished longer ago than the grace period; `None` where nothing did, or all of it is to be kept.
+pub async fn erase_vanished(
+    settings: Settings,
+    stop: CancellationToken,
+) -> Result<Option<(Receipt, PathBuf)>, EraseError> {
+    let Some(days) = settings.erase_vanished_after_days else { return Ok(None) };
+    let planned = tokio::task::spawn_blocking(move || {
+        // Rows are marked with the service's time.
+        let state = State::open_read_only(&settings.state_path)?;
+        let skew_ms = state.map(|state| state.service_trait::<i64>(CLOCK_SKEW)).transpose()?.flatten();
+        let now_ms = clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);
+        let request = EraseRequest::vanished(now_ms.saturating_sub(i64::from(days) * DAY_MS));
+        let mut erase = Erase::open_in(settings, request, stop, Surroundings::default())?;
+        let plan = erase.plan()?;
+        Ok::<_, EraseError>((erase, plan))
+    });
+    let (erase, plan) = planned.await.map_err(|error| crate::pipeline::PipelineError::Died(error.to_string()))??;
+    if plan.leads.named.is_empty() {
+        return Ok(None);
+    }
+    erase.apply(plan).await.map(Some)
+}

@@ -1,0 +1,182 @@
+//! Searches everything that is kept for what should be gone: the columns of each warehouse, the archived pages decompressed, and
+//! the bytes of every file as they lie on the disk.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{
+    EraseError,
+    archive::{self, RecordsOf},
+};
+use crate::{
+    archive::Archive,
+    config::Settings,
+    load::{Destination, Mention},
+    model::Identifier,
+    person::Finder,
+    state,
+};
+
+/// What was found at one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// Files, rows or pages that were looked at.
+    pub searched: u64,
+    pub bytes: u64,
+    /// Rows or records of the people: none, unless something is wrong.
+    pub left: u64,
+    /// Texts of others that mention them, by table and column where there are such.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mentions: BTreeMap<String, u64>,
+    /// Bytes of an identifier in a file that no mention and no longer text of others explains.
+    pub unexplained: u64,
+}
+
+/// What a search found, by place: a warehouse, "archive", and "files of ..." for the bytes on the disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    pub places: BTreeMap<String, Place>,
+    /// Identifiers too short to be told from other bytes of a file.
+    pub too_short_for_bytes: usize,
+}
+
+impl Verified {
+    /// Rows, records and pages of others that mention somebody.
+    pub fn mentions(&self) -> u64 {
+        self.places.values().flat_map(|place| place.mentions.values()).sum()
+    }
+
+    /// What should not be there.
+    pub fn left(&self) -> u64 {
+        self.places.values().map(|place| place.left + place.unexplained).sum()
+    }
+}
+
+/// The search, with what redaction needs of it.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    pub verified: Verified,
+    pub by_warehouse: BTreeMap<&'static str, Vec<Mention>>,
+    pub mentioned_in: Vec<PathBuf>,
+}
+
+/// Searches everything.
+pub(super) fn search(
+    settings: &Settings,
+    archive: &Archive,
+    destinations: &mut [Box<dyn Destination>],
+    (people, finder): (&[Identifier], &Finder),
+) -> Result<Search, EraseError> {
+    let mut search = Search::default();
+    search.verified.too_short_for_bytes = finder.too_short();
+    // Bytes of an identifier may well be in a file as part of a longer one of somebody else.
+    let mut explained = 0;
+    for destination in destinations {
+        let name = destination.name();
+        let found = destination.search(finder).map_err(EraseError::load(name))?;
+        let left = destination.find_people(people).map_err(EraseError::load(name))?.total();
+        explained += found.inside_longer;
+        let mentions =
+            found.mentions.iter().map(|mention| (format!("{}.{}", mention.table, mention.column), mention.rows));
+        let place =
+            Place { searched: found.rows, bytes: found.bytes, left, mentions: mentions.collect(), unexplained: 0 };
+        search.verified.places.insert(name.to_owned(), place);
+        search.by_warehouse.insert(name, found.mentions);
+        // The bytes are searched as they lie on the disk: nothing may wait in a log, and no lock be in the way.
+        destination.publish().map_err(EraseError::load(name))?;
+    }
+    let pages = archive::search(archive, &RecordsOf::new(people, finder))?;
+    let mentions = (pages.mentioning_pages > 0).then(|| ("pages".to_owned(), pages.mentioning_pages));
+    let place = Place {
+        searched: pages.files,
+        bytes: pages.bytes,
+        left: pages.records,
+        mentions: mentions.into_iter().collect(),
+        unexplained: 0,
+    };
+    search.verified.places.insert("archive".to_owned(), place);
+    search.mentioned_in = pages.mentioned_in;
+    explained += search.verified.mentions();
+    for (name, files) in files(settings)? {
+        let mut place = Place::default();
+        for path in files {
+            let file = File::open(&path).map_err(EraseError::io("open", &path))?;
+            let (hits, bytes) = finder.count_in_raw(file).map_err(EraseError::io("read", &path))?;
+            place.searched += 1;
+            place.bytes += bytes;
+            if explained == 0 {
+                place.unexplained += hits;
+            }
+            if hits > 0 && explained == 0 {
+                tracing::warn!(hits, "{} holds bytes of an identifier", path.display());
+            }
+        }
+        search.verified.places.insert(format!("files of {name}"), place);
+    }
+    Ok(search)
+}
+
+/// Every file that the program keeps, by what it belongs to.
+pub(super) fn files(settings: &Settings) -> Result<Vec<(&'static str, Vec<PathBuf>)>, EraseError> {
+    let mut all = Vec::new();
+    if let Some(path) = &settings.warehouse.duckdb {
+        all.push(("duckdb", beside(path)?));
+    }
+    if let Some(copy) = &settings.warehouse.publish {
+        all.push(("publish", beside(copy)?));
+    }
+    if let Some(root) = &settings.warehouse.parquet {
+        all.push(("parquet", below(root)?));
+    }
+    all.push(("archive", below(&settings.archive_root)?));
+    let state =
+        state::files_of(&settings.state_path).map_err(EraseError::io("list the files of", &settings.state_path))?;
+    all.push(("state", state));
+    all.push(("erasures", below(&settings.erasures_folder())?));
+    Ok(all)
+}
+
+/// A file and those whose names begin with its name and a dot: its log, what it spills, what was built beside it.
+fn beside(path: &Path) -> Result<Vec<PathBuf>, EraseError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut files = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),
+        entries => entries.map_err(EraseError::io("list", folder))?,
+    };
+    for entry in entries {
+        let path = entry.map_err(EraseError::io("list", folder))?.path();
+        let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if found == name || found.strip_prefix(&name).is_some_and(|rest| rest.starts_with('.')) {
+            files.extend(below(&path)?);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Every file below a folder; a file is its own.
+fn below(root: &Path) -> Result<Vec<PathBuf>, EraseError> {
+    let (mut files, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(path) = folders.pop() {
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(EraseError::io("look at", &path)(error)),
+            Ok(found) if found.is_dir() => {
+                for entry in fs::read_dir(&path).map_err(EraseError::io("list", &path))? {
+                    folders.push(entry.map_err(EraseError::io("list", &path))?.path());
+                }
+            }
+            Ok(found) if found.is_file() => files.push(path),
+            Ok(_) => {}
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,95 @@
+//! A fresh file in the place of the old one. DuckDB neither zeroes blocks that it no longer uses nor gives all of them back, so
+//! what was deleted can be read out of a file until all of it is written anew.
+//!
+//! `COPY FROM DATABASE` takes everything along: tables, views, macros and comments, of whoever made them. The old file goes by one
+//! rename; a reader that has it open keeps what it sees.
+
+use std::{fs, fs::File, io, path::Path};
+
+use super::{CATALOG, Engine, LoadError, file};
+use crate::{
+    model::DurableStep,
+    schema::{quote_identifier, quote_text},
+};
+
+/// Ends the name of a file that is being written anew. What a killed run leaves of it is removed by the next rewrite.
+const FRESH: &str = ".rewrite";
+/// Under which name the fresh file is attached.
+const FRESH_CATALOG: &str = "fresh";
+
+/// Writes the fresh file beside the old one, which is attached, and checks that it has every row.
+pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let fresh = file::beside(path, FRESH);
+    clear(&fresh)?;
+    let text = quote_text(&fresh.to_string_lossy());
+    let action = "write the warehouse anew";
+    engine.execute(action, &format!("ATTACH {text} AS {FRESH_CATALOG} (TYPE duckdb)"))?;
+    let copied = engine
+        .execute(action, &format!("COPY FROM DATABASE {CATALOG} TO {FRESH_CATALOG}; CHECKPOINT {FRESH_CATALOG}"))
+        .and_then(|()| check(engine, path));
+    let closed = engine.execute(action, &format!("DETACH {FRESH_CATALOG}"));
+    let written = copied.and(closed).and_then(|()| {
+        File::open(&fresh).and_then(|file| file.sync_all()).map_err(|source| LoadError::io("sync", &fresh, source))
+    });
+    if written.is_err() {
+        // The first error is the one to tell; what is left would take space.
+        clear(&fresh).ok();
+    }
+    written
+}
+
+/// Every table has as many rows in the fresh file as in the old one.
+fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let failed = |source| LoadError::engine("check the fresh file", source);
+    let sql = format!(
+        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = '{CATALOG}' AND NOT internal AND NOT temporary"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let names = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
+    for name in names.collect::<Result<Vec<(String, String)>, _>>().map_err(failed)? {
+        let table = format!("{}.{}", quote_identifier(&name.0), quote_identifier(&name.1));
+        let sql =
+            format!("SELECT (SELECT count(*) FROM {CATALOG}.{table}), (SELECT count(*) FROM {FRESH_CATALOG}.{table})");
+        let [old, new] = engine.integers("check the fresh file", &sql)?;
+        if old != new {
+            let source = io::Error::other(format!("{table} has {old} rows, and {new} in the fresh file"));
+            return Err(LoadError::io("write anew", path, source));
+        }
+    }
+    Ok(())
+}
+
+/// Puts the fresh file in the place of the old one, which nobody in this process has open.
+pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let fresh = file::beside(path, FRESH);
+    engine.reach(DurableStep::DuckDbRewritten, path)?;
+    if file::has_commit_log(path) {
+        // It would be taken for the log of the fresh file.
+        let source = io::Error::other("its commit log is not folded in");
+        return Err(LoadError::io("replace", path, source));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::rename(&fresh, path)
+        .and_then(|()| File::open(folder)?.sync_all())
+        .map_err(|source| LoadError::io("replace", path, source))
+}
+
+/// Removes the copy for readers, and what is left of one that was being made.
+pub(super) fn remove_copy(copy: &Path) -> Result<(), LoadError> {
+    for path in [copy.to_owned(), file::beside(copy, ".unfinished"), file::commit_log(copy)] {
+        remove(&path)?;
+    }
+    Ok(())
+}
+
+fn clear(fresh: &Path) -> Result<(), LoadError> {
+    remove(fresh)?;
+    remove(&file::commit_log(fresh))
+}
+
+fn remove(path: &Path) -> Result<(), LoadError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LoadError::io("remove", path, error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,229 @@
+//! Looks for identifiers in every text of a warehouse, and can replace them there: what is left after the rows of people are gone
+//! are other people's texts that mention them.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray},
+    compute::{cast, filter_record_batch},
+    datatypes::DataType,
+};
+
+use super::{Engine, LoadError};
+use crate::{
+    load::{
+        TableDelta, Targets,
+        diff::{delete_columns, delete_relation, delta_rows, equal_columns, upsert_relation},
+        stage::Stage,
+    },
+    person::Finder,
+    schema::{ColumnType, Table, quote_identifier, tables},
+};
+
+/// Tables in which the program tells of itself: nobody's data, and cleaned without being asked.
+const OWN_TABLES: [&str; 1] = ["sync_runs"];
+
+/// Rows of a column that mention somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mention {
+    pub table: &'static str,
+    pub column: &'static str,
+    pub rows: u64,
+}
+
+/// What was searched and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// Bytes of text in them.
+    pub bytes: u64,
+    /// Columns that mention somebody.
+    pub mentions: Vec<Mention>,
+    /// Rows in which the bytes of an identifier stand inside a longer text of somebody else's, which is no mention.
+    pub inside_longer: u64,
+}
+
+fn is_text(column_type: ColumnType) -> bool {
+    matches!(column_type, ColumnType::Text | ColumnType::Json)
+}
+
+/// Searches every text of every table.
+pub(in super::super) fn search(
+    engine: &Engine,
+    targets: &mut dyn Targets,
+    finder: &Finder,
+) -> Result<Searched, LoadError> {
+    let mut searched = Searched::default();
+    for table in tables() {
+        let columns: Vec<&'static str> = table
+            .columns
+            .iter()
+            .filter(|column| is_text(column.column_type))
+            .map(|column| column.name.as_str())
+            .collect();
+        let mut rows = vec![0; columns.len()];
+        let relation = targets.relation(table, None)?;
+        let list: Vec<String> = columns.iter().map(|name| quote_identifier(name)).collect();
+        each_batch(engine, &format!("SELECT {} FROM {relation}", list.join(", ")), |batch| {
+            searched.rows += batch.num_rows() as u64;
+            for (column, rows) in batch.columns().iter().zip(&mut rows) {
+                let texts = texts(column)?;
+                let hits = hits(&texts, finder, &mut searched.inside_longer);
+                searched.bytes += (texts.value_offsets().last().copied().unwrap_or(0)).unsigned_abs() as u64;
+                *rows += hits.map_or(0, |hits| hits.true_count() as u64);
+            }
+            Ok(())
+        })?;
+        let found = columns.into_iter().zip(rows).filter(|(_, rows)| *rows > 0);
+        searched.mentions.extend(found.map(|(column, rows)| Mention { table: &table.name, column, rows }));
+    }
+    Ok(searched)
+}
+
+/// What has to change so that nobody is mentioned: rows with other texts in the place of those that do. Only in the tables that
+/// tell of the program itself, or in all. An engine that was asked before starts afresh.
+pub(in super::super) fn redact(
+    engine: &Engine,
+    targets: &mut dyn Targets,
+    finder: &Finder,
+    mentions: &[Mention],
+    only_own: bool,
+) -> Result<(Vec<TableDelta>, u64), LoadError> {
+    Stage::clear(engine)?;
+    let (mut deltas, mut redacted) = (Vec::new(), 0);
+    for table in tables() {
+        let columns: Vec<&str> =
+            mentions.iter().filter(|mention| mention.table == table.name).map(|mention| mention.column).collect();
+        if columns.is_empty() || (only_own && !OWN_TABLES.contains(&table.name.as_str())) {
+            continue;
+        }
+        redacted += redact_table(engine, targets, table, &columns, finder)?;
+        let deletes = delta_rows(engine, table, &delete_relation(table))?;
+        let upserts = delta_rows(engine, table, &upsert_relation(table))?;
+        deltas.push(TableDelta { table, deletes, upserts });
+    }
+    Ok((deltas, redacted))
+}
+
+/// Fills the relations of the delta, and returns the rows that mention somebody. Rows are taken out by the key of their set, so
+/// all of the set is put in again.
+fn redact_table(
+    engine: &Engine,
+    targets: &mut dyn Targets,
+    table: &'static Table,
+    columns: &[&str],
+    finder: &Finder,
+) -> Result<u64, LoadError> {
+    let held = targets.relation(table, None)?;
+    let keys = delete_columns(table);
+    let key_list: Vec<String> = keys.iter().map(|name| quote_identifier(name)).collect();
+    let (deletes, upserts) = (delete_relation(table), upsert_relation(table));
+    let action = "replace mentions";
+    let key_sql = key_list.join(", ");
+    engine.execute(
+        action,
+        &format!("CREATE TABLE work.mentioning AS SELECT {key_sql} FROM {held} LIMIT 0; CREATE TABLE {upserts} AS SELECT * FROM {held} LIMIT 0"),
+    )?;
+    let text_list: Vec<String> = columns.iter().map(|name| quote_identifier(name)).collect();
+    let mut rows = 0;
+    let mut mentioning = Vec::new();
+    each_batch(engine, &format!("SELECT {key_sql}, {} FROM {held}", text_list.join(", ")), |batch| {
+        let mut any = BooleanArray::from(vec![false; batch.num_rows()]);
+        for column in &batch.columns()[keys.len()..] {
+            if let Some(hits) = hits(&texts(column)?, finder, &mut 0) {
+                any = arrow::compute::or(&any, &hits).map_err(unfit)?;
+            }
+        }
+        if any.true_count() > 0 {
+            rows += any.true_count() as u64;
+            let found = filter_record_batch(&batch, &any).map_err(unfit)?;
+            mentioning.push(found.project(&(0..keys.len()).collect::<Vec<_>>()).map_err(unfit)?);
+        }
+        Ok(())
+    })?;
+    append(engine, "work", "mentioning", &mentioning)?;
+    let same = equal_columns("t", "d", &keys);
+    let all: Vec<String> = table.columns.iter().map(|column| format!("t.{}", quote_identifier(&column.name))).collect();
+    let mut fresh = Vec::new();
+    engine.execute(
+        action,
+        &format!("CREATE TABLE {deletes} AS SELECT DISTINCT * FROM work.mentioning; DROP TABLE work.mentioning"),
+    )?;
+    each_batch(engine, &format!("SELECT {} FROM {held} t SEMI JOIN {deletes} d ON {same}", all.join(", ")), |batch| {
+        let replaced = table.columns.iter().zip(batch.columns()).map(|(of, column)| {
+            if !columns.contains(&of.name.as_str()) {
+                return Ok(Arc::clone(column));
+            }
+            let replace =
+                |text: Option<&str>| text.map(|text| finder.redacted(text).unwrap_or_else(|| text.to_owned()));
+            Ok(Arc::new(texts(column)?.iter().map(replace).collect::<StringArray>()) as ArrayRef)
+        });
+        let replaced = replaced.collect::<Result<Vec<_>, LoadError>>()?;
+        let names: Vec<_> = table.columns.iter().map(|column| column.name.as_str()).zip(replaced).collect();
+        fresh.push(
+            RecordBatch::try_from_iter_with_nullable(names.into_iter().map(|(name, column)| (name, column, true)))
+                .map_err(unfit)?,
+        );
+        Ok(())
+    })?;
+    append(engine, "delta", upserts.trim_start_matches("delta."), &fresh)?;
+    Ok(rows)
+}
+
+fn append(engine: &Engine, schema: &str, table: &str, batches: &[RecordBatch]) -> Result<(), LoadError> {
+    let failed = |source| LoadError::engine("replace mentions", source);
+    let mut appender = engine.connection().appender_to_db(table, schema).map_err(failed)?;
+    for batch in batches {
+        appender.append_record_batch(batch.clone()).map_err(failed)?;
+    }
+    appender.flush().map_err(failed)
+}
+
+/// Hands over the rows of a query, some thousand at a time.
+fn each_batch(
+    engine: &Engine,
+    sql: &str,
+    mut take: impl FnMut(RecordBatch) -> Result<(), LoadError>,
+) -> Result<(), LoadError> {
+    let failed = |source| LoadError::engine("search the texts", source);
+    let mut statement = engine.connection().prepare(sql).map_err(failed)?;
+    // The iterator that this returns panics where the engine fails; `step` below reads the same stream and reports it.
+    let _ = statement.stream_arrow([]).map_err(failed)?;
+    while let Some(chunk) = statement.step().map_err(failed)? {
+        take(RecordBatch::from(&chunk))?;
+    }
+    Ok(())
+}
+
+fn texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
+    let column = if column.data_type() == &DataType::Utf8 {
+        Arc::clone(column)
+    } else {
+        cast(column, &DataType::Utf8).map_err(unfit)?
+    };
+    Ok(column.as_string::<i32>().clone())
+}
+
+fn unfit(error: arrow::error::ArrowError) -> LoadError {
+    LoadError::Contract(error.to_string())
+}
+
+/// The rows that mention somebody; `None` if none does, which is nearly always found out at once for all of them.
+fn hits(texts: &StringArray, finder: &Finder, inside_longer: &mut u64) -> Option<BooleanArray> {
+    let offsets = texts.value_offsets();
+    let (first, last) = (*offsets.first()?, *offsets.last()?);
+    let bytes = texts.value_data().get(usize::try_from(first).ok()?..usize::try_from(last).ok()?)?;
+    if !finder.may_be_in(bytes) {
+        return None;
+    }
+    let mut found = Vec::with_capacity(texts.len());
+    for text in texts.iter() {
+        let text = text.unwrap_or_default().as_bytes();
+        let may_be = finder.may_be_in(text);
+        let is_in = may_be && finder.is_in_text(text);
+        *inside_longer += u64::from(may_be && !is_in && finder.has_bytes_in(text));
+        found.push(is_in);
+    }
+    found.contains(&true).then(|| BooleanArray::from(found))
+}

@@ -1,0 +1,159 @@
+//! The identifiers under which the service and the warehouse know a person, in the one form in which they are compared.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Texts that stand in place of an identifier and name nobody; compared without regard to case.
+const NOBODY: [&str; 10] = [
+    "anonymous",
+    "guest",
+    "n/a",
+    "nil",
+    "none",
+    "null",
+    "undefined",
+    "unknown",
+    "-",
+    "00000000-0000-0000-0000-000000000000",
+];
+/// Names of attributes that hold a mail address, in lower case and without anything but letters and digits.
+const EMAIL_NAMES: [&str; 8] =
+    ["email", "emailaddress", "mail", "mailaddress", "useremail", "contactemail", "primaryemail", "workemail"];
+
+/// What an identifier is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdentifierKind {
+    /// The caller's own id of the person.
+    UserId,
+    /// A mail address.
+    Email,
+    /// The number that the service gives a visitor.
+    VisitorId,
+    /// The UUID that the service gives a visitor.
+    VisitorUuid,
+    /// An id that a partner integration gave.
+    AnonymousId,
+    /// One sitting of one visitor: `responseGroupUid`.
+    Session,
+}
+
+impl IdentifierKind {
+    /// Every kind.
+    pub const ALL: [IdentifierKind; 6] = [
+        IdentifierKind::UserId,
+        IdentifierKind::Email,
+        IdentifierKind::VisitorId,
+        IdentifierKind::VisitorUuid,
+        IdentifierKind::AnonymousId,
+        IdentifierKind::Session,
+    ];
+
+    /// The name in contracts and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            IdentifierKind::UserId => "user_id",
+            IdentifierKind::Email => "email",
+            IdentifierKind::VisitorId => "visitor_id",
+            IdentifierKind::VisitorUuid => "visitor_uuid",
+            IdentifierKind::AnonymousId => "anonymous_id",
+            IdentifierKind::Session => "session",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<IdentifierKind> {
+        IdentifierKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for IdentifierKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IdentifierKind::UserId => "user id",
+            IdentifierKind::Email => "mail address",
+            IdentifierKind::VisitorId => "visitor number",
+            IdentifierKind::VisitorUuid => "visitor UUID",
+            IdentifierKind::AnonymousId => "anonymous id",
+            IdentifierKind::Session => "session",
+        })
+    }
+}
+
+/// An identifier. Two are equal if they name the same: mail addresses and UUIDs do so in either case, a visitor's number
+/// however it is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Identifier {
+    pub kind: IdentifierKind,
+    /// As it is compared; never empty.
+    pub value: String,
+}
+
+impl Identifier {
+    /// Reads what stands in a field for identifiers of this kind; `None` if that names nobody. A visitor's field may hold the
+    /// number or the UUID, whatever it is declared as.
+    pub fn read(kind: IdentifierKind, text: &str) -> Option<Identifier> {
+        let trimmed = text.trim();
+        if trimmed.is_empty() || NOBODY.iter().any(|nobody| trimmed.eq_ignore_ascii_case(nobody)) {
+            return None;
+        }
+        let (kind, value) = match kind {
+            IdentifierKind::UserId | IdentifierKind::AnonymousId => (kind, text.to_owned()),
+            IdentifierKind::Email => (kind, trimmed.to_lowercase()),
+            IdentifierKind::Session => (kind, uuid_text(trimmed)),
+            IdentifierKind::VisitorId | IdentifierKind::VisitorUuid => match trimmed.parse::<i64>() {
+                Ok(number) => (IdentifierKind::VisitorId, number.to_string()),
+                Err(_) => (IdentifierKind::VisitorUuid, uuid_text(trimmed)),
+            },
+        };
+        Some(Identifier { kind, value })
+    }
+
+    /// Whether it can be told from other text wherever it stands. A visitor's number can not.
+    pub fn is_searchable(&self) -> bool {
+        self.kind != IdentifierKind::VisitorId
+    }
+}
+
+fn uuid_text(text: &str) -> String {
+    uuid::Uuid::try_parse(text).map_or_else(|_| text.to_lowercase(), |uuid| uuid.hyphenated().to_string())
+}
+
+/// Whether an attribute of this name holds a mail address.
+pub fn names_an_email(name: &str) -> bool {
+    let plain: String = name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    EMAIL_NAMES.contains(&plain.as_str())
+}
+
+/// The names for which [`names_an_email`] holds, without anything but letters and digits and in lower case.
+pub fn email_names() -> &'static [&'static str] {
+    &EMAIL_NAMES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p9_an_identifier_is_the_same_however_it_is_written() {
+        let read = |kind, text| Identifier::read(kind, text).unwrap();
+        let upper = read(IdentifierKind::VisitorUuid, "2F1C9D6E-0B7A-4C55-9A40-1D2E3F405162");
+        assert_eq!(upper, read(IdentifierKind::VisitorUuid, " 2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162"));
+        assert_eq!(upper, read(IdentifierKind::VisitorId, "2f1c9d6e0b7a4c559a401d2e3f405162"));
+        assert_eq!(read(IdentifierKind::Email, "Zoë+News@Example.com").value, "zoë+news@example.com");
+        assert_eq!(read(IdentifierKind::VisitorUuid, "17"), read(IdentifierKind::VisitorId, "017"));
+        assert_eq!(read(IdentifierKind::VisitorId, "0").value, "0", "0 is a visitor");
+        assert_ne!(read(IdentifierKind::UserId, "Anna"), read(IdentifierKind::UserId, "anna"));
+    }
+
+    #[test]
+    fn p9_what_names_nobody_is_no_identifier() {
+        for nobody in ["", "  ", "Anonymous", "null", "N/A", "00000000-0000-0000-0000-000000000000"] {
+            for kind in IdentifierKind::ALL {
+                assert_eq!(Identifier::read(kind, nobody), None, "{nobody:?}");
+            }
+        }
+        assert!(names_an_email("emailAddress") && names_an_email("E-Mail") && !names_an_email("email_verified"));
+    }
+}

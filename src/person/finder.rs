@@ -1,0 +1,334 @@
+//! Finds identifiers in texts and in raw bytes, however they are spelled there.
+//!
+//! In a *text* (a value of a column, a page) an identifier counts where it stands alone: `anna@example.com` is not in
+//! `joanna@example.com`. Escapes of JSON and of addresses are undone first. In *raw* bytes (a file as it lies on the disk) nothing is
+//! known of borders, so it counts wherever its bytes are. A visitor's number cannot be told from any other number: it is found by
+//! the columns and fields that hold it, never here.
+
+use std::io::{self, Read};
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use super::decoded::Decoded;
+use crate::model::{Identifier, IdentifierKind};
+
+/// What takes the place of an identifier in somebody else's text.
+pub const ERASED: &str = "[erased]";
+/// Shorter identifiers are in any file by chance; in raw bytes they are not looked for.
+pub const RAW_BYTES_MIN: usize = 6;
+/// Shorter ones count in a text only where they are all of it, or all between two quotes.
+const WITHIN_TEXT_BYTES_MIN: usize = 4;
+/// Bytes of a file that are searched at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Looks for a set of identifiers. Cheap to share, not to build.
+#[derive(Clone, Debug)]
+pub struct Finder {
+    identifiers: Vec<Identifier>,
+    /// As they are, and which identifier each pattern is of.
+    plain: Option<AhoCorasick>,
+    plain_of: Vec<usize>,
+    /// As they are, and the numbers of visitors: what a field of a record holds.
+    fields: Option<AhoCorasick>,
+    /// Whether some hold what JSON can only write with a backslash.
+    has_quoted: bool,
+    /// In every spelling.
+    raw: Option<AhoCorasick>,
+    raw_bytes_max: usize,
+    too_short: usize,
+}
+
+impl Finder {
+    /// A finder of these identifiers.
+    pub fn new(identifiers: &[Identifier]) -> Finder {
+        let fields: Vec<String> = identifiers.iter().flat_map(|identifier| cases(&identifier.value)).collect();
+        let has_quoted = fields.iter().any(|value| value.contains(['"', '\\']));
+        let identifiers: Vec<Identifier> =
+            identifiers.iter().filter(|identifier| identifier.is_searchable()).cloned().collect();
+        let (mut plain, mut plain_of, mut raw) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, identifier) in identifiers.iter().enumerate() {
+            for spelling in cases(&identifier.value) {
+                if identifier.value.len() >= RAW_BYTES_MIN {
+                    raw.extend(spellings(identifier, &spelling));
+                }
+                plain.push(spelling);
+                plain_of.push(at);
+            }
+        }
+        raw.sort();
+        raw.dedup();
+        let raw_bytes_max = raw.iter().map(String::len).max().unwrap_or(0);
+        let too_short = identifiers.iter().filter(|identifier| identifier.value.len() < RAW_BYTES_MIN).count();
+        Finder {
+            plain: automaton(&plain),
+            fields: automaton(&fields),
+            raw: automaton(&raw),
+            identifiers,
+            plain_of,
+            has_quoted,
+            raw_bytes_max,
+            too_short,
+        }
+    }
+
+    /// Identifiers that are too short to be looked for in raw bytes.
+    pub fn too_short(&self) -> usize {
+        self.too_short
+    }
+
+    /// Whether the text holds one of them.
+    pub fn is_in_text(&self, text: &[u8]) -> bool {
+        self.with_ranges(text, |ranges| !ranges.is_empty())
+    }
+
+    /// The text with [`ERASED`] in the place of each of them; `None` if it holds none.
+    pub fn redacted(&self, text: &str) -> Option<String> {
+        let mut ranges = self.with_ranges(text.as_bytes(), <[_]>::to_vec);
+        ranges.sort_unstable();
+        let (mut redacted, mut done) = (String::new(), 0);
+        for (start, end) in &ranges {
+            // Both are borders of letters: an identifier begins and ends with whole ones, and so do escapes.
+            if *start >= done
+                && let Some(kept) = text.get(done..*start)
+            {
+                redacted.push_str(kept);
+                redacted.push_str(ERASED);
+                done = *end;
+            }
+        }
+        redacted.push_str(text.get(done..).unwrap_or_default());
+        (!ranges.is_empty()).then_some(redacted)
+    }
+
+    /// Where identifiers are spelled in the text.
+    fn with_ranges<T>(&self, text: &[u8], take: impl FnOnce(&[(usize, usize)]) -> T) -> T {
+        let mut ranges = Vec::new();
+        self.find(text, |start, end| ranges.push((start, end)));
+        let (has_escapes, has_percent) = (text.contains(&b'\\'), text.contains(&b'%'));
+        if has_escapes || has_percent {
+            let mut decoded = Decoded::of_json(text);
+            self.find(&decoded.bytes, |start, end| ranges.push(decoded.spelled(start, end)));
+            if has_percent || decoded.bytes.contains(&b'%') {
+                decoded = decoded.then_percent();
+                self.find(&decoded.bytes, |start, end| ranges.push(decoded.spelled(start, end)));
+            }
+        }
+        take(&ranges)
+    }
+
+    fn find(&self, bytes: &[u8], mut found: impl FnMut(usize, usize)) {
+        let Some(plain) = &self.plain else { return };
+        for hit in plain.find_overlapping_iter(bytes) {
+            let Some(identifier) = self.plain_of.get(hit.pattern().as_usize()).and_then(|at| self.identifiers.get(*at))
+            else {
+                continue;
+            };
+            if stands_alone(identifier, bytes, hit.start(), hit.end()) {
+                found(hit.start(), hit.end());
+            }
+        }
+    }
+
+    /// Whether any of them could be in the text: quicker than [`Finder::is_in_text`], and never wrong about "no".
+    pub fn may_be_in(&self, bytes: &[u8]) -> bool {
+        bytes.contains(&b'%')
+            || self.has_escapes(bytes)
+            || self.plain.as_ref().is_some_and(|plain| plain.is_match(bytes))
+    }
+
+    /// Whether a field of some record in the text, numbers too, could hold one of them; never wrong about "no".
+    pub fn may_be_a_field(&self, bytes: &[u8]) -> bool {
+        self.has_escapes(bytes) || self.fields.as_ref().is_some_and(|fields| fields.is_match(bytes))
+    }
+
+    /// Whether the text has escapes of JSON that can hide an identifier: hardly any needs the others.
+    fn has_escapes(&self, bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        while let Some(at) = memchr::memchr(b'\\', rest) {
+            match rest.get(at + 1) {
+                Some(b'u' | b'/') => return true,
+                Some(_) if !self.has_quoted => rest = rest.get(at + 2..).unwrap_or_default(),
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    /// Whether their bytes are in the text, alone or inside something longer.
+    pub fn has_bytes_in(&self, text: &[u8]) -> bool {
+        self.raw.as_ref().is_some_and(|raw| raw.is_match(text))
+    }
+
+    /// How often they are in raw bytes, in any spelling, and how many bytes those were.
+    pub fn count_in_raw(&self, mut input: impl Read) -> io::Result<(u64, u64)> {
+        let (mut hits, mut total, mut kept) = (0, 0, 0);
+        let overlap = self.raw_bytes_max.saturating_sub(1);
+        let mut buffer = vec![0; READ_BYTES + overlap];
+        loop {
+            let read = match input.read(&mut buffer[kept..]) {
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if read == 0 {
+                return Ok((hits, total));
+            }
+            total += read as u64;
+            let filled = kept + read;
+            if let Some(raw) = &self.raw {
+                // A hit that lies whole in what was kept has been counted before.
+                hits += raw.find_overlapping_iter(&buffer[..filled]).filter(|hit| hit.end() > kept).count() as u64;
+            }
+            kept = overlap.min(filled);
+            buffer.copy_within(filled - kept..filled, 0);
+        }
+    }
+}
+
+fn automaton(patterns: &[String]) -> Option<AhoCorasick> {
+    let built = AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(patterns);
+    // It fails for more patterns than 32 bits count, which people never name.
+    (!patterns.is_empty()).then_some(built.ok()).flatten()
+}
+
+/// The value in the cases of its letters beyond ASCII; those of ASCII are the automaton's.
+fn cases(value: &str) -> Vec<String> {
+    let mut cases = vec![value.to_owned()];
+    if !value.is_ascii() {
+        cases.extend([value.to_lowercase(), value.to_uppercase()]);
+        cases.sort();
+        cases.dedup();
+    }
+    cases
+}
+
+/// How a value is written in JSON, in addresses, and by itself.
+fn spellings(identifier: &Identifier, value: &str) -> Vec<String> {
+    let escaped = |also: &[char]| {
+        let letter = |letter: char| match letter {
+            '"' | '\\' => format!("\\{letter}"),
+            _ if !letter.is_ascii() || letter.is_control() || also.contains(&letter) => {
+                let mut units = [0; 2];
+                letter.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+            }
+            _ => letter.to_string(),
+        };
+        value.chars().map(letter).collect::<String>()
+    };
+    let percent = |plain: &[u8]| {
+        let byte = |byte: u8| match byte {
+            byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || plain.contains(&byte) => {
+                (byte as char).to_string()
+            }
+            byte => format!("%{byte:02x}"),
+        };
+        value.bytes().map(byte).collect::<String>()
+    };
+    let mut all = vec![value.to_owned(), escaped(&[]), escaped(&['+', '@', '/', '&', '<', '>', '\''])];
+    all.extend([percent(b""), percent(b"@"), percent(b"@+"), value.replace('/', "\\/")]);
+    if matches!(identifier.kind, IdentifierKind::VisitorUuid | IdentifierKind::Session) {
+        all.push(value.replace('-', ""));
+    }
+    all
+}
+
+/// Whether the bytes around a hit end it.
+fn stands_alone(identifier: &Identifier, bytes: &[u8], start: usize, end: usize) -> bool {
+    let is_cased = matches!(identifier.kind, IdentifierKind::UserId | IdentifierKind::AnonymousId);
+    if is_cased && bytes.get(start..end) != Some(identifier.value.as_bytes()) {
+        return false;
+    }
+    let before = start.checked_sub(1).and_then(|at| bytes.get(at)).copied();
+    let (after, then) = (bytes.get(end).copied(), bytes.get(end + 1).copied());
+    if identifier.value.len() < WITHIN_TEXT_BYTES_MIN {
+        return [before, after].into_iter().flatten().all(|byte| byte == b'"');
+    }
+    let is_word = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if identifier.kind == IdentifierKind::Email {
+        let goes_on = after == Some(b'-') || (after == Some(b'.') && is_word(then));
+        return !is_word(before) && !before.is_some_and(|byte| b".+-".contains(&byte)) && !is_word(after) && !goes_on;
+    }
+    !is_word(before) && !is_word(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finder(named: &[(IdentifierKind, &str)]) -> Finder {
+        let identifiers: Vec<_> =
+            named.iter().map(|(kind, text)| Identifier::read(*kind, text).expect("names somebody")).collect();
+        Finder::new(&identifiers)
+    }
+
+    const MAIL: (IdentifierKind, &str) = (IdentifierKind::Email, "zoë+a@example.com");
+
+    #[test]
+    fn p9_every_spelling_is_found_in_a_text() {
+        let finder = finder(&[MAIL, (IdentifierKind::VisitorUuid, "2F1C9D6E-0B7A-4C55-9A40-1D2E3F405162")]);
+        for text in [
+            "zoë+a@example.com",
+            "write to ZOË+A@Example.COM.",
+            r#"{"mail":"zo\u00eb\u002ba@example.com"}"#,
+            r#"{"mail":"\nzo\u00EB+a@example.com"}"#,
+            "https://x.example/?m=zo%C3%AB%2Ba%40example.com&b=1",
+            r"https:\/\/x.example\/?m=zo%c3%ab%2Ba@example.com",
+            "連絡はzoë+a@example.comまで",
+            "v=2f1c9d6e-0B7A-4c55-9a40-1d2e3f405162",
+        ] {
+            assert!(finder.is_in_text(text.as_bytes()) && finder.may_be_in(text.as_bytes()), "{text}");
+            let redacted = finder.redacted(text).unwrap();
+            assert!(redacted.contains(ERASED) && !finder.is_in_text(redacted.as_bytes()), "{text}: {redacted}");
+        }
+    }
+
+    #[test]
+    fn p9_a_longer_identifier_of_somebody_else_is_not_found() {
+        let finder = finder(&[
+            (IdentifierKind::Email, "a@x.de"),
+            (IdentifierKind::UserId, "user-000123"),
+            (IdentifierKind::UserId, "b7"),
+            (IdentifierKind::VisitorId, "5"),
+        ]);
+        for text in ["maria@x.de", "j.a@x.de", "a@x.des", "a@x.de.example", "user-0001234", "User-000123", "b7 5", "5"]
+        {
+            assert!(!finder.is_in_text(text.as_bytes()), "{text}");
+            assert_eq!(finder.redacted(text), None);
+        }
+        for text in ["a@x.de", "<a@x.de>, b", "user-000123-b", "b7", r#"{"id":"b7"}"#] {
+            assert!(finder.is_in_text(text.as_bytes()), "{text}");
+        }
+        assert_eq!(
+            finder.redacted("to a@x.de, a@x.de and maria@x.de").unwrap(),
+            "to [erased], [erased] and maria@x.de"
+        );
+    }
+
+    #[test]
+    fn p9_raw_bytes_are_searched_across_the_borders_of_reads() {
+        let finder = finder(&[MAIL, (IdentifierKind::UserId, "short")]);
+        let spelled = ["zoë+a@example.com", r"zo\u00EB+a@example.com", "zo%C3%AB%2Ba%40example.com"];
+        for spelling in spelled {
+            let mut bytes = vec![0xffu8; READ_BYTES - 7];
+            bytes.extend(spelling.as_bytes());
+            bytes.extend([0; 100]);
+            bytes.extend(spelling.as_bytes());
+            let length = bytes.len() as u64;
+            assert_eq!(finder.count_in_raw(bytes.as_slice()).unwrap(), (2, length), "{spelling}");
+            // However small the reads are.
+            struct Slow<'a>(&'a [u8]);
+            impl Read for Slow<'_> {
+                fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                    let count = self.0.len().min(5).min(into.len());
+                    let (now, later) = self.0.split_at(count);
+                    into[..count].copy_from_slice(now);
+                    self.0 = later;
+                    Ok(count)
+                }
+            }
+            let tail = &bytes[READ_BYTES - 50..];
+            assert_eq!(finder.count_in_raw(Slow(tail)).unwrap().0, 2, "{spelling}");
+        }
+        assert_eq!((finder.too_short(), finder.count_in_raw(&b"short"[..]).unwrap().0), (1, 0));
+    }
+}

@@ -1,0 +1,179 @@
+//! Hashes in the place of identifiers. Whoever has the hashes and not the key can neither read an identifier out of them nor try
+//! guesses, of which for a visitor's number a million would do.
+
+use std::{fmt, fs, io::Write, os::unix::fs::OpenOptionsExt, path::Path, str::FromStr};
+
+use ring::{
+    hmac,
+    rand::{SecureRandom, SystemRandom},
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use super::PersonError;
+use crate::model::Identifier;
+
+const KEY_BYTES: usize = 32;
+/// Bytes kept of a hash: two people share one in no lifetime of the universe.
+const HASH_BYTES: usize = 16;
+
+/// A hash of an identifier under a key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyedHash([u8; HASH_BYTES]);
+
+impl fmt::Debug for KeyedHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for KeyedHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for KeyedHash {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        bytes_of(text).map(KeyedHash).ok_or_else(|| format!("'{text}' is no hash"))
+    }
+}
+
+impl Serialize for KeyedHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyedHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// The bytes that pairs of hexadecimal digits stand for.
+fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * N || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// The key. It is never printed.
+#[derive(Clone)]
+pub struct Key {
+    secret: [u8; KEY_BYTES],
+    hmac: hmac::Key,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl Key {
+    fn new(secret: [u8; KEY_BYTES]) -> Key {
+        Key { hmac: hmac::Key::new(hmac::HMAC_SHA256, &secret), secret }
+    }
+
+    /// Reads the key; `None` if there is none.
+    pub fn read(path: &Path) -> Result<Option<Key>, PersonError> {
+        match fs::read_to_string(path) {
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(PersonError::Io { action: "read", path: path.to_owned(), source }),
+            Ok(text) => match bytes_of(text.trim()) {
+                Some(secret) => Ok(Some(Key::new(secret))),
+                None => Err(PersonError::Damaged { path: path.to_owned(), why: "it is no key".to_owned() }),
+            },
+        }
+    }
+
+    /// Draws a new key and writes it where only this user can read it, durably.
+    pub fn create(path: &Path) -> Result<Key, PersonError> {
+        let failed = |source| PersonError::Io { action: "write", path: path.to_owned(), source };
+        let mut secret = [0; KEY_BYTES];
+        let no_chance = |_| failed(std::io::Error::other("the system has no random bytes"));
+        SystemRandom::new().fill(&mut secret).map_err(no_chance)?;
+        let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path).map_err(failed)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+        Ok(Key::new(secret))
+    }
+
+    /// The hash of an identifier.
+    pub fn hash(&self, identifier: &Identifier) -> KeyedHash {
+        self.hash_parts(&[identifier.kind.name().as_bytes(), identifier.value.as_bytes()])
+    }
+
+    /// The hash of several texts, each told from the next.
+    pub fn hash_parts(&self, parts: &[&[u8]]) -> KeyedHash {
+        let mut hash = [0; HASH_BYTES];
+        for (byte, from) in hash.iter_mut().zip(self.tag(parts)) {
+            *byte = from;
+        }
+        KeyedHash(hash)
+    }
+
+    /// A key of its own for a purpose: without this one and the parts nobody can make it.
+    pub fn derived(&self, parts: &[&[u8]]) -> [u8; KEY_BYTES] {
+        self.tag(parts)
+    }
+
+    fn tag(&self, parts: &[&[u8]]) -> [u8; KEY_BYTES] {
+        let mut context = hmac::Context::with_key(&self.hmac);
+        for part in parts {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        }
+        let mut tag = [0; KEY_BYTES];
+        for (byte, from) in tag.iter_mut().zip(context.sign().as_ref()) {
+            *byte = *from;
+        }
+        tag
+    }
+
+    /// Whether both are the same key.
+    pub fn is(&self, other: &Key) -> bool {
+        subtle::ConstantTimeEq::ct_eq(&self.secret[..], &other.secret[..]).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::IdentifierKind;
+
+    #[test]
+    fn p9_a_hash_needs_the_key_and_tells_kinds_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (folder.path().join("a"), folder.path().join("b"));
+        let (key, other) = (Key::create(&first).unwrap(), Key::create(&second).unwrap());
+        let anna = Identifier::read(IdentifierKind::UserId, "anna").unwrap();
+        let as_anonymous = Identifier::read(IdentifierKind::AnonymousId, "anna").unwrap();
+        let hash = key.hash(&anna);
+        assert!(hash != other.hash(&anna) && hash != key.hash(&as_anonymous));
+        assert!(key.hash_parts(&[b"a", b"bc"]) != key.hash_parts(&[b"ab", b"c"]));
+        assert!(Key::read(&first).unwrap().unwrap().is(&key));
+        assert_eq!(hash.to_string().parse(), Ok(hash));
+        assert!(!format!("{key:?}{hash}").contains("anna"));
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(&first).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_key_that_is_none_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        assert!(Key::read(&path).unwrap().is_none());
+        fs::write(&path, "hello").unwrap();
+        assert!(matches!(Key::read(&path), Err(PersonError::Damaged { .. })));
+        assert!(Key::create(&path).is_err(), "a file that is there is never replaced");
+    }
+}

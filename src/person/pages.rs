@@ -1,0 +1,170 @@
+//! A page without some of its records. Every other byte of the page but the commas between records stays.
+
+use std::{fmt, ops::Range};
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// A page that lost records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LessPage {
+    pub body: Vec<u8>,
+    /// Records that were taken out; at least 1.
+    pub removed: u32,
+}
+
+/// The page without the records for which `is_gone` holds; `None` if there are none. What is no page has no records.
+pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Option<LessPage> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut cuts: Vec<Range<usize>> = Vec::new();
+    let mut removed = 0;
+    for records in lists(text)? {
+        let gone: Vec<bool> =
+            records.iter().map(|record| is_gone(text.get(record.clone()).unwrap_or_default())).collect();
+        removed += gone.iter().filter(|is_gone| **is_gone).count();
+        cuts.extend(cuts_of(&records, &gone));
+    }
+    if removed == 0 {
+        return None;
+    }
+    let (mut less, mut done) = (Vec::with_capacity(body.len()), 0);
+    for cut in cuts {
+        less.extend_from_slice(body.get(done..cut.start).unwrap_or_default());
+        done = cut.end;
+    }
+    less.extend_from_slice(body.get(done..).unwrap_or_default());
+    Some(LessPage { body: less, removed: u32::try_from(removed).unwrap_or(u32::MAX) })
+}
+
+/// What to cut so that the rest is a list again: with each record the comma behind it, and with the last of the list the comma
+/// before it.
+fn cuts_of(records: &[Range<usize>], gone: &[bool]) -> Vec<Range<usize>> {
+    let mut cuts = Vec::new();
+    let mut last_kept_end = None;
+    let mut open: Option<usize> = None;
+    for (record, is_gone) in records.iter().zip(gone) {
+        match (*is_gone, open) {
+            (true, None) => open = Some(record.start),
+            (false, Some(start)) => {
+                cuts.push(start..record.start);
+                open = None;
+            }
+            _ => {}
+        }
+        if !is_gone {
+            last_kept_end = Some(record.end);
+        }
+    }
+    if let (Some(start), Some(last)) = (open, records.last()) {
+        cuts.push(last_kept_end.unwrap_or(start)..last.end);
+    }
+    cuts
+}
+
+/// Where the records of each list `data` stand; `None` if the text is no object.
+fn lists(text: &str) -> Option<Vec<Vec<Range<usize>>>> {
+    let mut lists = Vec::new();
+    let mut parser = serde_json::Deserializer::from_str(text);
+    parser.deserialize_map(Envelope { text, lists: &mut lists }).ok()?;
+    Some(lists)
+}
+
+struct Envelope<'v, 'a> {
+    text: &'a str,
+    lists: &'v mut Vec<Vec<Range<usize>>>,
+}
+
+impl<'a> Visitor<'a> for Envelope<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a page")
+    }
+
+    fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<(), M::Error> {
+        while let Some(name) = members.next_key::<std::borrow::Cow<'a, str>>()? {
+            if name == "data" {
+                let list = members.next_value_seed(List(self.text))?;
+                self.lists.push(list);
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct List<'a>(&'a str);
+
+impl<'a> DeserializeSeed<'a> for List<'a> {
+    type Value = Vec<Range<usize>>;
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'a> Visitor<'a> for List<'a> {
+    type Value = Vec<Range<usize>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of records")
+    }
+
+    fn visit_seq<S: SeqAccess<'a>>(self, mut items: S) -> Result<Self::Value, S::Error> {
+        let mut records = Vec::new();
+        while let Some(record) = items.next_element::<&'a RawValue>()? {
+            // The record is a slice of the text: its place is the distance of the two.
+            let start = (record.get().as_ptr() as usize).wrapping_sub(self.0.as_ptr() as usize);
+            records.push(start..start + record.get().len());
+        }
+        Ok(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn without(body: &str, gone: &str) -> Option<(String, u32)> {
+        let less = without_records(body.as_bytes(), |record| record.contains(gone))?;
+        Some((String::from_utf8(less.body).unwrap(), less.removed))
+    }
+
+    #[test]
+    fn p9_the_rest_of_a_page_keeps_its_bytes() {
+        let page = |data: &str| format!("{{ \"cursor\": \"x\\u0041\", \"data\": [{data}] }}\n");
+        for (data, rest, removed) in [
+            ("{\"a\":1}, {\"b\":2} ,\n{\"c\":3}", "{\"a\":1}, {\"c\":3}", 1),
+            ("{\"b\":1}, {\"a\":2}", "{\"a\":2}", 1),
+            ("{\"a\":1}, {\"b\":2} ", "{\"a\":1} ", 1),
+            (" {\"b\":1},{\"b\":2}", " ", 2),
+            ("{\"b\":1},{\"a\":2},{\"b\":3},{\"b\":4}", "{\"a\":2}", 3),
+        ] {
+            assert_eq!(without(&page(data), "\"b\""), Some((page(rest), removed)), "{data}");
+        }
+        assert_eq!(without(&page("{\"a\":1}"), "\"b\""), None);
+        for odd in ["", "[1]", "{\"data\":7}", "{\"data\":[1", "\u{0}"] {
+            assert_eq!(without(odd, "1"), None, "{odd}");
+        }
+        assert_eq!(without(r#"{"d\u0061ta":[1]}"#, "1"), Some((r#"{"d\u0061ta":[]}"#.to_owned(), 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn p9_what_is_left_is_the_list_without_them(gone in proptest::collection::vec(any::<bool>(), 0..12)) {
+            let records: Vec<String> = gone.iter().enumerate().map(|(at, gone)| format!("{{\"at\":{at},\"gone\":{gone}}}")).collect();
+            let body = format!("{{\"data\":[{}],\"cursor\":null}}", records.join(" , "));
+            let less = without_records(body.as_bytes(), |record| record.contains("true"));
+            let kept: Vec<String> = records.into_iter().filter(|record| record.contains("false")).collect();
+            let removed = gone.iter().filter(|gone| **gone).count();
+            prop_assert_eq!(less.as_ref().map_or(0, |less| less.removed as usize), removed);
+            if let Some(less) = less {
+                let page: serde_json::Value = serde_json::from_slice(&less.body).unwrap();
+                let left: Vec<String> = page["data"].as_array().unwrap().iter().map(ToString::to_string).collect();
+                prop_assert_eq!(left, kept);
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Which fields of a record identify somebody, by the contracts, and what stands in them.
+
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::decoded::Decoded;
+use crate::{
+    model::{Identifier, IdentifierKind, Stream, names_an_email},
+    schema::{Identifies, Table, tables},
+};
+
+/// The contract misspells this name in one place, and services may send either.
+const MISSPELLED: (&str, &str) = ("attribtues", "attributes");
+
+/// The identifying fields of a record: by name, what stands there, or which of its members do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordFields {
+    members: BTreeMap<String, Member>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Member {
+    kind: Option<IdentifierKind>,
+    /// Members of the value that are named like mail addresses count as such.
+    has_emails: bool,
+    inside: RecordFields,
+}
+
+/// The fields of a stream's records.
+pub fn fields_of_stream(stream: Stream) -> &'static RecordFields {
+    static FIELDS: LazyLock<BTreeMap<Stream, RecordFields>> = LazyLock::new(|| {
+        let of_stream = |stream: Stream| {
+            let filled = tables().iter().filter(move |table| table.stream.as_deref() == Some(stream.name()));
+            (stream, RecordFields::of(filled))
+        };
+        Stream::ALL.into_iter().map(of_stream).collect()
+    });
+    static NONE: RecordFields = RecordFields { members: BTreeMap::new() };
+    FIELDS.get(&stream).unwrap_or(&NONE)
+}
+
+/// The fields of records from which one table is filled.
+pub fn fields_of_table(table: &Table) -> RecordFields {
+    RecordFields::of(std::iter::once(table))
+}
+
+/// The columns of a table that identify somebody, whole records left out.
+pub fn identifies(table: &Table) -> impl Iterator<Item = (&crate::schema::Column, IdentifierKind)> {
+    table.columns.iter().filter_map(|column| Some((column, column.identifies?.kind()?)))
+}
+
+impl RecordFields {
+    fn of<'a>(filled: impl Iterator<Item = &'a Table>) -> RecordFields {
+        let mut fields = RecordFields::default();
+        for column in filled.flat_map(|table| &table.columns) {
+            let Some(identifies) = column.identifies.filter(|_| column.named_by.is_none()) else { continue };
+            let path: Vec<&str> = column.json.as_deref().map(|path| path.split('.').collect()).unwrap_or_default();
+            fields.add(&path, identifies, column.column_type == crate::schema::ColumnType::Json);
+            // Rejects of some kinds hold a row by the names of its columns.
+            fields.add(&[&column.name], identifies, column.column_type == crate::schema::ColumnType::Json);
+        }
+        fields
+    }
+
+    fn add(&mut self, path: &[&str], identifies: Identifies, is_object: bool) {
+        let Some((first, rest)) = path.split_first() else { return };
+        let member = self.members.entry((*first).to_owned()).or_default();
+        match (rest, is_object) {
+            ([], true) => member.has_emails |= identifies == Identifies::Email,
+            ([], false) => member.kind = member.kind.or(identifies.kind()),
+            (rest, _) => member.inside.add(rest, identifies, is_object),
+        }
+    }
+
+    /// Whether such records identify nobody.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none.
+    pub fn for_each(&self, record: &str, each: &mut dyn FnMut(Identifier) -> bool) -> bool {
+        let mut goes_on = true;
+        for_each_member(record, &mut |name, value| {
+            let known = self
+                .members
+                .get(name)
+                .or_else(|| (name == MISSPELLED.0).then(|| self.members.get(MISSPELLED.1)).flatten());
+            let Some(member) = known.filter(|_| goes_on) else { return };
+            if let Some(identifier) = member.kind.and_then(|kind| read(kind, value)) {
+                goes_on = each(identifier);
+            }
+            if goes_on && member.has_emails {
+                for_each_member(value, &mut |name, value| {
+                    let email = names_an_email(name).then(|| read(IdentifierKind::Email, value)).flatten();
+                    if let Some(email) = email.filter(|_| goes_on) {
+                        goes_on = each(email);
+                    }
+                });
+            }
+            if goes_on && !member.inside.members.is_empty() {
+                goes_on = member.inside.for_each(value, each);
+            }
+        });
+        goes_on
+    }
+}
+
+/// What a JSON text or number says as an identifier.
+fn read(kind: IdentifierKind, raw: &str) -> Option<Identifier> {
+    match raw.as_bytes().first()? {
+        b'"' => Identifier::read(kind, &text(raw)),
+        b'-' | b'0'..=b'9' => Identifier::read(kind, raw),
+        _ => None,
+    }
+}
+
+/// The value of a JSON text.
+fn text(raw: &str) -> String {
+    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+    if !inner.contains('\\') {
+        return inner.to_owned();
+    }
+    String::from_utf8_lossy(&Decoded::of_json(inner.as_bytes()).bytes).into_owned()
+}
+
+/// Hands over the members of an object, repeated ones too. What is no object has none.
+fn for_each_member(raw: &str, each: &mut dyn FnMut(&str, &str)) {
+    struct Members<'e>(&'e mut dyn FnMut(&str, &str));
+    impl<'de> Visitor<'de> for Members<'_> {
+        type Value = ();
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<(), M::Error> {
+            while let Some((name, value)) = members.next_entry::<&'de RawValue, &'de RawValue>()? {
+                (self.0)(&text(name.get()), value.get());
+            }
+            Ok(())
+        }
+    }
+    // Half an object has been read where it breaks off; more is not there.
+    let _ = serde_json::Deserializer::from_str(raw).deserialize_map(Members(each));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(stream: Stream, record: &str) -> Vec<(IdentifierKind, String)> {
+        let mut found = Vec::new();
+        fields_of_stream(stream).for_each(record, &mut |identifier| {
+            found.push((identifier.kind, identifier.value));
+            true
+        });
+        found
+    }
+
+    #[test]
+    fn p9_a_record_is_known_by_every_field_of_its_contract() {
+        use IdentifierKind::{AnonymousId, Email, Session, UserId, VisitorId, VisitorUuid};
+        let record = r#"{"externalUserId":"us\u00e9r","visitorId":7,"visitorUuid":"AA","partnerAnonymousId":"p",
+            "responseGroupUid":"G","surveyId":7,"response":{"email":"no@x"},"visitorSnapshot":{"visitorId":"v",
+            "externalUserId":"","attribtues":{"E-Mail":"A@B","plan":"free","email":7}}}"#;
+        let expected = [
+            (UserId, "usér"),
+            (VisitorId, "7"),
+            (VisitorUuid, "aa"),
+            (AnonymousId, "p"),
+            (Session, "g"),
+            (VisitorUuid, "v"),
+            (Email, "a@b"),
+            (Email, "7"),
+        ];
+        assert_eq!(found(Stream::Responses, record), expected.map(|(kind, value)| (kind, value.to_owned())));
+        let theme = found(Stream::Themes, r#"{"id":1,"visitorId":7,"responseGroupUid":"g"}"#);
+        assert_eq!(theme, [(VisitorId, "7".to_owned()), (Session, "g".to_owned())]);
+        assert_eq!(found(Stream::Surveys, r#"{"id":1,"visitorId":7}"#), []);
+    }
+
+    #[test]
+    fn p9_odd_records_identify_whom_they_can() {
+        for (record, count) in
+            [("7", 0), ("[1]", 0), (r#"{"visitorId":{"a":1}}"#, 0), (r#"{"visitorId":1,"visitorId":2}"#, 2)]
+        {
+            assert_eq!(found(Stream::Responses, record).len(), count, "{record}");
+        }
+        // A rejected row of themes, by the names of its columns.
+        assert_eq!(found(Stream::Themes, r#"{"response_group_uid":"g","visitor_id":7}"#).len(), 2);
+    }
+
+    #[test]
+    fn p9_it_stops_when_it_is_told() {
+        let mut count = 0;
+        fields_of_stream(Stream::Responses).for_each(r#"{"visitorId":7,"visitorUuid":"a"}"#, &mut |_| {
+            count += 1;
+            false
+        });
+        assert_eq!(count, 1);
+    }
+}

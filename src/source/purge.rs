@@ -1,0 +1,116 @@
+//! `POST /v2/purge/visitors`: asks the service to delete people. How many at once, and what an answer means for an erasure, is the
+//! caller's.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Inner, address,
+    error::{Failure, SourceError},
+    fetch::{Fetched, post},
+};
+
+/// The most visitors that one request may delete, by the contract.
+pub const PURGE_DELETIONS_MAX: usize = 100;
+/// Quotation marks in which ids of requests have been seen.
+const QUOTES: [char; 8] = ['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}', '\u{ab}', '\u{bb}', '"'];
+/// The longest id that is kept.
+const ID_CHARS_MAX: usize = 128;
+
+/// Whom to purge. At least one list is not empty.
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PurgeRequest {
+    /// How long the service waits before it purges; `None` leaves that to the service: ten days by its contract.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub emails: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub user_ids: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub visitor_ids: Vec<String>,
+}
+
+impl std::fmt::Debug for PurgeRequest {
+    /// Without the people.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PurgeRequest(of {})", self.len())
+    }
+}
+
+impl PurgeRequest {
+    /// Names in the three lists together.
+    pub fn len(&self) -> usize {
+        self.emails.len() + self.user_ids.len() + self.visitor_ids.len()
+    }
+
+    /// Whether nobody is named.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What the service answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PurgeAnswer {
+    /// It will purge them.
+    Accepted { request_id: String, service_now_ms: Option<i64> },
+    /// 400, or 404: among other things it says so of people whom it does not have. The message is the service's, and may name them.
+    Refused { status: u16, message: String },
+}
+
+pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<PurgeAnswer, SourceError> {
+    let body = serde_json::to_vec(request).map(Bytes::from).unwrap_or_default();
+    let at = address::of_purge(&source.base_url, body);
+    match post(&source.wire, source.backoff, &at).await? {
+        Fetched::Page(answer) => match request_id(&answer.body) {
+            Some(request_id) => Ok(PurgeAnswer::Accepted { request_id, service_now_ms: answer.service_now_ms }),
+            None => {
+                let came = format!("{} bytes without a requestId", answer.body.len());
+                let problem = super::envelope::EnvelopeError::NoData;
+                Err(Failure::NoPage { problem, came }.give_up(at.shown, 1))
+            }
+        },
+        Fetched::Rejected(no) => match no.status {
+            status @ (401 | 403) => Err(source.key_refused(status)),
+            status @ (400 | 404 | 422) if !no.is_html => Ok(PurgeAnswer::Refused { status, message: no.message }),
+            status => Err(SourceError::Refused { status, message: no.message, url: at.shown }),
+        },
+        Fetched::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
+    }
+}
+
+/// The id, without quotation marks that do not belong to it.
+fn request_id(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        #[serde(rename = "requestId")]
+        request_id: String,
+    }
+    let answer: Answer = serde_json::from_slice(body).ok()?;
+    let id = answer.request_id.trim().trim_matches(&QUOTES[..]).trim();
+    (!id.is_empty()).then(|| id.chars().filter(|letter| !letter.is_control()).take(ID_CHARS_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_out_of_its_quotes() {
+        let id = |text: &str| request_id(text.as_bytes());
+        assert_eq!(id("{\"requestId\":\"\u{201c}a-1\u{201d}\"}").as_deref(), Some("a-1"));
+        assert_eq!(id(r#"{"requestId":"a-1","more":1}"#).as_deref(), Some("a-1"));
+        for none in ["", "{}", r#"{"requestId":""}"#, r#"{"requestId":7}"#, "[]"] {
+            assert_eq!(id(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn lists_without_names_are_left_out_and_nobody_is_printed() {
+        let request = PurgeRequest { emails: vec!["a@b".into()], ..PurgeRequest::default() };
+        assert_eq!(serde_json::to_string(&request).unwrap(), r#"{"emails":["a@b"]}"#);
+        assert!(!format!("{request:?}").contains("a@b"));
+    }
+}

@@ -1,0 +1,179 @@
+//! What `erase` refuses, what it asks of the service, and how it ends.
+
+use serde_json::json;
+use studysync::sandbox::{Faults, ListName, LogEntry, RetryAfter, RetryAfterForm};
+
+use super::{
+    erase,
+    people::{ZOE, ZOE_MAIL, identity, plant, record},
+    receipt,
+};
+use crate::harness::{Place, Service, days_ago, small};
+
+fn small_place() -> (Service, Place) {
+    let service = Service::start(small(60, 3));
+    plant(&service);
+    let place = Place::new(&service);
+    place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
+    service.clear_log();
+    (service, place)
+}
+
+fn purges(service: &Service) -> Vec<LogEntry> {
+    service.log().into_iter().filter(|entry| entry.path == "/v2/purge/visitors").collect()
+}
+
+#[test]
+fn exit_2_whoever_cannot_be_named_or_asked_about_is_told() {
+    let (service, place) = small_place();
+    std::fs::write(place.path("people.txt"), "user-id a\nnickname b\n").unwrap();
+    for (arguments, expected) in [
+        (&["erase", "--yes"][..], "name somebody"),
+        (&["erase", "--user-id", "a"], "--dry-run"),
+        (&["erase", "--yes", "--user-id", "anonymous"], "names nobody in particular"),
+        (&["erase", "--yes", "--email", "anna"], "no @"),
+        (&["erase", "--yes", "--file", "people.txt"], "people.txt, line 2: 'nickname'"),
+        (&["erase", "--yes", "--user-id", "a", "--stream", "themes"], "no --stream"),
+        (&["erase", "--yes", "--user-id", "a", "--local-only", "--delay-seconds", "5"], "cannot be used with"),
+        (&["erase", "--yes", "--user-id", "a", "--delay-seconds", "99999999999"], "99999999999"),
+    ] {
+        let done = place.run(arguments).expect(2);
+        assert!(done.stderr.contains(expected), "{arguments:?}: {}", done.stderr);
+    }
+    // A place that is named by mistake, or forgotten.
+    let done = place.run_on_parquet(&["erase", "--yes", "--user-id", "a"]).expect(2);
+    assert!(done.stderr.contains("warehouse.duckdb was filled as well"), "{}", done.stderr);
+    std::fs::rename(place.parquet(), place.path("elsewhere")).unwrap();
+    let done = place.run(&["erase", "--yes", "--user-id", "a"]).expect(2);
+    assert!(done.stderr.contains("parquet is not there"), "{}", done.stderr);
+    drop(service);
+}
+
+#[test]
+fn a_dry_run_says_what_would_go_and_changes_nothing() {
+    let (service, place) = small_place();
+    let before = place.duckdb_tables().count("SELECT count(*) FROM responses");
+    let done = place.run(&["erase", "--dry-run", "--email", ZOE_MAIL]).expect(0);
+    for expected in
+        ["mail address: zoë.müller+news@example.com", &format!("user id: {ZOE}"), "responses: 5", "archived records: 5"]
+    {
+        assert!(done.stdout.contains(expected), "{expected}: {}", done.stdout);
+    }
+    let plan = place.run(&["erase", "--dry-run", "--json", "--user-id", ZOE]).expect(0).json();
+    assert_eq!(plan["rows"]["parquet"], plan["rows"]["duckdb"]);
+    assert_eq!((plan["rows"]["duckdb"]["responses"].as_i64(), plan["archive_records"].as_i64()), (Some(5), Some(5)));
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM responses"), before);
+    assert_eq!(purges(&service), []);
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM erasures"), 0);
+}
+
+#[test]
+fn p9_a_hundred_deletions_a_request_and_unknown_names_hide_nobody() {
+    let (service, place) = small_place();
+    // 250 people of whom the service has two; whatever stands beside them in a request.
+    let mut people: String = (0..250).map(|at| format!("user-id stranger-{at}\n")).collect();
+    people.push_str(&format!("user-id {ZOE}\n"));
+    std::fs::write(place.path("people.txt"), people).unwrap();
+    service.set_faults(Faults { quoted_request_id: true, ..Faults::default() });
+    let done = erase(&place, &["--file", "people.txt", "--delay-seconds", "3600"]);
+    let receipt = receipt(&done);
+    let asked = purges(&service);
+    assert!(asked.len() > 200, "each stranger was asked for alone in the end: {}", asked.len());
+    assert!(asked.iter().all(|entry| entry.method == "POST" && [200, 400].contains(&entry.status)), "{asked:?}");
+    assert!(
+        receipt["unknown_to_the_service"].as_u64().unwrap() >= 200,
+        "all but those of the batch with her name: {receipt:#}"
+    );
+    let requests = receipt["purge_requests"].as_array().unwrap();
+    assert!(!requests.is_empty());
+    for request in requests {
+        let id = request["request_id"].as_str().unwrap();
+        assert!(uuid::Uuid::try_parse(id).is_ok(), "quotes are taken off: {id}");
+    }
+    let is_there = || service.truth(ListName::Responses).iter().any(|record| record.contains(ZOE));
+    assert!(is_there());
+    service.control().advance_clock(3_599_000);
+    assert!(is_there(), "the delay that was asked for");
+    service.control().advance_clock(1000);
+    assert!(!is_there());
+    // In the table as in the file, and nobody in either.
+    let file = std::fs::read_to_string(
+        place
+            .path("state/checkpoints.sqlite.erasures")
+            .join(format!("{}.json", receipt["erasure_id"].as_str().unwrap())),
+    );
+    let file = file.unwrap();
+    assert!(!file.contains("stranger") && !file.contains("4711"), "{file}");
+    for (name, tables) in place.warehouses() {
+        let row = tables.rows("erasures").pop().unwrap();
+        assert_eq!(row["erasure_id"].as_deref(), receipt["erasure_id"].as_str(), "{name}");
+        assert_eq!((row["people"].as_deref(), row["delay_seconds"].as_deref()), (Some("251"), Some("3600")), "{name}");
+        assert_eq!(row["removed"].as_deref(), Some(receipt["removed"].to_string().as_str()), "{name}");
+    }
+}
+
+#[test]
+fn p9_a_service_that_takes_no_name_is_told() {
+    let (service, place) = small_place();
+    let who = identity(
+        Some("unpurgeable"),
+        7,
+        "0c1c9d6e-0b7a-4c55-9a40-1d2e3f405163",
+        "bbbbbbbb-0000-4000-8000-000000000001",
+        None,
+    );
+    service
+        .control()
+        .plant(ListName::Responses, &record("bbbbbbbb-0000-4000-8000-000000000001", 1, &who, "hello", 2), None)
+        .unwrap();
+    place.run(&["sync"]).expect(0);
+    // The sandbox purges planted people by what it was told of them; this one it no longer has.
+    service.control().remove_row(
+        &serde_json::from_value(json!({ "group": "bbbbbbbb-0000-4000-8000-000000000001", "question": "1" })).unwrap(),
+    );
+    let done = erase(&place, &["--user-id", "unpurgeable"]);
+    assert_eq!((done.code, done.json()["service_refused_all"].as_bool()), (3, Some(true)), "{}", done.stderr);
+    assert!(done.stderr.contains("TOOK NONE OF THE NAMES"), "{}", done.stderr);
+}
+
+#[test]
+fn exit_4_5_6_nothing_is_removed_before_the_service_took_it() {
+    let (service, place) = small_place();
+    let is_held = || {
+        place.duckdb_tables().count(&format!("SELECT count(*) FROM responses WHERE external_user_id = '{ZOE}'")) == 4
+    };
+    let wrong_key = Place::at(service.base_url()).with_env(crate::harness::KEY_VARIABLE, "wrong");
+    let arguments = ["erase", "--yes", "--user-id", ZOE];
+    let mut command = place.command(&arguments);
+    command.env(crate::harness::KEY_VARIABLE, "wrong");
+    assert_eq!(command.output().unwrap().status.code(), Some(4));
+    assert!(is_held());
+    drop(wrong_key);
+    // A run that holds the lease.
+    let lock = std::fs::File::options().write(true).open(place.path("state/checkpoints.sqlite.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let done = place.run(&arguments).expect(5);
+    assert!(done.stderr.contains("another run holds the lease"), "{}", done.stderr);
+    drop(lock);
+    // A rate limit longer than anybody's patience: the same command goes on later.
+    let mut faults = Faults::default();
+    faults.too_many_requests.when.count = 1;
+    faults.too_many_requests.retry_after = RetryAfter { form: RetryAfterForm::Seconds, wait_ms: 7_200_000 };
+    service.set_faults(faults);
+    let done = place.run(&arguments).expect(6);
+    assert!(done.stderr.contains("run the same command again"), "{}", done.stderr);
+    assert!(is_held());
+    let left = place.files("state/checkpoints.sqlite.erasures");
+    assert_eq!(left.iter().filter(|path| path.extension().is_some_and(|is| is == "journal")).count(), 1, "{left:?}");
+    let plan = place.run(&["erase", "--dry-run", "--json", "--user-id", ZOE]).json();
+    assert_eq!(plan["resumes"], true);
+    let done = receipt(&erase(&place, &["--user-id", ZOE]));
+    assert_eq!(done["erasure_id"], plan["erasure_id"], "it went on with what was begun");
+    assert!(!is_held());
+    assert!(
+        !place
+            .files("state/checkpoints.sqlite.erasures")
+            .iter()
+            .any(|path| path.extension().is_some_and(|is| is == "journal"))
+    );
+}

@@ -1,0 +1,137 @@
+//! Files that a warehouse has beside its tables: spools of scans under way, a damaged state file, a copy for readers, a backup of the
+//! archive that somebody restores.
+
+use studysync::sandbox::{Faults, Latency, ListName};
+
+use super::{
+    erase,
+    grep::{Needle, found},
+    people::{VISITOR, ZOE, ZOE_MAIL, plant},
+    receipt,
+};
+use crate::harness::{ALL_FLAGS, Place, Service, days_ago, small};
+
+fn needles() -> Vec<Needle> {
+    [ZOE, ZOE_MAIL, "7c1c9d6e-0b7a-4c55-9a40-1d2e3f405163"].map(Needle::new).into()
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn p9_spools_of_an_interrupted_backfill_lose_the_person_and_go_on() {
+    let service = Service::start(small(400, 12));
+    plant(&service);
+    let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 20\n"));
+    place.run(&["backfill", "--from", &days_ago(2)]).expect(0);
+    let backfill = ["backfill", "--from", &days_ago(14)];
+    for budget in ["12", "9", "14"] {
+        place.run(&[&backfill[..], &["--max-requests", budget]].concat()).expect(6);
+    }
+    let spools = place.files("archive/under-way");
+    let is_spooled = |needles: &[Needle]| found(&place, needles).iter().any(|place| place.contains("under-way"));
+    assert!(!spools.is_empty() && is_spooled(&needles()), "{spools:?}");
+    receipt(&erase(&place, &["--user-id", ZOE]));
+    assert_eq!(found(&place, &needles()), [""; 0]);
+    place.run(&backfill).expect(0);
+    assert_eq!(found(&place, &needles()), [""; 0]);
+    for (name, tables) in place.warehouses() {
+        let rows = tables.count("SELECT count(*) FROM responses");
+        assert_eq!(rows as usize, service.truth(ListName::Responses).len() - 5, "{name}");
+    }
+    place.run(&["verify", "--from", &days_ago(14)]).expect(0);
+}
+
+#[test]
+fn p9_a_damaged_state_file_a_copy_and_a_report_of_a_run_lose_the_person() {
+    let service = Service::start(small(60, 12));
+    plant(&service);
+    let place =
+        Place::new(&service).with_config(&format!("{ALL_FLAGS}\n[warehouse]\npublish = \"analytics.duckdb\"\n"));
+    place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
+    let in_copy = || {
+        crate::harness::Tables::duckdb(&place.path("analytics.duckdb"))
+            .count(&format!("SELECT count(*) FROM responses WHERE external_user_id = '{ZOE}'"))
+    };
+    assert_eq!(in_copy(), 4);
+    let aside = place.path("state/checkpoints.sqlite.damaged-20260131T080000Z");
+    std::fs::write(&aside, format!("garbage {ZOE} garbage")).unwrap();
+    let harmless = place.path("state/checkpoints.sqlite.damaged-20260131T090000Z");
+    std::fs::write(&harmless, "garbage").unwrap();
+    // A text of the service that came into the report of a run.
+    let report = serde_json::json!({ "notes": [format!("the service says: no answer for {ZOE_MAIL}")] }).to_string();
+    rusqlite::Connection::open(place.state()).unwrap().execute("UPDATE runs SET report = ?1", [report]).unwrap();
+    let receipt = receipt(&erase(&place, &["--user-id", ZOE]));
+    assert_eq!(receipt["removed"]["damaged state files"], 1);
+    assert_eq!(receipt["removed"]["state reports"], 1);
+    assert!(!aside.exists() && harmless.exists());
+    assert_eq!(in_copy(), 0);
+    assert_eq!(found(&place, &needles()), [""; 0]);
+}
+
+#[test]
+fn p9_a_restored_archive_brings_nobody_back() {
+    let service = Service::start(small(60, 12));
+    plant(&service);
+    let place = Place::new(&service);
+    place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
+    copy(&place.path("archive"), &place.path("backup"));
+    receipt(&erase(&place, &["--user-id", ZOE, "--visitor-id", VISITOR]));
+    std::fs::remove_dir_all(place.path("archive")).unwrap();
+    std::fs::rename(place.path("backup"), place.path("archive")).unwrap();
+    place.run(&["replay"]).expect(0);
+    for (name, tables) in place.warehouses() {
+        assert_eq!(tables.count("SELECT count(*) FROM responses WHERE survey_id = 990"), 0, "{name}");
+        assert_eq!(tables.count("SELECT count(*) FROM erasures"), 1, "{name}: a replay keeps the receipts");
+    }
+    // The backup itself is cleaned by the same command again.
+    receipt(&erase(&place, &["--user-id", ZOE, "--visitor-id", VISITOR, "--email", ZOE_MAIL]));
+    assert_eq!(found(&place, &needles()), [""; 0]);
+    // Without the key to the list nothing is let in.
+    std::fs::remove_file(place.path("state/checkpoints.sqlite.erasures/key")).unwrap();
+    for command in [&["sync"][..], &["replay"], &["verify", "--from", "2026-01-20"]] {
+        let done = place.run(command).expect(1);
+        assert!(done.stderr.contains("restore the key from a backup"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn p9_rows_at_the_edges_of_pages_do_not_hide_behind_the_erased() {
+    // Pairs that share a millisecond, the erased before or behind the other: where a page ends between the two, a service that
+    // loses ties never sends the second, and the page's edge is the only trace of it.
+    let service = Service::start(small(30, 6));
+    for at in 0..120u32 {
+        let is_erased = (at % 2 == 0) == ((at / 2) % 2 == 0);
+        let user = if is_erased { "erased-00001" } else { "other-00001" };
+        let session = format!("dddddddd-0000-4000-8000-{at:012}");
+        let moment = format!("2026-01-29T08:00:{:02}.123Z", at / 2);
+        let record = serde_json::json!({
+            "createdAt": moment, "updatedAt": moment, "deletedAt": null, "questionId": 1, "questionText": "How?", "questionType": "OPEN",
+            "response": "x", "responseGroupUid": session, "surveyId": 990, "visitorId": 900_000 + u32::from(is_erased),
+            "visitorUuid": format!("eeeeeeee-0000-4000-8000-{:012}", u32::from(is_erased)), "externalUserId": user,
+        });
+        service.control().plant(ListName::Responses, &record.to_string(), None).unwrap();
+    }
+    let place =
+        Place::new(&service).with_config("[streams.responses]\nflags = [\"with_deleted_responses\"]\npage_rows = 9\n");
+    place.run(&["backfill", "--from", &days_ago(1)]).expect(0);
+    erase(&place, &["--user-id", "erased-00001"]);
+    let mut faults = Faults { latency: Latency { ms: 1, jitter_ms: 1, per_row_us: 0 }, ..Faults::default() };
+    faults.ties = serde_json::from_value(serde_json::json!("lost")).unwrap();
+    service.set_faults(faults);
+    place.run(&["backfill", "--from", &days_ago(8)]).expect(0);
+    for (name, tables) in place.warehouses() {
+        let of =
+            |user: &str| tables.count(&format!("SELECT count(*) FROM responses WHERE external_user_id = '{user}'"));
+        assert_eq!((of("erased-00001"), of("other-00001")), (0, 60), "{name}");
+    }
+}

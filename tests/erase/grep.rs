@@ -1,0 +1,78 @@
+//! Looks for texts in everything that a place keeps: each cell of each table, each archived page, and the bytes of each file.
+
+use std::path::Path;
+
+use studysync::archive::read_pages;
+
+use crate::harness::{Place, all_contracts};
+
+/// A text that must not be anywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needle {
+    /// In every form in which it could be written, in lower case.
+    forms: Vec<Vec<u8>>,
+}
+
+impl Needle {
+    pub fn new(text: &str) -> Needle {
+        let lower = text.to_lowercase();
+        let escaped: String = (lower.chars())
+            .map(|letter| match letter.is_ascii() {
+                true => letter.to_string(),
+                false => format!("\\u{:04x}", letter as u32),
+            })
+            .collect();
+        let percent: String = (lower.bytes())
+            .map(|byte| match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                true => (byte as char).to_string(),
+                false => format!("%{byte:02x}"),
+            })
+            .collect();
+        let mut forms: Vec<Vec<u8>> = [text.to_owned(), lower, escaped, percent].map(String::into_bytes).into();
+        forms.dedup();
+        Needle { forms }
+    }
+
+    pub fn is_in(&self, bytes: &[u8]) -> bool {
+        let lower = bytes.to_ascii_lowercase();
+        self.forms.iter().any(|form| memchr::memmem::find(&lower, &form.to_ascii_lowercase()).is_some())
+    }
+}
+
+/// Where any of them is.
+pub fn found(place: &Place, needles: &[Needle]) -> Vec<String> {
+    let mut places = Vec::new();
+    let is_in = |bytes: &[u8]| needles.iter().any(|needle| needle.is_in(bytes));
+    for (name, tables) in place.warehouses() {
+        for table in all_contracts().keys() {
+            for row in tables.rows(table) {
+                for (column, cell) in row {
+                    if cell.is_some_and(|cell| is_in(cell.as_bytes())) {
+                        places.push(format!("{name} {table}.{column}"));
+                    }
+                }
+            }
+        }
+    }
+    for path in place.files("archive") {
+        if path.extension().is_some_and(|extension| extension == "pages") {
+            for body in read_pages(&path).unwrap() {
+                if is_in(&body.unwrap()) {
+                    places.push(format!("archive page of {}", path.display()));
+                }
+            }
+        }
+    }
+    for path in place.files("") {
+        if is_in(&std::fs::read(&path).unwrap()) {
+            places.push(format!("bytes of {}", shown(&path, place)));
+        }
+    }
+    places.sort();
+    places.dedup();
+    places
+}
+
+fn shown(path: &Path, place: &Place) -> String {
+    path.strip_prefix(place.root()).unwrap_or(path).display().to_string()
+}

@@ -1,0 +1,165 @@
+//! An erasure that is killed at any durable step, and run again, ends like one that was not: nobody is left, nobody else lost
+//! anything. A kill is a copy of the folder before the step, so nothing that the process does while it unwinds counts.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use studysync::{
+    config,
+    erase::{Erase, EraseRequest},
+    model::{DurableStep, IdentifierKind, Steps},
+    pipeline::Surroundings,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    filled,
+    grep::{Needle, found},
+    people::{Everybody, Person},
+};
+use crate::harness::Place;
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target)
+        } else {
+            let _ = fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn replace(root: &Path, with: &Path) {
+    for entry in fs::read_dir(root).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+    }
+    copy(with, root);
+}
+
+/// Runs the erasure in this process; before the step for which `stops` holds the folder is copied and it ends.
+fn run(
+    place: &Place,
+    service: &str,
+    person: &Person,
+    killed: &Path,
+    stops: impl Fn(usize, DurableStep) -> bool + Send + Sync + 'static,
+) -> Vec<DurableStep> {
+    let taken: Arc<Mutex<Vec<DurableStep>>> = Arc::default();
+    let (seen, root, killed) = (Arc::clone(&taken), place.root().to_owned(), killed.to_owned());
+    let steps = Steps::watched_by(move |step| {
+        let mut seen = seen.lock().unwrap();
+        seen.push(step);
+        let is_killed = stops(seen.len(), step);
+        if is_killed {
+            copy(&root, &killed);
+        }
+        is_killed
+    });
+    fs::write(place.path("key"), crate::harness::KEY).unwrap();
+    let overrides = config::Overrides {
+        config: Some(place.path("studysync.toml")),
+        base_url: Some(service.to_owned()),
+        api_key_file: Some(place.path("key")),
+        duckdb: Some(place.duckdb()),
+        parquet: Some(place.parquet()),
+        state: Some(place.state()),
+        archive: Some(config::ArchiveChoice::Folder(place.path("archive"))),
+        ..config::Overrides::default()
+    };
+    let settings = config::resolve(overrides).unwrap();
+    let mut request = EraseRequest::default();
+    let [_, user] = person.arguments();
+    request.name(IdentifierKind::UserId, user).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let surroundings = Surroundings { steps, ..Surroundings::default() };
+    let opened = Erase::open_in(settings, request, CancellationToken::new(), surroundings);
+    if let Ok((erase, Ok(plan))) = opened.map(|mut erase| {
+        let plan = erase.plan();
+        (erase, plan)
+    }) {
+        // Ends with an error where it was stopped.
+        drop(runtime.block_on(erase.apply(plan)));
+    }
+    let taken = taken.lock().unwrap().clone();
+    taken
+}
+
+#[test]
+fn p9_an_erasure_killed_at_any_step_goes_on_when_it_is_run_again() {
+    let (service, place) = filled(500);
+    let everybody = Everybody::read(&place);
+    let person = everybody.to_erase().remove(0);
+    let needles: Vec<Needle> = person.needles();
+    let scratch = tempfile::tempdir().unwrap();
+    let (evening, killed) = (scratch.path().join("evening"), scratch.path().join("killed"));
+    copy(place.root(), &evening);
+    let steps = run(&place, &service.base_url(), &person, &killed, |_, _| false);
+    assert_eq!(found(&place, &needles), [""; 0], "undisturbed");
+
+    // The first and the last of each kind of step: their places among all.
+    let mut ends: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for (at, step) in steps.iter().enumerate() {
+        let ends = ends.entry(format!("{step:?}")).or_insert((at + 1, at + 1));
+        ends.1 = at + 1;
+    }
+    let kinds = [
+        "PagesRewritten",
+        "SuppressionWritten",
+        "JournalWritten",
+        "PurgeAsked",
+        "DuckDbRewritten",
+        "StateRewritten",
+        "ReceiptWritten",
+        "ParquetRenamed",
+    ];
+    for kind in kinds {
+        assert!(ends.contains_key(kind), "{kind} was never reached: {ends:?}");
+    }
+    let mut places: Vec<usize> = ends.values().flat_map(|(first, last)| [*first, *last]).collect();
+    places.sort_unstable();
+    places.dedup();
+    for stop_at in places {
+        replace(place.root(), &evening);
+        let _ = fs::remove_dir_all(&killed);
+        let taken = run(&place, &service.base_url(), &person, &killed, move |at, _| at == stop_at);
+        let step = taken[stop_at - 1];
+        replace(place.root(), &killed);
+        let [flag, user] = person.arguments();
+        let done = place.run(&["erase", "--yes", flag, user, "--quiet"]);
+        assert_eq!(done.code, 0, "killed before step {stop_at}, {step:?}: {}", done.stderr);
+        assert_eq!(found(&place, &needles), [""; 0], "killed before step {stop_at}, {step:?}");
+        everybody.assert_others_are_left(
+            &place,
+            std::slice::from_ref(&person),
+            &format!("killed before step {stop_at}, {step:?}"),
+        );
+    }
+}
+
+#[test]
+fn p9_what_led_to_others_is_not_forgotten_by_a_kill() {
+    let (service, place) = filled(500);
+    let person = Everybody::read(&place).to_erase().remove(2);
+    let killed = tempfile::tempdir().unwrap();
+    let request = |name: &str| Person::named("--user-id", name);
+    run(&place, &service.base_url(), &request(super::people::ZOE), killed.path(), |_, step| {
+        step == DurableStep::ReceiptWritten
+    });
+    replace(place.root(), killed.path());
+    // Everything of hers is gone from here, and with it what led from the name to the visitor; the journal has it.
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM responses WHERE visitor_id = 880001"), 0);
+    place.run(&["erase", "--yes", "--user-id", super::people::ZOE]).expect(0);
+    // A session from before she had an account is still sent, and known by the visitor alone.
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    assert_eq!(found(&place, &person.needles()), [""; 0]);
+    let left = service.truth(studysync::sandbox::ListName::Responses);
+    assert!(left.iter().any(|record| person.needles().iter().any(|needle| needle.is_in(record.as_bytes()))));
+}

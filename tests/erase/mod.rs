@@ -1,0 +1,92 @@
+//! Promise P9: whoever was erased is in no table, page or byte that the program keeps, and does not come back. The search of these
+//! tests is their own: it shares nothing with the one that `erase` does itself but the reading of compressed pages.
+
+mod asked;
+mod files;
+mod grep;
+mod kills;
+mod others;
+mod people;
+mod vanished;
+
+use serde_json::Value;
+use studysync::sandbox::{ChangeRequest, ListName};
+
+use crate::harness::{Done, Place, Service, small};
+
+use grep::{Needle, found};
+use people::{Everybody, Person, plant};
+
+/// A service with four people who are going to be erased, and a place that has read it twice, with edits in between.
+fn filled(responses: u64) -> (Service, Place) {
+    let service = Service::start(small(responses, 12));
+    plant(&service);
+    let place = Place::new(&service);
+    place.run(&["backfill", "--from", &crate::harness::days_ago(14)]).expect(0);
+    service.advance_days(1);
+    service.change(&ChangeRequest { seed: 3, edits: 200, soft_deletes: 20, ..ChangeRequest::default() });
+    people::edit(&service);
+    place.run(&["sync", "-vv"]);
+    (service, place)
+}
+
+fn erase(place: &Place, arguments: &[&str]) -> Done {
+    place.run(&[&["erase", "--yes", "--json"], arguments].concat())
+}
+
+fn receipt(done: &Done) -> Value {
+    assert!(done.code == 0 || done.code == 3, "{}: {}", done.code, done.stderr);
+    done.json()
+}
+
+#[test]
+fn p9_an_erased_person_is_in_no_byte_and_does_not_come_back() {
+    let (service, place) = filled(1500);
+    let everybody = Everybody::read(&place);
+    let gone: Vec<Person> = everybody.to_erase();
+    let needles: Vec<Needle> = gone.iter().flat_map(Person::needles).collect();
+    for person in &gone {
+        let places = found(&place, &person.needles());
+        for expected in ["DuckDB responses", "DuckDB response_history", "Parquet responses", "archive page"] {
+            assert!(
+                places.iter().any(|place| place.starts_with(expected)),
+                "{person:?} is not in {expected}: {places:?}"
+            );
+        }
+    }
+
+    let arguments: Vec<&str> = gone.iter().flat_map(|person| person.arguments()).collect();
+    let done = erase(&place, &arguments);
+    let receipt = receipt(&done);
+    assert_eq!(done.code, 0, "{receipt:#}");
+    assert_eq!(found(&place, &needles), [""; 0], "right after");
+    let told = receipt.to_string();
+    assert!(needles.iter().all(|needle| !needle.is_in(told.as_bytes())), "{told}");
+    everybody.assert_others_are_left(&place, &gone, "right after");
+    assert_eq!(service.control().stats().pending_purges, receipt["purge_requests"].as_array().unwrap().len());
+
+    for day in 1..=11 {
+        service.advance_days(1);
+        let synced = place.run(&["sync", "-vv", "--json"]);
+        assert!(synced.code == 0, "day {day}: {}", synced.stderr);
+        for needle in &needles {
+            assert!(
+                !needle.is_in(synced.stderr.as_bytes()),
+                "day {day}: a log line names {needle:?}: {}",
+                synced.stderr
+            );
+        }
+        if [2, 10].contains(&day) {
+            place.run(&["replay"]).expect(0);
+        }
+        assert_eq!(found(&place, &needles), [""; 0], "day {day}");
+    }
+    everybody.assert_others_are_left(&place, &gone, "after the service's delay");
+    assert_eq!(service.control().stats().pending_purges, 0);
+    let left: Vec<String> = service.truth(ListName::Responses);
+    assert!(left.iter().all(|record| needles.iter().all(|needle| !needle.is_in(record.as_bytes()))));
+    place.run(&["verify", "--from", &crate::harness::days_ago(14)]).expect(0);
+    // Done again, it finds nothing.
+    let again = erase(&place, &arguments);
+    assert_eq!(again.json()["removed"], serde_json::json!({}), "{}", again.stderr);
+}

@@ -1,0 +1,66 @@
+//! `[erase] on_vanish = "erase"`: whoever was purged at the service by somebody else goes here as well, after a while.
+
+use std::collections::BTreeSet;
+
+use studysync::sandbox::ChangeRequest;
+
+use super::grep::{Needle, found};
+use crate::harness::{ALL_FLAGS, Place, Service, Tables, days_ago, small};
+
+const GRACE: &str = "\n[erase]\non_vanish = \"erase\"\ngrace_days = 5\n";
+
+fn texts(tables: &Tables, sql: &str) -> BTreeSet<String> {
+    tables.rows_of(sql).into_iter().filter_map(|row| row.into_iter().next().flatten()).collect()
+}
+
+#[test]
+fn p9_what_vanished_at_the_service_goes_after_the_grace_period() {
+    let service = Service::start(small(900, 12));
+    let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}{GRACE}"));
+    place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
+    service.advance_days(1);
+    service.change(&ChangeRequest { seed: 5, vanish_visitors: 2, ..ChangeRequest::default() });
+    place.run(&["sync", "--accept-vanished"]).expect(0);
+    let gone = texts(&place.duckdb_tables(), "SELECT response_group_uid FROM responses WHERE _vanished_at IS NOT NULL");
+    assert!(gone.len() > 1, "somebody vanished");
+    let needles: Vec<Needle> = gone.iter().map(|session| Needle::new(session)).collect();
+    let others = |tables: &Tables| texts(tables, "SELECT r::VARCHAR FROM responses r WHERE _vanished_at IS NULL");
+    let before: Vec<_> = place.warehouses().iter().map(|(_, tables)| others(tables)).collect();
+
+    service.advance_days(4);
+    place.run(&["sync"]).expect(0);
+    assert!(!found(&place, &needles).is_empty(), "their time is not over");
+    service.advance_days(2);
+    let done = place.run(&["sync"]).expect(0);
+    assert!(
+        done.stderr.contains(&format!("{} sessions that the service no longer returns were erased", gone.len())),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(found(&place, &needles), [""; 0]);
+    let after: Vec<_> = place.warehouses().iter().map(|(_, tables)| others(tables)).collect();
+    assert_eq!(before, after);
+    for (name, tables) in place.warehouses() {
+        let receipt = tables.rows("erasures").pop().unwrap_or_default();
+        assert_eq!(
+            (receipt["kind"].as_deref(), receipt["outcome"].as_deref()),
+            (Some("vanished"), Some("done")),
+            "{name}"
+        );
+        assert_eq!(tables.count("SELECT count(*) FROM responses WHERE _vanished_at IS NOT NULL"), 0, "{name}");
+    }
+    // Nobody is kept out for it, and the next night has nothing to do.
+    assert!(!place.path("state/checkpoints.sqlite.erasures/suppressed.json").exists());
+    place.run(&["sync"]).expect(0);
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM erasures"), 1);
+    place.run(&["replay"]).expect(0);
+    assert_eq!(found(&place, &needles), [""; 0]);
+}
+
+#[test]
+fn a_word_that_is_none_is_told() {
+    let service = Service::start(small(10, 2));
+    let place = Place::new(&service).with_config("[erase]\non_vanish = \"forget\"\n");
+    let done = place.run(&["sync"]).expect(2);
+    assert!(done.stderr.contains("'forget' is neither 'keep' nor 'erase'"), "{}", done.stderr);
+}
