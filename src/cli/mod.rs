@@ -18,6 +18,7 @@ mod schema;
 mod status;
 mod sync;
 mod traits;
+mod users;
 mod verify;
 
 use std::process::ExitCode;
@@ -74,6 +75,7 @@ enum Command {
     Replay(replay::ReplayArgs),
     Query(query::QueryArgs),
     Report(report::ReportArgs),
+    Users(users::UsersArgs),
     Schema(schema::SchemaArgs),
     Sandbox(sandbox::SandboxArgs),
     Demo(demo::DemoArgs),
@@ -125,6 +127,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Check(args) => on_runtime(check::run(args, context)),
         Command::Sync(args) => on_runtime(sync::sync(args, context)),
         Command::Backfill(args) => on_runtime(sync::backfill(args, context)),
+        Command::Users(args) => on_runtime(users::run(args, context)),
         Command::Verify(args) => on_runtime(verify::run(args, context)),
         Command::Replay(args) => on_runtime(replay::run(args, context)),
         Command::Sandbox(args) => on_runtime(sandbox::run(args, context)),

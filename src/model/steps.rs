@@ -70,6 +70,8 @@ pub enum DurableStep {
     DestinationRemembered,
     /// A trait of the service is remembered.
     TraitRemembered,
+    /// Answers about people are remembered.
+    PeopleRemembered,
 }
 
 type Hook = dyn Fn(DurableStep) -> bool + Send + Sync;

@@ -26,6 +26,7 @@ pub mod envelope;
 mod excerpt;
 mod retry_after;
 mod service_clock;
+mod users;
 
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -50,6 +51,7 @@ pub use self::{
     settings::{AuthForm, SourceSettings, checked_address},
     stats::RequestStats,
     transport::{Reply, Transport},
+    users::{Upserted, UserAnswer},
     walk::{Page, Step, Walk},
 };
 use self::{

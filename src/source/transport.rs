@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use reqwest::{Client, Request, Url};
+use reqwest::{Client, Request};
 
 use super::{error::Failure, wire::cause};
 
@@ -26,10 +26,14 @@ impl Transport {
         Transport(Some(Arc::new(answer)))
     }
 
-    pub(super) async fn send(&self, client: &Client, url: Url, timeout: Duration) -> Result<Reply, Failure> {
+    pub(super) async fn send(&self, client: &Client, request: Request, timeout: Duration) -> Result<Reply, Failure> {
         match &self.0 {
-            None => client.get(url).send().await.map_err(|error| failure_to_send(error, timeout)),
-            Some(answer) => answer(Request::new(reqwest::Method::GET, url)).await,
+            None => client.execute(request).await.map_err(|error| failure_to_send(error, timeout)),
+            Some(answer) => {
+                let mut bare = Request::new(request.method().clone(), request.url().clone());
+                *bare.body_mut() = request.body().and_then(reqwest::Body::as_bytes).map(|body| body.to_vec().into());
+                answer(bare).await
+            }
         }
     }
 }

@@ -8,8 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use reqwest::{
-    Client, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap, LOCATION},
+    Client, Method, Request, StatusCode,
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
 use tokio::time::{Instant, timeout};
 
@@ -55,6 +55,17 @@ pub(super) enum Outcome {
     Failed(Failure),
 }
 
+/// What became of a request before its answer's body is read.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// The service took the request.
+    Answer(Reply),
+    /// Refused for now; the gate knows until when.
+    Later,
+    /// No answer.
+    Nothing(Failure),
+}
+
 /// A page as it came.
 #[derive(Debug)]
 pub(super) struct Received {
@@ -80,12 +91,14 @@ pub(super) struct Wire {
     client: Client,
     transport: Transport,
     machine_clock: Clock,
-    key: ApiKey,
-    timeout: Duration,
-    body_limits: BodyLimits,
+    pub key: ApiKey,
+    pub timeout: Duration,
+    pub body_limits: BodyLimits,
     pub gate: Gate,
     pub clock: ServiceClock,
     pub counters: Counters,
+    /// The key as it stands in requests about users.
+    pub user_auth: HeaderValue,
     /// How the latest refusal said when to come back.
     pub refusal_form: Mutex<Option<RetryAfterForm>>,
 }
@@ -102,6 +115,7 @@ impl Wire {
             gate,
             clock: ServiceClock::default(),
             counters: Counters::default(),
+            user_auth: client::authorization(settings, settings.user_auth)?,
             refusal_form: Mutex::default(),
         })
     }
@@ -110,9 +124,7 @@ impl Wire {
     pub async fn ask(&self, address: &Address) -> Result<Outcome, Stop> {
         let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
-        // Counts when it is dropped, however this ends.
-        let is_about_ties = address.is_about_ties;
-        let mut tally = Tally { wire: self, status: None, read_bytes: 0, is_about_ties };
+        let mut tally = Tally::new(self, address.is_about_ties);
         let started = Instant::now();
         let exchange = timeout(self.timeout, self.exchange(address, &permit, &mut tally, started));
         let outcome = self.gate.unless_stopped(exchange).await?.unwrap_or_else(|_| {
@@ -131,9 +143,32 @@ impl Wire {
     }
 
     async fn exchange(&self, address: &Address, permit: &Permit, tally: &mut Tally<'_>, started: Instant) -> Outcome {
-        let mut response = match self.transport.send(&self.client, address.url.clone(), self.timeout).await {
+        let request = Request::new(Method::GET, address.url.clone());
+        let mut response = match self.hear(request, permit, tally).await {
+            Heard::Answer(response) => response,
+            Heard::Later => return Outcome::Later,
+            Heard::Nothing(failure) => return Outcome::Failed(failure),
+        };
+        let (status, date_ms) = (response.status(), service_clock::date_ms(response.headers()));
+        if status.is_success() {
+            match self.read_page(&mut response, tally).await {
+                Ok((body, envelope)) => {
+                    Outcome::Page(Received { body, envelope, service_now_ms: date_ms, latency: started.elapsed() })
+                }
+                Err(failure) => Outcome::Failed(failure),
+            }
+        } else if status.is_redirection() {
+            Outcome::Redirected { status: status.as_u16(), location: self.location(&response) }
+        } else {
+            self.read_error(&mut response, tally, started).await
+        }
+    }
+
+    /// Sends a request and tells the gate what became of it: taken, or refused for now.
+    pub(super) async fn hear(&self, request: Request, permit: &Permit, tally: &mut Tally<'_>) -> Heard {
+        let response = match self.transport.send(&self.client, request, self.timeout).await {
             Ok(response) => response,
-            Err(failure) => return Outcome::Failed(failure),
+            Err(failure) => return Heard::Nothing(failure),
         };
         let now = Instant::now();
         let date_ms = service_clock::date_ms(response.headers());
@@ -150,22 +185,11 @@ impl Wire {
             }
             if told.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
                 permit.refused(status.as_u16(), told);
-                return Outcome::Later;
+                return Heard::Later;
             }
         }
         permit.admitted();
-        if status.is_success() {
-            match self.read_page(&mut response, tally).await {
-                Ok((body, envelope)) => {
-                    Outcome::Page(Received { body, envelope, service_now_ms: date_ms, latency: started.elapsed() })
-                }
-                Err(failure) => Outcome::Failed(failure),
-            }
-        } else if status.is_redirection() {
-            Outcome::Redirected { status: status.as_u16(), location: self.location(&response) }
-        } else {
-            self.read_error(&mut response, tally, started).await
-        }
+        Heard::Answer(response)
     }
 
     async fn read_page(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
@@ -182,7 +206,7 @@ impl Wire {
     }
 
     /// An answer that is an error. Its body only explains, so a broken one is no further error.
-    async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>, started: Instant) -> Outcome {
+    pub(super) async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>, started: Instant) -> Outcome {
         let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, idle: ERROR_BODY_IDLE };
         let body = body::read(response, limits, &mut tally.read_bytes).await.unwrap_or_default();
         let status = response.status();
@@ -203,7 +227,7 @@ impl Wire {
     }
 
     /// Where a redirect leads, without what could be secret: user, query and fragment.
-    fn location(&self, response: &Reply) -> String {
+    pub(super) fn location(&self, response: &Reply) -> String {
         let Some(location) = response.headers().get(LOCATION) else { return "nowhere".to_owned() };
         let text = String::from_utf8_lossy(location.as_bytes());
         let Ok(mut url) = response.url().join(&text) else { return "an unreadable address".to_owned() };
@@ -216,12 +240,18 @@ impl Wire {
     }
 }
 
-/// One request's entry in the counts.
-struct Tally<'a> {
+/// One request's entry in the counts; it counts when it is dropped, however the request ends.
+pub(super) struct Tally<'a> {
     wire: &'a Wire,
-    status: Option<u16>,
-    read_bytes: usize,
+    pub status: Option<u16>,
+    pub read_bytes: usize,
     is_about_ties: bool,
+}
+
+impl<'a> Tally<'a> {
+    pub(super) fn new(wire: &'a Wire, is_about_ties: bool) -> Self {
+        Self { wire, status: None, read_bytes: 0, is_about_ties }
+    }
 }
 
 impl Drop for Tally<'_> {
@@ -245,6 +275,6 @@ pub(super) fn cause(error: reqwest::Error) -> String {
     }
 }
 
-fn content_type(headers: &HeaderMap) -> &str {
+pub(super) fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

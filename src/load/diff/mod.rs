@@ -19,6 +19,7 @@ mod replace;
 mod snapshots;
 mod sql;
 mod surveys;
+mod users;
 
 pub use compare::{Difference, Differences, Example, differences};
 pub use delta::{Delta, DeltaRows, TableDelta, Targets, TimeBounds};
@@ -62,6 +63,7 @@ pub fn diff(
         }
         Stream::Surveys => surveys::write(&mut comparison, base, fates)?,
         Stream::Themes => {}
+        Stream::Users => users::write(&mut comparison, fates)?,
     }
     logs::write_rejects(&mut comparison, base)?;
     if !comparison.delta.is_empty() || options.record_unchanged {
