@@ -2,6 +2,7 @@
 
 use std::{error::Error, io};
 
+use super::users::input_hint;
 use crate::{
     archive::ArchiveError,
     config::ConfigError,
@@ -107,6 +108,9 @@ impl CommandError {
                 Some("ask for less, or raise memory_limit_mb under [warehouse]")
             }
             CommandError::Pipeline(PipelineError::State(error)) | CommandError::State(error) => state_hint(error),
+            CommandError::Pipeline(error @ (PipelineError::Input(_) | PipelineError::InputTable(_))) => {
+                input_hint(error)
+            }
             CommandError::Pipeline(PipelineError::NotReplayable(_)) => Some(
                 "the warehouse is as it was; a stretch whose scans are all archived can be replayed with --from and --to, and \
                  anything can be pulled again into a new warehouse with `backfill`",

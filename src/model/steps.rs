@@ -72,6 +72,8 @@ pub enum DurableStep {
     TraitRemembered,
     /// Answers about people are remembered.
     PeopleRemembered,
+    /// Intents to send users, and what came of them, are remembered.
+    PushesRecorded,
 }
 
 type Hook = dyn Fn(DurableStep) -> bool + Send + Sync;

@@ -40,8 +40,8 @@ pub enum UserAnswer {
 /// What came of sending a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upserted {
-    /// 2xx.
-    Accepted { status: u16 },
+    /// 2xx. `unclear`: how often it was sent before without an answer that tells what became of it.
+    Accepted { status: u16, unclear: u64 },
     /// 4xx: it was not taken, and asking again will not help.
     Refused { status: u16, message: String },
     /// It left, and no answer tells what became of it.
@@ -50,6 +50,8 @@ pub enum Upserted {
     Interrupted { stop: Stop },
     /// It never left, or the service said that it did not take it.
     NotSent { failure: Failure },
+    /// Refused for now, and surely not taken; the gate knows until when.
+    Later,
 }
 
 /// What came of one request.
@@ -78,6 +80,11 @@ impl Source {
     /// `Refused` if the address cannot be right, and `Unreachable` or `BadAnswer` if no answer came however often it was asked.
     pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
         self.inner.user(user_id).await
+    }
+
+    /// Waits as long as the service is to be left alone.
+    pub async fn until_open(&self) {
+        self.inner.wire.gate.until_open().await;
     }
 
     /// Sends one person: `body` is the JSON of an upsert. `may_repeat`: what the service may have taken may be sent once more.
@@ -127,7 +134,8 @@ impl Inner {
     async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<Upserted, SourceError> {
         let (url, shown) = (self.user_address(""), self.user_address("").to_string());
         let call = Call { method: Method::POST, url, shown, body: Some(body) };
-        let (mut waits, mut attempts, mut may_have_left) = (self.backoff.series(), 0, None);
+        let (mut waits, mut attempts, mut unclear) = (self.backoff.series(), 0, 0);
+        let mut may_have_left = None;
         let unless_known = |may_have_left: Option<Failure>, known: Upserted| match may_have_left {
             Some(failure) => Upserted::Unknown { failure },
             None => known,
@@ -140,7 +148,7 @@ impl Inner {
                     None => return Err(SourceError::Stopped(stop)),
                 },
                 Ok(Called::Answered { status, .. }) if (200..300).contains(&status) => {
-                    return Ok(Upserted::Accepted { status });
+                    return Ok(Upserted::Accepted { status, unclear });
                 }
                 Ok(Called::Answered { status, message, is_html, .. }) => match status {
                     401 | 403 => return Err(self.key_refused(status)),
@@ -151,6 +159,7 @@ impl Inner {
                 Ok(Called::Redirected { status, location }) => {
                     return Err(SourceError::Redirected { status, location, url: call.shown });
                 }
+                Ok(Called::Later) if unclear == 0 => return Ok(Upserted::Later),
                 Ok(Called::Later) => continue,
                 Ok(Called::Interrupted(stop)) => return Ok(Upserted::Interrupted { stop }),
                 Ok(Called::Failed(failure)) => failure,
@@ -158,6 +167,7 @@ impl Inner {
             attempts += 1;
             if !was_not_taken(&failure) {
                 may_have_left = Some(failure.clone());
+                unclear += 1;
                 if !may_repeat {
                     return Ok(Upserted::Unknown { failure });
                 }

@@ -10,6 +10,7 @@ mod error;
 mod lease;
 mod people;
 mod proofs;
+mod pushes;
 mod runs;
 mod scans;
 mod stretch;
@@ -21,6 +22,7 @@ pub use error::StateError;
 pub use lease::{Holder, Lease};
 pub use people::{PeopleCounts, PeopleRules};
 pub use proofs::Proven;
+pub use pushes::{ContentKey, PushFate, PushIntent, PushLedger, PushOutcome, Pushed};
 pub use runs::RunEntry;
 pub use scans::UnderWay;
 pub use stretch::{LastRead, Stretch};
@@ -36,6 +38,7 @@ const MIGRATIONS: &[M<'_>] = &[
     M::up(include_str!("../../state/0001_checkpoints.sql")),
     M::up(include_str!("../../state/0002_proofs.sql")),
     M::up(include_str!("../../state/0003_people.sql")),
+    M::up(include_str!("../../state/0004_pushes.sql")),
 ];
 /// How long a reader (`status`) and the writer wait for each other.
 const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);

@@ -23,10 +23,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("state", &["model"]),
     ("archive", &["model"]),
     ("source", &["model", "clock", "redact"]),
+    ("upsert", &["model"]),
     ("flatten", &["model", "schema"]),
     ("load", &["model", "schema"]),
     ("config", &["model", "plan", "redact"]),
-    ("pipeline", &["model", "clock", "config", "schema", "plan", "source", "archive", "flatten", "load", "state"]),
+    (
+        "pipeline",
+        &["model", "clock", "config", "schema", "plan", "source", "upsert", "archive", "flatten", "load", "state"],
+    ),
     ("report", &["model", "load", "state"]),
     (
         "erase",
@@ -48,6 +52,7 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
     ("backoff", &["source/backoff.rs"]),
     ("zstd", &["archive"]),
+    ("csv", &["upsert", "pipeline/push/results.rs"]),
     ("plotters", &["report"]),
     ("maud", &["report"]),
     ("tracing_subscriber", &["telemetry"]),

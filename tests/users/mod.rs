@@ -2,6 +2,8 @@
 
 mod kills;
 mod pull;
+mod push;
+mod push_kills;
 mod rate;
 
 use std::collections::{BTreeMap, BTreeSet};

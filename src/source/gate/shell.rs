@@ -73,6 +73,26 @@ impl Gate {
         }
     }
 
+    /// Waits as long as the service is to be left alone. Not a permit, and no promise of one: whoever must write something down
+    /// before a request does not do so hours ahead. A wait that [`Gate::permit`] would refuse is not begun.
+    pub async fn until_open(&self) {
+        loop {
+            let now = Instant::now();
+            let waiting = {
+                let state = self.state();
+                let told = state.waiting(now).filter(|waiting| waiting.why != WaitReason::Pace);
+                told.filter(|waiting| matches!(state.wait(now, *waiting), Decision::Wait(_)))
+            };
+            let Some(Waiting { until, why }) = waiting else { return };
+            let _booked = self.shared.account.enter(activity(why));
+            tokio::select! {
+                biased;
+                () = self.shared.stop.cancelled() => return,
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+
     /// Waits before asking again for something that failed. Not a wait for the gate: only the caller waits.
     pub async fn nap(&self, wait: Duration) -> Result<(), Stop> {
         let now = Instant::now();
