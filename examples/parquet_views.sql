@@ -289,6 +289,17 @@ LEFT JOIN responses AS answer
     ON answer.response_group_uid = found.response_group_uid AND answer.question_id = found.question_id
 WHERE found._vanished_at IS NULL AND answer.deleted_at IS NULL AND answer._vanished_at IS NULL;
 
+-- The attributes of people as they stand today.
+-- One row: one attribute of one person; key (external_user_id, name).
+-- Left out: earlier values, and people whom the service no longer knows.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "current_user_attributes" AS
+SELECT
+    attribute.external_user_id, attribute.name, attribute.value_text, attribute.value_number, attribute.value_bool,
+    attribute.valid_from AS known_since
+FROM user_attributes AS attribute
+WHERE attribute.is_current;
+
 -- The questions of every survey as it is defined today, with the scale that the definition gives a LIKERT question.
 -- One row: one question of one survey.
 -- A survey that names a question twice has one row for it, by the first.

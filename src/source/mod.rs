@@ -22,6 +22,7 @@ mod wire;
 mod address;
 mod ask;
 mod body;
+mod call;
 pub mod envelope;
 mod excerpt;
 mod retry_after;

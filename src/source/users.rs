@@ -5,36 +5,26 @@
 //! or an error: those outlive the person.
 
 use bytes::Bytes;
-use reqwest::{
-    Method, Request, Url,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
-};
-use serde::de::IgnoredAny;
-use tokio::time::{Duration, Instant, timeout};
+use reqwest::{Method, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Inner, Source, body,
+    Inner, Source,
+    call::{Call, Called},
     error::{Failure, SourceError, Stop},
-    excerpt,
     fetch::ATTEMPTS_MAX,
-    service_clock,
-    wire::{Heard, Outcome, Tally, Wire, content_type},
 };
-use crate::model::{Activity, Stream, can_be_asked};
-
-/// How long the answer to what was sent is still waited for when the run is to end: without it the fate of a user is unknown.
-const GRACE: Duration = Duration::from_secs(5);
+use crate::model::{Stream, can_be_asked};
 
 /// What came of asking for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserAnswer {
     /// The exact body: JSON, whatever is in it.
-    Found { body: Bytes, service_now_ms: Option<i64> },
+    Found { body: Bytes },
     /// 404: the service does not know the person (yet).
-    Absent { service_now_ms: Option<i64> },
+    Absent,
     /// Any other 4xx: it does not want to be asked for this person.
-    Refused { status: u16, message: String, service_now_ms: Option<i64> },
+    Refused { status: u16 },
 }
 
 /// What came of sending a person.
@@ -52,25 +42,6 @@ pub enum Upserted {
     NotSent { failure: Failure },
     /// Refused for now, and surely not taken; the gate knows until when.
     Later,
-}
-
-/// What came of one request.
-#[derive(Debug)]
-enum Called {
-    Answered { status: u16, body: Bytes, message: String, is_html: bool, service_now_ms: Option<i64> },
-    Redirected { status: u16, location: String },
-    Later,
-    Failed(Failure),
-    Interrupted(Stop),
-}
-
-/// One request about a person.
-struct Call {
-    method: Method,
-    url: Url,
-    /// The address without the id.
-    shown: String,
-    body: Option<Bytes>,
 }
 
 impl Source {
@@ -106,15 +77,15 @@ impl Inner {
         let (mut waits, mut attempts) = (self.backoff.series(), 0);
         loop {
             let failure = match self.wire.call(&call).await? {
-                Called::Answered { status, body, service_now_ms, .. } if (200..300).contains(&status) => {
-                    return Ok(UserAnswer::Found { body, service_now_ms });
+                Called::Answered { status, body, .. } if (200..300).contains(&status) => {
+                    return Ok(UserAnswer::Found { body });
                 }
-                Called::Answered { status, message, is_html, service_now_ms, .. } => match status {
+                Called::Answered { status, message, is_html, .. } => match status {
                     401 | 403 => return Err(self.key_refused(status)),
                     // A web page comes from somewhere else.
                     _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
-                    404 => return Ok(UserAnswer::Absent { service_now_ms }),
-                    _ => return Ok(UserAnswer::Refused { status, message, service_now_ms }),
+                    404 => return Ok(UserAnswer::Absent),
+                    _ => return Ok(UserAnswer::Refused { status }),
                 },
                 Called::Redirected { status, location } => {
                     return Err(SourceError::Redirected { status, location, url: call.shown });
@@ -160,7 +131,10 @@ impl Inner {
                     return Err(SourceError::Redirected { status, location, url: call.shown });
                 }
                 Ok(Called::Later) if unclear == 0 => return Ok(Upserted::Later),
-                Ok(Called::Later) => continue,
+                Ok(Called::Later) => {
+                    self.wire.gate.until_open().await;
+                    continue;
+                }
                 Ok(Called::Interrupted(stop)) => return Ok(Upserted::Interrupted { stop }),
                 Ok(Called::Failed(failure)) => failure,
             };
@@ -216,96 +190,6 @@ fn escaped(text: &str) -> String {
         }
     }
     segment
-}
-
-impl Wire {
-    /// Sends one request when the gate lets it, and reads the answer. An error: nothing was sent.
-    async fn call(&self, call: &Call) -> Result<Called, Stop> {
-        let permit = self.gate.permit().await?;
-        let _booked = self.gate.account().enter(Activity::Network);
-        let mut tally = Tally::new(self, false);
-        let started = Instant::now();
-        let mut request = Request::new(call.method.clone(), call.url.clone());
-        request.headers_mut().insert(AUTHORIZATION, self.user_auth.clone());
-        if let Some(body) = &call.body {
-            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            *request.body_mut() = Some(body.clone().into());
-        }
-        let is_read = call.body.is_none();
-        let called = {
-            let exchange = timeout(self.timeout, async {
-                let mut reply = match self.hear(request, &permit, &mut tally).await {
-                    Heard::Answer(reply) => reply,
-                    Heard::Later => return Called::Later,
-                    Heard::Nothing(failure) => return Called::Failed(failure),
-                };
-                let (status, service_now_ms) = (reply.status(), service_clock::date_ms(reply.headers()));
-                if status.is_redirection() {
-                    return Called::Redirected { status: status.as_u16(), location: self.location(&reply) };
-                }
-                if !status.is_success() {
-                    return match self.read_error(&mut reply, &mut tally, started).await {
-                        Outcome::Rejected(no) => Called::Answered {
-                            status: no.status,
-                            body: Bytes::new(),
-                            message: no.message,
-                            is_html: no.is_html,
-                            service_now_ms,
-                        },
-                        Outcome::Failed(failure) => Called::Failed(failure),
-                        Outcome::Page(_) | Outcome::Later | Outcome::Redirected { .. } => Called::Later,
-                    };
-                }
-                let status = status.as_u16();
-                let read = body::read(&mut reply, self.body_limits, &mut tally.read_bytes).await;
-                let (message, is_html) = (String::new(), false);
-                match read {
-                    // What was sent is taken, whatever the body says.
-                    read if !is_read => {
-                        let body = read.unwrap_or_default();
-                        Called::Answered { status, body, message, is_html, service_now_ms }
-                    }
-                    Err(failure) => Called::Failed(failure),
-                    Ok(body) => match not_json(&body) {
-                        None => Called::Answered { status, body, message, is_html, service_now_ms },
-                        Some(reason) => {
-                            let content_type = content_type(reply.headers());
-                            let came = excerpt::what_came(content_type, &body, &self.key);
-                            Called::Failed(match excerpt::is_html(content_type, &body) {
-                                true => Failure::Html { came },
-                                false => Failure::NotJson { reason, came },
-                            })
-                        }
-                    },
-                }
-            });
-            let mut exchange = std::pin::pin!(exchange);
-            match self.gate.unless_stopped(exchange.as_mut()).await {
-                Ok(called) => called.unwrap_or_else(|_| self.timed_out()),
-                Err(stop) if is_read => Called::Interrupted(stop),
-                Err(stop) => match timeout(GRACE, exchange).await {
-                    Ok(called) => called.unwrap_or_else(|_| self.timed_out()),
-                    Err(_) => Called::Interrupted(stop),
-                },
-            }
-        };
-        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (status, bytes) = (tally.status.unwrap_or(0), tally.read_bytes);
-        tracing::debug!(status, ms, bytes, method = %call.method, url = call.shown);
-        Ok(called)
-    }
-
-    fn timed_out(&self) -> Called {
-        Called::Failed(Failure::TimedOut { after_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX) })
-    }
-}
-
-/// Why a body is no JSON.
-fn not_json(body: &[u8]) -> Option<String> {
-    if let Err(error) = std::str::from_utf8(body) {
-        return Some(format!("byte {} is not UTF-8", error.valid_up_to()));
-    }
-    serde_json::from_slice::<IgnoredAny>(body).err().map(|error| error.to_string())
 }
 
 #[cfg(test)]

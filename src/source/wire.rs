@@ -91,7 +91,7 @@ pub(super) struct Wire {
     client: Client,
     transport: Transport,
     machine_clock: Clock,
-    pub key: ApiKey,
+    key: ApiKey,
     pub timeout: Duration,
     pub body_limits: BodyLimits,
     pub gate: Gate,

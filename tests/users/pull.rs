@@ -136,6 +136,10 @@ fn p4_changes_are_history_and_who_is_gone_is_marked_and_asked_for_again_later() 
             ("plan gold string true true", "seats true boolean true true")
         );
     }
+    let view = format!(
+        "SELECT name || ' ' || value_text FROM current_user_attributes WHERE external_user_id = '{changed}' AND name = 'plan'"
+    );
+    assert_eq!(place.duckdb_tables().value(&view).as_deref(), Some("plan gold"));
     let unchanged =
         format!("SELECT count(*) FROM user_attributes WHERE external_user_id = '{changed}' AND name = 'country'");
     assert!(

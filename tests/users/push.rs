@@ -4,14 +4,18 @@ use std::{
     collections::BTreeMap,
     io::Write as _,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
-use studysync::sandbox::{Auth, Faults, RateLimit, RetryAfterForm, ServerError, Settings, UpsertedUser, When};
+use studysync::sandbox::{
+    Auth, Faults, RateLimit, Refusal, RetryAfter, RetryAfterForm, ServerError, Settings, UpsertedUser, When,
+};
 
 use crate::{
     gate::assert_obeyed,
     harness::{Done, Place, Service, connect, days_ago, small},
+    kills::killer::Killer,
 };
 
 pub fn service(faults: Faults) -> Service {
@@ -218,6 +222,23 @@ fn p5_a_limit_is_obeyed_and_a_refusal_for_now_is_of_no_unknown_fate() {
     assert_eq!((there.len(), there.values().all(|user| user.upserts == 1 && user.events["e"] == 1)), (200, true));
     let secs = (log.last().unwrap().arrived_us - log[0].arrived_us) as f64 / 1e6;
     assert!(secs < 190.0 / 25.0 * 1.8, "{secs} s");
+}
+
+#[test]
+fn p2_a_kill_while_the_service_is_to_be_left_alone_leaves_no_unknown_fate() {
+    let told = RetryAfter { form: RetryAfterForm::Seconds, wait_ms: 60_000 };
+    let too_many_requests = Refusal { when: When { every: 1, ..When::default() }, retry_after: told };
+    let service = service(Faults { too_many_requests, ..Faults::default() });
+    let place = Place::new(&service);
+    let rows: String = (0..50)
+        .map(|at| json!({"userId": format!("u{at}"), "events": [{"event": "e", "timestamp": 1}]}).to_string() + "\n")
+        .collect();
+    let file = write(&place, "u.ndjson", &rows);
+    let command = ["users", "push", &file, "--concurrency", "8"].map(str::to_owned);
+    assert!(Killer::new(1).kill_after_requests(&service, &place, &command, 1, Duration::from_millis(1500)));
+    service.set_faults(Faults::default());
+    let report = place.report(&["users", "push", &file], 0);
+    assert_eq!((&report["rows"]["accepted"], &report["rows"]["sent_unknown"]), (&json!(50), &json!(0)), "{report}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn p5_people_are_pulled_as_fast_as_a_limit_allows_and_never_early() {
     let (people, per_second) = (400, 25.0);
     let secs = pull_under(people, per_second);
     let least = (people as f64 - 10.0) / per_second;
-    assert!(secs < least * 1.35, "{secs:.1} s; the limit allows {least:.1}");
+    assert!(secs < least * 1.7, "{secs:.1} s; the limit allows {least:.1}");
 }
 
 /// The measure that this part was built to. Takes two minutes, nearly all of them waiting.

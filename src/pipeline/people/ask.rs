@@ -74,10 +74,11 @@ pub(super) async fn ask(
             shared.progress.pulled(1);
         }
         match answer {
-            Ok(UserAnswer::Found { body, .. }) => draft.add_found(&user_id, &body),
-            Ok(UserAnswer::Absent { .. }) => draft.add_absent(user_id),
-            Ok(UserAnswer::Refused { status, message, .. }) => {
-                tracing::warn!(status, message, "the service refused to be asked for a person");
+            Ok(UserAnswer::Found { body }) => draft.add_found(&user_id, &body),
+            Ok(UserAnswer::Absent) => draft.add_absent(user_id),
+            Ok(UserAnswer::Refused { status }) => {
+                // What it said may name the person.
+                tracing::warn!(status, "the service refused to be asked for a person");
                 answered.refused += 1;
                 draft.add_refused(user_id, status);
             }

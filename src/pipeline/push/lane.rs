@@ -95,7 +95,7 @@ impl Lane {
                 self.answered(row, (with_events, before), PushFate::Refused, (status, 0), &message).await
             }
             Ok(Upserted::Unknown { failure }) => {
-                tracing::warn!(%failure, row = row.number, "what became of a row is unknown");
+                tracing::warn!(failure = failure.kind(), row = row.number, "what became of a row is unknown");
                 if with_events && !may_repeat {
                     // Its attributes can be sent once more; the intent that stays says that its events may be there.
                     return Ok(Attempt::Again);

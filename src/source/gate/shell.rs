@@ -48,6 +48,20 @@ impl Gate {
     /// Waits until a request may be sent, which is then to be done at once: nothing may be awaited in between.
     pub async fn permit(&self) -> Result<Permit, Stop> {
         loop {
+            if let Some(permit) = self.permit_or_closed(true).await? {
+                return Ok(permit);
+            }
+        }
+    }
+
+    /// The same, but `None` as soon as the service is to be left alone: for whoever must not stand there with a note of having sent
+    /// something. [`Gate::until_open`] then waits.
+    pub async fn permit_if_open(&self) -> Result<Option<Permit>, Stop> {
+        self.permit_or_closed(false).await
+    }
+
+    async fn permit_or_closed(&self, waits: bool) -> Result<Option<Permit>, Stop> {
+        loop {
             if self.shared.stop.is_cancelled() {
                 return Err(Stop::Cancelled);
             }
@@ -57,8 +71,9 @@ impl Gate {
             let now = Instant::now();
             let decision = self.state().ask(now);
             let (until, why) = match decision {
-                Decision::Go(ticket) => return Ok(Permit { gate: self.clone(), ticket: Some(ticket) }),
+                Decision::Go(ticket) => return Ok(Some(Permit { gate: self.clone(), ticket: Some(ticket) })),
                 Decision::Stop(halt) => return Err(self.stop_of(halt, now)),
+                Decision::Wait(waiting) if !waits && waiting.why != WaitReason::Pace => return Ok(None),
                 Decision::Wait(waiting) => (Some(waiting.until), Some(waiting.why)),
                 Decision::Crowded => (self.state().deadline(), None),
             };
