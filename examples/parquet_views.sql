@@ -150,6 +150,33 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/themes/*/data.parquet'));
 CREATE OR REPLACE VIEW "themes" AS FROM query(getvariable('studysync_themes'));
 
+-- People with an id of your own, as the service knows them now. Only people who were asked for, one by one.
+SET VARIABLE studysync_users = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "external_user_id", "user_id", make_timestamp(epoch_us("created_at")) AS "created_at", "attributes", "events", "extra", "_row_hash", make_timestamp(epoch_us("_first_seen_at")) AS "_first_seen_at", make_timestamp(epoch_us("_vanished_at")) AS "_vanished_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/users/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "user_id", NULL::TIMESTAMP AS "created_at", NULL::VARCHAR AS "attributes", NULL::VARCHAR AS "events", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "_first_seen_at", NULL::TIMESTAMP AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/users/data.parquet'));
+CREATE OR REPLACE VIEW "users" AS FROM query(getvariable('studysync_users'));
+
+-- Every value of every attribute of a person that a scan saw, the present ones included.
+SET VARIABLE studysync_user_attributes = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "external_user_id", "name", "value_text", "value_number", "value_bool", "json_type", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/user_attributes/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "name", NULL::VARCHAR AS "value_text", NULL::DOUBLE AS "value_number", NULL::BOOLEAN AS "value_bool", NULL::VARCHAR AS "json_type", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::BOOLEAN AS "is_current", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/user_attributes/data.parquet'));
+CREATE OR REPLACE VIEW "user_attributes" AS FROM query(getvariable('studysync_user_attributes'));
+
+-- Events of people, as the service counts them now; replaced with the person.
+SET VARIABLE studysync_user_events = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "external_user_id", "event_ordinal", "event", "count", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", "extra", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/user_events/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::VARCHAR AS "external_user_id", NULL::BIGINT AS "event_ordinal", NULL::VARCHAR AS "event", NULL::BIGINT AS "count", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::VARCHAR AS "extra", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/user_events/data.parquet'));
+CREATE OR REPLACE VIEW "user_events" AS FROM query(getvariable('studysync_user_events'));
+
 -- Records that could not be placed in their table, with their exact text. Nothing that the service sent is thrown away.
 SET VARIABLE studysync_rejects = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "stream", "raw_hash", "reason", "field", "scan_id", "raw", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
@@ -270,6 +297,17 @@ FROM themes AS found
 LEFT JOIN responses AS answer
     ON answer.response_group_uid = found.response_group_uid AND answer.question_id = found.question_id
 WHERE found._vanished_at IS NULL AND answer.deleted_at IS NULL AND answer._vanished_at IS NULL;
+
+-- The attributes of people as they stand today.
+-- One row: one attribute of one person; key (external_user_id, name).
+-- Left out: earlier values, and people whom the service no longer knows.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "current_user_attributes" AS
+SELECT
+    attribute.external_user_id, attribute.name, attribute.value_text, attribute.value_number, attribute.value_bool,
+    attribute.valid_from AS known_since
+FROM user_attributes AS attribute
+WHERE attribute.is_current;
 
 -- The questions of every survey as it is defined today, with the scale that the definition gives a LIKERT question.
 -- One row: one question of one survey.

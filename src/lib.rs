@@ -17,6 +17,8 @@ pub mod plan;
 
 pub mod source;
 
+pub mod upsert;
+
 pub mod archive;
 
 pub mod schema;

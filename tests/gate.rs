@@ -45,7 +45,7 @@ fn refused(log: &[LogEntry]) -> usize {
 }
 
 /// No request came before a told time, but for those that were on their way when it was told.
-fn assert_obeyed(log: &[LogEntry], what: &str) {
+pub fn assert_obeyed(log: &[LogEntry], what: &str) {
     assert_obeyed_after(log, ON_ITS_WAY_US, what);
 }
 

@@ -18,6 +18,7 @@ mod source;
 mod ties;
 mod traits;
 mod truth;
+mod users;
 mod verify;
 mod views;
 mod warehouses;

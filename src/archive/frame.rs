@@ -3,7 +3,7 @@
 //! ```text
 //! file   = "SSYNCPG2" header frame*
 //! header = length:u32 checksum:u64 JSON
-//! frame  = kind:u8 ('P' page, 'T' side page, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
+//! frame  = kind:u8 ('P' page, 'T' side page, 'Q' and 'U' the same without some records, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
 //! ```
 //!
 //! 'Q' and 'U' are a page and a side page that somebody's records were taken out of: before the compressed bytes stands how many

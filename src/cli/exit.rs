@@ -2,6 +2,7 @@
 
 use std::{error::Error, io};
 
+use super::users::input_hint;
 use crate::{
     archive::ArchiveError,
     config::ConfigError,
@@ -121,6 +122,7 @@ fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
         PipelineError::Source(error) => source_hint(error),
         PipelineError::Load { source, .. } => load_hint(source),
         PipelineError::State(error) => state_hint(error),
+        PipelineError::Input(_) | PipelineError::InputTable(_) => input_hint(error),
         PipelineError::Person(PersonError::KeyLost { .. }) => Some(
             "restore the key from a backup: without it, people who were erased would come back. If they must, move suppressed.json away",
         ),

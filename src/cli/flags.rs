@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     config::{self, ArchiveChoice, Overrides, Settings},
-    model::{Stream, parse_date},
+    model::{Stream, parse_date, parse_length},
 };
 
 use super::{CommandError, Context};
@@ -38,7 +38,7 @@ pub(super) struct SharedFlags {
     #[arg(long, value_name = "PATH", value_parser = parse_archive, help_heading = "Where")]
     pub archive: Option<ArchiveChoice>,
 
-    /// Only this stream: responses, surveys or themes; may be given again
+    /// Only this stream: responses, surveys, themes or users; may be given again
     #[arg(long = "stream", value_name = "STREAM", help_heading = "What")]
     pub streams: Vec<Stream>,
 
@@ -94,37 +94,5 @@ fn parse_archive(text: &str) -> Result<ArchiveChoice, String> {
         "" => Err("name a folder, or 'none'".to_owned()),
         "none" => Ok(ArchiveChoice::Nothing),
         path => Ok(ArchiveChoice::Folder(PathBuf::from(path))),
-    }
-}
-
-/// A length of time on the command line.
-pub(super) fn parse_length(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a length of time: write 90s, 30m or 2h");
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit_secs = match &text[digits.len()..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u32 = digits.parse().map_err(|_| wrong())?;
-    match u64::from(number) * unit_secs {
-        0 => Err(format!("'{text}' leaves no time at all")),
-        secs => Ok(Duration::from_secs(secs)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_of_time_are_read_with_their_unit() {
-        assert_eq!(parse_length("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_length("2h"), Ok(Duration::from_secs(7200)));
-        for wrong in ["", "h", "2", "-1h", "1.5h", "2 h", "2w", "0s", "99999999999h"] {
-            assert!(parse_length(wrong).is_err(), "{wrong}");
-        }
     }
 }

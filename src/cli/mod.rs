@@ -19,6 +19,7 @@ mod schema;
 mod status;
 mod sync;
 mod traits;
+mod users;
 mod verify;
 
 use std::process::ExitCode;
@@ -76,6 +77,7 @@ enum Command {
     Erase(erase::EraseArgs),
     Query(query::QueryArgs),
     Report(report::ReportArgs),
+    Users(users::UsersArgs),
     Schema(schema::SchemaArgs),
     Sandbox(sandbox::SandboxArgs),
     Demo(demo::DemoArgs),
@@ -127,6 +129,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Check(args) => on_runtime(check::run(args, context)),
         Command::Sync(args) => on_runtime(sync::sync(args, context)),
         Command::Backfill(args) => on_runtime(sync::backfill(args, context)),
+        Command::Users(args) => on_runtime(users::run(args, context)),
         Command::Verify(args) => on_runtime(verify::run(args, context)),
         Command::Replay(args) => on_runtime(replay::run(args, context)),
         Command::Erase(args) => on_runtime(erase::run(args, context)),

@@ -7,7 +7,7 @@ use crate::{
     clock,
     config::Settings,
     model::{Ties, Window, format_ms, trait_names},
-    pipeline::{self, CLOCK_SKEW, LEARNED_RATE, ScopeWork},
+    pipeline::{self, CLOCK_SKEW, LEARNED_RATE, ScopeWork, people_due, people_rules},
     plan::{Cutter, Estimate, estimate},
     source::LearnedRate,
     state::State,
@@ -61,6 +61,34 @@ struct Plan {
     /// What is known of rows that share a millisecond: each edge of a page is looked at, or a sample.
     ties: Ties,
     streams: Vec<PlannedStream>,
+    /// The stream of users, if it is enabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<PlannedPeople>,
+}
+
+/// Who would be asked for: one request each.
+#[derive(Serialize)]
+pub(super) struct PlannedPeople {
+    /// Everybody whom the warehouse names.
+    pub named: u64,
+    /// Those of them who are due.
+    pub due: u64,
+    /// At the learned rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minutes: Option<f64>,
+}
+
+/// Looks into the warehouse for people who are due, without a rate. `None`: it cannot be read now, or there is none yet.
+pub(super) fn planned_people(settings: &Settings, state: Option<&State>, now_ms: i64) -> Option<PlannedPeople> {
+    let rules = people_rules(&settings.users, now_ms);
+    let is_due = |user_id: &str| state.map_or(Ok(true), |state| state.is_person_due(user_id, &rules));
+    match people_due(&settings.warehouse, is_due) {
+        Ok(found) => Some(PlannedPeople { named: found.named, due: found.due, minutes: None }),
+        Err(error) => {
+            tracing::info!(%error, "who is due cannot be said now: the warehouse cannot be read");
+            None
+        }
+    }
 }
 
 pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError> {
@@ -95,8 +123,13 @@ fn plan(settings: &Settings, from: Option<i64>, to: Option<i64>) -> Result<Plan,
     let ties = state.as_ref().map(|state| state.service_trait::<Ties>(trait_names::TIES)).transpose().map_err(read)?;
     let ties = ties.flatten().map_or(Ties::Unknown, |(ties, _)| ties);
     let streams = work.into_iter().map(|work| planned(work, requests_per_sec, ties)).collect();
+    let users = settings.users.is_enabled.then(|| planned_people(settings, state.as_ref(), now_ms)).flatten();
+    let users = users.map(|people| {
+        let minutes = requests_per_sec.map(|rate| people.due as f64 / rate / 60.0);
+        PlannedPeople { minutes, ..people }
+    });
     let command = if backfill.is_some() { "backfill" } else { "sync" };
-    Ok(Plan { command, now: format_ms(now_ms / 1000 * 1000), under_way, requests_per_sec, ties, streams })
+    Ok(Plan { command, now: format_ms(now_ms / 1000 * 1000), under_way, requests_per_sec, ties, streams, users })
 }
 
 fn planned(work: ScopeWork, requests_per_sec: Option<f64>, ties: Ties) -> PlannedStream {
@@ -112,6 +145,12 @@ fn describe(plan: &Plan) -> String {
     let mut text = format!("`studysync {}` at {} would\n", plan.command, plan.now);
     if plan.under_way > 0 {
         text.push_str(&format!("  go on with {} scans that an earlier run began, then\n", plan.under_way));
+    }
+    if let Some(PlannedPeople { named, due, minutes }) = &plan.users {
+        let minutes = minutes.map(|minutes| format!(", {minutes:.1} minutes at the learned rate")).unwrap_or_default();
+        text.push_str(&format!(
+            "\nusers: {due} of {named} people are due now, {due} requests{minutes}; and those who appear in new answers\n"
+        ));
     }
     for stream in &plan.streams {
         let survey = stream.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();

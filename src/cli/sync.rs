@@ -10,7 +10,7 @@ use crate::{
     config::Settings,
     erase::erase_vanished,
     model::Window,
-    pipeline::{Outcome, PipelineError, Progress, Request, Run, RunReport, drift_lines},
+    pipeline::{Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunReport, drift_lines},
 };
 
 use super::{
@@ -58,24 +58,26 @@ pub(super) struct BackfillArgs {
 }
 
 #[derive(Args, Debug)]
-struct RunFlags {
+pub(super) struct RunFlags {
     /// Believe that rows are gone which the service no longer returns, however many
     #[arg(long)]
-    accept_vanished: bool,
+    pub accept_vanished: bool,
 
     /// One JSON object on stdout when the run ends
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    pub shared: SharedFlags,
 
     #[command(flatten)]
-    effort: EffortFlags,
+    pub effort: EffortFlags,
 }
 
 pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, CommandError> {
-    run("sync", None, args.run, context).await
+    let accept_vanished = args.run.accept_vanished;
+    let request = Request { command: "sync", backfill: None, accept_vanished, people: PeopleAsk::AfterLists };
+    run_request(request, args.run, context).await
 }
 
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
@@ -87,17 +89,14 @@ pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8,
             None => "--from lies in the future".to_owned(),
         }));
     }
-    run("backfill", Some(Window::new(args.from, to)), args.run, context).await
+    let (backfill, accept_vanished) = (Some(Window::new(args.from, to)), args.run.accept_vanished);
+    let request = Request { command: "backfill", backfill, accept_vanished, people: PeopleAsk::AfterLists };
+    run_request(request, args.run, context).await
 }
 
-async fn run(
-    command: &'static str,
-    backfill: Option<Window>,
-    flags: RunFlags,
-    context: Context,
-) -> Result<u8, CommandError> {
+/// One run, from the signal handlers to the summary.
+pub(super) async fn run_request(request: Request, flags: RunFlags, context: Context) -> Result<u8, CommandError> {
     let settings: Settings = flags.shared.settings(&flags.effort, &context)?;
-    let request = Request { command, backfill, accept_vanished: flags.accept_vanished };
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(Progress::default());
@@ -188,7 +187,8 @@ fn summary(report: &RunReport) -> String {
         let fates: Vec<String> =
             fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
         let fates = if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") };
-        text.push_str(&format!("  {name:<10} {} windows: {fates}\n", stream.windows));
+        let scans = if *name == "users" { "batches" } else { "windows" };
+        text.push_str(&format!("  {name:<10} {} {scans}: {fates}\n", stream.windows));
     }
     for line in drift_lines(&report.drift, report.drift_unlisted) {
         text.push_str(&format!("  drift: {line}\n"));

@@ -7,13 +7,15 @@ mod file;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod resolve;
+mod template;
 
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
 pub use resolve::{
-    ArchiveChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
-    WarehouseSettings, resolve, template,
+    ArchiveChoice, AuthChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
+    UsersSettings, WarehouseSettings, resolve,
 };
+pub use template::template;
 
 #[cfg(test)]
 mod tests;

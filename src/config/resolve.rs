@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, parse_date},
+    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, parse_date, parse_length},
     plan::{RescanRules, Tier},
     redact::ApiKey,
 };
@@ -16,22 +16,26 @@ use super::{
     file::{CONFIG_FILE_NAME, ConfigFile, DriftTable, StreamTable},
 };
 
-const API_KEY_ENV: &str = "STUDYSYNC_API_KEY";
-const ENVIRONMENT: &str = "default";
-const TIMEOUT_SECS: u64 = 60;
-const IN_FLIGHT_MAX: usize = 4;
-const PATIENCE_SECS: u64 = 3600;
-const SETTLE_SECS: u64 = 600;
+pub(super) const API_KEY_ENV: &str = "STUDYSYNC_API_KEY";
+pub(super) const ENVIRONMENT: &str = "default";
+pub(super) const TIMEOUT_SECS: u64 = 60;
+pub(super) const IN_FLIGHT_MAX: usize = 4;
+pub(super) const PATIENCE_SECS: u64 = 3600;
+pub(super) const SETTLE_SECS: u64 = 600;
 /// Where a first sync begins when nothing says otherwise: so many days back.
 pub const FIRST_SYNC_DAYS: i64 = 30;
-const MEMORY_LIMIT_MB: u64 = 1024;
+pub(super) const MEMORY_LIMIT_MB: u64 = 1024;
 const MEMORY_LIMIT_MB_MIN: u64 = 64;
-const LOCK_WAIT_SECS: u64 = 60;
-const STATE_PATH: &str = "studysync-state/checkpoints.sqlite";
+pub(super) const LOCK_WAIT_SECS: u64 = 60;
+pub(super) const STATE_PATH: &str = "studysync-state/checkpoints.sqlite";
 /// How long rows that the service no longer returns are kept, where they are to go.
-const GRACE_DAYS: u32 = 30;
-const ARCHIVE_FOLDER: &str = "archive";
+pub(super) const GRACE_DAYS: u32 = 30;
+pub(super) const ARCHIVE_FOLDER: &str = "archive";
 const SPOOL_FOLDER: &str = "spool";
+/// A person is asked for again after this time.
+pub(super) const REFRESH_AFTER: &str = "30d";
+/// A person whom the service did not know is asked for again after this time.
+pub(super) const ASK_AGAIN_AFTER: &str = "7d";
 
 /// What the command line may say instead of the file.
 #[derive(Clone, Debug, Default)]
@@ -66,8 +70,10 @@ pub struct Settings {
     pub config: Option<PathBuf>,
     pub service: ServiceSettings,
     pub throttle: ThrottleSettings,
-    /// The enabled streams, in the order in which they are synced.
+    /// The enabled lists, in the order in which they are synced.
     pub streams: Vec<StreamSettings>,
+    /// The stream of users, which is no list.
+    pub users: UsersSettings,
     /// What becomes of what the contracts do not know; for streams that are not enabled too, since `replay` builds all.
     pub drift: DriftPolicy,
     /// Restricts every stream that knows such a filter to these surveys; empty for all.
@@ -97,8 +103,20 @@ pub struct ServiceSettings {
     pub api_key_env: String,
     pub api_key_file: Option<PathBuf>,
     pub timeout: Duration,
-    /// `API-Key KEY` instead of `Bearer KEY` in the `Authorization` header.
-    pub sends_api_key_form: bool,
+    /// How the key stands in the `Authorization` header.
+    pub auth: AuthChoice,
+}
+
+/// How the key stands in the `Authorization` header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthChoice {
+    /// As the service documents it: `Bearer KEY`, and for users `API-Key KEY`.
+    #[default]
+    Documented,
+    /// `Bearer KEY` everywhere.
+    Bearer,
+    /// `API-Key KEY` everywhere.
+    ApiKey,
 }
 
 /// `[throttle]`.
@@ -124,6 +142,17 @@ pub struct StreamSettings {
     pub rescan: RescanRules,
     /// Where a first sync begins, epoch milliseconds; `None`: some days back.
     pub since_ms: Option<i64>,
+}
+
+/// `[streams.users]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsersSettings {
+    /// Off unless asked for: it is one request a person.
+    pub is_enabled: bool,
+    /// A person is asked for again after this time.
+    pub refresh_after: Duration,
+    /// A person whom the service did not know is asked for again after this time.
+    pub ask_again_after: Duration,
 }
 
 /// `[warehouse]`.
@@ -212,10 +241,14 @@ pub(super) fn resolve_file(
         api_key_env: file.service.api_key_env.unwrap_or_else(|| API_KEY_ENV.to_owned()),
         api_key_file: overrides.api_key_file.or(file.service.api_key_file.map(beside)),
         timeout: Duration::from_secs(file.service.timeout_secs.unwrap_or(TIMEOUT_SECS)),
-        sends_api_key_form: match file.service.auth.as_deref() {
-            None | Some("bearer") => false,
-            Some("api-key") => true,
-            Some(other) => return Err(value("[service] auth", format!("'{other}' is neither 'bearer' nor 'api-key'"))),
+        auth: match file.service.auth.as_deref() {
+            None | Some("documented") => AuthChoice::Documented,
+            Some("bearer") => AuthChoice::Bearer,
+            Some("api-key") => AuthChoice::ApiKey,
+            Some(other) => {
+                let problem = format!("'{other}' is neither 'documented' nor 'bearer' nor 'api-key'");
+                return Err(value("[service] auth", problem));
+            }
         },
     };
     let throttle = ThrottleSettings {
@@ -274,8 +307,11 @@ pub(super) fn resolve_file(
         Some("erase") => Some(file.erase.grace_days.unwrap_or(GRACE_DAYS)),
         Some(other) => return Err(value("[erase] on_vanish", format!("'{other}' is neither 'keep' nor 'erase'"))),
     };
+    let mut tables = file.streams;
+    let users = users_settings(tables.remove(Stream::Users.name()).unwrap_or_default(), &overrides.streams)?;
     Ok(Settings {
-        streams: streams(file.streams, &overrides.streams)?,
+        streams: streams(tables, &overrides.streams)?,
+        users,
         drift,
         config,
         service,
@@ -329,7 +365,7 @@ fn streams(
     only: &[Stream],
 ) -> Result<Vec<StreamSettings>, ConfigError> {
     let mut enabled = Vec::new();
-    for stream in Stream::ALL {
+    for stream in Stream::LISTS {
         let table = tables.remove(stream.name()).unwrap_or_default();
         let is_enabled = if only.is_empty() { table.enabled.unwrap_or(true) } else { only.contains(&stream) };
         let settings = stream_settings(stream, table)?;
@@ -338,18 +374,46 @@ fn streams(
         }
     }
     match tables.into_keys().next() {
-        Some(unknown) => {
-            Err(value("[streams]", format!("there is no stream '{unknown}'; there are responses, surveys and themes")))
-        }
+        Some(unknown) => Err(value(
+            "[streams]",
+            format!("there is no stream '{unknown}'; there are responses, surveys, themes and users"),
+        )),
         None => Ok(enabled),
     }
 }
 
+/// No list, so most settings of a stream mean nothing to it.
+fn users_settings(table: StreamTable, only: &[Stream]) -> Result<UsersSettings, ConfigError> {
+    let place = |key: &str| format!("[streams.users] {key}");
+    let meaningless = [
+        ("flags", table.flags.is_some()),
+        ("page_rows", table.page_rows.is_some()),
+        ("settle_secs", table.settle_secs.is_some()),
+        ("rescan", table.rescan.is_some()),
+        ("since", table.since.is_some()),
+    ];
+    if let Some((key, _)) = meaningless.iter().find(|(_, is_set)| *is_set) {
+        return Err(value(place(key), "users are asked for one by one: there is refresh_after".to_owned()));
+    }
+    let length = |key: &str, text: Option<&str>, default: &str| {
+        parse_length(text.unwrap_or(default)).map_err(|problem| value(place(key), problem))
+    };
+    Ok(UsersSettings {
+        is_enabled: if only.is_empty() { table.enabled.unwrap_or(false) } else { only.contains(&Stream::Users) },
+        refresh_after: length("refresh_after", table.refresh_after.as_deref(), REFRESH_AFTER)?,
+        ask_again_after: length("ask_again_after", table.ask_again_after.as_deref(), ASK_AGAIN_AFTER)?,
+    })
+}
+
 fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings, ConfigError> {
     let place = |key: &str| format!("[streams.{stream}] {key}");
+    if table.refresh_after.is_some() || table.ask_again_after.is_some() {
+        let key = if table.refresh_after.is_some() { "refresh_after" } else { "ask_again_after" };
+        return Err(value(place(key), "only users have it; a list has rescan".to_owned()));
+    }
     let default_flags = match stream {
         Stream::Responses => FlagSet::EMPTY.with(Flag::WithDeletedResponses),
-        Stream::Surveys | Stream::Themes => FlagSet::EMPTY,
+        Stream::Surveys | Stream::Themes | Stream::Users => FlagSet::EMPTY,
     };
     let flags = match table.flags {
         None => default_flags,
@@ -394,94 +458,4 @@ fn without_repeats(mut surveys: Vec<i64>) -> Vec<i64> {
 
 fn value(place: impl Into<String>, problem: String) -> ConfigError {
     ConfigError::Value { place: place.into(), problem }
-}
-
-/// The commented file that `init` writes.
-pub fn template() -> String {
-    let days = FIRST_SYNC_DAYS;
-    let mib = MEMORY_LIMIT_MB;
-    format!(
-        r#"# studysync: what to read, how politely, and where to put it.
-# Every key has a default; lines that begin with '#' show it. Paths are relative to this file.
-
-[service]
-# The address of the service: what stands before /v1/responses.
-base_url = "https://api.example.com"
-# A label of your own. A key belongs to one environment of the service; a warehouse filled from one refuses another.
-# environment = "{ENVIRONMENT}"
-# The environment variable that holds the key, or a file that holds nothing else.
-# api_key_env = "{API_KEY_ENV}"
-# api_key_file = "/run/secrets/studysync-key"
-# timeout_secs = {TIMEOUT_SECS}
-# How the key is sent: "bearer" or "api-key".
-# auth = "bearer"
-
-[throttle]
-# Requests under way at once; also the windows that are pulled at once.
-# in_flight_max = {IN_FLIGHT_MAX}
-# A cap of your own. The service's limit is learned from its answers, so this is rarely needed.
-# requests_per_sec_max = 3.0
-# The longest wait that is sat out when the service says to come back later. A longer one ends the run; the next goes on.
-# patience_secs = {PATIENCE_SECS}
-
-[streams.responses]
-# enabled = true
-# Optional parts of a response. Without with_deleted_responses a deleted answer cannot be told from a purged one.
-flags = ["with_deleted_responses"]
-# flags = ["with_deleted_responses", "with_urls", "with_meta", "with_custom_metadata", "with_snapshots"]
-# page_rows = 1000
-# Answers younger than this are left for the next run.
-# settle_secs = {SETTLE_SECS}
-# Edits and deletions show only to those who look again: how often, by the age of the answers.
-# rescan = ["3d every run", "30d daily", "365d weekly", "all monthly"]
-# Where the first sync begins; without it, {days} days back. Older answers come with `studysync backfill --from`.
-# since = "2026-01-01"
-
-[streams.responses.drift]
-# What becomes of fields that the contract does not know, and of values that their column cannot take:
-#   "evolve"         kept, as JSON beside the columns; columns never change, and nothing is lost
-#   "freeze"         the window is not applied and the stream stands still, with exit code 1, until this says something else
-#   "discard_row"    the record goes to the table rejects, with its text; exit code 3 for new ones
-#   "discard_value"  the value is left out; the archive has it
-# Another mode counts from the next look at a window on, and at once for all of them after `studysync replay`.
-# unknown_fields = "evolve"
-# type_clashes = "evolve"
-
-[streams.surveys]
-# enabled = true
-# As above, under [streams.surveys.drift] and [streams.themes.drift].
-
-[streams.themes]
-# enabled = true
-
-[warehouse]
-# One or both.
-duckdb = "warehouse.duckdb"
-# parquet = "warehouse-parquet"
-# Parquet is cut by "month" or by "day".
-# parquet_partition = "month"
-# Memory of the engine; beyond it, it spills to disk.
-# memory_limit_mb = {mib}
-# An analyst's session keeps a DuckDB file locked: how long a run waits for it, before it gives up with exit code 5.
-# lock_wait_secs = {LOCK_WAIT_SECS}
-# A read-only copy of the DuckDB file, replaced in one step at the end of each run that changed it: who reads it never waits for a
-# run, and keeps none waiting.
-# publish = "analytics.duckdb"
-
-[state]
-# path = "{STATE_PATH}"
-
-[archive]
-# The exact pages of every scan, compressed: every table can be built again from them. "none" keeps nothing beyond the scan.
-# path = "studysync-state/{ARCHIVE_FOLDER}"
-# How long they stay; without it, for ever.
-# keep_days = 400
-
-[erase]
-# What becomes of sessions that the service no longer returns, as after a purge that somebody asked for there: "keep" leaves their
-# rows, marked with _vanished_at; "erase" removes rows, history and archived records after some days, with a receipt.
-# on_vanish = "keep"
-# grace_days = {GRACE_DAYS}
-"#
-    )
 }

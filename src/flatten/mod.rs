@@ -31,6 +31,7 @@ use self::{
     responses::ResponseTables,
     surveys::SurveyTables,
     themes::ThemeTables,
+    users::UserTables,
 };
 
 mod answer;
@@ -57,6 +58,7 @@ mod surveys;
 mod table_builder;
 mod themes;
 mod timestamp;
+mod users;
 
 /// The largest body, in bytes: far above any page of a service, and far below what Arrow's offsets can address. With it, and a
 /// bound on the rows of child tables, no text column can overflow.
@@ -104,6 +106,10 @@ pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<Fl
         Stream::Responses => flatten_text::<ResponseTables>(stream, &text, rules),
         Stream::Surveys => flatten_text::<SurveyTables>(stream, &text, rules),
         Stream::Themes => flatten_text::<ThemeTables>(stream, &text, rules),
+        Stream::Users => {
+            let flat = flatten_text::<UserTables>(stream, &text, rules)?;
+            Ok(FlatPage { absent: users::absent_of(&text), ..flat })
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod diff;
 mod duckdb;
 mod engine;
 mod error;
+mod json_rows;
 mod ledger;
 mod lock_wait;
 mod parquet;
@@ -28,6 +29,7 @@ pub use diff::{
 };
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
+pub use json_rows::{json_rows, read_parquet_file};
 pub use lock_wait::LockPatience;
 pub use parquet::{ParquetDestination, ParquetOptions, PartitionBy};
 pub use people::{ErasureRecord, Facts, Mention, PeopleFound, Searched};

@@ -45,6 +45,8 @@ const ROW_HASH_COLUMN: &str = "_row_hash";
 pub(super) const REJECTS: &str = "rejects";
 /// Keys of records that the service returned and the drift rules discard: what is held of them has not vanished.
 pub(super) const DISCARDED: &str = "discarded";
+/// Keys that the service was asked for and does not know.
+const ABSENT: &str = "absent";
 
 /// The staged pages of one scan. The rows are in the engine, or about to be; this is what is known of them.
 pub struct Stage {
@@ -70,7 +72,8 @@ struct Waiting {
 fn staged_tables(scan: &Scan) -> impl Iterator<Item = &'static Table> {
     let stream = scan.scope.stream.name();
     schema::tables().iter().filter(move |table| {
-        table.stream.as_deref() == Some(stream) && matches!(table.kind, TableKind::Base | TableKind::Child)
+        table.stream.as_deref() == Some(stream)
+            && matches!(table.kind, TableKind::Base | TableKind::Child | TableKind::Versioned)
     })
 }
 
@@ -93,7 +96,9 @@ impl Stage {
         let keys = base.columns.iter().filter(|column| base.key.contains(&column.name));
         let keys: Vec<String> =
             keys.map(|column| format!("{} {}", quote_identifier(&column.name), column.column_type.duckdb())).collect();
-        sql.push_str(&format!("CREATE TABLE {STAGE_SCHEMA}.{DISCARDED} ({});", keys.join(", ")));
+        for name in [DISCARDED, ABSENT] {
+            sql.push_str(&format!("CREATE TABLE {STAGE_SCHEMA}.{name} ({});", keys.join(", ")));
+        }
         engine.execute("make ready for a scan", &sql)?;
         Ok(Self {
             scan: scan.clone(),
@@ -139,6 +144,9 @@ impl Stage {
         }
         if let Some(discarded) = &page.discarded {
             self.put(engine, DISCARDED, key_columns(base_table(&self.scan)?, &discarded.rows)?)?;
+        }
+        if !page.absent.is_empty() {
+            self.put(engine, ABSENT, absent_keys(base_table(&self.scan)?, &page.absent)?)?;
         }
         self.pages += 1;
         self.records += page.records as u64;
@@ -237,6 +245,16 @@ fn key_columns(base: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadErro
     places
         .and_then(|places| rows.project(&places))
         .map_err(|error| LoadError::Contract(format!("{}: {error}", base.name)))
+}
+
+/// Keys of a base table whose key is one text.
+fn absent_keys(base: &Table, keys: &[String]) -> Result<RecordBatch, LoadError> {
+    let column: ArrayRef = Arc::new(StringArray::from_iter_values(keys));
+    match base.key.as_slice() {
+        [name] => RecordBatch::try_from_iter([(name.as_str(), column)])
+            .map_err(|error| LoadError::Contract(format!("{}: {error}", base.name))),
+        _ => Err(LoadError::Contract(format!("{} is not asked for by key", base.name))),
+    }
 }
 
 /// The batch with `_seq` in the place of `_record`, checked against the contract: the engine panics on a batch that does not

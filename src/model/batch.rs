@@ -20,7 +20,7 @@ pub struct TableBatch {
 pub struct FlatPage {
     /// Rows by table, at most one batch a table.
     pub batches: Vec<TableBatch>,
-    /// For each row of the stream's base table (`responses`, `surveys` or `themes`), in order: the hash of its key.
+    /// For each row of the stream's base table (`responses`, `surveys`, `themes` or `users`), in order: the hash of its key.
     pub key_hashes: Vec<u128>,
     /// Records that could not be placed.
     pub rejects: Vec<Reject>,
@@ -28,6 +28,8 @@ pub struct FlatPage {
     pub records: usize,
     /// Of the rejects, those that have a key: the service returns them, so what is held of them has not vanished.
     pub discarded: Option<Discarded>,
+    /// Keys of the base table that the service was asked for and does not know. Only users are asked for by key.
+    pub absent: Vec<String>,
     /// What the contracts do not know.
     pub drift: Drift,
 }
@@ -50,8 +52,12 @@ impl FlatPage {
     /// The memory that the page's buffers take, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let rejects: usize = self.rejects.iter().map(|reject| reject.raw.len()).sum();
+        let absent: usize = self.absent.iter().map(|key| key.capacity() + size_of::<String>()).sum();
         let discarded = self.discarded.as_ref().map_or(0, |discarded| discarded.rows.get_array_memory_size());
-        self.batches.iter().map(|batch| batch.rows.get_array_memory_size()).sum::<usize>() + rejects + discarded
+        self.batches.iter().map(|batch| batch.rows.get_array_memory_size()).sum::<usize>()
+            + rejects
+            + absent
+            + discarded
     }
 }
 

@@ -86,6 +86,7 @@ pub struct DriftPolicy {
     surveys: DriftRules,
     responses: DriftRules,
     themes: DriftRules,
+    users: DriftRules,
 }
 
 impl DriftPolicy {
@@ -95,6 +96,7 @@ impl DriftPolicy {
             Stream::Surveys => self.surveys,
             Stream::Responses => self.responses,
             Stream::Themes => self.themes,
+            Stream::Users => self.users,
         }
     }
 
@@ -104,6 +106,7 @@ impl DriftPolicy {
             Stream::Surveys => self.surveys = rules,
             Stream::Responses => self.responses = rules,
             Stream::Themes => self.themes = rules,
+            Stream::Users => self.users = rules,
         }
     }
 }

@@ -84,6 +84,10 @@ pub enum DurableStep {
     DestinationRemembered,
     /// A trait of the service is remembered.
     TraitRemembered,
+    /// Answers about people are remembered.
+    PeopleRemembered,
+    /// Intents to send users, and what came of them, are remembered.
+    PushesRecorded,
 }
 
 type Hook = dyn Fn(DurableStep) -> bool + Send + Sync;

@@ -14,11 +14,15 @@ pub enum Stream {
     Surveys,
     /// Themes generated from answers: `GET /v1/themes`.
     Themes,
+    /// People, asked for one by one: `GET /v2/users/{userId}`. No list and no windows.
+    Users,
 }
 
 impl Stream {
     /// Every stream, in the order in which they are synced.
-    pub const ALL: [Stream; 3] = [Stream::Surveys, Stream::Responses, Stream::Themes];
+    pub const ALL: [Stream; 4] = [Stream::Surveys, Stream::Responses, Stream::Themes, Stream::Users];
+    /// The streams that are lists of the service, in the same order.
+    pub const LISTS: [Stream; 3] = [Stream::Surveys, Stream::Responses, Stream::Themes];
 
     /// The name used in the configuration, the run's JSON and the ledger.
     pub fn name(self) -> &'static str {
@@ -26,15 +30,17 @@ impl Stream {
             Stream::Responses => "responses",
             Stream::Surveys => "surveys",
             Stream::Themes => "themes",
+            Stream::Users => "users",
         }
     }
 
-    /// The path of the list call.
+    /// The path of the list call; for users, what stands before the id.
     pub fn path(self) -> &'static str {
         match self {
             Stream::Responses => "/v1/responses",
             Stream::Surveys => "/v1/surveys",
             Stream::Themes => "/v1/themes",
+            Stream::Users => "/v2/users",
         }
     }
 
@@ -42,7 +48,7 @@ impl Stream {
     pub fn page_rows_max(self) -> Option<u32> {
         match self {
             Stream::Responses | Stream::Surveys => Some(1000),
-            Stream::Themes => None,
+            Stream::Themes | Stream::Users => None,
         }
     }
 
@@ -52,9 +58,9 @@ impl Stream {
     }
 
     /// Whether the rows belong to days: such a stream is scanned window by window. Surveys are few and change at any age, so
-    /// they are always read whole.
+    /// they are always read whole; users are no list at all.
     pub fn is_windowed(self) -> bool {
-        !matches!(self, Stream::Surveys)
+        !matches!(self, Stream::Surveys | Stream::Users)
     }
 }
 
@@ -72,7 +78,8 @@ impl FromStr for Stream {
             "responses" => Ok(Stream::Responses),
             "surveys" | "studies" => Ok(Stream::Surveys),
             "themes" => Ok(Stream::Themes),
-            other => Err(format!("unknown stream '{other}'; there are responses, surveys and themes")),
+            "users" => Ok(Stream::Users),
+            other => Err(format!("unknown stream '{other}'; there are responses, surveys, themes and users")),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Moments as epoch milliseconds: how people write them and how they are shown. Always UTC (promise P7).
 
+use std::time::Duration;
+
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 
 /// Milliseconds in a minute.
@@ -46,6 +48,24 @@ pub fn parse_date(text: &str) -> Result<i64, String> {
     Err(format!("'{text}' is not a date: write 2026-01-31, 2026-01-31T08:00:00Z or epoch milliseconds (1769846400000)"))
 }
 
+/// Reads a length of time as people write it: `90s`, `30m`, `2h`, `30d`.
+pub fn parse_length(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is not a length of time: write 90s, 30m, 2h or 30d");
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit_secs = match &text[digits.len()..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = digits.parse().map_err(|_| wrong())?;
+    match u64::from(number) * unit_secs {
+        0 => Err(format!("'{text}' leaves no time at all")),
+        secs => Ok(Duration::from_secs(secs)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +86,14 @@ mod tests {
         assert_eq!(format_ms(1_769_817_601_000), "2026-01-31T00:00:01Z");
         assert_eq!(format_ms(1_769_817_601_005), "2026-01-31T00:00:01.005Z");
         assert_eq!(format_ms(i64::MAX), format!("{} ms", i64::MAX));
+    }
+
+    #[test]
+    fn lengths_of_time_are_read_with_their_unit() {
+        assert_eq!(parse_length("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_length("2h"), Ok(Duration::from_secs(7200)));
+        for wrong in ["", "h", "2", "-1h", "1.5h", "2 h", "2w", "0s", "99999999999h"] {
+            assert!(parse_length(wrong).is_err(), "{wrong}");
+        }
     }
 }

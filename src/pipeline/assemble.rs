@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     archive::{Archive, ArchiveSettings},
-    config::{ArchiveChoice, Settings},
+    config::{ArchiveChoice, AuthChoice, Settings},
     load::{
         Destination, DuckDbDestination, EngineOptions, Identity, LoadError, LockPatience, ParquetDestination,
         ParquetOptions, PartitionBy,
@@ -22,9 +22,11 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
     let base_url = settings.base_url().map_err(PipelineError::Config)?;
     let key = settings.api_key().map_err(PipelineError::Config)?;
     let mut source = SourceSettings::new(base_url, key).map_err(PipelineError::Source)?;
-    if settings.service.sends_api_key_form {
-        source.auth = AuthForm::ApiKey;
-    }
+    (source.auth, source.user_auth) = match settings.service.auth {
+        AuthChoice::Documented => (AuthForm::Bearer, AuthForm::ApiKey),
+        AuthChoice::Bearer => (AuthForm::Bearer, AuthForm::Bearer),
+        AuthChoice::ApiKey => (AuthForm::ApiKey, AuthForm::ApiKey),
+    };
     source.timeout = settings.service.timeout;
     source.in_flight_max = settings.throttle.in_flight_max;
     source.requests_per_sec_max = settings.throttle.requests_per_sec_max;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::{
     clock,
     load::{Applied, CommitOptions, Destination, RowCounts, VanishPolicy},
-    model::{Activity, Drift, IN_DOUBT_MS, Proof, Scan},
+    model::{Activity, Drift, IN_DOUBT_MS, Proof, Scan, Stream},
     state::Covered,
 };
 
@@ -13,6 +13,7 @@ use super::{
     PipelineError,
     assemble::failed,
     freeze::check,
+    people,
     pull::{Pulled, Shared, blocking, spawn},
 };
 
@@ -90,11 +91,15 @@ pub(super) async fn commit(
             applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.was_held)).collect();
         let is_in_a_ledger = acknowledged.iter().any(|(_, is_in_ledger)| *is_in_ledger);
         let scan = &pulled.scan;
+        // What one warehouse withholds or rejects is said even if another has nothing to say.
+        let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
+        if scan.scope.stream == Stream::Users {
+            // From the spool, which is there no more after the next step.
+            people::remember(&mut shared.state(), &pulled.spool, counts.withheld > 0)?;
+        }
         if is_in_a_ledger {
             shared.archive.settle(scan).map_err(PipelineError::Archive)?;
         }
-        // What one warehouse withholds or rejects is said even if another has nothing to say.
-        let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
         let mut state = shared.state();
         let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
         let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);

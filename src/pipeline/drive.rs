@@ -6,7 +6,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::{
     load::{CommitOptions, VanishPolicy},
-    model::{IntervalSet, Scan, ScanId},
+    model::{IntervalSet, Scan, ScanId, Stream},
     plan::{Due, Reason},
     source::{SourceError, Stop},
 };
@@ -253,7 +253,8 @@ impl Run {
         }
         let Due { window, .. } = task.due;
         match std::mem::take(&mut counts.withheld) {
-            rows if rows > 0 && !task.is_second_look => {
+            // Who is gone was asked for by name: there is no list to look at again.
+            rows if rows > 0 && !task.is_second_look && task.scope.stream != Stream::Users => {
                 tracing::info!(%window, rows, "many rows seem to have vanished; looking again");
                 queue.look_again(&task, &self.shared.progress);
             }

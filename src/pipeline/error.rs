@@ -13,6 +13,7 @@ use crate::{
     person::PersonError,
     source::{SourceError, Stop},
     state::StateError,
+    upsert::InputError,
 };
 
 use super::Frozen;
@@ -57,6 +58,26 @@ pub enum PipelineError {
     /// A note in the archive on how a scan was committed cannot be read: damaged, or of a newer version.
     #[error("a note in the archive cannot be read: {0}")]
     Note(String),
+    /// A file of users cannot be opened.
+    #[error("cannot open {}", path.display())]
+    InputFile {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// Rows of users are not what they must be, or stop coming.
+    #[error("the users cannot be read")]
+    Input(#[source] InputError),
+    /// The same of a Parquet file or a query.
+    #[error("the users cannot be read")]
+    InputTable(#[source] LoadError),
+    /// The file with the fates of rows cannot be written.
+    #[error("cannot write the results to {}", path.display())]
+    Results {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     /// A thread of the program died: a fault of the program.
     #[error("a part of the program stopped: {0}")]
     Died(String),
@@ -70,7 +91,8 @@ impl PipelineError {
             PipelineError::Source(SourceError::KeyRefused { .. }) => 4,
             PipelineError::Source(SourceError::Stopped(Stop::Cancelled)) => 130,
             PipelineError::Source(SourceError::Stopped(_)) => 6,
-            PipelineError::Load { source, .. } => load_code(source),
+            PipelineError::Load { source, .. } | PipelineError::InputTable(source) => load_code(source),
+            PipelineError::Input(InputError::Columns(_)) | PipelineError::InputFile { .. } => 2,
             PipelineError::State(error) => state_code(error),
             PipelineError::Archive(ArchiveError::OtherService { .. }) => 2,
             _ => 1,

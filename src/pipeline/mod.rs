@@ -10,8 +10,10 @@ mod drive;
 mod error;
 mod freeze;
 mod held;
+mod people;
 mod progress;
 mod pull;
+mod push;
 mod queue;
 mod reconcile;
 mod replay;
@@ -27,7 +29,9 @@ pub use assemble::{archive, identity, lock_patience, open_destinations, open_wat
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use freeze::Frozen;
+pub use people::{PeopleAsk, PeopleDue, people_due, people_rules};
 pub use progress::{Progress, Snapshot};
+pub use push::{Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, push_dry};
 pub use replay::{
     Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
 };

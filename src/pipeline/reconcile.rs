@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::{
     archive::{Recovered, Spool},
     load::Destination,
-    model::{EndStyle, Proof, ScanId},
+    model::{EndStyle, Proof, ScanId, Stream},
     plan::edges::ScanEdges,
     source::envelope::{self, Envelope},
     state::{Covered, State, UnderWay},
@@ -16,6 +16,7 @@ use super::{
     assemble::failed,
     commit::{CommitNote, SharedDestination, covered, lock},
     held::Held,
+    people,
     pull::{Begun, Pulled, Shared},
     ties::EdgesLeft,
 };
@@ -152,7 +153,6 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
     let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
     let unlooked = recovered.as_ref().map_or(0, |recovered| EdgesLeft::of(recovered).unlooked);
     let is_doubtful = shared.ties.commits(&left.scan, &ScanEdges::new(unlooked));
-    shared.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
     let (mut rows, mut withheld, mut proof) = (left.rows, 0, Proof::default());
     for destination in destinations {
         let mut destination = lock(destination);
@@ -163,6 +163,10 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
             (rows, withheld, proof) = (entry.rows_read, withheld.max(entry.withheld), entry.proof);
         }
     }
+    if let Some(recovered) = recovered.filter(|_| left.scan.scope.stream == Stream::Users) {
+        people::remember(&mut shared.state(), recovered.spool.path(), withheld > 0)?;
+    }
+    shared.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (lock(destination).name(), true)).collect();
     let covered = covered(&left.scan, rows, is_doubtful || withheld > 0, proof);
     shared.state().checkpoint(&covered, &names).map_err(PipelineError::State)
@@ -171,7 +175,7 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
 /// Reads the spool of a scan; one that is lost or torn at its beginning is forgotten, and its window is due again.
 fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineError> {
     let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
-    let Some(recovered) = recovered else {
+    let Some(recovered) = recovered.filter(|recovered| !people::is_without_pages(recovered)) else {
         shared.state().forget_scan(&left.scan.id).map_err(PipelineError::State)?;
         shared.archive.discard(&left.scan.id).map_err(PipelineError::Archive)?;
         return Ok(None);
@@ -187,6 +191,8 @@ fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineE
         Some(Ok(Envelope { next: Some(next), .. })) => Some(next),
         // The last page carried the end; perhaps the mark behind it is missing.
         Some(Ok(Envelope { end, .. })) => {
+            // People are no list, and have no end.
+            let end = end.filter(|_| left.scan.scope.stream != Stream::Users);
             return complete(shared, left, spool, (is_complete, end), (noted, &edges)).map(Some);
         }
         // `source` lets no such page through: the window starts over.

@@ -8,7 +8,7 @@ use crate::{
     clock::Clock,
     config::Settings,
     load::{Destination, Identity, LoadError, RunRecord},
-    model::{Activity, Chance, RunId, TimeAccount, Window},
+    model::{Activity, Chance, RunId, Stream, TimeAccount, Window},
     source::{Source, SourceError},
     state::{Lease, State},
 };
@@ -19,6 +19,7 @@ use super::{
     commit::{SharedDestination, lock},
     error::chain,
     held::Budget,
+    people::PeopleAsk,
     pull::{Shared, blocking},
     queue::Queue,
     reconcile::{check_ledgers, resume},
@@ -44,6 +45,8 @@ pub struct Request {
     pub backfill: Option<Window>,
     /// Whether all vanished rows are believed, however many (promise P4).
     pub accept_vanished: bool,
+    /// Which people are asked for.
+    pub people: PeopleAsk,
 }
 
 /// A run, assembled and holding the lease.
@@ -174,8 +177,16 @@ impl Run {
             tracing::info!(scans = resumed.len(), "going on with what an earlier run began");
             self.drive(Queue::default(), resumed).await?;
         }
+        if self.request.people == PeopleAsk::AfterLists && self.findings.stop.is_none() {
+            self.pull_lists().await?;
+        }
+        self.pull_people().await
+    }
+
+    async fn pull_lists(&mut self) -> Result<(), PipelineError> {
         let likely_now_ms = self.clock.now_ms() + self.clock_skew_ms()?;
-        if self.findings.stop.is_some() || (self.request.backfill.is_some() && self.is_idle(likely_now_ms)?) {
+        let is_for_people_alone = self.settings.streams.is_empty();
+        if is_for_people_alone || (self.request.backfill.is_some() && self.is_idle(likely_now_ms)?) {
             return Ok(());
         }
         let now_ms = match self.shared.source.probe().await {
@@ -202,13 +213,13 @@ impl Run {
         Ok(self.due(now_ms)?.iter().all(|work| work.due.is_empty()))
     }
 
-    fn clock_skew_ms(&self) -> Result<i64, PipelineError> {
+    pub(super) fn clock_skew_ms(&self) -> Result<i64, PipelineError> {
         let skew = self.shared.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
         Ok(skew.map_or(0, |(skew_ms, _)| skew_ms))
     }
 
     /// The service's time decides what may be read; a service that does not tell its time is taken to share ours.
-    fn remember_clock(&self, service_now_ms: Option<i64>) -> Result<i64, PipelineError> {
+    pub(super) fn remember_clock(&self, service_now_ms: Option<i64>) -> Result<i64, PipelineError> {
         let here_ms = self.clock.now_ms();
         let now_ms = service_now_ms.unwrap_or(here_ms);
         self.shared.state().remember_trait(CLOCK_SKEW, &(now_ms - here_ms), here_ms).map_err(PipelineError::State)?;
@@ -364,8 +375,11 @@ impl Run {
     fn report(&self, error: Option<&PipelineError>) -> RunReport {
         let outcome = if error.is_some() { Outcome::Failed } else { self.findings.outcome() };
         let mut streams = self.findings.streams();
-        for stream in &self.settings.streams {
-            streams.entry(stream.stream.name()).or_default();
+        let lists = self.settings.streams.iter().map(|stream| stream.stream);
+        let lists = lists.filter(|_| self.request.people == PeopleAsk::AfterLists);
+        let is_for_people = self.settings.users.is_enabled || self.request.people != PeopleAsk::AfterLists;
+        for stream in lists.chain(is_for_people.then_some(Stream::Users)) {
+            streams.entry(stream.name()).or_default();
         }
         let (drift, drift_unlisted) = self.findings.drift();
         RunReport {

@@ -56,7 +56,7 @@ fn page_rows_known(state: Option<&State>, stream: Stream) -> Result<Option<u32>,
     let name = match stream {
         Stream::Responses => trait_names::PAGE_ROWS,
         Stream::Themes => trait_names::THEMES_PAGE_ROWS,
-        Stream::Surveys => return Ok(None),
+        Stream::Surveys | Stream::Users => return Ok(None),
     };
     let known = state.map(|state| state.service_trait::<u32>(name)).transpose()?.flatten();
     Ok(known.map(|(rows, _)| rows.max(1)))

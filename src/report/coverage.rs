@@ -151,10 +151,10 @@ fn of_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {
 }
 
 fn of_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
-    // Of a ledger that is longer than that, the newest scans count.
+    // Of a ledger that is longer than that, the newest scans count. People are asked for one by one: they cover no time.
     let sql = format!(
         "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld
-         FROM (SELECT * FROM sync_windows ORDER BY scanned_at DESC, scan_id DESC LIMIT {ROWS_MAX}) ORDER BY scanned_at, scan_id"
+         FROM (SELECT * FROM sync_windows WHERE stream <> 'users' ORDER BY scanned_at DESC, scan_id DESC LIMIT {ROWS_MAX}) ORDER BY scanned_at, scan_id"
     );
     let make = |row: Row<'_>| {
         let stream: Stream = row.text("stream")?.parse().ok()?;

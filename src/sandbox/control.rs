@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     faults::Faults,
     request_log::LogEntry,
-    service::Service,
+    service::{Service, UpsertedUser},
     world::{ChangeRequest, ChangeSummary, Flags, PlantError, Record, RowKey, Timeline, World},
 };
 
@@ -149,6 +149,16 @@ impl Control {
     /// Removes a response and the themes on it; returns how many rows that were.
     pub fn remove_row(&self, key: &RowKey) -> usize {
         self.service.world_mut().remove_row(&key.group, &key.question)
+    }
+
+    /// Upserts a user as `POST /v2/users` does, without a request; returns the status of the answer.
+    pub fn upsert_user(&self, body: &str) -> u16 {
+        self.service.upsert_directly(body.as_bytes())
+    }
+
+    /// What arrived of each upserted user, in the order of their ids.
+    pub fn upserted_users(&self) -> Vec<UpsertedUser> {
+        self.service.upserted_users()
     }
 
     /// What the sandbox holds and has done.

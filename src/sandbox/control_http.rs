@@ -40,6 +40,7 @@ pub(crate) fn router() -> Router<Arc<Service>> {
     Router::new()
         .route("/log", get(log).delete(clear_log))
         .route("/truth/{list}", get(truth))
+        .route("/users", get(users))
         .route("/stats", get(stats))
         .route("/clock", post(advance))
         .route("/changes", post(changes))
@@ -92,6 +93,11 @@ async fn truth(State(service): State<Arc<Service>>, Path(list): Path<ListName>) 
         async move { next.map(|next| (Ok::<_, Infallible>(lines), Some(next))) }
     });
     ndjson(Body::from_stream(parts))
+}
+
+async fn users(State(service): State<Arc<Service>>) -> Response {
+    let lines: String = control(&service).upserted_users().iter().map(|user| json!(user).to_string() + "\n").collect();
+    ndjson(Body::from(lines))
 }
 
 async fn stats(State(service): State<Arc<Service>>) -> Json<Stats> {

@@ -276,6 +276,8 @@ pub struct Faults {
     pub gzip: bool,
     /// Real time until an upserted user can be read, in milliseconds.
     pub user_delay_ms: u64,
+    /// Times of users are ISO 8601 texts, not epoch milliseconds.
+    pub iso_user_times: bool,
     /// `requestId` of a purge is wrapped in typographic quotes.
     pub quoted_request_id: bool,
 
@@ -285,6 +287,8 @@ pub struct Faults {
     pub too_many_requests: Refusal,
     /// A failure of the server.
     pub server_error: ServerError,
+    /// An upserted user is taken, and the answer is a failure all the same.
+    pub lost_answer: ServerError,
     /// 503 out of the blue.
     pub unavailable: Refusal,
     /// `Content-Length` promises more than is sent, then the connection closes.
@@ -325,10 +329,12 @@ impl Default for Faults {
             auth: Auth::default(),
             gzip: false,
             user_delay_ms: 0,
+            iso_user_times: false,
             quoted_request_id: false,
             rate_limit: RateLimit::default(),
             too_many_requests: Refusal::default(),
             server_error: ServerError::default(),
+            lost_answer: ServerError::default(),
             unavailable: Refusal::default(),
             cut_body: BrokenBody::default(),
             hung_body: BrokenBody::default(),
@@ -354,7 +360,11 @@ impl Faults {
 
     /// What is wrong with the numbers, if anything.
     pub(crate) fn validate(&self) -> Result<(), String> {
-        let statuses = [("server_error", self.server_error.status), ("dead_tokens", self.dead_tokens.status)];
+        let statuses = [
+            ("server_error", self.server_error.status),
+            ("lost_answer", self.lost_answer.status),
+            ("dead_tokens", self.dead_tokens.status),
+        ];
         if let Some((name, status)) = statuses.iter().find(|(_, status)| !(400..=599).contains(status)) {
             return Err(format!("{name}.status is {status}; it must be 400 to 599"));
         }

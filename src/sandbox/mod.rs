@@ -38,6 +38,7 @@ pub use faults::{
     RetryAfterForm, ServerError, SlowPages, Ties, When,
 };
 pub use request_log::LogEntry;
+pub use service::UpsertedUser;
 pub use settings::{DAYS_MAX, RESPONSES_MAX, SURVEYS_MAX, Settings};
 pub use world::{ChangeRequest, ChangeSummary, RowKey, StatusChange};
 

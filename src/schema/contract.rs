@@ -51,6 +51,8 @@ pub enum TableKind {
     Child,
     /// Versions of the parent's rows.
     History,
+    /// Parts of the parent's rows, each opened and closed when it changes.
+    Versioned,
     /// Only ever appended.
     Log,
 }

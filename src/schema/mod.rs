@@ -19,7 +19,7 @@ pub use views::{View, ViewColumn, ViewKind, views};
 use std::sync::LazyLock;
 
 /// The contracts, parents before their children, in the order of the dictionary.
-const CONTRACTS: [&str; 20] = [
+const CONTRACTS: [&str; 23] = [
     include_str!("../../schemas/responses.toml"),
     include_str!("../../schemas/response_choices.toml"),
     include_str!("../../schemas/response_matrix_cells.toml"),
@@ -36,6 +36,9 @@ const CONTRACTS: [&str; 20] = [
     include_str!("../../schemas/survey_constraints.toml"),
     include_str!("../../schemas/survey_status_changes.toml"),
     include_str!("../../schemas/themes.toml"),
+    include_str!("../../schemas/users.toml"),
+    include_str!("../../schemas/user_attributes.toml"),
+    include_str!("../../schemas/user_events.toml"),
     include_str!("../../schemas/rejects.toml"),
     include_str!("../../schemas/sync_windows.toml"),
     include_str!("../../schemas/sync_runs.toml"),

@@ -60,6 +60,7 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "current_ranks",
     "current_maxdiff_items",
     "current_themes",
+    "current_user_attributes",
     "questions",
     "sessions",
     "nps_answers",

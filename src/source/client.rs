@@ -8,7 +8,11 @@ use reqwest::{
     redirect,
 };
 
-use super::{error::SettingsError, settings::SourceSettings, wire};
+use super::{
+    error::SettingsError,
+    settings::{AuthForm, SourceSettings},
+    wire,
+};
 
 /// Establishing a connection, encryption included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,18 +42,23 @@ pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> 
 }
 
 fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(AUTHORIZATION, authorization(settings, settings.auth)?);
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    Ok(headers)
+}
+
+/// The key as it stands in the `Authorization` header.
+pub(super) fn authorization(settings: &SourceSettings, form: AuthForm) -> Result<HeaderValue, SettingsError> {
     let unusable = |problem| SettingsError::UnusableKey { origin: settings.key.origin().to_owned(), problem };
     let key = settings.key.expose();
     if key.trim().is_empty() {
         return Err(unusable("is empty"));
     }
-    let mut value = HeaderValue::try_from(format!("{} {key}", settings.auth.scheme()))
+    let mut value = HeaderValue::try_from(format!("{} {key}", form.scheme()))
         .map_err(|_| unusable("holds characters that a header cannot carry"))?;
     value.set_sensitive(true);
-    let mut headers = HeaderMap::new();
-    headers.insert(AUTHORIZATION, value);
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    Ok(headers)
+    Ok(value)
 }
 
 /// rustls wants to be told once which cryptography to use.

@@ -120,6 +120,9 @@ pub enum Failure {
     /// The body is no page of a list; `came` says what came.
     #[error("{problem} ({came})")]
     NoPage { problem: super::envelope::EnvelopeError, came: String },
+    /// The body is no JSON; `came` says what came.
+    #[error("the body is not JSON: {reason} ({came})")]
+    NotJson { reason: String, came: String },
 }
 
 impl Failure {
@@ -130,7 +133,7 @@ impl Failure {
                 true
             }
             Failure::Status { status, .. } => *status >= 500 || *status == 408,
-            Failure::Connect { .. } | Failure::Html { .. } | Failure::NoPage { .. } => false,
+            Failure::Connect { .. } | Failure::Html { .. } | Failure::NoPage { .. } | Failure::NotJson { .. } => false,
         }
     }
 
@@ -145,6 +148,7 @@ impl Failure {
             Failure::Status { .. } => "status",
             Failure::Html { .. } => "html",
             Failure::NoPage { .. } => "no_page",
+            Failure::NotJson { .. } => "not_json",
         }
     }
 

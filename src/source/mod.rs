@@ -22,11 +22,13 @@ mod wire;
 mod address;
 mod ask;
 mod body;
+mod call;
 pub mod envelope;
 mod excerpt;
 mod purge;
 mod retry_after;
 mod service_clock;
+mod users;
 
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -52,6 +54,7 @@ pub use self::{
     settings::{AuthForm, SourceSettings, checked_address},
     stats::RequestStats,
     transport::{Reply, Transport},
+    users::{Upserted, UserAnswer},
     walk::{Page, Step, Walk},
 };
 use self::{

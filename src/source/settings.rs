@@ -56,6 +56,8 @@ pub struct SourceSettings {
     pub key: ApiKey,
     /// How the key is sent with list calls.
     pub auth: AuthForm,
+    /// How the key is sent with requests about users.
+    pub user_auth: AuthForm,
     /// The whole of one request, from sending it to the last byte of the answer.
     pub timeout: Duration,
     /// The longest silence inside a body.
@@ -93,6 +95,7 @@ impl SourceSettings {
             base_url: checked_address(base_url)?,
             key,
             auth: AuthForm::default(),
+            user_auth: AuthForm::ApiKey,
             timeout: TIMEOUT_DEFAULT,
             idle_timeout: IDLE_TIMEOUT_DEFAULT,
             in_flight_max: IN_FLIGHT_MAX_DEFAULT,

@@ -3,12 +3,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
-use reqwest::{
-    Client, Request, Url,
-    header::{CONTENT_TYPE, HeaderValue},
-};
+use reqwest::{Client, Request};
 
 use super::{error::Failure, wire::cause};
 
@@ -30,23 +26,14 @@ impl Transport {
         Transport(Some(Arc::new(answer)))
     }
 
-    /// A `GET`, or with a body of JSON a `POST`.
-    pub(super) async fn send(
-        &self,
-        client: &Client,
-        url: Url,
-        body: Option<Bytes>,
-        timeout: Duration,
-    ) -> Result<Reply, Failure> {
-        let method = if body.is_some() { reqwest::Method::POST } else { reqwest::Method::GET };
-        let mut request = Request::new(method, url);
-        if let Some(body) = body {
-            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            *request.body_mut() = Some(body.into());
-        }
+    pub(super) async fn send(&self, client: &Client, request: Request, timeout: Duration) -> Result<Reply, Failure> {
         match &self.0 {
             None => client.execute(request).await.map_err(|error| failure_to_send(error, timeout)),
-            Some(answer) => answer(request).await,
+            Some(answer) => {
+                let mut bare = Request::new(request.method().clone(), request.url().clone());
+                *bare.body_mut() = request.body().and_then(reqwest::Body::as_bytes).map(|body| body.to_vec().into());
+                answer(bare).await
+            }
         }
     }
 }

@@ -8,8 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use reqwest::{
-    Client, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap, LOCATION},
+    Client, Method, Request, StatusCode,
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
 use tokio::time::{Instant, timeout};
 
@@ -57,6 +57,17 @@ pub(super) enum Outcome {
     Failed(Failure),
 }
 
+/// What became of a request before its answer's body is read.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// The service took the request.
+    Answer(Reply),
+    /// Refused for now; the gate knows until when.
+    Later,
+    /// No answer.
+    Nothing(Failure),
+}
+
 /// A page as it came.
 #[derive(Debug)]
 pub(super) struct Received {
@@ -83,11 +94,13 @@ pub(super) struct Wire {
     transport: Transport,
     machine_clock: Clock,
     key: ApiKey,
-    timeout: Duration,
-    body_limits: BodyLimits,
+    pub timeout: Duration,
+    pub body_limits: BodyLimits,
     pub gate: Gate,
     pub clock: ServiceClock,
     pub counters: Counters,
+    /// The key as it stands in requests about users.
+    pub user_auth: HeaderValue,
     /// How the latest refusal said when to come back.
     pub refusal_form: Mutex<Option<RetryAfterForm>>,
 }
@@ -104,6 +117,7 @@ impl Wire {
             gate,
             clock: ServiceClock::default(),
             counters: Counters::default(),
+            user_auth: client::authorization(settings, settings.user_auth)?,
             refusal_form: Mutex::default(),
         })
     }
@@ -112,9 +126,7 @@ impl Wire {
     pub async fn ask(&self, address: &Address) -> Result<Outcome, Stop> {
         let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
-        // Counts when it is dropped, however this ends.
-        let is_about_ties = address.is_about_ties;
-        let mut tally = Tally { wire: self, status: None, read_bytes: 0, is_about_ties };
+        let mut tally = Tally::new(self, address.is_about_ties);
         let started = Instant::now();
         let exchange = timeout(self.timeout, self.exchange(address, &permit, &mut tally, started));
         let outcome = self.gate.unless_stopped(exchange).await?.unwrap_or_else(|_| {
@@ -133,30 +145,21 @@ impl Wire {
     }
 
     async fn exchange(&self, address: &Address, permit: &Permit, tally: &mut Tally<'_>, started: Instant) -> Outcome {
-        let (url, posted) = (address.url.clone(), address.posted.clone());
-        let mut response = match self.transport.send(&self.client, url, posted, self.timeout).await {
-            Ok(response) => response,
-            Err(failure) => return Outcome::Failed(failure),
+        let request = match &address.posted {
+            None => Request::new(Method::GET, address.url.clone()),
+            Some(body) => {
+                let mut request = Request::new(Method::POST, address.url.clone());
+                request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                *request.body_mut() = Some(body.clone().into());
+                request
+            }
         };
-        let now = Instant::now();
-        let date_ms = service_clock::date_ms(response.headers());
-        self.clock.note(date_ms, now);
-        let status = response.status();
-        tally.status = Some(status.as_u16());
-        if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
-            // Without any `Date` this machine's clock is the only measure left.
-            let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(|| self.machine_clock.now_ms());
-            let told = retry_after::read(response.headers(), date_ms);
-            let form = retry_after::form(response.headers(), date_ms);
-            if status == StatusCode::TOO_MANY_REQUESTS || form != RetryAfterForm::Absent {
-                *self.refusal_form.lock().unwrap_or_else(PoisonError::into_inner) = Some(form);
-            }
-            if told.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
-                permit.refused(status.as_u16(), told);
-                return Outcome::Later;
-            }
-        }
-        permit.admitted();
+        let mut response = match self.hear(request, permit, tally).await {
+            Heard::Answer(response) => response,
+            Heard::Later => return Outcome::Later,
+            Heard::Nothing(failure) => return Outcome::Failed(failure),
+        };
+        let (status, date_ms) = (response.status(), service_clock::date_ms(response.headers()));
         if status.is_success() && address.posted.is_some() {
             let read = body::read(&mut response, self.body_limits, &mut tally.read_bytes).await;
             return read.map_or_else(Outcome::Failed, |body| Outcome::Posted { body, service_now_ms: date_ms });
@@ -175,6 +178,34 @@ impl Wire {
         }
     }
 
+    /// Sends a request and tells the gate what became of it: taken, or refused for now.
+    pub(super) async fn hear(&self, request: Request, permit: &Permit, tally: &mut Tally<'_>) -> Heard {
+        let response = match self.transport.send(&self.client, request, self.timeout).await {
+            Ok(response) => response,
+            Err(failure) => return Heard::Nothing(failure),
+        };
+        let now = Instant::now();
+        let date_ms = service_clock::date_ms(response.headers());
+        self.clock.note(date_ms, now);
+        let status = response.status();
+        tally.status = Some(status.as_u16());
+        if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
+            // Without any `Date` this machine's clock is the only measure left.
+            let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(|| self.machine_clock.now_ms());
+            let told = retry_after::read(response.headers(), date_ms);
+            let form = retry_after::form(response.headers(), date_ms);
+            if status == StatusCode::TOO_MANY_REQUESTS || form != RetryAfterForm::Absent {
+                *self.refusal_form.lock().unwrap_or_else(PoisonError::into_inner) = Some(form);
+            }
+            if told.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
+                permit.refused(status.as_u16(), told);
+                return Heard::Later;
+            }
+        }
+        permit.admitted();
+        Heard::Answer(response)
+    }
+
     async fn read_page(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
         let body = body::read(response, self.body_limits, &mut tally.read_bytes).await?;
         match envelope::parse(&body) {
@@ -189,7 +220,7 @@ impl Wire {
     }
 
     /// An answer that is an error. Its body only explains, so a broken one is no further error.
-    async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>, started: Instant) -> Outcome {
+    pub(super) async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>, started: Instant) -> Outcome {
         let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, idle: ERROR_BODY_IDLE };
         let body = body::read(response, limits, &mut tally.read_bytes).await.unwrap_or_default();
         let status = response.status();
@@ -210,7 +241,7 @@ impl Wire {
     }
 
     /// Where a redirect leads, without what could be secret: user, query and fragment.
-    fn location(&self, response: &Reply) -> String {
+    pub(super) fn location(&self, response: &Reply) -> String {
         let Some(location) = response.headers().get(LOCATION) else { return "nowhere".to_owned() };
         let text = String::from_utf8_lossy(location.as_bytes());
         let Ok(mut url) = response.url().join(&text) else { return "an unreadable address".to_owned() };
@@ -223,12 +254,18 @@ impl Wire {
     }
 }
 
-/// One request's entry in the counts.
-struct Tally<'a> {
+/// One request's entry in the counts; it counts when it is dropped, however the request ends.
+pub(super) struct Tally<'a> {
     wire: &'a Wire,
-    status: Option<u16>,
-    read_bytes: usize,
+    pub status: Option<u16>,
+    pub read_bytes: usize,
     is_about_ties: bool,
+}
+
+impl<'a> Tally<'a> {
+    pub(super) fn new(wire: &'a Wire, is_about_ties: bool) -> Self {
+        Self { wire, status: None, read_bytes: 0, is_about_ties }
+    }
 }
 
 impl Drop for Tally<'_> {
@@ -252,6 +289,6 @@ pub(super) fn cause(error: reqwest::Error) -> String {
     }
 }
 
-fn content_type(headers: &HeaderMap) -> &str {
+pub(super) fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

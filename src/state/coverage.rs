@@ -125,6 +125,8 @@ impl State {
             let transaction = self.connection.transaction()?;
             transaction.execute("DELETE FROM coverage", [])?;
             transaction.execute("DELETE FROM proofs", [])?;
+            // A warehouse that lacks scans may lack people too: they are asked for again.
+            transaction.execute("DELETE FROM people", [])?;
             for covered in &oldest_first {
                 cover(&transaction, covered)?;
                 prove(&transaction, &covered.scan)?;

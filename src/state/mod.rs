@@ -8,7 +8,9 @@ mod damage;
 mod destinations;
 mod error;
 mod lease;
+mod people;
 mod proofs;
+mod pushes;
 mod runs;
 mod scans;
 mod stretch;
@@ -19,7 +21,9 @@ pub use coverage::Covered;
 pub use destinations::KnownDestination;
 pub use error::StateError;
 pub use lease::{Holder, Lease};
+pub use people::{PeopleCounts, PeopleRules};
 pub use proofs::Proven;
+pub use pushes::{ContentKey, PushFate, PushIntent, PushLedger, PushOutcome, Pushed};
 pub use runs::RunEntry;
 pub use scans::UnderWay;
 pub use stretch::{LastRead, Stretch};
@@ -32,8 +36,12 @@ use crate::model::{DurableStep, Steps};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use rusqlite_migration::{M, Migrations};
 
-const MIGRATIONS: &[M<'_>] =
-    &[M::up(include_str!("../../state/0001_checkpoints.sql")), M::up(include_str!("../../state/0002_proofs.sql"))];
+const MIGRATIONS: &[M<'_>] = &[
+    M::up(include_str!("../../state/0001_checkpoints.sql")),
+    M::up(include_str!("../../state/0002_proofs.sql")),
+    M::up(include_str!("../../state/0003_people.sql")),
+    M::up(include_str!("../../state/0004_pushes.sql")),
+];
 /// How long a reader (`status`) and the writer wait for each other.
 const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 

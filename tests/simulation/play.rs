@@ -15,7 +15,7 @@ use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
     model::{Chance, DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
-    pipeline::{PipelineError, Progress, Request, Run, RunReport, Surroundings},
+    pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, Surroundings},
     sandbox::{ListName, Order},
 };
 use tempfile::TempDir;
@@ -260,6 +260,7 @@ impl Play<'_> {
             command: if plan.backfill.is_some() { "backfill" } else { "sync" },
             backfill: plan.backfill,
             accept_vanished: plan.accept_vanished,
+            people: PeopleAsk::AfterLists,
         };
         let run = Run::open_in(self.settings(plan), request, stop, Arc::new(Progress::default()), surroundings).await;
         let (report, error): (Option<RunReport>, Option<PipelineError>) = match run {

@@ -8,11 +8,14 @@ use std::{io::Write, path::PathBuf, time::Duration};
 use arrow::array::RecordBatch;
 use clap::{Args, ValueEnum};
 
-use crate::load::{LoadError, Reader, ReaderLimits};
+use crate::{
+    load::{LoadError, Reader, ReaderLimits},
+    model::parse_length,
+};
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags, parse_length},
+    flags::{EffortFlags, SharedFlags},
     output::{WriteError, write_to},
 };
 use formats::{Csv, Json, Parquet};

@@ -1,5 +1,6 @@
 //! `studysync status`: coverage and its proofs, lag, last runs, rate and what is pending. Sends nothing.
 
+mod people;
 mod proofs;
 
 use clap::Args;
@@ -19,6 +20,7 @@ use super::{
     flags::{EffortFlags, SharedFlags, parse_moment},
     traits::describe_known,
 };
+use people::PeopleStatus;
 use proofs::{ProofStatus, proofs};
 
 const RUNS_SHOWN: u32 = 5;
@@ -55,6 +57,8 @@ struct Status {
     environment: Option<String>,
     running: Option<String>,
     streams: Vec<StreamStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<PeopleStatus>,
     /// Each stretch with its proof: of the range that was asked for, or all there are.
     proofs: Vec<ProofStatus>,
     under_way: Vec<ScanStatus>,
@@ -222,6 +226,7 @@ fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<S
         environment: state.meta("environment")?,
         running: holder.as_ref().map(ToString::to_string),
         streams,
+        users: people::people(settings, state, now_ms)?,
         proofs: proofs(settings, state, range, now_ms)?,
         under_way: scans.collect(),
         requests_per_sec: state.service_trait::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
@@ -276,6 +281,7 @@ fn describe(status: &Status) -> String {
             ));
         }
     }
+    text.push_str(&status.users.as_ref().map(people::describe).unwrap_or_default());
     if !status.under_way.is_empty() {
         text.push_str("\nbegun and not committed (the next run goes on with them):\n");
         for scan in &status.under_way {

@@ -104,7 +104,8 @@ pub(super) fn collect_held(
     let columns = column_list("t", base.columns.iter().filter(kept).map(|column| column.name.as_str()));
     let relation = comparison.targets.relation(base, window)?;
     let inside = window.map_or("true".to_owned(), |bounds| bounds.condition("t.created_at"));
-    let mut sql = format!("CREATE TABLE work.held AS SELECT {columns} FROM {relation} t WHERE {inside}");
+    let only_asked = comparison.only_asked();
+    let mut sql = format!("CREATE TABLE work.held AS SELECT {columns} FROM {relation} t{only_asked} WHERE {inside}");
     if has_outside {
         let same_key = equal_columns("t", "o", &key_of(base));
         let keys = column_list("t", key_of(base));

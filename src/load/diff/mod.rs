@@ -19,6 +19,7 @@ mod replace;
 mod snapshots;
 mod sql;
 mod surveys;
+mod users;
 
 pub use compare::{Difference, Differences, Example, differences};
 pub(super) use delta::delete_columns;
@@ -64,6 +65,7 @@ pub fn diff(
         }
         Stream::Surveys => surveys::write(&mut comparison, base, fates)?,
         Stream::Themes => {}
+        Stream::Users => users::write(&mut comparison, fates)?,
     }
     logs::write_rejects(&mut comparison, base)?;
     if !comparison.delta.is_empty() || options.record_unchanged {

@@ -15,7 +15,7 @@ use crate::{
     archive::{ArchiveError, read_pages},
     flatten::flatten_page,
     load::{CommitOptions, Destination},
-    model::{Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, Proof, Scan, TimeAccount},
+    model::{Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, Proof, Scan, Stream, TimeAccount},
     person::Suppression,
     source::envelope,
 };
@@ -193,7 +193,7 @@ fn read_one(
     let options = CommitOptions {
         vanish: archived.note.vanish,
         record_unchanged: archived.note.record_unchanged,
-        proof: Proof { pages: archived.pages, end: end_of(last.as_deref()) },
+        proof: Proof { pages: archived.pages, end: end_of(scan.scope.stream, last.as_deref()) },
     };
     send(writers, Step::Commit(scan, options))?;
     progress.scans_done.fetch_add(1, Ordering::Relaxed);
@@ -201,8 +201,10 @@ fn read_one(
 }
 
 /// How the service ended the list: on its last page, or with 404 where there was none.
-fn end_of(last: Option<&[u8]>) -> Option<EndStyle> {
+fn end_of(stream: Stream, last: Option<&[u8]>) -> Option<EndStyle> {
     match last {
+        // People are no list, and have no end.
+        _ if stream == Stream::Users => None,
         None => Some(EndStyle::NotFound),
         Some(body) => envelope::parse(body).ok().map(|envelope| envelope.end.unwrap_or(EndStyle::NotFound)),
     }

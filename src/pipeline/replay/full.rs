@@ -134,7 +134,7 @@ fn remembered_runs(task: &Task<'_>) -> Result<Vec<RunRecord>, PipelineError> {
 }
 
 fn run_record(entry: RunEntry, identity: &Identity) -> Option<RunRecord> {
-    let writes = matches!(entry.command.as_str(), "sync" | "backfill");
+    let writes = matches!(entry.command.as_str(), "sync" | "backfill" | "users pull");
     let finished_ms = entry.finished_ms.filter(|_| writes)?;
     Some(RunRecord {
         run_id: RunId(entry.run_id),

@@ -2,7 +2,7 @@
 
 use crate::{
     archive::Recovered,
-    model::{Scan, Ties},
+    model::{Scan, Stream, Ties},
     plan::edges::{PageMoments, ScanEdges},
     source::{SourceError, envelope},
 };
@@ -24,6 +24,10 @@ pub(in super::super) struct EdgesLeft {
 impl EdgesLeft {
     /// A look is one side page with an end of its own; anything else is done again.
     pub fn of(recovered: &Recovered) -> EdgesLeft {
+        if recovered.header.scan.scope.stream == Stream::Users {
+            // They are no list: nothing hides behind an edge.
+            return EdgesLeft::default();
+        }
         let is_settled = match recovered.last_sides.as_slice() {
             [side] => envelope::parse(side).is_ok_and(|side| side.next.is_none()),
             _ => false,

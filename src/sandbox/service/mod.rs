@@ -23,6 +23,7 @@ use axum::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use self::users::UpsertedUser;
 use self::{
     lists::ShuffleCache, page_token::IssuedTokens, purge::PendingPurge, rate_limit::Bucket, reply::Reply,
     strikes::Strikes, users::UserTable,
@@ -155,7 +156,7 @@ impl Service {
             (None, "/v2/purge/visitors") if method == Method::POST => self.request_purge(&body, faults),
             (None, "/v2/purge/visitors") => Reply::not_allowed("POST"),
             (None, path) => match path.strip_prefix("/v2/users/").filter(|id| !id.is_empty()) {
-                Some(id) if is_read => self.user(id),
+                Some(id) if is_read => self.user(id, faults),
                 Some(_) => Reply::not_allowed("GET, HEAD"),
                 None => Reply::error(StatusCode::NOT_FOUND, "no such path"),
             },

@@ -20,10 +20,11 @@ pub(crate) struct Strikes {
 }
 
 /// The schedule of a fault, by its name.
-fn schedules(faults: &Faults) -> [(&'static str, &When); 11] {
+fn schedules(faults: &Faults) -> [(&'static str, &When); 12] {
     [
         ("too_many_requests", &faults.too_many_requests.when),
         ("server_error", &faults.server_error.when),
+        ("lost_answer", &faults.lost_answer.when),
         ("unavailable", &faults.unavailable.when),
         ("cut_body", &faults.cut_body.when),
         ("hung_body", &faults.hung_body.when),
@@ -40,6 +41,7 @@ fn schedule_mut<'a>(faults: &'a mut Faults, name: &str) -> Option<&'a mut When> 
     Some(match name {
         "too_many_requests" => &mut faults.too_many_requests.when,
         "server_error" => &mut faults.server_error.when,
+        "lost_answer" => &mut faults.lost_answer.when,
         "unavailable" => &mut faults.unavailable.when,
         "cut_body" => &mut faults.cut_body.when,
         "hung_body" => &mut faults.hung_body.when,

@@ -7,7 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    super::{faults::Faults, random::uuid_of, world::Visitor},
+    super::{
+        faults::Faults,
+        json_text::{TimeStyle, push_time},
+        random::uuid_of,
+        world::Visitor,
+    },
     Reply, Service, lock,
 };
 
@@ -32,6 +37,24 @@ struct StoredUser {
     events: BTreeMap<String, EventCount>,
     /// Real time from which on it can be read.
     visible_us: u64,
+    /// How often it was upserted.
+    upserts: u64,
+}
+
+/// What arrived of one user.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpsertedUser {
+    /// The id.
+    pub user_id: String,
+    /// How often it was upserted.
+    pub upserts: u64,
+    /// The mail address, if one was sent.
+    pub email: Option<String>,
+    /// The attributes that were sent, the last value of each.
+    pub attributes: Map<String, Value>,
+    /// How often each event was sent.
+    pub events: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +88,7 @@ struct UpsertEvent {
 struct UserRecord<'a> {
     id: String,
     external_user_id: &'a str,
-    created_at: i64,
+    created_at: Value,
     attributes: &'a Map<String, Value>,
     events: Vec<EventRecord<'a>>,
 }
@@ -75,8 +98,8 @@ struct UserRecord<'a> {
 struct EventRecord<'a> {
     event: &'a str,
     count: u64,
-    created_at: i64,
-    updated_at: i64,
+    created_at: Value,
+    updated_at: Value,
 }
 
 impl UserTable {
@@ -87,6 +110,20 @@ impl UserTable {
 
     pub(crate) fn contains(&self, id: &str) -> bool {
         self.users.contains_key(id)
+    }
+
+    /// What arrived of each user, in the order of their ids.
+    pub(crate) fn upserted(&self) -> Vec<UpsertedUser> {
+        let shown = |(user_id, user): (&String, &StoredUser)| UpsertedUser {
+            user_id: user_id.clone(),
+            upserts: user.upserts,
+            email: user.email.clone(),
+            attributes: user.attributes.clone(),
+            events: user.events.iter().map(|(event, counted)| (event.clone(), counted.count)).collect(),
+        };
+        let mut users: Vec<UpsertedUser> = self.users.iter().map(shown).collect();
+        users.sort_by(|left, right| left.user_id.cmp(&right.user_id));
+        users
     }
 
     pub(crate) fn remove(&mut self, ids: &[String]) {
@@ -112,6 +149,7 @@ impl Service {
         let created_ms = self.clock.now_ms();
         let new = StoredUser { number, created_ms, visible_us, ..StoredUser::default() };
         let user = table.users.entry(upsert.user_id).or_insert(new);
+        user.upserts += 1;
         user.email = upsert.email.or(user.email.take());
         user.attributes.extend(upsert.attributes);
         for UpsertEvent { event, timestamp } in upsert.events {
@@ -121,10 +159,26 @@ impl Service {
             counted.first_ms = counted.first_ms.min(timestamp);
             counted.last_ms = counted.last_ms.max(timestamp);
         }
+        drop(table);
+        if self.strikes("lost_answer", "/v2/users") {
+            // The settings allow only 400 to 599.
+            let status = StatusCode::from_u16(faults.lost_answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return Reply::error(status, "internal error").struck_by("lost_answer");
+        }
         Reply::json(StatusCode::ACCEPTED, "{}")
     }
 
-    pub(super) fn user(&self, encoded_id: &str) -> Reply {
+    /// An upsert without a request.
+    pub(crate) fn upsert_directly(&self, body: &[u8]) -> u16 {
+        self.upsert_user(body, &self.faults()).status.as_u16()
+    }
+
+    /// What arrived of each user.
+    pub(crate) fn upserted_users(&self) -> Vec<UpsertedUser> {
+        lock(&self.users).upserted()
+    }
+
+    pub(super) fn user(&self, encoded_id: &str, faults: &Faults) -> Reply {
         let id = percent_decoded(encoded_id);
         let visitor = self.visitor_of_user(&id);
         let now_us = self.clock.elapsed_us();
@@ -139,17 +193,21 @@ impl Service {
         attributes.extend(stored.attributes.clone());
         attributes.extend(stored.email.clone().map(|email| ("email".to_owned(), Value::from(email))));
         let uuid = visitor.map_or_else(|| uuid_of(seed ^ USER_PURPOSE, stored.number), |visitor| visitor.uuid);
+        let time = |at_ms: i64| match faults.iso_user_times {
+            true => Value::from(iso_text(at_ms)),
+            false => Value::from(at_ms),
+        };
         let record = UserRecord {
             id: uuid::Uuid::from_u128(uuid).to_string(),
             external_user_id: &id,
-            created_at: visitor.map_or(stored.created_ms, |visitor| visitor.created_ms(start_ms)),
+            created_at: time(visitor.map_or(stored.created_ms, |visitor| visitor.created_ms(start_ms))),
             attributes: &attributes,
             events: (stored.events.iter())
                 .map(|(event, counted)| EventRecord {
                     event,
                     count: counted.count,
-                    created_at: counted.first_ms,
-                    updated_at: counted.last_ms,
+                    created_at: time(counted.first_ms),
+                    updated_at: time(counted.last_ms),
                 })
                 .collect(),
         };
@@ -161,6 +219,13 @@ impl Service {
         let visitor = self.world().visitor(Visitor::number_in(id)?)?;
         (visitor.external_user_id().as_deref() == Some(id)).then_some(visitor)
     }
+}
+
+fn iso_text(at_ms: i64) -> String {
+    let mut text = Vec::new();
+    push_time(&mut text, at_ms, TimeStyle::Millis);
+    // A JSON string of ASCII.
+    String::from_utf8_lossy(&text).trim_matches('"').to_owned()
 }
 
 fn attributes_of(visitor: &Visitor) -> Map<String, Value> {

@@ -48,6 +48,20 @@ impl Gate {
     /// Waits until a request may be sent, which is then to be done at once: nothing may be awaited in between.
     pub async fn permit(&self) -> Result<Permit, Stop> {
         loop {
+            if let Some(permit) = self.permit_or_closed(true).await? {
+                return Ok(permit);
+            }
+        }
+    }
+
+    /// The same, but `None` as soon as the service is to be left alone: for whoever must not stand there with a note of having sent
+    /// something. [`Gate::until_open`] then waits.
+    pub async fn permit_if_open(&self) -> Result<Option<Permit>, Stop> {
+        self.permit_or_closed(false).await
+    }
+
+    async fn permit_or_closed(&self, waits: bool) -> Result<Option<Permit>, Stop> {
+        loop {
             if self.shared.stop.is_cancelled() {
                 return Err(Stop::Cancelled);
             }
@@ -57,8 +71,9 @@ impl Gate {
             let now = Instant::now();
             let decision = self.state().ask(now);
             let (until, why) = match decision {
-                Decision::Go(ticket) => return Ok(Permit { gate: self.clone(), ticket: Some(ticket) }),
+                Decision::Go(ticket) => return Ok(Some(Permit { gate: self.clone(), ticket: Some(ticket) })),
                 Decision::Stop(halt) => return Err(self.stop_of(halt, now)),
+                Decision::Wait(waiting) if !waits && waiting.why != WaitReason::Pace => return Ok(None),
                 Decision::Wait(waiting) => (Some(waiting.until), Some(waiting.why)),
                 Decision::Crowded => (self.state().deadline(), None),
             };
@@ -69,6 +84,26 @@ impl Gate {
                 () = self.shared.stop.cancelled() => return Err(Stop::Cancelled),
                 () = changed => {}
                 () = sleep_to(until) => {}
+            }
+        }
+    }
+
+    /// Waits as long as the service is to be left alone. Not a permit, and no promise of one: whoever must write something down
+    /// before a request does not do so hours ahead. A wait that [`Gate::permit`] would refuse is not begun.
+    pub async fn until_open(&self) {
+        loop {
+            let now = Instant::now();
+            let waiting = {
+                let state = self.state();
+                let told = state.waiting(now).filter(|waiting| waiting.why != WaitReason::Pace);
+                told.filter(|waiting| matches!(state.wait(now, *waiting), Decision::Wait(_)))
+            };
+            let Some(Waiting { until, why }) = waiting else { return };
+            let _booked = self.shared.account.enter(activity(why));
+            tokio::select! {
+                biased;
+                () = self.shared.stop.cancelled() => return,
+                () = sleep_until(until) => {}
             }
         }
     }

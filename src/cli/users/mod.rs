@@ -1,0 +1,32 @@
+//! `studysync users`: people, read one by one and sent one by one.
+
+mod pull;
+mod push;
+
+pub(super) use push::input_hint;
+
+use clap::{Args, Subcommand};
+
+use super::{CommandError, Context};
+
+/// People at the service: reads them into the warehouse, and sends them.
+///
+/// Exit codes: those of the subcommand, see `studysync users pull --help` and `studysync users push --help`.
+#[derive(Args, Debug)]
+pub(super) struct UsersArgs {
+    #[command(subcommand)]
+    command: UsersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum UsersCommand {
+    Pull(pull::PullArgs),
+    Push(push::PushArgs),
+}
+
+pub(super) async fn run(args: UsersArgs, context: Context) -> Result<u8, CommandError> {
+    match args.command {
+        UsersCommand::Pull(args) => pull::run(args, context).await,
+        UsersCommand::Push(args) => push::run(args, context).await,
+    }
+}

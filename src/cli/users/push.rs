@@ -1,0 +1,258 @@
+//! `studysync users push`: users from a file or a query to the service.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+use tokio_util::sync::CancellationToken;
+
+use crate::pipeline::{PipelineError, Push, PushFormat, PushInput, PushReport, PushRequest, push_dry};
+
+use super::super::{
+    CommandError, Context,
+    flags::{EffortFlags, SharedFlags},
+    sync::stop_on_signal,
+};
+
+/// Where the fates of rows go that have no file to stand beside.
+const RESULTS: &str = "users-push.results.csv";
+const REFRESH: Duration = Duration::from_millis(200);
+
+/// Sends users to the service, one request each: their e-mail address, attributes and historical events.
+///
+/// Columns, or members of a JSON object a line: userId (the only one that must be there), email, attributes.NAME for each attribute (or
+/// attributes, an object), events (a list of {"event": NAME, "timestamp": EPOCH_MS}). In CSV events are JSON text, an empty cell says
+/// nothing, and an attribute is a text unless its column says otherwise: attributes.seats:integer, attributes.is_admin:boolean. The service
+/// takes texts, integers and true or false, at most 100 attributes a user; a row that it would refuse is set aside with the reason. Times of
+/// events may be RFC 3339 as well. Null says nothing: it deletes no attribute.
+///
+/// Every row's fate is written to the results, and remembered by its content in the state file: intent before the request, outcome
+/// after. Started again, a push goes on where it was, and a row whose answer is known is never sent again, also not by another file with
+/// the same row. Rows of one user are sent in their order, one at a time.
+///
+/// What was under way at a kill, or got no answer that tells, is of unknown fate: the results say so (unknown_sends). Its attributes are
+/// sent again, which changes nothing if they are there; its events are not, since the service would count them twice, unless you say
+/// --resend-events.
+///
+/// Exit codes: 0 all rows are accepted; 1 failed, what is known stays known; 2 usage, configuration, or columns that are not those of users; 3
+/// done, but something needs a look (rows set aside, refused or of unknown fate, events of unknown fate); 4 key refused; 5 another run holds
+/// the lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
+#[derive(Args, Debug)]
+pub(super) struct PushArgs {
+    /// CSV, NDJSON or Parquet; '-' reads standard input
+    #[arg(value_name = "FILE", required_unless_present = "query", conflicts_with = "query")]
+    file: Option<PathBuf>,
+
+    /// Send the rows of a SELECT over the warehouse: SELECT external_user_id AS "userId", ... AS "attributes.plan"
+    #[arg(long, value_name = "SQL")]
+    query: Option<String>,
+
+    /// How FILE is written [default: as its name says; for '-' ndjson]
+    #[arg(long, value_enum)]
+    format: Option<FormatArg>,
+
+    /// Where each row's fate is written, as CSV [default: FILE.results.csv, else users-push.results.csv]
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+
+    /// Read, check and look up every row, and say what would be sent; send nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Send events of unknown fate once more: the service may then count them twice
+    #[arg(long)]
+    resend_events: bool,
+
+    /// Send rows once more whose answer is known (refused ones, or ones that later content has overtaken); without their events
+    /// unless --resend-events
+    #[arg(long)]
+    again: bool,
+
+    /// One JSON object on stdout when the push ends
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+
+    #[command(flatten)]
+    effort: EffortFlags,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FormatArg {
+    Csv,
+    Ndjson,
+    Parquet,
+}
+
+impl From<FormatArg> for PushFormat {
+    fn from(format: FormatArg) -> Self {
+        match format {
+            FormatArg::Csv => PushFormat::Csv,
+            FormatArg::Ndjson => PushFormat::Ndjson,
+            FormatArg::Parquet => PushFormat::Parquet,
+        }
+    }
+}
+
+pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandError> {
+    let settings = args.shared.settings(&args.effort, &context)?;
+    let request = PushRequest {
+        input: input_of(&args)?,
+        results: results_of(&args),
+        is_dry_run: args.dry_run,
+        resends_events: args.resend_events,
+        sends_again: args.again,
+    };
+    if matches!(request.input, PushInput::Query(_)) {
+        settings.require_warehouse().map_err(CommandError::Config)?;
+    }
+    let (report, outcome) = match args.dry_run {
+        true => (push_dry(&settings, &request).map_err(CommandError::Pipeline)?, Ok(())),
+        false => {
+            let stop = CancellationToken::new();
+            let signals = tokio::spawn(stop_on_signal(stop.clone()));
+            let push = Push::open(settings, request, stop).map_err(CommandError::Pipeline)?;
+            let _watch = (!context.is_quiet).then(|| watch(&push, &context));
+            let ended = push.execute().await;
+            signals.abort();
+            ended
+        }
+    };
+    tell(&report, args.json, &context)?;
+    outcome.map_err(CommandError::Pipeline)?;
+    Ok(report.exit_code)
+}
+
+fn input_of(args: &PushArgs) -> Result<PushInput, CommandError> {
+    let format = args.format.map(PushFormat::from);
+    let usage = |problem: String| Err(CommandError::Usage(problem));
+    match (&args.query, &args.file) {
+        (Some(_), _) if format.is_some() => usage("--format says how a file is written; there is none".to_owned()),
+        (Some(sql), _) => Ok(PushInput::Query(sql.clone())),
+        (None, Some(file)) if file == Path::new("-") => match format.unwrap_or(PushFormat::Ndjson) {
+            PushFormat::Parquet => usage("Parquet cannot be read from standard input: name a file".to_owned()),
+            format => Ok(PushInput::Stdin(format)),
+        },
+        (None, Some(file)) => match format.or(PushFormat::of(file)) {
+            Some(format) => Ok(PushInput::File(file.clone(), format)),
+            None => usage(format!(
+                "the name of {} does not tell its format (.csv, .ndjson, .jsonl, .parquet): say --format",
+                file.display()
+            )),
+        },
+        (None, None) => usage("name a file, '-' or a --query".to_owned()),
+    }
+}
+
+fn results_of(args: &PushArgs) -> PathBuf {
+    if let Some(results) = &args.results {
+        return results.clone();
+    }
+    match args.file.as_deref().filter(|file| *file != Path::new("-")) {
+        None => PathBuf::from(RESULTS),
+        Some(file) => {
+            let mut name = file.as_os_str().to_owned();
+            name.push(".results.csv");
+            PathBuf::from(name)
+        }
+    }
+}
+
+/// Draws one line until it is dropped; nothing where stderr is no terminal.
+fn watch(push: &Push, context: &Context) -> impl Drop + use<> {
+    struct Watch(ProgressBar, tokio::task::JoinHandle<()>);
+    impl Drop for Watch {
+        fn drop(&mut self) {
+            self.1.abort();
+            self.0.finish_and_clear();
+        }
+    }
+    let bar = context.bars.add(ProgressBar::new_spinner());
+    let (drawn, rows, source) = (bar.clone(), push.watch(), push.source().clone());
+    let task = tokio::spawn(async move {
+        loop {
+            let now = rows();
+            let wait = source.waiting().map(|waiting| {
+                let left = waiting.until.saturating_duration_since(tokio::time::Instant::now());
+                format!("  waiting {:.1} s", left.as_secs_f64())
+            });
+            let requests = source.request_stats().total;
+            let text =
+                format!("{} rows read, {} accepted, {} known, {requests} requests", now.read, now.accepted, now.known);
+            drawn.set_message(text + &wait.unwrap_or_default());
+            drawn.tick();
+            tokio::time::sleep(REFRESH).await;
+        }
+    });
+    Watch(bar, task)
+}
+
+fn tell(report: &PushReport, is_json: bool, context: &Context) -> Result<(), CommandError> {
+    if is_json {
+        let text = serde_json::to_string(report)
+            .map_err(|error| CommandError::failed("cannot print the report", error.into()))?;
+        context.printer.print(&text)?;
+    }
+    if !context.is_quiet {
+        context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(report).as_bytes())).ok();
+    }
+    Ok(())
+}
+
+fn summary(report: &PushReport) -> String {
+    let rows = &report.rows;
+    let fates = [
+        (rows.accepted, "accepted"),
+        (rows.known, "known from an earlier push and not sent again"),
+        (rows.would_send, "would be sent"),
+        (rows.refused, "REFUSED by the service"),
+        (rows.set_aside, "SET ASIDE"),
+        (rows.unknown, "of UNKNOWN fate: run the same command again"),
+        (rows.not_sent, "not sent"),
+    ];
+    let fates: Vec<String> =
+        fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
+    let mut text = format!(
+        "users push{} {}: {} rows read, {} requests in {:.1} s\n  {}\n",
+        if report.dry_run { " (dry run)" } else { "" },
+        report.outcome.name().replace('_', " "),
+        rows.read,
+        report.requests.total,
+        report.time_ms.wall as f64 / 1000.0,
+        if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") }
+    );
+    let notes = [
+        (
+            rows.sent_unknown,
+            "rows were sent without knowing what became of it, some of them perhaps twice (unknown_sends)",
+        ),
+        (rows.events_unknown, "rows have events of unknown fate; --resend-events sends them once more"),
+        (
+            rows.known_and_overtaken,
+            "of the known rows were overtaken by other content for the same user; --again sends them",
+        ),
+    ];
+    for (count, note) in notes.iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!("  {count} {note}\n"));
+    }
+    if let Some(reason) = &report.stopped_because {
+        text.push_str(&format!("  ended early: {reason}. Run the same command again to go on\n"));
+    }
+    text.push_str(&format!("  each row's fate: {}\n", report.results));
+    text
+}
+
+/// A hint for an input that cannot be used.
+pub(in super::super) fn input_hint(error: &PipelineError) -> Option<&'static str> {
+    match error {
+        PipelineError::Input(_) | PipelineError::InputTable(_) => {
+            Some("see `studysync users push --help` for the columns; rows before it were sent, and are not sent again")
+        }
+        _ => None,
+    }
+}

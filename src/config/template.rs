@@ -1,0 +1,103 @@
+//! The commented configuration that `studysync init` writes: every key with its default. A test reads it back.
+
+use super::resolve::{
+    API_KEY_ENV, ARCHIVE_FOLDER, ASK_AGAIN_AFTER, ENVIRONMENT, FIRST_SYNC_DAYS, GRACE_DAYS, IN_FLIGHT_MAX, LOCK_WAIT_SECS,
+    MEMORY_LIMIT_MB, PATIENCE_SECS, REFRESH_AFTER, SETTLE_SECS, STATE_PATH, TIMEOUT_SECS,
+};
+
+/// The commented file that `init` writes.
+pub fn template() -> String {
+    let days = FIRST_SYNC_DAYS;
+    let mib = MEMORY_LIMIT_MB;
+    format!(
+        r#"# studysync: what to read, how politely, and where to put it.
+# Every key has a default; lines that begin with '#' show it. Paths are relative to this file.
+
+[service]
+# The address of the service: what stands before /v1/responses.
+base_url = "https://api.example.com"
+# A label of your own. A key belongs to one environment of the service; a warehouse filled from one refuses another.
+# environment = "{ENVIRONMENT}"
+# The environment variable that holds the key, or a file that holds nothing else.
+# api_key_env = "{API_KEY_ENV}"
+# api_key_file = "/run/secrets/studysync-key"
+# timeout_secs = {TIMEOUT_SECS}
+# How the key is sent: "documented" (bearer, and api-key for users), "bearer" or "api-key".
+# auth = "documented"
+
+[throttle]
+# Requests under way at once; also the windows that are pulled at once.
+# in_flight_max = {IN_FLIGHT_MAX}
+# A cap of your own. The service's limit is learned from its answers, so this is rarely needed.
+# requests_per_sec_max = 3.0
+# The longest wait that is sat out when the service says to come back later. A longer one ends the run; the next goes on.
+# patience_secs = {PATIENCE_SECS}
+
+[streams.responses]
+# enabled = true
+# Optional parts of a response. Without with_deleted_responses a deleted answer cannot be told from a purged one.
+flags = ["with_deleted_responses"]
+# flags = ["with_deleted_responses", "with_urls", "with_meta", "with_custom_metadata", "with_snapshots"]
+# page_rows = 1000
+# Answers younger than this are left for the next run.
+# settle_secs = {SETTLE_SECS}
+# Edits and deletions show only to those who look again: how often, by the age of the answers.
+# rescan = ["3d every run", "30d daily", "365d weekly", "all monthly"]
+# Where the first sync begins; without it, {days} days back. Older answers come with `studysync backfill --from`.
+# since = "2026-01-01"
+
+[streams.responses.drift]
+# What becomes of fields that the contract does not know, and of values that their column cannot take:
+#   "evolve"         kept, as JSON beside the columns; columns never change, and nothing is lost
+#   "freeze"         the window is not applied and the stream stands still, with exit code 1, until this says something else
+#   "discard_row"    the record goes to the table rejects, with its text; exit code 3 for new ones
+#   "discard_value"  the value is left out; the archive has it
+# Another mode counts from the next look at a window on, and at once for all of them after `studysync replay`.
+# unknown_fields = "evolve"
+# type_clashes = "evolve"
+
+[streams.surveys]
+# enabled = true
+# As above, under [streams.surveys.drift] and [streams.themes.drift].
+
+[streams.themes]
+# enabled = true
+
+[streams.users]
+# Off: people are asked for one by one, a request each. Asked for is who is named in answers (external_user_id) and new, or was
+# asked for longer ago than this; and whom the service did not know (404) after the other.
+# enabled = false
+# refresh_after = "{REFRESH_AFTER}"
+# ask_again_after = "{ASK_AGAIN_AFTER}"
+
+[warehouse]
+# One or both.
+duckdb = "warehouse.duckdb"
+# parquet = "warehouse-parquet"
+# Parquet is cut by "month" or by "day".
+# parquet_partition = "month"
+# Memory of the engine; beyond it, it spills to disk.
+# memory_limit_mb = {mib}
+# An analyst's session keeps a DuckDB file locked: how long a run waits for it, before it gives up with exit code 5.
+# lock_wait_secs = {LOCK_WAIT_SECS}
+# A read-only copy of the DuckDB file, replaced in one step at the end of each run that changed it: who reads it never waits for a
+# run, and keeps none waiting.
+# publish = "analytics.duckdb"
+
+[state]
+# path = "{STATE_PATH}"
+
+[archive]
+# The exact pages of every scan, compressed: every table can be built again from them. "none" keeps nothing beyond the scan.
+# path = "studysync-state/{ARCHIVE_FOLDER}"
+# How long they stay; without it, for ever.
+# keep_days = 400
+
+[erase]
+# What becomes of sessions that the service no longer returns, as after a purge that somebody asked for there: "keep" leaves their
+# rows, marked with _vanished_at; "erase" removes rows, history and archived records after some days, with a receipt.
+# on_vanish = "keep"
+# grace_days = {GRACE_DAYS}
+"#
+    )
+}

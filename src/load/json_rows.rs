@@ -1,0 +1,43 @@
+//! Rows of Arrow batches as JSON objects, one a row, and the batches of a Parquet file that is not ours. Times are RFC 3339 in UTC;
+//! NULL is left out.
+
+use std::{fs::File, path::Path};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef, json::writer::LineDelimited};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::LoadError;
+
+/// Rows of a Parquet file that are read at once.
+const BATCH_ROWS: usize = 1024;
+/// A time without a zone is in UTC, as everywhere in the warehouse.
+const PLAIN_TIME: &str = "%Y-%m-%dT%H:%M:%S%.fZ";
+
+/// The rows of a batch, each as the text of a JSON object.
+pub fn json_rows(batch: &RecordBatch) -> Result<Vec<u8>, LoadError> {
+    let failed =
+        |error: arrow::error::ArrowError| LoadError::Contract(format!("rows cannot be written as JSON: {error}"));
+    let builder = arrow::json::WriterBuilder::new().with_timestamp_format(PLAIN_TIME.to_owned());
+    let mut writer = builder.build::<_, LineDelimited>(Vec::new());
+    writer.write(batch).and_then(|()| writer.finish()).map_err(failed)?;
+    Ok(writer.into_inner())
+}
+
+/// Hands over the batches of a Parquet file until it answers `false`. The schema comes first.
+pub fn read_parquet_file<E: From<LoadError>>(
+    path: &Path,
+    begin: impl FnOnce(&SchemaRef) -> Result<(), E>,
+    mut take: impl FnMut(RecordBatch) -> Result<bool, E>,
+) -> Result<(), E> {
+    let not_ours = |why: String| LoadError::NotOurs { path: path.to_owned(), why };
+    let file = File::open(path).map_err(|source| LoadError::io("open", path, source))?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| not_ours(error.to_string()))?;
+    begin(builder.schema())?;
+    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|error| not_ours(error.to_string()))?;
+    for batch in reader {
+        if !take(batch.map_err(|error| not_ours(error.to_string()))?)? {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! One batch: people are asked for side by side, and each answer is in the spool within seconds.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tokio::time::Instant;
+
+use crate::{
+    archive::Spool,
+    flatten::flatten_page,
+    model::{Activity, Proof, Scan},
+    plan::edges::ScanEdges,
+    source::{SourceError, Stop, UserAnswer},
+};
+
+use super::{
+    super::{
+        PipelineError,
+        held::Held,
+        pull::{Begun, Pulled, Shared, begin, blocking},
+    },
+    page::PageDraft,
+};
+
+/// A page is written when it has so many people ...
+const PAGE_PEOPLE: usize = 100;
+/// ... or so many bytes ...
+const PAGE_BYTES: usize = 4 << 20;
+/// ... or is so old: what a kill costs is asked for again.
+const PAGE_AGE: Duration = Duration::from_secs(2);
+/// So many people in a row for whom no answer came are not to blame: the service is.
+const FAILURES_IN_A_ROW_MAX: u32 = 3;
+
+/// What came of a batch.
+pub(super) struct Answered {
+    /// Complete as far as it came; `None` if nobody was answered for.
+    pub pulled: Option<Pulled>,
+    /// People with an answer.
+    pub people: usize,
+    /// Of them those whom the service refused to be asked for.
+    pub refused: u64,
+    pub stop: Option<Stop>,
+    /// The first person for whom no answer came; the others were asked for all the same.
+    pub failure: Option<(Scan, SourceError)>,
+    /// What ends the run.
+    pub fatal: Option<SourceError>,
+}
+
+/// Asks for people, so many at once.
+pub(super) async fn ask(
+    shared: &Shared,
+    scan: Scan,
+    people: &[String],
+    at_once: usize,
+) -> Result<Answered, PipelineError> {
+    let begun = {
+        let (shared, scan) = (shared.clone(), scan.clone());
+        blocking(move || begin(&shared, scan, 0)).await??
+    };
+    let Begun { mut spool, .. } = begun;
+    let mut held = Held::new(&shared.budget, shared.drift.of(scan.scope.stream));
+    let mut answered = Answered { pulled: None, people: 0, refused: 0, stop: None, failure: None, fatal: None };
+    let (mut draft, mut begun_at, mut failures_in_a_row) = (PageDraft::default(), Instant::now(), 0);
+    shared.progress.begun();
+    let mut asks = futures::stream::iter(people.to_vec())
+        .map(|user_id| async {
+            let answer = shared.source.user(&user_id).await;
+            (user_id, answer)
+        })
+        .buffer_unordered(at_once);
+    while let Some((user_id, answer)) = asks.next().await {
+        if answer.is_ok() {
+            failures_in_a_row = 0;
+            shared.progress.pulled(1);
+        }
+        match answer {
+            Ok(UserAnswer::Found { body }) => draft.add_found(&user_id, &body),
+            Ok(UserAnswer::Absent) => draft.add_absent(user_id),
+            Ok(UserAnswer::Refused { status }) => {
+                // What it said may name the person.
+                tracing::warn!(status, "the service refused to be asked for a person");
+                answered.refused += 1;
+                draft.add_refused(user_id, status);
+            }
+            // Those under way come to their end; of the others none is sent any more.
+            Err(SourceError::Stopped(stop)) => drop(answered.stop.get_or_insert(stop)),
+            Err(error @ (SourceError::Unreachable { .. } | SourceError::BadAnswer { .. })) => {
+                failures_in_a_row += 1;
+                if failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
+                    answered.fatal = Some(error);
+                    break;
+                }
+                answered.failure.get_or_insert((scan.clone(), error));
+            }
+            Err(error) => {
+                answered.fatal = Some(error);
+                break;
+            }
+        }
+        let is_full = draft.people >= PAGE_PEOPLE || draft.bytes() >= PAGE_BYTES || begun_at.elapsed() >= PAGE_AGE;
+        if is_full && draft.people > 0 {
+            answered.people += draft.people;
+            (spool, held) = keep(shared, &scan, spool, held, std::mem::take(&mut draft)).await?;
+            begun_at = Instant::now();
+        }
+    }
+    drop(asks);
+    shared.progress.ended();
+    if draft.people > 0 {
+        answered.people += draft.people;
+        (spool, held) = keep(shared, &scan, spool, held, draft).await?;
+    }
+    answered.pulled = finish(shared, scan, spool, held).await?;
+    Ok(answered)
+}
+
+/// A page into the spool; then it is flattened and held for the commit.
+async fn keep(
+    shared: &Shared,
+    scan: &Scan,
+    mut spool: Spool,
+    mut held: Held,
+    draft: PageDraft,
+) -> Result<(Spool, Held), PipelineError> {
+    let asked_ms = shared.source.service_now_ms().unwrap_or(scan.started_ms);
+    let (shared, stream) = (shared.clone(), scan.scope.stream);
+    blocking(move || {
+        let page = draft.write(asked_ms);
+        {
+            let _busy = shared.account.enter(Activity::Write);
+            spool.append(&page).map_err(PipelineError::Archive)?;
+        }
+        let _turn = shared.budget.turn(page.len());
+        let _busy = shared.account.enter(Activity::Parse);
+        held.push(flatten_page(stream, &page, shared.drift.of(stream)).map_err(PipelineError::Flatten)?);
+        Ok((spool, held))
+    })
+    .await?
+}
+
+async fn finish(shared: &Shared, scan: Scan, mut spool: Spool, held: Held) -> Result<Option<Pulled>, PipelineError> {
+    let shared = shared.clone();
+    blocking(move || {
+        if spool.pages() == 0 {
+            shared.state().forget_scan(&scan.id).map_err(PipelineError::State)?;
+            shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
+            return Ok(None);
+        }
+        let _busy = shared.account.enter(Activity::Write);
+        spool.complete().map_err(PipelineError::Archive)?;
+        let proof = Proof { pages: spool.pages() as u64, end: None };
+        let (spool, edges) = (spool.path().to_owned(), ScanEdges::new(0));
+        Ok(Some(Pulled { scan, page_rows: 0, spool, proof, held, edges, noted: None }))
+    })
+    .await?
+}

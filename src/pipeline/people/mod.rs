@@ -1,0 +1,235 @@
+//! The stream of users: people are asked for one by one, and what came is committed batch by batch.
+//!
+//! A batch is a scan like any other: its pages are in the spool before anything else sees them, it is committed with a ledger row
+//! in one transaction, archived, and then checkpointed. What it lacks of a list: there is no page token and no end of results. Any
+//! part of a batch is whole, so a batch that was cut short is committed as far as it came, now or by the next run.
+
+mod ask;
+mod due;
+mod page;
+
+pub use due::{PeopleDue, people_due};
+pub(super) use page::{is_without_pages, remember};
+
+use std::collections::BTreeSet;
+
+use tokio::task::JoinHandle;
+
+use crate::{
+    load::{CommitOptions, VanishPolicy},
+    model::{Scan, ScanId, Scope, Stream, Window, can_be_asked},
+    source::SourceError,
+    state::PeopleRules,
+};
+
+use super::{
+    Failure, PipelineError, Run,
+    commit::{Committed, commit, lock},
+    pull::{Pulled, blocking},
+};
+use ask::{Answered, ask};
+
+/// People in a batch: what one commit takes.
+const BATCH_PEOPLE: usize = 500;
+
+/// Which people a run asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PeopleAsk {
+    /// Those who are due, after the lists, if the stream is enabled.
+    #[default]
+    AfterLists,
+    /// Those who are due, and no lists.
+    Due,
+    /// These, due or not, and no lists.
+    These(Vec<String>),
+}
+
+/// A batch on its way into the warehouses.
+type Committing = JoinHandle<(Scan, u64, Result<Committed, PipelineError>)>;
+
+/// What a run is at with people.
+#[derive(Default)]
+struct Pace {
+    committing: Option<Committing>,
+    answered: usize,
+    refused: u64,
+}
+
+impl Run {
+    /// Asks for people, if this run is to, until nobody is due or something stops it.
+    pub(super) async fn pull_people(&mut self) -> Result<(), PipelineError> {
+        let is_wanted = self.request.people != PeopleAsk::AfterLists || self.settings.users.is_enabled;
+        if !is_wanted || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
+            return Ok(());
+        }
+        if let PeopleAsk::These(user_ids) = self.request.people.clone() {
+            let once: BTreeSet<String> = user_ids.into_iter().filter(|user_id| can_be_asked(user_id)).collect();
+            return self.pull_these(once.into_iter().collect()).await.map(drop);
+        }
+        loop {
+            let due = self.people_due_now().await?;
+            self.tell_unaskable(due.unaskable);
+            let is_last = due.people.len() as u64 == due.due;
+            let answered = self.pull_these(due.people).await?;
+            // Nobody came although some were asked for: asking for the same once more is no way out.
+            if is_last || answered == 0 || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns how many people there are answers for.
+    async fn pull_these(&mut self, people: Vec<String>) -> Result<usize, PipelineError> {
+        if people.is_empty() || !self.is_clock_known().await? {
+            return Ok(0);
+        }
+        let mut pace = Pace::default();
+        let mut outcome = Ok(());
+        for batch in people.chunks(BATCH_PEOPLE) {
+            let answered = ask(&self.shared, self.new_batch(), batch, self.settings.throttle.in_flight_max).await?;
+            outcome = self.batch_came(&mut pace, answered).await;
+            if outcome.is_err() || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
+                break;
+            }
+        }
+        let committed = self.commit_ended_of(&mut pace).await;
+        if pace.refused > 0 {
+            self.findings.notes.push(format!(
+                "the service refused to be asked for {} people; they are asked for again later",
+                pace.refused
+            ));
+        }
+        outcome.and(committed).map(|()| pace.answered)
+    }
+
+    /// The service's time is what answers are remembered by; asking for it proves address and key as well.
+    async fn is_clock_known(&mut self) -> Result<bool, PipelineError> {
+        if self.shared.source.service_now_ms().is_some() {
+            return Ok(true);
+        }
+        match self.shared.source.probe().await {
+            Ok(probe) => self.remember_clock(probe.service_now_ms).map(|_| true),
+            Err(SourceError::Stopped(stop)) => {
+                self.findings.stop = Some(stop);
+                Ok(false)
+            }
+            Err(error) => Err(PipelineError::Source(error)),
+        }
+    }
+
+    async fn people_due_now(&self) -> Result<PeopleDue, PipelineError> {
+        for destination in &self.destinations {
+            // What others are to see, and this too; and the files are free to be read.
+            self.publish(destination).await?;
+        }
+        let here_ms = self.clock.now_ms();
+        let now_ms = match self.shared.source.service_now_ms() {
+            Some(now_ms) => now_ms,
+            None => here_ms + self.clock_skew_ms()?,
+        };
+        let rules = people_rules(&self.settings.users, now_ms);
+        let (warehouse, state) = (self.settings.warehouse.clone(), self.shared.state.clone());
+        let account = self.shared.account.clone();
+        blocking(move || {
+            let _busy = account.enter(crate::model::Activity::Write);
+            let is_due = |user_id: &str| {
+                let state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                state.is_person_due(user_id, &rules)
+            };
+            people_due(&warehouse, is_due)
+        })
+        .await?
+    }
+
+    fn tell_unaskable(&mut self, unaskable: u64) {
+        let note = format!(
+            "{unaskable} people cannot be asked for: an address cannot carry their id ('.', '..', or more than {} bytes)",
+            crate::model::USER_ID_BYTES_MAX
+        );
+        if unaskable > 0 && !self.findings.notes.contains(&note) {
+            self.findings.notes.push(note);
+        }
+    }
+
+    fn new_batch(&self) -> Scan {
+        let here_ms = self.clock.now_ms();
+        let started_ms = self.shared.source.service_now_ms().unwrap_or(here_ms);
+        Scan {
+            id: ScanId::drawn(here_ms, &self.chance),
+            run_id: self.run_id.clone(),
+            scope: Scope::all(Stream::Users),
+            window: Window::new(started_ms, started_ms),
+            flags: crate::model::FlagSet::EMPTY,
+            started_ms,
+        }
+    }
+
+    /// A batch was asked for: its commit begins as soon as the one before it is done.
+    async fn batch_came(&mut self, pace: &mut Pace, answered: Answered) -> Result<(), PipelineError> {
+        let Answered { pulled, people, refused, stop, failure, fatal } = answered;
+        let before = self.commit_ended_of(pace).await;
+        (pace.answered, pace.refused) = (pace.answered + people, pace.refused + refused);
+        if let Some(stop) = stop {
+            self.findings.stop.get_or_insert(stop);
+        }
+        if let Some((scan, error)) = failure {
+            tracing::error!(%error, "people could not be asked for");
+            self.findings.failures.push(Failure::new(scan.scope, scan.window, &error));
+        }
+        before?;
+        if let Some(pulled) = pulled {
+            pace.committing = Some(self.begin_commit(pulled));
+        }
+        fatal.map_or(Ok(()), |error| Err(PipelineError::Source(error)))
+    }
+
+    fn begin_commit(&self, pulled: Pulled) -> Committing {
+        let vanish = if self.request.accept_vanished { VanishPolicy::Accept } else { VanishPolicy::default() };
+        let options = CommitOptions { vanish, ..CommitOptions::default() };
+        let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
+        tokio::spawn(async move {
+            let (scan, pages) = (pulled.scan.clone(), pulled.proof.pages);
+            let mut committed = commit(&shared, &destinations, pulled, options).await;
+            // The next batch takes its time: others may have the files meanwhile.
+            for destination in destinations {
+                let rested = blocking(move || {
+                    let mut destination = lock(&destination);
+                    let name = destination.name();
+                    destination.rest().map_err(super::assemble::failed(name))
+                });
+                let rested = rested.await.and_then(|rested| rested);
+                committed = committed.and_then(|done| rested.map(|()| done));
+            }
+            (scan, pages, committed)
+        })
+    }
+
+    /// Waits for the commit under way, if there is one, and books it.
+    async fn commit_ended_of(&mut self, pace: &mut Pace) -> Result<(), PipelineError> {
+        let Some(committing) = pace.committing.take() else { return Ok(()) };
+        let (scan, pages, committed) = committing.await.map_err(|error| PipelineError::Died(error.to_string()))?;
+        match committed {
+            Err(PipelineError::Frozen(frozen)) => {
+                tracing::error!(error = %frozen, "people are not applied");
+                self.findings.failures.push(Failure::new(scan.scope, scan.window, &*frozen));
+                self.findings.freeze(&frozen);
+                Ok(())
+            }
+            Err(error) => Err(error),
+            Ok(done) => {
+                let mut counts = done.counts;
+                self.findings.drifted(Stream::Users, &done.drift);
+                self.findings.looked(scan.scope, scan.window, std::mem::take(&mut counts.withheld));
+                self.findings.wrote |= done.wrote;
+                self.findings.add(Stream::Users, pages, &counts);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// When people are due by the settings.
+pub fn people_rules(users: &crate::config::UsersSettings, now_ms: i64) -> PeopleRules {
+    let ms = |length: std::time::Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+    PeopleRules { now_ms, refresh_after_ms: ms(users.refresh_after), ask_again_after_ms: ms(users.ask_again_after) }
+}

@@ -1,0 +1,155 @@
+//! The pages of a batch of people, put together from the exact bodies of their answers:
+//!
+//! ```json
+//! {"askedMs": 1769846400000, "data": [{"userId": "u1", "user": THE BODY}], "absent": ["u2"], "refused": [{"userId": "u3", "status": 400}]}
+//! ```
+//!
+//! `flatten` reads `data` and `absent`. All four are what the checkpoints remember.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    archive::{ArchiveError, Recovered, read_pages},
+    model::{PersonAsked, Stream},
+    state::State,
+};
+
+use super::super::PipelineError;
+
+/// Statuses by which answers are remembered.
+const FOUND: u16 = 200;
+const ABSENT: u16 = 404;
+
+/// A page under construction.
+#[derive(Debug, Default)]
+pub(super) struct PageDraft {
+    /// Items of `data`, with commas between them.
+    data: Vec<u8>,
+    absent: Vec<String>,
+    refused: Vec<Refused>,
+    pub people: usize,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Refused {
+    user_id: String,
+    status: u16,
+}
+
+impl PageDraft {
+    /// A person and the exact body of the answer, which is JSON.
+    pub fn add_found(&mut self, user_id: &str, body: &[u8]) {
+        self.people += 1;
+        if !self.data.is_empty() {
+            self.data.push(b',');
+        }
+        self.data.extend_from_slice(br#"{"userId":"#);
+        self.data.extend_from_slice(quoted(user_id).as_bytes());
+        self.data.extend_from_slice(br#","user":"#);
+        self.data.extend_from_slice(body);
+        self.data.push(b'}');
+    }
+
+    pub fn add_absent(&mut self, user_id: String) {
+        self.people += 1;
+        self.absent.push(user_id);
+    }
+
+    pub fn add_refused(&mut self, user_id: String, status: u16) {
+        self.people += 1;
+        self.refused.push(Refused { user_id, status });
+    }
+
+    /// About how many bytes the page will have.
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The page.
+    pub fn write(&self, asked_ms: i64) -> Vec<u8> {
+        let mut page = format!("{{\"askedMs\":{asked_ms},\"data\":[").into_bytes();
+        page.extend_from_slice(&self.data);
+        // Lists of texts and numbers can always be written.
+        let list = |text: serde_json::Result<String>| text.unwrap_or_else(|_| "[]".to_owned());
+        let (absent, refused) = (serde_json::to_string(&self.absent), serde_json::to_string(&self.refused));
+        page.extend_from_slice(format!("],\"absent\":{},\"refused\":{}}}", list(absent), list(refused)).as_bytes());
+        page
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// What a page says of who was asked for.
+fn asked_of(page: &[u8]) -> serde_json::Result<Vec<PersonAsked>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Named {
+        user_id: String,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Page {
+        asked_ms: i64,
+        data: Vec<Named>,
+        absent: Vec<String>,
+        refused: Vec<Refused>,
+    }
+    let Page { asked_ms, data, absent, refused } = serde_json::from_slice(page)?;
+    let person = |user_id, status| PersonAsked { user_id, asked_ms, status };
+    let found = data.into_iter().map(|named| person(named.user_id, FOUND));
+    let absent = absent.into_iter().map(|user_id| person(user_id, ABSENT));
+    let refused = refused.into_iter().map(|refused| person(refused.user_id, refused.status));
+    Ok(found.chain(absent).chain(refused).collect())
+}
+
+/// Remembers who was asked for by the pages of a spool. `withholds`: those who seem to be gone are not believed to be, so they
+/// stay due.
+pub(in super::super) fn remember(state: &mut State, spool: &Path, withholds: bool) -> Result<(), PipelineError> {
+    for (page, body) in read_pages(spool).map_err(PipelineError::Archive)?.enumerate() {
+        let body = body.map_err(PipelineError::Archive)?;
+        let mut people = asked_of(&body).map_err(|error| {
+            let why = format!("it is no page of people: {error}");
+            PipelineError::Archive(ArchiveError::Damaged { path: spool.to_owned(), page, why })
+        })?;
+        people.retain(|person| !(withholds && person.status == ABSENT));
+        state.remember_people(&people).map_err(PipelineError::State)?;
+    }
+    Ok(())
+}
+
+/// Whether this is a batch of people of which nobody was answered for.
+pub(in super::super) fn is_without_pages(recovered: &Recovered) -> bool {
+    recovered.header.scan.scope.stream == Stream::Users && recovered.last_page.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{flatten::flatten_page, model::DriftRules};
+
+    #[test]
+    fn p1_what_is_put_together_is_taken_apart_again_whatever_is_in_it() {
+        let mut draft = PageDraft::default();
+        let odd = "a\"b\\c/\u{0}日 😀";
+        let body =
+            r#"{"externalUserId":"other","x":"\ud800","attributes":{"data":[1],"askedMs":2},"id":7,"absent":["no"]}"#;
+        draft.add_found(odd, body.as_bytes());
+        draft.add_found("list", b"[1, 2]");
+        draft.add_absent("gone".to_owned());
+        draft.add_refused("bad".to_owned(), 400);
+        let page = draft.write(5);
+        let asked: Vec<(String, u16)> =
+            asked_of(&page).unwrap().into_iter().map(|person| (person.user_id, person.status)).collect();
+        let expected = [(odd, 200), ("list", 200), ("gone", 404), ("bad", 400)];
+        assert_eq!(asked, expected.map(|(user_id, status)| (user_id.to_owned(), status)));
+        let flat = flatten_page(Stream::Users, &page, DriftRules::default()).unwrap();
+        assert_eq!((flat.records, flat.rejects.len(), flat.absent), (2, 1, vec!["gone".to_owned()]));
+        assert!(flat.rejects[0].raw.contains("[1, 2]"));
+        assert!(std::str::from_utf8(&page).unwrap().contains(body), "the body is there byte for byte");
+    }
+}

@@ -1,0 +1,83 @@
+//! What a push would do: every row is read, checked and looked up. Nothing is sent, and the ledger stays as it is.
+
+use crate::{
+    clock,
+    config::Settings,
+    model::TimeAccount,
+    source::RequestStats,
+    state::State,
+    upsert::{Row, SetAside},
+};
+
+use super::{
+    super::{PipelineError, report::peak_rss_bytes, run::rfc3339},
+    COMMAND, PushReport, PushRequest, PushRows,
+    input::read,
+    ledger::{Verdict, Wanted, judge},
+    results::{Fate, Results, RowResult},
+};
+
+pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushReport, PipelineError> {
+    let (started_ms, account) = (clock::now_ms(), TimeAccount::default());
+    let state = State::open_read_only(&settings.state_path).map_err(PipelineError::State)?;
+    let mut results = Results::begin(&request.results)?;
+    let mut rows = PushRows::default();
+    let mut problem = None;
+    let ended = read(&request.input, &settings.warehouse, &mut |row| {
+        rows.read += 1;
+        let told = tell(&row, request, state.as_ref(), |result| {
+            rows.count(result);
+            results.write(result)
+        });
+        problem = told.err();
+        problem.is_none()
+    });
+    let outcome = problem.map_or(ended, Err).and(results.finish());
+    outcome.map(|()| PushReport {
+        run_id: None,
+        command: COMMAND,
+        outcome: rows.outcome(),
+        exit_code: rows.outcome().exit_code(),
+        started_at: rfc3339(started_ms),
+        finished_at: rfc3339(clock::now_ms()),
+        dry_run: true,
+        rows,
+        results: request.results.display().to_string(),
+        requests: RequestStats::default(),
+        time_ms: account.parts(),
+        peak_rss_bytes: peak_rss_bytes(),
+        stopped_because: None,
+        error: None,
+    })
+}
+
+fn tell(
+    row: &Row,
+    request: &PushRequest,
+    state: Option<&State>,
+    write: impl FnOnce(&RowResult<'_>) -> Result<(), PipelineError>,
+) -> Result<(), PipelineError> {
+    let upsert = match &row.read {
+        Ok(upsert) => upsert,
+        Err(SetAside { user_id, reason }) => {
+            return write(&RowResult::set_aside(row.number, user_id.as_deref(), reason));
+        }
+    };
+    let wanted = Wanted {
+        content: upsert.content_key(),
+        user_id: upsert.user_id.clone(),
+        has_events: !upsert.events.is_empty(),
+        resends_events: request.resends_events,
+        sends_again: request.sends_again,
+    };
+    let pushed = state.map(|state| state.pushed(&wanted.content)).transpose().map_err(PipelineError::State)?.flatten();
+    write(&match judge(&wanted, pushed) {
+        Verdict::Known(pushed) => RowResult::known(row.number, &upsert.user_id, wanted.has_events, &pushed),
+        Verdict::Send { with_events, before } => RowResult {
+            unknown_sends: before.unknown_sends,
+            has_events: wanted.has_events,
+            has_unknown_events: before.unknown_events && !with_events,
+            ..RowResult::of(row.number, &upsert.user_id, Fate::WouldSend)
+        },
+    })
+}

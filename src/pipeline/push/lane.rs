@@ -1,0 +1,198 @@
+//! One lane: the rows of some users, one after the other, each to its end.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::{
+    source::{SourceError, Upserted},
+    state::{PushFate, PushOutcome, Pushed},
+    upsert::Upsert,
+};
+
+use super::{
+    super::PipelineError,
+    Shared,
+    ledger::{LedgerGone, Verdict, Wanted},
+    results::{Fate, RowResult, ThisPush},
+};
+
+/// So many rows in a row of which the service told nothing are not to blame: the service is.
+const FAILURES_IN_A_ROW_MAX: u32 = 3;
+
+pub(super) struct Lane {
+    shared: Arc<Shared>,
+}
+
+/// A row under way.
+struct UnderWay<'a> {
+    number: u64,
+    upsert: &'a Upsert,
+    wanted: Wanted,
+}
+
+/// Whether the row is at its end.
+enum Attempt {
+    Over,
+    /// Look at it anew: it was not taken now, or went without a trace.
+    Again,
+}
+
+impl Lane {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Lane { shared }
+    }
+
+    /// Works until there are no more rows.
+    pub async fn run(self, mut rows: mpsc::Receiver<(u64, Upsert)>) {
+        while let Some((number, upsert)) = rows.recv().await {
+            let request = &self.shared.request;
+            let wanted = Wanted {
+                content: upsert.content_key(),
+                user_id: upsert.user_id.clone(),
+                has_events: !upsert.events.is_empty(),
+                resends_events: request.resends_events,
+                sends_again: request.sends_again,
+            };
+            let mut row = UnderWay { number, upsert: &upsert, wanted };
+            loop {
+                if self.shared.ending.is_cancelled() {
+                    self.tell_not_sent(&row, "the push ended before");
+                    break;
+                }
+                match self.attempt(&mut row).await {
+                    Ok(Attempt::Over) => break,
+                    Ok(Attempt::Again) => {}
+                    // It is said by whoever waits for the ledger.
+                    Err(LedgerGone) => {
+                        self.shared.ending.cancel();
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, row: &mut UnderWay<'_>) -> Result<Attempt, LedgerGone> {
+        // An intent says that the row may be at the service: none is noted for a request that is hours ahead.
+        self.shared.source.until_open().await;
+        let (with_events, before) = match self.shared.ledger.begin_row(row.wanted.clone()).await? {
+            Verdict::Known(pushed) => {
+                let result = RowResult::known(row.number, &row.upsert.user_id, row.wanted.has_events, &pushed);
+                self.shared.tell(&result);
+                return Ok(Attempt::Over);
+            }
+            Verdict::Send { with_events, before } => (with_events, before),
+        };
+        let body = Bytes::from(row.upsert.body(with_events));
+        let may_repeat = !with_events || self.shared.request.resends_events;
+        match self.shared.source.upsert(body, may_repeat).await {
+            Ok(Upserted::Accepted { status, unclear }) => {
+                self.answered(row, (with_events, before), PushFate::Accepted, (status, unclear), "").await
+            }
+            Ok(Upserted::Refused { status, message }) => {
+                self.answered(row, (with_events, before), PushFate::Refused, (status, 0), &message).await
+            }
+            Ok(Upserted::Unknown { failure }) => {
+                tracing::warn!(failure = failure.kind(), row = row.number, "what became of a row is unknown");
+                if with_events && !may_repeat {
+                    // Its attributes can be sent once more; the intent that stays says that its events may be there.
+                    return Ok(Attempt::Again);
+                }
+                self.tell_unknown(row, with_events, before, &failure.to_string());
+                self.failed(SourceError::Unreachable { url: "/v2/users".to_owned(), attempts: 1, last: failure });
+                Ok(Attempt::Over)
+            }
+            Ok(Upserted::Interrupted { stop }) => {
+                self.tell_unknown(row, with_events, before, "the push ended before the answer came");
+                self.shared.stop(stop);
+                Ok(Attempt::Over)
+            }
+            Ok(Upserted::Later) => {
+                self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
+                Ok(Attempt::Again)
+            }
+            Ok(Upserted::NotSent { failure }) => {
+                self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
+                self.tell_not_sent(row, &failure.to_string());
+                self.failed(SourceError::Unreachable { url: "/v2/users".to_owned(), attempts: 1, last: failure });
+                Ok(Attempt::Over)
+            }
+            Err(error) => {
+                self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
+                match error {
+                    SourceError::Stopped(stop) => {
+                        self.shared.stop(stop);
+                        self.tell_not_sent(row, &stop.to_string());
+                    }
+                    error => {
+                        self.tell_not_sent(row, &error.to_string());
+                        self.shared.fail(PipelineError::Source(error));
+                    }
+                }
+                Ok(Attempt::Over)
+            }
+        }
+    }
+
+    async fn answered(
+        &self,
+        row: &UnderWay<'_>,
+        (with_events, before): (bool, Pushed),
+        fate: PushFate,
+        (status, unclear): (u16, u64),
+        reason: &str,
+    ) -> Result<Attempt, LedgerGone> {
+        let outcome = PushOutcome::Answered { fate, status, unclear };
+        self.shared.ledger.end_row(row.wanted.content, outcome).await?;
+        self.shared.found().failures_in_a_row = 0;
+        let is_accepted = fate == PushFate::Accepted;
+        let unknown_sends = before.unknown_sends + unclear;
+        let has_unknown_events = before.unknown_events && !(with_events && is_accepted);
+        self.shared.tell(&RowResult {
+            this_push: if before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent },
+            status: Some(status),
+            unknown_sends,
+            has_events: row.wanted.has_events,
+            has_unknown_events,
+            reason: match (has_unknown_events, is_accepted) {
+                (true, true) => {
+                    "its events may be at the service from an earlier attempt; --resend-events sends them once more"
+                }
+                _ => reason,
+            },
+            ..RowResult::of(row.number, &row.upsert.user_id, if is_accepted { Fate::Accepted } else { Fate::Refused })
+        });
+        Ok(Attempt::Over)
+    }
+
+    fn tell_unknown(&self, row: &UnderWay<'_>, with_events: bool, before: Pushed, reason: &str) {
+        self.shared.tell(&RowResult {
+            this_push: if before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent },
+            unknown_sends: before.unknown_sends + 1,
+            has_events: row.wanted.has_events,
+            has_unknown_events: before.unknown_events || with_events,
+            reason,
+            ..RowResult::of(row.number, &row.upsert.user_id, Fate::Unknown)
+        });
+    }
+
+    fn tell_not_sent(&self, row: &UnderWay<'_>, reason: &str) {
+        let has_events = row.wanted.has_events;
+        let result = RowResult { has_events, reason, ..RowResult::of(row.number, &row.upsert.user_id, Fate::NotSent) };
+        self.shared.tell(&result);
+    }
+
+    /// The service told nothing of a row. After some of them there is no use in going on.
+    fn failed(&self, error: SourceError) {
+        let is_enough = {
+            let mut found = self.shared.found();
+            found.failures_in_a_row += 1;
+            found.failures_in_a_row >= FAILURES_IN_A_ROW_MAX
+        };
+        if is_enough {
+            self.shared.fail(PipelineError::Source(error));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A pull of people that is killed again and again ends as one that was not, and asks for few of them twice (promises P2, P6).
+
+use std::{collections::BTreeSet, time::Duration};
+
+use studysync::sandbox::{Faults, Latency, Settings};
+
+use super::{asked, assert_holds, people_of};
+use crate::{
+    harness::{ALL_FLAGS, Place, Service, days_ago, small},
+    kills::killer::{Killer, Random},
+};
+
+const KILLS: u64 = 5;
+/// What a kill may cost: a page that was not written yet, and the requests that were under way.
+const LOST_BY_A_KILL_MAX: usize = 100 + 8;
+
+#[test]
+fn p2_p6_five_kills_leave_everybody_in_the_warehouses_once() {
+    let settings = small(12_000, 20);
+    let faults = Faults { latency: Latency { ms: 4, ..Latency::default() }, ..settings.faults.clone() };
+    let service = Service::start(Settings { faults, ..settings });
+    let place = Place::new(&service).with_config(ALL_FLAGS);
+    place.report(&["backfill", "--from", &days_ago(21)], 0);
+    let people: BTreeSet<String> = people_of(&service).into_keys().collect();
+    assert!(people.len() > 800, "{}", people.len());
+    service.clear_log();
+    let command = ["users", "pull", "--concurrency", "8"].map(str::to_owned);
+    let (mut killer, mut random) = (Killer::new(7), Random(7));
+    let mut kills = 0;
+    for _ in 0..KILLS {
+        let after_requests = random.below(people.len() as u64 / KILLS);
+        let after = Duration::from_micros(random.below(60_000));
+        kills += usize::from(killer.kill_after_requests(&service, &place, &command, after_requests, after));
+    }
+    assert!(kills >= 3, "{kills} kills");
+    place.report(&["users", "pull"], 0);
+    assert_holds(&place, &people, "_vanished_at IS NULL");
+    let log = service.log();
+    let twice = asked(&log).len() - people.len();
+    assert!(twice <= kills * LOST_BY_A_KILL_MAX, "{twice} people were asked for twice");
+    for (name, tables) in place.warehouses() {
+        assert_eq!(tables.count("SELECT count(*) FROM users"), people.len() as i64, "{name}");
+        let current = "SELECT count(*) - count(DISTINCT (external_user_id, name)) FROM user_attributes";
+        assert_eq!(tables.count(current), 0, "{name}: every value has one version");
+    }
+    service.clear_log();
+    place.report(&["users", "pull"], 0);
+    assert_eq!(asked(&service.log()).len(), 0);
+}

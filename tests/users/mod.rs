@@ -1,0 +1,52 @@
+//! People: read one by one into the warehouse, and sent one by one to the service.
+
+mod kills;
+mod pull;
+mod push;
+mod push_kills;
+mod rate;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use studysync::sandbox::{ListName, LogEntry};
+
+use crate::harness::{ALL_FLAGS, Place, Service};
+
+/// Asks for everything, people too.
+pub fn with_people() -> String {
+    format!("{ALL_FLAGS}[streams.users]\nenabled = true\n")
+}
+
+/// The records of answers at the service that name a person, by the person.
+pub fn people_of(service: &Service) -> BTreeMap<String, Value> {
+    let records = service.truth(ListName::Responses);
+    let records = records.iter().map(|record| serde_json::from_str::<Value>(record).unwrap());
+    let named = records.filter_map(|record| {
+        let user_id = record["externalUserId"].as_str().filter(|user_id| !user_id.is_empty())?.to_owned();
+        Some((user_id, record))
+    });
+    named.collect()
+}
+
+/// The requests for people, as sent.
+pub fn asked(log: &[LogEntry]) -> Vec<&LogEntry> {
+    log.iter().filter(|entry| entry.method == "GET" && entry.path.starts_with("/v2/users/")).collect()
+}
+
+/// The first column of a query over each warehouse of a place.
+pub fn each(place: &Place, sql: &str) -> Vec<Vec<Option<String>>> {
+    let of = |tables: &crate::harness::Tables| -> Vec<Option<String>> {
+        tables.rows_of(sql).into_iter().map(|row| row.into_iter().next().flatten()).collect()
+    };
+    place.warehouses().iter().map(|(_, tables)| of(tables)).collect()
+}
+
+/// The people of `users`, in every warehouse.
+pub fn assert_holds(place: &Place, expected: &BTreeSet<String>, condition: &str) {
+    let sql = format!("SELECT external_user_id FROM users WHERE {condition} ORDER BY 1");
+    for found in each(place, &sql) {
+        let found: BTreeSet<String> = found.into_iter().flatten().collect();
+        assert!(found == *expected, "{condition}: {} people, expected {}", found.len(), expected.len());
+    }
+}

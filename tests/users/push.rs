@@ -1,0 +1,313 @@
+//! Users are sent once, as they are written, and each row's fate is known or named.
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use studysync::sandbox::{
+    Auth, Faults, RateLimit, Refusal, RetryAfter, RetryAfterForm, ServerError, Settings, UpsertedUser, When,
+};
+
+use crate::{
+    gate::assert_obeyed,
+    harness::{Done, Place, Service, connect, days_ago, small},
+    kills::killer::Killer,
+};
+
+pub fn service(faults: Faults) -> Service {
+    Service::start(Settings { frozen_clock: false, faults, ..small(20, 5) })
+}
+
+/// What arrived, by user.
+pub fn arrived(service: &Service) -> BTreeMap<String, UpsertedUser> {
+    service.control().upserted_users().into_iter().map(|user| (user.user_id.clone(), user)).collect()
+}
+
+/// The requests that sent a user.
+pub fn sent(service: &Service) -> usize {
+    service.log().iter().filter(|entry| entry.method == "POST" && entry.path == "/v2/users").count()
+}
+
+pub fn write(place: &Place, name: &str, text: &str) -> String {
+    let path = place.path(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+/// The lines of a file of results, each as column to cell, by the number of the row.
+pub fn results(path: &str) -> BTreeMap<u64, BTreeMap<String, String>> {
+    let path = path.replace('\'', "''");
+    let connection = connect();
+    let sql = format!(
+        "SELECT to_json(r)::VARCHAR FROM read_csv('{path}', header = true, all_varchar = true, null_padding = false) r"
+    );
+    let mut statement = connection.prepare(&sql).unwrap();
+    let lines = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let read = |line: Result<String, _>| {
+        let cells: BTreeMap<String, Option<String>> = serde_json::from_str(&line.unwrap()).unwrap();
+        let cells: BTreeMap<String, String> =
+            cells.into_iter().map(|(name, cell)| (name, cell.unwrap_or_default())).collect();
+        (cells["row"].parse().unwrap(), cells)
+    };
+    lines.map(read).collect()
+}
+
+fn fed(mut command: Command, input: &str) -> Done {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    Done::from(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn every_form_of_input_sends_the_same_and_what_is_known_is_never_sent_again() {
+    let service = service(Faults { auth: Auth::Strict, ..Faults::default() });
+    let place = Place::new(&service);
+    let csv = write(
+        &place,
+        "users.csv",
+        "userId,email,attributes.plan,attributes.seats:integer,attributes.vip:boolean,events\n\
+         a/ü,a@example.com,pro,7,true,\"[{\"\"event\"\":\"\"login\"\",\"\"timestamp\"\":1769846400000}]\"\nb,,007,,,\n",
+    );
+    let first = place.report(&["users", "push", &csv], 0);
+    assert_eq!(first["rows"]["accepted"], 2, "{first}");
+    let there = arrived(&service);
+    let expected = json!({"plan": "pro", "seats": 7, "vip": true});
+    assert_eq!((json!(there["a/ü"].attributes), there["a/ü"].email.as_deref()), (expected, Some("a@example.com")));
+    assert_eq!((json!(there["b"].attributes), &there["b"].email), (json!({"plan": "007"}), &None));
+    assert_eq!(json!(there["a/ü"].events), json!({"login": 1}));
+
+    // The same rows in other forms: all of them are known.
+    let lines = concat!(
+        r#"{"userId":"a/ü","attributes":{"vip":true,"plan":"pro"},"attributes.seats":7,"email":"a@example.com","#,
+        r#""events":[{"event":"login","timestamp":"2026-01-31T08:00:00Z"}]}"#,
+        "\n",
+        r#"{"userId":"b","attributes":{"plan":"007","none":null}}"#
+    );
+    let ndjson = write(&place, "users.ndjson", lines);
+    let parquet = place.path("users.parquet").to_string_lossy().into_owned();
+    let table =
+        "SELECT 'a/ü' AS \"userId\", 'a@example.com' AS email, {'plan': 'pro', 'seats': 7, 'vip': true} AS attributes,
+            [{'event': 'login', 'timestamp': TIMESTAMP '2026-01-31 08:00:00'}] AS events
+        UNION ALL SELECT 'b', NULL, {'plan': '007', 'seats': NULL, 'vip': NULL}, NULL";
+    connect().execute_batch(&format!("COPY ({table}) TO '{parquet}' (FORMAT parquet)")).unwrap();
+    place.report(&["backfill", "--from", &days_ago(6)], 0);
+    service.clear_log();
+    for arguments in [vec![csv.as_str()], vec![&ndjson], vec![&parquet], vec!["--query", table]] {
+        let again = place.report(&[&["users", "push"], arguments.as_slice()].concat(), 0);
+        assert_eq!((&again["rows"]["known"], &again["rows"]["read"]), (&json!(2), &json!(2)), "{arguments:?}: {again}");
+    }
+    let done = fed(place.command(&["users", "push", "-", "--format", "ndjson", "--json"]), lines).expect(0);
+    assert_eq!(done.json()["rows"]["known"], 2);
+    assert_eq!(sent(&service), 0, "nothing was sent again");
+    let results = results(&format!("{csv}.results.csv"));
+    assert_eq!((results[&1]["fate"].as_str(), results[&1]["this_push"].as_str()), ("accepted", "nothing"));
+    assert_eq!(results[&2]["userId"], "b");
+    for name in ["checkpoints.sqlite", "checkpoints.sqlite-wal"] {
+        let bytes = std::fs::read(place.state().with_file_name(name)).unwrap_or_default();
+        assert!(!bytes.windows(13).any(|found| found == b"a@example.com"), "{name} names nobody");
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_sent_are_set_aside_and_the_others_go() {
+    let service = service(Faults::default());
+    let place = Place::new(&service);
+    let many: serde_json::Map<String, Value> = (0..101).map(|at| (format!("a{at}"), json!(1))).collect();
+    let rows = [
+        json!({"userId": "good", "attributes": {"a": 1}}),
+        json!({"userId": "many", "attributes": many}),
+        json!({"userId": "fraction", "attributes": {"a": 1.5}}),
+        json!({"email": "nobody@example.com"}),
+        json!({"userId": "unknown", "plan": "pro"}),
+        json!({"userId": "also good"}),
+    ];
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect::<String>() + "{\"userId\":\n";
+    let file = write(&place, "rows.jsonl", &text);
+    let report = place.report(&["users", "push", &file], 3);
+    assert_eq!((&report["rows"]["accepted"], &report["rows"]["set_aside"]), (&json!(2), &json!(5)), "{report}");
+    assert_eq!(arrived(&service).into_keys().collect::<Vec<_>>(), ["also good", "good"]);
+    let results = results(&format!("{file}.results.csv"));
+    assert_eq!(results.len(), 7);
+    for (row, reason) in [(2, "at most 100"), (3, "1.5"), (4, "no userId"), (5, "'plan'"), (7, "no JSON")] {
+        assert_eq!(results[&row]["fate"], "set_aside");
+        assert!(results[&row]["reason"].contains(reason), "{:?}", results[&row]);
+    }
+    let wrong = write(&place, "wrong.csv", "user,plan\nu,p\n");
+    let refused = place.run(&["users", "push", &wrong]).expect(2);
+    assert!(refused.stderr.contains("no column 'user'"), "{}", refused.stderr);
+    let missing = place.run(&["users", "push", "missing.csv"]).expect(2);
+    assert!(missing.stderr.contains("missing.csv"), "{}", missing.stderr);
+    let formless = place.run(&["users", "push", &write(&place, "users.txt", "")]).expect(2);
+    assert!(formless.stderr.contains("--format"), "{}", formless.stderr);
+}
+
+#[test]
+fn what_the_service_refuses_is_told_with_its_words_and_not_sent_again() {
+    let service = service(Faults::default());
+    let place = Place::new(&service);
+    let file = write(&place, "u.ndjson", "{\"userId\":\"u1\"}\n{\"userId\":\"u2\"}\n{\"userId\":\"u3\"}\n");
+    let refusing = ServerError { when: When { count: 1, ..When::default() }, status: 422 };
+    service.set_faults(Faults { server_error: refusing, ..Faults::default() });
+    let report = place.report(&["users", "push", &file, "--concurrency", "1"], 3);
+    assert_eq!((&report["rows"]["refused"], &report["rows"]["accepted"]), (&json!(1), &json!(2)));
+    let first = results(&format!("{file}.results.csv"));
+    assert_eq!((first[&1]["status"].as_str(), first[&1]["reason"].as_str()), ("422", "internal error"));
+    service.clear_log();
+    let again = place.report(&["users", "push", &file], 3);
+    assert_eq!((&again["rows"]["refused"], sent(&service)), (&json!(1), 0));
+    let sent_again = place.report(&["users", "push", &file, "--again"], 0);
+    assert_eq!((&sent_again["rows"]["accepted"], sent(&service)), (&json!(3), 3));
+}
+
+#[test]
+fn p2_an_answer_that_is_lost_costs_no_event_and_counts_none_twice() {
+    let lost = ServerError { when: When { every: 5, ..When::default() }, status: 504 };
+    let service = service(Faults { lost_answer: lost, ..Faults::default() });
+    let place = Place::new(&service);
+    let rows = (0..40).map(|at| {
+        let events = if at % 2 == 0 { json!([{"event": "signup", "timestamp": at}]) } else { json!([]) };
+        json!({"userId": format!("u{at}"), "attributes": {"n": at}, "events": events}).to_string() + "\n"
+    });
+    let file = write(&place, "u.ndjson", &rows.collect::<String>());
+    let report = place.report(&["users", "push", &file], 3);
+    let unknown = report["rows"]["events_unknown"].as_u64().unwrap();
+    assert_eq!(report["rows"]["accepted"], 40, "{report}");
+    assert!(unknown > 0, "{report}");
+    let there = arrived(&service);
+    let results = results(&format!("{file}.results.csv"));
+    for row in results.values() {
+        let user = &there[&row["userId"]];
+        let is_named = row["unknown_sends"] != "0";
+        assert_eq!(user.upserts > 1, is_named, "{row:?}: {} times", user.upserts);
+        let has_events = row["userId"][1..].parse::<u64>().unwrap().is_multiple_of(2);
+        assert_eq!(user.events.get("signup").copied(), has_events.then_some(1), "{row:?}");
+        assert_eq!(
+            row["events"],
+            if !has_events {
+                ""
+            } else if is_named {
+                "unknown"
+            } else {
+                "accepted"
+            },
+            "{row:?}"
+        );
+    }
+    service.set_faults(Faults::default());
+    let resent = place.report(&["users", "push", &file, "--resend-events"], 0);
+    assert_eq!((&resent["rows"]["accepted"], &resent["rows"]["known"]), (&json!(unknown), &json!(40 - unknown)));
+    let twice = arrived(&service).values().filter(|user| user.events.get("signup") == Some(&2)).count();
+    assert_eq!(twice as u64, unknown, "as the user asked for");
+}
+
+#[test]
+fn p5_a_limit_is_obeyed_and_a_refusal_for_now_is_of_no_unknown_fate() {
+    let limit = RateLimit { per_second: 25.0, burst: 10, form: RetryAfterForm::Fraction, ..RateLimit::default() };
+    let service = service(Faults { rate_limit: limit, ..Faults::default() });
+    let place = Place::new(&service);
+    let rows: String = (0..200)
+        .map(|at| json!({"userId": format!("u{at}"), "events": [{"event": "e", "timestamp": 1}]}).to_string() + "\n")
+        .collect();
+    let file = write(&place, "u.ndjson", &rows);
+    let report = place.report(&["users", "push", &file, "--concurrency", "8"], 0);
+    assert_eq!(report["rows"]["sent_unknown"], 0, "{report}");
+    let log = service.log();
+    assert_obeyed(&log, "push");
+    assert!(log.iter().any(|entry| entry.status == 429), "the limit was never met");
+    let there = arrived(&service);
+    assert_eq!((there.len(), there.values().all(|user| user.upserts == 1 && user.events["e"] == 1)), (200, true));
+    let secs = (log.last().unwrap().arrived_us - log[0].arrived_us) as f64 / 1e6;
+    assert!(secs < 190.0 / 25.0 * 1.8, "{secs} s");
+}
+
+#[test]
+fn p2_a_kill_while_the_service_is_to_be_left_alone_leaves_no_unknown_fate() {
+    let told = RetryAfter { form: RetryAfterForm::Seconds, wait_ms: 60_000 };
+    let too_many_requests = Refusal { when: When { every: 1, ..When::default() }, retry_after: told };
+    let service = service(Faults { too_many_requests, ..Faults::default() });
+    let place = Place::new(&service);
+    let rows: String = (0..50)
+        .map(|at| json!({"userId": format!("u{at}"), "events": [{"event": "e", "timestamp": 1}]}).to_string() + "\n")
+        .collect();
+    let file = write(&place, "u.ndjson", &rows);
+    let command = ["users", "push", &file, "--concurrency", "8"].map(str::to_owned);
+    assert!(Killer::new(1).kill_after_requests(&service, &place, &command, 1, Duration::from_millis(1500)));
+    service.set_faults(Faults::default());
+    let report = place.report(&["users", "push", &file], 0);
+    assert_eq!((&report["rows"]["accepted"], &report["rows"]["sent_unknown"]), (&json!(50), &json!(0)), "{report}");
+}
+
+#[test]
+fn p5_a_budget_ends_a_push_and_the_next_goes_on() {
+    let service = service(Faults::default());
+    let place = Place::new(&service);
+    let rows: String = (0..30).map(|at| format!("{{\"userId\":\"u{at}\"}}\n")).collect();
+    let file = write(&place, "u.ndjson", &rows);
+    let stopped = place.report(&["users", "push", &file, "--max-requests", "10"], 6);
+    assert_eq!(stopped["rows"]["accepted"], 10, "{stopped}");
+    assert_eq!(stopped["rows"]["sent_unknown"], 0, "{stopped}");
+    let rest = place.report(&["users", "push", &file], 0);
+    assert_eq!((&rest["rows"]["known"], &rest["rows"]["accepted"]), (&json!(10), &json!(20)));
+    assert_eq!(sent(&service), 30);
+    let status = place.run(&["status"]).expect(0);
+    assert!(status.stdout.contains("users push"), "{}", status.stdout);
+}
+
+#[test]
+fn rows_of_one_user_keep_their_order_and_what_was_overtaken_is_told() {
+    let service = service(Faults::default());
+    let place = Place::new(&service);
+    let rows: String = (0..60)
+        .map(|at| json!({"userId": format!("u{}", at % 3), "attributes": {"n": at}}).to_string() + "\n")
+        .collect();
+    let file = write(&place, "u.ndjson", &rows);
+    place.report(&["users", "push", &file, "--concurrency", "8"], 0);
+    let there = arrived(&service);
+    for (user_id, last) in [("u0", 57), ("u1", 58), ("u2", 59)] {
+        assert_eq!(there[user_id].attributes["n"], last, "{user_id}");
+        assert_eq!(there[user_id].upserts, 20);
+    }
+    let old = write(&place, "old.ndjson", &json!({"userId": "u0", "attributes": {"n": 0}}).to_string());
+    let known = place.report(&["users", "push", &old], 0);
+    assert_eq!((&known["rows"]["known"], &known["rows"]["known_and_overtaken"]), (&json!(1), &json!(1)));
+    assert!(results(&format!("{old}.results.csv"))[&1]["reason"].contains("--again"));
+    place.report(&["users", "push", &old, "--again"], 0);
+    assert_eq!(arrived(&service)["u0"].attributes["n"], 0);
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_sent_and_sends_nothing() {
+    let service = service(Faults::default());
+    let place = Place::new(&service);
+    let file = write(&place, "u.csv", "userId,attributes.a\nu1,x\nu2,y\n,z\n");
+    let dry = place.report(&["users", "push", &file, "--dry-run"], 3);
+    assert_eq!((&dry["rows"]["would_send"], &dry["rows"]["set_aside"]), (&json!(2), &json!(1)), "{dry}");
+    assert!(service.log().is_empty() && !place.state().exists());
+    let one = write(&place, "one.csv", "userId,attributes.a\nu1,x\n");
+    place.report(&["users", "push", &one], 0);
+    let dry = place.report(&["users", "push", &file, "--dry-run", "--results", &format!("{file}.x")], 3);
+    assert_eq!((&dry["rows"]["would_send"], &dry["rows"]["known"]), (&json!(1), &json!(1)), "{dry}");
+    assert_eq!(results(&format!("{file}.x"))[&2]["fate"], "would_send");
+    assert_eq!(sent(&service), 1);
+}
+
+#[test]
+fn a_service_that_cannot_be_used_ends_a_push_with_its_own_exit_code() {
+    let service = service(Faults { auth: Auth::Strict, ..Faults::default() });
+    let rows: String = (0..200).map(|at| format!("{{\"userId\":\"u{at}\"}}\n")).collect();
+    let bearer = Place::new(&service).with_config("[service]\nauth = \"bearer\"\n");
+    let file = write(&bearer, "u.ndjson", &rows);
+    let refused = bearer.report(&["users", "push", &file], 4);
+    assert_eq!(refused["rows"]["accepted"], 0);
+    assert!(sent(&service) <= 8, "{} requests with a key that is refused", sent(&service));
+    service.set_faults(Faults::default());
+    let elsewhere = Place::at(format!("{}/elsewhere", service.base_url()));
+    let file = write(&elsewhere, "u.ndjson", &rows);
+    elsewhere.report(&["users", "push", &file], 1);
+    let left = results(&format!("{file}.results.csv"));
+    assert!(left.values().all(|row| row["fate"] == "not_sent" && row["unknown_sends"] == "0"), "{left:?}");
+}
