@@ -188,8 +188,7 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
     }
     let frame = match head[0] {
         kind @ (b'P' | b'T') => {
-            let body =
-                decompressed(&bytes, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
+            let body = decompressed(&bytes, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
             if kind == b'P' { Frame::Page(body) } else { Frame::Side(body) }
         }
         b'E' => Frame::End,

@@ -175,7 +175,9 @@ impl Stage {
 
     /// Hands over what still waits: to be called before anything reads the stage.
     pub fn complete(&mut self, engine: &Engine) -> Result<(), LoadError> {
-        std::mem::take(&mut self.waiting).iter().try_for_each(|(table, waiting)| append(engine, table, &waiting.batches))
+        std::mem::take(&mut self.waiting)
+            .iter()
+            .try_for_each(|(table, waiting)| append(engine, table, &waiting.batches))
     }
 
     fn put(&mut self, engine: &Engine, table: &'static str, rows: RecordBatch) -> Result<(), LoadError> {

@@ -152,8 +152,8 @@ impl<'de> Visitor<'de> for TopVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
         let mut fields = Fields::default();
-        while let Some(field) = map.next_key_seed(FieldSeed)? {
-            match field {
+        while let Some(name) = map.next_key::<&'de RawValue>()? {
+            match Field::of(name.get()) {
                 Field::Token => {
                     let value = map.next_value()?;
                     if fields.token.replace(value).is_some() {
@@ -188,29 +188,15 @@ enum Field {
     Other,
 }
 
-struct FieldSeed;
-
-impl<'de> de::DeserializeSeed<'de> for FieldSeed {
-    type Value = Field;
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Field, D::Error> {
-        reader.deserialize_identifier(self)
-    }
-}
-
-impl Visitor<'_> for FieldSeed {
-    type Value = Field;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a field's name")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Field, E> {
-        Ok(match name {
+impl Field {
+    /// Whose name this is, with its quotes. A name that cannot be a text (half of a surrogate pair) is no name of ours, and legal.
+    fn of(name: &str) -> Field {
+        let plain = if name.contains('\\') { serde_json::from_str::<String>(name).ok() } else { None };
+        match plain.as_deref().unwrap_or(name.trim_matches('"')) {
             "cursor" => Field::Token,
             "data" => Field::Data,
             _ => Field::Other,
-        })
+        }
     }
 }
 

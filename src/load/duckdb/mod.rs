@@ -247,7 +247,8 @@ impl Destination for DuckDbDestination {
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
         self.attach()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
-        let mut stage = stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not staged".into()))?;
+        let mut stage =
+            stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not staged".into()))?;
         let found = differences(&self.engine, &mut stage, &mut Attached(&self.lacking))?;
         Stage::clear(&self.engine)?;
         Ok(found)

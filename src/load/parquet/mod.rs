@@ -330,7 +330,8 @@ impl Destination for ParquetDestination {
 
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
-        let mut stage = stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not begun".into()))?;
+        let mut stage =
+            stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not begun".into()))?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let found = differences(&self.engine, &mut stage, &mut targets)?;
         Stage::clear(&self.engine)?;
