@@ -18,7 +18,7 @@ use super::super::{
 /// for, or longer ago than `refresh_after` under [streams.users] (30d); whom the service did not know (404) is asked for again
 /// after `ask_again_after` (7d). `sync` and `backfill` do the same at their end if [streams.users] is enabled.
 ///
-/// The key is sent as `API-Key KEY`; `auth` under [service] can say otherwise.
+/// The key is sent as `API-Key KEY`; `[service] auth` in the configuration can say otherwise.
 ///
 /// Exit codes: 0 done; 1 failed, what is committed stays; 2 usage or configuration; 3 done, but something needs a look (very many people
 /// seem to be gone at once: they stay until you say --accept-vanished; a person that cannot be placed); 4 key refused; 5 another run
