@@ -194,8 +194,7 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
         b'E' => Frame::End,
         kind @ (b'Q' | b'U') => {
             let packed = bytes.get(REMOVED_BYTES..).unwrap_or_default();
-            let body =
-                decompressed(packed, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
+            let body = decompressed(packed, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
             let removed = u32_at(&bytes, 0);
             if kind == b'Q' { Frame::LessPage(body, removed) } else { Frame::LessSide(body, removed) }
         }

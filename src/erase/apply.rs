@@ -17,7 +17,7 @@ use crate::{
     clock,
     config::Settings,
     load::Destination,
-    model::{DurableStep, RunId, TimeAccount, format_ms},
+    model::{DurableStep, IdentifierKind, RunId, TimeAccount, format_ms},
     person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList},
     pipeline::{self, CLOCK_SKEW, LEARNED_RATE, PipelineError, Surroundings},
     source::Source,
@@ -214,6 +214,9 @@ impl Erase {
                 self.note(&mut journal, format!("{name} {table}"), rows)?;
             }
         }
+        let user_ids = people.iter().filter(|identifier| identifier.kind == IdentifierKind::UserId);
+        let asked = self.state.forget_people(user_ids.map(|identifier| identifier.value.as_str()))?;
+        self.note(&mut journal, "state people".to_owned(), asked)?;
         let reports = self.state.change_reports(&mut |report| finder.redacted(report))?;
         self.note(&mut journal, "state reports".to_owned(), reports)?;
         self.state.wipe()?;

@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Range};
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A page that lost records.
@@ -13,14 +13,23 @@ pub struct LessPage {
     pub removed: u32,
 }
 
+/// The lists of a page in which records stand: that of the service, and those in a page of people that say who was asked for and is
+/// not there. There a record may be a bare user id.
+const LISTS: [&str; 3] = ["data", "absent", "refused"];
+
 /// The page without the records for which `is_gone` holds; `None` if there are none. What is no page has no records.
 pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Option<LessPage> {
     let text = std::str::from_utf8(body).ok()?;
     let mut cuts: Vec<Range<usize>> = Vec::new();
     let mut removed = 0;
     for records in lists(text)? {
-        let gone: Vec<bool> =
-            records.iter().map(|record| is_gone(text.get(record.clone()).unwrap_or_default())).collect();
+        let gone: Vec<bool> = records
+            .iter()
+            .map(|record| match text.get(record.clone()).unwrap_or_default() {
+                user_id if user_id.starts_with('"') => is_gone(&format!("{{\"userId\":{user_id}}}")),
+                record => is_gone(record),
+            })
+            .collect();
         removed += gone.iter().filter(|is_gone| **is_gone).count();
         cuts.extend(cuts_of(&records, &gone));
     }
@@ -61,7 +70,7 @@ fn cuts_of(records: &[Range<usize>], gone: &[bool]) -> Vec<Range<usize>> {
     cuts
 }
 
-/// Where the records of each list `data` stand; `None` if the text is no object.
+/// Where the records of each list stand; `None` if the text is no object.
 fn lists(text: &str) -> Option<Vec<Vec<Range<usize>>>> {
     let mut lists = Vec::new();
     let mut parser = serde_json::Deserializer::from_str(text);
@@ -82,12 +91,13 @@ impl<'a> Visitor<'a> for Envelope<'_, 'a> {
     }
 
     fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<(), M::Error> {
-        while let Some(name) = members.next_key::<std::borrow::Cow<'a, str>>()? {
-            if name == "data" {
-                let list = members.next_value_seed(List(self.text))?;
-                self.lists.push(list);
-            } else {
-                members.next_value::<IgnoredAny>()?;
+        // A name may be no text: half of a surrogate pair is legal JSON.
+        while let Some(name) = members.next_key::<&'a RawValue>()? {
+            let is_list = serde_json::from_str::<String>(name.get()).is_ok_and(|name| LISTS.contains(&name.as_str()));
+            let value = members.next_value::<&'a RawValue>()?.get();
+            if is_list && value.starts_with('[') {
+                let list = serde_json::Deserializer::from_str(value).deserialize_seq(List(self.text));
+                self.lists.push(list.map_err(serde::de::Error::custom)?);
             }
         }
         Ok(())
@@ -95,14 +105,6 @@ impl<'a> Visitor<'a> for Envelope<'_, 'a> {
 }
 
 struct List<'a>(&'a str);
-
-impl<'a> DeserializeSeed<'a> for List<'a> {
-    type Value = Vec<Range<usize>>;
-
-    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
 
 impl<'a> Visitor<'a> for List<'a> {
     type Value = Vec<Range<usize>>;
@@ -145,6 +147,11 @@ mod tests {
             assert_eq!(without(&page(data), "\"b\""), Some((page(rest), removed)), "{data}");
         }
         assert_eq!(without(&page("{\"a\":1}"), "\"b\""), None);
+        let odd_name = r#"{"\ud800":1,"data":[{"b":1}],"cursor":null}"#;
+        assert_eq!(without(odd_name, "\"b\""), Some((r#"{"\ud800":1,"data":[],"cursor":null}"#.to_owned(), 1)));
+        let people = r#"{"data":[{"userId":"a"}],"absent":["b","c"],"refused":[{"userId":"b","status":400}]}"#;
+        let rest = r#"{"data":[{"userId":"a"}],"absent":["c"],"refused":[]}"#;
+        assert_eq!(without(people, "{\"userId\":\"b\""), Some((rest.to_owned(), 2)));
         for odd in ["", "[1]", "{\"data\":7}", "{\"data\":[1", "\u{0}"] {
             assert_eq!(without(odd, "1"), None, "{odd}");
         }

@@ -33,7 +33,8 @@ pub fn fields_of_stream(stream: Stream) -> &'static RecordFields {
     static FIELDS: LazyLock<BTreeMap<Stream, RecordFields>> = LazyLock::new(|| {
         let of_stream = |stream: Stream| {
             let filled = tables().iter().filter(move |table| table.stream.as_deref() == Some(stream.name()));
-            (stream, RecordFields::of(filled))
+            let fields = RecordFields::of(filled);
+            (stream, if stream == Stream::Users { fields.of_asked() } else { fields })
         };
         Stream::ALL.into_iter().map(of_stream).collect()
     });
@@ -62,6 +63,14 @@ impl RecordFields {
             fields.add(&[&column.name], identifies, column.column_type == crate::schema::ColumnType::Json);
         }
         fields
+    }
+
+    /// The same for pages of people, which hold each answer beside the id that was asked for.
+    fn of_asked(mut self) -> RecordFields {
+        let user = Member { inside: self.clone(), ..Member::default() };
+        self.members.insert("user".to_owned(), user);
+        self.add(&["userId"], Identifies::UserId, false);
+        self
     }
 
     fn add(&mut self, path: &[&str], identifies: Identifies, is_object: bool) {
@@ -177,6 +186,9 @@ mod tests {
         let theme = found(Stream::Themes, r#"{"id":1,"visitorId":7,"responseGroupUid":"g"}"#);
         assert_eq!(theme, [(VisitorId, "7".to_owned()), (Session, "g".to_owned())]);
         assert_eq!(found(Stream::Surveys, r#"{"id":1,"visitorId":7}"#), []);
+        let user = r#"{"userId":"u","user":{"id":"v","externalUserId":"U2","attributes":{"email":"A@b","plan":"x"}}}"#;
+        let expected = [(UserId, "u"), (AnonymousId, "v"), (UserId, "U2"), (Email, "a@b")];
+        assert_eq!(found(Stream::Users, user), expected.map(|(kind, value)| (kind, value.to_owned())));
     }
 
     #[test]

@@ -115,7 +115,9 @@ impl Wire {
                 }
                 Outcome::Failed(failure) => Called::Failed(failure),
                 // An error is none of these.
-                Outcome::Page(_) | Outcome::Posted { .. } | Outcome::Later | Outcome::Redirected { .. } => Called::Later,
+                Outcome::Page(_) | Outcome::Posted { .. } | Outcome::Later | Outcome::Redirected { .. } => {
+                    Called::Later
+                }
             };
         }
         let read = body::read(&mut reply, self.body_limits, &mut tally.read_bytes).await;

@@ -84,11 +84,21 @@ impl State {
             .map_err(self.failed("read"))
     }
 
-    /// Forgets that a person was ever asked for.
-    pub fn forget_person(&self, user_id: &str) -> Result<(), StateError> {
+    /// Forgets that people were ever asked for, or sent. Returns how many entries there were.
+    pub fn forget_people<'a>(&mut self, user_ids: impl Iterator<Item = &'a str>) -> Result<u64, StateError> {
         self.reach(DurableStep::PeopleRemembered)?;
-        let forgotten = self.connection.execute("DELETE FROM people WHERE person = ?1", [person_key(user_id)]);
-        forgotten.map(drop).map_err(self.failed("write"))
+        let failed = self.failed("write");
+        let forget = || -> rusqlite::Result<usize> {
+            let transaction = self.connection.transaction()?;
+            let mut forgotten = 0;
+            for person in user_ids.map(person_key) {
+                forgotten += transaction.execute("DELETE FROM people WHERE person = ?1", [person])?;
+                forgotten += transaction.execute("DELETE FROM pushes WHERE person = ?1", [person])?;
+            }
+            transaction.commit()?;
+            Ok(forgotten)
+        };
+        forget().map(|forgotten| forgotten as u64).map_err(failed)
     }
 }
 
@@ -121,7 +131,7 @@ mod tests {
             assert!(due(&state, user_id, 99, 0), "{user_id}: asked for by a clock that was wrong");
         }
         assert_eq!(state.people_counts().unwrap(), PeopleCounts { found: 1, absent: 1 });
-        state.forget_person("found").unwrap();
+        assert_eq!(state.forget_people(["found", "new"].into_iter()).unwrap(), 1);
         assert!(due(&state, "found", 100, 0));
         let bytes = std::fs::read(folder.path().join("state.sqlite-wal")).unwrap();
         let named = |name: &[u8]| bytes.windows(name.len()).any(|found| found == name);

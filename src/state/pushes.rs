@@ -80,13 +80,6 @@ impl State {
         ledger.transaction.commit().map_err(ended)?;
         Ok(changed)
     }
-
-    /// Forgets everything that was sent of a person.
-    pub fn forget_pushes(&self, user_id: &str) -> Result<(), StateError> {
-        self.reach(DurableStep::PushesRecorded)?;
-        let forgotten = self.connection.execute("DELETE FROM pushes WHERE person = ?1", [person_key(user_id)]);
-        forgotten.map(drop).map_err(self.failed("write"))
-    }
 }
 
 impl PushLedger<'_> {
@@ -201,7 +194,7 @@ mod tests {
         assert!(!sent.is_overtaken);
         state.change_pushes(|ledger| ledger.intend(&later)).unwrap();
         assert!(state.pushed(&content).unwrap().unwrap().is_overtaken);
-        state.forget_pushes("u").unwrap();
+        state.forget_people(["u"].into_iter()).unwrap();
         assert_eq!(state.pushed(&content).unwrap(), None);
     }
 }

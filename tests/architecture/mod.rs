@@ -30,7 +30,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &["model", "plan", "redact"]),
     (
         "pipeline",
-        &["model", "clock", "config", "schema", "plan", "source", "upsert", "archive", "flatten", "person", "load", "state"],
+        &[
+            "model", "clock", "config", "schema", "plan", "source", "upsert", "archive", "flatten", "person", "load",
+            "state",
+        ],
     ),
     ("report", &["model", "load", "state"]),
     ("erase", &["model", "clock", "config", "schema", "source", "archive", "person", "load", "state", "pipeline"]),

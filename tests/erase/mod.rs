@@ -7,6 +7,7 @@ mod grep;
 mod kills;
 mod others;
 mod people;
+mod users;
 mod vanished;
 
 use serde_json::Value;

@@ -17,7 +17,8 @@ use tokio::task::JoinHandle;
 
 use crate::{
     load::{CommitOptions, VanishPolicy},
-    model::{Scan, ScanId, Scope, Stream, Window, can_be_asked},
+    model::{Identifier, IdentifierKind, Scan, ScanId, Scope, Stream, Window, can_be_asked},
+    person::Suppression,
     source::SourceError,
     state::PeopleRules,
 };
@@ -55,6 +56,11 @@ struct Pace {
     refused: u64,
 }
 
+/// Whether a person was erased: they are not asked for while the service still has them.
+fn is_kept_out(suppression: &Suppression, user_id: &str) -> bool {
+    suppression.matches_identifiers(&Identifier::read(IdentifierKind::UserId, user_id))
+}
+
 impl Run {
     /// Asks for people, if this run is to, until nobody is due or something stops it.
     pub(super) async fn pull_people(&mut self) -> Result<(), PipelineError> {
@@ -63,7 +69,16 @@ impl Run {
             return Ok(());
         }
         if let PeopleAsk::These(user_ids) = self.request.people.clone() {
-            let once: BTreeSet<String> = user_ids.into_iter().filter(|user_id| can_be_asked(user_id)).collect();
+            let (kept_out, asked): (Vec<String>, Vec<String>) =
+                user_ids.into_iter().partition(|user_id| is_kept_out(&self.shared.suppression, user_id));
+            if !kept_out.is_empty() {
+                let note = format!(
+                    "{} people were erased, and are not asked for until the service has purged them",
+                    kept_out.len()
+                );
+                self.findings.notes.push(note);
+            }
+            let once: BTreeSet<String> = asked.into_iter().filter(|user_id| can_be_asked(user_id)).collect();
             return self.pull_these(once.into_iter().collect()).await.map(drop);
         }
         loop {
@@ -129,10 +144,13 @@ impl Run {
         };
         let rules = people_rules(&self.settings.users, now_ms);
         let (warehouse, state) = (self.settings.warehouse.clone(), self.shared.state.clone());
-        let account = self.shared.account.clone();
+        let (account, suppression) = (self.shared.account.clone(), self.shared.suppression.clone());
         blocking(move || {
             let _busy = account.enter(crate::model::Activity::Write);
             let is_due = |user_id: &str| {
+                if is_kept_out(&suppression, user_id) {
+                    return Ok(false);
+                }
                 let state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 state.is_person_due(user_id, &rules)
             };

@@ -4,15 +4,17 @@ use crate::{
     clock,
     config::Settings,
     model::TimeAccount,
+    person::Suppression,
     source::RequestStats,
     state::State,
     upsert::{Row, SetAside},
 };
 
 use super::{
-    super::{PipelineError, report::peak_rss_bytes, run::rfc3339},
-    COMMAND, PushReport, PushRequest, PushRows,
+    super::{PipelineError, assemble::suppression, report::peak_rss_bytes, run::rfc3339},
+    COMMAND, KEPT_OUT, PushReport, PushRequest, PushRows,
     input::read,
+    is_kept_out,
     ledger::{Verdict, Wanted, judge},
     results::{Fate, Results, RowResult},
 };
@@ -20,12 +22,13 @@ use super::{
 pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushReport, PipelineError> {
     let (started_ms, account) = (clock::now_ms(), TimeAccount::default());
     let state = State::open_read_only(&settings.state_path).map_err(PipelineError::State)?;
+    let kept_out = suppression(settings)?;
     let mut results = Results::begin(&request.results)?;
     let mut rows = PushRows::default();
     let mut problem = None;
     let ended = read(&request.input, &settings.warehouse, &mut |row| {
         rows.read += 1;
-        let told = tell(&row, request, state.as_ref(), |result| {
+        let told = tell(&row, request, (state.as_ref(), &kept_out), |result| {
             rows.count(result);
             results.write(result)
         });
@@ -54,7 +57,7 @@ pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushRepo
 fn tell(
     row: &Row,
     request: &PushRequest,
-    state: Option<&State>,
+    (state, kept_out): (Option<&State>, &Suppression),
     write: impl FnOnce(&RowResult<'_>) -> Result<(), PipelineError>,
 ) -> Result<(), PipelineError> {
     let upsert = match &row.read {
@@ -63,6 +66,9 @@ fn tell(
             return write(&RowResult::set_aside(row.number, user_id.as_deref(), reason));
         }
     };
+    if is_kept_out(kept_out, upsert) {
+        return write(&RowResult::set_aside(row.number, Some(&upsert.user_id), KEPT_OUT));
+    }
     let wanted = Wanted {
         content: upsert.content_key(),
         user_id: upsert.user_id.clone(),

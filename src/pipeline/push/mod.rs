@@ -27,7 +27,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     clock,
     config::Settings,
-    model::{RunId, TimeAccount},
+    model::{Identifier, IdentifierKind, RunId, TimeAccount},
+    person::Suppression,
     source::{Source, Stop},
     state::{Lease, State},
     upsert::{Row, SetAside, Upsert},
@@ -35,7 +36,7 @@ use crate::{
 
 use super::{
     LEARNED_RATE, Outcome, PipelineError,
-    assemble::{identity, source_settings},
+    assemble::{identity, source_settings, suppression},
     error::chain,
     pull::blocking,
     report::peak_rss_bytes,
@@ -70,6 +71,7 @@ struct Shared {
     request: PushRequest,
     source: Source,
     ledger: Ledger,
+    suppression: Suppression,
     results: Mutex<Results>,
     found: Mutex<Found>,
     /// Cancelled when nothing more is to be sent.
@@ -122,6 +124,15 @@ pub struct Push {
     _lease: Lease,
 }
 
+/// Why nothing is sent of somebody who was erased.
+const KEPT_OUT: &str = "this person was erased, and is kept out until the service has purged them";
+
+fn is_kept_out(suppression: &Suppression, upsert: &Upsert) -> bool {
+    let user_id = Identifier::read(IdentifierKind::UserId, &upsert.user_id);
+    let email = upsert.email.as_deref().and_then(|email| Identifier::read(IdentifierKind::Email, email));
+    suppression.matches_identifiers(user_id.iter().chain(&email))
+}
+
 /// Says what a push would do. Sends nothing, and needs no lease.
 pub fn push_dry(settings: &Settings, request: &PushRequest) -> Result<PushReport, PipelineError> {
     dry::run(settings, request)
@@ -147,6 +158,7 @@ impl Push {
         let shared = Shared {
             results: Mutex::new(Results::begin(&request.results)?),
             ledger: Ledger::begin(Arc::clone(&state), account.clone()),
+            suppression: suppression(&settings)?,
             request,
             source,
             found: Mutex::default(),
@@ -229,6 +241,9 @@ impl Push {
         match row.read {
             Err(SetAside { user_id, reason }) => {
                 self.shared.tell(&RowResult::set_aside(row.number, user_id.as_deref(), &reason));
+            }
+            Ok(upsert) if is_kept_out(&self.shared.suppression, &upsert) => {
+                self.shared.tell(&RowResult::set_aside(row.number, Some(&upsert.user_id), KEPT_OUT));
             }
             Ok(upsert) => {
                 let place = xxh3_64(upsert.user_id.as_bytes()) % lanes.len().max(1) as u64;
