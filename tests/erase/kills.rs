@@ -87,8 +87,8 @@ fn run(
         // Ends with an error where it was stopped.
         drop(runtime.block_on(erase.apply(plan)));
     }
-    let taken = taken.lock().unwrap().clone();
-    taken
+    let steps = taken.lock().unwrap();
+    steps.clone()
 }
 
 #[test]
