@@ -93,7 +93,7 @@ fn run(
 
 #[test]
 fn p9_an_erasure_killed_at_any_step_goes_on_when_it_is_run_again() {
-    let (service, place) = filled(300);
+    let (service, place) = filled(500);
     let everybody = Everybody::read(&place);
     let person = everybody.to_erase().remove(0);
     let needles: Vec<Needle> = person.needles();
