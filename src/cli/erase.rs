@@ -40,8 +40,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// restored warehouse is not: run the same command again.
 ///
 /// What other people wrote about them stays, and is counted by table (exit code 3), unless --redact-mentions replaces the
-/// identifiers there; the service still has such texts, and a scan that sees them changed brings them back. A visitor's number is
-/// removed where a column or field holds it, and not looked for in texts. Log lines name nobody; where your scheduler keeps the
+/// identifiers there; the service still has such texts, and a scan that sees them changed brings them back. A visitor's number, and
+/// an id of digits alone, is removed where a column or field holds it, and not looked for in texts: any number could be it. Log lines name nobody; where your scheduler keeps the
 /// talk on stderr is up to you, and --dry-run and this plan name people there.
 ///
 /// Cut short at any point, the same command goes on. Done again, it finds nothing.
@@ -79,7 +79,7 @@ pub(super) struct EraseArgs {
     #[arg(long)]
     dry_run: bool,
 
-    /// Replace identifiers with [erased] in what other people wrote
+    /// Replace the identifiers also in what other people wrote
     #[arg(long)]
     redact_mentions: bool,
 

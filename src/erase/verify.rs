@@ -41,8 +41,10 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     pub places: BTreeMap<String, Place>,
-    /// Identifiers too short to be told from other bytes of a file.
-    pub too_short_for_bytes: usize,
+    /// Identifiers that were looked for in columns and fields alone, since they cannot be told from other texts.
+    pub not_searched_in_texts: usize,
+    /// Those, and others that are in any file by chance.
+    pub not_searched_in_bytes: usize,
 }
 
 impl Verified {
@@ -73,7 +75,8 @@ pub(super) fn search(
     (people, finder): (&[Identifier], &Finder),
 ) -> Result<Search, EraseError> {
     let mut search = Search::default();
-    search.verified.too_short_for_bytes = finder.too_short();
+    search.verified.not_searched_in_texts = finder.not_in_texts();
+    search.verified.not_searched_in_bytes = finder.not_in_bytes();
     // Bytes of an identifier may well be in a file as part of a longer one of somebody else.
     let mut explained = 0;
     for destination in destinations {

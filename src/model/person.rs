@@ -110,9 +110,10 @@ impl Identifier {
         Some(Identifier { kind, value })
     }
 
-    /// Whether it can be told from other text wherever it stands. A visitor's number can not.
+    /// Whether it can be told from other text wherever it stands. A number cannot, whosever id it is.
     pub fn is_searchable(&self) -> bool {
-        self.kind != IdentifierKind::VisitorId
+        let is_literal = matches!(self.value.as_str(), "true" | "false");
+        !is_literal && self.value.chars().any(char::is_alphabetic)
     }
 }
 
@@ -144,6 +145,10 @@ mod tests {
         assert_eq!(read(IdentifierKind::Email, "Zoë+News@Example.com").value, "zoë+news@example.com");
         assert_eq!(read(IdentifierKind::VisitorUuid, "17"), read(IdentifierKind::VisitorId, "017"));
         assert_eq!(read(IdentifierKind::VisitorId, "0").value, "0", "0 is a visitor");
+        assert!(
+            !read(IdentifierKind::UserId, "4711-2").is_searchable()
+                && read(IdentifierKind::UserId, "u4").is_searchable()
+        );
         assert_ne!(read(IdentifierKind::UserId, "Anna"), read(IdentifierKind::UserId, "anna"));
     }
 

@@ -5,17 +5,26 @@
 //! known of borders, so it counts wherever its bytes are. A visitor's number cannot be told from any other number: it is found by
 //! the columns and fields that hold it, never here.
 
-use std::io::{self, Read};
+use std::{
+    collections::HashSet,
+    io::{self, Read},
+    sync::LazyLock,
+};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::decoded::Decoded;
-use crate::model::{Identifier, IdentifierKind};
+use crate::{
+    model::{Identifier, IdentifierKind},
+    schema::tables,
+};
 
 /// What takes the place of an identifier in somebody else's text.
 pub const ERASED: &str = "[erased]";
 /// Shorter identifiers are in any file by chance; in raw bytes they are not looked for.
 pub const RAW_BYTES_MIN: usize = 6;
+/// The same for words of nothing but letters: files name their columns in such.
+const RAW_WORD_BYTES_MIN: usize = 12;
 /// Shorter ones count in a text only where they are all of it, or all between two quotes.
 const WITHIN_TEXT_BYTES_MIN: usize = 4;
 /// Bytes of a file that are searched at once.
@@ -35,7 +44,8 @@ pub struct Finder {
     /// In every spelling.
     raw: Option<AhoCorasick>,
     raw_bytes_max: usize,
-    too_short: usize,
+    not_in_texts: usize,
+    not_in_bytes: usize,
 }
 
 impl Finder {
@@ -43,12 +53,14 @@ impl Finder {
     pub fn new(identifiers: &[Identifier]) -> Finder {
         let fields: Vec<String> = identifiers.iter().flat_map(|identifier| cases(&identifier.value)).collect();
         let has_quoted = fields.iter().any(|value| value.contains(['"', '\\']));
-        let identifiers: Vec<Identifier> =
-            identifiers.iter().filter(|identifier| identifier.is_searchable()).cloned().collect();
+        let all = identifiers.len();
+        let is_searched =
+            |identifier: &&Identifier| identifier.is_searchable() && !is_word_of_contracts(&identifier.value);
+        let identifiers: Vec<Identifier> = identifiers.iter().filter(is_searched).cloned().collect();
         let (mut plain, mut plain_of, mut raw) = (Vec::new(), Vec::new(), Vec::new());
         for (at, identifier) in identifiers.iter().enumerate() {
             for spelling in cases(&identifier.value) {
-                if identifier.value.len() >= RAW_BYTES_MIN {
+                if is_distinctive(&identifier.value) {
                     raw.extend(spellings(identifier, &spelling));
                 }
                 plain.push(spelling);
@@ -58,7 +70,8 @@ impl Finder {
         raw.sort();
         raw.dedup();
         let raw_bytes_max = raw.iter().map(String::len).max().unwrap_or(0);
-        let too_short = identifiers.iter().filter(|identifier| identifier.value.len() < RAW_BYTES_MIN).count();
+        let not_in_bytes = identifiers.iter().filter(|identifier| !is_distinctive(&identifier.value)).count();
+        let not_in_texts = all - identifiers.len();
         Finder {
             plain: automaton(&plain),
             fields: automaton(&fields),
@@ -67,13 +80,20 @@ impl Finder {
             plain_of,
             has_quoted,
             raw_bytes_max,
-            too_short,
+            not_in_texts,
+            not_in_bytes: not_in_texts + not_in_bytes,
         }
     }
 
-    /// Identifiers that are too short to be looked for in raw bytes.
-    pub fn too_short(&self) -> usize {
-        self.too_short
+    /// Identifiers that cannot be told from other texts: numbers, and words that the service itself uses. They are looked for in
+    /// columns and fields alone.
+    pub fn not_in_texts(&self) -> usize {
+        self.not_in_texts
+    }
+
+    /// Identifiers that are not looked for in raw bytes: those, and all that are in any file by chance.
+    pub fn not_in_bytes(&self) -> usize {
+        self.not_in_bytes
     }
 
     /// Whether the text holds one of them.
@@ -183,6 +203,25 @@ impl Finder {
             buffer.copy_within(filled - kept..filled, 0);
         }
     }
+}
+
+/// Whether a value would hardly be in a file by chance.
+fn is_distinctive(value: &str) -> bool {
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_alphabetic());
+    value.len() >= if is_plain { RAW_WORD_BYTES_MIN } else { RAW_BYTES_MIN }
+}
+
+/// Whether the service or a table has a field of that name: replaced in a page it would take the field away.
+fn is_word_of_contracts(value: &str) -> bool {
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+        let columns = tables().iter().flat_map(|table| &table.columns);
+        let words = columns.flat_map(|column| {
+            let path = column.json.as_deref().unwrap_or_default().split('.');
+            path.chain([column.name.as_str()]).chain(column.values.iter().map(String::as_str))
+        });
+        words.chain(["cursor", "data"]).collect()
+    });
+    WORDS.contains(value)
 }
 
 fn automaton(patterns: &[String]) -> Option<AhoCorasick> {
@@ -305,6 +344,21 @@ mod tests {
     }
 
     #[test]
+    fn p9_a_number_and_a_word_of_the_service_are_not_taken_for_somebody() {
+        let finder = finder(&[
+            (IdentifierKind::UserId, "4711000"),
+            (IdentifierKind::UserId, "responseGroupUid"),
+            (IdentifierKind::UserId, "true"),
+            (IdentifierKind::UserId, "annamaria"),
+        ]);
+        let page = r#"{"data":[{"response":4711000,"responseGroupUid":"g","is":true,"note":"4711000"}]}"#;
+        assert_eq!(finder.redacted(page), None);
+        assert_eq!((finder.not_in_texts(), finder.not_in_bytes()), (3, 4));
+        assert!(finder.may_be_a_field(page.as_bytes()), "a field is looked at all the same");
+        assert!(finder.is_in_text(b"annamaria") && finder.count_in_raw(&b"annamaria"[..]).unwrap().0 == 0);
+    }
+
+    #[test]
     fn p9_raw_bytes_are_searched_across_the_borders_of_reads() {
         let finder = finder(&[MAIL, (IdentifierKind::UserId, "short")]);
         let spelled = ["zoë+a@example.com", r"zo\u00EB+a@example.com", "zo%C3%AB%2Ba%40example.com"];
@@ -329,6 +383,6 @@ mod tests {
             let tail = &bytes[READ_BYTES - 50..];
             assert_eq!(finder.count_in_raw(Slow(tail)).unwrap().0, 2, "{spelling}");
         }
-        assert_eq!((finder.too_short(), finder.count_in_raw(&b"short"[..]).unwrap().0), (1, 0));
+        assert_eq!((finder.not_in_bytes(), finder.count_in_raw(&b"short"[..]).unwrap().0), (1, 0));
     }
 }

@@ -69,7 +69,15 @@ fn p9_a_damaged_state_file_a_copy_and_a_report_of_a_run_lose_the_person() {
     std::fs::write(&harmless, "garbage").unwrap();
     // A text of the service that came into the report of a run.
     let report = serde_json::json!({ "notes": [format!("the service says: no answer for {ZOE_MAIL}")] }).to_string();
-    rusqlite::Connection::open(place.state()).unwrap().execute("UPDATE runs SET report = ?1", [report]).unwrap();
+    let state = rusqlite::Connection::open(place.state()).unwrap();
+    state.execute("UPDATE runs SET report = ?1", [report]).unwrap();
+    // And one that was forgotten since, whose bytes are still in the file.
+    state.execute_batch("PRAGMA secure_delete = OFF").unwrap();
+    let forgotten = ["run_id", "command", "report"].map(|_| format!("{ZOE_MAIL} ").repeat(2000));
+    state.execute("INSERT INTO runs (run_id, command, started_ms, report) VALUES (?1, ?2, 1, ?3)", forgotten).unwrap();
+    state.execute("DELETE FROM runs WHERE started_ms = 1", []).unwrap();
+    drop(state);
+    assert!(Needle::new(ZOE_MAIL).is_in(&std::fs::read(place.state()).unwrap()));
     let receipt = receipt(&erase(&place, &["--user-id", ZOE]));
     assert_eq!(receipt["removed"]["damaged state files"], 1);
     assert_eq!(receipt["removed"]["state reports"], 1);
