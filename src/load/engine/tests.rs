@@ -47,7 +47,7 @@ fn limits_hold_and_no_extension_is_fetched() {
     };
     assert_eq!(setting("memory_limit"), "64.0 MiB");
     assert_eq!(setting("threads"), "1");
-    engine.with_all_threads(|| Ok(assert_eq!(setting("threads"), "2"))).unwrap();
+    assert_eq!(engine.with_all_threads(|| Ok(setting("threads"))).unwrap(), "2");
     let failed = engine.with_all_threads(|| engine.execute("fail", "SELECT no_such_column"));
     assert!(failed.is_err());
     assert_eq!(setting("threads"), "1");
