@@ -12,7 +12,7 @@ use std::{
 use super::{
     ArchiveError,
     frame::{self, Frame, FrameError},
-    store::sync_folder,
+    store::{UNDER_WAY, sync_folder},
 };
 use crate::model::{DurableStep, Steps};
 
@@ -133,7 +133,9 @@ fn each_frame<E: From<ArchiveError>>(
     let file = File::open(path).map_err(ArchiveError::io("open", path))?;
     let mut input = BufReader::with_capacity(1 << 20, file);
     let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
-    let (mut pages, mut is_whole) = (0, false);
+    // A committed file has no torn end: what stands behind a damaged frame would be neither searched nor kept.
+    let may_be_torn = path.parent().is_some_and(|folder| folder.ends_with(UNDER_WAY));
+    let (mut pages, mut is_whole) = (0, !may_be_torn);
     loop {
         match frame::read_frame(&mut input) {
             Ok(Some((frame, _))) => {

@@ -10,7 +10,7 @@ use crate::model::{DAY_MS, DurableStep, Scan, ScanId, Steps, format_ms};
 
 use super::{ArchiveError, FileHeader, Recovered, Spool, frame};
 
-const UNDER_WAY: &str = "under-way";
+pub(super) const UNDER_WAY: &str = "under-way";
 
 /// Where pages go and how long they stay.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! Pages come back as they were put in, whatever was cut off and wherever.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use super::*;
-use crate::model::{FlagSet, RunId, Scan, ScanId, Scope, Stream, Window};
+use crate::model::{FlagSet, RunId, Scan, ScanId, Scope, Steps, Stream, Window};
 
 fn scan() -> Scan {
     Scan {
@@ -138,6 +138,31 @@ fn p3_a_page_whose_kind_was_damaged_is_neither_an_end_nor_a_note_nor_a_side_page
     }
     let recovered = archive.recover(&scan).unwrap().unwrap();
     assert!(!recovered.is_complete && recovered.spool.pages() == 0);
+}
+
+#[test]
+fn p9_a_damaged_frame_of_a_committed_file_is_no_end_of_what_is_searched() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, scan) = (archive(folder.path(), true), scan());
+    let mut spool = archive.begin(&scan).unwrap();
+    let first = fs::metadata(spool.path()).unwrap().len() as usize;
+    spool.append(b"{\"data\":[1]}").unwrap();
+    spool.append(b"{\"data\":[2]}").unwrap();
+    let under_way = spool.path().to_owned();
+    let count = |path: &Path| rewrite::<ArchiveError>(path, &Steps::default(), true, |_| Ok(None));
+    spool.complete().unwrap();
+    let whole = fs::read(&under_way).unwrap();
+    // A scan under way may end in the middle of a frame.
+    fs::write(&under_way, &whole[..first + 20]).unwrap();
+    assert_eq!(count(&under_way).unwrap().pages, 0);
+    fs::write(&under_way, &whole).unwrap();
+    archive.settle(&scan).unwrap();
+    let [committed] = &archive.committed().unwrap()[..] else { panic!("one file") };
+    assert_eq!(count(committed).unwrap().pages, 2);
+    let mut bytes = fs::read(committed).unwrap();
+    bytes[first + 20] ^= 1;
+    fs::write(committed, bytes).unwrap();
+    assert!(matches!(count(committed), Err(ArchiveError::Damaged { page: 0, .. })));
 }
 
 #[test]
