@@ -56,7 +56,7 @@ impl Archive {
             scan: scan.clone(),
         };
         let spool = Spool::create(&self.under_way(&scan.id), &header, self.steps.clone())?;
-        sync_folder(&self.settings.root.join(UNDER_WAY))?;
+        sync_folder(&self.under_way_folder())?;
         Ok(spool)
     }
 
@@ -108,7 +108,7 @@ impl Archive {
 
     /// Drops spools that no scan under way owns: a run was killed between making the file and remembering it.
     pub fn discard_orphans(&self, under_way: &[ScanId]) -> Result<usize, ArchiveError> {
-        let folder = self.settings.root.join(UNDER_WAY);
+        let folder = self.under_way_folder();
         let mut dropped = 0;
         for path in files_in(&folder)? {
             let owner = path.file_stem().map(|stem| ScanId(stem.to_string_lossy().into_owned()));
@@ -150,18 +150,23 @@ impl Archive {
 
     /// The files of scans under way, in no particular order.
     pub fn spools(&self) -> Result<Vec<PathBuf>, ArchiveError> {
-        pages_in(&self.settings.root.join(UNDER_WAY))
+        pages_in(&self.under_way_folder())
+    }
+
+    /// The folder of scans that are not committed yet.
+    pub fn under_way_folder(&self) -> PathBuf {
+        self.settings.root.join(UNDER_WAY)
     }
 
     /// The file of a scan under way.
     pub fn under_way(&self, scan: &ScanId) -> PathBuf {
-        self.settings.root.join(UNDER_WAY).join(format!("{scan}.pages"))
+        self.under_way_folder().join(format!("{scan}.pages"))
     }
 
     /// Files that a rewrite was about to put in place when it was killed, anywhere in the archive.
     pub fn unfinished(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         let is_unfinished = |path: &PathBuf| path.to_string_lossy().ends_with(super::FRESH_SUFFIX);
-        let mut files = files_in(&self.settings.root.join(UNDER_WAY))?;
+        let mut files = files_in(&self.under_way_folder())?;
         for stream in folders_in(&self.settings.root)? {
             for month in folders_in(&stream)? {
                 files.extend(files_in(&month)?);
@@ -174,11 +179,6 @@ impl Archive {
     /// Removes such a file.
     pub fn remove_unfinished(&self, path: &Path) -> Result<(), ArchiveError> {
         self.remove(path)
-    }
-
-    /// The folder.
-    pub fn root(&self) -> &Path {
-        &self.settings.root
     }
 
     fn remove(&self, path: &Path) -> Result<(), ArchiveError> {

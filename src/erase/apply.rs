@@ -244,7 +244,7 @@ impl Erase {
         }
         let owners: Vec<_> = self.state.scans_under_way()?.into_iter().map(|left| left.scan.id).collect();
         self.archive.discard_orphans(&owners)?;
-        let under_way = self.archive.root().join("under-way");
+        let under_way = self.archive.under_way_folder();
         for entry in fs::read_dir(&under_way).map_err(EraseError::io("list", &under_way))? {
             let path = entry.map_err(EraseError::io("list", &under_way))?.path();
             if path.is_dir() {

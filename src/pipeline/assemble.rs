@@ -1,15 +1,15 @@
 //! Settings become stages: the client, the archive and the warehouses of a run.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     archive::{Archive, ArchiveSettings},
-    config::{ArchiveChoice, AuthChoice, Settings},
+    config::{ArchiveChoice, AuthChoice, Settings, WarehouseSettings},
     load::{
         Destination, DuckDbDestination, EngineOptions, Identity, LoadError, LockPatience, ParquetDestination,
-        ParquetOptions, PartitionBy,
+        ParquetOptions, PartitionBy, Reader, ReaderLimits,
     },
     person::{Suppression, SuppressionList},
     source::{AuthForm, SourceError, SourceSettings, checked_address},
@@ -106,6 +106,21 @@ pub fn open_watched(
         destinations.reverse();
     }
     Ok(destinations)
+}
+
+/// A reader of one warehouse, which nobody may have open for writing, and that warehouse's name: with both, of the DuckDB file, since
+/// both hold the same. `time` is what a statement may take.
+pub(super) fn open_reader(
+    warehouse: &WarehouseSettings,
+    time: Duration,
+) -> Result<(&'static str, Reader), PipelineError> {
+    let limits = ReaderLimits { memory_bytes: warehouse.memory_limit_bytes, statement_time: time };
+    let (name, parquet) = match warehouse.duckdb {
+        Some(_) => ("duckdb", None),
+        None => ("parquet", warehouse.parquet.as_deref()),
+    };
+    let reader = Reader::open_limited(warehouse.duckdb.as_deref(), parquet, limits).map_err(failed(name))?;
+    Ok((name, reader))
 }
 
 /// For `map_err`: which warehouse an error is from.

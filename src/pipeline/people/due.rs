@@ -5,12 +5,15 @@ use arrow::array::AsArray as _;
 
 use crate::{
     config::WarehouseSettings,
-    load::{LoadError, Reader, ReaderLimits},
+    load::{LoadError, Reader},
     model::can_be_asked,
     state::StateError,
 };
 
-use super::super::{PipelineError, assemble::failed};
+use super::super::{
+    PipelineError,
+    assemble::{failed, open_reader},
+};
 
 /// People who are listed at once; the others are only counted.
 const LISTED_MAX: usize = 100_000;
@@ -55,13 +58,7 @@ pub fn people_due(
     warehouse: &WarehouseSettings,
     is_due: impl Fn(&str) -> Result<bool, StateError>,
 ) -> Result<PeopleDue, PipelineError> {
-    let limits = ReaderLimits { memory_bytes: warehouse.memory_limit_bytes, statement_time: TIME_MAX };
-    // Both hold the same.
-    let (name, parquet) = match (&warehouse.duckdb, &warehouse.parquet) {
-        (Some(_), _) => ("duckdb", None),
-        (None, parquet) => ("parquet", parquet.as_deref()),
-    };
-    let mut reader = Reader::open_limited(warehouse.duckdb.as_deref(), parquet, limits).map_err(failed(name))?;
+    let (name, mut reader) = open_reader(warehouse, TIME_MAX)?;
     let mut found = PeopleDue::default();
     match look(&mut reader, &mut found, is_due) {
         Ok(()) => Ok(found),

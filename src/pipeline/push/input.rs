@@ -12,11 +12,14 @@ use tokio::sync::mpsc;
 
 use crate::{
     config::{Settings, WarehouseSettings},
-    load::{LoadError, Reader, ReaderLimits, json_rows, read_parquet_file},
+    load::{LoadError, json_rows, read_parquet_file},
     upsert::{InputError, Row, Take, check_columns, read_csv, read_ndjson, take_json},
 };
 
-use super::super::{PipelineError, assemble::failed};
+use super::super::{
+    PipelineError,
+    assemble::{failed, open_reader},
+};
 
 /// Rows that are read ahead of the lanes.
 const ROWS_AHEAD: usize = 256;
@@ -153,12 +156,7 @@ fn read_parquet(path: &Path, take: &mut Take<'_>) -> Result<(), PipelineError> {
 }
 
 fn read_query(sql: &str, warehouse: &WarehouseSettings, take: &mut Take<'_>) -> Result<(), PipelineError> {
-    let limits = ReaderLimits { memory_bytes: warehouse.memory_limit_bytes, statement_time: QUERY_TIME };
-    let (name, parquet) = match warehouse.duckdb {
-        Some(_) => ("duckdb", None),
-        None => ("parquet", warehouse.parquet.as_deref()),
-    };
-    let mut reader = Reader::open_limited(warehouse.duckdb.as_deref(), parquet, limits).map_err(failed(name))?;
+    let (name, mut reader) = open_reader(warehouse, QUERY_TIME)?;
     let mut batches = Batches { take, rows: 0 };
     let mut is_begun = false;
     let read = reader.stream(sql, usize::MAX, |batch| {
