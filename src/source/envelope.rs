@@ -47,8 +47,9 @@ pub enum EnvelopeError {
     /// `data` is something else than a list.
     #[error("'data' is not a list")]
     DataNotAList,
-    /// `cursor` is neither null nor text nor a number.
-    #[error("'cursor' is neither null nor text")]
+    /// `cursor` is neither null nor text nor a number, or a text with half of a surrogate pair: legal JSON, and no text that could be
+    /// sent.
+    #[error("'cursor' is neither null nor a text that can be sent back")]
     BadToken,
     /// `cursor` is too long for an address.
     #[error("'cursor' is longer than {TOKEN_BYTES_MAX} bytes")]
@@ -85,9 +86,7 @@ fn read_token(raw: Option<&RawValue>) -> Result<Result<PageToken, EndStyle>, Env
     let Some(raw) = raw.map(RawValue::get) else { return Ok(Err(EndStyle::Missing)) };
     let token = match raw.bytes().next() {
         Some(b'n') => return Ok(Err(EndStyle::Null)),
-        Some(b'"') => {
-            serde_json::from_str::<String>(raw).map_err(|error| EnvelopeError::NotJson { reason: error.to_string() })?
-        }
+        Some(b'"') => serde_json::from_str::<String>(raw).map_err(|_| EnvelopeError::BadToken)?,
         // Not in the contract, but unmistakable. The digits stay as they came.
         Some(b'-' | b'0'..=b'9') => raw.to_owned(),
         _ => return Err(EnvelopeError::BadToken),

@@ -16,7 +16,12 @@ fn p3_the_end_is_null_or_missing_or_empty_and_nothing_else() {
     assert_eq!(page(r#"{"cursor":null,"data":[]}"#), ended(EndStyle::Null));
     assert_eq!(page(r#"{"data":[]}"#), ended(EndStyle::Missing));
     assert_eq!(page(r#"{"data":[],"cursor":""}"#), ended(EndStyle::EmptyText));
-    for text in [r#"{"cursor":false,"data":[]}"#, r#"{"cursor":[],"data":[]}"#, r#"{"cursor":{},"data":[]}"#] {
+    for text in [
+        r#"{"cursor":false,"data":[]}"#,
+        r#"{"cursor":[],"data":[]}"#,
+        r#"{"cursor":{},"data":[]}"#,
+        r#"{"cursor":"\ud83d","data":[]}"#,
+    ] {
         assert_eq!(error(text), EnvelopeError::BadToken);
     }
 }

@@ -143,7 +143,7 @@ async fn p3_a_200_that_is_no_page_is_an_error_that_says_what_came() {
         ("the body is not UTF-8", "application/json", b"{\"data\":[\"\xff\"]}"),
         ("has no 'data'", "application/json", br#"{"cursor":null,"items":[]}"#),
         ("'data' is not a list", "application/json", br#"{"cursor":null,"data":{}}"#),
-        ("neither null nor text", "application/json", br#"{"cursor":{"at":1},"data":[]}"#),
+        ("neither null nor a text", "application/json", br#"{"cursor":{"at":1},"data":[]}"#),
         ("the body is not JSON", "", b""),
     ];
     for (problem, kind, body) in bodies {
