@@ -132,7 +132,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/survey_constraints/data.parquet'));
 CREATE OR REPLACE VIEW "survey_constraints" AS FROM query(getvariable('studysync_survey_constraints'));
 
--- Changes of a survey status, as a scan (or a webhook) saw them.
+-- Changes of a survey status, as scans and webhooks saw them. A webhook whose old status is not the last one known is left to the next scan.
 SET VARIABLE studysync_survey_status_changes = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "survey_id", make_timestamp(epoch_us("changed_at")) AS "changed_at", "old_status", "new_status", "seen_by", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/survey_status_changes/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -176,6 +176,15 @@ ELSE
     'SELECT NULL::VARCHAR AS "external_user_id", NULL::BIGINT AS "event_ordinal", NULL::VARCHAR AS "event", NULL::BIGINT AS "count", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::VARCHAR AS "extra", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
 END FROM glob(getvariable('studysync_root') || '/user_events/data.parquet'));
 CREATE OR REPLACE VIEW "user_events" AS FROM query(getvariable('studysync_user_events'));
+
+-- What the service told by webhooks, as it was received by `studysync serve`. Told is not scanned: the other tables come from the service's lists alone.
+SET VARIABLE studysync_webhook_events = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "event_key", "kind", make_timestamp(epoch_us("received_at")) AS "received_at", make_timestamp(epoch_us("occurred_at")) AS "occurred_at", "body_hash", "webhook_id", "environment_id", "product_id", "product_name", "event_type", "event_name", "action", "survey_id", "survey_name", "old_status", "status", "response_group_uid", "question_text", "question_type", "response_json", "response_parsed_json", "response_text", "response_number", "selected_indexes", "theme_name", "visitor_id", "old_visitor_id", "user_id", "anonymous_id", "email", "triggering_event", "platform", "href", "attributes", "event_properties", "custom_metadata", "questions", "raw", "raw_base64", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/webhook_events/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "event_key", NULL::VARCHAR AS "kind", NULL::TIMESTAMP AS "received_at", NULL::TIMESTAMP AS "occurred_at", NULL::VARCHAR AS "body_hash", NULL::BIGINT AS "webhook_id", NULL::VARCHAR AS "environment_id", NULL::VARCHAR AS "product_id", NULL::VARCHAR AS "product_name", NULL::VARCHAR AS "event_type", NULL::VARCHAR AS "event_name", NULL::VARCHAR AS "action", NULL::BIGINT AS "survey_id", NULL::VARCHAR AS "survey_name", NULL::VARCHAR AS "old_status", NULL::VARCHAR AS "status", NULL::VARCHAR AS "response_group_uid", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "response_json", NULL::VARCHAR AS "response_parsed_json", NULL::VARCHAR AS "response_text", NULL::DOUBLE AS "response_number", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "theme_name", NULL::VARCHAR AS "visitor_id", NULL::BIGINT AS "old_visitor_id", NULL::VARCHAR AS "user_id", NULL::VARCHAR AS "anonymous_id", NULL::VARCHAR AS "email", NULL::VARCHAR AS "triggering_event", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "href", NULL::VARCHAR AS "attributes", NULL::VARCHAR AS "event_properties", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "questions", NULL::VARCHAR AS "raw", NULL::VARCHAR AS "raw_base64", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/webhook_events/*/data.parquet'));
+CREATE OR REPLACE VIEW "webhook_events" AS FROM query(getvariable('studysync_webhook_events'));
 
 -- Records that could not be placed in their table, with their exact text. Nothing that the service sent is thrown away.
 SET VARIABLE studysync_rejects = (SELECT CASE WHEN count(*) > 0 THEN
@@ -1185,6 +1194,45 @@ SELECT
 FROM counted
 LEFT JOIN questions AS question
     ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id;
+
+-- Answers that only one side knows: told by a webhook and found by no scan, or found by a scan and told by no webhook.
+-- One row: one answer of one session.
+-- Order by answered_at.
+-- Left out: what scans have not come to yet, and answers from before the first that a webhook told of.
+-- Webhooks are sent once and may be lost, so rows known by a scan alone are normal; rows known by a webhook alone were deleted before a scan came by, or call for a look.
+CREATE OR REPLACE VIEW "webhook_mismatches" AS
+WITH told AS (
+    SELECT DISTINCT survey_id, response_group_uid, question_text, coalesce(occurred_at, received_at) AS answered_at
+    FROM webhook_events
+    WHERE kind = 'answer_submitted'
+),
+held AS (
+    SELECT survey_id, response_group_uid, question_text, question_id, created_at FROM responses
+),
+span AS (
+    SELECT
+        (SELECT min(answered_at) FROM told) AS first_told,
+        (SELECT max(window_end) FROM sync_windows WHERE stream = 'responses') AS scanned_until
+)
+SELECT
+    'webhook' AS known_by, told.survey_id, told.response_group_uid, told.question_text, NULL::BIGINT AS question_id, told.answered_at
+FROM told
+CROSS JOIN span
+WHERE told.answered_at < span.scanned_until
+    AND NOT EXISTS (
+        SELECT 1 FROM held
+        WHERE held.response_group_uid = told.response_group_uid AND held.question_text = told.question_text
+    )
+UNION ALL
+SELECT
+    'scan' AS known_by, held.survey_id, held.response_group_uid, held.question_text, held.question_id, held.created_at AS answered_at
+FROM held
+CROSS JOIN span
+WHERE held.created_at >= span.first_told
+    AND NOT EXISTS (
+        SELECT 1 FROM told
+        WHERE held.response_group_uid = told.response_group_uid AND held.question_text = told.question_text
+    );
 
 -- The answers as the warehouse knew them at a moment: what a report that was made then was made from. Called with a moment in UTC.
 -- Call it as a table: FROM responses_as_of(TIMESTAMP '2026-04-01 00:00:00').

@@ -34,6 +34,7 @@ pub mod state;
 pub mod pipeline;
 
 pub mod erase;
+pub mod serve;
 
 pub mod report;
 

@@ -13,6 +13,7 @@ mod reading;
 mod replay;
 mod report;
 mod sandbox;
+mod serve;
 mod simulation;
 mod source;
 mod ties;

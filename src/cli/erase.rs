@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     erase::{DELAY_SECONDS_MAX, Erase, EraseError, EraseRequest, NotFollowed, Plan, Receipt, read_people},
     model::{IdentifierKind, steers_display},
+    pipeline::{Surroundings, flush_deliveries},
 };
 
 use super::{
@@ -111,6 +112,11 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
     let settings = args.shared.settings(&args.effort, &context)?;
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
+    if !args.dry_run {
+        // What webhooks told and no warehouse has yet is looked through with everything else.
+        let flushed = flush_deliveries(&settings, &Surroundings::default(), &stop, true).await;
+        flushed.map_err(CommandError::Pipeline)?;
+    }
     // A plan needs no service, and no key.
     let asked = EraseRequest { local_only: request.local_only || args.dry_run, ..request };
     let planned = tokio::task::spawn_blocking(move || {

@@ -10,6 +10,7 @@ use crate::{
     load::LoadError,
     person::PersonError,
     pipeline::{PipelineError, chain, load_code, state_code},
+    serve::ServeError,
     source::SourceError,
     state::StateError,
 };
@@ -29,6 +30,8 @@ pub(super) enum CommandError {
     Erase(#[source] EraseError),
     #[error("the warehouse cannot be read")]
     Load(#[source] LoadError),
+    #[error("serve cannot go on")]
+    Serve(#[source] ServeError),
     #[error("the statement cannot be answered")]
     Query(#[source] LoadError),
     #[error("the checkpoints cannot be read")]
@@ -92,6 +95,7 @@ impl CommandError {
             CommandError::Erase(error) => error.exit_code(),
             CommandError::Load(error) | CommandError::Query(error) => load_code(error),
             CommandError::State(error) => state_code(error),
+            CommandError::Serve(error) => serve_code(error),
             CommandError::Failed { .. } | CommandError::Refused(_) => 1,
             CommandError::PipeClosed => 0,
         }
@@ -112,6 +116,7 @@ impl CommandError {
                 Some("ask for less, or raise memory_limit_mb under [warehouse]")
             }
             CommandError::State(error) => state_hint(error),
+            CommandError::Serve(error) => serve_hint(error),
             _ => None,
         }
     }
@@ -136,6 +141,30 @@ fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
             "the warehouse is as it was; restore the file from a backup, or leave the archive as it is: only `replay` reads it",
         ),
         PipelineError::Archive(error) => archive_hint(error),
+        _ => None,
+    }
+}
+
+fn serve_code(error: &ServeError) -> u8 {
+    match error {
+        ServeError::Config(_) | ServeError::Schedule { .. } | ServeError::Zone { .. } => 2,
+        ServeError::Pipeline(error) => error.exit_code(),
+        ServeError::State(error) => state_code(error),
+        ServeError::AlreadyRunning { .. } => 5,
+        ServeError::Listen { .. } | ServeError::Thread(_) => 1,
+    }
+}
+
+fn serve_hint(error: &ServeError) -> Option<&'static str> {
+    match error {
+        ServeError::Pipeline(PipelineError::State(error)) => state_hint(error),
+        ServeError::State(StateError::Damaged { .. }) => Some(
+            "stop everything that uses it, and move the file away together with what begins with its name: deliveries that no \
+             warehouse has yet are in it, so keep it; scans find the answers that they told of",
+        ),
+        ServeError::State(error) => state_hint(error),
+        ServeError::AlreadyRunning { .. } => Some("stop the other one, or name another --state"),
+        ServeError::Listen { .. } => Some("stop what listens there, or name another address with --listen"),
         _ => None,
     }
 }

@@ -16,6 +16,7 @@ mod replay;
 mod report;
 mod sandbox;
 mod schema;
+mod serve;
 mod status;
 mod sync;
 mod traits;
@@ -79,6 +80,7 @@ enum Command {
     Report(report::ReportArgs),
     Users(users::UsersArgs),
     Schema(schema::SchemaArgs),
+    Serve(serve::ServeArgs),
     Sandbox(sandbox::SandboxArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
@@ -133,6 +135,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Verify(args) => on_runtime(verify::run(args, context)),
         Command::Replay(args) => on_runtime(replay::run(args, context)),
         Command::Erase(args) => on_runtime(erase::run(args, context)),
+        Command::Serve(args) => on_runtime(serve::run(args, context)),
         Command::Sandbox(args) => on_runtime(sandbox::run(args, context)),
         Command::Demo(args) => demo::run(&args, context),
     }

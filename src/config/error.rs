@@ -22,6 +22,10 @@ pub enum ConfigError {
     NoWarehouse { file: &'static str },
     #[error("no key: set the environment variable {variable}, or give --api-key-file PATH")]
     NoKey { variable: String },
+    #[error(
+        "no webhook secret: set the environment variable {variable}, or token_file under [serve]; webhook = \"off\" there runs the schedule alone"
+    )]
+    NoWebhookSecret { variable: String },
     #[error("the key file {} cannot be read", path.display())]
     KeyFile {
         path: PathBuf,

@@ -22,6 +22,7 @@ pub(super) struct ConfigFile {
     pub state: StateTable,
     pub archive: ArchiveTable,
     pub erase: EraseTable,
+    pub serve: super::serve::ServeTable,
 }
 
 #[derive(Debug, Default, Deserialize)]

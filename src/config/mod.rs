@@ -7,6 +7,7 @@ mod file;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod resolve;
+mod serve;
 mod template;
 
 pub use error::ConfigError;
@@ -15,6 +16,7 @@ pub use resolve::{
     ArchiveChoice, AuthChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
     UsersSettings, WarehouseSettings, resolve,
 };
+pub use serve::{ServeSettings, WEBHOOK_OFF};
 pub use template::template;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    ConfigError,
+    ConfigError, ServeSettings,
     file::{CONFIG_FILE_NAME, ConfigFile, DriftTable, StreamTable},
 };
 
@@ -91,6 +91,7 @@ pub struct Settings {
     pub deadline: Option<Duration>,
     /// The run ends early, resumable, after so many requests.
     pub max_requests: Option<u64>,
+    pub serve: ServeSettings,
 }
 
 /// `[service]`.
@@ -170,6 +171,14 @@ pub struct WarehouseSettings {
     pub publish: Option<PathBuf>,
 }
 
+impl WarehouseSettings {
+    /// The warehouses that are named, as `state` remembers them.
+    pub fn names(&self) -> Vec<&'static str> {
+        let named = [("duckdb", self.duckdb.is_some()), ("parquet", self.parquet.is_some())];
+        named.into_iter().filter(|(_, is_named)| *is_named).map(|(name, _)| name).collect()
+    }
+}
+
 impl Settings {
     /// The service's address, or an error that says where to set it.
     pub fn base_url(&self) -> Result<&str, ConfigError> {
@@ -193,22 +202,32 @@ impl Settings {
 
     /// The key, from its file or from the environment.
     pub fn api_key(&self) -> Result<ApiKey, ConfigError> {
-        let (secret, origin) = match &self.service.api_key_file {
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|source| ConfigError::KeyFile { path: path.clone(), source })?;
-                (text, format!("file {}", path.display()))
-            }
-            None => {
-                let variable = &self.service.api_key_env;
-                let text = environment(variable).ok_or_else(|| ConfigError::NoKey { variable: variable.clone() })?;
-                (text, format!("environment variable {variable}"))
-            }
-        };
-        match secret.trim() {
-            "" => Err(ConfigError::EmptyKey { origin }),
-            secret => Ok(ApiKey::new(secret, origin)),
+        let variable = &self.service.api_key_env;
+        let missing = || ConfigError::NoKey { variable: variable.clone() };
+        secret(self.service.api_key_file.as_deref(), variable, missing)
+    }
+}
+
+/// A secret, from its file if one is named, else from the environment.
+pub(super) fn secret(
+    file: Option<&Path>,
+    variable: &str,
+    missing: impl FnOnce() -> ConfigError,
+) -> Result<ApiKey, ConfigError> {
+    let (secret, origin) = match file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| ConfigError::KeyFile { path: path.to_owned(), source })?;
+            (text, format!("file {}", path.display()))
         }
+        None => {
+            let text = environment(variable).ok_or_else(missing)?;
+            (text, format!("environment variable {variable}"))
+        }
+    };
+    match secret.trim() {
+        "" => Err(ConfigError::EmptyKey { origin }),
+        secret => Ok(ApiKey::new(secret, origin)),
     }
 }
 
@@ -323,6 +342,7 @@ pub(super) fn resolve_file(
         archive_root,
         archive_keep_days: file.archive.keep_days,
         erase_vanished_after_days,
+        serve: super::serve::resolve(file.serve, &beside)?,
         deadline: overrides.deadline,
         max_requests: overrides.max_requests,
     })
@@ -456,6 +476,6 @@ fn without_repeats(mut surveys: Vec<i64>) -> Vec<i64> {
     surveys
 }
 
-fn value(place: impl Into<String>, problem: String) -> ConfigError {
+pub(super) fn value(place: impl Into<String>, problem: String) -> ConfigError {
     ConfigError::Value { place: place.into(), problem }
 }

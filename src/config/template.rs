@@ -98,6 +98,8 @@ duckdb = "warehouse.duckdb"
 # rows, marked with _vanished_at; "erase" removes rows, history and archived records after some days, with a receipt.
 # on_vanish = "keep"
 # grace_days = {GRACE_DAYS}
-"#
+
+{serve}"#,
+        serve = super::serve::template()
     )
 }

@@ -23,7 +23,7 @@ fn the_file_that_init_writes_is_read_and_its_comments_are_the_defaults() {
         .filter(|line| {
             !line.starts_with("# parquet =") && !line.starts_with("# keep_days") && !line.starts_with("# publish")
         })
-        .filter(|line| !line.starts_with("# requests_per_sec_max"))
+        .filter(|line| !line.starts_with("# requests_per_sec_max") && !line.starts_with("# token_file"))
         .map(|line| match line.strip_prefix("# ") {
             Some(setting) if setting.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => {
                 format!("{setting}\n")

@@ -18,10 +18,11 @@ use crate::{
     config::Settings,
     load::Destination,
     model::{DurableStep, IdentifierKind, RunId, TimeAccount, format_ms},
-    person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList},
+    person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList, fields_of_table},
     pipeline::{self, CLOCK_SKEW, LEARNED_RATE, PipelineError, Surroundings},
+    schema::table,
     source::Source,
-    state::{self, Lease, State},
+    state::{self, Inbox, Lease, State},
 };
 
 /// The service's own delay, by its contract.
@@ -205,6 +206,8 @@ impl Erase {
         let records = RecordsOf::new(&people, &finder);
         let removed = archive::remove(&plan.archive.found_in, &records, &steps)?;
         self.note(&mut journal, "archive records".to_owned(), removed)?;
+        let told = self.discard_deliveries(&records)?;
+        self.note(&mut journal, "waiting deliveries".to_owned(), told)?;
         self.remove_leftovers(&finder, &mut journal)?;
         for at in 0..self.destinations.len() {
             let Some(destination) = self.destinations.get_mut(at) else { continue };
@@ -237,6 +240,19 @@ impl Erase {
         Ok(())
     }
 
+    /// What webhooks told of them since the inbox was last emptied. What comes from here on, the suppression keeps out.
+    fn discard_deliveries(&self, records: &RecordsOf<'_>) -> Result<u64, EraseError> {
+        if !Inbox::path_of(&self.settings.state_path).exists() {
+            return Ok(0);
+        }
+        let identity = pipeline::identity(&self.settings)?;
+        let inbox = Inbox::open(&self.settings.state_path, &identity.base_url, &identity.environment)?;
+        let fields = table("webhook_events").map(fields_of_table).unwrap_or_default();
+        let discarded = inbox.discard(|body| records.is_theirs_by(&fields, &String::from_utf8_lossy(body)))?;
+        inbox.fold()?;
+        Ok(discarded)
+    }
+
     /// Files that a killed run left half done, and damaged state files that hold any of it.
     fn remove_leftovers(&self, finder: &Finder, journal: &mut Journal) -> Result<(), EraseError> {
         for path in self.archive.unfinished()? {
@@ -253,8 +269,14 @@ impl Erase {
             }
         }
         let files = state::files_of(&self.settings.state_path);
-        let files = files.map_err(EraseError::io("list the files of", &self.settings.state_path))?;
-        for path in files.into_iter().filter(|path| state::was_put_aside(path)) {
+        for path in files.map_err(EraseError::io("list the files of", &self.settings.state_path))? {
+            if pipeline::is_carried_events(&path) {
+                // Of a replay that was killed.
+                fs::remove_file(&path).map_err(EraseError::io("remove", &path))?;
+            }
+            if !state::was_put_aside(&path) {
+                continue;
+            }
             let file = fs::File::open(&path).map_err(EraseError::io("open", &path))?;
             let (hits, _) = finder.count_in_raw(file).map_err(EraseError::io("read", &path))?;
             if hits > 0 {

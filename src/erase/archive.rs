@@ -10,7 +10,7 @@ use super::EraseError;
 use crate::{
     archive::{Archive, PageChange, read_pages, rewrite},
     model::{Identifier, Steps, Stream},
-    person::{Finder, fields_of_stream, without_records},
+    person::{Finder, RecordFields, fields_of_stream, without_records},
 };
 
 /// Sittings that are taken from the archive at once.
@@ -42,7 +42,12 @@ impl<'a> RecordsOf<'a> {
 
     /// Whether a record of a stream is of one of the people.
     fn is_theirs(&self, stream: Stream, record: &str) -> bool {
-        !fields_of_stream(stream).for_each(record, &mut |identifier| !self.people.contains(&identifier))
+        self.is_theirs_by(fields_of_stream(stream), record)
+    }
+
+    /// The same for any JSON object: `fields` are those of the contract of its table.
+    pub fn is_theirs_by(&self, fields: &RecordFields, record: &str) -> bool {
+        !fields.for_each(record, &mut |identifier| !self.people.contains(&identifier))
     }
 
     /// The page without their records.

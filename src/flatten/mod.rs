@@ -59,6 +59,9 @@ mod table_builder;
 mod themes;
 mod timestamp;
 mod users;
+mod webhooks;
+
+pub use webhooks::{Told, body_hash, flatten_deliveries, tell};
 
 /// The largest body, in bytes: far above any page of a service, and far below what Arrow's offsets can address. With it, and a
 /// bound on the rows of child tables, no text column can overflow.

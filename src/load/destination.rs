@@ -11,8 +11,9 @@ use super::{Differences, ErasureRecord, Facts, LoadError, Mention, PeopleFound, 
 
 /// One warehouse. Everything it does to data is a scan applied, all or nothing, and applying a scan again changes nothing.
 ///
-/// `begin`, `stage` for each page in order, then `commit`. A failure of any of them leaves the warehouse as it was; the caller
-/// may `begin` again. One thread uses it at a time.
+/// `begin`, `stage` for each page in order, then `commit`; or `apply`, and after some scans `seal`, which is one transaction for all
+/// of them. A failure of any of these leaves the warehouse as it was when it was last sealed; the caller may `begin` again. Every other
+/// method seals first. One thread uses it at a time.
 pub trait Destination: Send {
     /// "duckdb" or "parquet": for people, and the key under which `state` remembers it.
     fn name(&self) -> &'static str;
@@ -33,7 +34,24 @@ pub trait Destination: Send {
     fn stage(&mut self, page: &FlatPage) -> Result<(), LoadError>;
 
     /// Applies what was staged, in one transaction with the ledger row. A scan that the ledger already holds changes nothing.
-    fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError>;
+    fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
+        let applied = self.apply(scan, options)?;
+        self.seal()?;
+        Ok(applied)
+    }
+
+    /// Does what `commit` does, but for the end of the transaction, which may wait for [`Destination::seal`]: until then nobody may
+    /// believe that the scan is in the warehouse.
+    fn apply(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError>;
+
+    /// Makes durable what was applied. Cheap when there is nothing to do.
+    ///
+    /// # Errors
+    /// Also when something was applied and is lost, because of an error that was told since: no scan that was applied and not
+    /// sealed is in the warehouse then.
+    fn seal(&mut self) -> Result<(), LoadError> {
+        Ok(())
+    }
 
     /// Says how the warehouse differs from what was staged, which is all that the service has of the window. Changes nothing.
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError>;
@@ -67,6 +85,16 @@ pub trait Destination: Send {
     /// The rows of `sync_runs`, in no particular order.
     fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError>;
 
+    /// Adds what webhooks told, and the changes of status in it, in one transaction. An event that the warehouse holds is left out:
+    /// the same deliveries can be applied again. Returns the events added.
+    fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError>;
+
+    /// Writes every event to a Parquet file, which is made; returns how many.
+    fn carry_events_out(&mut self, file: &Path) -> Result<u64, LoadError>;
+
+    /// Adds the events of such a file to a warehouse that has none.
+    fn carry_events_in(&mut self, file: &Path) -> Result<(), LoadError>;
+
     /// Puts the rows of `source`, a DuckDB file that a replay built and nobody has open, in the place of those held of a stretch.
     /// One transaction. Returns the rows put in.
     fn replace(&mut self, source: &Path, what: &Replacement) -> Result<u64, LoadError>;
@@ -99,6 +127,17 @@ pub trait Destination: Send {
 
     /// The rows of `erasures`, in no particular order.
     fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError>;
+}
+
+/// Deliveries of webhooks, flattened.
+#[derive(Clone, Debug)]
+pub struct EventRows {
+    /// Rows of `webhook_events`, without the columns that are filled here.
+    pub rows: arrow::record_batch::RecordBatch,
+    /// The run that adds them.
+    pub run_id: crate::model::RunId,
+    /// When, by this machine, epoch milliseconds.
+    pub applied_ms: i64,
 }
 
 /// The stretch of a stream that a replay puts in.

@@ -1,7 +1,8 @@
 //! The in-memory DuckDB in which scans are staged and compared, whatever the warehouse is made of.
 //!
-//! Its schema `stage` holds the pages of one scan, its schema `delta` what the scan changes. A warehouse is something this
-//! engine attaches (a DuckDB file) or reads (Parquet files). It knows no contract and no scan.
+//! Temporary tables hold the work: `stage_*` the pages of one scan, `work_*` the steps of the comparison, `delta_*` what the scan
+//! changes. A transaction may write temporary tables and one database: so several scans can be staged, compared and applied in
+//! one. A warehouse is something this engine attaches (a DuckDB file) or reads (Parquet files). It knows no contract and no scan.
 
 use std::{
     io::ErrorKind,
@@ -13,12 +14,6 @@ use duckdb::{Config, Connection};
 use super::LoadError;
 use crate::model::{DurableStep, Steps};
 
-/// Pages of the scan under way.
-pub(super) const STAGE_SCHEMA: &str = "stage";
-/// Steps of the comparison.
-pub(super) const WORK_SCHEMA: &str = "work";
-/// What the scan changes.
-pub(super) const DELTA_SCHEMA: &str = "delta";
 /// A commit log longer than this is folded into the database file: high, so that a run does it once, in `publish`.
 const CHECKPOINT_THRESHOLD: &str = "1GiB";
 
@@ -48,7 +43,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An empty engine with the schemas `stage` and `delta`.
+    /// An empty engine.
     pub fn open(options: &EngineOptions) -> Result<Self, LoadError> {
         let failed = |source| LoadError::engine("open", source);
         remove_leftovers(&options.temp_directory)?;
@@ -65,10 +60,6 @@ impl Engine {
             threads: options.threads.max(1),
         };
         pin_to_utc(&engine.connection)?;
-        engine.execute(
-            "set up",
-            &format!("CREATE SCHEMA {STAGE_SCHEMA}; CREATE SCHEMA {WORK_SCHEMA}; CREATE SCHEMA {DELTA_SCHEMA}"),
-        )?;
         Ok(engine)
     }
 
@@ -101,6 +92,20 @@ impl Engine {
     pub fn execute(&self, action: &str, sql: &str) -> Result<(), LoadError> {
         tracing::trace!(action, sql);
         self.connection.execute_batch(sql).map_err(|source| LoadError::engine(action, source))
+    }
+
+    /// Drops all temporary tables and views.
+    pub fn clear(&self) -> Result<(), LoadError> {
+        let failed = |source| LoadError::engine("forget a scan", source);
+        let sql = "SELECT 'DROP VIEW ' || view_name FROM duckdb_views() WHERE temporary AND NOT internal
+                   UNION ALL SELECT 'DROP TABLE ' || table_name FROM duckdb_tables() WHERE temporary";
+        let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
+        let drops =
+            statement.query_map([], |row| row.get::<_, String>(0)).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        match drops.map_err(failed)?.join("; ") {
+            nothing if nothing.is_empty() => Ok(()),
+            drops => self.execute("forget a scan", &drops),
+        }
     }
 
     /// Runs a query of one row of integers that are never NULL.

@@ -22,10 +22,11 @@ mod stage;
 
 pub use self::duckdb::DuckDbDestination;
 pub use destination::{
-    Applied, CommitOptions, Destination, Identity, LedgerEntry, Replacement, RowCounts, RunRecord, VanishPolicy,
+    Applied, CommitOptions, Destination, EventRows, Identity, LedgerEntry, Replacement, RowCounts, RunRecord,
+    VanishPolicy,
 };
 pub use diff::{
-    Delta, DeltaRows, Difference, Differences, Example, TableDelta, Targets, TimeBounds, diff, differences,
+    Delta, DeltaRows, Difference, Differences, Example, Fill, TableDelta, Targets, TimeBounds, diff, differences,
 };
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;

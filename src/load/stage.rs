@@ -1,4 +1,4 @@
-//! The pages of one scan, as tables of the engine's schema `stage`.
+//! The pages of one scan, as temporary tables `stage_*` of the engine.
 //!
 //! One table for each table that `flatten` fills: its flat columns and `_seq`, the place of the row's record in the scan. It
 //! compares nothing; [`super::diff()`] does.
@@ -10,16 +10,16 @@ use std::{
 };
 
 use arrow::{
-    array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, StringArray},
+    array::{
+        ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, StringArray,
+    },
     compute::{filter_record_batch, take_record_batch},
     datatypes::{DataType, Field, Int64Type, Schema},
 };
+use duckdb::Appender;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{
-    LoadError,
-    engine::{DELTA_SCHEMA, Engine, STAGE_SCHEMA, WORK_SCHEMA},
-};
+use super::{LoadError, engine::Engine};
 use crate::{
     model::{FlatPage, Reject, Scan, TableBatch},
     schema::{self, RECORD_COLUMN, Table, TableKind, quote_identifier},
@@ -37,8 +37,8 @@ const CHUNK_ROWS: usize = 2048;
 const KEYS_SEEN_MAX: usize = 1_000_000;
 /// Rows of one table that are handed to the engine together, and the bytes at which it is done earlier: each time costs as much as
 /// a statement, whatever it brings.
-const WAITING_ROWS_MAX: usize = 32 * 1024;
-const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+const WAITING_ROWS_MAX: usize = 64 * 1024;
+const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The column of a base table that says whether two records are the same.
 const ROW_HASH_COLUMN: &str = "_row_hash";
 /// Where the rejects of the scan are staged.
@@ -55,6 +55,9 @@ pub struct Stage {
     records: u64,
     rows: BTreeMap<&'static str, u64>,
     waiting: BTreeMap<&'static str, Waiting>,
+    has_tables: bool,
+    /// Whether the engine has some of them already.
+    is_handed_over: bool,
     /// Hashes of the keys of the base table, and of the content that each came with.
     keys_seen: HashMap<u128, i64>,
     may_repeat: bool,
@@ -81,43 +84,49 @@ impl Stage {
     /// Makes ready for the pages of a scan; whatever the engine held of an earlier one is dropped.
     pub fn begin(engine: &Engine, scan: &Scan) -> Result<Self, LoadError> {
         Self::clear(engine)?;
-        let mut sql = String::new();
-        for table in staged_tables(scan) {
-            let columns: String = table
-                .flat_columns()
-                .map(|column| format!("{} {}, ", quote_identifier(&column.name), column.column_type.duckdb()))
-                .collect();
-            sql.push_str(&format!("CREATE TABLE {STAGE_SCHEMA}.{} ({columns}{SEQUENCE_COLUMN} BIGINT);\n", table.name));
-        }
-        sql.push_str(&format!(
-            "CREATE TABLE {STAGE_SCHEMA}.{REJECTS} (raw_hash BIGINT, reason VARCHAR, field VARCHAR, raw VARCHAR, {SEQUENCE_COLUMN} BIGINT);"
-        ));
-        let base = base_table(scan)?;
-        let keys = base.columns.iter().filter(|column| base.key.contains(&column.name));
-        let keys: Vec<String> =
-            keys.map(|column| format!("{} {}", quote_identifier(&column.name), column.column_type.duckdb())).collect();
-        for name in [DISCARDED, ABSENT] {
-            sql.push_str(&format!("CREATE TABLE {STAGE_SCHEMA}.{name} ({});", keys.join(", ")));
-        }
-        engine.execute("make ready for a scan", &sql)?;
         Ok(Self {
             scan: scan.clone(),
             pages: 0,
             records: 0,
             rows: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            has_tables: false,
+            is_handed_over: false,
             keys_seen: HashMap::new(),
             may_repeat: false,
         })
     }
 
+    /// The tables are made when there is something to put in.
+    fn make_tables(&mut self, engine: &Engine) -> Result<(), LoadError> {
+        if std::mem::replace(&mut self.has_tables, true) {
+            return Ok(());
+        }
+        let scan = &self.scan;
+        let mut sql = String::new();
+        for table in staged_tables(scan) {
+            let columns: String = table
+                .flat_columns()
+                .map(|column| format!("{} {}, ", quote_identifier(&column.name), column.column_type.duckdb()))
+                .collect();
+            sql.push_str(&format!("CREATE TEMP TABLE stage_{} ({columns}{SEQUENCE_COLUMN} BIGINT);\n", table.name));
+        }
+        sql.push_str(&format!(
+            "CREATE TEMP TABLE stage_{REJECTS} (raw_hash BIGINT, reason VARCHAR, field VARCHAR, raw VARCHAR, {SEQUENCE_COLUMN} BIGINT);"
+        ));
+        let base = base_table(scan)?;
+        let keys = base.columns.iter().filter(|column| base.key.contains(&column.name));
+        let keys: Vec<String> =
+            keys.map(|column| format!("{} {}", quote_identifier(&column.name), column.column_type.duckdb())).collect();
+        for name in [DISCARDED, ABSENT] {
+            sql.push_str(&format!("CREATE TEMP TABLE stage_{name} ({});", keys.join(", ")));
+        }
+        engine.execute("make ready for a scan", &sql)
+    }
+
     /// Drops whatever the engine holds of a scan: its pages, the steps of the comparison and the delta.
     pub fn clear(engine: &Engine) -> Result<(), LoadError> {
-        let sql: String = [STAGE_SCHEMA, WORK_SCHEMA, DELTA_SCHEMA]
-            .iter()
-            .map(|name| format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name};\n"))
-            .collect();
-        engine.execute("forget a scan", &sql)
+        engine.clear()
     }
 
     /// Takes the next page. After an error the stage is of no use: begin again.
@@ -173,8 +182,32 @@ impl Stage {
         self.may_repeat
     }
 
+    /// Whether all rows are still here, and nothing about them is to be judged: each key came once or always with the same content, and
+    /// there is nothing but records.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.is_handed_over
+            && !self.may_repeat
+            && [REJECTS, DISCARDED, ABSENT].iter().all(|table| self.rows(table) == 0)
+    }
+
+    /// The rows of a table that are still here, with [`SEQUENCE_COLUMN`].
+    pub(super) fn waiting(&self, table: &str) -> &[RecordBatch] {
+        self.waiting.get(table).map_or(&[], |waiting| &waiting.batches)
+    }
+
+    /// Takes them: they are not handed over.
+    pub(super) fn take_waiting(&mut self, table: &str) -> Vec<RecordBatch> {
+        self.waiting.remove(table).unwrap_or_default().batches
+    }
+
+    /// Whether the engine is still to have rows.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Hands over what still waits: to be called before anything reads the stage.
     pub fn complete(&mut self, engine: &Engine) -> Result<(), LoadError> {
+        self.make_tables(engine)?;
         std::mem::take(&mut self.waiting)
             .iter()
             .try_for_each(|(table, waiting)| append(engine, table, &waiting.batches))
@@ -187,7 +220,10 @@ impl Stage {
         waiting.bytes += rows.get_array_memory_size();
         waiting.batches.push(rows);
         if waiting.rows >= WAITING_ROWS_MAX || waiting.bytes >= WAITING_BYTES_MAX {
-            append(engine, table, &std::mem::take(waiting).batches)?;
+            let batches = std::mem::take(waiting).batches;
+            self.make_tables(engine)?;
+            append(engine, table, &batches)?;
+            self.is_handed_over = true;
         }
         Ok(())
     }
@@ -221,10 +257,18 @@ impl Stage {
     }
 }
 
+/// A column of numbers.
+pub(super) fn column_of<'a, T: ArrowPrimitiveType>(
+    rows: &'a RecordBatch,
+    name: &str,
+) -> Result<&'a PrimitiveArray<T>, LoadError> {
+    let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<T>());
+    column.ok_or_else(|| LoadError::Contract(format!("a batch without {name}")))
+}
+
 /// A column of integers that are never NULL.
 fn integers<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a [i64], LoadError> {
-    let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>());
-    column.map(|column| column.values().as_ref()).ok_or_else(|| LoadError::Contract(format!("a batch without {name}")))
+    column_of::<Int64Type>(rows, name).map(|column| column.values().as_ref())
 }
 
 /// The rows of a batch but those of some records.
@@ -304,8 +348,8 @@ fn reject_rows(rejects: &[Reject], page: i64) -> Result<RecordBatch, LoadError> 
     RecordBatch::try_from_iter(columns).map_err(|error| LoadError::Contract(format!("rejects: {error}")))
 }
 
-/// Appends rows to a table of the schema `stage`.
-fn append(engine: &Engine, table: &str, batches: &[RecordBatch]) -> Result<(), LoadError> {
+/// Appends rows to `stage_TABLE`.
+pub(super) fn append(engine: &Engine, table: &str, batches: &[RecordBatch]) -> Result<(), LoadError> {
     let failed = |source| LoadError::engine("stage a page", source);
     let cut = |error| LoadError::Contract(format!("cannot cut a batch of {table}: {error}"));
     let Some(first) = batches.first() else { return Ok(()) };
@@ -317,20 +361,27 @@ fn append(engine: &Engine, table: &str, batches: &[RecordBatch]) -> Result<(), L
     }
     let schema = first.schema();
     let columns: Vec<&str> = filled.iter().map(|at| schema.field(*at).name().as_str()).collect();
-    let mut appender =
-        engine.connection().appender_with_columns_to_db(table, STAGE_SCHEMA, &columns).map_err(failed)?;
+    let appender = engine.connection().appender_with_columns(&format!("stage_{table}"), &columns).map_err(failed)?;
+    let rows: Result<Vec<RecordBatch>, _> = batches.iter().map(|rows| rows.project(&filled)).collect();
+    hand_over(appender, &rows.map_err(cut)?).map_err(failed)
+}
+
+/// Hands rows to the engine, in pieces that it likes.
+pub(super) fn hand_over(mut appender: Appender<'_>, batches: &[RecordBatch]) -> Result<(), duckdb::Error> {
     for rows in batches.iter().filter(|rows| rows.num_rows() > 0) {
-        let rows = rows.project(&filled).map_err(cut)?;
         if rows.num_rows() <= CHUNK_ROWS {
-            appender.append_record_batch(rows).map_err(failed)?;
+            appender.append_record_batch(rows.clone())?;
             continue;
         }
         for start in (0..rows.num_rows()).step_by(CHUNK_ROWS) {
             let end = rows.num_rows().min(start + CHUNK_ROWS);
             let picked = Int64Array::from_iter_values(start as i64..end as i64);
-            appender.append_record_batch(take_record_batch(&rows, &picked).map_err(cut)?).map_err(failed)?;
+            // The places are those of the batch.
+            let piece = take_record_batch(rows, &picked)
+                .map_err(|error| duckdb::Error::ToSqlConversionFailure(error.into()))?;
+            appender.append_record_batch(piece)?;
         }
     }
     // Dropping an appender flushes it too, and says nothing when that fails.
-    appender.flush().map_err(failed)
+    appender.flush()
 }

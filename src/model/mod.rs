@@ -3,6 +3,7 @@
 mod account;
 mod batch;
 mod chance;
+mod delivery;
 mod display;
 mod drift;
 mod flags;
@@ -21,6 +22,7 @@ mod window;
 pub use account::{Activity, Busy, TimeAccount, TimeParts};
 pub use batch::{Discarded, FlatPage, Reject, RejectReason, TableBatch};
 pub use chance::Chance;
+pub use delivery::{Delivery, EventKind};
 pub use display::steers_display;
 pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftPolicy, DriftRules};
 pub use flags::{Flag, FlagSet};

@@ -88,6 +88,8 @@ pub enum DurableStep {
     PeopleRemembered,
     /// Intents to send users, and what came of them, are remembered.
     PushesRecorded,
+    /// Deliveries of webhooks, which every warehouse has, leave the inbox.
+    DeliveriesSettled,
 }
 
 type Hook = dyn Fn(DurableStep) -> bool + Send + Sync;

@@ -17,12 +17,17 @@ use super::{
     pull::{Pulled, Shared, blocking, spawn},
 };
 
+/// Rows that are applied before they are sealed. From 122,880 in one transaction on (a row group), DuckDB writes rows straight into
+/// its file; those of a smaller one go through its log first, and are written twice. What a kill undoes is pulled already.
+pub(super) const UNSEALED_ROWS_MAX: u64 = 400_000;
+
 /// A warehouse that several threads can reach; one at a time uses it.
 pub(super) type SharedDestination = Arc<Mutex<Box<dyn Destination>>>;
 
 /// What a commit did.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Committed {
+    pub pages: u64,
     pub counts: RowCounts,
     pub wrote: bool,
     pub drift: Drift,
@@ -58,21 +63,45 @@ fn take_note(shared: &Shared, pulled: &Pulled, options: CommitOptions) -> Result
     Ok(CommitOptions { vanish, record_unchanged, proof: pulled.proof })
 }
 
-/// Commits a complete scan.
-///
-/// 0. A stream that is frozen takes no scan with drift: it stays as it is, complete and not committed.
-/// 1. Its pages are durable in the spool: the pull saw to that. A note behind them says how they are committed.
-/// 2. Each warehouse applies them with its ledger row in one transaction. Killed here, the next run finds the scan under way,
-///    reads the spool, and a warehouse that holds the scan changes nothing.
-/// 3. The spool becomes the archive.
-/// 4. The checkpoint says that the window is complete and the scan no longer under way. Killed before, the next run finds the
-///    scan in every ledger and makes good the checkpoint alone.
+/// A scan that every warehouse has applied, some of them perhaps in a transaction that is still open.
+#[derive(Debug)]
+pub(super) struct Unsealed {
+    pulled: Pulled,
+    applied: Vec<(&'static str, Applied)>,
+    drift: Drift,
+}
+
+impl Unsealed {
+    /// The rows that it brought.
+    pub fn rows(&self) -> u64 {
+        self.applied.iter().map(|(_, applied)| applied.counts.rows_read).max().unwrap_or(0)
+    }
+}
+
+/// Commits one complete scan: [`apply`] and [`seal`].
 pub(super) async fn commit(
     shared: &Shared,
     destinations: &[SharedDestination],
     pulled: Pulled,
     options: CommitOptions,
 ) -> Result<Committed, PipelineError> {
+    let applied = apply(shared, destinations, pulled, options).await?;
+    let sealed = seal(shared, destinations, vec![applied]).await?;
+    sealed.into_iter().next().ok_or_else(|| PipelineError::Died("a commit without its scan".to_owned()))
+}
+
+/// The first half of the commit of a complete scan.
+///
+/// 0. A stream that is frozen takes no scan with drift: it stays as it is, complete and not committed.
+/// 1. Its pages are durable in the spool: the pull saw to that. A note behind them says how they are committed.
+/// 2. Each warehouse applies them with its ledger row, all or nothing. Killed here, the next run finds the scan under way, reads the
+///    spool, and a warehouse that holds the scan changes nothing.
+pub(super) async fn apply(
+    shared: &Shared,
+    destinations: &[SharedDestination],
+    pulled: Pulled,
+    options: CommitOptions,
+) -> Result<Unsealed, PipelineError> {
     let pulled = Arc::new(pulled);
     let options = {
         let (shared, pulled) = (shared.clone(), Arc::clone(&pulled));
@@ -83,36 +112,64 @@ pub(super) async fn commit(
         .await??
     };
     let (applied, drift) = apply_everywhere(shared, destinations, &pulled, &options).await?;
-    let shared = shared.clone();
+    let mut pulled = Arc::into_inner(pulled).ok_or_else(|| PipelineError::Died("a warehouse's thread".to_owned()))?;
+    pulled.held.release();
+    Ok(Unsealed { pulled, applied, drift })
+}
+
+/// The second half, for all scans that were applied since the last: in the order in which they were.
+///
+/// 3. Each warehouse makes them durable, in one transaction.
+/// 4. The spool of each becomes the archive.
+/// 5. The checkpoint says that the window is complete and the scan no longer under way. Killed before, the next run finds the
+///    scan in every ledger and makes good the checkpoint alone.
+pub(super) async fn seal(
+    shared: &Shared,
+    destinations: &[SharedDestination],
+    unsealed: Vec<Unsealed>,
+) -> Result<Vec<Committed>, PipelineError> {
+    let (shared, destinations) = (shared.clone(), destinations.to_vec());
     blocking(move || {
         let _busy = shared.account.enter(Activity::Write);
-        let wrote = applied.iter().any(|(_, applied)| applied.wrote);
-        let acknowledged: Vec<(&str, bool)> =
-            applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.was_held)).collect();
-        let is_in_a_ledger = acknowledged.iter().any(|(_, is_in_ledger)| *is_in_ledger);
-        let scan = &pulled.scan;
-        // What one warehouse withholds or rejects is said even if another has nothing to say.
-        let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
-        if scan.scope.stream == Stream::Users {
-            // From the spool, which is there no more after the next step.
-            people::remember(&mut shared.state(), &pulled.spool, counts.withheld > 0)?;
+        for destination in &destinations {
+            let mut destination = lock(destination);
+            let name = destination.name();
+            destination.seal().map_err(failed(name))?;
         }
-        if is_in_a_ledger {
-            shared.archive.settle(scan).map_err(PipelineError::Archive)?;
-        }
-        let mut state = shared.state();
-        let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
-        let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
-        state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
-        drop(state);
-        shared.suppression.committed(scan);
-        if !is_in_a_ledger {
-            // An unchanged re-scan tells nothing that the archive does not hold already.
-            shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
-        }
-        Ok(Committed { counts, wrote, drift })
+        let rows: u64 = unsealed.iter().map(Unsealed::rows).sum();
+        tracing::debug!(scans = unsealed.len(), rows, "sealed");
+        unsealed.into_iter().map(|scan| checkpoint(&shared, scan)).collect()
     })
     .await?
+}
+
+fn checkpoint(shared: &Shared, sealed: Unsealed) -> Result<Committed, PipelineError> {
+    let Unsealed { pulled, applied, drift } = sealed;
+    let wrote = applied.iter().any(|(_, applied)| applied.wrote);
+    let acknowledged: Vec<(&str, bool)> =
+        applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.was_held)).collect();
+    let is_in_a_ledger = acknowledged.iter().any(|(_, is_in_ledger)| *is_in_ledger);
+    let scan = &pulled.scan;
+    // What one warehouse withholds or rejects is said even if another has nothing to say.
+    let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
+    if scan.scope.stream == Stream::Users {
+        // From the spool, which is there no more after the next step.
+        people::remember(&mut shared.state(), &pulled.spool, counts.withheld > 0)?;
+    }
+    if is_in_a_ledger {
+        shared.archive.settle(scan).map_err(PipelineError::Archive)?;
+    }
+    let mut state = shared.state();
+    let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
+    let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
+    state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
+    drop(state);
+    shared.suppression.committed(scan);
+    if !is_in_a_ledger {
+        // An unchanged re-scan tells nothing that the archive does not hold already.
+        shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
+    }
+    Ok(Committed { pages: pulled.proof.pages, counts, wrote, drift })
 }
 
 /// What the checkpoints take in. Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at
@@ -138,7 +195,7 @@ async fn apply_everywhere(
                 let _busy = account.enter(Activity::Write);
                 let mut destination = lock(&destination);
                 let name = destination.name();
-                apply(destination.as_mut(), &pulled, &options).map(|(applied, drift)| (name, applied, drift))
+                apply_in(destination.as_mut(), &pulled, &options).map(|(applied, drift)| (name, applied, drift))
             })
         })
         .collect();
@@ -157,7 +214,7 @@ async fn apply_everywhere(
     Ok((all, met))
 }
 
-fn apply(
+fn apply_in(
     destination: &mut dyn Destination,
     pulled: &Pulled,
     options: &CommitOptions,
@@ -170,7 +227,7 @@ fn apply(
         destination.stage(page)
     })?;
     staged.map_err(failed(name))?;
-    let applied = destination.commit(&pulled.scan, options).map_err(failed(name))?;
+    let applied = destination.apply(&pulled.scan, options).map_err(failed(name))?;
     Ok((applied, drift))
 }
 

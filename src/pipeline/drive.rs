@@ -2,7 +2,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use tokio::task::{JoinError, JoinSet};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::{Instant, Sleep, sleep, sleep_until},
+};
 
 use crate::{
     load::{CommitOptions, VanishPolicy},
@@ -13,7 +16,7 @@ use crate::{
 
 use super::{
     Failure, Frozen, PipelineError, Run,
-    commit::{Committed, commit, lock},
+    commit::{Committed, UNSEALED_ROWS_MAX, Unsealed, apply, lock, seal},
     pull::{Begun, PullError, Pulled, begin, blocking, pull},
     queue::{Queue, Task},
     reconcile::Resumed,
@@ -21,13 +24,23 @@ use super::{
 
 /// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it.
 const READY_MAX: usize = 2;
+/// Scans that are applied before they are sealed: each has a spool and a line in the checkpoints until then.
+const UNSEALED_SCANS_MAX: usize = 32;
+/// So long what was applied waits for more when nothing is ready, and when something is.
+const SEAL_AFTER: Duration = Duration::from_millis(200);
+const SEAL_AFTER_MAX: Duration = Duration::from_secs(2);
 /// Without a commit for so long, other processes are let at the warehouses: the service, not the warehouse, is what takes time.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// So many windows failing one after the other end the run: it is not the windows.
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
 type PullEnd = (Task, Result<Pulled, PullError>);
-type CommitEnd = (Task, u64, Result<Committed, PipelineError>);
+
+/// What the one at the warehouses came back with.
+enum CommitEnd {
+    Applied(Box<(Task, Result<Unsealed, PipelineError>)>),
+    Sealed(Vec<Task>, Result<Vec<Committed>, PipelineError>),
+}
 
 /// What is on its way.
 struct Flow {
@@ -36,6 +49,10 @@ struct Flow {
     waiting: VecDeque<(Task, Begun)>,
     pulls: JoinSet<PullEnd>,
     ready: VecDeque<(Task, Pulled)>,
+    /// Applied, and not durable yet: they become so together.
+    unsealed: Vec<(Task, Unsealed)>,
+    /// Since when the first of them waits.
+    unsealed_since: Option<Instant>,
     /// At most one.
     committing: JoinSet<CommitEnd>,
     failures_in_a_row: u32,
@@ -48,6 +65,23 @@ impl Flow {
         if self.outcome.is_ok() {
             self.outcome = Err(error);
         }
+    }
+
+    /// Ends when what is unsealed has waited long enough for more.
+    fn seal_due(&self) -> Sleep {
+        sleep_until(self.unsealed_since.unwrap_or_else(Instant::now) + SEAL_AFTER)
+    }
+
+    fn is_seal_due(&self) -> bool {
+        let limit = if self.ready.is_empty() { SEAL_AFTER } else { SEAL_AFTER_MAX };
+        let rows: u64 = self.unsealed.iter().map(|(_, unsealed)| unsealed.rows()).sum();
+        rows >= UNSEALED_ROWS_MAX
+            || self.unsealed.len() >= UNSEALED_SCANS_MAX
+            || self.unsealed_since.is_some_and(|since| since.elapsed() >= limit)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.committing.is_empty() && self.unsealed.is_empty()
     }
 
     fn died(&mut self, error: &JoinError) {
@@ -63,6 +97,8 @@ impl Run {
             waiting: VecDeque::new(),
             pulls: JoinSet::new(),
             ready: VecDeque::new(),
+            unsealed: Vec::new(),
+            unsealed_since: None,
             committing: JoinSet::new(),
             failures_in_a_row: 0,
             outcome: Ok(()),
@@ -80,17 +116,20 @@ impl Run {
             self.start_pulls(&mut flow).await;
             self.start_commit(&mut flow);
             is_resting &= flow.committing.is_empty();
+            let seal_due = flow.seal_due();
             tokio::select! {
                 biased;
                 Some(end) = flow.committing.join_next(), if !flow.committing.is_empty() => match end {
-                    Ok((task, pages, committed)) => self.commit_ended(&mut flow, task, pages, committed).await,
+                    Ok(CommitEnd::Applied(end)) => self.apply_ended(&mut flow, end.0, end.1),
+                    Ok(CommitEnd::Sealed(tasks, sealed)) => self.seal_ended(&mut flow, tasks, sealed).await,
                     Err(died) => flow.died(&died),
                 },
                 Some(end) = flow.pulls.join_next(), if !flow.pulls.is_empty() => match end {
                     Ok((task, pulled)) => self.pull_ended(&mut flow, task, pulled),
                     Err(died) => flow.died(&died),
                 },
-                () = tokio::time::sleep(REST_AFTER), if !is_resting && flow.committing.is_empty() && !flow.pulls.is_empty() => {
+                () = seal_due, if flow.committing.is_empty() && !flow.unsealed.is_empty() => {}
+                () = sleep(REST_AFTER), if !is_resting && flow.is_at_rest() && !flow.pulls.is_empty() => {
                     is_resting = true;
                     if let Err(error) = self.rest().await {
                         flow.fail(error);
@@ -124,21 +163,28 @@ impl Run {
         }
     }
 
-    /// The next commit, if none is under way. A cancelled run finishes the one under way and begins no other: what is complete
-    /// waits in its spool.
+    /// The next commit, if none is under way. Scans are applied one after the other and sealed together; they wait a moment for
+    /// those that are being pulled.
+    ///
+    /// A cancelled run finishes the one under way and begins no other: what is complete waits in its spool.
     fn start_commit(&self, flow: &mut Flow) {
-        let is_ending = flow.outcome.is_err() || self.findings.stop == Some(Stop::Cancelled);
-        if is_ending || !flow.committing.is_empty() {
+        if !flow.committing.is_empty() {
             return;
         }
-        if let Some((task, pulled)) = flow.ready.pop_front() {
-            let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
+        let is_ending = flow.outcome.is_err() || self.findings.stop == Some(Stop::Cancelled);
+        let is_seal_due = is_ending || flow.is_seal_due();
+        let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
+        if let Some((task, pulled)) = if is_seal_due { None } else { flow.ready.pop_front() } {
             let options = self.commit_options(&task, &pulled);
             flow.committing.spawn(async move {
-                let pages = pulled.proof.pages;
-                let committed = commit(&shared, &destinations, pulled, options).await;
-                (task, pages, committed)
+                let applied = apply(&shared, &destinations, pulled, options).await;
+                CommitEnd::Applied(Box::new((task, applied)))
             });
+        } else if !flow.unsealed.is_empty() && (is_seal_due || flow.pulls.is_empty()) {
+            flow.unsealed_since = None;
+            let (tasks, unsealed) = std::mem::take(&mut flow.unsealed).into_iter().unzip();
+            flow.committing
+                .spawn(async move { CommitEnd::Sealed(tasks, seal(&shared, &destinations, unsealed).await) });
         }
     }
 
@@ -169,23 +215,32 @@ impl Run {
         }
     }
 
-    async fn commit_ended(
-        &mut self,
-        flow: &mut Flow,
-        task: Task,
-        pages: u64,
-        committed: Result<Committed, PipelineError>,
-    ) {
-        let settled = match committed {
-            Err(PipelineError::Frozen(frozen)) => {
-                self.freeze(flow, &task, *frozen);
-                Ok(())
+    fn apply_ended(&mut self, flow: &mut Flow, task: Task, applied: Result<Unsealed, PipelineError>) {
+        match applied {
+            Ok(unsealed) => {
+                flow.queue.learn(task.scope, task.due.window, unsealed.rows());
+                flow.unsealed.push((task, unsealed));
+                flow.unsealed_since.get_or_insert_with(Instant::now);
             }
-            Ok(committed) => self.settle(&mut flow.queue, task, pages, committed).await,
-            Err(error) => Err(error),
+            Err(PipelineError::Frozen(frozen)) => self.freeze(flow, &task, *frozen),
+            Err(error) => {
+                // A warehouse may have given up, with this scan, what it had applied before: all are under way still.
+                flow.unsealed.clear();
+                flow.unsealed_since = None;
+                flow.fail(error);
+            }
+        }
+    }
+
+    async fn seal_ended(&mut self, flow: &mut Flow, tasks: Vec<Task>, sealed: Result<Vec<Committed>, PipelineError>) {
+        let sealed = match sealed {
+            Ok(sealed) => sealed,
+            Err(error) => return flow.fail(error),
         };
-        if let Err(error) = settled {
-            flow.fail(error);
+        for (task, committed) in tasks.into_iter().zip(sealed) {
+            if let Err(error) = self.settle(&mut flow.queue, task, committed).await {
+                return flow.fail(error);
+            }
         }
     }
 
@@ -237,13 +292,7 @@ impl Run {
     }
 
     /// After a commit: the books, a second look at what seems to have vanished, and a publish if much waits for it.
-    async fn settle(
-        &mut self,
-        queue: &mut Queue,
-        task: Task,
-        pages: u64,
-        done: Committed,
-    ) -> Result<(), PipelineError> {
+    async fn settle(&mut self, queue: &mut Queue, task: Task, done: Committed) -> Result<(), PipelineError> {
         let mut counts = done.counts;
         if task.is_second_look {
             // The first look has counted them.
@@ -261,8 +310,7 @@ impl Run {
             withheld => self.findings.looked(task.scope, window, withheld),
         }
         self.findings.wrote |= done.wrote;
-        self.findings.add(task.scope.stream, pages, &counts);
-        queue.learn(task.scope, window, done.counts.rows_read);
+        self.findings.add(task.scope.stream, done.pages, &counts);
         self.shared.progress.committed(task.scope, window, counts.rows_read);
         for destination in &self.destinations {
             if lock(destination).wants_publish() {

@@ -93,6 +93,12 @@ impl Held {
         self.is_spooled = false;
     }
 
+    /// They are where they are to go: gives back what they take.
+    pub fn release(&mut self) {
+        self.clear();
+        self.is_spooled = true;
+    }
+
     fn clear(&mut self) {
         self.pages.clear();
         self.budget.give_back(std::mem::take(&mut self.bytes));

@@ -5,6 +5,7 @@
 
 mod assemble;
 mod commit;
+mod deliveries;
 mod drift;
 mod drive;
 mod error;
@@ -26,6 +27,7 @@ mod verify;
 mod work;
 
 pub use assemble::{archive, identity, lock_patience, open_destinations, open_watched, source_settings};
+pub use deliveries::{Flushed, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use freeze::Frozen;
@@ -34,6 +36,7 @@ pub use progress::{Progress, Snapshot};
 pub use push::{Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, push_dry};
 pub use replay::{
     Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
+    is_carried_events,
 };
 pub use report::{Outcome, RunReport, StreamReport};
 pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};

@@ -105,6 +105,9 @@ pub struct RunReport {
     pub drift: Vec<DriftReport>,
     /// How often such was met at places that found no room in the list.
     pub drift_unlisted: u64,
+    /// Events that webhooks told and that this run brought into the warehouses.
+    #[serde(skip_serializing_if = "is_none")]
+    pub webhook_events: u64,
     pub requests: RequestStats,
     /// Where the time went; everything but `wall` adds up to it.
     pub time_ms: TimeParts,
@@ -112,6 +115,9 @@ pub struct RunReport {
     /// Why the run ended early, and until when it should be left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
+    /// Before this time the service is not to be asked again, epoch milliseconds by this machine.
+    #[serde(skip)]
+    pub resume_after_ms: Option<i64>,
     /// What ended the run, if an error did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -121,6 +127,10 @@ pub struct RunReport {
     /// What else people should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Rows that the service no longer returns, too many at once to be believed.
@@ -155,6 +165,8 @@ pub(super) struct Findings {
     pub is_doubtful: bool,
     /// Where rows were withheld, as of the last look at each window.
     pub doubts: Vec<Doubt>,
+    /// Events of webhooks that were added.
+    pub webhook_events: u64,
     /// What the contracts do not know.
     drift: BTreeMap<Stream, Drift>,
     /// Streams of which a scan was not applied.
@@ -203,6 +215,14 @@ impl Findings {
             streams.entry(doubt.scope.stream.name()).or_default().counts.withheld += doubt.withheld;
         }
         streams
+    }
+
+    /// Before this time the service is not to be asked again.
+    pub fn resume_after_ms(&self) -> Option<i64> {
+        match self.stop {
+            Some(Stop::Deadline { until_ms } | Stop::Patience { until_ms, .. }) => Some(until_ms),
+            _ => None,
+        }
     }
 
     /// What people should know.

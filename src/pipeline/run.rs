@@ -8,7 +8,7 @@ use crate::{
     clock::Clock,
     config::Settings,
     load::{Destination, Identity, LoadError, RunRecord},
-    model::{Activity, Chance, RunId, Stream, TimeAccount, Window},
+    model::{Activity, Chance, RunId, Steps, Stream, TimeAccount, Window},
     source::{Source, SourceError},
     state::{Lease, State},
 };
@@ -57,6 +57,7 @@ pub struct Run {
     started_ms: i64,
     pub(super) clock: Clock,
     pub(super) chance: Chance,
+    pub(super) steps: Steps,
     identity: Identity,
     pub(super) shared: Shared,
     pub(super) destinations: Vec<SharedDestination>,
@@ -100,7 +101,7 @@ impl Run {
         let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
         let patience = lock_patience(&settings, &stop);
         let source = Source::new(source_settings, learned, account.clone(), stop).map_err(PipelineError::Source)?;
-        let archive = archive(&settings, &identity)?.watched(steps);
+        let archive = archive(&settings, &identity)?.watched(steps.clone());
         clear_leftovers(&settings)?;
         let destinations: Vec<SharedDestination> = open_watched(&settings, &identity, &patience, &surroundings)?
             .into_iter()
@@ -137,6 +138,7 @@ impl Run {
             started_ms,
             clock,
             chance,
+            steps,
             identity,
             shared,
             destinations,
@@ -169,6 +171,7 @@ impl Run {
     }
 
     async fn work_off(&mut self) -> Result<(), PipelineError> {
+        self.take_in_deliveries().await?;
         let resumed = {
             let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
             blocking(move || resume(&shared, &destinations)).await??
@@ -392,10 +395,12 @@ impl Run {
             streams,
             drift,
             drift_unlisted,
+            webhook_events: self.findings.webhook_events,
             requests: self.shared.source.request_stats(),
             time_ms: self.shared.account.parts(),
             peak_rss_bytes: peak_rss_bytes(),
             stopped_because: self.findings.stop.map(|stop| stop.to_string()),
+            resume_after_ms: self.findings.resume_after_ms(),
             error: error.map(|error| chain(error)),
             failures: self.findings.failures.clone(),
             notes: self.findings.notes(),

@@ -19,6 +19,7 @@ use super::{
     faults::Faults,
     request_log::LogEntry,
     service::Service,
+    webhooks::{Delivered, WebhookTarget, deliver},
     world::{ChangeRequest, ChangeSummary, RowKey},
 };
 
@@ -44,6 +45,7 @@ pub(crate) fn router() -> Router<Arc<Service>> {
         .route("/stats", get(stats))
         .route("/clock", post(advance))
         .route("/changes", post(changes))
+        .route("/webhooks", post(webhooks))
         .route("/faults", get(faults).post(merge_faults))
         .route("/row", post(plant).delete(remove))
 }
@@ -123,6 +125,25 @@ async fn advance(State(service): State<Arc<Service>>, body: Bytes) -> Answer<Now
 async fn changes(State(service): State<Arc<Service>>, body: Bytes) -> Answer<ChangeSummary> {
     let request: ChangeRequest = read(&body)?;
     Ok(Json(control(&service).apply_changes(&request)))
+}
+
+/// Changes that webhooks tell of, or the test body alone.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Webhooks {
+    target: WebhookTarget,
+    #[serde(default)]
+    changes: Option<ChangeRequest>,
+}
+
+async fn webhooks(State(service): State<Arc<Service>>, body: Bytes) -> Answer<Delivered> {
+    let Webhooks { target, changes } = read(&body)?;
+    let control = control(&service);
+    let bodies = match changes {
+        Some(changes) => control.webhook_bodies(&control.apply_changes(&changes)),
+        None => vec![control.test_body()],
+    };
+    Ok(Json(deliver(&bodies, &target).await))
 }
 
 async fn faults(State(service): State<Arc<Service>>) -> Json<Faults> {

@@ -19,6 +19,7 @@ mod random;
 mod request_log;
 mod service;
 mod settings;
+mod webhooks;
 mod world;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -40,6 +41,7 @@ pub use faults::{
 pub use request_log::LogEntry;
 pub use service::UpsertedUser;
 pub use settings::{DAYS_MAX, RESPONSES_MAX, SURVEYS_MAX, Settings};
+pub use webhooks::{Delivered, WebhookTarget, deliver};
 pub use world::{ChangeRequest, ChangeSummary, RowKey, StatusChange};
 
 use service::Service;

@@ -19,7 +19,7 @@ pub use views::{View, ViewColumn, ViewKind, views};
 use std::sync::LazyLock;
 
 /// The contracts, parents before their children, in the order of the dictionary.
-const CONTRACTS: [&str; 23] = [
+const CONTRACTS: [&str; 24] = [
     include_str!("../../schemas/responses.toml"),
     include_str!("../../schemas/response_choices.toml"),
     include_str!("../../schemas/response_matrix_cells.toml"),
@@ -39,6 +39,7 @@ const CONTRACTS: [&str; 23] = [
     include_str!("../../schemas/users.toml"),
     include_str!("../../schemas/user_attributes.toml"),
     include_str!("../../schemas/user_events.toml"),
+    include_str!("../../schemas/webhook_events.toml"),
     include_str!("../../schemas/rejects.toml"),
     include_str!("../../schemas/sync_windows.toml"),
     include_str!("../../schemas/sync_runs.toml"),

@@ -86,6 +86,7 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "survey_funnel",
     "daily_breakdown",
     "skips",
+    "webhook_mismatches",
 );
 const MACROS: &[(&str, &str)] = files!("views/macros": "responses_as_of", "surveys_as_of");
 

@@ -44,7 +44,7 @@ fn replace(root: &Path, with: &Path) {
 }
 
 /// Runs the erasure in this process; before the step for which `stops` holds the folder is copied and it ends.
-fn run(
+pub fn run(
     place: &Place,
     service: &str,
     person: &Person,

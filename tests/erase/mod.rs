@@ -9,6 +9,7 @@ mod others;
 mod people;
 mod users;
 mod vanished;
+mod webhooks;
 
 use serde_json::Value;
 use studysync::sandbox::{ChangeRequest, ListName};

@@ -43,13 +43,13 @@ pub fn identity(user: Option<&str>, visitor: u32, uuid: &str, session: &str, mai
     })
 }
 
-const SESSIONS: [&str; 4] = [
+pub const SESSIONS: [&str; 4] = [
     "aaaaaaaa-0000-4000-8000-000000000001",
     "aaaaaaaa-0000-4000-8000-000000000002",
     "aaaaaaaa-0000-4000-8000-000000000003",
     "aaaaaaaa-0000-4000-8000-000000000004",
 ];
-const ZOE_UUID: &str = "7c1c9d6e-0b7a-4c55-9a40-1d2e3f405163";
+pub const ZOE_UUID: &str = "7c1c9d6e-0b7a-4c55-9a40-1d2e3f405163";
 
 /// Two people whom no generator makes: one with an odd user id and mail address, one with nothing but a visitor's UUID.
 pub fn plant(service: &Service) {

@@ -3,16 +3,18 @@
 use super::{
     backfill,
     killer::{Killer, Measured},
-    place, run_to_the_end, slow_service,
+    place, run_to_the_end, service_with_latency, slow_service,
     witness::{Before, assert_same, assert_settled_but, window},
 };
 use crate::harness::{Place, Service};
+use studysync::sandbox::Latency;
 
 const DAYS: i64 = 12;
 
 /// A service, an undisturbed place, and a place whose backfill was killed a few times and is not done.
 fn half_done(seed: u64) -> (Service, Place, Place) {
-    let service = slow_service(900, DAYS as u32);
+    // Slow enough that windows become durable on the way, and not all at the end.
+    let service = service_with_latency(900, DAYS as u32, Latency { ms: 80, jitter_ms: 40, per_row_us: 0 });
     let calm = place(&service);
     let mut killer = Killer::new(seed);
     let measured = killer.measure(&service, &calm, &backfill(DAYS));

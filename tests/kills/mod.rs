@@ -31,7 +31,10 @@ page_rows = 12
 
 /// A service that takes its time, a few minutes past its full hour: all runs of a test see the same settled moment.
 fn slow_service(responses: u64, days: u32) -> Service {
-    let latency = Latency { ms: 10, jitter_ms: 15, per_row_us: 0 };
+    service_with_latency(responses, days, Latency { ms: 10, jitter_ms: 15, per_row_us: 0 })
+}
+
+fn service_with_latency(responses: u64, days: u32, latency: Latency) -> Service {
     let settings = small(responses, days);
     let faults = Faults { latency, ..settings.faults.clone() };
     Service::start(Settings { now_ms: NOW_MS + 2 * 60_000, faults, ..settings })

@@ -24,6 +24,8 @@ const ROUNDING_MS: u64 = 6;
 const TIMER_US: u64 = 2000;
 /// Complete scans wait for their commit: one, and one more is in it.
 const READY_AND_COMMITTING: usize = 2;
+/// Applied scans that wait for the transaction to end.
+const UNSEALED: usize = 32;
 
 /// How a run ended.
 pub struct Ended {
@@ -73,7 +75,7 @@ impl Ended {
 
     pub fn check(&self, plan: &RunPlan, is_calm: bool, root: &Path) {
         self.nothing_was_sent_early();
-        let spools_allowed = self.left_spools + plan.in_flight + READY_AND_COMMITTING;
+        let spools_allowed = self.left_spools + plan.in_flight + READY_AND_COMMITTING + UNSEALED;
         assert!(
             self.spools_max <= spools_allowed,
             "{} scans were open at once, {spools_allowed} may be",

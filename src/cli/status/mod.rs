@@ -2,6 +2,7 @@
 
 mod people;
 mod proofs;
+mod serving;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ use super::{
 };
 use people::PeopleStatus;
 use proofs::{ProofStatus, proofs};
+use serving::{ServeStatus, serving};
 
 const RUNS_SHOWN: u32 = 5;
 
@@ -67,6 +69,9 @@ struct Status {
     /// What the service's documents leave open, as far as it was seen.
     traits: Vec<KnownTrait>,
     runs: Vec<RunStatus>,
+    /// What `serve` did and will do, if it ever ran here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serve: Option<ServeStatus>,
     /// What the last sync or backfill met that no contract knows.
     #[serde(flatten)]
     last_drift: LastDrift,
@@ -233,6 +238,7 @@ fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<S
         clock_skew_ms: skew_ms,
         traits: known_traits(state)?,
         runs: runs.collect(),
+        serve: serving(&settings.state_path)?,
         last_drift,
     })
 }
@@ -294,6 +300,9 @@ fn describe(status: &Status) -> String {
             let took = run.secs.map(|secs| format!(" in {secs:.1} s")).unwrap_or_default();
             text.push_str(&format!("  {}  {:<8} {}{took}\n", run.started, run.command, run.outcome.replace('_', " ")));
         }
+    }
+    if let Some(serve) = &status.serve {
+        text.push_str(&serve.describe());
     }
     let LastDrift { drift, drift_unlisted } = &status.last_drift;
     for (at, line) in drift_lines(drift, *drift_unlisted).iter().enumerate() {

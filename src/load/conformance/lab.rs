@@ -51,15 +51,21 @@ impl Lab {
 
     /// Applies a scan and publishes it.
     pub(in crate::load) fn apply(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
+        let applied = self.apply_unsealed(scan, pages);
+        self.destination().seal().unwrap();
+        self.destination().publish().unwrap();
+        applied
+    }
+
+    /// Applies a scan and no more.
+    pub(in crate::load) fn apply_unsealed(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
         let options =
             CommitOptions { vanish: self.vanish, record_unchanged: self.record_unchanged, ..CommitOptions::default() };
         self.destination().begin(scan).unwrap();
         for page in pages {
             self.destination().stage(page).unwrap();
         }
-        let applied = self.destination().commit(scan, &options).unwrap();
-        self.destination().publish().unwrap();
-        applied
+        self.destination().apply(scan, &options).unwrap()
     }
 
     /// The warehouse as another run finds it.

@@ -53,6 +53,7 @@ macro_rules! conformance_tests {
             compared: p1_a_comparison_sees_children_snapshots_and_rejects
             safety: a_batch_that_does_not_fit_is_refused
             random: p2_p4_random_histories_match_a_plain_model
+            random: p2_p4_scans_that_are_sealed_together_match_a_plain_model
         }
     };
     (@cases $make:path, $($group:ident: $case:ident)*) => {

@@ -144,12 +144,21 @@ fn pages(service: &BTreeMap<String, Answer>, flags: FlagSet, first: i64, end: i6
 }
 
 pub(in crate::load) fn p2_p4_random_histories_match_a_plain_model(lab: &mut Lab) {
+    histories(lab, 20_260_301, 0.0);
+}
+
+pub(in crate::load) fn p2_p4_scans_that_are_sealed_together_match_a_plain_model(lab: &mut Lab) {
+    histories(lab, 20_261_122, 0.8);
+}
+
+/// Each scan is followed by a look, but for a share of them: those are sealed with the next.
+fn histories(lab: &mut Lab, seed: u64, unsealed_share: f64) {
     const ROWS: &str = "SELECT response_group_uid, answer_text, url, epoch_ms(deleted_at), _vanished_at IS NOT NULL,
             (SELECT count(*) FROM response_choices c WHERE c.response_group_uid = r.response_group_uid)
         FROM responses r ORDER BY ALL";
     const VERSIONS: &str =
         "SELECT response_group_uid, reason, count(*) FROM response_history GROUP BY ALL ORDER BY ALL";
-    let mut random = StdRng::seed_from_u64(20_260_301);
+    let mut random = StdRng::seed_from_u64(seed);
     let (mut service, mut model) = (BTreeMap::new(), Model::default());
     lab.vanish = VanishPolicy::Accept;
     for step in 0..STEPS {
@@ -165,8 +174,13 @@ pub(in crate::load) fn p2_p4_random_histories_match_a_plain_model(lab: &mut Lab)
         }
         let (visible, chunks) = pages(&service, flags, first, end);
         let pages: Vec<_> = chunks.iter().map(|chunk| page(chunk)).collect();
-        lab.apply(&scan(Stream::Responses, step, first, end, flags), &pages);
+        let scan = scan(Stream::Responses, step, first, end, flags);
         model.apply(&visible, flags, first, end);
+        if step + 1 < STEPS && random.random_bool(unsealed_share) {
+            lab.apply_unsealed(&scan, &pages);
+            continue;
+        }
+        lab.apply(&scan, &pages);
         let found: Vec<String> = lab.rows(ROWS).into_iter().chain(lab.rows(VERSIONS)).collect();
         assert_eq!(found, model.lines(), "after step {step}: days {first} to {end}, flags '{flags}'");
     }

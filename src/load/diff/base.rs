@@ -1,6 +1,6 @@
 //! The fate of each record of a base table: new, edited, unchanged, back, vanished.
 //!
-//! Steps, each a table of the schema `work`: `held` (what the warehouse has of the window, narrow), `suspect` (what is not
+//! Steps, each a temporary table `work_*`: `held` (what the warehouse has of the window, narrow), `suspect` (what is not
 //! plainly unchanged), `gone` (what the scan no longer found), `old` (the warehouse's full rows of both), `fate` (the verdict).
 
 use super::{
@@ -20,7 +20,7 @@ use crate::{
 pub(super) enum Fates {
     /// The warehouse holds none of the window: every staged record is new, and there are no tables in `work`.
     AllNew,
-    /// `work.old`, `work.gone` and `work.fate` say what changes.
+    /// `work_old`, `work_gone` and `work_fate` say what changes.
     Compared,
     /// Nothing changes.
     Unchanged,
@@ -34,12 +34,12 @@ pub(super) fn compare(
 ) -> Result<Fates, LoadError> {
     let window = base.partition.is_some().then(|| bounds_of(comparison.scan.window));
     let outside = count_outside(comparison, base, window)?;
-    let staged = comparison.count(&format!("SELECT count(*) FROM stage.{}", base.name))?;
+    let staged = comparison.count(&format!("SELECT count(*) FROM stage_{}", base.name))?;
     comparison.delta.counts.outside_window = outside;
     collect_held(comparison, base, window, outside > 0)?;
     let keys = column_list("h", key_of(base));
     let [held, held_keys] =
-        comparison.integers(&format!("SELECT count(*), count(DISTINCT ({keys})) FROM work.held h"))?;
+        comparison.integers(&format!("SELECT count(*), count(DISTINCT ({keys})) FROM work_held h"))?;
     if held == 0 {
         comparison.delta.counts.inserted = staged;
         return Ok(if staged == 0 { Fates::Unchanged } else { Fates::AllNew });
@@ -51,7 +51,7 @@ pub(super) fn compare(
     collect_suspects(comparison, base)?;
     collect_gone(comparison, base, window, vanish)?;
     let [suspects, gone] =
-        comparison.integers("SELECT (SELECT count(*) FROM work.suspect), (SELECT count(*) FROM work.gone)")?;
+        comparison.integers("SELECT (SELECT count(*) FROM work_suspect), (SELECT count(*) FROM work_gone)")?;
     if suspects == 0 && gone == 0 {
         comparison.delta.counts.unchanged = staged;
         return Ok(Fates::Unchanged);
@@ -61,7 +61,7 @@ pub(super) fn compare(
 
     let [inserted, updated, soft_deleted] = comparison.integers(
         "SELECT count(*) FILTER (WHERE verdict = 'new'), count(*) FILTER (WHERE verdict <> 'new'), count(*) FILTER (WHERE is_deleted)
-         FROM work.fate",
+         FROM work_fate",
     )?;
     let counts = &mut comparison.delta.counts;
     counts.inserted = inserted.unsigned_abs();
@@ -73,23 +73,24 @@ pub(super) fn compare(
     Ok(if changes { Fates::Compared } else { Fates::Unchanged })
 }
 
-/// Counts staged records outside the window; their keys go to `work.outside` if there are any.
+/// Counts staged records outside the window; their keys go to `work_outside` if there are any.
 fn count_outside(
     comparison: &Comparison<'_>,
     base: &'static Table,
     window: Option<TimeBounds>,
 ) -> Result<u64, LoadError> {
     let Some(inside) = window.map(|bounds| bounds.condition("s.created_at")) else { return Ok(0) };
-    let outside = comparison.count(&format!("SELECT count(*) FROM stage.{} s WHERE NOT {inside}", base.name))?;
+    let outside = comparison.count(&format!("SELECT count(*) FROM stage_{} s WHERE NOT {inside}", base.name))?;
     if outside > 0 {
         let keys = column_list("s", key_of(base));
-        let sql = format!("CREATE TABLE work.outside AS SELECT {keys} FROM stage.{} s WHERE NOT {inside}", base.name);
+        let sql =
+            format!("CREATE TEMP TABLE work_outside AS SELECT {keys} FROM stage_{} s WHERE NOT {inside}", base.name);
         comparison.execute(&sql)?;
     }
     Ok(outside)
 }
 
-/// `work.held`: what the warehouse holds in the window, and of the keys outside it, wherever that is.
+/// `work_held`: what the warehouse holds in the window, and of the keys outside it, wherever that is.
 pub(super) fn collect_held(
     comparison: &mut Comparison<'_>,
     base: &'static Table,
@@ -105,21 +106,22 @@ pub(super) fn collect_held(
     let relation = comparison.targets.relation(base, window)?;
     let inside = window.map_or("true".to_owned(), |bounds| bounds.condition("t.created_at"));
     let only_asked = comparison.only_asked();
-    let mut sql = format!("CREATE TABLE work.held AS SELECT {columns} FROM {relation} t{only_asked} WHERE {inside}");
+    let mut sql =
+        format!("CREATE TEMP TABLE work_held AS SELECT {columns} FROM {relation} t{only_asked} WHERE {inside}");
     if has_outside {
         let same_key = equal_columns("t", "o", &key_of(base));
         let keys = column_list("t", key_of(base));
         let everywhere = comparison.targets.relation(base, None)?;
         sql.push_str(&format!(
-            " AND NOT EXISTS (SELECT 1 FROM work.outside o WHERE {same_key})
-             UNION ALL SELECT {columns} FROM {everywhere} t SEMI JOIN work.outside o ON {same_key}
+            " AND NOT EXISTS (SELECT 1 FROM work_outside o WHERE {same_key})
+             UNION ALL SELECT {columns} FROM {everywhere} t SEMI JOIN work_outside o ON {same_key}
              QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY t._vanished_at DESC NULLS FIRST, t.created_at) = 1"
         ));
     }
     comparison.execute(&sql)
 }
 
-/// `work.suspect`: staged records that are new or may have changed.
+/// `work_suspect`: staged records that are new or may have changed.
 fn collect_suspects(comparison: &Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
     let keys = column_list("s", key_of(base));
     let same_key = equal_columns("s", "h", &key_of(base));
@@ -131,21 +133,21 @@ fn collect_suspects(comparison: &Comparison<'_>, base: &'static Table) -> Result
     };
     let is_doubled = comparison.is_doubled("s", base);
     comparison.execute(&format!(
-        "CREATE TABLE work.suspect AS
+        "CREATE TEMP TABLE work_suspect AS
          SELECT s._seq, {keys}{held_at}, {is_doubled} AS is_doubled, CASE
                 WHEN h._row_hash IS NULL THEN 'new'
                 WHEN {other_flags} THEN 'compare'
                 WHEN h._row_hash <> s._row_hash THEN 'edited'
                 WHEN h._vanished_at IS NOT NULL THEN 'back'
                 ELSE 'doubled' END AS fate
-         FROM stage.{} s LEFT JOIN work.held h ON {same_key}
+         FROM stage_{} s LEFT JOIN work_held h ON {same_key}
          WHERE h._row_hash IS NULL OR {other_flags} OR h._row_hash <> s._row_hash OR h._vanished_at IS NOT NULL
             OR {is_doubled}",
         base.name
     ))
 }
 
-/// `work.gone`: rows of the window and scope that a complete scan no longer found, unless there are too many to believe it.
+/// `work_gone`: rows of the window and scope that a complete scan no longer found, unless there are too many to believe it.
 pub(super) fn collect_gone(
     comparison: &mut Comparison<'_>,
     base: &'static Table,
@@ -169,24 +171,24 @@ pub(super) fn collect_gone(
     if comparison.stage.rows(DISCARDED) > 0 {
         // The service has them; only their content is not wanted.
         let same_key = equal_columns("h", "d", &key_of(base));
-        expected.push_str(&format!(" AND NOT EXISTS (SELECT 1 FROM stage.{DISCARDED} d WHERE {same_key})"));
+        expected.push_str(&format!(" AND NOT EXISTS (SELECT 1 FROM stage_{DISCARDED} d WHERE {same_key})"));
     }
     comparison.execute(&format!(
-        "CREATE TABLE work.gone AS
-         SELECT {keys}{held_at} FROM work.held h ANTI JOIN stage.{} s ON {same_key} WHERE {expected}",
+        "CREATE TEMP TABLE work_gone AS
+         SELECT {keys}{held_at} FROM work_held h ANTI JOIN stage_{} s ON {same_key} WHERE {expected}",
         base.name
     ))?;
-    let gone = comparison.count("SELECT count(*) FROM work.gone")?;
-    let held = comparison.count(&format!("SELECT count(*) FROM work.held h WHERE {in_scope}"))?;
+    let gone = comparison.count("SELECT count(*) FROM work_gone")?;
+    let held = comparison.count(&format!("SELECT count(*) FROM work_held h WHERE {in_scope}"))?;
     let is_empty_answer = comparison.stage.records() == 0;
     if vanish.withholds(gone, held, is_empty_answer) {
         comparison.delta.counts.withheld = gone;
-        comparison.execute("TRUNCATE work.gone")?;
+        comparison.execute("TRUNCATE work_gone")?;
     }
     Ok(())
 }
 
-/// `work.old`: the warehouse's full rows of the suspects that it holds, and of what is gone.
+/// `work_old`: the warehouse's full rows of the suspects that it holds, and of what is gone.
 fn collect_old(comparison: &mut Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
     let keys = column_list("w", key_of(base));
     let same_key = equal_columns("t", "w", &key_of(base));
@@ -195,13 +197,13 @@ fn collect_old(comparison: &mut Comparison<'_>, base: &'static Table) -> Result<
         None => ("", String::new()),
     };
     comparison.execute(&format!(
-        "CREATE TABLE work.wanted AS SELECT {keys}{held_at} FROM work.suspect w WHERE w.fate <> 'new'
-         UNION ALL SELECT {keys}{held_at} FROM work.gone w"
+        "CREATE TEMP TABLE work_wanted AS SELECT {keys}{held_at} FROM work_suspect w WHERE w.fate <> 'new'
+         UNION ALL SELECT {keys}{held_at} FROM work_gone w"
     ))?;
     let mut bounds = None;
     if base.partition.is_some() {
         let [first_us, last_us] = comparison.integers(
-            "SELECT coalesce(min(epoch_us(held_at)), 0), coalesce(max(epoch_us(held_at)), 0) FROM work.wanted",
+            "SELECT coalesce(min(epoch_us(held_at)), 0), coalesce(max(epoch_us(held_at)), 0) FROM work_wanted",
         )?;
         bounds = Some(TimeBounds { start_us: first_us, end_us: last_us.saturating_add(1) });
     }
@@ -217,12 +219,12 @@ fn collect_old(comparison: &mut Comparison<'_>, base: &'static Table) -> Result<
         false => String::new(),
     };
     comparison.execute(&format!(
-        "CREATE TABLE work.old AS
-         SELECT {columns} FROM {relation} t SEMI JOIN work.wanted w ON {same_key}{same_moment} WHERE {inside}{only_one}"
+        "CREATE TEMP TABLE work_old AS
+         SELECT {columns} FROM {relation} t SEMI JOIN work_wanted w ON {same_key}{same_moment} WHERE {inside}{only_one}"
     ))
 }
 
-/// `work.fate`: the verdict on each suspect. Those that turn out unchanged are left out.
+/// `work_fate`: the verdict on each suspect. Those that turn out unchanged are left out.
 fn judge(comparison: &Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
     let same_key = equal_columns("o", "f", &key_of(base));
     let keys = column_list("f", key_of(base));
@@ -236,14 +238,14 @@ fn judge(comparison: &Comparison<'_>, base: &'static Table) -> Result<(), LoadEr
     };
     let (edited, enriched) = differences(comparison, base);
     comparison.execute(&format!(
-        "CREATE TABLE work.fate AS
+        "CREATE TEMP TABLE work_fate AS
          SELECT f._seq, {keys}, CASE
                 WHEN f.fate <> 'compare' THEN f.fate
                 WHEN {is_deleted} OR {edited} THEN 'edited'
                 WHEN {enriched} THEN 'enriched'
                 WHEN o._vanished_at IS NOT NULL THEN 'back'
                 WHEN f.is_doubled THEN 'doubled' END AS verdict, {is_deleted} AS is_deleted, f.is_doubled
-         FROM work.suspect f JOIN stage.{} s ON s._seq = f._seq LEFT JOIN work.old o ON {same_key}
+         FROM work_suspect f JOIN stage_{} s ON s._seq = f._seq LEFT JOIN work_old o ON {same_key}
          WHERE verdict IS NOT NULL",
         base.name
     ))
@@ -281,7 +283,7 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
                 None if !comparison.was_asked_for(column) => format!("NULL::{}", column.column_type.duckdb()),
                 None => format!("s.{}", quote_identifier(&column.name)),
             });
-            comparison.execute(&format!("CREATE VIEW {upserts} AS SELECT {row} FROM stage.{} s", base.name))?;
+            comparison.execute(&format!("CREATE TEMP VIEW {upserts} AS SELECT {row} FROM stage_{} s", base.name))?;
             comparison.record(base, None, Some(&upserts))
         }
         Fates::Compared => {
@@ -307,12 +309,12 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
                 false => String::new(),
             };
             comparison.execute(&format!(
-                "CREATE TABLE {upserts} AS
-                    SELECT {changed} FROM work.fate f JOIN stage.{name} s ON s._seq = f._seq LEFT JOIN work.old o ON {same_key}
-                    UNION ALL SELECT {gone} FROM work.old o SEMI JOIN work.gone f ON {same_key};
-                 CREATE TABLE {deletes} AS
-                    SELECT {taken_out} FROM work.old o SEMI JOIN work.fate f ON {same_key}
-                    UNION ALL SELECT {taken_out} FROM work.old o SEMI JOIN work.gone f ON {same_key}{doubles}",
+                "CREATE TEMP TABLE {upserts} AS
+                    SELECT {changed} FROM work_fate f JOIN stage_{name} s ON s._seq = f._seq LEFT JOIN work_old o ON {same_key}
+                    UNION ALL SELECT {gone} FROM work_old o SEMI JOIN work_gone f ON {same_key};
+                 CREATE TEMP TABLE {deletes} AS
+                    SELECT {taken_out} FROM work_old o SEMI JOIN work_fate f ON {same_key}
+                    UNION ALL SELECT {taken_out} FROM work_old o SEMI JOIN work_gone f ON {same_key}{doubles}",
                 name = base.name
             ))?;
             comparison.record(base, Some(&deletes), Some(&upserts))

@@ -35,8 +35,8 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
         Fates::Unchanged => Sets::None,
         Fates::AllNew => Sets::AllAdded,
         Fates::Compared => Sets::Replaced {
-            added: "(SELECT _seq FROM work.fate WHERE verdict IN ('new', 'edited') OR is_doubled)",
-            taken_out: "(FROM work.fate WHERE verdict = 'edited' OR is_doubled)",
+            added: "(SELECT _seq FROM work_fate WHERE verdict IN ('new', 'edited') OR is_doubled)",
+            taken_out: "(FROM work_fate WHERE verdict = 'edited' OR is_doubled)",
             bounds: hull(comparison, base, &old_rows(comparison, base))?,
         },
     };
@@ -46,8 +46,8 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
 /// The rows of the warehouse that change, with their moments.
 fn old_rows(comparison: &Comparison<'_>, base: &Table) -> String {
     match base.partition.as_deref().map(quote_identifier).filter(|_| comparison.has_doubles) {
-        Some(at) => format!("(SELECT {at} FROM work.old UNION ALL SELECT {at} FROM {DOUBLES})"),
-        None => "work.old".to_owned(),
+        Some(at) => format!("(SELECT {at} FROM work_old UNION ALL SELECT {at} FROM {DOUBLES})"),
+        None => "work_old".to_owned(),
     }
 }
 
@@ -77,7 +77,7 @@ fn add(comparison: &Comparison<'_>, child: &Table, kind: &str, only: &str) -> Re
     let row = select_list(child, |column| {
         comparison.stamp(column).unwrap_or_else(|| format!("s.{}", quote_identifier(&column.name)))
     });
-    comparison.execute(&format!("CREATE {kind} {relation} AS SELECT {row} FROM stage.{} s {only}", child.name))?;
+    comparison.execute(&format!("CREATE TEMP {kind} {relation} AS SELECT {row} FROM stage_{} s {only}", child.name))?;
     Ok(relation)
 }
 
@@ -97,7 +97,7 @@ fn take_out(
     let stored = comparison.targets.relation(child, bounds)?;
     let inside = bounds.map_or("true".to_owned(), |bounds| bounds.condition("t.created_at"));
     comparison.execute(&format!(
-        "CREATE TABLE {relation} AS SELECT DISTINCT {columns} FROM {stored} t
+        "CREATE TEMP TABLE {relation} AS SELECT DISTINCT {columns} FROM {stored} t
          SEMI JOIN {taken_out} p ON {} WHERE {inside}",
         same_parent.join(" AND ")
     ))?;

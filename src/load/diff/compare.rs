@@ -95,17 +95,17 @@ fn leave_outside(
 ) -> Result<(), LoadError> {
     let Some(inside) = window.map(|bounds| bounds.condition("s.created_at")) else { return Ok(()) };
     comparison.execute(&format!(
-        "CREATE TABLE work.elsewhere AS SELECT s._seq FROM stage.{} s WHERE NOT {inside}",
+        "CREATE TEMP TABLE work_elsewhere AS SELECT s._seq FROM stage_{} s WHERE NOT {inside}",
         base.name
     ))?;
     for table in std::iter::once(base).chain(children_of(&base.name)) {
         let name = &table.name;
-        comparison.execute(&format!("DELETE FROM stage.{name} USING work.elsewhere e WHERE {name}._seq = e._seq"))?;
+        comparison.execute(&format!("DELETE FROM stage_{name} s USING work_elsewhere e WHERE s._seq = e._seq"))?;
     }
     Ok(())
 }
 
-/// `work.stale`: keys of rows that are in both, each with the name of what differs; a key can come several times.
+/// `work_stale`: keys of rows that are in both, each with the name of what differs; a key can come several times.
 fn collect_stale(
     comparison: &mut Comparison<'_>,
     base: &'static Table,
@@ -128,11 +128,11 @@ fn collect_stale(
     };
     // A hash that differs although no column does: content that an earlier version hashed otherwise.
     comparison.execute(&format!(
-        "CREATE TABLE work.stale AS
-            SELECT {keys}, nullif(concat_ws(',', {}), '') AS columns FROM stage.{} s
+        "CREATE TEMP TABLE work_stale AS
+            SELECT {keys}, nullif(concat_ws(',', {}), '') AS columns FROM stage_{} s
             JOIN (SELECT * FROM {relation} o WHERE {inside}) o ON {same_key}
             WHERE o._vanished_at IS NULL AND columns IS NOT NULL
-            UNION ALL SELECT {keys}, '_row_hash' FROM stage.{} s
+            UNION ALL SELECT {keys}, '_row_hash' FROM stage_{} s
             JOIN (SELECT * FROM {relation} o WHERE {inside}) o ON {same_key}
             WHERE o._vanished_at IS NULL AND {same_flags} AND s._row_hash <> o._row_hash",
         names.join(", "),
@@ -160,7 +160,7 @@ fn collect_stale_children(
         )
     };
     let here = grouped(&relation, &inside);
-    let there = grouped(&format!("stage.{}", child.name), "true");
+    let there = grouped(&format!("stage_{}", child.name), "true");
     let of = |alias: &str| -> String {
         let pairs = owner.iter().zip(&base.key);
         let same = pairs.map(|(own, key)| format!("{alias}.{} = s.{}", quote_identifier(own), quote_identifier(key)));
@@ -169,7 +169,7 @@ fn collect_stale_children(
     let keys = column_list("s", key_of(base));
     let same_key = equal_columns("s", "h", &key_of(base));
     comparison.execute(&format!(
-        "INSERT INTO work.stale SELECT {keys}, {} FROM stage.{} s JOIN work.held h ON {same_key}
+        "INSERT INTO work_stale SELECT {keys}, {} FROM stage_{} s JOIN work_held h ON {same_key}
          LEFT JOIN {here} here ON {} LEFT JOIN {there} there ON {}
          WHERE h._vanished_at IS NULL AND (here.n IS DISTINCT FROM there.n OR here.x IS DISTINCT FROM there.x)",
         quote_text(&child.name),
@@ -187,8 +187,8 @@ fn collect_stale_snapshots(comparison: &mut Comparison<'_>, base: &'static Table
     let keys = column_list("s", key_of(base));
     let same_key = equal_columns("s", "h", &key_of(base));
     comparison.execute(&format!(
-        "INSERT INTO work.stale SELECT {keys}, 'visitor_snapshots' FROM work.snapshot_fate f
-         JOIN stage.{} s ON s._seq = f._seq JOIN work.held h ON {same_key} WHERE h._vanished_at IS NULL",
+        "INSERT INTO work_stale SELECT {keys}, 'visitor_snapshots' FROM work_snapshot_fate f
+         JOIN stage_{} s ON s._seq = f._seq JOIN work_held h ON {same_key} WHERE h._vanished_at IS NULL",
         base.name
     ))
 }
@@ -202,15 +202,15 @@ fn tell(
     let key_text = format!("concat_ws(' / ', {})", keys.join(", "));
     let same_key = equal_columns("s", "h", &key_of(base));
     comparison.execute(&format!(
-        "CREATE TABLE work.missing AS SELECT s.* FROM stage.{} s
-            ANTI JOIN (FROM work.held WHERE _vanished_at IS NULL) h ON {same_key};
-         CREATE TABLE work.differing AS SELECT {key_text} AS key, string_agg(columns, ',') AS columns FROM work.stale GROUP BY key",
+        "CREATE TEMP TABLE work_missing AS SELECT s.* FROM stage_{} s
+            ANTI JOIN (FROM work_held WHERE _vanished_at IS NULL) h ON {same_key};
+         CREATE TEMP TABLE work_differing AS SELECT {key_text} AS key, string_agg(columns, ',') AS columns FROM work_stale GROUP BY key",
         base.name
     ))?;
     let held = held_rows(comparison, base, window);
     let [staged, rows, missing, extra, stale] = comparison.integers(&format!(
-        "SELECT (SELECT count(*) FROM stage.{}), ({held}), (SELECT count(*) FROM work.missing),
-            (SELECT count(*) FROM work.gone), (SELECT count(*) FROM work.differing)",
+        "SELECT (SELECT count(*) FROM stage_{}), ({held}), (SELECT count(*) FROM work_missing),
+            (SELECT count(*) FROM work_gone), (SELECT count(*) FROM work_differing)",
         base.name
     ))?;
     let count = i64::unsigned_abs;
@@ -221,13 +221,13 @@ fn tell(
         rows: count(rows),
         missing: Difference {
             rows: count(missing) + rejected,
-            examples: list(&format!("SELECT {key_text} AS key, '' AS columns FROM work.missing"))?,
+            examples: list(&format!("SELECT {key_text} AS key, '' AS columns FROM work_missing"))?,
         },
         extra: Difference {
             rows: count(extra),
-            examples: list(&format!("SELECT {key_text} AS key, '' AS columns FROM work.gone"))?,
+            examples: list(&format!("SELECT {key_text} AS key, '' AS columns FROM work_gone"))?,
         },
-        stale: Difference { rows: count(stale), examples: list("SELECT key, columns FROM work.differing")? },
+        stale: Difference { rows: count(stale), examples: list("SELECT key, columns FROM work_differing")? },
         columns: BTreeMap::new(),
     };
     if rejected > 0 && differences.missing.examples.len() < EXAMPLES_MAX {
@@ -237,7 +237,7 @@ fn tell(
     if stale > 0 {
         let sql = format!(
             "SELECT name, count(DISTINCT {key_text})::BIGINT FROM
-                (SELECT {}, unnest(string_split(columns, ',')) AS name FROM work.stale) GROUP BY name",
+                (SELECT {}, unnest(string_split(columns, ',')) AS name FROM work_stale) GROUP BY name",
             keys.join(", ")
         );
         differences.columns = counted(comparison.engine, &sql)?;
@@ -254,7 +254,7 @@ fn held_rows(comparison: &Comparison<'_>, base: &'static Table, window: Option<T
     if base.column("deleted_at").is_some() && !comparison.scan.flags.contains(Flag::WithDeletedResponses) {
         condition.push_str(" AND h.deleted_at IS NULL");
     }
-    format!("SELECT count(*) FROM work.held h WHERE {condition} AND h._vanished_at IS NULL")
+    format!("SELECT count(*) FROM work_held h WHERE {condition} AND h._vanished_at IS NULL")
 }
 
 fn examples(engine: &Engine, from: &str) -> Result<Vec<Example>, LoadError> {

@@ -1,6 +1,9 @@
 //! What a scan changes, as relations of the engine: the whole interface between the comparison and a destination.
 
-use super::super::{LoadError, RowCounts};
+use super::{
+    super::{LoadError, RowCounts},
+    fill::Fill,
+};
 use crate::schema::Table;
 
 /// Half-open range of a table's partition column, in epoch microseconds.
@@ -18,6 +21,11 @@ pub trait Targets {
     /// It holds at least the committed rows whose partition column is within `bounds`; `None`, and tables without a partition
     /// column, mean every row. It may hold more: the comparison filters again. It must cost by bounds, not by table.
     fn relation(&mut self, table: &'static Table, bounds: Option<TimeBounds>) -> Result<String, LoadError>;
+
+    /// Whether rows can be added as they are, by [`Delta::fills`].
+    fn takes_appends(&self) -> bool {
+        false
+    }
 }
 
 /// What a scan changes. The relations live in the engine until the next `Stage::begin`.
@@ -25,6 +33,8 @@ pub trait Targets {
 pub struct Delta {
     /// Counts by fate; they hold whether or not anything changes.
     pub counts: RowCounts,
+    /// Rows to be added first, as they are: the comparison has not seen them. Only where [`Targets::takes_appends`].
+    pub fills: Vec<Fill>,
     /// Tables with something to change, parents before children, the ledger (`sync_windows`) last. Empty: write nothing at all.
     pub tables: Vec<TableDelta>,
 }
@@ -32,7 +42,7 @@ pub struct Delta {
 impl Delta {
     /// Whether nothing is to be written.
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty()
+        self.fills.is_empty() && self.tables.is_empty()
     }
 }
 
@@ -55,10 +65,10 @@ impl TableDelta {
     }
 }
 
-/// A relation of the engine's schema `delta`.
+/// A temporary relation `delta_*` of the engine.
 #[derive(Clone, Debug)]
 pub struct DeltaRows {
-    /// Its name as SQL, such as `delta.upsert_responses`.
+    /// Its name as SQL, such as `delta_upsert_responses`.
     pub relation: String,
     /// Its rows; never 0.
     pub rows: u64,

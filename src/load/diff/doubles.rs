@@ -12,32 +12,32 @@ use super::{
 use crate::schema::{Table, quote_identifier};
 
 /// Rows of the warehouse whose key has another row that stays, whole.
-pub(super) const DOUBLES: &str = "work.doubles";
+pub(super) const DOUBLES: &str = "work_doubles";
 
-/// Moves the doubles of the keys that the scan found from `work.held` to [`DOUBLES`].
+/// Moves the doubles of the keys that the scan found from `work_held` to [`DOUBLES`].
 pub(super) fn set_aside(comparison: &mut Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
     // Tables without a creation time are held and compared whole, so no key gets a second row there.
     let Some(at) = base.partition.as_deref().map(quote_identifier) else { return Ok(()) };
     let keys = column_list("h", key_of(base));
     let same_key = equal_columns("h", "s", &key_of(base));
     comparison.execute(&format!(
-        "CREATE TABLE work.aside AS
-            SELECT h.rowid AS held_row, {keys}, h.{at} FROM work.held h JOIN stage.{} s ON {same_key}
+        "CREATE TEMP TABLE work_aside AS
+            SELECT h.rowid AS held_row, {keys}, h.{at} FROM work_held h JOIN stage_{} s ON {same_key}
             QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY h.{at} = s.{at} DESC, h._vanished_at DESC NULLS FIRST, h.{at} DESC) > 1;
-         DELETE FROM work.held h USING work.aside a WHERE h.rowid = a.held_row",
+         DELETE FROM work_held h USING work_aside a WHERE h.rowid = a.held_row",
         base.name
     ))?;
-    comparison.has_doubles = comparison.count("SELECT count(*) FROM work.aside")? > 0;
+    comparison.has_doubles = comparison.count("SELECT count(*) FROM work_aside")? > 0;
     if !comparison.has_doubles {
         return Ok(());
     }
-    let bounds = hull(comparison, base, "work.aside")?;
+    let bounds = hull(comparison, base, "work_aside")?;
     let relation = comparison.targets.relation(base, bounds)?;
     let inside = bounds.map_or("true".to_owned(), |bounds| bounds.condition(&format!("t.{at}")));
     let columns = column_list("t", base.columns.iter().map(|column| column.name.as_str()));
     let same_row = equal_columns("t", "a", &super::delta::delete_columns(base));
     comparison.execute(&format!(
-        "CREATE TABLE {DOUBLES} AS SELECT {columns} FROM {relation} t SEMI JOIN work.aside a ON {same_row} WHERE {inside}"
+        "CREATE TEMP TABLE {DOUBLES} AS SELECT {columns} FROM {relation} t SEMI JOIN work_aside a ON {same_row} WHERE {inside}"
     ))
 }
 

@@ -19,8 +19,8 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
         let same_key = equal_columns("o", "f", &key_of(base));
         let changed = ended_version(comparison, history, "CASE WHEN f.is_deleted THEN 'deleted' ELSE 'edited' END");
         let gone = ended_version(comparison, history, "'vanished'");
-        parts.push(format!("SELECT {changed} FROM work.old o JOIN work.fate f ON {same_key} AND f.verdict = 'edited'"));
-        parts.push(format!("SELECT {gone} FROM work.old o SEMI JOIN work.gone f ON {same_key}"));
+        parts.push(format!("SELECT {changed} FROM work_old o JOIN work_fate f ON {same_key} AND f.verdict = 'edited'"));
+        parts.push(format!("SELECT {gone} FROM work_old o SEMI JOIN work_gone f ON {same_key}"));
     }
     let has_collisions = comparison.delta.counts.collisions > 0;
     if comparison.has_doubles {
@@ -33,7 +33,7 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
         return Ok(());
     }
     let relation = upsert_relation(history);
-    comparison.execute(&format!("CREATE TABLE {relation} AS {}", parts.join(" UNION ALL ")))?;
+    comparison.execute(&format!("CREATE TEMP TABLE {relation} AS {}", parts.join(" UNION ALL ")))?;
     if has_collisions {
         // Those that are known already must not call for a look again in every run.
         let new = format!("SELECT count(*) FROM {relation} WHERE reason = 'collision'");
@@ -42,7 +42,7 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
     comparison.record(history, None, Some(&relation))
 }
 
-/// The row `o` of `work.old` as a version that ends with this scan.
+/// The row `o` of `work_old` as a version that ends with this scan.
 fn ended_version(comparison: &Comparison<'_>, history: &Table, reason: &str) -> String {
     let ended = timestamp_ms(comparison.scan.started_ms);
     select_list(history, |column| match column.name.as_str() {
@@ -61,7 +61,7 @@ fn ended_doubles(comparison: &Comparison<'_>, base: &'static Table, history: &Ta
         format!("EXISTS (SELECT 1 FROM {relation} s WHERE {same_key} AND s._row_hash = o._row_hash)")
     };
     let is_loser = if has_collisions { found(LOSERS) } else { "false".to_owned() };
-    format!("SELECT {ended} FROM {DOUBLES} o WHERE NOT {} AND NOT {is_loser}", found(&format!("stage.{}", base.name)))
+    format!("SELECT {ended} FROM {DOUBLES} o WHERE NOT {} AND NOT {is_loser}", found(&format!("stage_{}", base.name)))
 }
 
 /// The losers of collisions that the history does not hold yet.
@@ -91,7 +91,7 @@ fn lost_collisions(
         let ended = equal_columns("o", "l", &key_of(base));
         let same = equal_columns("o", "f", &key_of(base));
         sql.push_str(&format!(
-            " AND NOT EXISTS (SELECT 1 FROM work.old o JOIN work.fate f ON {same} AND f.verdict = 'edited'
+            " AND NOT EXISTS (SELECT 1 FROM work_old o JOIN work_fate f ON {same} AND f.verdict = 'edited'
                 WHERE {ended} AND o._row_hash = l._row_hash)"
         ));
     }

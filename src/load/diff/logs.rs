@@ -37,7 +37,7 @@ pub(super) fn write_rejects(comparison: &mut Comparison<'_>, base: &'static Tabl
     });
     let stored = comparison.targets.relation(rejects, None)?;
     comparison.execute(&format!(
-        "CREATE TABLE {relation} AS SELECT {row} FROM stage.{} s
+        "CREATE TEMP TABLE {relation} AS SELECT {row} FROM stage_{} s
          WHERE NOT EXISTS (SELECT 1 FROM {stored} t WHERE t.stream = {stream} AND t.raw_hash = s.raw_hash)
          QUALIFY row_number() OVER (PARTITION BY s.raw_hash ORDER BY s._seq) = 1",
         rejects.name
@@ -56,7 +56,7 @@ fn stage_losers(comparison: &Comparison<'_>, base: &'static Table) -> Result<(),
     let columns: Vec<String> =
         base.flat_columns().map(|column| format!("{0} := l.{0}", quote_identifier(&column.name))).collect();
     comparison.execute(&format!(
-        "INSERT INTO stage.{} SELECT l._row_hash, '{LOST}', {}, to_json(struct_pack({}))::VARCHAR, l._seq FROM {LOSERS} l",
+        "INSERT INTO stage_{} SELECT l._row_hash, '{LOST}', {}, to_json(struct_pack({}))::VARCHAR, l._seq FROM {LOSERS} l",
         super::super::stage::REJECTS,
         quote_text(&base.key.join(", ")),
         columns.join(", ")
@@ -90,11 +90,11 @@ pub(super) fn write_ledger(comparison: &mut Comparison<'_>, proof: Proof) -> Res
         "end_style" => proof.end.map_or("NULL::VARCHAR".to_owned(), |end| quote_text(end.name())),
         _ => comparison.stamp(column).unwrap_or_else(|| "NULL".to_owned()),
     });
-    comparison.execute(&format!("CREATE TABLE {relation} AS SELECT {row}"))?;
+    comparison.execute(&format!("CREATE TEMP TABLE {relation} AS SELECT {row}"))?;
     comparison.record(ledger, None, Some(&relation))
 }
 
-/// `delta.upsert_sync_runs`: the rows of runs. Each takes the place of an earlier row of the same run. `None`: no run at all.
+/// `delta_upsert_sync_runs`: the rows of runs. Each takes the place of an earlier row of the same run. `None`: no run at all.
 pub(in super::super) fn stage_runs(engine: &Engine, runs: &[RunRecord]) -> Result<Option<TableDelta>, LoadError> {
     let table = contract("sync_runs")?;
     let (upserts, deletes) = (upsert_relation(table), delete_relation(table));
@@ -105,8 +105,8 @@ pub(in super::super) fn stage_runs(engine: &Engine, runs: &[RunRecord]) -> Resul
     engine.execute(
         "record a run",
         &format!(
-            "CREATE OR REPLACE TABLE {upserts} AS {};
-             CREATE OR REPLACE TABLE {deletes} AS SELECT run_id FROM {upserts}",
+            "CREATE OR REPLACE TEMP TABLE {upserts} AS {};
+             CREATE OR REPLACE TEMP TABLE {deletes} AS SELECT run_id FROM {upserts}",
             rows.join(" UNION ALL ")
         ),
     )?;

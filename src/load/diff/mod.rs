@@ -8,10 +8,13 @@
 //! different windows both have a row, until a scan meets both: see [`doubles`].
 
 mod base;
+mod carried;
 mod children;
 mod compare;
 mod delta;
 mod doubles;
+mod events;
+mod fill;
 mod history;
 mod logs;
 mod repeats;
@@ -21,18 +24,17 @@ mod sql;
 mod surveys;
 mod users;
 
+pub(super) use carried::{carry_in, carry_out};
 pub use compare::{Difference, Differences, Example, differences};
 pub(super) use delta::delete_columns;
 pub use delta::{Delta, DeltaRows, TableDelta, Targets, TimeBounds};
+pub(super) use events::stage_events;
+pub use fill::Fill;
 pub(super) use logs::stage_runs;
 pub(super) use replace::{put_in, take_leave};
 pub(super) use sql::{equal_columns, timestamp_ms};
 
-use super::{
-    CommitOptions, LoadError,
-    engine::{DELTA_SCHEMA, Engine},
-    stage::Stage,
-};
+use super::{CommitOptions, LoadError, engine::Engine, stage::Stage};
 use crate::{
     model::{Flag, Scan, Stream},
     schema::{self, Column, Table, quote_identifier, quote_text},
@@ -46,11 +48,24 @@ pub fn diff(
     targets: &mut dyn Targets,
     options: &CommitOptions,
 ) -> Result<Delta, LoadError> {
-    stage.complete(engine)?;
+    let fills = fill::take(engine, stage, targets)?;
+    if fills.is_none() || stage.has_waiting() {
+        stage.complete(engine)?;
+    }
     let (stage, scan) = (&*stage, stage.scan());
     let mut comparison = Comparison { engine, stage, scan, targets, delta: Delta::default(), has_doubles: false };
     comparison.delta.counts.rows_read = stage.records();
     let base = contract(scan.scope.stream.name())?;
+    if let Some(fills) = fills {
+        comparison.delta.counts.inserted =
+            fills.iter().filter(|fill| fill.table.name == base.name).map(|fill| fill.rows).sum();
+        comparison.delta.fills = fills;
+        if scan.flags.contains(Flag::WithSnapshots) && scan.scope.stream == Stream::Responses {
+            snapshots::write(&mut comparison)?;
+        }
+        logs::write_ledger(&mut comparison, options.proof)?;
+        return Ok(comparison.delta);
+    }
 
     repeats::take_out(&mut comparison, base)?;
     let fates = base::compare(&mut comparison, base, &options.vanish)?;
@@ -116,7 +131,7 @@ impl Comparison<'_> {
         column.flag.is_none_or(|flag| self.scan.flags.contains(flag))
     }
 
-    /// Adds a table to the delta, from relations of the schema `delta`; relations without rows do not count.
+    /// Adds a table to the delta, from relations `delta_*`; relations without rows do not count.
     fn record(&mut self, table: &'static Table, deletes: Option<&str>, upserts: Option<&str>) -> Result<(), LoadError> {
         let deletes = deletes.map_or(Ok(None), |relation| self.delta_rows(table, relation))?;
         let upserts = upserts.map_or(Ok(None), |relation| self.delta_rows(table, relation))?;
@@ -131,7 +146,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Describes a relation of the schema `delta`; `None` if it has no rows.
+/// Describes a relation `delta_*`; `None` if it has no rows.
 pub(super) fn delta_rows(engine: &Engine, table: &Table, relation: &str) -> Result<Option<DeltaRows>, LoadError> {
     let at = table.partition.as_deref().map(quote_identifier);
     let ends = match &at {
@@ -145,14 +160,14 @@ pub(super) fn delta_rows(engine: &Engine, table: &Table, relation: &str) -> Resu
     Ok((rows > 0).then(|| DeltaRows { relation: relation.to_owned(), rows, bounds }))
 }
 
-/// `delta.upsert_T`.
+/// `delta_upsert_T`.
 pub(super) fn upsert_relation(table: &Table) -> String {
-    format!("{DELTA_SCHEMA}.upsert_{}", table.name)
+    format!("delta_upsert_{}", table.name)
 }
 
-/// `delta.delete_T`.
+/// `delta_delete_T`.
 pub(super) fn delete_relation(table: &Table) -> String {
-    format!("{DELTA_SCHEMA}.delete_{}", table.name)
+    format!("delta_delete_{}", table.name)
 }
 
 /// The contract of a table that this program cannot do without.

@@ -11,7 +11,7 @@ use super::{
 use crate::schema::{Table, children_of};
 
 /// Records that lost a collision, one for each content: the columns of the stage.
-pub(super) const LOSERS: &str = "work.losers";
+pub(super) const LOSERS: &str = "work_losers";
 
 /// Leaves one record of each key in the stage of `base` and of its children.
 pub(super) fn take_out(comparison: &mut Comparison<'_>, base: &'static Table) -> Result<(), LoadError> {
@@ -27,22 +27,22 @@ pub(super) fn take_out(comparison: &mut Comparison<'_>, base: &'static Table) ->
     };
     // The ranking works on the few repeated keys, and on narrow rows.
     comparison.execute(&format!(
-        "CREATE TABLE work.repeated AS SELECT {keys} FROM stage.{name} s GROUP BY ALL HAVING count(*) > 1;
-         CREATE TABLE work.ranked AS
+        "CREATE TEMP TABLE work_repeated AS SELECT {keys} FROM stage_{name} s GROUP BY ALL HAVING count(*) > 1;
+         CREATE TEMP TABLE work_ranked AS
             SELECT s._seq, {keys}, s._row_hash,
                 row_number() OVER (PARTITION BY {keys} ORDER BY {newest_first}) AS place,
                 row_number() OVER (PARTITION BY {keys}, s._row_hash ORDER BY {newest_first}) AS place_of_content
-            FROM stage.{name} s SEMI JOIN work.repeated r ON {same_key};
-         CREATE TABLE {LOSERS} AS
-            SELECT s.* FROM stage.{name} s SEMI JOIN (
-                SELECT s._seq FROM work.ranked s JOIN work.ranked r ON {same_key} AND r.place = 1
+            FROM stage_{name} s SEMI JOIN work_repeated r ON {same_key};
+         CREATE TEMP TABLE {LOSERS} AS
+            SELECT s.* FROM stage_{name} s SEMI JOIN (
+                SELECT s._seq FROM work_ranked s JOIN work_ranked r ON {same_key} AND r.place = 1
                 WHERE s.place_of_content = 1 AND s._row_hash <> r._row_hash
             ) l ON s._seq = l._seq;
-         CREATE TABLE work.beaten AS SELECT _seq FROM work.ranked WHERE place > 1;"
+         CREATE TEMP TABLE work_beaten AS SELECT _seq FROM work_ranked WHERE place > 1;"
     ))?;
     for table in std::iter::once(base).chain(children_of(name)) {
         comparison
-            .execute(&format!("DELETE FROM stage.{0} USING work.beaten b WHERE {0}._seq = b._seq", table.name))?;
+            .execute(&format!("DELETE FROM stage_{0} s USING work_beaten b WHERE s._seq = b._seq", table.name))?;
     }
     comparison.delta.counts.collisions = comparison.count(&format!("SELECT count(*) FROM {LOSERS}"))?;
     Ok(())

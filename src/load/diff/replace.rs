@@ -79,8 +79,8 @@ fn replace(
     engine.execute(
         "compare a replay with the warehouse",
         &format!(
-            "CREATE TABLE {deletes} AS SELECT DISTINCT {named} FROM {held} t WHERE {inside};
-             CREATE TABLE {upserts} AS SELECT {columns} FROM {CATALOG}.main.{name} t WHERE {inside}{only_new}"
+            "CREATE TEMP TABLE {deletes} AS SELECT DISTINCT {named} FROM {held} t WHERE {inside};
+             CREATE TEMP TABLE {upserts} AS SELECT {columns} FROM {CATALOG}.main.{name} t WHERE {inside}{only_new}"
         ),
     )?;
     let (deletes, upserts) = (delta_rows(engine, table, &deletes)?, delta_rows(engine, table, &upserts)?);

@@ -28,8 +28,8 @@ pub(super) fn write(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
     }
     write_rows(comparison, table)?;
     let sets = Sets::Replaced {
-        added: "work.snapshot_fate",
-        taken_out: "(FROM work.snapshot_fate WHERE held_at IS NOT NULL)",
+        added: "work_snapshot_fate",
+        taken_out: "(FROM work_snapshot_fate WHERE held_at IS NOT NULL)",
         bounds: Some(bounds),
     };
     children::replace(comparison, table, &sets)
@@ -40,34 +40,34 @@ fn reach(comparison: &Comparison<'_>, table: &'static Table) -> Result<Option<Ti
     if comparison.stage.rows(&table.name) == 0 {
         return Ok(None);
     }
-    let staged = hull(comparison, table, "stage.visitor_snapshots")?;
+    let staged = hull(comparison, table, "stage_visitor_snapshots")?;
     Ok(staged.map(|staged| TimeBounds {
         start_us: staged.start_us.saturating_sub(SESSION_MS_MAX * 1000),
         end_us: staged.end_us.saturating_add(SESSION_MS_MAX * 1000),
     }))
 }
 
-/// Fills `work.snapshot_fate`, and says whether there is anything in it; without a staged snapshot there is no such table.
+/// Fills `work_snapshot_fate`, and says whether there is anything in it; without a staged snapshot there is no such table.
 pub(super) fn find(comparison: &mut Comparison<'_>) -> Result<bool, LoadError> {
     let table = contract("visitor_snapshots")?;
     let Some(bounds) = reach(comparison, table)? else { return Ok(false) };
     judge(comparison, table, bounds)?;
-    Ok(comparison.count("SELECT count(*) FROM work.snapshot_fate")? > 0)
+    Ok(comparison.count("SELECT count(*) FROM work_snapshot_fate")? > 0)
 }
 
-/// `work.snapshot_fate`: the earliest snapshot of each staged session, where it is new, earlier than the stored one, or of the
+/// `work_snapshot_fate`: the earliest snapshot of each staged session, where it is new, earlier than the stored one, or of the
 /// same answer with other content.
 fn judge(comparison: &mut Comparison<'_>, table: &'static Table, bounds: TimeBounds) -> Result<(), LoadError> {
     let stored = comparison.targets.relation(table, Some(bounds))?;
     let inside = bounds.condition("t.created_at");
     // Answers of one session that were given in the same microsecond: any fixed choice will do, if it is always the same.
     comparison.execute(&format!(
-        "CREATE TABLE work.snapshot_first AS
-            SELECT _seq, response_group_uid, created_at, _row_hash FROM stage.visitor_snapshots
+        "CREATE TEMP TABLE work_snapshot_first AS
+            SELECT _seq, response_group_uid, created_at, _row_hash FROM stage_visitor_snapshots
             QUALIFY row_number() OVER (PARTITION BY response_group_uid ORDER BY created_at, _row_hash, _seq) = 1;
-         CREATE TABLE work.snapshot_fate AS
+         CREATE TEMP TABLE work_snapshot_fate AS
             SELECT s._seq, s.response_group_uid, h.created_at AS held_at, h._first_seen_at AS first_seen_at
-            FROM work.snapshot_first s LEFT JOIN (
+            FROM work_snapshot_first s LEFT JOIN (
                 SELECT t.response_group_uid, t.created_at, t._row_hash, t._first_seen_at FROM {stored} t WHERE {inside}
             ) h ON h.response_group_uid = s.response_group_uid
             WHERE h.created_at IS NULL OR s.created_at < h.created_at
@@ -85,10 +85,10 @@ fn write_rows(comparison: &mut Comparison<'_>, table: &'static Table) -> Result<
         None => format!("s.{}", quote_identifier(&column.name)),
     });
     comparison.execute(&format!(
-        "CREATE TABLE {upserts} AS
-            SELECT {row} FROM stage.visitor_snapshots s JOIN work.snapshot_fate f ON s._seq = f._seq;
-         CREATE TABLE {deletes} AS
-            SELECT response_group_uid, held_at AS created_at FROM work.snapshot_fate WHERE held_at IS NOT NULL"
+        "CREATE TEMP TABLE {upserts} AS
+            SELECT {row} FROM stage_visitor_snapshots s JOIN work_snapshot_fate f ON s._seq = f._seq;
+         CREATE TEMP TABLE {deletes} AS
+            SELECT response_group_uid, held_at AS created_at FROM work_snapshot_fate WHERE held_at IS NOT NULL"
     ))?;
     comparison.record(table, Some(&deletes), Some(&upserts))
 }

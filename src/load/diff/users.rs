@@ -25,7 +25,7 @@ impl Comparison<'_> {
     pub(super) fn only_asked(&self) -> &'static str {
         match self.scan.scope.stream {
             Stream::Users => {
-                " SEMI JOIN (SELECT external_user_id FROM stage.users UNION ALL SELECT external_user_id FROM stage.absent) asked
+                " SEMI JOIN (SELECT external_user_id FROM stage_users UNION ALL SELECT external_user_id FROM stage_absent) asked
                   ON t.external_user_id = asked.external_user_id"
             }
             Stream::Responses | Stream::Surveys | Stream::Themes => "",
@@ -41,7 +41,8 @@ pub(super) fn write(comparison: &mut Comparison<'_>, fates: Fates) -> Result<(),
     match fates {
         Fates::Unchanged => Ok(()),
         Fates::AllNew => {
-            comparison.execute(&format!("CREATE VIEW {upserts} AS SELECT {opened} FROM stage.user_attributes s"))?;
+            comparison
+                .execute(&format!("CREATE TEMP VIEW {upserts} AS SELECT {opened} FROM stage_user_attributes s"))?;
             comparison.record(attributes, None, Some(&upserts))
         }
         Fates::Compared => {
@@ -50,16 +51,16 @@ pub(super) fn write(comparison: &mut Comparison<'_>, fates: Fates) -> Result<(),
             let closed = closed(comparison, attributes);
             // A value that was opened in the same instant stood for no time at all.
             comparison.execute(&format!(
-                "CREATE TABLE work.held_attributes AS SELECT t.* FROM {stored} t SEMI JOIN (
-                    SELECT external_user_id FROM work.fate UNION ALL SELECT external_user_id FROM work.gone) c
+                "CREATE TEMP TABLE work_held_attributes AS SELECT t.* FROM {stored} t SEMI JOIN (
+                    SELECT external_user_id FROM work_fate UNION ALL SELECT external_user_id FROM work_gone) c
                     ON t.external_user_id = c.external_user_id WHERE t.is_current;
-                 CREATE TABLE work.ended AS SELECT h.* FROM work.held_attributes h
-                    ANTI JOIN (SELECT s.* FROM stage.user_attributes s SEMI JOIN work.fate f ON s._seq = f._seq) s ON {SAME_VALUE};
-                 CREATE TABLE {upserts} AS
-                    SELECT {closed} FROM work.ended t WHERE t.valid_from < {started}
-                    UNION ALL SELECT {opened} FROM stage.user_attributes s SEMI JOIN work.fate f ON s._seq = f._seq
-                    ANTI JOIN work.held_attributes h ON {SAME_VALUE};
-                 CREATE TABLE {deletes} AS SELECT external_user_id, name, valid_from FROM work.ended"
+                 CREATE TEMP TABLE work_ended AS SELECT h.* FROM work_held_attributes h
+                    ANTI JOIN (SELECT s.* FROM stage_user_attributes s SEMI JOIN work_fate f ON s._seq = f._seq) s ON {SAME_VALUE};
+                 CREATE TEMP TABLE {upserts} AS
+                    SELECT {closed} FROM work_ended t WHERE t.valid_from < {started}
+                    UNION ALL SELECT {opened} FROM stage_user_attributes s SEMI JOIN work_fate f ON s._seq = f._seq
+                    ANTI JOIN work_held_attributes h ON {SAME_VALUE};
+                 CREATE TEMP TABLE {deletes} AS SELECT external_user_id, name, valid_from FROM work_ended"
             ))?;
             comparison.record(attributes, Some(&deletes), Some(&upserts))
         }

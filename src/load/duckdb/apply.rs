@@ -1,25 +1,53 @@
-//! Applies a delta in one transaction.
+//! Applies deltas in a transaction.
 
 use std::path::Path;
 
-use super::{Engine, LoadError, file::explain, qualified};
+use super::{CATALOG, Engine, LoadError, file::explain, qualified};
 use crate::{
-    load::{TableDelta, diff::equal_columns},
+    load::{Fill, TableDelta, diff::equal_columns, stage::hand_over},
     model::DurableStep,
     schema::quote_identifier,
 };
 
-/// Takes out and adds what the tables say, all or nothing.
+const ACTION: &str = "write the warehouse";
+
+/// Takes out and adds what the tables say, in the transaction that is open.
 pub(super) fn apply(engine: &Engine, path: &Path, tables: &[TableDelta]) -> Result<(), LoadError> {
-    in_transaction(engine, path, "write the warehouse", || {
-        for table in tables {
-            for sql in statements(table) {
-                tracing::trace!(sql);
-                engine.connection().execute_batch(&sql)?;
-            }
-        }
-        Ok(())
-    })
+    for sql in tables.iter().flat_map(statements) {
+        tracing::trace!(sql);
+        engine.connection().execute_batch(&sql).map_err(|error| explain(error, ACTION, path))?;
+    }
+    Ok(())
+}
+
+/// Adds rows as they are, in the transaction that is open.
+pub(super) fn fill(engine: &Engine, path: &Path, fills: &[Fill]) -> Result<(), LoadError> {
+    for Fill { table, batches, .. } in fills {
+        let Some(first) = batches.first() else { continue };
+        let schema = first.schema();
+        let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let appender =
+            engine.connection().appender_with_columns_to_catalog_and_db(&table.name, CATALOG, "main", &columns);
+        appender.and_then(|appender| hand_over(appender, batches)).map_err(|error| explain(error, ACTION, path))?;
+    }
+    Ok(())
+}
+
+/// Opens a transaction.
+pub(super) fn open(engine: &Engine) -> Result<(), LoadError> {
+    engine.execute(ACTION, "BEGIN TRANSACTION")
+}
+
+/// Ends it, durably.
+pub(super) fn close(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    engine.reach(DurableStep::DuckDbCommitted, path)?;
+    engine.connection().execute_batch("COMMIT").map_err(|error| explain(error, ACTION, path))?;
+    engine.reach(DurableStep::DuckDbCommittedNow, path)
+}
+
+/// Ends it as if it had not been. Some errors have done that already.
+pub(super) fn abandon(engine: &Engine) {
+    engine.connection().execute_batch("ROLLBACK").ok();
 }
 
 /// `DELETE ... USING` and `INSERT`, never `MERGE`: several times faster on tables without an index, with half the memory.

@@ -10,17 +10,19 @@ mod claims;
 mod copy;
 mod file;
 mod rewrite;
+mod transaction;
 mod views;
 
-use self::catalog::Lacking;
+use self::{catalog::Lacking, transaction::Unsealed};
 pub(super) use self::{claims::Claim, file::explain};
 
 use std::path::{Path, PathBuf};
 
 use super::{
-    Applied, CommitOptions, Destination, Differences, ErasureRecord, Facts, Identity, LedgerEntry, LoadError,
-    LockPatience, Mention, PeopleFound, Replacement, RunRecord, Searched, Stage, TableDelta, Targets, TimeBounds,
-    diff::{diff, differences, put_in, stage_runs, take_leave},
+    Applied, CommitOptions, Destination, Differences, ErasureRecord, EventRows, Facts, Fill, Identity, LedgerEntry,
+    LoadError, LockPatience, Mention, PeopleFound, Replacement, RunRecord, Searched, Stage, TableDelta, Targets,
+    TimeBounds,
+    diff::{carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_leave},
     engine::{Engine, EngineOptions},
     ledger, people,
 };
@@ -58,6 +60,7 @@ pub struct DuckDbDestination {
     /// Whether something was committed since the last checkpoint, and how many rows.
     is_dirty: bool,
     rows_since_checkpoint: u64,
+    unsealed: Unsealed,
 }
 
 impl DuckDbDestination {
@@ -119,6 +122,7 @@ impl DuckDbDestination {
             has_views: false,
             is_dirty: false,
             rows_since_checkpoint: 0,
+            unsealed: Unsealed::default(),
         };
         destination.attach()?;
         Ok(destination)
@@ -133,6 +137,7 @@ impl DuckDbDestination {
 
     /// Closes the file, so that other processes can open it. A scan that is being staged is not touched.
     pub fn release(&mut self) -> Result<(), LoadError> {
+        self.close_transaction()?;
         if self.claim.is_some() {
             file::detach(&self.engine, &self.path)?;
             self.claim = None;
@@ -180,19 +185,35 @@ impl DuckDbDestination {
         Ok(())
     }
 
-    /// Applies changes to the file, which is attached.
-    fn apply(&mut self, tables: &[TableDelta]) -> Result<(), LoadError> {
-        self.is_dirty = true;
-        let upserts = tables.iter().filter_map(|table| table.upserts.as_ref());
-        self.rows_since_checkpoint += upserts.map(|rows| rows.rows).sum::<u64>();
-        let applied = apply::apply(&self.engine, &self.path, tables);
-        if applied.is_err() {
-            // After some failures, a full disk among them, the engine refuses everything until the file is opened anew.
-            self.stage = None;
-            self.engine = Engine::open(&self.options)?.watched(self.steps.clone());
-            self.claim = None;
+    fn stage_page(&mut self, page: &FlatPage) -> Result<(), LoadError> {
+        let stage = self.stage.as_mut().ok_or_else(|| LoadError::Contract("a page before begin".into()))?;
+        stage.add(&self.engine, page)
+    }
+
+    fn begin_stage(&mut self, scan: &Scan) -> Result<(), LoadError> {
+        self.stage = None;
+        self.stage = Some(Stage::begin(&self.engine, scan)?);
+        Ok(())
+    }
+
+    fn apply_stage(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
+        self.require_none_lost()?;
+        // First the file: while another process holds it, the staged scan waits and can be committed later.
+        self.attach()?;
+        let stage = self.stage.take().filter(|stage| stage.scan() == scan);
+        if let Some(counts) = ledger::counts_of(&self.engine, &qualified("sync_windows"), &scan.id)? {
+            Stage::clear(&self.engine)?;
+            return Ok(Applied { counts, wrote: false, was_held: true });
         }
-        applied
+        let mut stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not staged".into()))?;
+        let delta = diff(&self.engine, &mut stage, &mut Attached(&self.lacking), options)?;
+        let wrote = !delta.is_empty();
+        if wrote {
+            self.change(&delta.fills, &delta.tables)?;
+        }
+        Stage::clear(&self.engine)?;
+        self.applied_one();
+        Ok(Applied { counts: delta.counts, wrote, was_held: false })
     }
 }
 
@@ -206,46 +227,36 @@ impl Destination for DuckDbDestination {
     }
 
     fn holds(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
-        self.attach()?;
+        self.ready()?;
         Ok(ledger::counts_of(&self.engine, &qualified("sync_windows"), scan)?.is_some())
     }
 
     fn ledger(&mut self) -> Result<Vec<LedgerEntry>, LoadError> {
-        self.attach()?;
+        self.ready()?;
         ledger::entries(&self.engine, &qualified("sync_windows"))
     }
 
     fn begin(&mut self, scan: &Scan) -> Result<(), LoadError> {
-        self.stage = None;
-        self.stage = Some(Stage::begin(&self.engine, scan)?);
-        Ok(())
+        let begun = self.begin_stage(scan);
+        self.kept(begun)
     }
 
     fn stage(&mut self, page: &FlatPage) -> Result<(), LoadError> {
-        let stage = self.stage.as_mut().ok_or_else(|| LoadError::Contract("a page before begin".into()))?;
-        stage.add(&self.engine, page)
+        let staged = self.stage_page(page);
+        self.kept(staged)
     }
 
-    fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
-        // First the file: while another process holds it, the staged scan waits and can be committed later.
-        self.attach()?;
-        let stage = self.stage.take().filter(|stage| stage.scan() == scan);
-        if let Some(counts) = ledger::counts_of(&self.engine, &qualified("sync_windows"), &scan.id)? {
-            Stage::clear(&self.engine)?;
-            return Ok(Applied { counts, wrote: false, was_held: true });
-        }
-        let mut stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not staged".into()))?;
-        let delta = diff(&self.engine, &mut stage, &mut Attached(&self.lacking), options)?;
-        let wrote = !delta.is_empty();
-        if wrote {
-            self.apply(&delta.tables)?;
-        }
-        Stage::clear(&self.engine)?;
-        Ok(Applied { counts: delta.counts, wrote, was_held: false })
+    fn apply(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
+        let applied = self.apply_stage(scan, options);
+        self.kept(applied)
+    }
+
+    fn seal(&mut self) -> Result<(), LoadError> {
+        self.seal_transaction()
     }
 
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
-        self.attach()?;
+        self.ready()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
         let mut stage =
             stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not staged".into()))?;
@@ -256,7 +267,7 @@ impl Destination for DuckDbDestination {
 
     fn publish(&mut self) -> Result<(), LoadError> {
         if self.is_dirty {
-            self.attach()?;
+            self.ready()?;
             file::checkpoint(&self.engine, &self.path)?;
             self.is_dirty = false;
             self.rows_since_checkpoint = 0;
@@ -275,7 +286,7 @@ impl Destination for DuckDbDestination {
         }
         self.release()?;
         copy::check_place(&self.engine, &copy, &self.identity)?;
-        self.attach()?;
+        self.ready()?;
         file::checkpoint(&self.engine, &self.path)?;
         (self.is_dirty, self.rows_since_checkpoint) = (false, 0);
         let made = copy::make(&self.engine, &self.path, &copy);
@@ -290,42 +301,65 @@ impl Destination for DuckDbDestination {
     }
 
     fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {
-        self.attach()?;
+        self.ready()?;
         let table = stage_runs(&self.engine, runs)?;
-        table.map_or(Ok(()), |table| self.apply(&[table]))
+        table.map_or(Ok(()), |table| self.change_now(&[table]))
     }
 
     fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError> {
-        self.attach()?;
+        self.ready()?;
         ledger::runs(&self.engine, &qualified("sync_runs"))
     }
 
+    fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
+        self.ready()?;
+        self.stage = None;
+        let delta = stage_events(&self.engine, &mut Attached(&self.lacking), events)?;
+        if !delta.is_empty() {
+            self.change_now(&delta.tables)?;
+        }
+        Stage::clear(&self.engine)?;
+        Ok(delta.counts.inserted)
+    }
+
+    fn carry_events_out(&mut self, file: &Path) -> Result<u64, LoadError> {
+        self.ready()?;
+        carry_out(&self.engine, &mut Attached(&self.lacking), file)
+    }
+
+    fn carry_events_in(&mut self, file: &Path) -> Result<(), LoadError> {
+        self.ready()?;
+        self.stage = None;
+        carry_in(&self.engine, file)?.map_or(Ok(()), |table| self.change_now(&[table]))?;
+        Stage::clear(&self.engine)
+    }
+
     fn replace(&mut self, source: &Path, what: &Replacement) -> Result<u64, LoadError> {
-        self.attach()?;
+        self.ready()?;
         self.stage = None;
         let delta = put_in(&self.engine, &mut Attached(&self.lacking), source, what)?;
-        self.apply(&delta.tables)?;
+        self.change_now(&delta.tables)?;
         take_leave(&self.engine)?;
         Ok(delta.counts.inserted)
     }
 
     fn facts(&mut self, wanted: &[Identifier]) -> Result<Facts, LoadError> {
-        self.attach()?;
+        self.ready()?;
         people::facts(&self.engine, &mut Attached(&self.lacking), wanted)
     }
 
     fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
-        self.attach()?;
+        self.ready()?;
         people::vanished_sessions(&self.engine, &mut Attached(&self.lacking), before_ms, sessions_max)
     }
 
     fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
-        self.attach()?;
+        self.ready()?;
         people::live_sessions(&self.engine, &mut Attached(&self.lacking), sessions)
     }
 
     fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-        self.attach()?;
+        self.ready()?;
         self.stage = None;
         let mut held = Attached(&self.lacking);
         let deltas = people::find(&self.engine, &mut held, person)?;
@@ -335,13 +369,13 @@ impl Destination for DuckDbDestination {
     }
 
     fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-        self.attach()?;
+        self.ready()?;
         self.stage = None;
         let mut held = Attached(&self.lacking);
         let deltas = people::find(&self.engine, &mut held, person)?;
         let found = people::count(&self.engine, &mut held, &deltas)?;
         if !deltas.is_empty() {
-            self.apply(&deltas)?;
+            self.change_now(&deltas)?;
         }
         Stage::clear(&self.engine)?;
         self.rewrite()?;
@@ -349,16 +383,16 @@ impl Destination for DuckDbDestination {
     }
 
     fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError> {
-        self.attach()?;
+        self.ready()?;
         people::search(&self.engine, &mut Attached(&self.lacking), finder)
     }
 
     fn redact(&mut self, finder: &Finder, mentions: &[Mention], only_own: bool) -> Result<u64, LoadError> {
-        self.attach()?;
+        self.ready()?;
         self.stage = None;
         let (deltas, rows) = people::redact(&self.engine, &mut Attached(&self.lacking), finder, mentions, only_own)?;
         if !deltas.is_empty() {
-            self.apply(&deltas)?;
+            self.change_now(&deltas)?;
             Stage::clear(&self.engine)?;
             self.rewrite()?;
         }
@@ -366,13 +400,13 @@ impl Destination for DuckDbDestination {
     }
 
     fn record_erasures(&mut self, records: &[ErasureRecord]) -> Result<(), LoadError> {
-        self.attach()?;
+        self.ready()?;
         let table = people::stage_erasures(&self.engine, records)?;
-        table.map_or(Ok(()), |table| self.apply(&[table]))
+        table.map_or(Ok(()), |table| self.change_now(&[table]))
     }
 
     fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
-        self.attach()?;
+        self.ready()?;
         people::erasures(&self.engine, &qualified("erasures"))
     }
 }
@@ -386,6 +420,10 @@ impl Targets for Attached<'_> {
             None => qualified(&table.name),
             Some(lacking) => catalog::filled_up(table, lacking),
         })
+    }
+
+    fn takes_appends(&self) -> bool {
+        true
     }
 }
 

@@ -15,11 +15,11 @@ fn p8_what_does_not_fit_is_spilled_and_removed() {
     let engine = open(folder.path(), 64 << 20);
     // 200 MB of text that cannot be compressed away, in 64 MiB of memory.
     let rows = "SELECT range AS at, md5(range::VARCHAR) || md5((range + 1)::VARCHAR) || md5((range + 2)::VARCHAR) AS text FROM range(2_000_000)";
-    engine.execute("fill", &format!("CREATE TABLE stage.big AS {rows}")).unwrap();
+    engine.execute("fill", &format!("CREATE TEMP TABLE stage_big AS {rows}")).unwrap();
     let spill = folder.path().join("deep/spill");
     let spilled: u64 = std::fs::read_dir(&spill).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert!(spilled > 64 << 20, "{spilled} bytes");
-    let [rows, bytes] = engine.integers("count", "SELECT count(*), sum(length(text))::BIGINT FROM stage.big").unwrap();
+    let [rows, bytes] = engine.integers("count", "SELECT count(*), sum(length(text))::BIGINT FROM stage_big").unwrap();
     assert_eq!((rows, bytes), (2_000_000, 2_000_000 * 96));
     drop(engine);
     assert!(!spill.exists());
@@ -62,6 +62,6 @@ fn p8_a_disk_too_full_to_spill_is_told_as_a_full_disk() {
     // The engine bounds what it spills by what is free on the disk.
     engine.execute("bound", "SET max_temp_directory_size = '8MB'").unwrap();
     let rows = "SELECT range AS at, md5(range::VARCHAR) || md5((range + 1)::VARCHAR) AS text FROM range(2_000_000)";
-    let error = engine.execute("fill", &format!("CREATE TABLE stage.big AS {rows}")).unwrap_err();
+    let error = engine.execute("fill", &format!("CREATE TEMP TABLE stage_big AS {rows}")).unwrap_err();
     assert!(matches!(error, LoadError::Full { .. }), "{error:?}");
 }

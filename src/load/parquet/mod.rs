@@ -34,10 +34,10 @@ use targets::TreeTargets;
 use tree::Tree;
 
 use super::{
-    Applied, CommitOptions, Destination, Differences, Engine, EngineOptions, ErasureRecord, Facts, Identity,
+    Applied, CommitOptions, Destination, Differences, Engine, EngineOptions, ErasureRecord, EventRows, Facts, Identity,
     LedgerEntry, LoadError, LockPatience, Mention, PeopleFound, Replacement, RowCounts, RunRecord, Searched, Stage,
     TableDelta, Targets,
-    diff::{diff, differences, put_in, stage_runs, take_leave},
+    diff::{carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_leave},
     ledger, people,
 };
 use crate::{
@@ -54,6 +54,8 @@ const WAITING_BYTES_MAX: u64 = 1 << 30;
 const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 /// Memory that each thread needs for what it reads and sorts, in bytes: with half of it four million answers failed.
 const MEMORY_PER_THREAD_BYTES: u64 = 256 << 20;
+/// Name of the parts that hold what webhooks told, for people who look at the folder.
+const EVENTS_PART: &str = "webhooks";
 /// Threads of the engine if nothing else is said.
 const THREADS: u32 = 2;
 
@@ -310,7 +312,7 @@ impl Destination for ParquetDestination {
         stage.add(&self.engine, page)
     }
 
-    fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
+    fn apply(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
         if let Some(counts) = self.held_counts(&scan.id)? {
             self.stage = None;
             Stage::clear(&self.engine)?;
@@ -360,6 +362,33 @@ impl Destination for ParquetDestination {
         self.refresh()?;
         let relation = self.targets().relation(known_table("sync_runs")?, None)?;
         ledger::runs(&self.engine, &relation)
+    }
+
+    fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
+        self.refresh()?;
+        self.stage = None;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        let delta = stage_events(&self.engine, &mut targets, events)?;
+        if !delta.is_empty() {
+            self.commit_part(EVENTS_PART, None, RowCounts::default(), &delta.tables)?;
+        }
+        Stage::clear(&self.engine)?;
+        Ok(delta.counts.inserted)
+    }
+
+    fn carry_events_out(&mut self, file: &Path) -> Result<u64, LoadError> {
+        self.refresh()?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        carry_out(&self.engine, &mut targets, file)
+    }
+
+    fn carry_events_in(&mut self, file: &Path) -> Result<(), LoadError> {
+        self.refresh()?;
+        self.stage = None;
+        if let Some(table) = carry_in(&self.engine, file)? {
+            self.commit_part(EVENTS_PART, None, RowCounts::default(), &[table])?;
+        }
+        Stage::clear(&self.engine)
     }
 
     fn replace(&mut self, source: &Path, what: &Replacement) -> Result<u64, LoadError> {

@@ -123,7 +123,7 @@ fn redact_table(
     let key_sql = key_list.join(", ");
     engine.execute(
         action,
-        &format!("CREATE TABLE work.mentioning AS SELECT {key_sql} FROM {held} LIMIT 0; CREATE TABLE {upserts} AS SELECT * FROM {held} LIMIT 0"),
+        &format!("CREATE TEMP TABLE work_mentioning AS SELECT {key_sql} FROM {held} LIMIT 0; CREATE TEMP TABLE {upserts} AS SELECT * FROM {held} LIMIT 0"),
     )?;
     let text_list: Vec<String> = columns.iter().map(|name| quote_identifier(name)).collect();
     let mut rows = 0;
@@ -142,13 +142,13 @@ fn redact_table(
         }
         Ok(())
     })?;
-    append(engine, "work", "mentioning", &mentioning)?;
+    append(engine, "work_mentioning", &mentioning)?;
     let same = equal_columns("t", "d", &keys);
     let all: Vec<String> = table.columns.iter().map(|column| format!("t.{}", quote_identifier(&column.name))).collect();
     let mut fresh = Vec::new();
     engine.execute(
         action,
-        &format!("CREATE TABLE {deletes} AS SELECT DISTINCT * FROM work.mentioning; DROP TABLE work.mentioning"),
+        &format!("CREATE TEMP TABLE {deletes} AS SELECT DISTINCT * FROM work_mentioning; DROP TABLE work_mentioning"),
     )?;
     each_batch(engine, &format!("SELECT {} FROM {held} t SEMI JOIN {deletes} d ON {same}", all.join(", ")), |batch| {
         let replaced = table.columns.iter().zip(batch.columns()).map(|(of, column)| {
@@ -167,13 +167,13 @@ fn redact_table(
         );
         Ok(())
     })?;
-    append(engine, "delta", upserts.trim_start_matches("delta."), &fresh)?;
+    append(engine, &upserts, &fresh)?;
     Ok(rows)
 }
 
-fn append(engine: &Engine, schema: &str, table: &str, batches: &[RecordBatch]) -> Result<(), LoadError> {
+fn append(engine: &Engine, table: &str, batches: &[RecordBatch]) -> Result<(), LoadError> {
     let failed = |source| LoadError::engine("replace mentions", source);
-    let mut appender = engine.connection().appender_to_db(table, schema).map_err(failed)?;
+    let mut appender = engine.connection().appender(table).map_err(failed)?;
     for batch in batches {
         appender.append_record_batch(batch.clone()).map_err(failed)?;
     }

@@ -25,15 +25,17 @@ use crate::{
 };
 
 /// The identifiers that are looked for.
-const PERSON: &str = "work.person";
+const PERSON: &str = "work_person";
 /// Identifiers that are staged at once.
 const STAGED_AT_ONCE: usize = 500;
 
 /// Puts the identifiers where SQL can compare with them.
 fn stage(engine: &Engine, identifiers: &[Identifier]) -> Result<(), LoadError> {
     let action = "stage whom to look for";
-    engine
-        .execute(action, &format!("CREATE OR REPLACE TABLE {PERSON} (kind VARCHAR, value VARCHAR, number BIGINT)"))?;
+    engine.execute(
+        action,
+        &format!("CREATE OR REPLACE TEMP TABLE {PERSON} (kind VARCHAR, value VARCHAR, number BIGINT)"),
+    )?;
     for some in identifiers.chunks(STAGED_AT_ONCE) {
         let row = |identifier: &Identifier| {
             let number = match identifier.kind {

@@ -45,8 +45,8 @@ pub(in super::super) fn stage_erasures(
         return Ok(None);
     }
     let sql = format!(
-        "CREATE OR REPLACE TABLE {upserts} AS {};
-         CREATE OR REPLACE TABLE {deletes} AS SELECT erasure_id FROM {upserts}",
+        "CREATE OR REPLACE TEMP TABLE {upserts} AS {};
+         CREATE OR REPLACE TEMP TABLE {deletes} AS SELECT erasure_id FROM {upserts}",
         rows.join(" UNION ALL ")
     );
     engine.execute("record an erasure", &sql)?;

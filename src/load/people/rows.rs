@@ -1,6 +1,6 @@
 //! The rows of people: what has to go from each table, as a delta that a destination applies like that of a scan.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use super::{Engine, LoadError, TimeBounds, is_persons, stage};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
         stage::Stage,
     },
     model::{Identifier, Stream, Window},
-    person::fields_of_stream,
-    schema::{Identifies, Table, TableKind, children_of, quote_identifier, quote_text, tables},
+    person::{RecordFields, fields_of_stream, fields_of_table},
+    schema::{Identifies, Table, TableKind, children_of, quote_identifier, quote_text, table, tables},
 };
 
 /// Keys of records that are staged at once.
@@ -148,18 +148,19 @@ fn record_keys(
     Ok(conditions)
 }
 
-/// Whether a record of any stream is of one of the people.
+/// Whether a record of any stream, or a delivery of a webhook, is of one of the people.
 fn is_record_of(raw: &str, person: &[Identifier]) -> bool {
-    Stream::ALL.into_iter().any(|stream| {
-        // `for_each` says whether it came to the end.
-        !fields_of_stream(stream).for_each(raw, &mut |identifier| !person.contains(&identifier))
-    })
+    static EVENTS: LazyLock<RecordFields> =
+        LazyLock::new(|| table("webhook_events").map(fields_of_table).unwrap_or_default());
+    // `for_each` says whether it came to the end.
+    let is_theirs = |fields: &RecordFields| !fields.for_each(raw, &mut |identifier| !person.contains(&identifier));
+    Stream::ALL.into_iter().map(fields_of_stream).chain([&*EVENTS]).any(is_theirs)
 }
 
 fn make(engine: &Engine, relation: &str, table: &'static Table, parts: &[String]) -> Result<(), LoadError> {
     let names: Vec<String> = delete_columns(table).into_iter().map(quote_identifier).collect();
     // By place: a child's columns stand in the order of its parent's, whatever they are called.
-    let sql = format!("CREATE TABLE {relation} ({}) AS {}", names.join(", "), parts.join(" UNION "));
+    let sql = format!("CREATE TEMP TABLE {relation} ({}) AS {}", names.join(", "), parts.join(" UNION "));
     engine.execute("find the rows of people", &sql)
 }
 

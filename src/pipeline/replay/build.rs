@@ -21,7 +21,7 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, assemble::failed, freeze::check_drift},
+    super::{PipelineError, assemble::failed, commit::UNSEALED_ROWS_MAX, freeze::check_drift},
     inventory::Archived,
 };
 
@@ -106,13 +106,19 @@ fn write(
     account: &TimeAccount,
 ) -> Result<(), PipelineError> {
     let name = destination.name();
+    let mut unsealed = 0;
     for step in steps {
         let _busy = account.enter(Activity::Write);
         match step {
             Step::Begin(scan) => destination.begin(&scan).map_err(failed(name))?,
             Step::Page(page) => destination.stage(&page).map_err(failed(name))?,
             Step::Commit(scan, options) => {
-                destination.commit(&scan, &options).map_err(failed(name))?;
+                let applied = destination.apply(&scan, &options).map_err(failed(name))?;
+                unsealed += applied.counts.rows_read;
+                if unsealed >= UNSEALED_ROWS_MAX {
+                    destination.seal().map_err(failed(name))?;
+                    unsealed = 0;
+                }
                 if destination.wants_publish() {
                     destination.publish().map_err(failed(name))?;
                 }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use crate::{
@@ -25,13 +25,15 @@ use super::{
     swap::{beside, swap_file, swap_folder},
 };
 
+/// How the names of those files end that carry events.
+const CARRIED: &str = "-events.parquet";
 /// Runs that are written at once.
 const RUNS_AT_ONCE: usize = 200;
 /// Runs of the history that are looked through: all that the checkpoints keep.
 const RUNS_MAX: u32 = 1000;
 
 pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, PipelineError> {
-    let mut runs = leave_old(&task)?;
+    let mut left = leave_old(&task)?;
     let aside = built_beside(task.settings);
     let mut fresh = open_destinations(&aside, task.identity)?;
     let mut replayed = Replayed { scans: task.scans.len() as u64, ..Replayed::default() };
@@ -43,11 +45,13 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     let mut ledgers = BTreeMap::new();
     for destination in &mut fresh {
         let name = destination.name();
-        let runs = match runs.remove(name) {
-            Some(runs) => runs,
+        let (runs, receipts) = match left.remove(name) {
+            Some(Left { runs, receipts, events }) => {
+                destination.carry_events_in(events.path()).map_err(failed(name))?;
+                (runs, receipts)
+            }
             None => (remembered_runs(&task)?, Vec::new()),
         };
-        let (runs, receipts) = runs;
         let recorded = runs.chunks(RUNS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs));
         let recorded = recorded
             .and_then(|()| receipts.chunks(RUNS_AT_ONCE).try_for_each(|some| destination.record_erasures(some)));
@@ -82,27 +86,62 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     Ok(replayed)
 }
 
-/// What a warehouse tells of runs and erasures: no page holds it.
-type Told = (Vec<RunRecord>, Vec<ErasureRecord>);
+/// What a warehouse knows and the archive does not.
+struct Left {
+    runs: Vec<RunRecord>,
+    receipts: Vec<ErasureRecord>,
+    events: CarriedEvents,
+}
 
-/// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, and which runs they know.
-fn leave_old(task: &Task<'_>) -> Result<BTreeMap<&'static str, Told>, PipelineError> {
+/// Whether a killed replay left this file: events on their way from one warehouse to the next.
+pub fn is_carried_events(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(CARRIED)
+}
+
+/// The file in which events go from the old warehouse to the new one; it goes when it is done with.
+struct CarriedEvents(PathBuf);
+
+impl CarriedEvents {
+    fn of(state: &Path, warehouse: &str) -> Self {
+        let mut name = state.as_os_str().to_owned();
+        name.push(format!(".{warehouse}{CARRIED}"));
+        Self(PathBuf::from(name))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for CarriedEvents {
+    fn drop(&mut self) {
+        // The next replay writes it anew; there may be none.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, which runs they know, and
+/// what webhooks told, which is in no archive.
+fn leave_old(task: &Task<'_>) -> Result<BTreeMap<&'static str, Left>, PipelineError> {
     let mut there = task.settings.clone();
     there.warehouse.duckdb = there.warehouse.duckdb.filter(|path| path.exists());
     there.warehouse.parquet = there.warehouse.parquet.filter(|path| path.exists());
-    let mut runs = BTreeMap::new();
+    let mut left = BTreeMap::new();
     if there.require_warehouse().is_err() {
-        return Ok(runs);
+        return Ok(left);
     }
     for mut destination in open_destinations(&there, task.identity)? {
         let name = destination.name();
         require_all(name, &destination.ledger().map_err(failed(name))?, &task.scans)?;
+        let runs = destination.runs().map_err(failed(name))?;
         let receipts = destination.erasures().map_err(failed(name))?;
-        runs.insert(name, (destination.runs().map_err(failed(name))?, receipts));
+        let events = CarriedEvents::of(&task.settings.state_path, name);
+        destination.carry_events_out(events.path()).map_err(failed(name))?;
+        left.insert(name, Left { runs, receipts, events });
         // Nothing may be left in a log beside the file that is going to be replaced.
         destination.publish().map_err(failed(name))?;
     }
-    Ok(runs)
+    Ok(left)
 }
 
 /// The same settings, with each warehouse where it is built.
@@ -134,7 +173,7 @@ fn remembered_runs(task: &Task<'_>) -> Result<Vec<RunRecord>, PipelineError> {
 }
 
 fn run_record(entry: RunEntry, identity: &Identity) -> Option<RunRecord> {
-    let writes = matches!(entry.command.as_str(), "sync" | "backfill" | "users pull");
+    let writes = matches!(entry.command.as_str(), "sync" | "backfill" | "users pull" | "wake");
     let finished_ms = entry.finished_ms.filter(|_| writes)?;
     Some(RunRecord {
         run_id: RunId(entry.run_id),

@@ -14,6 +14,7 @@ mod window;
 pub use build::{ReplayProgress, ReplaySnapshot};
 pub use report::{Rebuilt, Replaced, ReplayReport, Replayed};
 
+pub use full::is_carried_events;
 pub use swap::clear_leftovers;
 
 use tokio_util::sync::CancellationToken;

@@ -124,12 +124,50 @@ fn p2_an_error_half_way_rolls_back_what_was_done() {
     let ledger: &mut TableDelta = delta.tables.last_mut().unwrap();
     assert_eq!(ledger.table.name, "sync_windows");
     // The statement fails while it is bound, which by itself does not end the transaction.
-    ledger.upserts.as_mut().unwrap().relation = "delta.no_such_relation".into();
-    let error = apply::apply(&warehouse.engine, &path, &delta.tables).unwrap_err();
+    ledger.upserts.as_mut().unwrap().relation = "delta_no_such_relation".into();
+    let error = warehouse.change_now(&delta.tables).unwrap_err();
     assert!(matches!(error, LoadError::Engine { .. }), "{error:?}");
     warehouse.publish().unwrap();
     let mut reader = Reader::open(Some(&path), None).unwrap();
     assert_eq!(reader.query("SELECT 1 FROM responses", 10).unwrap().rows(), 0);
+}
+
+#[test]
+fn p2_scans_that_are_not_sealed_are_lost_together() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let options = CommitOptions { vanish: Default::default(), record_unchanged: false, ..CommitOptions::default() };
+    let apply = |warehouse: &mut DuckDbDestination, day: i64| {
+        let scan = answers_scan(day, day, day + 1);
+        warehouse.begin(&scan).unwrap();
+        warehouse.stage(&page(&[answer(&format!("g{day}"), day, "x")])).unwrap();
+        warehouse.apply(&scan, &options).unwrap();
+    };
+    let scans = |warehouse: &mut DuckDbDestination| warehouse.ledger().unwrap().len();
+    let mut warehouse = open(&path).unwrap();
+    apply(&mut warehouse, 0);
+    warehouse.seal().unwrap();
+    apply(&mut warehouse, 1);
+    apply(&mut warehouse, 2);
+    // The process ends.
+    drop(warehouse);
+    let mut warehouse = open(&path).unwrap();
+    assert_eq!(scans(&mut warehouse), 1);
+    // A page of another scan fails, and with it goes what was applied before: nobody is told that it is there.
+    apply(&mut warehouse, 1);
+    let mut bad = page(&[answer("bad", 2, "x")]);
+    bad.key_hashes.clear();
+    warehouse.begin(&answers_scan(2, 2, 3)).unwrap();
+    assert!(warehouse.stage(&bad).is_err());
+    assert!(warehouse.seal().is_err());
+    assert_eq!(scans(&mut warehouse), 1);
+    // It goes on from there, and a look at the ledger seals.
+    apply(&mut warehouse, 1);
+    apply(&mut warehouse, 2);
+    assert_eq!(scans(&mut warehouse), 3);
+    drop(warehouse);
+    let mut warehouse = open(&path).unwrap();
+    assert_eq!(scans(&mut warehouse), 3);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One commit as data: what it does to each table, made into relations of an engine's schema `delta`.
+//! One commit as data: what it does to each table, made into temporary relations `delta_*` of an engine.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl Commit {
         self.changes.entry(table).or_default()
     }
 
-    /// Makes the relations of the commit in schema `delta`.
+    /// Makes the relations of the commit `delta_*`.
     pub(super) fn deltas(&self, connection: &Connection) -> Vec<TableDelta> {
         let mut deltas = Vec::new();
         for (name, change) in &self.changes {
@@ -91,9 +91,9 @@ fn relation(
         format!("({})", list.join(", "))
     });
     let typed = columns.iter().map(|name| format!("{} {}", quote_identifier(name), column(name).column_type.duckdb()));
-    let relation = format!("delta.{prefix}_{}", table.name);
+    let relation = format!("delta_{prefix}_{}", table.name);
     let sql = format!(
-        "CREATE OR REPLACE TABLE {relation} ({}); INSERT INTO {relation} VALUES {}",
+        "CREATE OR REPLACE TEMP TABLE {relation} ({}); INSERT INTO {relation} VALUES {}",
         typed.collect::<Vec<_>>().join(", "),
         values.collect::<Vec<_>>().join(", ")
     );

@@ -13,7 +13,6 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new() -> Self {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch("CREATE SCHEMA delta").unwrap();
         crate::load::engine::pin_to_utc(&connection).unwrap();
         for table in crate::schema::tables() {
             connection.execute_batch(&table.create_sql()).unwrap();

@@ -1,0 +1,55 @@
+//! `studysync serve`: the receiver of webhooks and the schedule, until a signal.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+
+use crate::{pipeline::Surroundings, serve::Server};
+
+use super::{
+    CommandError, Context,
+    flags::{EffortFlags, SharedFlags},
+    sync::stop_on_signal,
+};
+
+/// Receives the service's webhooks and runs `sync` by a schedule, until Ctrl-C or SIGTERM.
+///
+/// A delivery is on disk before it is answered with 200, goes to the table webhook_events within a minute, and wakes a scan of what
+/// it tells about. `[serve]` in the configuration says where to listen, when to run and where the webhooks' secret is
+/// (the environment variable STUDYSYNC_WEBHOOK_SECRET unless set otherwise). It speaks plain HTTP: put a proxy with TLS before it,
+/// and let it pass on the webhook's path alone. When it is ready it prints one line to stdout: `listening on http://ADDRESS`.
+///
+/// GET /healthz says whether deliveries can be stored, /metrics has counters for Prometheus, / a page for people.
+///
+/// A run that was missed or killed is caught up once. While another process holds the lease (a backfill by hand), deliveries wait
+/// in the inbox and the run is left to the next moment of the schedule. A failed run is tried again.
+///
+/// Exit codes: 0 stopped by a signal; 1 failed: the inbox cannot be used or the address is taken; 2 usage or configuration; 5 another `serve` is at
+/// work with the same state file.
+#[derive(Args, Debug)]
+pub(super) struct ServeArgs {
+    /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:8788]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Where")]
+    listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+
+    #[command(flatten)]
+    effort: EffortFlags,
+}
+
+pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, CommandError> {
+    let mut settings = args.shared.settings(&args.effort, &context)?;
+    settings.serve.listen = args.listen.unwrap_or(settings.serve.listen);
+    let server = Server::bind(settings, Surroundings::default()).await.map_err(CommandError::Serve)?;
+    let address = server.address().map_err(|source| CommandError::failed("the address cannot be told", source))?;
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(stop_on_signal(stop.clone()));
+    context.printer.print(&format!("listening on http://{address}"))?;
+    let outcome = server.run(stop).await;
+    signals.abort();
+    outcome.map_err(CommandError::Serve)?;
+    Ok(0)
+}

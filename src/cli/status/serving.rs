@@ -1,0 +1,59 @@
+//! What `serve` did and will do, from its inbox file: also while it runs.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::state::{Inbox, StateError};
+
+use super::seconds;
+
+#[derive(Serialize)]
+pub(super) struct ServeStatus {
+    /// Whether a `serve` is at work now.
+    is_running: bool,
+    /// The cron expression and its zone; "off".
+    schedule: String,
+    next_run: Option<String>,
+    last_run: Option<String>,
+    last_run_ended: Option<String>,
+    last_outcome: Option<String>,
+    /// Deliveries that no warehouse has yet.
+    waiting_deliveries: u64,
+    waiting_since: Option<String>,
+}
+
+/// `None` where there is no inbox, or nothing was noted in it yet.
+pub(super) fn serving(state: &Path) -> Result<Option<ServeStatus>, StateError> {
+    let Some(inbox) = Inbox::open_read_only(state)? else { return Ok(None) };
+    let (schedule, waiting) = (inbox.schedule()?.unwrap_or_default(), inbox.count_waiting()?);
+    let is_running = Inbox::lock(state)?.is_none();
+    Ok(Some(ServeStatus {
+        is_running,
+        schedule: schedule.expression,
+        // Only a running one will keep its word.
+        next_run: schedule.next_ms.filter(|_| is_running).map(seconds),
+        last_run: schedule.last_started_ms.map(seconds),
+        last_run_ended: schedule.last_finished_ms.map(seconds),
+        last_outcome: schedule.last_outcome,
+        waiting_deliveries: waiting.deliveries,
+        waiting_since: waiting.oldest_ms.map(seconds),
+    }))
+}
+
+impl ServeStatus {
+    pub fn describe(&self) -> String {
+        let state = if self.is_running { "running" } else { "NOT RUNNING" };
+        let mut text = format!("\nserve: {state}, schedule {}\n", self.schedule);
+        if let Some(next) = &self.next_run {
+            text.push_str(&format!("  next run  {next}\n"));
+        }
+        if let (Some(last), Some(outcome)) = (&self.last_run, &self.last_outcome) {
+            text.push_str(&format!("  last run  {last}, {}\n", outcome.replace('_', " ")));
+        }
+        if let Some(since) = &self.waiting_since {
+            text.push_str(&format!("  {} deliveries wait for the warehouses since {since}\n", self.waiting_deliveries));
+        }
+        text
+    }
+}

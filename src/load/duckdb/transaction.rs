@@ -1,0 +1,94 @@
+//! The transaction in which scans are applied, from the first change to the seal.
+
+use super::{DuckDbDestination, Engine, Fill, LoadError, TableDelta, apply};
+
+/// What was applied and is not durable yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unsealed {
+    /// Whether a transaction is open.
+    is_open: bool,
+    /// Whole scans in it.
+    scans: u32,
+    /// One was given up that had scans in it, and nobody asked yet.
+    has_lost: bool,
+}
+
+impl DuckDbDestination {
+    /// Seals what was applied, and opens the file if it is not.
+    pub(super) fn ready(&mut self) -> Result<(), LoadError> {
+        self.close_transaction()?;
+        self.attach()
+    }
+
+    /// Changes the file, which is attached, in the transaction that is open, or in a new one. It is left open.
+    pub(super) fn change(&mut self, fills: &[Fill], tables: &[TableDelta]) -> Result<(), LoadError> {
+        if !self.unsealed.is_open {
+            apply::open(&self.engine)?;
+            self.unsealed.is_open = true;
+        }
+        self.is_dirty = true;
+        let upserts = tables.iter().filter_map(|table| table.upserts.as_ref()).map(|rows| rows.rows);
+        self.rows_since_checkpoint += upserts.chain(fills.iter().map(|fill| fill.rows)).sum::<u64>();
+        apply::fill(&self.engine, &self.path, fills)?;
+        apply::apply(&self.engine, &self.path, tables)
+    }
+
+    /// Changes the file durably.
+    pub(super) fn change_now(&mut self, tables: &[TableDelta]) -> Result<(), LoadError> {
+        let changed = self.change(&[], tables);
+        self.kept(changed)?;
+        self.close_transaction()
+    }
+
+    /// A scan is in the transaction, if one is open.
+    pub(super) fn applied_one(&mut self) {
+        self.unsealed.scans += u32::from(self.unsealed.is_open);
+    }
+
+    /// After an error nothing of what was not sealed is kept.
+    pub(super) fn kept<T>(&mut self, outcome: Result<T, LoadError>) -> Result<T, LoadError> {
+        if outcome.is_err() && self.unsealed.is_open {
+            self.abandon();
+        }
+        outcome
+    }
+
+    /// An error when scans were lost since the last seal.
+    pub(super) fn require_none_lost(&self) -> Result<(), LoadError> {
+        match self.unsealed.has_lost {
+            true => Err(LoadError::Contract("what was applied before an error is lost with it".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// See [`crate::load::Destination::seal`].
+    pub(super) fn seal_transaction(&mut self) -> Result<(), LoadError> {
+        let lost = self.require_none_lost();
+        self.unsealed.has_lost = false;
+        lost.and_then(|()| self.close_transaction())
+    }
+
+    pub(super) fn close_transaction(&mut self) -> Result<(), LoadError> {
+        if !self.unsealed.is_open {
+            return Ok(());
+        }
+        let closed = apply::close(&self.engine, &self.path);
+        match &closed {
+            Ok(()) => (self.unsealed.is_open, self.unsealed.scans) = (false, 0),
+            Err(_) => self.abandon(),
+        }
+        closed
+    }
+
+    /// After some failures, a full disk among them, the engine refuses everything until the file is opened anew.
+    fn abandon(&mut self) {
+        apply::abandon(&self.engine);
+        self.unsealed = Unsealed { has_lost: self.unsealed.has_lost || self.unsealed.scans > 0, ..Unsealed::default() };
+        self.stage = None;
+        // The error that led here is the one to tell; an engine that cannot be opened has its own at the next step.
+        if let Ok(engine) = Engine::open(&self.options) {
+            self.engine = engine.watched(self.steps.clone());
+            self.claim = None;
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What the service posted to us: one body, not yet understood.
+
+/// A delivery that waits in the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its place in the inbox: larger than that of every delivery before.
+    pub id: i64,
+    /// When it was received by this machine, epoch milliseconds.
+    pub received_ms: i64,
+    /// The exact bytes.
+    pub body: Vec<u8>,
+}
+
+/// What a delivery tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventKind {
+    /// One question was answered.
+    AnswerSubmitted,
+    /// A study was completed.
+    StudySubmitted,
+    /// A study was delivered.
+    StudySent,
+    /// A study was seen.
+    StudySeen,
+    /// A theme was found.
+    ThemeIdentified,
+    /// A study's status changed.
+    StudyStatusChanged,
+    /// Somebody pressed 'Test Webhook'.
+    Test,
+    /// JSON that is none of these.
+    Unknown,
+    /// No JSON object.
+    NotJson,
+}
+
+impl EventKind {
+    /// Every kind.
+    pub const ALL: [EventKind; 9] = [
+        EventKind::AnswerSubmitted,
+        EventKind::StudySubmitted,
+        EventKind::StudySent,
+        EventKind::StudySeen,
+        EventKind::ThemeIdentified,
+        EventKind::StudyStatusChanged,
+        EventKind::Test,
+        EventKind::Unknown,
+        EventKind::NotJson,
+    ];
+
+    /// The name in `webhook_events.kind`.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::AnswerSubmitted => "answer_submitted",
+            EventKind::StudySubmitted => "study_submitted",
+            EventKind::StudySent => "study_sent",
+            EventKind::StudySeen => "study_seen",
+            EventKind::ThemeIdentified => "theme_identified",
+            EventKind::StudyStatusChanged => "study_status_changed",
+            EventKind::Test => "test",
+            EventKind::Unknown => "unknown",
+            EventKind::NotJson => "not_json",
+        }
+    }
+
+    /// The stream in which there is something new; `None` where nothing is to be read.
+    pub fn hints_at(self) -> Option<super::Stream> {
+        match self {
+            EventKind::AnswerSubmitted | EventKind::StudySubmitted => Some(super::Stream::Responses),
+            EventKind::StudyStatusChanged => Some(super::Stream::Surveys),
+            EventKind::ThemeIdentified => Some(super::Stream::Themes),
+            _ => None,
+        }
+    }
+}

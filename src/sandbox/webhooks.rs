@@ -1,0 +1,288 @@
+//! The service's webhooks: bodies by the contract, with its quirks, and their delivery.
+//!
+//! The quirks: lists inside an answer come as JSON in a text, metadata too; a visitor is a UUID here and a number in the lists;
+//! the names of 'sent' and 'seen' are paired with either event; a change of status tells no time. Delivery is as careless as
+//! the contract allows: no retry, no order, repeats, losses. TLS is not spoken.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::{
+    control::{Control, ListName},
+    random::Random,
+    world::{ChangeSummary, RowKey},
+};
+
+/// How long the sender waits for an answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+/// More of an answer than its first line is not read.
+const ANSWER_BYTES: usize = 64;
+const ENVIRONMENT: &str = "sandbox-environment";
+const PRODUCT: &str = "Sandbox";
+const PRODUCT_ID: i64 = 17;
+
+/// Where webhooks go, and how carelessly.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookTarget {
+    /// `http://HOST:PORT/PATH`
+    pub url: String,
+    /// The secret, without the word Bearer.
+    pub secret: String,
+    /// Of a hundred deliveries, so many are never sent.
+    pub lost_percent: u64,
+    /// Of a hundred deliveries, so many are sent twice.
+    pub repeated_percent: u64,
+    /// Whether they are sent in any order.
+    pub is_shuffled: bool,
+    /// Of the choices.
+    pub seed: u64,
+}
+
+impl Default for WebhookTarget {
+    fn default() -> Self {
+        let (url, secret) = (String::new(), String::new());
+        Self { url, secret, lost_percent: 0, repeated_percent: 0, is_shuffled: false, seed: 1 }
+    }
+}
+
+/// What became of the deliveries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// Events there were.
+    pub events: u64,
+    /// Events that were never sent.
+    pub lost: u64,
+    /// Posts, by the status of the answer; 0: none came.
+    pub posts: BTreeMap<u16, u64>,
+}
+
+impl Control {
+    /// The bodies that the service posts when these changes happen: for each new answer one, for each of their sessions that a
+    /// study was sent, seen and submitted, for each change of status and each new theme one.
+    pub fn webhook_bodies(&self, summary: &ChangeSummary) -> Vec<String> {
+        let now_ms = self.now_ms();
+        let records = self.records(ListName::Responses, &summary.new_answers);
+        let surveys = self.by_id(ListName::Surveys);
+        let name_of = |id: &Value| surveys.get(&id.to_string()).map_or(Value::Null, |survey| survey["name"].clone());
+        let mut bodies = Vec::new();
+        let mut sessions: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+        for (nth, record) in records.iter().enumerate() {
+            bodies.push(answer_submitted(nth, record, &name_of(&record["surveyId"])));
+            sessions.entry(text(&record["responseGroupUid"])).or_default().push(record);
+        }
+        for (nth, answers) in sessions.values().enumerate() {
+            let Some(first) = answers.first() else { continue };
+            let name = name_of(&first["surveyId"]);
+            bodies.push(sent_or_seen("sent", nth, first, &name));
+            bodies.push(sent_or_seen("seen", nth, first, &name));
+            bodies.push(study_submitted(answers));
+        }
+        for change in &summary.status_changes {
+            let survey = surveys.get(&change.survey.to_string());
+            bodies.push(status_changed(change.survey, &change.old_status, &change.status, survey));
+        }
+        for theme in self.records(ListName::Themes, &summary.new_themes) {
+            bodies.push(theme_identified(&theme, now_ms));
+        }
+        bodies.iter().map(Value::to_string).collect()
+    }
+
+    /// The body that 'Test Webhook' posts.
+    pub fn test_body(&self) -> String {
+        let survey = self.by_id(ListName::Surveys).into_values().next().unwrap_or_default();
+        json!({"id": 1, "environmentId": ENVIRONMENT, "surveyId": survey["id"], "surveyName": survey["name"], "eventType": "TEST"})
+            .to_string()
+    }
+
+    /// The records of these keys.
+    fn records(&self, list: ListName, keys: &[RowKey]) -> Vec<Value> {
+        let mut found = Vec::new();
+        if keys.is_empty() {
+            return found;
+        }
+        let wanted: std::collections::HashSet<&RowKey> = keys.iter().collect();
+        self.truth(list, |record| {
+            let Ok(value) = serde_json::from_str::<Value>(record) else { return };
+            let key = RowKey { group: text(&value["responseGroupUid"]), question: value["questionId"].to_string() };
+            if wanted.contains(&key) {
+                found.push(value);
+            }
+        });
+        found
+    }
+
+    fn by_id(&self, list: ListName) -> BTreeMap<String, Value> {
+        let mut found = BTreeMap::new();
+        self.truth(list, |record| {
+            if let Ok(value) = serde_json::from_str::<Value>(record) {
+                found.insert(value["id"].to_string(), value);
+            }
+        });
+        found
+    }
+}
+
+/// Posts the bodies, as carelessly as the target says.
+pub async fn deliver(bodies: &[String], target: &WebhookTarget) -> Delivered {
+    let mut random = Random::new(target.seed, 0x3e6);
+    let mut delivered = Delivered { events: bodies.len() as u64, ..Delivered::default() };
+    let mut posts: Vec<&String> = Vec::new();
+    for body in bodies {
+        if random.percent(target.lost_percent) {
+            delivered.lost += 1;
+            continue;
+        }
+        let times = if random.percent(target.repeated_percent) { 2 } else { 1 };
+        posts.extend(std::iter::repeat_n(body, times));
+    }
+    if target.is_shuffled {
+        for at in (1..posts.len()).rev() {
+            posts.swap(at, random.index(at + 1));
+        }
+    }
+    for body in posts {
+        let status = timeout(ANSWER_WAIT, post(body, target)).await.ok().flatten().unwrap_or(0);
+        *delivered.posts.entry(status).or_default() += 1;
+    }
+    delivered
+}
+
+/// One post on a connection of its own; the status of the answer.
+async fn post(body: &str, target: &WebhookTarget) -> Option<u16> {
+    let (host, path) = target.url.strip_prefix("http://")?.split_once('/')?;
+    let mut stream = TcpStream::connect(host).await.ok()?;
+    let head = format!(
+        "POST /{path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\nauthorization: Bearer {}\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n",
+        target.secret,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.ok()?;
+    stream.write_all(body.as_bytes()).await.ok()?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES as u64).read_to_end(&mut answer).await.ok()?;
+    String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn epoch_ms(record: &Value) -> i64 {
+    let moment = record["createdAt"].as_str().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
+    moment.map_or(0, |moment| moment.timestamp_millis())
+}
+
+/// Lists and objects come as JSON inside a text.
+fn in_a_text(value: &Value) -> Value {
+    match value {
+        Value::Array(_) => Value::String(value.to_string()),
+        other => other.clone(),
+    }
+}
+
+fn visitor(record: &Value) -> Map<String, Value> {
+    let snapshot = &record["visitorSnapshot"];
+    let attributes = snapshot.get("attributes").or_else(|| snapshot.get("attribtues")).cloned().unwrap_or_default();
+    let mut members = Map::new();
+    members.insert("visitorId".into(), record["visitorUuid"].clone());
+    members.insert("oldVisitorId".into(), record["visitorId"].clone());
+    members.insert("userId".into(), record["externalUserId"].clone());
+    members.insert("anonymousId".into(), Value::Null);
+    members.insert("email".into(), attributes["email"].clone());
+    members.insert("attributes".into(), attributes);
+    members
+}
+
+fn answer_submitted(nth: usize, record: &Value, survey_name: &Value) -> Value {
+    let mut body = visitor(record);
+    let meta = &record["meta"];
+    let more = json!({
+        "id": nth + 1,
+        "environmentId": ENVIRONMENT,
+        "createdAt": record["createdAt"],
+        "responseGroupUid": record["responseGroupUid"],
+        "response": in_a_text(&record["response"]),
+        "surveyId": record["surveyId"],
+        "surveyName": survey_name,
+        "question": record["questionText"],
+        "questionType": text(&record["questionType"]).to_lowercase(),
+        "triggeringEvent": record["visitorSnapshot"]["triggeringEvent"],
+        "timestamp": epoch_ms(record),
+        "href": record["url"],
+        "os": meta["os"],
+        "browser": meta["browser"],
+        "userAgent": meta["userAgent"],
+        "customMetadata": record.get("customMetadata").map_or_else(|| "{}".to_owned(), Value::to_string),
+        "selectedIndexes": in_a_text(&record["selectedIndexes"]),
+        "eventType": "survey_response",
+        "eventName": "surveyResponse",
+        "eventProperties": record["visitorSnapshot"]["eventProperties"],
+    });
+    extend(&mut body, more);
+    Value::Object(body)
+}
+
+fn study_submitted(answers: &[&Value]) -> Value {
+    let Some(first) = answers.first() else { return Value::Null };
+    let questions: Vec<Value> = (answers.iter().enumerate())
+        .map(|(order, answer)| json!({"question": answer["questionText"], "response": in_a_text(&answer["response"]), "order": order}))
+        .collect();
+    json!({
+        "visitorId": first["visitorUuid"], "platform": "web", "surveyId": first["surveyId"], "timestamp": epoch_ms(first),
+        "environmentId": ENVIRONMENT, "eventDate": first["createdAt"], "recordType": "survey", "action": "completed",
+        "responseGroupUid": first["responseGroupUid"], "productName": PRODUCT, "productId": PRODUCT_ID,
+        "eventName": "surveySubmitted", "questions": questions, "eventType": "product_message",
+    })
+}
+
+/// The contract pairs the names with either event.
+fn sent_or_seen(action: &str, nth: usize, record: &Value, survey_name: &Value) -> Value {
+    let mut body = visitor(record);
+    let is_as_named = nth.is_multiple_of(2);
+    let more = json!({
+        "platform": "web", "timestamp": epoch_ms(record) - 60_000, "recordType": "survey", "eventDate": record["createdAt"],
+        "environmentId": ENVIRONMENT, "surveyId": record["surveyId"], "action": action, "surveyName": survey_name,
+        "responseGroupUid": record["responseGroupUid"], "productName": PRODUCT, "productId": PRODUCT_ID, "teamId": 3,
+        "eventName": if (action == "sent") == is_as_named { "studySent" } else { "studySeen" },
+        "triggeringEvent": if action == "sent" { "studyEventTrigger" } else { PRODUCT },
+        "oldVisitorId": null, "customMetadata": "{}", "eventType": "product_message",
+    });
+    extend(&mut body, more);
+    Value::Object(body)
+}
+
+fn status_changed(survey_id: i64, old_status: &str, status: &str, survey: Option<&Value>) -> Value {
+    let questions = survey.and_then(|survey| survey["questions"].as_array()).cloned().unwrap_or_default();
+    let questions: Vec<Value> = (questions.iter())
+        .map(|question| json!({"question": question["questionText"], "questionTypeId": text(&question["type"]).to_lowercase()}))
+        .collect();
+    json!({
+        "surveyId": survey_id, "surveyName": survey.map(|survey| survey["name"].clone()), "oldStatus": old_status,
+        "status": status, "environmentId": ENVIRONMENT, "productName": PRODUCT, "productId": PRODUCT_ID,
+        "eventName": "surveyStatusChange", "questions": questions, "eventType": "product_message",
+    })
+}
+
+fn theme_identified(theme: &Value, now_ms: i64) -> Value {
+    let is_text = now_ms % 2 == 0;
+    json!({
+        "themename": theme["theme"], "updatedAt": theme["updatedAt"], "productName": PRODUCT,
+        "productId": if is_text { json!(PRODUCT_ID.to_string()) } else { json!(PRODUCT_ID) },
+        "environmentId": ENVIRONMENT, "questionText": theme["questionText"], "questionType": theme["questionType"],
+    })
+}
+
+fn extend(body: &mut Map<String, Value>, more: Value) {
+    if let Value::Object(more) = more {
+        body.extend(more);
+    }
+}

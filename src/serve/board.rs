@@ -1,0 +1,159 @@
+//! What `serve` knows of itself: counters, what is due and what ran last, and the hints that wake the scheduler. In memory, and
+//! nothing depends on it but pages for people and the time that a lost hint costs.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::Notify;
+
+use crate::{
+    model::{EventKind, Stream},
+    state::{ScheduleEntry, Waiting},
+};
+
+/// What happened to requests and connections; the names of the metrics follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Count {
+    Repeats,
+    WrongSecret,
+    TooLarge,
+    TooSlow,
+    Overloaded,
+    NotStored,
+    Connections,
+    Evicted,
+    Flushed,
+    Runs,
+    RunsFailed,
+}
+
+impl Count {
+    pub(super) const ALL: [(Count, &'static str, &'static str); 11] = [
+        (Count::Repeats, "deliveries_repeated_total", "Deliveries that were told before."),
+        (Count::WrongSecret, "deliveries_unauthorised_total", "Posts without the secret."),
+        (Count::TooLarge, "deliveries_too_large_total", "Posts whose body was larger than the limit."),
+        (Count::TooSlow, "deliveries_too_slow_total", "Posts whose body did not come in time."),
+        (Count::Overloaded, "deliveries_overloaded_total", "Posts that were asked to come back later."),
+        (Count::NotStored, "deliveries_not_stored_total", "Posts that the inbox could not take."),
+        (Count::Connections, "connections_total", "Connections that were accepted."),
+        (Count::Evicted, "connections_evicted_total", "Idle connections that made room for others."),
+        (Count::Flushed, "events_flushed_total", "Events that were brought into the warehouses between runs."),
+        (Count::Runs, "runs_total", "Runs that were begun."),
+        (Count::RunsFailed, "runs_failed_total", "Runs that did not come to their end."),
+    ];
+}
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    pub schedule: ScheduleEntry,
+    pub waiting: Waiting,
+    /// What is under way.
+    pub running: Option<&'static str>,
+    /// The last thing that went wrong, until something went right.
+    pub trouble: Option<String>,
+}
+
+/// Shared by the receiver, the scheduler and the pages.
+#[derive(Debug)]
+pub struct Board {
+    pub(super) started_ms: i64,
+    counts: [AtomicU64; Count::ALL.len()],
+    stored: [AtomicU64; EventKind::ALL.len()],
+    is_storing: AtomicBool,
+    hints: Mutex<BTreeSet<Stream>>,
+    has_deliveries: AtomicBool,
+    wake: Notify,
+    shown: Mutex<Shown>,
+}
+
+impl Board {
+    /// An empty one.
+    pub fn new(started_ms: i64) -> Board {
+        Board {
+            started_ms,
+            counts: Default::default(),
+            stored: Default::default(),
+            is_storing: AtomicBool::new(true),
+            hints: Mutex::default(),
+            has_deliveries: AtomicBool::new(false),
+            wake: Notify::new(),
+            shown: Mutex::default(),
+        }
+    }
+
+    /// Counts something.
+    pub fn count(&self, what: Count, by: u64) {
+        if let Some(count) = self.counts.get(what as usize) {
+            count.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn counted(&self, what: Count) -> u64 {
+        self.counts.get(what as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Deliveries that were stored, by kind.
+    pub(super) fn stored(&self) -> impl Iterator<Item = (EventKind, u64)> {
+        EventKind::ALL.into_iter().zip(&self.stored).map(|(kind, count)| (kind, count.load(Ordering::Relaxed)))
+    }
+
+    /// A delivery of so many bytes was stored: the scheduler hears what it hints at.
+    pub fn told(&self, kind: EventKind, bytes: u64) {
+        self.show(|shown| {
+            shown.waiting.deliveries += 1;
+            shown.waiting.bytes += bytes;
+        });
+        let place = EventKind::ALL.iter().position(|known| *known == kind);
+        if let Some(count) = place.and_then(|place| self.stored.get(place)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(stream) = kind.hints_at() {
+            lock(&self.hints).insert(stream);
+        }
+        self.has_deliveries.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// The hints since the last call, and whether anything was stored.
+    pub(super) fn take_hints(&self) -> (BTreeSet<Stream>, bool) {
+        (std::mem::take(&mut *lock(&self.hints)), self.has_deliveries.swap(false, Ordering::AcqRel))
+    }
+
+    /// Waits for the next delivery.
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Whether the last attempt to store something worked.
+    pub(super) fn set_storing(&self, is_storing: bool) {
+        self.is_storing.store(is_storing, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_storing(&self) -> bool {
+        self.is_storing.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of deliveries that wait for the warehouses, as far as was counted.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        lock(&self.shown).waiting.bytes
+    }
+
+    pub(super) fn show(&self, change: impl FnOnce(&mut Shown)) {
+        change(&mut lock(&self.shown));
+    }
+
+    pub(super) fn shown(&self) -> Shown {
+        lock(&self.shown).clone()
+    }
+}
+
+/// What is behind these locks is whole after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,32 @@
+//! What can keep `serve` from starting, or end it.
+
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use crate::{config::ConfigError, pipeline::PipelineError, state::StateError};
+
+/// An error of `serve`.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("the configuration does not work")]
+    Config(#[source] ConfigError),
+    #[error("the run cannot be prepared")]
+    Pipeline(#[source] PipelineError),
+    #[error("the inbox failed")]
+    State(#[source] StateError),
+    #[error(
+        "[serve] schedule: '{expression}' cannot be read as minute, hour, day of month, month and day of week: {why}"
+    )]
+    Schedule { expression: String, why: String },
+    #[error("[serve] timezone: there is no zone '{zone}'; write a name such as Europe/Berlin, or UTC")]
+    Zone { zone: String },
+    #[error("cannot listen on {listen}")]
+    Listen {
+        listen: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("another `studysync serve` is at work with the inbox {}", inbox.display())]
+    AlreadyRunning { inbox: PathBuf },
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
+}

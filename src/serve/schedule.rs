@@ -1,0 +1,108 @@
+//! A cron expression on the clock of a zone. Knows no state, and not what is to be run.
+//!
+//! Where the clock is put forward, a moment that does not exist is the first one after; where it is put back, a moment that is
+//! there twice counts once. Both are croner's doing, and tested here.
+
+use chrono::{DateTime, TimeZone, Utc};
+use chrono_tz::Tz;
+use croner::{
+    Cron,
+    parser::{CronParser, Seconds, Year},
+};
+
+use super::ServeError;
+
+/// When something is due.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    cron: Cron,
+    zone: Tz,
+    text: String,
+}
+
+impl Schedule {
+    /// Reads an expression of five fields (`0 2 * * *`, also `@daily`) and the name of a zone.
+    ///
+    /// # Errors
+    /// `Schedule` or `Zone`, which name what cannot be read.
+    pub fn parse(expression: &str, zone: &str) -> Result<Schedule, ServeError> {
+        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+        let wrong = |why: String| ServeError::Schedule { expression: expression.to_owned(), why };
+        let cron = parser.parse(expression).map_err(|error| wrong(error.to_string()))?;
+        let zone: Tz = zone.parse().map_err(|_| ServeError::Zone { zone: zone.to_owned() })?;
+        let schedule = Schedule { cron, zone, text: format!("{expression} {zone}") };
+        // An expression such as 30 February is well-formed and never due.
+        match schedule.next(crate::clock::now_ms()) {
+            Some(_) => Ok(schedule),
+            None => Err(wrong("no such day ever comes".to_owned())),
+        }
+    }
+
+    /// The first moment after this one, epoch milliseconds; `None` if there is none.
+    pub fn next(&self, after_ms: i64) -> Option<i64> {
+        let found = self.cron.find_next_occurrence(&self.local(after_ms)?, false).ok()?;
+        Some(found.timestamp_millis())
+    }
+
+    /// The last moment up to this one, it included.
+    pub fn last(&self, until_ms: i64) -> Option<i64> {
+        let found = self.cron.find_previous_occurrence(&self.local(until_ms)?, true).ok()?;
+        Some(found.timestamp_millis())
+    }
+
+    /// The expression and its zone.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn local(&self, at_ms: i64) -> Option<DateTime<Tz>> {
+        Some(self.zone.from_utc_datetime(&DateTime::<Utc>::from_timestamp_millis(at_ms)?.naive_utc()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{format_ms, parse_date};
+
+    fn nexts(schedule: &Schedule, from: &str, count: usize) -> Vec<String> {
+        let mut at_ms = parse_date(from).unwrap();
+        let mut found = Vec::new();
+        for _ in 0..count {
+            at_ms = schedule.next(at_ms).unwrap();
+            found.push(format_ms(at_ms));
+        }
+        found
+    }
+
+    #[test]
+    fn a_moment_of_a_zone_moves_with_its_clock() {
+        let schedule = Schedule::parse("30 2 * * *", "Europe/Berlin").unwrap();
+        // Berlin goes forward on 2026-03-29 at 2:00, and back on 2026-10-25 at 3:00.
+        let spring = nexts(&schedule, "2026-03-27T12:00:00Z", 3);
+        assert_eq!(spring[0], "2026-03-28T01:30:00Z");
+        assert!(spring[1].starts_with("2026-03-29T01:"), "the hour that does not exist: {spring:?}");
+        assert_eq!(spring[2], "2026-03-30T00:30:00Z");
+        let autumn = nexts(&schedule, "2026-10-24T12:00:00Z", 2);
+        assert!(autumn[0].starts_with("2026-10-25T0"), "{autumn:?}");
+        assert_eq!(autumn[1], "2026-10-26T01:30:00Z", "the hour that is there twice counts once");
+    }
+
+    #[test]
+    fn the_last_moment_is_found_too() {
+        let schedule = Schedule::parse("0 2 * * *", "UTC").unwrap();
+        let at = |text: &str| parse_date(text).unwrap();
+        assert_eq!(schedule.last(at("2026-01-31T02:00:00Z")), Some(at("2026-01-31T02:00:00Z")));
+        assert_eq!(schedule.last(at("2026-01-31T01:59:59.999Z")), Some(at("2026-01-30T02:00:00Z")));
+        assert_eq!(schedule.next(at("2026-01-31T02:00:00Z")), Some(at("2026-02-01T02:00:00Z")));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for wrong in ["", "daily", "0 2 * *", "61 2 * * *", "0 0 2 * * *", "0 0 30 2 *"] {
+            let error = Schedule::parse(wrong, "UTC").unwrap_err().to_string();
+            assert!(error.contains(&format!("'{wrong}'")), "{error}");
+        }
+        assert!(Schedule::parse("0 2 * * *", "Berlin").unwrap_err().to_string().contains("'Berlin'"));
+    }
+}

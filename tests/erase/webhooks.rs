@@ -1,0 +1,170 @@
+//! What webhooks tell of people who are erased: before, while the erasure works, and until the service has purged them.
+
+use serde_json::{Value, json};
+use studysync::{
+    model::DurableStep,
+    state::{Accepted, Inbox, NewDelivery},
+};
+
+use super::{
+    erase,
+    grep::{Needle, found},
+    kills::run,
+    people::{Person, SESSIONS, VISITOR, ZOE, ZOE_MAIL, ZOE_UUID, plant},
+    receipt,
+};
+use crate::{
+    harness::{Place, Service, days_ago, small},
+    serve::{Serving, answer_body, in_each, place_for},
+};
+
+/// Deliveries reach the warehouses when the test says so.
+const QUIET: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 3600\n";
+const BRISK: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
+
+/// What the service tells of two people on one day: an answer with all that is known, the same with escapes, a study that was
+/// shown to a visitor, one that was submitted, and an answer of somebody without an account.
+fn told(day: usize) -> Vec<String> {
+    let told = |number: usize, more: Value| {
+        let mut body = json!({
+            "id": 100 * day + number, "environmentId": "e", "surveyId": 990, "timestamp": 1_769_846_400_000_u64 + day as u64,
+            "eventType": "survey_response",
+        });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.to_string()
+    };
+    let answer = json!({
+        "visitorId": ZOE_UUID, "oldVisitorId": 880_001, "userId": ZOE, "email": ZOE_MAIL,
+        "attributes": {"emailAddress": ZOE_MAIL}, "responseGroupUid": SESSIONS[0], "question": "How?", "questionType": "open",
+        "response": format!("{ZOE} wrote"),
+    });
+    let escaped = told(2, answer.clone()).replace('\u{eb}', "\\u00eb").replace('\u{65e5}', "\\u65e5");
+    vec![
+        told(1, answer),
+        escaped,
+        told(3, json!({"action": "seen", "visitorId": ZOE_UUID.to_uppercase(), "responseGroupUid": "of-today"})),
+        told(
+            4,
+            json!({"action": "completed", "visitorId": ZOE_UUID, "responseGroupUid": SESSIONS[1], "questions": []}),
+        ),
+        told(
+            5,
+            json!({"visitorId": VISITOR, "userId": "", "responseGroupUid": SESSIONS[3], "question": "How?", "response": "x"}),
+        ),
+    ]
+}
+
+fn needles() -> Vec<Needle> {
+    [ZOE, ZOE_MAIL, ZOE_UUID, VISITOR].iter().chain(&SESSIONS).map(|text| Needle::new(text)).collect()
+}
+
+fn filled(serve: &str) -> (Service, Place) {
+    let service = Service::start(small(300, 5));
+    plant(&service);
+    let place = place_for(&service, serve);
+    place.run(&["backfill", "--quiet", "--from", &days_ago(14)]).expect(0);
+    (service, place)
+}
+
+#[test]
+fn p9_webhooks_about_the_erased_are_taken_and_leave_no_byte() {
+    let (service, place) = filled(BRISK);
+    let serving = Serving::start(&place);
+    for body in told(0) {
+        assert_eq!(serving.post(body.as_bytes()), 200);
+    }
+    assert_eq!(serving.post(answer_body(0).as_bytes()), 200);
+    serving.wait_until_flushed();
+    // Readers of Parquet see them with the next run.
+    place.run(&["sync", "--quiet"]).expect(0);
+    let before = found(&place, &needles());
+    for column in ["raw", "user_id", "email", "visitor_id", "attributes", "response_group_uid"] {
+        for warehouse in ["DuckDB", "Parquet"] {
+            let expected = format!("{warehouse} webhook_events.{column}");
+            assert!(before.contains(&expected), "{expected} is not among {before:?}");
+        }
+    }
+
+    let done = erase(&place, &["--user-id", ZOE, "--visitor-id", VISITOR]);
+    let receipt = receipt(&done);
+    assert_eq!(done.code, 0, "{receipt:#}");
+    for warehouse in ["duckdb", "parquet"] {
+        assert_eq!(receipt["removed"][format!("{warehouse} webhook_events")], 5, "{receipt:#}");
+    }
+    assert_eq!(found(&place, &needles()), [""; 0], "right after");
+
+    for day in 1..=11 {
+        service.advance_days(1);
+        for body in told(day) {
+            assert_eq!(serving.post(body.as_bytes()), 200, "the service is not told who is kept out");
+        }
+        // On every other day nobody else is told about.
+        if day % 2 == 0 {
+            assert_eq!(serving.post(answer_body(day as u64).as_bytes()), 200);
+        }
+        serving.wait_until_flushed();
+        assert_eq!(found(&place, &needles()), [""; 0], "day {day}, by the webhooks");
+        place.run(&["sync", "--quiet"]).expect(0);
+        if day == 6 {
+            place.run(&["replay", "--quiet"]).expect(0);
+        }
+        assert_eq!(found(&place, &needles()), [""; 0], "day {day}, after a sync");
+    }
+    assert_eq!(serving.stop(), 0);
+    in_each(&place, |name, tables| {
+        assert_eq!(tables.count("SELECT count(*) FROM webhook_events"), 6, "{name}: others are told about as before");
+    });
+}
+
+#[test]
+fn p9_what_waits_in_the_inbox_is_found_by_an_erasure() {
+    let (_service, place) = filled(QUIET);
+    let serving = Serving::start(&place);
+    for body in told(0) {
+        assert_eq!(serving.post(body.as_bytes()), 200);
+    }
+    assert_eq!(serving.post(answer_body(0).as_bytes()), 200);
+    serving.kill();
+    let waiting = found(&place, &needles());
+    assert!(waiting.iter().any(|place| place.contains(".inbox")), "{waiting:?}");
+    // A plan alone leaves it there.
+    let planned = place.run(&["erase", "--dry-run", "--user-id", ZOE]);
+    assert!(planned.code == 0, "{}", planned.stderr);
+    assert!(found(&place, &needles()).iter().any(|place| place.contains(".inbox")));
+    let done = erase(&place, &["--user-id", ZOE, "--visitor-id", VISITOR]);
+    assert_eq!(done.code, 0, "{:#}", receipt(&done));
+    assert_eq!(found(&place, &needles()), [""; 0]);
+    in_each(&place, |name, tables| assert_eq!(tables.count("SELECT count(*) FROM webhook_events"), 1, "{name}"));
+}
+
+#[test]
+fn p9_a_delivery_that_comes_while_an_erasure_works_is_gone_with_it() {
+    let (service, place) = filled(QUIET);
+    drop(Serving::start(&place));
+    let (state, base_url) = (place.state(), service.base_url());
+    let person = Person::named("--user-id", ZOE);
+    let steps = run(&place, &service.base_url(), &person, &place.path("unused"), move |_, step| {
+        if step == DurableStep::SuppressionWritten {
+            let mut inbox = Inbox::open(&state, &base_url, "default").unwrap();
+            let told = told(0).into_iter().chain([answer_body(0)]);
+            let group: Vec<NewDelivery> = told
+                .zip(1..)
+                .map(|(body, at)| NewDelivery {
+                    received_ms: at,
+                    body_hash: at as u128,
+                    timeless_subject: None,
+                    body: body.into_bytes(),
+                })
+                .collect();
+            assert_eq!(inbox.accept(&group).unwrap(), [Accepted::Stored; 6]);
+        }
+        false
+    });
+    assert!(steps.contains(&DurableStep::ReceiptWritten), "{steps:?}");
+    let hers: Vec<Needle> =
+        [ZOE, ZOE_MAIL, ZOE_UUID].iter().chain(&SESSIONS[..3]).map(|text| Needle::new(text)).collect();
+    assert_eq!(found(&place, &hers), [""; 0]);
+    // What is told of others waits as before.
+    let inbox = Inbox::open_read_only(&place.state()).unwrap().unwrap();
+    assert_eq!(inbox.count_waiting().unwrap().deliveries, 2);
+}

@@ -1,0 +1,272 @@
+//! What becomes of deliveries: every kind, with the contract's quirks, once, in both warehouses; and what they wake.
+
+use studysync::sandbox::{ChangeRequest, WebhookTarget, deliver};
+
+use super::{SECRET, Serving, answer_body, in_each, place_for, raw, status_of, until};
+use crate::harness::{Service, small};
+
+const NO_SCHEDULE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
+
+fn now_ms() -> i64 {
+    studysync::clock::now_ms()
+}
+
+fn post_all(bodies: &[String], target: &WebhookTarget) -> studysync::sandbox::Delivered {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(deliver(bodies, target))
+}
+
+#[test]
+fn p1_every_kind_is_stored_once_in_every_warehouse_however_it_is_told() {
+    let service = Service::start(small(600, 10));
+    let place = place_for(&service, NO_SCHEDULE);
+    place.run(&["sync", "--quiet"]).expect(0);
+    let serving = Serving::start(&place);
+    service.advance_days(1);
+    let summary = service.change(&ChangeRequest {
+        new_answers: 120,
+        status_changes: 4,
+        new_themes: 5,
+        ..ChangeRequest::default()
+    });
+    let mut bodies = service.control().webhook_bodies(&summary);
+    bodies.push(service.control().test_body());
+    let target = WebhookTarget {
+        url: serving.url(),
+        secret: SECRET.into(),
+        repeated_percent: 40,
+        is_shuffled: true,
+        ..WebhookTarget::default()
+    };
+    let delivered = post_all(&bodies, &target);
+    let posts: u64 = delivered.posts.values().sum();
+    assert_eq!(delivered.posts.get(&200), Some(&posts), "{delivered:?}");
+    assert!(posts > bodies.len() as u64 * 5 / 4, "too few were repeated");
+    // In other words, and it is the same event.
+    let answer: serde_json::Value = serde_json::from_str(&bodies[0]).unwrap();
+    assert_eq!(serving.post(format!("{:#}", answer).as_bytes()), 200);
+    for (body, _) in ODD_BODIES {
+        assert_eq!(serving.post(body), 200);
+    }
+    serving.wait_until_flushed();
+    assert_eq!(serving.stop(), 0);
+    // What Parquet has is shown by the next run, which also reads what was too young.
+    service.control().advance_clock(3_600_000);
+    place.run(&["sync", "--quiet"]).expect(0);
+
+    let count = |kind: &str| bodies.iter().filter(|body| kind_of(body) == kind).count() as i64;
+    in_each(&place, |name, tables| {
+        for kind in [
+            "answer_submitted",
+            "study_submitted",
+            "study_sent",
+            "study_seen",
+            "theme_identified",
+            "study_status_changed",
+            "test",
+        ] {
+            assert!(count(kind) > 0, "{kind}");
+            let found = tables.count(&format!("SELECT count(*) FROM webhook_events WHERE kind = '{kind}'"));
+            assert_eq!(found, count(kind), "{name}: {kind}");
+        }
+        for body in &bodies {
+            let body = body.replace('\'', "''");
+            assert_eq!(
+                tables.count(&format!("SELECT count(*) FROM webhook_events WHERE raw = '{body}'")),
+                1,
+                "{name}: {body}"
+            );
+        }
+        for (body, kind) in ODD_BODIES {
+            let hex: String = body.iter().map(|byte| format!("\\x{byte:02X}")).collect();
+            let raw = "coalesce(from_base64(raw_base64), encode(raw))";
+            let sql = format!("SELECT count(*) FROM webhook_events WHERE kind = '{kind}' AND {raw} = '{hex}'::BLOB");
+            assert_eq!(tables.count(&sql), 1, "{name}: {}", String::from_utf8_lossy(body));
+        }
+        // What an answer says is what the list says of it.
+        let differ =
+            "SELECT w.question_type, w.response_json, r.answer_json, w.occurred_at, r.created_at, r.question_id
+                      FROM webhook_events w LEFT JOIN responses r ON r.response_group_uid = w.response_group_uid
+                      AND r.question_text = w.question_text AND epoch_ms(r.created_at) = epoch_ms(w.occurred_at)
+                      WHERE w.kind = 'answer_submitted' AND (r.visitor_uuid = w.visitor_id
+                      AND r.survey_id = w.survey_id
+                      AND (w.response_json IS NOT DISTINCT FROM nullif(r.answer_json, 'null')
+                           OR w.response_parsed_json::JSON = r.answer_json::JSON
+                           OR w.response_json::JSON = r.answer_json::JSON
+                           OR w.response_json LIKE '{%' AND list_sort(json_keys(w.response_json)) = list_sort(json_keys(r.answer_json))
+                      )) IS DISTINCT FROM true";
+        let differ = tables.rows_of(differ);
+        assert!(differ.is_empty(), "{name}: {} differ, such as {:?}", differ.len(), differ.first());
+        let lists = "SELECT count(*) FROM webhook_events WHERE kind = 'answer_submitted' AND question_type = 'multipleselect'
+                     AND (len(selected_indexes) > 0) IS DISTINCT FROM (selected_indexes IS NOT NULL AND selected_indexes <> [])";
+        assert_eq!(tables.count(lists), 0, "{name}");
+        assert!(tables.count("SELECT count(*) FROM webhook_events WHERE email IS NOT NULL") > 0, "{name}");
+    });
+}
+
+#[test]
+fn p1_a_replay_keeps_what_webhooks_told() {
+    let service = Service::start(small(200, 5));
+    let place = place_for(&service, NO_SCHEDULE);
+    place.run(&["sync", "--quiet"]).expect(0);
+    let serving = Serving::start(&place);
+    for number in 0..20 {
+        assert_eq!(serving.post(answer_body(number).as_bytes()), 200);
+    }
+    serving.wait_until_flushed();
+    serving.stop();
+    place.run(&["sync", "--quiet"]).expect(0);
+    place.run(&["replay", "--quiet"]).expect(0);
+    in_each(&place, |name, tables| {
+        assert_eq!(tables.count("SELECT count(DISTINCT event_key) FROM webhook_events"), 20, "{name}");
+        assert_eq!(tables.count("SELECT count(*) FROM webhook_events"), 20, "{name}");
+        assert!(tables.count("SELECT count(*) FROM responses") > 100, "{name}");
+    });
+}
+
+/// Bodies that no contract knows, and what they count as.
+const ODD_BODIES: [(&[u8], &str); 6] = [
+    (b"{\"eventType\":\"something_new\",\"x\":[1,2]}", "unknown"),
+    (b"not json at all", "not_json"),
+    (b"", "not_json"),
+    (b"[{\"action\":\"sent\"}]", "not_json"),
+    (b"{\"action\":\"sent\"", "not_json"),
+    (b"\xff\xfe{\"bad\":\x80}\x00", "not_json"),
+];
+
+fn kind_of(body: &str) -> &'static str {
+    let value: serde_json::Value = serde_json::from_str(body).unwrap();
+    match (value["action"].as_str(), value["eventType"].as_str()) {
+        (Some("sent"), _) => "study_sent",
+        (Some("seen"), _) => "study_seen",
+        (Some("completed"), _) => "study_submitted",
+        (_, Some("TEST")) => "test",
+        (_, Some("survey_response")) => "answer_submitted",
+        _ if value.get("oldStatus").is_some() => "study_status_changed",
+        _ => "theme_identified",
+    }
+}
+
+#[test]
+fn p11_without_the_secret_nothing_is_stored() {
+    let service = Service::start(small(200, 5));
+    let place = place_for(&service, NO_SCHEDULE);
+    let serving = Serving::start(&place);
+    let body = answer_body(1);
+    for header in [
+        "",
+        "authorization: Bearer wrong\r\n",
+        "authorization: Bearer \r\n",
+        &format!("authorization: {SECRET}\r\n"),
+        &format!("authorization: Bearer {SECRET}x\r\n"),
+        &format!("authorization: Bearer {}\r\n", &SECRET[..SECRET.len() - 1]),
+        &format!("authorization: API-Key {SECRET}\r\n"),
+    ] {
+        let request =
+            format!("POST /webhook HTTP/1.1\r\nhost: x\r\n{header}content-length: {}\r\n\r\n{body}", body.len());
+        assert_eq!(status_of(&raw(serving.address, request.as_bytes())), 401, "{header}");
+    }
+    let request = format!(
+        "POST /webhook HTTP/1.1\r\nhost: x\r\nAUTHORIZATION: bearer {SECRET}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    assert_eq!(status_of(&raw(serving.address, request.as_bytes())), 200, "the scheme has no case");
+    assert_eq!(serving.metric("deliveries_unauthorised_total"), 7);
+    assert!(!serving.get("/").1.contains(SECRET));
+    serving.wait_until_flushed();
+    serving.stop();
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM webhook_events"), 1);
+    for path in place.files("") {
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(!bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()), "{}", path.display());
+    }
+}
+
+#[test]
+fn a_change_of_status_that_scan_and_webhook_see_is_one_row() {
+    let settings = studysync::sandbox::Settings { now_ms: now_ms(), frozen_clock: false, ..small(200, 5) };
+    let service = Service::start(settings);
+    let place = place_for(&service, "schedule = \"off\"\nwake_secs = 1\nflush_secs = 1\n");
+    place.run(&["sync", "--quiet"]).expect(0);
+    let serving = Serving::start(&place);
+    let changes = ChangeRequest { status_changes: 1, status_to: None, seed: 3, ..ChangeRequest::default() };
+    let first = service.change(&changes);
+    let target = WebhookTarget { url: serving.url(), secret: SECRET.into(), ..WebhookTarget::default() };
+    post_all(&service.control().webhook_bodies(&first), &target);
+    let survey = first.status_changes[0].survey;
+    // The webhook wakes a scan of the surveys, which sees it too.
+    until("the scan that the webhook woke", || {
+        serving.metric("runs_total") >= 1 && serving.health()["running"].is_null()
+    });
+    serving.wait_until_flushed();
+    serving.stop();
+    let changes_of = |tables: &crate::harness::Tables| {
+        tables.rows_of(&format!(
+            "SELECT old_status, new_status, seen_by FROM survey_status_changes WHERE survey_id = {survey} ORDER BY changed_at"
+        ))
+    };
+    let row = |old: &str, new: &str, by: &str| vec![Some(old.to_owned()), Some(new.to_owned()), Some(by.to_owned())];
+    let change = &first.status_changes[0];
+    in_each(&place, |name, tables| {
+        assert_eq!(changes_of(tables)[1..], [row(&change.old_status, &change.status, "both")], "{name}");
+    });
+
+    // A scan sees the next one first; the webhook comes late, twice, and tells when it was.
+    let second = service.change(&ChangeRequest { seed: 3, status_changes: 1, ..changes });
+    let change = &second.status_changes[0];
+    assert_eq!(change.survey, survey, "the same seed draws the same survey");
+    place.run(&["sync", "--quiet"]).expect(0);
+    let serving = Serving::start(&place);
+    let twice = WebhookTarget { url: serving.url(), repeated_percent: 100, ..target };
+    post_all(&service.control().webhook_bodies(&second), &twice);
+    serving.wait_until_flushed();
+    serving.stop();
+    place.run(&["sync", "--quiet"]).expect(0);
+    in_each(&place, |name, tables| {
+        let found = changes_of(tables);
+        assert_eq!(found.len(), 3, "{name}: {found:?}");
+        assert_eq!(found[2], row(&change.old_status, &change.status, "both"), "{name}");
+    });
+}
+
+#[test]
+fn answers_that_only_one_side_knows_are_listed() {
+    let settings = studysync::sandbox::Settings { now_ms: now_ms() - 3_600_000, frozen_clock: false, ..small(300, 5) };
+    let service = Service::start(settings);
+    let place = place_for(&service, NO_SCHEDULE);
+    let serving = Serving::start(&place);
+    let summary = service.change(&ChangeRequest { new_answers: 30, ..ChangeRequest::default() });
+    let bodies: Vec<String> = service
+        .control()
+        .webhook_bodies(&summary)
+        .into_iter()
+        .filter(|body| kind_of(body) == "answer_submitted")
+        .collect();
+    assert_eq!(bodies.len(), 30);
+    let target = WebhookTarget { url: serving.url(), secret: SECRET.into(), ..WebhookTarget::default() };
+    // Five are never told, and one is told that no list has.
+    post_all(&bodies[5..], &target);
+    let ghost = bodies[10].replacen("\"responseGroupUid\":\"", "\"responseGroupUid\":\"ghost-", 1);
+    assert_eq!(serving.post(ghost.as_bytes()), 200);
+    serving.wait_until_flushed();
+    serving.stop();
+    service.advance_days(1);
+    place.run(&["sync", "--quiet"]).expect(0);
+    let listed = |side: &str| {
+        let sql = format!(
+            "SELECT count(*) AS rows FROM webhook_mismatches WHERE known_by = '{side}' AND response_group_uid IS NOT NULL"
+        );
+        place.run(&["query", &sql, "--format", "csv"]).expect(0).stdout.lines().nth(1).unwrap().parse::<i64>().unwrap()
+    };
+    assert_eq!(listed("webhook"), 1);
+    let read = |body: &String| serde_json::from_str::<serde_json::Value>(body).unwrap();
+    let told: Vec<serde_json::Value> = bodies[5..].iter().map(read).collect();
+    let told_from = told.iter().filter_map(|body| body["timestamp"].as_i64()).min().unwrap();
+    // Webhooks tell no question but by its wording, which another of the session may have.
+    let is_told = |untold: &serde_json::Value| {
+        told.iter().any(|told| ["responseGroupUid", "question"].iter().all(|field| told[*field] == untold[*field]))
+    };
+    let untold = bodies[..5].iter().map(read);
+    let untold = untold.filter(|body| body["timestamp"].as_i64().unwrap() >= told_from && !is_told(body)).count();
+    assert_eq!(listed("scan"), untold as i64);
+}

@@ -1,0 +1,194 @@
+//! `serve`, as the service and hostile others see it: the real binary on a real socket. What it does night after night is
+//! played in simulated time (`nights`).
+
+mod deliveries;
+mod hostile;
+mod kills;
+mod load;
+mod nights;
+mod schedules;
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::harness::{Place, Tables};
+
+pub const SECRET: &str = "webhook-5ecret-of-the-tests";
+/// Longer than anything here should take.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A place whose configuration has these lines under `[serve]`.
+pub fn place_for(service: &crate::harness::Service, serve: &str) -> Place {
+    Place::new(service)
+        .with_config(&format!(
+            "{}[serve]\nlisten = \"127.0.0.1:0\"\njitter_secs = 0\n{serve}",
+            crate::harness::ALL_FLAGS
+        ))
+        .with_env("STUDYSYNC_WEBHOOK_SECRET", SECRET)
+}
+
+/// A `serve` that runs; dropping it kills it.
+pub struct Serving {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Serving {
+    /// Starts it and waits until it listens.
+    pub fn start(place: &Place) -> Serving {
+        let mut child = place.command(&["serve"]).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("it said {line:?}"));
+        Serving { address: address.parse().unwrap(), child }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `kill -9`.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; returns the exit code.
+    pub fn stop(mut self) -> i32 {
+        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/webhook", self.address)
+    }
+
+    /// Posts with the secret.
+    pub fn post(&self, body: &[u8]) -> u16 {
+        Poster::connect(self.address).and_then(|mut poster| poster.post(SECRET, body)).unwrap_or(0)
+    }
+
+    /// The body of a GET, and its status.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let answer = raw(self.address, request.as_bytes());
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
+        (status_of(&answer), body)
+    }
+
+    pub fn health(&self) -> Value {
+        serde_json::from_str(&self.get("/healthz").1).unwrap()
+    }
+
+    /// The value of a counter without labels.
+    pub fn metric(&self, name: &str) -> i64 {
+        let text = self.get("/metrics").1;
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("studysync_{name} "))).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{name} is not in {text}")).parse().unwrap()
+    }
+
+    /// Waits until nothing is left in the inbox and nothing is under way.
+    pub fn wait_until_flushed(&self) {
+        let begun = Instant::now();
+        loop {
+            let health = self.health();
+            if health["waiting_deliveries"] == 0 && health["running"].is_null() {
+                break;
+            }
+            assert!(begun.elapsed() < WAIT_MAX, "the inbox is not emptied: {health:#}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for something, and panics when it does not come.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < WAIT_MAX, "it did not come: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends exactly these bytes and reads all that comes back.
+pub fn raw(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut answer = Vec::new();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    // A server that has heard enough may close before all is sent.
+    let _ = stream.write_all(bytes);
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The status of an answer; 0 if there is none.
+pub fn status_of(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+/// One connection that is kept open.
+pub struct Poster(BufReader<TcpStream>);
+
+impl Poster {
+    pub fn connect(address: SocketAddr) -> std::io::Result<Poster> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(WAIT_MAX))?;
+        stream.set_nodelay(true)?;
+        Ok(Poster(BufReader::new(stream)))
+    }
+
+    /// The status; an error if the connection broke, and then nobody knows whether the body was stored.
+    pub fn post(&mut self, secret: &str, body: &[u8]) -> std::io::Result<u16> {
+        let head = format!(
+            "POST /webhook HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {secret}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        self.0.get_mut().write_all(&[head.as_bytes(), body].concat())?;
+        let (mut status, mut length) = (0, 0);
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = line.trim_end().to_ascii_lowercase();
+            if line.starts_with("http/1.1 ") {
+                status = status_of(&line);
+            } else if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse().unwrap();
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        self.0.read_exact(&mut vec![0; length])?;
+        Ok(status)
+    }
+}
+
+/// An answer event with a number that makes it one of its own.
+pub fn answer_body(number: u64) -> String {
+    format!(
+        r#"{{"id":{number},"environmentId":"e","createdAt":"2026-01-31T08:00:00.000Z","responseGroupUid":"group-{number}","response":"answer {number}","surveyId":4100,"question":"Why?","questionType":"open","timestamp":{},"eventType":"survey_response","eventName":"surveyResponse"}}"#,
+        1_769_846_400_000 + number
+    )
+}
+
+/// Each warehouse's events, by a query over `webhook_events`.
+pub fn in_each(place: &Place, check: impl Fn(&str, &Tables)) {
+    for (name, tables) in place.warehouses() {
+        check(name, &tables);
+    }
+}

@@ -1,0 +1,175 @@
+//! The schedule as people see it: a missed run is caught up once, a stop in the middle loses nothing, two never work at once, and
+//! the ways to run without `serve` in `examples/` work as they stand.
+
+use std::{process::Command, time::Instant};
+
+use serde_json::Value;
+use studysync::{
+    sandbox::{Faults, Latency},
+    state::{Inbox, ScheduleEntry},
+};
+
+use super::{Serving, answer_body, place_for, until};
+use crate::harness::{DAY_MS, Done, KEY, NOW_MS, Place, Service, days_ago, small};
+
+const NIGHTLY: &str = "schedule = \"0 2 * * *\"\nwake_secs = 0\nflush_secs = 1\n";
+
+/// Notes that the run of so many days ago was the last.
+fn last_run_was(place: &Place, service: &Service, days: i64) {
+    std::fs::create_dir_all(place.state().parent().unwrap()).unwrap();
+    let inbox = Inbox::open(&place.state(), &service.base_url(), "default").unwrap();
+    let done_tick_ms = Some(studysync::clock::now_ms() - days * DAY_MS);
+    inbox
+        .note_schedule(&ScheduleEntry { expression: "0 2 * * * UTC".into(), done_tick_ms, ..Default::default() })
+        .unwrap();
+}
+
+fn runs(place: &Place) -> Vec<(String, String)> {
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let Some(runs) = status["runs"].as_array() else { return Vec::new() };
+    runs.iter().map(|run| (text(&run["command"]), text(&run["outcome"]))).collect()
+}
+
+#[test]
+fn missed_runs_are_caught_up_by_one() {
+    let service = Service::start(small(400, 5));
+    let place = place_for(&service, NIGHTLY);
+    last_run_was(&place, &service, 4);
+    let serving = Serving::start(&place);
+    until("the run that was missed", || {
+        serving.health()["last_outcome"] == "done" && serving.health()["running"].is_null()
+    });
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    let serve = &status["serve"];
+    assert_eq!((&serve["is_running"], &serve["last_outcome"]), (&Value::from(true), &Value::from("done")), "{serve}");
+    let next = serve["next_run"].as_str().unwrap();
+    assert!(next.ends_with("T02:00:00Z"), "{next}");
+    assert!(place.run(&["status"]).stdout.contains("serve: running, schedule 0 2 * * * UTC"));
+    assert_eq!(serving.stop(), 0);
+    // Nothing is missed any more.
+    let serving = Serving::start(&place);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(serving.stop(), 0);
+    assert_eq!(runs(&place), [("sync".to_owned(), "done".to_owned())]);
+    assert!(place.duckdb_tables().count("SELECT count(*) FROM responses") > 300);
+}
+
+#[test]
+fn p2_a_stop_in_the_middle_of_a_run_is_quick_and_the_next_start_goes_on() {
+    let service = Service::start(small(3000, 25));
+    let place = place_for(&service, NIGHTLY);
+    last_run_was(&place, &service, 2);
+    service.set_faults(Faults { latency: Latency { ms: 300, ..Latency::default() }, ..Faults::default() });
+    let serving = Serving::start(&place);
+    until("some requests", || service.log().len() > 8);
+    let begun = Instant::now();
+    assert_eq!(serving.stop(), 0);
+    assert!(begun.elapsed().as_secs() < 20, "the stop took {:?}", begun.elapsed());
+    assert_eq!(runs(&place), [("sync".to_owned(), "interrupted".to_owned())]);
+    service.set_faults(Faults::default());
+    let serving = Serving::start(&place);
+    until("the run that was stopped", || serving.health()["last_outcome"] == "done");
+    serving.stop();
+    assert_eq!(runs(&place).len(), 2);
+    crate::harness::assert_holds(&place, &crate::harness::expected::Expected::now(&service), "after the second start");
+}
+
+#[test]
+fn another_process_at_work_is_left_alone_and_deliveries_wait() {
+    let service = Service::start(small(2000, 25));
+    let place = place_for(&service, NIGHTLY);
+    last_run_was(&place, &service, 2);
+    service.set_faults(Faults { latency: Latency { ms: 400, ..Latency::default() }, ..Faults::default() });
+    let mut backfill = place.spawn(&["backfill", "--from", &days_ago(24)]);
+    until("the backfill's requests", || service.log().len() > 2);
+    let serving = Serving::start(&place);
+    until("the run that is left out", || serving.metric("runs_failed_total") == 1);
+    let trouble = serving.health()["trouble"].to_string();
+    assert!(trouble.contains("another run holds the lease") && trouble.contains("backfill"), "{trouble}");
+    assert_eq!(serving.post(answer_body(1).as_bytes()), 200, "deliveries are taken all the same");
+    assert!(backfill.try_wait().unwrap().is_none(), "the backfill was to last longer");
+    assert_eq!(serving.health()["waiting_deliveries"], 1);
+    assert!(backfill.wait().unwrap().success());
+    serving.wait_until_flushed();
+    assert_eq!(serving.metric("runs_total"), 1, "the next run is that of the next moment");
+    serving.stop();
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM webhook_events"), 1);
+}
+
+#[test]
+fn what_cannot_work_is_told_at_the_start() {
+    let service = Service::start(small(200, 5));
+    let refused = |serve: &str, code: i32, words: &[&str]| {
+        let done = place_for(&service, serve).run(&["serve"]).expect(code);
+        for word in words {
+            assert!(done.stderr.contains(word), "{serve}: {}", done.stderr);
+        }
+    };
+    refused("schedule = \"0 25 * * *\"", 2, &["[serve] schedule", "0 25 * * *"]);
+    refused("timezone = \"Berlin\"", 2, &["[serve] timezone", "Europe/Berlin"]);
+    refused("webhook = \"webhook\"", 2, &["[serve] webhook", "/webhook"]);
+    refused("webhook = \"/healthz\"", 2, &["[serve] webhook"]);
+    refused("jitter_secs = 999999", 2, &["duplicate key"]);
+    let place = place_for(&service, NIGHTLY).with_env("STUDYSYNC_WEBHOOK_SECRET", "");
+    let done = place.run(&["serve"]).expect(2);
+    assert!(done.stderr.contains("STUDYSYNC_WEBHOOK_SECRET"), "{}", done.stderr);
+
+    let place = place_for(&service, NIGHTLY);
+    let serving = Serving::start(&place);
+    let done = place.run(&["serve"]).expect(5);
+    assert!(done.stderr.contains("another `studysync serve`"), "{}", done.stderr);
+    let other = place_for(&service, NIGHTLY);
+    let taken = serving.address.to_string();
+    let done = other.run(&["serve", "--listen", &taken]).expect(1);
+    assert!(done.stderr.contains(&taken), "{}", done.stderr);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the shell finds its own programs as well")]
+fn the_ways_to_run_without_serve_work_as_they_stand() {
+    let service = Service::start(small(300, 5));
+    let place = Place::new(&service);
+    let config = format!(
+        "[service]\nbase_url = \"{}\"\n[warehouse]\nduckdb = \"warehouse.duckdb\"\n[streams.responses]\nsince = \"{}\"\n",
+        service.base_url(),
+        NOW_MS - 6 * DAY_MS
+    );
+    let place = place.with_config(&config);
+    std::fs::write(place.path("key"), KEY).unwrap();
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_studysync"));
+    let folder = place.root().display().to_string();
+    let shell = |line: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-ec", line]).current_dir(place.root());
+        command.env("PATH", format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap()));
+        Done::from(command.output().unwrap())
+    };
+    // cron: the line without its five fields.
+    let crontab = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/nightly.cron")).unwrap();
+    let line = crontab.lines().find(|line| !line.starts_with('#')).unwrap();
+    let line = line.splitn(6, char::is_whitespace).nth(5).unwrap().trim();
+    let line = line.replace("/srv/studysync", &folder).replace("/run/secrets/studysync", &format!("{folder}/key"));
+    shell(&line).expect(0);
+    let report = std::fs::read_to_string(place.path("runs.ndjson")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["outcome"], "done");
+    // systemd: the unit's own command.
+    let unit =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/systemd/studysync.service")).unwrap();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let start = start.replace("/usr/local/bin/studysync", &program.display().to_string());
+    shell(&format!("STUDYSYNC_API_KEY={KEY} {start}")).expect(0);
+    // Airflow: the file compiles, and its command is run as the operator runs it.
+    let dag = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/airflow_dag.py");
+    let compiled =
+        Command::new("python3").args(["-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())", dag]).output();
+    match compiled {
+        Ok(compiled) => assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr)),
+        Err(error) => eprintln!("SKIPPED: python3: {error}"),
+    }
+    let text = std::fs::read_to_string(dag).unwrap();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("bash_command=")).unwrap();
+    let line = line.trim_end_matches(',').trim_matches('"').replace("/srv/studysync", &folder);
+    shell(&format!("export STUDYSYNC_API_KEY={KEY}; {line}")).expect(0);
+    assert!(place.duckdb_tables().count("SELECT count(*) FROM responses") > 200);
+}
