@@ -152,6 +152,19 @@ async fn a_planted_row_is_listed_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn changes_leave_the_exact_text_of_a_planted_row() {
+    let service = start(Settings { responses: 0, ..small() }).await;
+    let record = r#"{"createdAt":"2026-01-30T10:00:00Z","responseGroupUid":"g-1","questionId":1,"response":"mine","surveyId":77}"#;
+    service.running.control().plant(ListName::Responses, record, None).unwrap();
+    let summary = service.control("changes", json!({"edits": 5, "soft_deletes": 5})).await;
+    for kind in ["edits_bumped", "edits_silent", "soft_deletes"] {
+        assert_eq!(summary[kind], json!([]), "{kind}");
+    }
+    let body = service.get("/v1/responses?sid=77").await.text().await.unwrap();
+    assert_eq!(body, format!(r#"{{"data":[{record}],"cursor":null}}"#));
+}
+
+#[tokio::test]
 async fn a_generated_row_is_replaced_and_removed_by_key() {
     let service = start(small()).await;
     let row = service.truth("responses").await[3].clone();

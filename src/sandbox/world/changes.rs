@@ -133,7 +133,8 @@ impl World {
         self.edit_answers(&targets, now_ms, &mut random, &mut summary);
         let targets =
             self.draw_rows(request.soft_deletes, request.within_ms, now_ms, &mut touched, &mut random, |_, row| {
-                !row.is_deleted()
+                // The text of a planted row is exact: it would go on saying that it is not deleted.
+                row.session != PLANTED && !row.is_deleted()
             });
         summary.soft_deletes = self.soft_delete(&targets, now_ms, &mut random);
         self.vanish(request, now_ms, &mut random, &mut summary);
