@@ -60,6 +60,8 @@ impl Engine {
             threads: options.threads.max(1),
         };
         pin_to_utc(&engine.connection)?;
+        // Rows are compressed and written as they come, a row group at a time, and not all at the commit.
+        engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
         Ok(engine)
     }
 

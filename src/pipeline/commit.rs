@@ -17,9 +17,9 @@ use super::{
     pull::{Pulled, Shared, blocking, spawn},
 };
 
-/// Rows that are applied before they are sealed. From 122,880 in one transaction on (a row group), DuckDB writes rows straight into
-/// its file; those of a smaller one go through its log first, and are written twice. What a kill undoes is pulled already.
-pub(super) const UNSEALED_ROWS_MAX: u64 = 400_000;
+/// Rows that are applied before they are sealed. From 122,880 of a table in one transaction on (a row group), DuckDB writes rows straight
+/// into its file; those of a smaller one go through its log first, and are written twice. What a kill undoes is pulled already.
+pub(super) const UNSEALED_ROWS_MAX: u64 = 1_000_000;
 
 /// A warehouse that several threads can reach; one at a time uses it.
 pub(super) type SharedDestination = Arc<Mutex<Box<dyn Destination>>>;

@@ -22,13 +22,14 @@ use super::{
     reconcile::Resumed,
 };
 
-/// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it.
-const READY_MAX: usize = 2;
+/// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it. So many that pulls
+/// go on while the warehouses seal.
+const READY_MAX: usize = 6;
 /// Scans that are applied before they are sealed: each has a spool and a line in the checkpoints until then.
-const UNSEALED_SCANS_MAX: usize = 32;
+const UNSEALED_SCANS_MAX: usize = 64;
 /// So long what was applied waits for more when nothing is ready, and when something is.
-const SEAL_AFTER: Duration = Duration::from_millis(200);
-const SEAL_AFTER_MAX: Duration = Duration::from_secs(2);
+const SEAL_AFTER: Duration = Duration::from_secs(1);
+const SEAL_AFTER_MAX: Duration = Duration::from_secs(5);
 /// Without a commit for so long, other processes are let at the warehouses: the service, not the warehouse, is what takes time.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// So many windows failing one after the other end the run: it is not the windows.

@@ -17,7 +17,7 @@ use crate::{
 use super::PipelineError;
 
 /// Flattened pages that may be in memory at once, over all scans of the run, in bytes.
-const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+const HELD_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// A body from this size on is flattened while no other such body is: its rows take several times its size, and several at once
 /// would add up to more than any limit says. A usual page has about 1 MiB.

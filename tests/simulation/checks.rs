@@ -22,10 +22,10 @@ use crate::harness::{Row, content_columns, expected::CHILDREN};
 const ROUNDING_MS: u64 = 6;
 /// Timers of the runtime are late by so much at most, in simulated time.
 const TIMER_US: u64 = 2000;
-/// Complete scans wait for their commit: one, and one more is in it.
-const READY_AND_COMMITTING: usize = 2;
+/// Complete scans that wait for their commit, and one that is in it.
+const READY_AND_COMMITTING: usize = 7;
 /// Applied scans that wait for the transaction to end.
-const UNSEALED: usize = 32;
+const UNSEALED: usize = 64;
 
 /// How a run ended.
 pub struct Ended {

@@ -44,6 +44,11 @@ pub(super) fn has_commit_log(path: &Path) -> bool {
     commit_log(path).exists()
 }
 
+/// The size of the commit log.
+pub(super) fn commit_log_bytes(path: &Path) -> u64 {
+    commit_log(path).metadata().map_or(0, |log| log.len())
+}
+
 /// Where the engine keeps the commit log of a file.
 pub(super) fn commit_log(path: &Path) -> PathBuf {
     beside(path, ".wal")

@@ -35,8 +35,9 @@ use crate::{
 /// Under which name the file is attached.
 const CATALOG: &str = "warehouse";
 
-/// Rows after which the commit log is better folded into the file: it is replayed by whoever opens the file after a crash.
-const ROWS_UNTIL_CHECKPOINT: u64 = 1_000_000;
+/// A commit log of this size is better folded into the file: it is replayed by whoever opens the file after a crash. Rows of a large
+/// transaction are not in it.
+const COMMIT_LOG_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// The warehouse in one DuckDB file.
 pub struct DuckDbDestination {
@@ -57,9 +58,8 @@ pub struct DuckDbDestination {
     claim: Option<Claim>,
     /// Whether the views were seen to be up to date, or made so: that is done once, not whenever the file is opened again.
     has_views: bool,
-    /// Whether something was committed since the last checkpoint, and how many rows.
+    /// Whether something was committed since the last checkpoint.
     is_dirty: bool,
-    rows_since_checkpoint: u64,
     unsealed: Unsealed,
 }
 
@@ -121,7 +121,6 @@ impl DuckDbDestination {
             claim: None,
             has_views: false,
             is_dirty: false,
-            rows_since_checkpoint: 0,
             unsealed: Unsealed::default(),
         };
         destination.attach()?;
@@ -176,7 +175,7 @@ impl DuckDbDestination {
         file::checkpoint(&self.engine, &self.path)?;
         rewrite::write(&self.engine, &self.path)?;
         self.release()?;
-        (self.is_dirty, self.rows_since_checkpoint) = (false, 0);
+        self.is_dirty = false;
         rewrite::put_in_place(&self.engine, &self.path)?;
         if let Some(copy) = &self.copy {
             // It is a copy of the file with those rows; the run's end makes a new one.
@@ -270,7 +269,6 @@ impl Destination for DuckDbDestination {
             self.ready()?;
             file::checkpoint(&self.engine, &self.path)?;
             self.is_dirty = false;
-            self.rows_since_checkpoint = 0;
         }
         self.release()
     }
@@ -288,7 +286,7 @@ impl Destination for DuckDbDestination {
         copy::check_place(&self.engine, &copy, &self.identity)?;
         self.ready()?;
         file::checkpoint(&self.engine, &self.path)?;
-        (self.is_dirty, self.rows_since_checkpoint) = (false, 0);
+        self.is_dirty = false;
         let made = copy::make(&self.engine, &self.path, &copy);
         // The lock went with the copying's handle: DuckDB's locks are the process's, and any close drops them.
         self.release().and(made)?;
@@ -297,7 +295,7 @@ impl Destination for DuckDbDestination {
     }
 
     fn wants_publish(&self) -> bool {
-        self.rows_since_checkpoint >= ROWS_UNTIL_CHECKPOINT
+        file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
     }
 
     fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {

@@ -27,8 +27,6 @@ impl DuckDbDestination {
             self.unsealed.is_open = true;
         }
         self.is_dirty = true;
-        let upserts = tables.iter().filter_map(|table| table.upserts.as_ref()).map(|rows| rows.rows);
-        self.rows_since_checkpoint += upserts.chain(fills.iter().map(|fill| fill.rows)).sum::<u64>();
         apply::fill(&self.engine, &self.path, fills)?;
         apply::apply(&self.engine, &self.path, tables)
     }
