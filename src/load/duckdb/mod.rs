@@ -35,9 +35,10 @@ use crate::{
 /// Under which name the file is attached.
 const CATALOG: &str = "warehouse";
 
-/// A commit log of this size is better folded into the file: it is replayed by whoever opens the file after a crash. Rows of a large
-/// transaction are not in it.
-const COMMIT_LOG_BYTES_MAX: u64 = 128 * 1024 * 1024;
+/// A commit log of this size is better folded into the file: its rows stay in memory until then, and so does what was written beside it,
+/// up to the engine's limit; and whoever opens the file after a crash has to replay it. Tables of which a transaction brings many rows
+/// are not in it: a million responses leave some 20 MiB.
+const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The warehouse in one DuckDB file.
 pub struct DuckDbDestination {
