@@ -36,7 +36,7 @@ build: ## the program, in target/release/studysync
 
 check: ## what CI checks before the tests
 	cargo fmt --check
-	scripts/cargo.sh clippy --all-targets -- -D warnings
+	scripts/cargo.sh clippy --all-targets --bench floor --bench hot_paths -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" scripts/cargo.sh doc --no-deps --document-private-items
 
 install: ## the program into ~/.cargo/bin, with DuckDB compiled in so that it needs nothing beside it

@@ -12,6 +12,7 @@ use studysync::{
 
 use pages::Pages;
 
+#[expect(dead_code, reason = "the pages of one question type are for `micro`")]
 mod pages;
 
 /// Windows of each of the two sets that are united.
