@@ -101,10 +101,18 @@ impl IntervalSet {
 }
 
 impl FromIterator<Window> for IntervalSet {
+    /// Sorted first, so that the cost does not grow with the square of their number.
     fn from_iter<I: IntoIterator<Item = Window>>(windows: I) -> Self {
-        let mut set = IntervalSet::new();
-        windows.into_iter().for_each(|window| set.insert(window));
-        set
+        let mut sorted: Vec<Window> = windows.into_iter().filter(|window| !window.is_empty()).collect();
+        sorted.sort_unstable_by_key(|window| window.start_ms);
+        let mut merged: Vec<Window> = Vec::with_capacity(sorted.len());
+        for window in sorted {
+            match merged.last_mut() {
+                Some(last) if window.start_ms <= last.end_ms => last.end_ms = last.end_ms.max(window.end_ms),
+                _ => merged.push(window),
+            }
+        }
+        Self { windows: merged }
     }
 }
 

@@ -39,6 +39,13 @@ fn run(steps: &[Step]) -> (IntervalSet, [bool; RANGE as usize]) {
 
 proptest! {
     #[test]
+    fn windows_collected_are_windows_inserted(windows in prop::collection::vec(window(), 0..24)) {
+        let mut inserted = IntervalSet::new();
+        windows.iter().for_each(|window| inserted.insert(*window));
+        prop_assert_eq!(windows.into_iter().collect::<IntervalSet>(), inserted);
+    }
+
+    #[test]
     fn a_set_is_its_bit_map(steps in steps(), probe in window()) {
         let (set, bits) = run(&steps);
         for at in 0..RANGE {
