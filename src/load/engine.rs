@@ -5,6 +5,7 @@
 //! one. A warehouse is something this engine attaches (a DuckDB file) or reads (Parquet files). It knows no contract and no scan.
 
 use std::{
+    cell::Cell,
     io::ErrorKind,
     path::{Path, PathBuf},
 };
@@ -40,6 +41,8 @@ pub struct Engine {
     connection: Connection,
     steps: Steps,
     threads: u32,
+    /// Whether a statement ran that may have left a temporary table: to look for them takes as long as a small scan.
+    may_hold_tables: Cell<bool>,
 }
 
 impl Engine {
@@ -58,11 +61,24 @@ impl Engine {
             connection: Connection::open_in_memory_with_flags(config).map_err(failed)?,
             steps: Steps::default(),
             threads: options.threads.max(1),
+            may_hold_tables: Cell::new(false),
         };
         pin_to_utc(&engine.connection)?;
         // Rows are compressed and written as they come, a row group at a time, and not all at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
         Ok(engine)
+    }
+
+    /// Another session of the same engine, for another thread: it shares the limits, and has temporary tables of its own.
+    pub(super) fn beside(&self) -> Result<Self, LoadError> {
+        let connection = self.connection.try_clone().map_err(|source| LoadError::engine("open a session", source))?;
+        pin_to_utc(&connection)?;
+        Ok(Self { connection, steps: self.steps.clone(), threads: 1, may_hold_tables: Cell::new(false) })
+    }
+
+    /// Threads for what gains by them.
+    pub(super) fn threads(&self) -> u32 {
+        self.threads
     }
 
     /// The same engine, with somebody who watches the durable steps taken through it.
@@ -93,11 +109,15 @@ impl Engine {
     /// Runs statements that return nothing of interest. `action` completes "the engine failed to ...".
     pub fn execute(&self, action: &str, sql: &str) -> Result<(), LoadError> {
         tracing::trace!(action, sql);
+        self.may_hold_tables.set(true);
         self.connection.execute_batch(sql).map_err(|source| LoadError::engine(action, source))
     }
 
-    /// Drops all temporary tables and views.
+    /// Drops all temporary tables and views that [`Engine::execute`] made.
     pub fn clear(&self) -> Result<(), LoadError> {
+        if !self.may_hold_tables.get() {
+            return Ok(());
+        }
         let failed = |source| LoadError::engine("forget a scan", source);
         let sql = "SELECT 'DROP VIEW ' || view_name FROM duckdb_views() WHERE temporary AND NOT internal
                    UNION ALL SELECT 'DROP TABLE ' || table_name FROM duckdb_tables() WHERE temporary";
@@ -105,9 +125,11 @@ impl Engine {
         let drops =
             statement.query_map([], |row| row.get::<_, String>(0)).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         match drops.map_err(failed)?.join("; ") {
-            nothing if nothing.is_empty() => Ok(()),
-            drops => self.execute("forget a scan", &drops),
+            nothing if nothing.is_empty() => {}
+            drops => self.execute("forget a scan", &drops)?,
         }
+        self.may_hold_tables.set(false);
+        Ok(())
     }
 
     /// Runs a query of one row of integers that are never NULL.

@@ -15,6 +15,7 @@ mod json_rows;
 mod ledger;
 mod lock_wait;
 mod parquet;
+mod pending;
 mod people;
 mod reader;
 mod rows_file;
@@ -26,7 +27,8 @@ pub use destination::{
     VanishPolicy,
 };
 pub use diff::{
-    Delta, DeltaRows, Difference, Differences, Example, Fill, TableDelta, Targets, TimeBounds, diff, differences,
+    Delta, DeltaRows, Difference, Differences, Example, Fill, TableDelta, Targets, TimeBounds, all_new, diff,
+    differences,
 };
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;

@@ -67,9 +67,8 @@ impl Differences {
 /// Compares the staged scan, which is complete, with the warehouse. To be called once a stage.
 pub fn differences(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets) -> Result<Differences, LoadError> {
     stage.complete(engine)?;
-    let (stage, scan) = (&*stage, stage.scan());
-    let mut comparison =
-        Comparison { engine, stage, scan, targets, delta: super::Delta::default(), has_doubles: false };
+    let mut comparison = Comparison::new(engine, stage, targets);
+    let scan = comparison.scan;
     let base = contract(scan.scope.stream.name())?;
     let window = base.partition.is_some().then(|| bounds_of(scan.window));
     repeats::take_out(&mut comparison, base)?;
@@ -80,7 +79,7 @@ pub fn differences(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets
     for child in children_of(&base.name) {
         collect_stale_children(&mut comparison, base, child, window)?;
     }
-    if scan.flags.contains(Flag::WithSnapshots) && base.name == "responses" {
+    if comparison.has_snapshots() {
         collect_stale_snapshots(&mut comparison, base)?;
     }
     logs::write_rejects(&mut comparison, base)?;

@@ -21,11 +21,6 @@ pub trait Targets {
     /// It holds at least the committed rows whose partition column is within `bounds`; `None`, and tables without a partition
     /// column, mean every row. It may hold more: the comparison filters again. It must cost by bounds, not by table.
     fn relation(&mut self, table: &'static Table, bounds: Option<TimeBounds>) -> Result<String, LoadError>;
-
-    /// Whether rows can be added as they are, by [`Delta::fills`].
-    fn takes_appends(&self) -> bool {
-        false
-    }
 }
 
 /// What a scan changes. The relations live in the engine until the next `Stage::begin`.
@@ -33,7 +28,7 @@ pub trait Targets {
 pub struct Delta {
     /// Counts by fate; they hold whether or not anything changes.
     pub counts: RowCounts,
-    /// Rows to be added first, as they are: the comparison has not seen them. Only where [`Targets::takes_appends`].
+    /// Rows to be added as they are, the ledger's among them: of a scan that is all new.
     pub fills: Vec<Fill>,
     /// Tables with something to change, parents before children, the ledger (`sync_windows`) last. Empty: write nothing at all.
     pub tables: Vec<TableDelta>,

@@ -14,7 +14,7 @@ use arrow::{
 
 use super::{
     super::stage::{Stage, column_of},
-    Engine, LoadError, Targets, contract,
+    Engine, LoadError, Targets, TimeBounds, contract,
     sql::bounds_of,
 };
 use crate::{
@@ -22,13 +22,14 @@ use crate::{
     schema::{Column, Origin, Table, children_of},
 };
 
-/// Rows to be appended to a table.
+/// Rows to be added to a table as they are.
 #[derive(Clone, Debug)]
 pub struct Fill {
     pub table: &'static Table,
-    /// Of equal columns, under the names of the table's; the table's others are NULL.
-    pub batches: Vec<RecordBatch>,
-    pub rows: u64,
+    /// Columns of the table, in its order and by name; those that a batch lacks are NULL.
+    pub rows: Vec<RecordBatch>,
+    /// Range of the partition column over the rows; `None` for a table without one.
+    pub bounds: Option<TimeBounds>,
 }
 
 /// Takes the rows of the base table and its children from the stage, if they can go this way; parents before children.
@@ -39,7 +40,7 @@ pub(super) fn take(
 ) -> Result<Option<Vec<Fill>>, LoadError> {
     let scan = stage.scan().clone();
     let is_list_of_records = matches!(scan.scope.stream, Stream::Responses | Stream::Themes);
-    if !is_list_of_records || !targets.takes_appends() || !stage.is_plain() {
+    if !is_list_of_records || !stage.is_plain() {
         return Ok(None);
     }
     let base = contract(scan.scope.stream.name())?;
@@ -48,24 +49,32 @@ pub(super) fn take(
     }
     let tables = std::iter::once(base).chain(children_of(&base.name));
     let fills: Result<Vec<Fill>, LoadError> = tables.map(|table| fill(stage, table, &scan)).collect();
-    Ok(Some(fills?.into_iter().filter(|fill| fill.rows > 0).collect()))
+    Ok(Some(fills?.into_iter().filter(|fill| !fill.rows.is_empty()).collect()))
 }
 
-/// Whether there are rows, all created inside the window.
+/// Whether all rows were created inside the window.
 fn is_inside(scan: &Scan, base: &Table, batches: &[RecordBatch]) -> Result<bool, LoadError> {
-    let Some(at) = &base.partition else { return Ok(false) };
-    let bounds = bounds_of(scan.window);
-    for batch in batches {
-        let created = column_of::<TimestampMicrosecondType>(batch, at)?;
-        let (first, last) = (min(created), max(created));
-        if created.null_count() > 0
-            || first.is_some_and(|first| first < bounds.start_us)
-            || last.is_some_and(|last| last >= bounds.end_us)
-        {
-            return Ok(false);
-        }
+    let window = bounds_of(scan.window);
+    let is_within = |held: TimeBounds| held.start_us >= window.start_us && held.end_us <= window.end_us;
+    Ok(base.partition.is_some() && bounds(base, batches)?.is_none_or(is_within))
+}
+
+/// The range of the partition column; `None` without one, and without rows.
+fn bounds(table: &Table, batches: &[RecordBatch]) -> Result<Option<TimeBounds>, LoadError> {
+    let Some(at) = &table.partition else { return Ok(None) };
+    let mut held: Option<TimeBounds> = None;
+    for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
+        let moments = column_of::<TimestampMicrosecondType>(batch, at)?;
+        let (Some(first), Some(last), 0) = (min(moments), max(moments), moments.null_count()) else {
+            return Err(LoadError::Contract(format!("a row of {} without {at}", table.name)));
+        };
+        let (start_us, end_us) = (first, last.saturating_add(1));
+        held = Some(held.map_or(TimeBounds { start_us, end_us }, |held| TimeBounds {
+            start_us: held.start_us.min(start_us),
+            end_us: held.end_us.max(end_us),
+        }));
     }
-    Ok(batches.iter().any(|batch| batch.num_rows() > 0))
+    Ok(held)
 }
 
 fn holds_any(engine: &Engine, targets: &mut dyn Targets, scan: &Scan, base: &'static Table) -> Result<bool, LoadError> {
@@ -78,17 +87,11 @@ fn holds_any(engine: &Engine, targets: &mut dyn Targets, scan: &Scan, base: &'st
 
 fn fill(stage: &mut Stage, table: &'static Table, scan: &Scan) -> Result<Fill, LoadError> {
     let waiting = stage.take_waiting(&table.name);
+    let bounds = bounds(table, &waiting)?;
     let is_wanted = |column: &&Column| column.flag.is_none_or(|flag| scan.flags.contains(flag));
-    let has_values = |column: &&Column| {
-        let values =
-            |batch: &RecordBatch| batch.column_by_name(&column.name).map(|values| values.len() - values.null_count());
-        column.origin == Origin::Load || waiting.iter().any(|batch| values(batch).is_some_and(|values| values > 0))
-    };
-    let columns: Vec<&Column> = table.columns.iter().filter(is_wanted).filter(has_values).collect();
-    let batches: Result<Vec<RecordBatch>, LoadError> =
-        waiting.iter().map(|batch| full(batch, table, &columns, scan)).collect();
-    let rows = waiting.iter().map(|batch| batch.num_rows() as u64).sum();
-    Ok(Fill { table, batches: batches?, rows })
+    let columns: Vec<&Column> = table.columns.iter().filter(is_wanted).collect();
+    let filled = waiting.iter().filter(|batch| batch.num_rows() > 0).map(|batch| full(batch, table, &columns, scan));
+    Ok(Fill { table, rows: filled.collect::<Result<_, _>>()?, bounds })
 }
 
 /// The batch with the columns that are filled the same way for every row of the scan.

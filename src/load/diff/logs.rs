@@ -1,16 +1,23 @@
 //! Tables that are only appended to: `rejects`, the ledger `sync_windows`, and `sync_runs`.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, new_null_array};
+
 use super::{
-    super::RunRecord,
-    Comparison, Engine, LoadError, TableDelta, contract, delete_relation, delta_rows,
+    super::{RowCounts, RunRecord},
+    Comparison, Engine, Fill, LoadError, TableDelta, contract, delete_relation, delta_rows,
     repeats::LOSERS,
-    sql::{select_list, timestamp_ms},
+    sql::{select_list, timestamp_ms, written_us},
     upsert_relation,
 };
 use crate::{
-    model::Proof,
-    schema::{Table, quote_identifier, quote_text},
+    model::{Proof, Scan},
+    schema::{Column, ColumnType, Table, quote_identifier, quote_text},
 };
+
+/// The table that says which scans were applied.
+const LEDGER: &str = "sync_windows";
 
 /// The base table whose history keeps records that lost a collision.
 const RESPONSES: &str = "responses";
@@ -65,33 +72,81 @@ fn stage_losers(comparison: &Comparison<'_>, base: &'static Table) -> Result<(),
 
 /// Puts the scan's row of the ledger into the delta; the counts must be final.
 pub(super) fn write_ledger(comparison: &mut Comparison<'_>, proof: Proof) -> Result<(), LoadError> {
-    let ledger = contract("sync_windows")?;
+    let ledger = contract(LEDGER)?;
     let relation = upsert_relation(ledger);
     let (scan, counts) = (comparison.scan, comparison.delta.counts);
-    let row = select_list(ledger, |column| match column.name.as_str() {
-        "scan_id" => quote_text(&scan.id.0),
-        "stream" => quote_text(scan.scope.stream.name()),
-        "survey_id" => scan.scope.survey_id.map_or("NULL::BIGINT".to_owned(), |id| format!("({id})::BIGINT")),
-        "window_start" => timestamp_ms(scan.window.start_ms),
-        "window_end" => timestamp_ms(scan.window.end_ms),
-        "flags" => format!("{}::BIGINT", scan.flags.bits()),
-        "scanned_at" => timestamp_ms(scan.started_ms),
-        "rows_read" => format!("{}::BIGINT", counts.rows_read),
-        "inserted" => format!("{}::BIGINT", counts.inserted),
-        "updated" => format!("{}::BIGINT", counts.updated),
-        "unchanged" => format!("{}::BIGINT", counts.unchanged),
-        "soft_deleted" => format!("{}::BIGINT", counts.soft_deleted),
-        "vanished" => format!("{}::BIGINT", counts.vanished),
-        "withheld" => format!("{}::BIGINT", counts.withheld),
-        "rejected" => format!("{}::BIGINT", counts.rejected),
-        "collisions" => format!("{}::BIGINT", counts.collisions),
-        "outside_window" => format!("{}::BIGINT", counts.outside_window),
-        "pages" => format!("{}::BIGINT", proof.pages),
-        "end_style" => proof.end.map_or("NULL::VARCHAR".to_owned(), |end| quote_text(end.name())),
-        _ => comparison.stamp(column).unwrap_or_else(|| "NULL".to_owned()),
-    });
+    let row = select_list(ledger, |column| ledger_cell(column, scan, &counts, proof).sql(column.column_type));
     comparison.execute(&format!("CREATE TEMP TABLE {relation} AS SELECT {row}"))?;
     comparison.record(ledger, None, Some(&relation))
+}
+
+/// The same row as a batch.
+pub(super) fn ledger_row(scan: &Scan, counts: &RowCounts, proof: Proof) -> Result<Fill, LoadError> {
+    let table = contract(LEDGER)?;
+    let cells = table.columns.iter().map(|column| ledger_cell(column, scan, counts, proof).array(column.column_type));
+    let rows = RecordBatch::try_new(table.full_schema(), cells.collect())
+        .map_err(|error| LoadError::Contract(format!("{LEDGER}: {error}")))?;
+    Ok(Fill { table, rows: vec![rows], bounds: None })
+}
+
+/// What stands in a column of the ledger.
+fn ledger_cell(column: &Column, scan: &Scan, counts: &RowCounts, proof: Proof) -> Cell {
+    match column.name.as_str() {
+        "scan_id" => Cell::Text(scan.id.0.clone()),
+        "stream" => Cell::Text(scan.scope.stream.name().to_owned()),
+        "survey_id" => scan.scope.survey_id.map_or(Cell::Null, Cell::Integer),
+        "window_start" => Cell::Moment(scan.window.start_ms),
+        "window_end" => Cell::Moment(scan.window.end_ms),
+        "flags" => Cell::Integer(scan.flags.bits().into()),
+        "scanned_at" | "_synced_at" => Cell::Moment(scan.started_ms),
+        "rows_read" => Cell::count(counts.rows_read),
+        "inserted" => Cell::count(counts.inserted),
+        "updated" => Cell::count(counts.updated),
+        "unchanged" => Cell::count(counts.unchanged),
+        "soft_deleted" => Cell::count(counts.soft_deleted),
+        "vanished" => Cell::count(counts.vanished),
+        "withheld" => Cell::count(counts.withheld),
+        "rejected" => Cell::count(counts.rejected),
+        "collisions" => Cell::count(counts.collisions),
+        "outside_window" => Cell::count(counts.outside_window),
+        "pages" => Cell::count(proof.pages),
+        "end_style" => proof.end.map_or(Cell::Null, |end| Cell::Text(end.name().to_owned())),
+        "_run_id" => Cell::Text(scan.run_id.0.clone()),
+        _ => Cell::Null,
+    }
+}
+
+/// A value that is written as SQL or as an array of one.
+enum Cell {
+    Text(String),
+    Integer(i64),
+    /// Epoch milliseconds.
+    Moment(i64),
+    Null,
+}
+
+impl Cell {
+    fn count(count: u64) -> Self {
+        Cell::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
+    fn sql(&self, column_type: ColumnType) -> String {
+        match self {
+            Cell::Text(text) => quote_text(text),
+            Cell::Integer(number) => format!("({number})::BIGINT"),
+            Cell::Moment(at_ms) => timestamp_ms(*at_ms),
+            Cell::Null => format!("NULL::{}", column_type.duckdb()),
+        }
+    }
+
+    fn array(&self, column_type: ColumnType) -> ArrayRef {
+        match self {
+            Cell::Text(text) => Arc::new(StringArray::from_iter_values([text])),
+            Cell::Integer(number) => Arc::new(Int64Array::from_value(*number, 1)),
+            Cell::Moment(at_ms) => Arc::new(TimestampMicrosecondArray::from_value(written_us(*at_ms), 1)),
+            Cell::Null => new_null_array(&column_type.arrow(), 1),
+        }
+    }
 }
 
 /// `delta_upsert_sync_runs`: the rows of runs. Each takes the place of an earlier row of the same run. `None`: no run at all.

@@ -34,11 +34,38 @@ pub(super) use logs::stage_runs;
 pub(super) use replace::{put_in, take_leave};
 pub(super) use sql::{equal_columns, timestamp_ms};
 
-use super::{CommitOptions, LoadError, engine::Engine, stage::Stage};
+use super::{CommitOptions, LoadError, RowCounts, engine::Engine, stage::Stage};
 use crate::{
     model::{Flag, Scan, Stream},
     schema::{self, Column, Table, quote_identifier, quote_text},
 };
+
+/// What changes by a scan of whose window the warehouse holds nothing, if nothing about its rows is to be judged; `None`: it is for
+/// [`diff`]. To be called once a stage: the rows are taken out of it.
+pub fn all_new(
+    engine: &Engine,
+    stage: &mut Stage,
+    targets: &mut dyn Targets,
+    options: &CommitOptions,
+) -> Result<Option<Delta>, LoadError> {
+    let Some(fills) = fill::take(engine, stage, targets)? else { return Ok(None) };
+    if stage.has_waiting() {
+        stage.complete(engine)?;
+    }
+    let mut comparison = Comparison::new(engine, stage, targets);
+    let base = contract(comparison.scan.scope.stream.name())?;
+    let new = fills.iter().filter(|fill| fill.table.name == base.name).flat_map(|fill| &fill.rows);
+    comparison.delta.counts.inserted = new.map(|rows| rows.num_rows() as u64).sum();
+    comparison.delta.fills = fills;
+    if comparison.has_snapshots() {
+        snapshots::write(&mut comparison)?;
+    }
+    let (scan, mut delta) = (comparison.scan, comparison.delta);
+    if !delta.is_empty() || options.record_unchanged {
+        delta.fills.push(logs::ledger_row(scan, &delta.counts, options.proof)?);
+    }
+    Ok(Some(delta))
+}
 
 /// Compares the staged scan with the warehouse. The cost is that of the scan and of the warehouse's rows in its window,
 /// whatever else the warehouse holds. To be called once a stage: repeated records are taken out of it.
@@ -48,25 +75,10 @@ pub fn diff(
     targets: &mut dyn Targets,
     options: &CommitOptions,
 ) -> Result<Delta, LoadError> {
-    let fills = fill::take(engine, stage, targets)?;
-    if fills.is_none() || stage.has_waiting() {
-        stage.complete(engine)?;
-    }
-    let (stage, scan) = (&*stage, stage.scan());
-    let mut comparison = Comparison { engine, stage, scan, targets, delta: Delta::default(), has_doubles: false };
-    comparison.delta.counts.rows_read = stage.records();
+    stage.complete(engine)?;
+    let mut comparison = Comparison::new(engine, stage, targets);
+    let scan = comparison.scan;
     let base = contract(scan.scope.stream.name())?;
-    if let Some(fills) = fills {
-        comparison.delta.counts.inserted =
-            fills.iter().filter(|fill| fill.table.name == base.name).map(|fill| fill.rows).sum();
-        comparison.delta.fills = fills;
-        if scan.flags.contains(Flag::WithSnapshots) && scan.scope.stream == Stream::Responses {
-            snapshots::write(&mut comparison)?;
-        }
-        logs::write_ledger(&mut comparison, options.proof)?;
-        return Ok(comparison.delta);
-    }
-
     repeats::take_out(&mut comparison, base)?;
     let fates = base::compare(&mut comparison, base, &options.vanish)?;
     base::write(&mut comparison, base, fates)?;
@@ -74,7 +86,7 @@ pub fn diff(
     match scan.scope.stream {
         Stream::Responses => {
             history::write(&mut comparison, base, fates)?;
-            if scan.flags.contains(Flag::WithSnapshots) {
+            if comparison.has_snapshots() {
                 snapshots::write(&mut comparison)?;
             }
         }
@@ -100,7 +112,18 @@ struct Comparison<'a> {
     has_doubles: bool,
 }
 
-impl Comparison<'_> {
+impl<'a> Comparison<'a> {
+    fn new(engine: &'a Engine, stage: &'a Stage, targets: &'a mut dyn Targets) -> Self {
+        let counts = RowCounts { rows_read: stage.records(), ..RowCounts::default() };
+        let delta = Delta { counts, ..Delta::default() };
+        Self { engine, stage, scan: stage.scan(), targets, delta, has_doubles: false }
+    }
+
+    /// Whether the records bring snapshots of visitors.
+    fn has_snapshots(&self) -> bool {
+        self.scan.flags.contains(Flag::WithSnapshots) && self.scan.scope.stream == Stream::Responses
+    }
+
     fn execute(&self, sql: &str) -> Result<(), LoadError> {
         self.engine.execute("compare a scan with the warehouse", sql)
     }

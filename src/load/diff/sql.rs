@@ -48,6 +48,11 @@ pub(super) fn column_list<'a>(alias: &str, columns: impl IntoIterator<Item = &'a
     list.join(", ")
 }
 
+/// A moment as it is written: in the years 1 to 9999. From milliseconds to microseconds.
+pub(super) fn written_us(at_ms: i64) -> i64 {
+    at_ms.saturating_mul(1000).clamp(EARLIEST_US, LATEST_US)
+}
+
 /// A constant moment. It is written out, not bound, so that the engine can prune by it.
 pub(super) fn timestamp_us(at_us: i64) -> String {
     let at_us = at_us.clamp(EARLIEST_US, LATEST_US);
@@ -60,7 +65,7 @@ pub(super) fn timestamp_us(at_us: i64) -> String {
 
 /// A constant moment, from milliseconds.
 pub(in super::super) fn timestamp_ms(at_ms: i64) -> String {
-    timestamp_us(at_ms.saturating_mul(1000))
+    timestamp_us(written_us(at_ms))
 }
 
 /// The bounds of a window.

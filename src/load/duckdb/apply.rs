@@ -22,13 +22,14 @@ pub(super) fn apply(engine: &Engine, path: &Path, tables: &[TableDelta]) -> Resu
 
 /// Adds rows as they are, in the transaction that is open.
 pub(super) fn fill(engine: &Engine, path: &Path, fills: &[Fill]) -> Result<(), LoadError> {
-    for Fill { table, batches, .. } in fills {
+    for fill in fills {
+        let batches = fill.filled()?;
         let Some(first) = batches.first() else { continue };
         let schema = first.schema();
         let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let appender =
-            engine.connection().appender_with_columns_to_catalog_and_db(&table.name, CATALOG, "main", &columns);
-        appender.and_then(|appender| hand_over(appender, batches)).map_err(|error| explain(error, ACTION, path))?;
+        let table = &fill.table.name;
+        let appender = engine.connection().appender_with_columns_to_catalog_and_db(table, CATALOG, "main", &columns);
+        appender.and_then(|appender| hand_over(appender, &batches)).map_err(|error| explain(error, ACTION, path))?;
     }
     Ok(())
 }

@@ -19,10 +19,10 @@ pub(super) use self::{claims::Claim, file::explain};
 use std::path::{Path, PathBuf};
 
 use super::{
-    Applied, CommitOptions, Destination, Differences, ErasureRecord, EventRows, Facts, Fill, Identity, LedgerEntry,
+    Applied, CommitOptions, Destination, Differences, ErasureRecord, EventRows, Facts, Identity, LedgerEntry,
     LoadError, LockPatience, Mention, PeopleFound, Replacement, RunRecord, Searched, Stage, TableDelta, Targets,
     TimeBounds,
-    diff::{carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_leave},
+    diff::{all_new, carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_leave},
     engine::{Engine, EngineOptions},
     ledger, people,
 };
@@ -201,19 +201,33 @@ impl DuckDbDestination {
         // First the file: while another process holds it, the staged scan waits and can be committed later.
         self.attach()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
-        if let Some(counts) = ledger::counts_of(&self.engine, &qualified("sync_windows"), &scan.id)? {
+        let held = match self.unsealed.rows.counts_of(&scan.id) {
+            Some(counts) => Some(counts),
+            None => ledger::counts_of(&self.engine, &qualified("sync_windows"), &scan.id)?,
+        };
+        if let Some(counts) = held {
             Stage::clear(&self.engine)?;
             return Ok(Applied { counts, wrote: false, was_held: true });
         }
         let mut stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not staged".into()))?;
-        let delta = diff(&self.engine, &mut stage, &mut Attached(&self.lacking), options)?;
-        let wrote = !delta.is_empty();
+        if self.unsealed.rows.touches(scan) {
+            self.write_pending()?;
+        }
+        let delta = match all_new(&self.engine, &mut stage, &mut Attached(&self.lacking), options)? {
+            Some(delta) => delta,
+            None => {
+                self.write_pending()?;
+                diff(&self.engine, &mut stage, &mut Attached(&self.lacking), options)?
+            }
+        };
+        let (counts, wrote) = (delta.counts, !delta.is_empty());
         if wrote {
-            self.change(&delta.fills, &delta.tables)?;
+            self.change(&delta.tables)?;
+            self.add_pending(scan, delta)?;
         }
         Stage::clear(&self.engine)?;
         self.applied_one();
-        Ok(Applied { counts: delta.counts, wrote, was_held: false })
+        Ok(Applied { counts, wrote, was_held: false })
     }
 }
 
@@ -419,10 +433,6 @@ impl Targets for Attached<'_> {
             None => qualified(&table.name),
             Some(lacking) => catalog::filled_up(table, lacking),
         })
-    }
-
-    fn takes_appends(&self) -> bool {
-        true
     }
 }
 

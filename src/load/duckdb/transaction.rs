@@ -1,12 +1,21 @@
 //! The transaction in which scans are applied, from the first change to the seal.
 
-use super::{DuckDbDestination, Engine, Fill, LoadError, TableDelta, apply};
+use super::{DuckDbDestination, Engine, LoadError, TableDelta, apply};
+use crate::{
+    load::{
+        Delta,
+        pending::{Pending, PendingScan},
+    },
+    model::Scan,
+};
 
 /// What was applied and is not durable yet.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Unsealed {
     /// Whether a transaction is open.
     is_open: bool,
+    /// Rows that are still to be written in it.
+    pub(super) rows: Pending,
     /// Whole scans in it.
     scans: u32,
     /// One was given up that had scans in it, and nobody asked yet.
@@ -21,19 +30,32 @@ impl DuckDbDestination {
     }
 
     /// Changes the file, which is attached, in the transaction that is open, or in a new one. It is left open.
-    pub(super) fn change(&mut self, fills: &[Fill], tables: &[TableDelta]) -> Result<(), LoadError> {
+    pub(super) fn change(&mut self, tables: &[TableDelta]) -> Result<(), LoadError> {
         if !self.unsealed.is_open {
             apply::open(&self.engine)?;
             self.unsealed.is_open = true;
         }
         self.is_dirty = true;
-        apply::fill(&self.engine, &self.path, fills)?;
         apply::apply(&self.engine, &self.path, tables)
+    }
+
+    /// Lets the rows that a scan adds wait for more, in the transaction, which is open.
+    pub(super) fn add_pending(&mut self, scan: &Scan, delta: Delta) -> Result<(), LoadError> {
+        if !delta.fills.is_empty() {
+            self.unsealed.rows.add(PendingScan { scan: scan.clone(), counts: delta.counts }, delta.fills);
+        }
+        if self.unsealed.rows.is_large() { self.write_pending() } else { Ok(()) }
+    }
+
+    /// Writes them, so that whatever reads the tables finds them.
+    pub(super) fn write_pending(&mut self) -> Result<(), LoadError> {
+        let Pending { tables, .. } = std::mem::take(&mut self.unsealed.rows);
+        apply::fill(&self.engine, &self.path, &tables)
     }
 
     /// Changes the file durably.
     pub(super) fn change_now(&mut self, tables: &[TableDelta]) -> Result<(), LoadError> {
-        let changed = self.change(&[], tables);
+        let changed = self.change(tables);
         self.kept(changed)?;
         self.close_transaction()
     }
@@ -61,16 +83,17 @@ impl DuckDbDestination {
 
     /// See [`crate::load::Destination::seal`].
     pub(super) fn seal_transaction(&mut self) -> Result<(), LoadError> {
-        let lost = self.require_none_lost();
+        let sealed = self.require_none_lost().and_then(|()| self.close_transaction());
+        // Whatever was lost is told now.
         self.unsealed.has_lost = false;
-        lost.and_then(|()| self.close_transaction())
+        sealed
     }
 
     pub(super) fn close_transaction(&mut self) -> Result<(), LoadError> {
         if !self.unsealed.is_open {
             return Ok(());
         }
-        let closed = apply::close(&self.engine, &self.path);
+        let closed = self.write_pending().and_then(|()| apply::close(&self.engine, &self.path));
         match &closed {
             Ok(()) => (self.unsealed.is_open, self.unsealed.scans) = (false, 0),
             Err(_) => self.abandon(),

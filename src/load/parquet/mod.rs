@@ -5,10 +5,11 @@
 //! partition is rewritten once a publish, not once a window.
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
-//! commit), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`slices`] (what is sorted at once),
-//! [`table_file`] (writing one file), [`publish`], [`inventory`] (which files there must be); and
+//! commit), [`commits`] (what becomes one), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`slices`]
+//! (what is sorted at once), [`table_file`] (writing one file), [`publish`], [`inventory`] (which files there must be); and
 //! [`disk`], through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
 
+mod commits;
 mod disk;
 mod inventory;
 mod part;
@@ -26,7 +27,7 @@ pub use partition::PartitionBy;
 use std::path::{Path, PathBuf};
 
 use disk::Disk;
-use part::{NewPart, Part};
+use part::Part;
 use publish::Publisher;
 use root::Root;
 use slices::SortLimits;
@@ -37,8 +38,10 @@ use super::{
     Applied, CommitOptions, Destination, Differences, Engine, EngineOptions, ErasureRecord, EventRows, Facts, Identity,
     LedgerEntry, LoadError, LockPatience, Mention, PeopleFound, Replacement, RowCounts, RunRecord, Searched, Stage,
     TableDelta, Targets,
-    diff::{carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_leave},
-    ledger, people,
+    diff::{all_new, carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_leave},
+    ledger,
+    pending::{Pending, PendingScan},
+    people,
 };
 use crate::{
     model::{FlatPage, Identifier, Scan, ScanId, Steps},
@@ -84,7 +87,7 @@ impl ParquetOptions {
     }
 }
 
-/// A Parquet warehouse, open for writing. Dropping it writes nothing: what is committed is durable already.
+/// A Parquet warehouse, open for writing. Dropping it writes nothing: what is sealed is durable already.
 pub struct ParquetDestination {
     root: Root,
     disk: Disk,
@@ -93,6 +96,8 @@ pub struct ParquetDestination {
     tree: Tree,
     /// Commits that readers do not see yet, in order.
     waiting: Vec<Part>,
+    /// Applied, and in no part yet.
+    pending: Pending,
     next_number: u64,
     sort_limits: SortLimits,
     stage: Option<Stage>,
@@ -180,6 +185,7 @@ impl ParquetDestination {
             engine,
             tree,
             waiting: Vec::new(),
+            pending: Pending::default(),
             next_number: 1,
             sort_limits: SortLimits::for_memory(options.memory_limit_bytes),
             stage: None,
@@ -239,43 +245,6 @@ impl ParquetDestination {
         waiting.iter().try_for_each(|part| part.remove(&self.disk))
     }
 
-    /// Runs something that changes the disk; if it fails, the disk is looked at again before the next one.
-    fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
-        self.refresh()?;
-        self.is_stale = true;
-        let changed = change(self)?;
-        self.is_stale = false;
-        Ok(changed)
-    }
-
-    /// Commits a part: its number is only used up if that works.
-    fn commit_part(
-        &mut self,
-        id: &str,
-        scan: Option<&Scan>,
-        counts: RowCounts,
-        tables: &[TableDelta],
-    ) -> Result<(), LoadError> {
-        self.change(|this| {
-            let new = NewPart { number: this.next_number, id, scan: scan.cloned(), counts, tables };
-            let part = part::write(&this.engine, &this.root, &this.disk, new)?;
-            this.waiting.push(part);
-            this.next_number += 1;
-            Ok(())
-        })
-    }
-
-    /// The counts of a scan that was applied before.
-    fn held_counts(&mut self, scan: &ScanId) -> Result<Option<RowCounts>, LoadError> {
-        self.refresh()?;
-        let mut manifests = self.waiting.iter().map(|part| &part.manifest);
-        if let Some(held) = manifests.find(|manifest| manifest.scan.as_ref().is_some_and(|held| held.id == *scan)) {
-            return Ok(Some(held.counts));
-        }
-        let relation = self.targets().published("sync_windows")?;
-        ledger::counts_of(&self.engine, &relation, scan)
-    }
-
     fn targets(&mut self) -> TreeTargets<'_> {
         TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting }
     }
@@ -295,7 +264,7 @@ impl Destination for ParquetDestination {
     }
 
     fn ledger(&mut self) -> Result<Vec<LedgerEntry>, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let relation = self.targets().relation(known_table("sync_windows")?, None)?;
         ledger::entries(&self.engine, &relation)
     }
@@ -320,17 +289,41 @@ impl Destination for ParquetDestination {
         }
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
         let mut stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not begun".into()))?;
+        if self.pending.touches(scan) {
+            self.commit_pending()?;
+        }
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
-        let delta = diff(&self.engine, &mut stage, &mut targets, options)?;
-        let wrote = !delta.is_empty();
-        if wrote {
-            self.commit_part(&scan.id.0, Some(scan), delta.counts, &delta.tables)?;
+        let delta = match all_new(&self.engine, &mut stage, &mut targets, options)? {
+            Some(delta) => delta,
+            None => {
+                self.commit_pending()?;
+                let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+                diff(&self.engine, &mut stage, &mut targets, options)?
+            }
+        };
+        let (counts, wrote) = (delta.counts, !delta.is_empty());
+        let applied = PendingScan { scan: scan.clone(), counts };
+        if delta.tables.is_empty() && wrote {
+            self.pending.add(applied, delta.fills);
+            if self.pending.is_large() {
+                self.commit_pending()?;
+            }
+        } else if wrote {
+            // Its other tables are in the engine until the next scan: it does not wait.
+            let mut own = Pending::default();
+            own.add(applied, delta.fills);
+            self.commit_part(&scan.id.0, &own, &delta.tables)?;
         }
         Stage::clear(&self.engine)?;
-        Ok(Applied { counts: delta.counts, wrote, was_held: false })
+        Ok(Applied { counts, wrote, was_held: false })
+    }
+
+    fn seal(&mut self) -> Result<(), LoadError> {
+        self.commit_pending()
     }
 
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
+        self.ready()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
         let mut stage =
             stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not begun".into()))?;
@@ -341,7 +334,8 @@ impl Destination for ParquetDestination {
     }
 
     fn publish(&mut self) -> Result<(), LoadError> {
-        if self.waiting.is_empty() && !self.is_stale {
+        self.commit_pending()?;
+        if self.waiting.is_empty() {
             return Ok(());
         }
         self.change(Self::publish_waiting)
@@ -353,40 +347,40 @@ impl Destination for ParquetDestination {
     }
 
     fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let (Some(table), Some(last)) = (stage_runs(&self.engine, runs)?, runs.last()) else { return Ok(()) };
-        self.commit_part(&last.run_id.0, None, RowCounts::default(), &[table])
+        self.commit_tables(&last.run_id.0, &[table])
     }
 
     fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let relation = self.targets().relation(known_table("sync_runs")?, None)?;
         ledger::runs(&self.engine, &relation)
     }
 
     fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         self.stage = None;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let delta = stage_events(&self.engine, &mut targets, events)?;
         if !delta.is_empty() {
-            self.commit_part(EVENTS_PART, None, RowCounts::default(), &delta.tables)?;
+            self.commit_tables(EVENTS_PART, &delta.tables)?;
         }
         Stage::clear(&self.engine)?;
         Ok(delta.counts.inserted)
     }
 
     fn carry_events_out(&mut self, file: &Path) -> Result<u64, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         carry_out(&self.engine, &mut targets, file)
     }
 
     fn carry_events_in(&mut self, file: &Path) -> Result<(), LoadError> {
-        self.refresh()?;
+        self.ready()?;
         self.stage = None;
         if let Some(table) = carry_in(&self.engine, file)? {
-            self.commit_part(EVENTS_PART, None, RowCounts::default(), &[table])?;
+            self.commit_tables(EVENTS_PART, &[table])?;
         }
         Stage::clear(&self.engine)
     }
@@ -397,31 +391,31 @@ impl Destination for ParquetDestination {
         self.stage = None;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let delta = put_in(&self.engine, &mut targets, source, what)?;
-        self.commit_part("replay", None, delta.counts, &delta.tables)?;
+        self.commit_tables("replay", &delta.tables)?;
         take_leave(&self.engine)?;
         Ok(delta.counts.inserted)
     }
 
     fn facts(&mut self, wanted: &[Identifier]) -> Result<Facts, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::facts(&self.engine, &mut targets, wanted)
     }
 
     fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::vanished_sessions(&self.engine, &mut targets, before_ms, sessions_max)
     }
 
     fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::live_sessions(&self.engine, &mut targets, sessions)
     }
 
     fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         self.stage = None;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let deltas = people::find(&self.engine, &mut targets, person)?;
@@ -437,7 +431,7 @@ impl Destination for ParquetDestination {
         let deltas = people::find(&self.engine, &mut targets, person)?;
         let found = people::count(&self.engine, &mut targets, &deltas)?;
         if !deltas.is_empty() {
-            self.commit_part("erase", None, RowCounts::default(), &deltas)?;
+            self.commit_tables("erase", &deltas)?;
         }
         Stage::clear(&self.engine)?;
         // The files of the partitions that it touches are written anew, and the part, which names rows, goes.
@@ -446,7 +440,7 @@ impl Destination for ParquetDestination {
     }
 
     fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::search(&self.engine, &mut targets, finder)
     }
@@ -457,7 +451,7 @@ impl Destination for ParquetDestination {
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let (deltas, rows) = people::redact(&self.engine, &mut targets, finder, mentions, only_own)?;
         if !deltas.is_empty() {
-            self.commit_part("redact", None, RowCounts::default(), &deltas)?;
+            self.commit_tables("redact", &deltas)?;
         }
         Stage::clear(&self.engine)?;
         self.publish()?;
@@ -465,15 +459,15 @@ impl Destination for ParquetDestination {
     }
 
     fn record_erasures(&mut self, records: &[ErasureRecord]) -> Result<(), LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let (Some(table), Some(last)) = (people::stage_erasures(&self.engine, records)?, records.last()) else {
             return Ok(());
         };
-        self.commit_part(&last.erasure_id, None, RowCounts::default(), &[table])
+        self.commit_tables(&last.erasure_id, &[table])
     }
 
     fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
-        self.refresh()?;
+        self.ready()?;
         let relation = self.targets().relation(known_table("erasures")?, None)?;
         people::erasures(&self.engine, &relation)
     }

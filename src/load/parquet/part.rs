@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use arrow::datatypes::TimestampMicrosecondType;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -16,11 +17,14 @@ use super::{
     partition::{Partition, PartitionBy},
     relation::{PART_COLUMN, path_sql},
     root::Root,
-    table_file::order_sql,
+    table_file::{self, order_sql},
 };
 use crate::{
-    load::{DeltaRows, Engine, LoadError, RowCounts, TableDelta, TimeBounds},
-    model::Scan,
+    load::{
+        DeltaRows, Engine, Fill, LoadError, TableDelta, TimeBounds,
+        pending::{Pending, PendingScan},
+        stage::column_of,
+    },
     schema::{Table, quote_identifier},
 };
 
@@ -34,17 +38,15 @@ const ID_CHARS_MAX: usize = 64;
 const PART_CODEC: &str = "lz4_raw";
 /// Rows of a row group in the files of a part. They are sorted and the groups small, so that publish, which sorts a slice of a
 /// partition at a time, reads of each part little more than the slice.
-const PART_ROW_GROUP_ROWS: u32 = 8192;
+const PART_ROW_GROUP_ROWS: usize = 8192;
 
 /// What a part is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     /// Its place among the parts: larger than that of every part before.
     pub(super) number: u64,
-    /// The scan that it applies; a run's record has none.
-    pub(super) scan: Option<Scan>,
-    /// What applying it did.
-    pub(super) counts: RowCounts,
+    /// The scans that it applies; a run's record has none.
+    pub(super) scans: Vec<PendingScan>,
     /// What it changes, by table.
     pub(super) tables: BTreeMap<String, Changes>,
 }
@@ -129,8 +131,8 @@ pub(super) struct NewPart<'a> {
     pub(super) number: u64,
     /// Id of the scan or the run, for people who look at the folder.
     pub(super) id: &'a str,
-    pub(super) scan: Option<Scan>,
-    pub(super) counts: RowCounts,
+    /// The scans with their rows, where those are all new. None of these tables is among the others.
+    pub(super) pending: &'a Pending,
     pub(super) tables: &'a [TableDelta],
 }
 
@@ -142,7 +144,11 @@ pub(super) fn write(engine: &Engine, root: &Root, disk: &Disk, new: NewPart<'_>)
     disk.remove_folder(&unfinished)?;
     disk.step("create", &unfinished)?;
     fs::create_dir(&unfinished).map_err(|source| io_error("create", &unfinished, source))?;
-    let mut manifest = Manifest { number: new.number, scan: new.scan, counts: new.counts, tables: BTreeMap::new() };
+    let mut manifest = Manifest { number: new.number, scans: new.pending.scans.clone(), tables: BTreeMap::new() };
+    for fill in &new.pending.tables {
+        let upserts = write_fill(root, disk, fill, new.number, &upserts_file(&unfinished, fill.table))?;
+        manifest.tables.insert(fill.table.name.clone(), Changes { upserts: Some(upserts), deletes: None });
+    }
     for delta in new.tables {
         let table = delta.table;
         let copy = |rows: &DeltaRows, columns: &str, order: &str, path: PathBuf| {
@@ -236,6 +242,22 @@ fn copy_rows(
     );
     engine.execute("write a part", &sql)?;
     disk.sync_file(path)
+}
+
+/// Writes rows that are in memory, in the order in which they go into the table's files.
+fn write_fill(root: &Root, disk: &Disk, fill: &Fill, number: u64, path: &Path) -> Result<Extent, LoadError> {
+    disk.step("write", path)?;
+    let rows = table_file::write_part(fill, (PART_COLUMN, number), PART_ROW_GROUP_ROWS, path)?;
+    disk.sync_file(path)?;
+    let mut partitions = BTreeSet::new();
+    if let Some(column) = &fill.table.partition {
+        for batch in &fill.rows {
+            let moments = column_of::<TimestampMicrosecondType>(batch, column)?;
+            partitions.extend(moments.values().iter().map(|at_us| root.partition_by().of(*at_us)));
+        }
+    }
+    let bounds_us = fill.bounds.map(|bounds| (bounds.start_us, bounds.end_us));
+    Ok(Extent { rows, bounds_us, partitions: partitions.into_iter().collect() })
 }
 
 fn extent(engine: &Engine, by: PartitionBy, table: &Table, rows: &DeltaRows) -> Result<Extent, LoadError> {

@@ -68,6 +68,16 @@ impl PartitionBy {
         format!("CAST(date_trunc('{}', {clamped}) AS DATE)", self.unit())
     }
 
+    /// The partition of a creation time, in epoch microseconds.
+    pub(super) fn of(self, at_us: i64) -> Partition {
+        let at = DateTime::from_timestamp_micros(at_us.clamp(FIRST_US, LAST_US)).unwrap_or_default().date_naive();
+        let first_day = match self {
+            PartitionBy::Month => at.with_day(1).unwrap_or(at),
+            PartitionBy::Day => at,
+        };
+        Partition { first_day }
+    }
+
     /// The creation times that belong to a partition; the first and the last one reach to the ends of time.
     pub(super) fn bounds(self, partition: Partition) -> TimeBounds {
         let first = partition.first_day;

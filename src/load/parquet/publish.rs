@@ -1,10 +1,15 @@
-//! Merges waiting parts into the files that readers see, one partition after the other, each swapped in by one rename.
+//! Merges waiting parts into the files that readers see, partition by partition, each swapped in by one rename.
 //!
 //! A kill between any two steps is harmless. Each file says which part it holds last, so a merge that is begun again skips the
 //! files that are done. `sync_windows` comes last: once its file says that it holds a part, every other file does, and the part
 //! may go. A reader therefore sees the old partition or the new one, and may see some partitions ahead of others for a moment.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{Mutex, PoisonError},
+    thread,
+};
 
 use super::{
     disk::Disk,
@@ -14,7 +19,7 @@ use super::{
     root::Root,
     slices::{self, SortLimits},
     table_file::{self, Notes},
-    tree::{FileFacts, Tree},
+    tree::{DataFile, FileFacts, Tree},
 };
 use crate::{
     load::{Engine, Identity, LoadError},
@@ -34,17 +39,33 @@ pub(super) struct Publisher<'a> {
     pub(super) sort_limits: SortLimits,
 }
 
+/// What is left to be merged.
+struct Merge<'a> {
+    table: &'static Table,
+    partition: Option<Partition>,
+    /// The partition as it is.
+    held: Vec<DataFile>,
+    /// The parts that change it, in order.
+    news: Vec<&'a Part>,
+    /// The last part of this publish.
+    applied_part: u64,
+    run_id: Option<&'a str>,
+}
+
 impl Publisher<'_> {
     /// Merges the parts, which are all that wait, in order. Those are left for the caller to remove.
     pub(super) fn publish(&mut self, parts: &[Part]) -> Result<(), LoadError> {
+        let mut merges = Vec::new();
         for table in tables().iter().filter(|table| table.name != LEDGER_TABLE) {
             let changes = parts.iter().filter_map(|part| part.manifest.tables.get(&table.name));
             let partitions: BTreeSet<_> = changes.flat_map(|changes| changes.partitions()).collect();
             for partition in partitions {
-                self.merge(table, partition, parts)?;
+                merges.extend(self.merge(table, partition, parts)?);
             }
         }
-        self.merge(ledger_table()?, None, parts)
+        self.run(&merges)?;
+        let ledger = self.merge(ledger_table()?, None, parts)?;
+        self.run(ledger.as_slice())
     }
 
     /// Writes the files of tables that are not cut and have none yet, so that readers find every table. The ledger comes first:
@@ -58,7 +79,8 @@ impl Publisher<'_> {
         let others = tables().iter().filter(|table| table.partition.is_none() && table.name != LEDGER_TABLE);
         for table in std::iter::once(ledger).chain(others) {
             if self.tree.file(self.root, table, None)?.is_none() {
-                self.replace(table, None, &Sources::new(table, None, &[], []), 0, None)?;
+                let (held, news) = (Vec::new(), Vec::new());
+                self.run(&[Merge { table, partition: None, held, news, applied_part: 0, run_id: None }])?;
             }
         }
         Ok(())
@@ -70,57 +92,123 @@ impl Publisher<'_> {
         Ok(ledger.map_or(0, |file| file.facts.applied_part))
     }
 
-    fn merge(&mut self, table: &'static Table, partition: Option<Partition>, parts: &[Part]) -> Result<(), LoadError> {
-        let Some(last) = parts.last() else { return Ok(()) };
-        let held = self.tree.file(self.root, table, partition)?;
-        let held_part = held.as_ref().map_or(0, |file| file.facts.applied_part);
-        if held_part >= last.number() {
-            return Ok(());
-        }
-        let news = parts.iter().filter(|part| part.number() > held_part && part.touches(table, partition));
-        let bounds = partition.map(|partition| self.root.partition_by().bounds(partition));
-        let files: Vec<_> = held.into_iter().collect();
-        let sources = Sources::new(table, bounds, &files, news);
-        self.replace(table, partition, &sources, last.number(), run_of(parts))
-    }
-
-    /// Writes the rows to a new file and puts it in the place of the old one.
-    fn replace(
+    /// What is to be merged into a partition; `None` if its file holds the last part already.
+    fn merge<'p>(
         &mut self,
         table: &'static Table,
         partition: Option<Partition>,
-        sources: &Sources<'_>,
-        applied_part: u64,
-        run_id: Option<&str>,
-    ) -> Result<(), LoadError> {
-        let target = self.root.data_file(table, partition);
+        parts: &'p [Part],
+    ) -> Result<Option<Merge<'p>>, LoadError> {
+        let Some(last) = parts.last() else { return Ok(None) };
+        let held = self.tree.file(self.root, table, partition)?;
+        let held_part = held.as_ref().map_or(0, |file| file.facts.applied_part);
+        if held_part >= last.number() {
+            return Ok(None);
+        }
+        let news = parts.iter().filter(|part| part.number() > held_part && part.touches(table, partition));
+        Ok(Some(Merge {
+            table,
+            partition,
+            held: held.into_iter().collect(),
+            news: news.collect(),
+            applied_part: last.number(),
+            run_id: run_of(parts),
+        }))
+    }
+
+    /// Merges partitions: several side by side, each on one thread, or a single one with all threads.
+    fn run(&mut self, merges: &[Merge<'_>]) -> Result<(), LoadError> {
+        let Self { engine, root, disk, tree, identity, sort_limits } = self;
+        let workers = merges.len().min(usize::try_from(engine.threads()).unwrap_or(1));
+        let place = Place { root, disk, identity, sort_limits: sort_limits.shared_by(workers) };
+        if workers <= 1 {
+            let writer = Writer { engine, place, worker: 0 };
+            return merges.iter().try_for_each(|merge| {
+                let facts = engine.with_all_threads(|| writer.replace(merge))?;
+                tree.note(merge.table, merge.partition, facts);
+                Ok(())
+            });
+        }
+        let engines: Result<Vec<Engine>, LoadError> = (0..workers).map(|_| engine.beside()).collect();
+        let (left, tree) = (Mutex::new(merges.iter()), Mutex::new(tree));
+        let work = |engine: &Engine, worker: usize| -> Result<(), LoadError> {
+            let writer = Writer { engine, place, worker };
+            loop {
+                // What a thread that died leaves in these is whole: an iterator, and notes of files that are in place.
+                let Some(merge) = left.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(()) };
+                match writer.replace(merge) {
+                    Ok(facts) => {
+                        let mut tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
+                        tree.note(merge.table, merge.partition, facts);
+                    }
+                    Err(error) => {
+                        // The others end with what they are at.
+                        *left.lock().unwrap_or_else(PoisonError::into_inner) = [].iter();
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        let work = &work;
+        thread::scope(|scope| {
+            let spawn = |(worker, engine): (usize, Engine)| scope.spawn(move || work(&engine, worker));
+            let threads: Vec<_> = engines?.into_iter().enumerate().map(spawn).collect();
+            let died = |_| Err(LoadError::Contract("a thread of publish died".to_owned()));
+            let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect();
+            outcomes.into_iter().collect()
+        })
+    }
+}
+
+/// Where files go, and what is the same for all of them.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    root: &'a Root,
+    disk: &'a Disk,
+    identity: &'a Identity,
+    sort_limits: SortLimits,
+}
+
+/// Writes files and puts them in their places.
+struct Writer<'a> {
+    engine: &'a Engine,
+    place: Place<'a>,
+    /// Its number among those at work.
+    worker: usize,
+}
+
+impl Writer<'_> {
+    /// Writes the rows to a new file and puts it in the place of the old one; `None`: there are none, and there is no file.
+    fn replace(&self, merge: &Merge<'_>) -> Result<Option<FileFacts>, LoadError> {
+        let Merge { table, partition, held, news, applied_part, run_id } = merge;
+        let Place { root, disk, identity, sort_limits } = self.place;
+        let bounds = partition.map(|partition| root.partition_by().bounds(partition));
+        let sources = Sources::new(table, bounds, held, news.iter().copied());
+        let target = root.data_file(table, *partition);
         // Not beside the target: some readers take every file of a folder for data, whatever it is called.
-        let fresh = self.root.scratch().join(format!("{}.parquet", table.name));
-        let notes = Notes { applied_part, identity: self.identity, run_id };
-        self.disk.step("write", &fresh)?;
-        let slices = slices::selects(self.engine, table, sources, self.sort_limits)?;
-        let rows = self.engine.with_all_threads(|| table_file::write(self.engine, table, &slices, &fresh, &notes))?;
+        let fresh = root.scratch().join(format!("{}.{}.parquet", table.name, self.worker));
+        let notes = Notes { applied_part: *applied_part, identity, run_id: *run_id };
+        disk.step("write", &fresh)?;
+        let slices = slices::selects(self.engine, table, &sources, sort_limits)?;
+        let rows = table_file::write(self.engine, table, &slices, &fresh, &notes)?;
         if rows == 0 && partition.is_some() {
             // Not durably: what is left there goes at the next open.
             let _ = std::fs::remove_file(&fresh);
-            return self.remove(table, partition);
+            return self.remove(&target).map(|()| None);
         }
-        self.disk.sync_file(&fresh)?;
+        disk.sync_file(&fresh)?;
         if let Some(folder) = target.parent() {
-            self.disk.create_folder(folder)?;
+            disk.create_folder(folder)?;
         }
-        self.disk.rename(&fresh, &target)?;
-        self.tree.note(table, partition, Some(FileFacts { applied_part, rows, missing: Vec::new() }));
-        Ok(())
+        disk.rename(&fresh, &target)?;
+        Ok(Some(FileFacts { applied_part: *applied_part, rows, missing: Vec::new() }))
     }
 
     /// A partition without rows has no file. A merge that is begun again finds the same parts, and again no rows.
-    fn remove(&mut self, table: &'static Table, partition: Option<Partition>) -> Result<(), LoadError> {
-        let target = self.root.data_file(table, partition);
+    fn remove(&self, target: &Path) -> Result<(), LoadError> {
         if target.is_file() {
-            self.disk.remove_file(&target)?;
+            self.place.disk.remove_file(target)?;
         }
-        self.tree.note(table, partition, None);
         // Only for tidiness: a folder that stays behind, or is not empty, harms nobody.
         let _ = target.parent().map(std::fs::remove_dir);
         Ok(())
@@ -128,7 +216,8 @@ impl Publisher<'_> {
 }
 
 fn run_of(parts: &[Part]) -> Option<&str> {
-    parts.iter().rev().find_map(|part| part.manifest.scan.as_ref()).map(|scan| scan.run_id.0.as_str())
+    let scans = parts.iter().rev().flat_map(|part| part.manifest.scans.last());
+    scans.map(|held| held.scan.run_id.0.as_str()).next()
 }
 
 fn ledger_table() -> Result<&'static Table, LoadError> {

@@ -27,6 +27,12 @@ impl SortLimits {
     pub(super) fn for_memory(memory_limit_bytes: u64) -> Self {
         Self { rows_unweighed: 50_000, slice_bytes_max: memory_limit_bytes / 4 }
     }
+
+    /// The same memory, for so many who sort at the same time.
+    pub(super) fn shared_by(self, workers: usize) -> Self {
+        let workers = u64::try_from(workers).unwrap_or(u64::MAX).max(1);
+        Self { slice_bytes_max: self.slice_bytes_max / workers, ..self }
+    }
 }
 
 /// Where one slice ends and the next one begins: a survey, and a moment in epoch microseconds.

@@ -6,9 +6,9 @@
 use std::{fs::File, io::BufWriter, path::Path, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StructArray},
-    compute::cast,
-    datatypes::{DataType, Field, SchemaRef, TimestampMicrosecondType},
+    array::{Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch, StructArray},
+    compute::{SortColumn, SortOptions, cast, concat_batches, lexsort_to_indices, take_record_batch},
+    datatypes::{DataType, Field, Schema, SchemaRef, TimestampMicrosecondType},
     error::ArrowError,
 };
 use parquet::{
@@ -23,7 +23,7 @@ use parquet::{
 
 use super::{disk::io_error, tree::APPLIED_PART_KEY};
 use crate::{
-    load::{Engine, Identity, LoadError},
+    load::{Engine, Fill, Identity, LoadError},
     schema::{Table, quote_identifier},
 };
 
@@ -90,6 +90,49 @@ pub(super) fn write(
     }
     writer.close().map_err(|error| write_error(path, error))?;
     Ok(rows)
+}
+
+/// Writes the rows of a fill, sorted, with a column of one number behind them. They are read once or twice and then thrown away.
+/// Returns how many there were. The file is not synced.
+pub(super) fn write_part(
+    fill: &Fill,
+    (number_column, number): (&str, u64),
+    row_group_rows: usize,
+    path: &Path,
+) -> Result<u64, LoadError> {
+    let table = fill.table;
+    let failed = |error: ArrowError| LoadError::Contract(format!("{}: {error}", table.name));
+    let rows = concat_batches(&table.full_schema(), &fill.with(&table.full_schema())?).map_err(failed)?;
+    let order: Option<Vec<SortColumn>> = sort_columns(table)
+        .map(|name| {
+            let options = Some(SortOptions { descending: false, nulls_first: true });
+            rows.column_by_name(name).map(|values| SortColumn { values: Arc::clone(values), options })
+        })
+        .collect();
+    let order = order.ok_or_else(|| LoadError::Contract(format!("{} lacks a column of its order", table.name)))?;
+    let places = lexsort_to_indices(&order, None).map_err(failed)?;
+
+    let mut fields: Vec<_> = rows.schema().fields().iter().cloned().collect();
+    fields.push(Arc::new(Field::new(number_column, DataType::Int64, false)));
+    let schema = Arc::new(Schema::new(fields));
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::LZ4_RAW)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_max_row_group_row_count(Some(row_group_rows))
+        .build();
+    let file = File::create(path).map_err(|source| io_error("create", path, source))?;
+    let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
+    let mut writer =
+        ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties)).map_err(|error| write_error(path, error))?;
+    for start in (0..places.len()).step_by(row_group_rows) {
+        let group = places.slice(start, row_group_rows.min(places.len() - start));
+        let mut columns = take_record_batch(&rows, &group).map_err(failed)?.columns().to_vec();
+        columns.push(Arc::new(Int64Array::from_value(number.cast_signed(), group.len())));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(failed)?;
+        writer.write(&batch).map_err(|error| write_error(path, error))?;
+    }
+    writer.close().map_err(|error| write_error(path, error))?;
+    Ok(rows.num_rows() as u64)
 }
 
 fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, LoadError> {

@@ -67,7 +67,9 @@ impl Commit {
         }
         let deltas = self.deltas(warehouse.engine.connection());
         let counts = RowCounts { rows_read: 7, ..RowCounts::default() };
-        warehouse.commit_part(&self.scan.id.0, Some(&self.scan), counts, &deltas).map(|()| true)
+        let mut pending = Pending::default();
+        pending.add(PendingScan { scan: self.scan.clone(), counts }, Vec::new());
+        warehouse.commit_part(&self.scan.id.0, &pending, &deltas).map(|()| true)
     }
 }
 

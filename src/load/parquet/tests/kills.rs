@@ -12,7 +12,7 @@ use super::*;
 
 /// Lets so many steps pass; from then on every step fails, as for a process that is gone. A write that is cut off leaves a torn
 /// file behind.
-fn killed_after(steps: usize) -> (Disk, Arc<AtomicUsize>) {
+pub(super) fn killed_after(steps: usize) -> (Disk, Arc<AtomicUsize>) {
     let taken = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&taken);
     let before_step = move |step: &str| {
@@ -50,7 +50,7 @@ fn model(commits: &[Commit]) -> Model {
 }
 
 /// Runs with a kill after every so many steps, and lets `recover` bring the warehouse to its end.
-fn at_every_step(stride: usize, recover: impl Fn(&TempDir, ParquetDestination, &[Commit])) {
+fn at_every_step(stride: usize, threads: u32, recover: impl Fn(&TempDir, ParquetDestination, &[Commit])) {
     let commits = commits();
     let model = model(&commits);
     let expected = model.digest();
@@ -61,7 +61,7 @@ fn at_every_step(stride: usize, recover: impl Fn(&TempDir, ParquetDestination, &
     loop {
         let root = new_folder();
         copy_folder(empty.path(), root.path());
-        let mut warehouse = open(&root);
+        let mut warehouse = open_with(&root, threads);
         let (disk, taken) = killed_after(kills);
         warehouse.disk = disk;
         let result = run(&mut warehouse, &commits);
@@ -79,7 +79,7 @@ fn at_every_step(stride: usize, recover: impl Fn(&TempDir, ParquetDestination, &
 
 #[test]
 fn p2_a_kill_at_any_step_of_commit_or_publish_changes_nothing_in_the_end() {
-    at_every_step(1, |root, warehouse, commits| {
+    at_every_step(1, 1, |root, warehouse, commits| {
         drop(warehouse);
         let mut warehouse = open(root);
         run(&mut warehouse, commits).unwrap();
@@ -89,8 +89,17 @@ fn p2_a_kill_at_any_step_of_commit_or_publish_changes_nothing_in_the_end() {
 #[test]
 fn p2_a_failed_step_can_be_tried_again_without_opening_anew() {
     // What is on the disk is the same as above: only what is in memory matters, so fewer steps will do.
-    at_every_step(7, |_, mut warehouse, commits| {
+    at_every_step(7, 1, |_, mut warehouse, commits| {
         warehouse.disk = Disk::default();
+        run(&mut warehouse, commits).unwrap();
+    });
+}
+
+#[test]
+fn p2_a_kill_while_partitions_are_merged_side_by_side_changes_nothing_in_the_end() {
+    at_every_step(5, 2, |root, warehouse, commits| {
+        drop(warehouse);
+        let mut warehouse = open_with(root, 2);
         run(&mut warehouse, commits).unwrap();
     });
 }

@@ -4,6 +4,7 @@ mod commit;
 mod kills;
 mod layout;
 mod model;
+mod pending;
 mod publish;
 mod readers;
 mod scenario;
@@ -34,6 +35,11 @@ fn options() -> ParquetOptions {
 /// A folder for a warehouse; in memory where that is possible, since these tests do little else than to wait for the disk.
 fn new_folder() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+}
+
+fn open_with(root: &TempDir, threads: u32) -> ParquetDestination {
+    let options = ParquetOptions { memory_limit_bytes: 256 << 20 << (threads - 1), threads, ..options() };
+    ParquetDestination::open(root.path(), &identity(), &options).unwrap()
 }
 
 fn open(root: &TempDir) -> ParquetDestination {

@@ -39,9 +39,9 @@ fn random_commits_and_publishes_give_what_transactions_would_give() {
     }
 }
 
-/// Every other warehouse sorts its rows in slices of a few.
+/// Every other warehouse sorts its rows in slices of a few; every other pair merges partitions side by side.
 fn open_with_slices(root: &TempDir, seed: u64) -> ParquetDestination {
-    let mut warehouse = open(root);
+    let mut warehouse = open_with(root, if seed % 4 < 2 { 1 } else { 2 });
     if seed % 2 == 1 {
         warehouse.sort_limits = SortLimits { rows_unweighed: 0, slice_bytes_max: 2500 };
     }

@@ -1,0 +1,71 @@
+//! What becomes a part: at once, or with the rows that wait for more. What a part is made of is [`super::part`]'s matter.
+
+use super::{
+    LoadError, ParquetDestination, Pending, RowCounts, ScanId, TableDelta, ledger,
+    part::{self, NewPart},
+};
+
+impl ParquetDestination {
+    /// Runs something that changes the disk; if it fails, the disk is looked at again before the next one.
+    pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
+        self.refresh()?;
+        self.is_stale = true;
+        let changed = change(self)?;
+        self.is_stale = false;
+        Ok(changed)
+    }
+
+    /// Commits a part: its number is only used up if that works.
+    pub(super) fn commit_part(&mut self, id: &str, pending: &Pending, tables: &[TableDelta]) -> Result<(), LoadError> {
+        self.change(|this| {
+            let new = NewPart { number: this.next_number, id, pending, tables };
+            let part = part::write(&this.engine, &this.root, &this.disk, new)?;
+            this.waiting.push(part);
+            this.next_number += 1;
+            Ok(())
+        })
+    }
+
+    /// Commits a part that tells of no scan.
+    pub(super) fn commit_tables(&mut self, id: &str, tables: &[TableDelta]) -> Result<(), LoadError> {
+        self.commit_part(id, &Pending::default(), tables)
+    }
+
+    /// Commits the rows that wait. If that fails, they go on waiting.
+    pub(super) fn commit_pending(&mut self) -> Result<(), LoadError> {
+        self.refresh()?;
+        let pending = std::mem::take(&mut self.pending);
+        let Some(last) = pending.scans.last() else { return Ok(()) };
+        // An earlier try may have come as far as the rename.
+        if self.counts_in_parts(&last.scan.id).is_some() {
+            return Ok(());
+        }
+        let committed = self.commit_part(&last.scan.id.0, &pending, &[]);
+        if committed.is_err() {
+            self.pending = pending;
+        }
+        committed
+    }
+
+    /// Looks at the disk again if it must, and commits what waits.
+    pub(super) fn ready(&mut self) -> Result<(), LoadError> {
+        self.refresh()?;
+        self.commit_pending()
+    }
+
+    /// The counts of a scan in a commit that waits for publish.
+    fn counts_in_parts(&self, scan: &ScanId) -> Option<RowCounts> {
+        let mut scans = self.waiting.iter().flat_map(|part| &part.manifest.scans);
+        scans.find(|held| held.scan.id == *scan).map(|held| held.counts)
+    }
+
+    /// The counts of a scan that was applied before.
+    pub(super) fn held_counts(&mut self, scan: &ScanId) -> Result<Option<RowCounts>, LoadError> {
+        self.refresh()?;
+        if let Some(counts) = self.pending.counts_of(scan).or_else(|| self.counts_in_parts(scan)) {
+            return Ok(Some(counts));
+        }
+        let relation = self.targets().published("sync_windows")?;
+        ledger::counts_of(&self.engine, &relation, scan)
+    }
+}
