@@ -1,6 +1,6 @@
 //! The order of a commit, in one function: what is durable before what (promise P2).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::{
     clock,
@@ -14,15 +14,13 @@ use super::{
     assemble::failed,
     freeze::check,
     people,
-    pull::{Pulled, Shared, blocking, spawn},
+    pull::{Pulled, Shared, blocking},
+    shared_destination::SharedDestination,
 };
 
 /// Rows that are applied before they are sealed. From 122,880 of a table in one transaction on (a row group), DuckDB writes rows straight
 /// into its file; those of a smaller one go through its log first, and are written twice. What a kill undoes is pulled already.
 pub(super) const UNSEALED_ROWS_MAX: u64 = 1_000_000;
-
-/// A warehouse that several threads can reach; one at a time uses it.
-pub(super) type SharedDestination = Arc<Mutex<Box<dyn Destination>>>;
 
 /// What a commit did.
 #[derive(Clone, Debug, Default)]
@@ -128,14 +126,17 @@ pub(super) async fn seal(
     destinations: &[SharedDestination],
     unsealed: Vec<Unsealed>,
 ) -> Result<Vec<Committed>, PipelineError> {
-    let (shared, destinations) = (shared.clone(), destinations.to_vec());
+    for destination in destinations {
+        let account = shared.account.clone();
+        let sealed = destination.work(move |destination| {
+            let _busy = account.enter(Activity::Write);
+            destination.seal().map_err(failed(destination.name()))
+        });
+        sealed.await??;
+    }
+    let shared = shared.clone();
     blocking(move || {
         let _busy = shared.account.enter(Activity::Write);
-        for destination in &destinations {
-            let mut destination = lock(destination);
-            let name = destination.name();
-            destination.seal().map_err(failed(name))?;
-        }
         let rows: u64 = unsealed.iter().map(Unsealed::rows).sum();
         tracing::debug!(scans = unsealed.len(), rows, "sealed");
         unsealed.into_iter().map(|scan| checkpoint(&shared, scan)).collect()
@@ -189,13 +190,10 @@ async fn apply_everywhere(
     let threads: Vec<_> = destinations
         .iter()
         .map(|destination| {
-            let (destination, pulled, options) = (Arc::clone(destination), Arc::clone(pulled), options.clone());
-            let account = shared.account.clone();
-            spawn(move || {
+            let (pulled, options, account) = (Arc::clone(pulled), options.clone(), shared.account.clone());
+            destination.work(move |destination| {
                 let _busy = account.enter(Activity::Write);
-                let mut destination = lock(&destination);
-                let name = destination.name();
-                apply_in(destination.as_mut(), &pulled, &options).map(|(applied, drift)| (name, applied, drift))
+                apply_in(destination, &pulled, &options).map(|(applied, drift)| (destination.name(), applied, drift))
             })
         })
         .collect();
@@ -229,9 +227,4 @@ fn apply_in(
     staged.map_err(failed(name))?;
     let applied = destination.apply(&pulled.scan, options).map_err(failed(name))?;
     Ok((applied, drift))
-}
-
-/// A thread that died while it held a warehouse left no transaction behind that could be committed.
-pub(super) fn lock(destination: &SharedDestination) -> std::sync::MutexGuard<'_, Box<dyn Destination>> {
-    destination.lock().unwrap_or_else(PoisonError::into_inner)
 }

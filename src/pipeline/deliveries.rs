@@ -3,8 +3,6 @@
 //! A batch is applied by every warehouse, and only then settled in the inbox. A kill in between costs a second try, which finds
 //! every event where it is and adds none.
 
-use std::sync::{Arc, Mutex};
-
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,8 +19,8 @@ use crate::{
 use super::{
     PipelineError, Run, Surroundings,
     assemble::{failed, identity, lock_patience, open_watched, suppression},
-    commit::{SharedDestination, lock},
     pull::blocking,
+    shared_destination::SharedDestination,
 };
 
 /// Deliveries that are applied at once, and about how many bytes of them.
@@ -72,13 +70,12 @@ fn flush(
     let state = state.map_err(PipelineError::State)?.watched(surroundings.steps.clone());
     let _lease = state.take_lease(&run_id, COMMAND, now_ms).map_err(PipelineError::State)?;
     let opened = open_watched(settings, &identity, &lock_patience(settings, stop), surroundings)?;
-    let destinations: Vec<SharedDestination> =
-        opened.into_iter().map(|destination| Arc::new(Mutex::new(destination))).collect();
+    let destinations: Vec<SharedDestination> = opened.into_iter().map(SharedDestination::new).collect();
     let kept_out = suppression(settings)?;
     let applied = apply(&inbox, &destinations, &run_id, &kept_out, (&surroundings.clock, &surroundings.steps));
     // Also after a failure: what was committed is let go of.
     for destination in &destinations {
-        let mut destination = lock(destination);
+        let mut destination = destination.lock();
         let name = destination.name();
         let shown = if publishes || destination.wants_publish() { destination.publish() } else { destination.rest() };
         shown.map_err(failed(name))?;
@@ -122,7 +119,7 @@ fn apply(
             let rows = flatten_deliveries(&taken).map_err(FlattenError::Contract).map_err(PipelineError::Flatten)?;
             let events = EventRows { rows, run_id: run_id.clone(), applied_ms: clock.now_ms() };
             for destination in destinations {
-                let mut destination = lock(destination);
+                let mut destination = destination.lock();
                 let name = destination.name();
                 added = destination.add_events(&events).map_err(failed(name))?.max(added);
             }

@@ -16,7 +16,7 @@ use crate::{
 
 use super::{
     Failure, Frozen, PipelineError, Run,
-    commit::{Committed, UNSEALED_ROWS_MAX, Unsealed, apply, lock, seal},
+    commit::{Committed, UNSEALED_ROWS_MAX, Unsealed, apply, seal},
     pull::{Begun, PullError, Pulled, begin, blocking, pull},
     queue::{Queue, Task},
     reconcile::Resumed,
@@ -24,7 +24,7 @@ use super::{
 
 /// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it. So many that pulls
 /// go on while the warehouses seal.
-const READY_MAX: usize = 6;
+const READY_MAX: usize = 4;
 /// Scans that are applied before they are sealed: each has a spool and a line in the checkpoints until then.
 const UNSEALED_SCANS_MAX: usize = 64;
 /// So long what was applied waits for more when nothing is ready, and when something is.
@@ -314,7 +314,7 @@ impl Run {
         self.findings.add(task.scope.stream, done.pages, &counts);
         self.shared.progress.committed(task.scope, window, counts.rows_read);
         for destination in &self.destinations {
-            if lock(destination).wants_publish() {
+            if destination.lock().wants_publish() {
                 self.publish(destination).await?;
             }
         }

@@ -1,12 +1,16 @@
 //! The pages of a complete scan on their way to the warehouses: in memory as long as they fit, else read back from the spool.
 
 use std::{
+    num::NonZero,
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    thread,
 };
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     archive::{ArchiveError, read_pages},
@@ -23,15 +27,34 @@ const HELD_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// would add up to more than any limit says. A usual page has about 1 MiB.
 const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
 
-/// The memory that the pages of a run may take; clones share it.
-#[derive(Clone, Debug, Default)]
+/// The memory and the processors that the pages of a run may take; clones share it.
+#[derive(Clone, Debug)]
 pub(super) struct Budget {
     /// How much of [`HELD_BYTES_MAX`] is in use.
     held_bytes: Arc<AtomicUsize>,
     large_body: Arc<Mutex<()>>,
+    processors: Arc<Semaphore>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        Self {
+            held_bytes: Arc::default(),
+            large_body: Arc::default(),
+            // One is left to the warehouses: they are what a scan waits for.
+            processors: Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))),
+        }
+    }
 }
 
 impl Budget {
+    /// Waits until there is a processor for a page; to be kept until it is held.
+    pub async fn processor(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        Arc::clone(&self.processors).acquire_owned().await.ok()
+    }
+
     fn take(&self, bytes: usize) -> bool {
         let taken = self.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= HELD_BYTES_MAX;
         if !taken {

@@ -20,6 +20,7 @@ mod reconcile;
 mod replay;
 mod report;
 mod run;
+mod shared_destination;
 mod surroundings;
 mod ties;
 mod traits;

@@ -210,6 +210,7 @@ async fn keep(
     mark: Mark,
 ) -> Result<(Spool, Held, PageMoments), PipelineError> {
     let (shared, scan) = (shared.clone(), scan.clone());
+    let _processor = shared.budget.processor().await;
     blocking(move || {
         let busy = shared.account.enter(Activity::Write);
         // Whoever is kept out is not written anywhere, not even for a moment.

@@ -14,10 +14,11 @@ use crate::{
 use super::{
     PipelineError,
     assemble::failed,
-    commit::{CommitNote, SharedDestination, covered, lock},
+    commit::{CommitNote, covered},
     held::Held,
     people,
     pull::{Begun, Pulled, Shared},
+    shared_destination::SharedDestination,
     ties::EdgesLeft,
 };
 
@@ -41,7 +42,7 @@ pub(super) fn check_ledgers(
     let under_way: HashSet<ScanId> = under_way.into_iter().map(|left| left.scan.id).collect();
     let mut doubtful = Vec::new();
     for destination in destinations {
-        let mut destination = lock(destination);
+        let mut destination = destination.lock();
         let name = destination.name();
         let known = state.destination(name).map_err(PipelineError::State)?;
         let is_left_out = known.as_ref().is_some_and(|known| !known.is_up_to_date);
@@ -61,7 +62,7 @@ pub(super) fn check_ledgers(
     }
     if doubtful.is_empty() {
         for destination in destinations {
-            remember(state, lock(destination).as_mut(), None)?;
+            remember(state, destination.lock().as_mut(), None)?;
         }
         return Ok(None);
     }
@@ -77,7 +78,7 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
     let mut common: Option<HashSet<ScanId>> = None;
     let (mut scans, mut begun, mut names) = (Vec::<Covered>::new(), Vec::new(), Vec::new());
     for destination in destinations {
-        let mut destination = lock(destination);
+        let mut destination = destination.lock();
         let name = destination.name();
         let entries = destination.ledger().map_err(failed(name))?;
         let last = entries.iter().map(|entry| &entry.scan.id).max().cloned();
@@ -141,7 +142,7 @@ fn is_held_by_any(destinations: &[SharedDestination], scan: &ScanId) -> Result<b
 fn held_by(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, PipelineError> {
     let mut held = 0;
     for destination in destinations {
-        let mut destination = lock(destination);
+        let mut destination = destination.lock();
         let name = destination.name();
         held += usize::from(destination.holds(scan).map_err(failed(name))?);
     }
@@ -155,7 +156,7 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
     let is_doubtful = shared.ties.commits(&left.scan, &ScanEdges::new(unlooked));
     let (mut rows, mut withheld, mut proof) = (left.rows, 0, Proof::default());
     for destination in destinations {
-        let mut destination = lock(destination);
+        let mut destination = destination.lock();
         let name = destination.name();
         let entries = destination.ledger().map_err(failed(name))?;
         if let Some(entry) = entries.into_iter().find(|entry| entry.scan.id == left.scan.id) {
@@ -167,7 +168,7 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
         people::remember(&mut shared.state(), recovered.spool.path(), withheld > 0)?;
     }
     shared.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
-    let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (lock(destination).name(), true)).collect();
+    let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (destination.lock().name(), true)).collect();
     let covered = covered(&left.scan, rows, is_doubtful || withheld > 0, proof);
     shared.state().checkpoint(&covered, &names).map_err(PipelineError::State)
 }

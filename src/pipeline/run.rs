@@ -16,7 +16,6 @@ use crate::{
 use super::{
     PipelineError, Progress, RunReport,
     assemble::{archive, failed, identity, lock_patience, open_watched, source_settings, suppression},
-    commit::{SharedDestination, lock},
     error::chain,
     held::Budget,
     people::PeopleAsk,
@@ -25,6 +24,7 @@ use super::{
     reconcile::{check_ledgers, resume},
     replay::clear_leftovers,
     report::{Findings, NOTHING_BUT_NOT_FOUND, Outcome, peak_rss_bytes},
+    shared_destination::SharedDestination,
     surroundings::Surroundings,
     ties::TieWatch,
     traits::Learned,
@@ -105,7 +105,7 @@ impl Run {
         clear_leftovers(&settings)?;
         let destinations: Vec<SharedDestination> = open_watched(&settings, &identity, &patience, &surroundings)?
             .into_iter()
-            .map(|destination| Arc::new(Mutex::new(destination)))
+            .map(SharedDestination::new)
             .collect();
         let mut findings = Findings::default();
         findings.notes.extend(damaged.map(|kept_as| {
@@ -251,20 +251,18 @@ impl Run {
         outcome
     }
 
-    /// Does something with a warehouse on a thread that may block.
+    /// Does something with a warehouse on its thread.
     async fn with(
         &self,
         destination: &SharedDestination,
         work: impl FnOnce(&mut dyn Destination) -> Result<(), LoadError> + Send + 'static,
     ) -> Result<(), PipelineError> {
-        let (destination, account) = (Arc::clone(destination), self.shared.account.clone());
-        blocking(move || {
+        let account = self.shared.account.clone();
+        let worked = destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
-            let mut destination = lock(&destination);
-            let name = destination.name();
-            work(destination.as_mut()).map_err(failed(name))
-        })
-        .await?
+            work(destination).map_err(failed(destination.name()))
+        });
+        worked.await?
     }
 
     /// Publishes every warehouse, also when another one fails. Old pages go from the archive.

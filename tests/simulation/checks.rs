@@ -23,7 +23,7 @@ const ROUNDING_MS: u64 = 6;
 /// Timers of the runtime are late by so much at most, in simulated time.
 const TIMER_US: u64 = 2000;
 /// Complete scans that wait for their commit, and one that is in it.
-const READY_AND_COMMITTING: usize = 7;
+const READY_AND_COMMITTING: usize = 5;
 /// Applied scans that wait for the transaction to end.
 const UNSEALED: usize = 64;
 

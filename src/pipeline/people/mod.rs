@@ -25,7 +25,7 @@ use crate::{
 
 use super::{
     Failure, PipelineError, Run,
-    commit::{Committed, commit, lock},
+    commit::{Committed, commit},
     pull::{Pulled, blocking},
 };
 use ask::{Answered, ask};
@@ -210,11 +210,8 @@ impl Run {
             let mut committed = commit(&shared, &destinations, pulled, options).await;
             // The next batch takes its time: others may have the files meanwhile.
             for destination in destinations {
-                let rested = blocking(move || {
-                    let mut destination = lock(&destination);
-                    let name = destination.name();
-                    destination.rest().map_err(super::assemble::failed(name))
-                });
+                let rested = destination
+                    .work(|destination| destination.rest().map_err(super::assemble::failed(destination.name())));
                 let rested = rested.await.and_then(|rested| rested);
                 committed = committed.and_then(|done| rested.map(|()| done));
             }

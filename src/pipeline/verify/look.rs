@@ -13,8 +13,8 @@ use super::{
     super::{
         PipelineError,
         assemble::failed,
-        commit::{SharedDestination, lock},
-        pull::{Begun, PullError, Pulled, Shared, blocking, pull},
+        pull::{Begun, PullError, Pulled, Shared, pull},
+        shared_destination::SharedDestination,
         ties::EdgesLeft,
     },
     Task,
@@ -67,11 +67,9 @@ pub(super) async fn compare(
 ) -> Result<BTreeMap<&'static str, Differences>, PipelineError> {
     let looked = Arc::new(looked);
     let threads = destinations.iter().map(|destination| {
-        let (destination, looked) = (Arc::clone(destination), Arc::clone(&looked));
-        let account = shared.account.clone();
-        blocking(move || {
+        let (looked, account) = (Arc::clone(&looked), shared.account.clone());
+        destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
-            let mut destination = lock(&destination);
             let (name, pulled) = (destination.name(), &looked.pulled);
             destination.begin(&pulled.scan).map_err(failed(name))?;
             let staged =

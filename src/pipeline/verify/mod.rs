@@ -29,9 +29,9 @@ use crate::{
 use super::{
     Failure, LEARNED_RATE, Outcome, PipelineError, Progress,
     assemble::{archive, failed, identity, source_settings, suppression},
-    commit::SharedDestination,
     held::Budget,
     pull::{PullError, Shared},
+    shared_destination::SharedDestination,
     ties::TieWatch,
     traits::Learned,
 };
@@ -291,13 +291,13 @@ fn open_to_compare(settings: &Settings, identity: &Identity) -> Result<Vec<Share
     if let Some(path) = &settings.warehouse.duckdb {
         let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill("duckdb") };
         let opened = DuckDbDestination::open_to_compare(path, identity, &options).map_err(failed("duckdb"))?;
-        destinations.push(Arc::new(Mutex::new(Box::new(opened))));
+        destinations.push(SharedDestination::new(Box::new(opened)));
     }
     if let Some(root) = &settings.warehouse.parquet {
         let partition_by = if settings.warehouse.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
         let options = ParquetOptions { partition_by, memory_limit_bytes, threads };
         let opened = ParquetDestination::open_to_compare(root, identity, &options, &spill("parquet"));
-        destinations.push(Arc::new(Mutex::new(Box::new(opened.map_err(failed("parquet"))?))));
+        destinations.push(SharedDestination::new(Box::new(opened.map_err(failed("parquet"))?)));
     }
     Ok(destinations)
 }

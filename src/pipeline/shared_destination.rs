@@ -1,0 +1,81 @@
+//! A warehouse of a run, and the thread that works on it.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        mpsc::{Sender, channel},
+    },
+    thread,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::oneshot,
+};
+
+use super::PipelineError;
+use crate::load::Destination;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A warehouse that several threads can reach; one at a time uses it.
+#[derive(Clone)]
+pub(super) struct SharedDestination {
+    destination: Arc<Mutex<Box<dyn Destination>>>,
+    /// Made when there is something to do for it.
+    thread: Arc<OnceLock<Sender<Work>>>,
+}
+
+impl SharedDestination {
+    pub fn new(destination: Box<dyn Destination>) -> Self {
+        Self { destination: Arc::new(Mutex::new(destination)), thread: Arc::default() }
+    }
+
+    /// A thread that died while it held a warehouse left no transaction behind that could be committed.
+    pub fn lock(&self) -> MutexGuard<'_, Box<dyn Destination>> {
+        self.destination.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the warehouse, always on the same thread: memory that one thread takes and another gives back stays with
+    /// the allocator, and a run over years has many of both. A runtime of one thread does it there and then, as
+    /// [`spawn`](super::pull::spawn) does.
+    pub fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn Destination) -> T + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, PipelineError>> {
+        let shared = self.clone();
+        let work = move || work(shared.lock().as_mut());
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return ready(Ok(work())).boxed();
+        }
+        let (done, outcome) = oneshot::channel();
+        let job = move || {
+            // Nobody waits any more: the run is over.
+            let _ = done.send(work());
+        };
+        let is_sent = self.thread().is_some_and(|thread| thread.send(Box::new(job)).is_ok());
+        let died = || PipelineError::Died("the thread of a warehouse".to_owned());
+        async move { if is_sent { outcome.await.map_err(|_| died()) } else { Err(died()) } }.boxed()
+    }
+
+    fn thread(&self) -> Option<&Sender<Work>> {
+        if self.thread.get().is_none() {
+            let (sender, jobs) = channel::<Work>();
+            let until_dropped = move || {
+                for job in jobs {
+                    // Whoever waits for it learns that it died; the next one is done.
+                    let _ = catch_unwind(AssertUnwindSafe(job));
+                }
+            };
+            thread::Builder::new().name("warehouse".to_owned()).spawn(until_dropped).ok()?;
+            // Another one may have been faster: then this thread ends.
+            let _ = self.thread.set(sender);
+        }
+        self.thread.get()
+    }
+}
