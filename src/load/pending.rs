@@ -3,15 +3,12 @@
 //!
 //! What waits here is in the warehouse for nobody: a destination writes it before anything reads those tables, and when it is sealed.
 
-use std::sync::Arc;
+use arrow::{array::RecordBatch, error::ArrowError};
 
-use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
-    datatypes::{Schema, SchemaRef},
-    error::ArrowError,
+use super::{
+    Fill, LoadError, RowCounts, TimeBounds,
+    stage::{filled, with_columns},
 };
-
-use super::{Fill, LoadError, RowCounts, TimeBounds};
 use crate::model::{Scan, ScanId};
 
 /// Bytes of rows that may wait.
@@ -21,21 +18,21 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// In the order in which they were applied.
-    pub scans: Vec<PendingScan>,
+    pub scans: Vec<AppliedScan>,
     /// A table comes before its children.
     pub tables: Vec<Fill>,
     bytes: usize,
 }
 
-/// A scan whose rows wait, and what applying it did.
+/// A scan, and what applying it did.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(super) struct PendingScan {
+pub(super) struct AppliedScan {
     pub scan: Scan,
     pub counts: RowCounts,
 }
 
 impl Pending {
-    pub fn add(&mut self, scan: PendingScan, fills: Vec<Fill>) {
+    pub fn add(&mut self, scan: AppliedScan, fills: Vec<Fill>) {
         self.scans.push(scan);
         for fill in fills {
             self.bytes += fill.rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
@@ -53,10 +50,8 @@ impl Pending {
 
     /// Whether rows wait that lie in the window of this scan.
     pub fn touches(&self, scan: &Scan) -> bool {
-        self.scans.iter().any(|held| {
-            let (one, other) = (held.scan.window, scan.window);
-            held.scan.scope.stream == scan.scope.stream && one.start_ms < other.end_ms && other.start_ms < one.end_ms
-        })
+        let is_met = |held: &Scan| held.scope.stream == scan.scope.stream && held.window.overlaps(scan.window);
+        self.scans.iter().any(|held| is_met(&held.scan))
     }
 
     /// What applying this scan did, if it waits.
@@ -68,40 +63,20 @@ impl Pending {
 impl Fill {
     fn append(&mut self, more: Fill) {
         self.rows.extend(more.rows);
-        self.bounds = match (self.bounds, more.bounds) {
-            (Some(one), Some(other)) => {
-                Some(TimeBounds { start_us: one.start_us.min(other.start_us), end_us: one.end_us.max(other.end_us) })
-            }
-            (one, other) => one.or(other),
-        };
+        self.bounds = TimeBounds::hull(self.bounds, more.bounds);
     }
 
-    /// The rows, in batches of the columns that have a value in some of them: an engine has work with each NULL, and most flagged
-    /// columns have nothing else.
+    /// The rows, in batches of the columns that have a value in some of them.
     pub(super) fn filled(&self) -> Result<Vec<RecordBatch>, LoadError> {
-        let has_values = |name: &str| {
-            let columns = self.rows.iter().filter_map(|rows| rows.column_by_name(name));
-            columns.into_iter().any(|column| column.null_count() < column.len())
-        };
-        let full = self.table.full_schema();
-        let fields = full.fields().iter().filter(|field| has_values(field.name())).cloned();
-        self.with(&Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+        filled(&self.table.full_schema(), &self.rows).map_err(|error| self.unfit(&error))
     }
 
-    /// The rows, in batches of this schema, which has columns of the table.
-    pub(super) fn with(&self, schema: &SchemaRef) -> Result<Vec<RecordBatch>, LoadError> {
-        let batches: Result<Vec<RecordBatch>, ArrowError> = self.rows.iter().map(|rows| fit(rows, schema)).collect();
-        batches.map_err(|error| LoadError::Contract(format!("{}: {error}", self.table.name)))
+    /// The rows, in batches of all columns of the table.
+    pub(super) fn full(&self) -> Result<Vec<RecordBatch>, LoadError> {
+        with_columns(&self.table.full_schema(), &self.rows).map_err(|error| self.unfit(&error))
     }
-}
 
-fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let column = |name: &String| rows.column_by_name(name).map(Arc::clone);
-    let columns: Vec<ArrayRef> = schema
-        .fields()
-        .iter()
-        .map(|field| column(field.name()).unwrap_or_else(|| new_null_array(field.data_type(), rows.num_rows())))
-        .collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+    fn unfit(&self, error: &ArrowError) -> LoadError {
+        LoadError::Contract(format!("{}: {error}", self.table.name))
+    }
 }

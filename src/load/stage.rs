@@ -11,10 +11,12 @@ use std::{
 
 use arrow::{
     array::{
-        ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, StringArray,
+        ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, PrimitiveArray, RecordBatch,
+        RecordBatchOptions, StringArray, new_null_array,
     },
     compute::{filter_record_batch, take_record_batch},
-    datatypes::{DataType, Field, Int64Type, Schema},
+    datatypes::{DataType, Field, Int64Type, Schema, SchemaRef},
+    error::ArrowError,
 };
 use duckdb::Appender;
 use xxhash_rust::xxh3::xxh3_64;
@@ -353,17 +355,36 @@ pub(super) fn append(engine: &Engine, table: &str, batches: &[RecordBatch]) -> R
     let failed = |source| LoadError::engine("stage a page", source);
     let cut = |error| LoadError::Contract(format!("cannot cut a batch of {table}: {error}"));
     let Some(first) = batches.first() else { return Ok(()) };
-    // Each NULL costs several calls into the engine, and most flagged columns have nothing else: left out, they cost none.
-    let has_values = |at: &usize| batches.iter().any(|rows| rows.column(*at).null_count() < rows.num_rows());
-    let filled: Vec<usize> = (0..first.num_columns()).filter(has_values).collect();
-    if filled.is_empty() {
+    let rows = filled(&first.schema(), batches).map_err(cut)?;
+    let Some(schema) = rows.first().map(RecordBatch::schema).filter(|schema| !schema.fields().is_empty()) else {
         return Ok(());
-    }
-    let schema = first.schema();
-    let columns: Vec<&str> = filled.iter().map(|at| schema.field(*at).name().as_str()).collect();
+    };
+    let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let appender = engine.connection().appender_with_columns(&format!("stage_{table}"), &columns).map_err(failed)?;
-    let rows: Result<Vec<RecordBatch>, _> = batches.iter().map(|rows| rows.project(&filled)).collect();
-    hand_over(appender, &rows.map_err(cut)?).map_err(failed)
+    hand_over(appender, &rows).map_err(failed)
+}
+
+/// The rows with those columns of the schema that have a value in some batch: each NULL costs several calls into the engine, and most
+/// flagged columns have nothing else. Left out, they cost none.
+pub(super) fn filled(schema: &Schema, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, ArrowError> {
+    let has_values = |name: &str| {
+        let mut columns = batches.iter().filter_map(|rows| rows.column_by_name(name));
+        columns.any(|column| column.null_count() < column.len())
+    };
+    let fields: Vec<_> = schema.fields().iter().filter(|field| has_values(field.name())).cloned().collect();
+    with_columns(&Arc::new(Schema::new(fields)), batches)
+}
+
+/// The rows with the columns of the schema, by name; those that a batch lacks are NULL.
+pub(super) fn with_columns(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, ArrowError> {
+    let with_columns = |rows: &RecordBatch| {
+        let null = |field: &Field| new_null_array(field.data_type(), rows.num_rows());
+        let column = |field: &Field| rows.column_by_name(field.name()).map_or_else(|| null(field), Arc::clone);
+        let columns = schema.fields().iter().map(|field| column(field)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+    };
+    batches.iter().map(with_columns).collect()
 }
 
 /// Hands rows to the engine, in pieces that it likes.

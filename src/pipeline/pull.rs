@@ -6,7 +6,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{FutureExt as _, future::BoxFuture};
 use tokio::runtime::RuntimeFlavor;
 
 use crate::{
@@ -322,17 +321,14 @@ async fn give_up(shared: Shared, scan: Scan, mut spool: Spool, mark: Mark, error
 
 /// Work that blocks, off the threads that wait for the network.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PipelineError> {
-    spawn(work).await
+    if is_single_threaded() {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::Died(error.to_string()))
 }
 
-/// Begins work that blocks. A runtime of one thread does it there and then: a program that wants everything on one thread gets
+/// Whether the runtime has one thread. Then work that blocks is done there and then: a program that wants everything on one thread gets
 /// it, and the simulator an order that its seed decides.
-pub(super) fn spawn<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> BoxFuture<'static, Result<T, PipelineError>> {
-    if tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
-        return futures::future::ready(Ok(work())).boxed();
-    }
-    let begun = tokio::task::spawn_blocking(work);
-    async move { begun.await.map_err(|error| PipelineError::Died(error.to_string())) }.boxed()
+pub(super) fn is_single_threaded() -> bool {
+    tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
 }

@@ -13,12 +13,9 @@ use futures::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    sync::oneshot,
-};
+use tokio::sync::oneshot;
 
-use super::PipelineError;
+use super::{PipelineError, pull::is_single_threaded};
 use crate::load::Destination;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -42,15 +39,14 @@ impl SharedDestination {
     }
 
     /// Does something with the warehouse, always on the same thread: memory that one thread takes and another gives back stays with
-    /// the allocator, and a run over years has many of both. A runtime of one thread does it there and then, as
-    /// [`spawn`](super::pull::spawn) does.
+    /// the allocator, and a run over years has many of both. A runtime of one thread does it there and then.
     pub fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn Destination) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, PipelineError>> {
         let shared = self.clone();
         let work = move || work(shared.lock().as_mut());
-        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        if is_single_threaded() {
             return ready(Ok(work())).boxed();
         }
         let (done, outcome) = oneshot::channel();

@@ -68,11 +68,7 @@ fn bounds(table: &Table, batches: &[RecordBatch]) -> Result<Option<TimeBounds>, 
         let (Some(first), Some(last), 0) = (min(moments), max(moments), moments.null_count()) else {
             return Err(LoadError::Contract(format!("a row of {} without {at}", table.name)));
         };
-        let (start_us, end_us) = (first, last.saturating_add(1));
-        held = Some(held.map_or(TimeBounds { start_us, end_us }, |held| TimeBounds {
-            start_us: held.start_us.min(start_us),
-            end_us: held.end_us.max(end_us),
-        }));
+        held = TimeBounds::hull(held, Some(TimeBounds { start_us: first, end_us: last.saturating_add(1) }));
     }
     Ok(held)
 }

@@ -143,7 +143,9 @@ impl Cell {
         match self {
             Cell::Text(text) => Arc::new(StringArray::from_iter_values([text])),
             Cell::Integer(number) => Arc::new(Int64Array::from_value(*number, 1)),
-            Cell::Moment(at_ms) => Arc::new(TimestampMicrosecondArray::from_value(written_us(*at_ms), 1)),
+            Cell::Moment(at_ms) => {
+                Arc::new(TimestampMicrosecondArray::from_value(written_us(at_ms.saturating_mul(1000)), 1))
+            }
             Cell::Null => new_null_array(&column_type.arrow(), 1),
         }
     }

@@ -48,14 +48,14 @@ pub(super) fn column_list<'a>(alias: &str, columns: impl IntoIterator<Item = &'a
     list.join(", ")
 }
 
-/// A moment as it is written: in the years 1 to 9999. From milliseconds to microseconds.
-pub(super) fn written_us(at_ms: i64) -> i64 {
-    at_ms.saturating_mul(1000).clamp(EARLIEST_US, LATEST_US)
+/// A moment as it is written, in the years 1 to 9999.
+pub(super) fn written_us(at_us: i64) -> i64 {
+    at_us.clamp(EARLIEST_US, LATEST_US)
 }
 
 /// A constant moment. It is written out, not bound, so that the engine can prune by it.
 pub(super) fn timestamp_us(at_us: i64) -> String {
-    let at_us = at_us.clamp(EARLIEST_US, LATEST_US);
+    let at_us = written_us(at_us);
     match DateTime::from_timestamp_micros(at_us) {
         Some(moment) => format!("TIMESTAMP '{}'", moment.format("%Y-%m-%d %H:%M:%S%.6f")),
         // Every moment of the years 1 to 9999 can be written; this arm keeps the function total.
@@ -65,7 +65,7 @@ pub(super) fn timestamp_us(at_us: i64) -> String {
 
 /// A constant moment, from milliseconds.
 pub(in super::super) fn timestamp_ms(at_ms: i64) -> String {
-    timestamp_us(written_us(at_ms))
+    timestamp_us(at_ms.saturating_mul(1000))
 }
 
 /// The bounds of a window.
@@ -86,6 +86,15 @@ pub(super) fn hull(
 }
 
 impl TimeBounds {
+    /// The smallest range with both in it.
+    pub fn hull(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let both = one.zip(other).map(|(one, other)| TimeBounds {
+            start_us: one.start_us.min(other.start_us),
+            end_us: one.end_us.max(other.end_us),
+        });
+        both.or(one).or(other)
+    }
+
     /// `column >= start AND column < end`, with constants.
     pub fn condition(self, column: &str) -> String {
         format!("({column} >= {} AND {column} < {})", timestamp_us(self.start_us), timestamp_us(self.end_us))

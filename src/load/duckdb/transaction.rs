@@ -4,7 +4,7 @@ use super::{DuckDbDestination, Engine, LoadError, TableDelta, apply};
 use crate::{
     load::{
         Delta,
-        pending::{Pending, PendingScan},
+        pending::{AppliedScan, Pending},
     },
     model::Scan,
 };
@@ -42,7 +42,7 @@ impl DuckDbDestination {
     /// Lets the rows that a scan adds wait for more, in the transaction, which is open.
     pub(super) fn add_pending(&mut self, scan: &Scan, delta: Delta) -> Result<(), LoadError> {
         if !delta.fills.is_empty() {
-            self.unsealed.rows.add(PendingScan { scan: scan.clone(), counts: delta.counts }, delta.fills);
+            self.unsealed.rows.add(AppliedScan { scan: scan.clone(), counts: delta.counts }, delta.fills);
         }
         if self.unsealed.rows.is_large() { self.write_pending() } else { Ok(()) }
     }

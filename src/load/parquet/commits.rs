@@ -47,12 +47,6 @@ impl ParquetDestination {
         committed
     }
 
-    /// Looks at the disk again if it must, and commits what waits.
-    pub(super) fn ready(&mut self) -> Result<(), LoadError> {
-        self.refresh()?;
-        self.commit_pending()
-    }
-
     /// The counts of a scan in a commit that waits for publish.
     fn counts_in_parts(&self, scan: &ScanId) -> Option<RowCounts> {
         let mut scans = self.waiting.iter().flat_map(|part| &part.manifest.scans);

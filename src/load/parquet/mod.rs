@@ -40,7 +40,7 @@ use super::{
     TableDelta, Targets,
     diff::{all_new, carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_leave},
     ledger,
-    pending::{Pending, PendingScan},
+    pending::{AppliedScan, Pending},
     people,
 };
 use crate::{
@@ -260,11 +260,12 @@ impl Destination for ParquetDestination {
     }
 
     fn holds(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
+        self.seal()?;
         Ok(self.held_counts(scan)?.is_some())
     }
 
     fn ledger(&mut self) -> Result<Vec<LedgerEntry>, LoadError> {
-        self.ready()?;
+        self.seal()?;
         let relation = self.targets().relation(known_table("sync_windows")?, None)?;
         ledger::entries(&self.engine, &relation)
     }
@@ -302,7 +303,7 @@ impl Destination for ParquetDestination {
             }
         };
         let (counts, wrote) = (delta.counts, !delta.is_empty());
-        let applied = PendingScan { scan: scan.clone(), counts };
+        let applied = AppliedScan { scan: scan.clone(), counts };
         if delta.tables.is_empty() && wrote {
             self.pending.add(applied, delta.fills);
             if self.pending.is_large() {
@@ -323,7 +324,7 @@ impl Destination for ParquetDestination {
     }
 
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
-        self.ready()?;
+        self.seal()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
         let mut stage =
             stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not begun".into()))?;
@@ -334,7 +335,7 @@ impl Destination for ParquetDestination {
     }
 
     fn publish(&mut self) -> Result<(), LoadError> {
-        self.commit_pending()?;
+        self.seal()?;
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -347,19 +348,19 @@ impl Destination for ParquetDestination {
     }
 
     fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {
-        self.ready()?;
+        self.seal()?;
         let (Some(table), Some(last)) = (stage_runs(&self.engine, runs)?, runs.last()) else { return Ok(()) };
         self.commit_tables(&last.run_id.0, &[table])
     }
 
     fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError> {
-        self.ready()?;
+        self.seal()?;
         let relation = self.targets().relation(known_table("sync_runs")?, None)?;
         ledger::runs(&self.engine, &relation)
     }
 
     fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
-        self.ready()?;
+        self.seal()?;
         self.stage = None;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let delta = stage_events(&self.engine, &mut targets, events)?;
@@ -371,13 +372,13 @@ impl Destination for ParquetDestination {
     }
 
     fn carry_events_out(&mut self, file: &Path) -> Result<u64, LoadError> {
-        self.ready()?;
+        self.seal()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         carry_out(&self.engine, &mut targets, file)
     }
 
     fn carry_events_in(&mut self, file: &Path) -> Result<(), LoadError> {
-        self.ready()?;
+        self.seal()?;
         self.stage = None;
         if let Some(table) = carry_in(&self.engine, file)? {
             self.commit_tables(EVENTS_PART, &[table])?;
@@ -397,25 +398,25 @@ impl Destination for ParquetDestination {
     }
 
     fn facts(&mut self, wanted: &[Identifier]) -> Result<Facts, LoadError> {
-        self.ready()?;
+        self.seal()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::facts(&self.engine, &mut targets, wanted)
     }
 
     fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
-        self.ready()?;
+        self.seal()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::vanished_sessions(&self.engine, &mut targets, before_ms, sessions_max)
     }
 
     fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
-        self.ready()?;
+        self.seal()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::live_sessions(&self.engine, &mut targets, sessions)
     }
 
     fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-        self.ready()?;
+        self.seal()?;
         self.stage = None;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let deltas = people::find(&self.engine, &mut targets, person)?;
@@ -440,7 +441,7 @@ impl Destination for ParquetDestination {
     }
 
     fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError> {
-        self.ready()?;
+        self.seal()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::search(&self.engine, &mut targets, finder)
     }
@@ -459,7 +460,7 @@ impl Destination for ParquetDestination {
     }
 
     fn record_erasures(&mut self, records: &[ErasureRecord]) -> Result<(), LoadError> {
-        self.ready()?;
+        self.seal()?;
         let (Some(table), Some(last)) = (people::stage_erasures(&self.engine, records)?, records.last()) else {
             return Ok(());
         };
@@ -467,7 +468,7 @@ impl Destination for ParquetDestination {
     }
 
     fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
-        self.ready()?;
+        self.seal()?;
         let relation = self.targets().relation(known_table("erasures")?, None)?;
         people::erasures(&self.engine, &relation)
     }

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     load::{
         DeltaRows, Engine, Fill, LoadError, TableDelta, TimeBounds,
-        pending::{Pending, PendingScan},
+        pending::{AppliedScan, Pending},
         stage::column_of,
     },
     schema::{Table, quote_identifier},
@@ -46,7 +46,7 @@ pub(super) struct Manifest {
     /// Its place among the parts: larger than that of every part before.
     pub(super) number: u64,
     /// The scans that it applies; a run's record has none.
-    pub(super) scans: Vec<PendingScan>,
+    pub(super) scans: Vec<AppliedScan>,
     /// What it changes, by table.
     pub(super) tables: BTreeMap<String, Changes>,
 }

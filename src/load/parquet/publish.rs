@@ -216,8 +216,8 @@ impl Writer<'_> {
 }
 
 fn run_of(parts: &[Part]) -> Option<&str> {
-    let scans = parts.iter().rev().flat_map(|part| part.manifest.scans.last());
-    scans.map(|held| held.scan.run_id.0.as_str()).next()
+    let last = parts.iter().rev().find_map(|part| part.manifest.scans.last());
+    last.map(|applied| applied.scan.run_id.0.as_str())
 }
 
 fn ledger_table() -> Result<&'static Table, LoadError> {

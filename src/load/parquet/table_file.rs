@@ -102,7 +102,7 @@ pub(super) fn write_part(
 ) -> Result<u64, LoadError> {
     let table = fill.table;
     let failed = |error: ArrowError| LoadError::Contract(format!("{}: {error}", table.name));
-    let rows = concat_batches(&table.full_schema(), &fill.with(&table.full_schema())?).map_err(failed)?;
+    let rows = concat_batches(&table.full_schema(), &fill.full()?).map_err(failed)?;
     let order: Option<Vec<SortColumn>> = sort_columns(table)
         .map(|name| {
             let options = Some(SortOptions { descending: false, nulls_first: true });

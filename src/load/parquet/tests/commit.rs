@@ -68,7 +68,7 @@ impl Commit {
         let deltas = self.deltas(warehouse.engine.connection());
         let counts = RowCounts { rows_read: 7, ..RowCounts::default() };
         let mut pending = Pending::default();
-        pending.add(PendingScan { scan: self.scan.clone(), counts }, Vec::new());
+        pending.add(AppliedScan { scan: self.scan.clone(), counts }, Vec::new());
         warehouse.commit_part(&self.scan.id.0, &pending, &deltas).map(|()| true)
     }
 }
