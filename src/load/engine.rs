@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use arrow::array::RecordBatch;
 use duckdb::{Config, Connection};
 
 use super::LoadError;
@@ -146,6 +147,24 @@ impl Engine {
             .map_err(|source| LoadError::engine(action, source))
     }
 
+    /// Hands over the rows of a query, some thousand at a time.
+    pub fn each_batch(
+        &self,
+        action: &str,
+        sql: &str,
+        mut take: impl FnMut(RecordBatch) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
+        tracing::trace!(action, sql);
+        let failed = |source| LoadError::engine(action, source);
+        let mut statement = self.connection.prepare(sql).map_err(failed)?;
+        // The iterator that this returns panics where the engine fails; `step` below reads the same stream and reports it.
+        let _ = statement.stream_arrow([]).map_err(failed)?;
+        while let Some(chunk) = statement.step().map_err(failed)? {
+            take(RecordBatch::from(&chunk))?;
+        }
+        Ok(())
+    }
+
     /// The connection, for what the methods above do not do.
     pub fn connection(&self) -> &Connection {
         &self.connection
@@ -183,13 +202,11 @@ pub(super) fn common_config(config: Config) -> Result<Config, duckdb::Error> {
 /// Times in zone-aware columns are shown and cast as UTC. Only an engine with the `icu` extension knows zones; one without it
 /// (the bundled build) always counts in UTC and has no such setting.
 pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
+    let Err(error) = connection.execute_batch("SET TimeZone = 'UTC'") else { return Ok(()) };
     let has_icu: bool = connection
         .query_row("SELECT count(*) > 0 FROM duckdb_settings() WHERE name = 'TimeZone'", [], |row| row.get(0))
         .map_err(|source| LoadError::engine("read its settings", source))?;
-    if has_icu {
-        connection.execute_batch("SET TimeZone = 'UTC'").map_err(|source| LoadError::engine("pin UTC", source))?;
-    }
-    Ok(())
+    if has_icu { Err(LoadError::engine("pin UTC", error)) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -73,7 +73,9 @@ pub(in crate::load) fn answer(group: &str, on_day: i64, text: &str) -> Answer {
 impl Answer {
     fn flat(&self, record: usize) -> Value {
         let us = |at_ms: Option<i64>| at_ms.map(|at_ms| at_ms * 1000);
-        let hash = xxh3_64(format!("{self:?}").as_bytes()).cast_signed();
+        // A snapshot is a row of its own, with a hash of its own.
+        let content = Answer { snapshot: None, ..self.clone() };
+        let hash = xxh3_64(format!("{content:?}").as_bytes()).cast_signed();
         json!({
             "response_group_uid": self.group, "question_id": self.question, "survey_id": self.survey,
             "created_at": self.at_ms * 1000, "updated_at": us(self.updated_ms), "deleted_at": us(self.deleted_ms),

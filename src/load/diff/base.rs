@@ -11,7 +11,7 @@ use super::{
     upsert_relation,
 };
 use crate::{
-    model::{Flag, FlagSet},
+    model::{Flag, FlagSet, Scan},
     schema::{Column, Table, quote_identifier},
 };
 
@@ -154,16 +154,8 @@ pub(super) fn collect_gone(
     window: Option<TimeBounds>,
     vanish: &VanishPolicy,
 ) -> Result<(), LoadError> {
-    let mut in_scope = window.map_or("true".to_owned(), |bounds| bounds.condition("h.created_at"));
-    if let Some(survey_id) = comparison.scan.scope.survey_id.filter(|_| base.column("survey_id").is_some()) {
-        in_scope.push_str(&format!(" AND h.survey_id = {survey_id}"));
-    }
-    in_scope.push_str(" AND h._vanished_at IS NULL");
-    let mut expected = in_scope.clone();
-    if base.column("deleted_at").is_some() && !comparison.scan.flags.contains(Flag::WithDeletedResponses) {
-        // A deleted row is not there for a scan that did not ask for deleted rows.
-        expected.push_str(" AND h.deleted_at IS NULL");
-    }
+    let in_scope = is_in_scope(comparison.scan, base, window, "h");
+    let mut expected = is_expected(comparison.scan, base, window, "h");
     let keys = column_list("h", key_of(base));
     let held_at =
         base.partition.as_ref().map_or(String::new(), |at| format!(", h.{0} AS held_at", quote_identifier(at)));
@@ -186,6 +178,26 @@ pub(super) fn collect_gone(
         comparison.execute("TRUNCATE work_gone")?;
     }
     Ok(())
+}
+
+/// Whether the row `alias` is there and belongs to what the scan asked for, as SQL.
+fn is_in_scope(scan: &Scan, base: &Table, window: Option<TimeBounds>, alias: &str) -> String {
+    let mut in_scope = window.map_or("true".to_owned(), |bounds| bounds.condition(&format!("{alias}.created_at")));
+    if let Some(survey_id) = scan.scope.survey_id.filter(|_| base.column("survey_id").is_some()) {
+        in_scope.push_str(&format!(" AND {alias}.survey_id = {survey_id}"));
+    }
+    in_scope.push_str(&format!(" AND {alias}._vanished_at IS NULL"));
+    in_scope
+}
+
+/// Whether a complete scan finds the row `alias` unless it is gone, as SQL.
+pub(super) fn is_expected(scan: &Scan, base: &Table, window: Option<TimeBounds>, alias: &str) -> String {
+    let mut expected = is_in_scope(scan, base, window, alias);
+    if base.column("deleted_at").is_some() && !scan.flags.contains(Flag::WithDeletedResponses) {
+        // A deleted row is not there for a scan that did not ask for deleted rows.
+        expected.push_str(&format!(" AND {alias}.deleted_at IS NULL"));
+    }
+    expected
 }
 
 /// `work_old`: the warehouse's full rows of the suspects that it holds, and of what is gone.

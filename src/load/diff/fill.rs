@@ -39,8 +39,7 @@ pub(super) fn take(
     targets: &mut dyn Targets,
 ) -> Result<Option<Vec<Fill>>, LoadError> {
     let scan = stage.scan().clone();
-    let is_list_of_records = matches!(scan.scope.stream, Stream::Responses | Stream::Themes);
-    if !is_list_of_records || !stage.is_plain() {
+    if !is_list_of_records(&scan) || !stage.is_plain() {
         return Ok(None);
     }
     let base = contract(scan.scope.stream.name())?;
@@ -52,8 +51,13 @@ pub(super) fn take(
     Ok(Some(fills?.into_iter().filter(|fill| !fill.rows.is_empty()).collect()))
 }
 
+/// Whether the scan goes through a list of records, each of which stands for itself.
+pub(super) fn is_list_of_records(scan: &Scan) -> bool {
+    matches!(scan.scope.stream, Stream::Responses | Stream::Themes)
+}
+
 /// Whether all rows were created inside the window.
-fn is_inside(scan: &Scan, base: &Table, batches: &[RecordBatch]) -> Result<bool, LoadError> {
+pub(super) fn is_inside(scan: &Scan, base: &Table, batches: &[RecordBatch]) -> Result<bool, LoadError> {
     let window = bounds_of(scan.window);
     let is_within = |held: TimeBounds| held.start_us >= window.start_us && held.end_us <= window.end_us;
     Ok(base.partition.is_some() && bounds(base, batches)?.is_none_or(is_within))

@@ -22,6 +22,7 @@ mod replace;
 mod snapshots;
 mod sql;
 mod surveys;
+mod unchanged;
 mod users;
 
 pub(super) use carried::{carry_in, carry_out};
@@ -34,7 +35,7 @@ pub(super) use logs::stage_runs;
 pub(super) use replace::{put_in, take_leave};
 pub(super) use sql::{equal_columns, timestamp_ms};
 
-use super::{CommitOptions, LoadError, RowCounts, engine::Engine, stage::Stage};
+use super::{CommitOptions, LoadError, RowCounts, VanishPolicy, engine::Engine, stage::Stage};
 use crate::{
     model::{Flag, Scan, Stream},
     schema::{self, Column, Table, quote_identifier, quote_text},
@@ -75,30 +76,45 @@ pub fn diff(
     targets: &mut dyn Targets,
     options: &CommitOptions,
 ) -> Result<Delta, LoadError> {
-    stage.complete(engine)?;
+    let unchanged = unchanged::take(engine, stage, targets)?;
+    if unchanged.is_none() || stage.has_waiting() {
+        stage.complete(engine)?;
+    }
     let mut comparison = Comparison::new(engine, stage, targets);
-    let scan = comparison.scan;
-    let base = contract(scan.scope.stream.name())?;
-    repeats::take_out(&mut comparison, base)?;
-    let fates = base::compare(&mut comparison, base, &options.vanish)?;
-    base::write(&mut comparison, base, fates)?;
-    children::write(&mut comparison, base, fates)?;
-    match scan.scope.stream {
-        Stream::Responses => {
-            history::write(&mut comparison, base, fates)?;
+    match unchanged {
+        Some(records) => {
+            comparison.delta.counts.unchanged = records;
             if comparison.has_snapshots() {
                 snapshots::write(&mut comparison)?;
             }
         }
-        Stream::Surveys => surveys::write(&mut comparison, base, fates)?,
-        Stream::Themes => {}
-        Stream::Users => users::write(&mut comparison, fates)?,
+        None => compare_all(&mut comparison, &options.vanish)?,
     }
-    logs::write_rejects(&mut comparison, base)?;
     if !comparison.delta.is_empty() || options.record_unchanged {
         logs::write_ledger(&mut comparison, options.proof)?;
     }
     Ok(comparison.delta)
+}
+
+fn compare_all(comparison: &mut Comparison<'_>, vanish: &VanishPolicy) -> Result<(), LoadError> {
+    let scan = comparison.scan;
+    let base = contract(scan.scope.stream.name())?;
+    repeats::take_out(comparison, base)?;
+    let fates = base::compare(comparison, base, vanish)?;
+    base::write(comparison, base, fates)?;
+    children::write(comparison, base, fates)?;
+    match scan.scope.stream {
+        Stream::Responses => {
+            history::write(comparison, base, fates)?;
+            if comparison.has_snapshots() {
+                snapshots::write(comparison)?;
+            }
+        }
+        Stream::Surveys => surveys::write(comparison, base, fates)?,
+        Stream::Themes => {}
+        Stream::Users => users::write(comparison, fates)?,
+    }
+    logs::write_rejects(comparison, base)
 }
 
 /// What the parts of the comparison work on.

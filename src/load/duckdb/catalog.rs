@@ -129,7 +129,7 @@ fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadE
 }
 
 /// Runs statements that name tables without their catalog.
-fn with_default_catalog(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
+pub(super) fn with_default_catalog(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
     engine.connection().execute_batch(&format!("USE {CATALOG}.main"))?;
     let done = engine.connection().execute_batch(sql);
     engine.connection().execute_batch("USE memory.main")?;

@@ -20,6 +20,8 @@ use crate::{
     schema::{ColumnType, Table, quote_identifier, tables},
 };
 
+const SEARCH: &str = "search the texts";
+
 /// Tables in which the program tells of itself: nobody's data, and cleaned without being asked.
 const OWN_TABLES: [&str; 1] = ["sync_runs"];
 
@@ -65,7 +67,7 @@ pub(in super::super) fn search(
         let mut rows = vec![0; columns.len()];
         let relation = targets.relation(table, None)?;
         let list: Vec<String> = columns.iter().map(|name| quote_identifier(name)).collect();
-        each_batch(engine, &format!("SELECT {} FROM {relation}", list.join(", ")), |batch| {
+        engine.each_batch(SEARCH, &format!("SELECT {} FROM {relation}", list.join(", ")), |batch| {
             searched.rows += batch.num_rows() as u64;
             for (column, rows) in batch.columns().iter().zip(&mut rows) {
                 let texts = texts(column)?;
@@ -128,7 +130,7 @@ fn redact_table(
     let text_list: Vec<String> = columns.iter().map(|name| quote_identifier(name)).collect();
     let mut rows = 0;
     let mut mentioning = Vec::new();
-    each_batch(engine, &format!("SELECT {key_sql}, {} FROM {held}", text_list.join(", ")), |batch| {
+    engine.each_batch(SEARCH, &format!("SELECT {key_sql}, {} FROM {held}", text_list.join(", ")), |batch| {
         let mut any = BooleanArray::from(vec![false; batch.num_rows()]);
         for column in &batch.columns()[keys.len()..] {
             if let Some(hits) = hits(&texts(column)?, finder, &mut 0) {
@@ -150,23 +152,27 @@ fn redact_table(
         action,
         &format!("CREATE TEMP TABLE {deletes} AS SELECT DISTINCT * FROM work_mentioning; DROP TABLE work_mentioning"),
     )?;
-    each_batch(engine, &format!("SELECT {} FROM {held} t SEMI JOIN {deletes} d ON {same}", all.join(", ")), |batch| {
-        let replaced = table.columns.iter().zip(batch.columns()).map(|(of, column)| {
-            if !columns.contains(&of.name.as_str()) {
-                return Ok(Arc::clone(column));
-            }
-            let replace =
-                |text: Option<&str>| text.map(|text| finder.redacted(text).unwrap_or_else(|| text.to_owned()));
-            Ok(Arc::new(texts(column)?.iter().map(replace).collect::<StringArray>()) as ArrayRef)
-        });
-        let replaced = replaced.collect::<Result<Vec<_>, LoadError>>()?;
-        let names: Vec<_> = table.columns.iter().map(|column| column.name.as_str()).zip(replaced).collect();
-        fresh.push(
-            RecordBatch::try_from_iter_with_nullable(names.into_iter().map(|(name, column)| (name, column, true)))
-                .map_err(unfit)?,
-        );
-        Ok(())
-    })?;
+    engine.each_batch(
+        SEARCH,
+        &format!("SELECT {} FROM {held} t SEMI JOIN {deletes} d ON {same}", all.join(", ")),
+        |batch| {
+            let replaced = table.columns.iter().zip(batch.columns()).map(|(of, column)| {
+                if !columns.contains(&of.name.as_str()) {
+                    return Ok(Arc::clone(column));
+                }
+                let replace =
+                    |text: Option<&str>| text.map(|text| finder.redacted(text).unwrap_or_else(|| text.to_owned()));
+                Ok(Arc::new(texts(column)?.iter().map(replace).collect::<StringArray>()) as ArrayRef)
+            });
+            let replaced = replaced.collect::<Result<Vec<_>, LoadError>>()?;
+            let names: Vec<_> = table.columns.iter().map(|column| column.name.as_str()).zip(replaced).collect();
+            fresh.push(
+                RecordBatch::try_from_iter_with_nullable(names.into_iter().map(|(name, column)| (name, column, true)))
+                    .map_err(unfit)?,
+            );
+            Ok(())
+        },
+    )?;
     append(engine, &upserts, &fresh)?;
     Ok(rows)
 }
@@ -178,22 +184,6 @@ fn append(engine: &Engine, table: &str, batches: &[RecordBatch]) -> Result<(), L
         appender.append_record_batch(batch.clone()).map_err(failed)?;
     }
     appender.flush().map_err(failed)
-}
-
-/// Hands over the rows of a query, some thousand at a time.
-fn each_batch(
-    engine: &Engine,
-    sql: &str,
-    mut take: impl FnMut(RecordBatch) -> Result<(), LoadError>,
-) -> Result<(), LoadError> {
-    let failed = |source| LoadError::engine("search the texts", source);
-    let mut statement = engine.connection().prepare(sql).map_err(failed)?;
-    // The iterator that this returns panics where the engine fails; `step` below reads the same stream and reports it.
-    let _ = statement.stream_arrow([]).map_err(failed)?;
-    while let Some(chunk) = statement.step().map_err(failed)? {
-        take(RecordBatch::from(&chunk))?;
-    }
-    Ok(())
 }
 
 fn texts(column: &ArrayRef) -> Result<StringArray, LoadError> {

@@ -5,7 +5,7 @@ use duckdb::Connection;
 use super::*;
 use crate::load::{
     CommitOptions, TableDelta,
-    conformance::{answer, answers_scan, identity, page},
+    conformance::{Lab, answer, answers_scan, identity, page},
 };
 
 fn open(path: &Path) -> Result<DuckDbDestination, LoadError> {
@@ -213,4 +213,19 @@ fn a_failed_transaction_does_not_end_the_run() {
     let mending = "ALTER TABLE warehouse.main.responses ALTER COLUMN theirs DROP NOT NULL";
     warehouse.engine.execute("mend it", mending).unwrap();
     assert_eq!(load(&mut warehouse).unwrap().counts.inserted, 1);
+}
+
+#[test]
+fn p2_a_row_that_stands_there_twice_is_one_after_a_scan() {
+    let mut lab = Lab::new(file());
+    let found = [page(&[answer("a", 0, "x"), answer("b", 0, "y")])];
+    lab.apply(&answers_scan(0, 0, 1), &found);
+    lab.destination = None;
+    let connection = Connection::open(lab.warehouse.root().join("data/warehouse.duckdb")).unwrap();
+    connection.execute_batch("INSERT INTO responses SELECT * FROM responses WHERE response_group_uid = 'a'").unwrap();
+    drop(connection);
+    lab.reopen();
+    assert_eq!(lab.count("SELECT count(*) FROM responses"), 3);
+    lab.apply(&answers_scan(1, 0, 1), &found);
+    assert_eq!(lab.rows("SELECT response_group_uid FROM responses ORDER BY ALL"), ["a", "b"]);
 }
