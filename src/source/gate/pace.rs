@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const RATE_MIN: f64 = 1.0 / 60.0;
 /// No rate is learned above this.
 const RATE_MAX: f64 = 10_000.0;
-/// The first refusal's rate: the measured one may stem from an allowance saved up before.
+/// The rate after a refusal as a share of the one met, while that is a guess: it may stem from an allowance saved up before.
 const FIRST_SHARE: f64 = 0.85;
 /// A later refusal's rate as a share of the measured one, and the least that a refusal takes off.
 const LATER_SHARE: f64 = 0.9;
@@ -34,7 +34,7 @@ const CREEP_PER_SEC: f64 = 0.002;
 /// Growth away from it, as a share of the rate a second.
 const RUN_PER_SEC: f64 = 0.05;
 /// Growth while no limit was met by a paced request, as a share of the rate a second: the rate is a first guess.
-const SEARCH_PER_SEC: f64 = 0.15;
+const SEARCH_PER_SEC: f64 = 0.25;
 /// How far a late request may be made up for: timers and busy threads are late by about so much.
 const SLACK: Duration = Duration::from_millis(50);
 /// The same in requests, so that a slow pace stays even.
@@ -138,8 +138,16 @@ impl Pace {
         let Some(measured) = self.measure.per_sec(now, self.reach()) else { return };
         let rate = match self.rate {
             Some(rate) if self.is_tried(rate, now) => {
-                let lower = (measured * LATER_SHARE).clamp(rate * CUT_MAX, rate * LATER_SHARE);
-                self.limit = Some((lower / LATER_SHARE).clamp(RATE_MIN, RATE_MAX));
+                let span = self.measure.span(now);
+                let (met, share) = match self.limit {
+                    // The measure lags behind a rate that is still searched for.
+                    None => ((measured * growth(span, self.reach())).min(rate), FIRST_SHARE),
+                    // Right after a pause it says little; the rate is far off still.
+                    Some(_) if span < self.reach() / 2 => (rate, FIRST_SHARE),
+                    Some(_) => (measured, LATER_SHARE),
+                };
+                let lower = (met * share).clamp(rate * CUT_MAX, rate * LATER_SHARE);
+                self.limit = Some((lower / share).clamp(RATE_MIN, RATE_MAX));
                 lower
             }
             _ if self.measure.admissions < GUESS_ADMISSIONS_MIN => return,
@@ -152,6 +160,8 @@ impl Pace {
         self.rate = Some(rate.clamp(RATE_MIN, RATE_MAX));
         self.is_changed = true;
         self.grown_at = Some(now);
+        // What is admitted from here on is measured by itself: the pause that follows is the service's.
+        self.measure = Measure::default();
     }
 
     /// Whether the learned rate is what held somebody back, a moment ago.
@@ -172,6 +182,14 @@ impl Pace {
         let rate = rates.into_iter().flatten().min_by(f64::total_cmp)?;
         Duration::try_from_secs_f64(1.0 / rate).ok()
     }
+}
+
+/// How far a rate that grew for so long at [`SEARCH_PER_SEC`] is above its fading mean.
+fn growth(span: Duration, reach: Duration) -> f64 {
+    let fading = 1.0 / reach.as_secs_f64();
+    let weight = |per_sec: f64| (1.0 - (-per_sec * span.as_secs_f64()).exp()) / per_sec;
+    let grown = weight(fading) / weight(fading + SEARCH_PER_SEC);
+    if grown.is_finite() { grown } else { 1.0 }
 }
 
 /// What counts as a moment ago at a rate: two requests, or a second.
@@ -196,9 +214,15 @@ impl Measure {
         self.admissions = self.admissions.saturating_add(1);
     }
 
+    /// Since when it counts.
+    fn span(&self, now: Instant) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
     /// Admissions a second; `None` without any.
     fn per_sec(&self, now: Instant, reach: Duration) -> Option<f64> {
-        let span = now.saturating_duration_since(self.since?).max(MEASURED_MIN);
+        self.since?;
+        let span = self.span(now).max(MEASURED_MIN);
         // A steady rate sums up to this many seconds of it.
         let secs = reach.as_secs_f64() * (1.0 - (-span.as_secs_f64() / reach.as_secs_f64()).exp());
         self.counted_at.map(|_| self.faded(now, reach) / secs)

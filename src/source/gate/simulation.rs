@@ -204,3 +204,16 @@ fn p5_an_allowance_by_the_window_is_used_up_and_waited_out() {
     assert!(admitted >= 12 * 900, "{admitted} of 12,000");
     assert!(refused <= 24, "{refused} refusals in 12 windows");
 }
+
+#[test]
+fn p5_a_limit_is_found_within_half_a_minute() {
+    for (rate, burst) in [(20.0, 4.0), (50.0, 10.0), (50.0, 50.0), (200.0, 40.0)] {
+        let retry_after = Some(Duration::from_secs(1));
+        let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };
+        let latency = Duration::from_secs_f64((WORKERS as f64 / rate / 2.0).min(0.2));
+        let (from, end) = (Duration::from_secs(30), Duration::from_secs(60));
+        let outcome = simulate(&mut fresh_gate(None), &mut service, latency, from, end);
+        let used = outcome.admitted as f64 / (rate * (end - from).as_secs_f64());
+        assert!(used >= 0.9, "limit {rate}/s, burst {burst}: {used:.3} used, {} refused", outcome.refused);
+    }
+}
