@@ -1,4 +1,4 @@
-//! Archived pages become rows of warehouses: read and flattened on one thread, a few pages ahead of one writer for each warehouse.
+//! Archived pages become rows of warehouses: read and flattened on one thread, some way ahead of one writer for each warehouse.
 
 use std::{
     sync::{
@@ -15,18 +15,19 @@ use crate::{
     archive::{ArchiveError, read_pages},
     flatten::flatten_page,
     load::{CommitOptions, Destination},
-    model::{Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, Proof, Scan, Stream, TimeAccount},
+    model::{Activity, DriftPolicy, DriftRules, EndStyle, Proof, Scan, Stream, TimeAccount},
     person::Suppression,
     source::envelope,
 };
 
 use super::{
     super::{PipelineError, assemble::failed, commit::UNSEALED_ROWS_MAX, freeze::check_drift},
+    ahead::{Ahead, WaitingPage},
     inventory::Archived,
 };
 
-/// Flattened pages that may wait for a warehouse.
-const PAGES_AHEAD_MAX: usize = 4;
+/// Steps that may wait for a warehouse; of pages, [`Ahead`] bounds the bytes.
+const STEPS_AHEAD_MAX: usize = 256;
 
 /// Numbers that a progress bar can watch. Nothing depends on them.
 #[derive(Debug, Default)]
@@ -63,7 +64,7 @@ impl ReplayProgress {
 #[derive(Clone)]
 enum Step {
     Begin(Arc<Scan>),
-    Page(Arc<FlatPage>),
+    Page(Arc<WaitingPage>),
     Commit(Arc<Scan>, CommitOptions),
 }
 
@@ -83,7 +84,7 @@ pub(super) fn build(
     thread::scope(|scope| {
         let (mut writers, mut handles) = (Vec::new(), Vec::new());
         for destination in destinations {
-            let (sender, receiver) = sync_channel(PAGES_AHEAD_MAX);
+            let (sender, receiver) = sync_channel(STEPS_AHEAD_MAX);
             writers.push(sender);
             handles.push(scope.spawn(move || write(destination.as_mut(), &receiver, account)));
         }
@@ -138,13 +139,19 @@ fn read_all(
     stop: &CancellationToken,
     progress: &ReplayProgress,
 ) -> Result<Result<bool, PipelineError>, WriterGone> {
+    let ahead = Ahead::default();
     for archived in scans {
         if stop.is_cancelled() {
             return Ok(Ok(false));
         }
-        if let Err(error) =
-            read_one(archived, (drift.of(archived.scan.scope.stream), suppression), writers, account, stop, progress)?
-        {
+        if let Err(error) = read_one(
+            archived,
+            (drift.of(archived.scan.scope.stream), suppression),
+            (writers, &ahead),
+            account,
+            stop,
+            progress,
+        )? {
             return Ok(Err(error));
         }
     }
@@ -154,7 +161,7 @@ fn read_all(
 fn read_one(
     archived: &Archived,
     (rules, suppression): (DriftRules, &Suppression),
-    writers: &[SyncSender<Step>],
+    (writers, ahead): (&[SyncSender<Step>], &Ahead),
     account: &TimeAccount,
     stop: &CancellationToken,
     progress: &ReplayProgress,
@@ -189,7 +196,7 @@ fn read_one(
         progress.pages_done.fetch_add(1, Ordering::Relaxed);
         progress.records_done.fetch_add(page.records as u64, Ordering::Relaxed);
         last = Some(body);
-        send(writers, Step::Page(Arc::new(page)))?;
+        send(writers, Step::Page(ahead.admit(page)))?;
     }
     if !pages.is_complete() {
         let (path, page) = (archived.path.clone(), usize::try_from(archived.pages).unwrap_or(usize::MAX));

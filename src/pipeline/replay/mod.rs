@@ -4,6 +4,7 @@
 //! builds the stretch and puts it into the warehouse in one transaction ([`window`]). Scans are applied as they were applied the
 //! first time: [`inventory`] says which and in what order, [`build`] does it.
 
+mod ahead;
 mod build;
 mod full;
 mod inventory;
