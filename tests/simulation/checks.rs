@@ -34,8 +34,6 @@ pub struct Ended {
     pub error: Option<PipelineError>,
     pub was_killed: bool,
     pub log: Vec<LogEntry>,
-    /// When it began, by the log's clock.
-    pub began_us: u64,
     /// Up to when the service's answers were settled then.
     pub settled_ms: i64,
     /// Spools that were there before it.
@@ -107,7 +105,12 @@ impl Ended {
     fn nothing_was_sent_early(&self) {
         for entry in &self.log {
             let (Some(early_us), Some(told_us_ago)) = (entry.early_us, entry.told_us_ago) else { continue };
-            let was_told_in_this_run = entry.arrived_us - told_us_ago >= self.began_us;
+            // A run may begin at the very instant at which the last one was told, and end: the log is this run's alone.
+            let told_us = entry.arrived_us - told_us_ago;
+            let was_told_in_this_run = self.log.iter().any(|other| {
+                let is_refusal = matches!(other.status, 429 | 503);
+                is_refusal && other.arrived_us <= told_us && other.completed_us.is_none_or(|at_us| at_us >= told_us)
+            });
             // Whoever had left at the same instant knew nothing of it.
             let is_early = early_us > TIMER_US && told_us_ago > 0 && was_told_in_this_run;
             assert!(!is_early, "a request came {early_us} µs before its time: {entry:?}");

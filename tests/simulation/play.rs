@@ -19,7 +19,6 @@ use studysync::{
     sandbox::{ListName, Order},
 };
 use tempfile::TempDir;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -56,7 +55,6 @@ struct Play<'a> {
     /// How far this machine's clock is ahead.
     ahead_ms: Arc<AtomicI64>,
     chance: Chance,
-    begun: Instant,
     is_calm: bool,
     /// Whether both warehouses took part in every run, so that they must be equal in everything.
     are_twins: bool,
@@ -91,7 +89,6 @@ pub async fn play(script: &Script) -> Played {
         folder,
         ahead_ms: Arc::default(),
         chance: Chance::seeded(script.seed),
-        begun: Instant::now(),
         is_calm: true,
         are_twins: true,
         are_runs_twins: true,
@@ -244,7 +241,6 @@ impl Play<'_> {
         self.service.control().clear_log();
         let left_spools = spools(&self.root()).len();
         let settled_ms = settled_ms(self.service.control().now_ms());
-        let began_us = self.begun.elapsed().as_micros() as u64;
         let real = std::time::Instant::now();
         let (watch, steps) = Watch::over(&self.root(), plan.kill);
         let (control, ahead_ms) = (self.service.control(), self.ahead_ms.clone());
@@ -289,7 +285,7 @@ impl Play<'_> {
         }
         super::say(|| checks::line(report.as_ref(), error.as_ref(), was_killed));
         super::say(|| format!("       {} ms real", real.elapsed().as_millis()));
-        Ended { report, error, was_killed, log, began_us, settled_ms, left_spools, spools_max }
+        Ended { report, error, was_killed, log, settled_ms, left_spools, spools_max }
     }
 
     /// The warehouses as readers see them; one that a kill left without its tables is none.

@@ -165,6 +165,17 @@ pub(in crate::load) fn a_scan_without_a_flag_never_blanks_and_one_with_it_enrich
     assert_eq!(lab.count("SELECT count(*) FROM response_history"), 2, "enrichment is no edit");
 }
 
+pub(in crate::load) fn what_was_sent_unasked_is_stored_once_it_is_asked_for(lab: &mut Lab) {
+    let mut sent = answer("a", 0, "red");
+    sent.url = Some("/shop".into());
+    let (unasked, asked) = (FlagSet::EMPTY, FlagSet::EMPTY.with(Flag::WithUrls));
+    lab.apply(&scan(Stream::Responses, 0, 0, 1, unasked), &[page(std::slice::from_ref(&sent))]);
+    assert_eq!(lab.rows("SELECT url, _flags FROM responses"), ["NULL | 0"]);
+    let applied = lab.apply(&scan(Stream::Responses, 1, 0, 1, asked), &[page(&[sent])]);
+    assert_eq!(applied.counts.updated, 1);
+    assert_eq!(lab.rows("SELECT url FROM responses"), ["/shop"]);
+}
+
 pub(in crate::load) fn a_deletion_seen_under_a_new_flag_is_a_deletion(lab: &mut Lab) {
     let mut row = answer("a", 0, "red");
     lab.apply(&scan(Stream::Responses, 0, 0, 1, FlagSet::EMPTY), &[page(&[row.clone()])]);

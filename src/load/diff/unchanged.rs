@@ -99,16 +99,20 @@ fn is_held(
     Ok(is_same && found.values().all(|found| found.is_held))
 }
 
-/// Of each row of the window: the key, the hash, whether it is there, and whether the scan should have found it. Under which flags it
-/// was stored does not matter: equal hashes are equal contents.
+/// Of each row of the window: the key, the hash, whether it is there under the flags of the scan, and whether the scan should have
+/// found it. Under other flags equal hashes are not equal rows: what was sent unasked is hashed, and not stored.
 fn held_sql(targets: &mut dyn Targets, scan: &Scan, base: &'static Table) -> Result<String, LoadError> {
     let window = bounds_of(scan.window);
     let relation = targets.relation(base, Some(window))?;
     let keys = column_list("t", key_of(base));
+    let same_flags = match base.column("_flags") {
+        Some(_) => format!(" AND coalesce(t._flags = {}, false)", scan.flags.bits()),
+        None => String::new(),
+    };
     let expected = is_expected(scan, base, Some(window), "t");
     let inside = window.condition("t.created_at");
     Ok(format!(
-        "SELECT {keys}, t._row_hash, t._vanished_at IS NULL, coalesce({expected}, false) FROM {relation} t WHERE {inside}"
+        "SELECT {keys}, t._row_hash, t._vanished_at IS NULL{same_flags}, coalesce({expected}, false) FROM {relation} t WHERE {inside}"
     ))
 }
 
