@@ -4,6 +4,7 @@ as JSON and leave out the start of Python.
     floors.py download ADDRESS FROM_MS TO_MS FOLDER [FLAG...]
     floors.py read_json FOLDER OUT THREADS          a table in a DuckDB file
     floors.py read_json_parquet FOLDER OUT THREADS  the same, and COPY to Parquet
+    floors.py rewrite FILE OUT THREADS              all tables of a DuckDB file into a new one, by DuckDB itself
     floors.py script ADDRESS FROM_MS TO_MS FOLDER OUT THREADS [FLAG...]
 """
 
@@ -84,6 +85,12 @@ def read_json_parquet(folder, out, threads):
         return connection.execute(f"SELECT count(*) FROM '{out}'").fetchone()[0]
 
 
+def rewrite(file, out, threads):
+    pathlib.Path(out).unlink(missing_ok=True)
+    with connect(":memory:", threads) as connection:
+        connection.execute(f"ATTACH '{file}' AS held (READ_ONLY); ATTACH '{out}' AS anew; COPY FROM DATABASE held TO anew; DETACH anew")
+
+
 def main(kind, *arguments):
     import duckdb  # noqa: F401  its start is not counted
     begun = time.perf_counter()
@@ -95,6 +102,8 @@ def main(kind, *arguments):
         rows = read_json(*arguments)
     elif kind == "read_json_parquet":
         rows = read_json_parquet(*arguments)
+    elif kind == "rewrite":
+        rewrite(*arguments)
     elif kind == "script":
         address, from_ms, to_ms, folder, out, threads, *flags = arguments
         download(address, int(from_ms), int(to_ms), folder, flags)

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 
-from . import answers, backfill, compare, latency, nightly, replay, rescan, small
+from . import answers, backfill, compare, erase, growth, latency, nightly, replay, rescan, small
 
 
 @dataclasses.dataclass
@@ -31,5 +31,7 @@ ALL = {
     "views": answers.measure_views,
     "replay": replay.measure_replay,
     "nightly": nightly.measure_nightly,
+    "erase": erase.measure_erase,
+    "growth": growth.measure_growth,
     "compare": compare.measure_others,
 }

@@ -1,0 +1,41 @@
+"""Forgetting one person, against writing the warehouse file anew once."""
+
+import json
+import pathlib
+import sys
+
+import measure
+from measure import median
+from results import Row
+from service import Service, Side
+
+FLOORS = pathlib.Path(__file__).parent.parent / "floors.py"
+# What is "close to one rewrite": a rewrite, a search of every file, and some.
+CLOSE = 1.5
+
+
+def measure_erase(setting, table):
+    import duckdb
+    rows = setting.big_rows or setting.rows
+    with Service(setting.program, rows, max(2, rows // 2740)) as service:
+        for name, archive in (("without an archive", False), ("with the archive of all pages", True)):
+            side = Side(setting.program, setting.folder / "erase", service, archive=archive)
+            side.first_load()
+            file = side.folder / "warehouse.duckdb"
+            with duckdb.connect(str(file), read_only=True) as connection:
+                people = connection.execute("SELECT DISTINCT external_user_id FROM responses WHERE regexp_matches(external_user_id, '[a-z].*[0-9]') ORDER BY 1 LIMIT ?",
+                                            [setting.rounds]).fetchall()
+
+            def erase(people=iter(people)):
+                return side.run("erase", "--user-id", next(people)[0], "--yes", "--json")
+
+            def rewrite():
+                cost = measure.run([sys.executable, FLOORS, "rewrite", str(file), str(side.folder / "anew.duckdb"), str(setting.threads)])
+                cost.wall_secs = json.loads(cost.stdout)["secs"]
+                return cost
+
+            costs = measure.alternate(len(people), {"erase": erase, "rewrite": rewrite})
+            ours, floor = median(costs["erase"]), median(costs["rewrite"])
+            limit = None if archive else CLOSE
+            table.add(Row(f"erase {name}", f"`erase` of one person among {rows:,}, DuckDB, {name}", "" if archive else f"≤ {CLOSE}", ours / floor, limit, True,
+                          f"{ours:.2f} s ({measure.spread(costs['erase'])})", f"`COPY FROM DATABASE` of the file {floor:.2f} s"))
