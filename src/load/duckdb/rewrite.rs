@@ -24,9 +24,8 @@ pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let text = quote_text(&fresh.to_string_lossy());
     let action = "write the warehouse anew";
     engine.execute(action, &format!("ATTACH {text} AS {FRESH_CATALOG} (TYPE duckdb)"))?;
-    let copied = engine
-        .execute(action, &format!("COPY FROM DATABASE {CATALOG} TO {FRESH_CATALOG}; CHECKPOINT {FRESH_CATALOG}"))
-        .and_then(|()| check(engine, path));
+    let copy = format!("COPY FROM DATABASE {CATALOG} TO {FRESH_CATALOG}; CHECKPOINT {FRESH_CATALOG}");
+    let copied = engine.with_all_threads(|| engine.execute(action, &copy)).and_then(|()| check(engine, path));
     let closed = engine.execute(action, &format!("DETACH {FRESH_CATALOG}"));
     let written = copied.and(closed).and_then(|()| {
         File::open(&fresh).and_then(|file| file.sync_all()).map_err(|source| LoadError::io("sync", &fresh, source))
