@@ -93,6 +93,11 @@ path = "{'archive' if archive else 'none'}"
         return self.backfill(*arguments)
 
 
+def days_of(rows):
+    """So many answers come in a day whatever the size: a longer history, not a busier service."""
+    return max(2, rows // 2740)
+
+
 def report_of(cost):
     """The JSON of a run."""
     return json.loads(cost.stdout.strip().splitlines()[-1])

@@ -42,7 +42,7 @@ const KEYS_SEEN_MAX: usize = 1_000_000;
 const WAITING_ROWS_MAX: usize = 64 * 1024;
 const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The column of a base table that says whether two records are the same.
-const ROW_HASH_COLUMN: &str = "_row_hash";
+pub(super) const ROW_HASH_COLUMN: &str = "_row_hash";
 /// Where the rejects of the scan are staged.
 pub(super) const REJECTS: &str = "rejects";
 /// Keys of records that the service returned and the drift rules discard: what is held of them has not vanished.
@@ -288,7 +288,7 @@ fn base_table(scan: &Scan) -> Result<&'static Table, LoadError> {
 }
 
 /// The columns that name the rows of a base table.
-fn key_columns(base: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+pub(super) fn key_columns(base: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let places: Result<Vec<usize>, _> = base.key.iter().map(|name| rows.schema().index_of(name)).collect();
     places
         .and_then(|places| rows.project(&places))

@@ -3,6 +3,8 @@
 import dataclasses
 import pathlib
 
+from service import days_of
+
 from . import answers, backfill, compare, erase, growth, latency, nightly, replay, rescan, small
 
 
@@ -17,8 +19,7 @@ class Setting:
     folder: pathlib.Path
 
     def days(self):
-        """So many answers come in a day whatever the size: a longer history, not a busier service."""
-        return max(2, self.rows // 2740)
+        return days_of(self.rows)
 
 
 ALL = {

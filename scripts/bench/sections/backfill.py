@@ -2,16 +2,15 @@
 
 import json
 import os
-import pathlib
 import shutil
 import sys
 
 import measure
 from measure import median
 from results import Row
-from service import FLAGS, Service, Side, report_of
+from sections import floor as floors
+from service import FLAGS, Service, Side, days_of, report_of
 
-FLOORS = pathlib.Path(__file__).parent.parent / "floors.py"
 MIB = 2**20
 # What the engine may take unless set otherwise (`[warehouse] memory_limit_mb`), and what the program may take beside it.
 ENGINE_BYTES = 1024 * MIB
@@ -45,10 +44,7 @@ def first_loads(setting, service, flags):
             os.sync()
             for folder in fresh:
                 shutil.rmtree(folder, ignore_errors=True)
-            cost = measure.run([sys.executable, FLOORS, kind, *map(str, arguments)])
-            # Without the start of Python and the loading of its modules.
-            cost.wall_secs = json.loads(cost.stdout)["secs"]
-            return cost
+            return floors.run(kind, *arguments)
         return run
 
     def ours(name, *warehouses):
@@ -109,11 +105,9 @@ def processor_time(setting, table, ours, pages):
 
 def same_tables(setting, table, costs):
     """What DuckDB needs to write our tables, when they are rows in its own file already and all its threads are at it."""
-    file, secs = setting.folder / "duckdb" / "warehouse.duckdb", []
-    for _ in range(setting.rounds):
-        told = measure.run([sys.executable, FLOORS, "rewrite", file, setting.folder / "anew.duckdb", str(setting.threads)])
-        secs.append(json.loads(told.stdout)["secs"])
-    floor, read = measure.statistics.median(secs), median(costs["read_json"])
+    file = setting.folder / "duckdb" / "warehouse.duckdb"
+    rewrites = [floors.run("rewrite", file, setting.folder / "anew.duckdb", setting.threads) for _ in range(setting.rounds)]
+    floor, read = median(rewrites), median(costs["read_json"])
     table.add(Row("same tables", "floor: DuckDB writes the tables of a backfill from its own file, nothing else to do", "", floor / read, None, True, f"{floor:.2f} s",
                   f"typed `read_json` of saved pages {read:.2f} s"))
 
@@ -129,7 +123,7 @@ def memory(setting, table):
     """Peak memory at both sizes. The larger one only with BIG_ROWS."""
     peaks = {}
     for rows in [setting.rows] + [setting.big_rows] * (setting.big_rows > 0):
-        with Service(setting.program, rows, max(2, rows // 2740)) as service:
+        with Service(setting.program, rows, days_of(rows)) as service:
             cost = Side(setting.program, setting.folder / "memory", service).first_load()
         peaks[rows] = cost.peak_rss_bytes
         measure.tell(f"  {rows} rows: {cost.wall_secs:.1f} s, {cost.peak_rss_bytes / MIB:.0f} MiB")

@@ -1,15 +1,11 @@
 """Forgetting one person, against writing the warehouse file anew once."""
 
-import json
-import pathlib
-import sys
-
 import measure
 from measure import median
 from results import Row
-from service import Service, Side
+from sections import floor as floors
+from service import Service, Side, days_of
 
-FLOORS = pathlib.Path(__file__).parent.parent / "floors.py"
 # What is "close to one rewrite": a rewrite, a search of every file, and some.
 CLOSE = 1.5
 
@@ -17,7 +13,7 @@ CLOSE = 1.5
 def measure_erase(setting, table):
     import duckdb
     rows = setting.big_rows or setting.rows
-    with Service(setting.program, rows, max(2, rows // 2740)) as service:
+    with Service(setting.program, rows, days_of(rows)) as service:
         for name, archive in (("without an archive", False), ("with the archive of all pages", True)):
             side = Side(setting.program, setting.folder / "erase", service, archive=archive)
             side.first_load()
@@ -30,9 +26,7 @@ def measure_erase(setting, table):
                 return side.run("erase", "--user-id", next(people)[0], "--yes", "--json")
 
             def rewrite():
-                cost = measure.run([sys.executable, FLOORS, "rewrite", str(file), str(side.folder / "anew.duckdb"), str(setting.threads)])
-                cost.wall_secs = json.loads(cost.stdout)["secs"]
-                return cost
+                return floors.run("rewrite", file, side.folder / "anew.duckdb", setting.threads)
 
             costs = measure.alternate(len(people), {"erase": erase, "rewrite": rewrite})
             ours, floor = median(costs["erase"]), median(costs["rewrite"])

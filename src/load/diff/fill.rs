@@ -39,11 +39,8 @@ pub(super) fn take(
     targets: &mut dyn Targets,
 ) -> Result<Option<Vec<Fill>>, LoadError> {
     let scan = stage.scan().clone();
-    if !is_list_of_records(&scan) || !stage.is_plain() {
-        return Ok(None);
-    }
-    let base = contract(scan.scope.stream.name())?;
-    if !is_inside(&scan, base, stage.waiting(&base.name))? || holds_any(engine, targets, &scan, base)? {
+    let Some(base) = plain_base(stage)? else { return Ok(None) };
+    if holds_any(engine, targets, &scan, base)? {
         return Ok(None);
     }
     let tables = std::iter::once(base).chain(children_of(&base.name));
@@ -51,13 +48,20 @@ pub(super) fn take(
     Ok(Some(fills?.into_iter().filter(|fill| !fill.rows.is_empty()).collect()))
 }
 
-/// Whether the scan goes through a list of records, each of which stands for itself.
-pub(super) fn is_list_of_records(scan: &Scan) -> bool {
-    matches!(scan.scope.stream, Stream::Responses | Stream::Themes)
+/// The base table, if the scan goes through a list of records that each stand for themselves, all created inside its window, with
+/// nothing about them to be judged.
+pub(super) fn plain_base(stage: &Stage) -> Result<Option<&'static Table>, LoadError> {
+    let scan = stage.scan();
+    let is_list_of_records = matches!(scan.scope.stream, Stream::Responses | Stream::Themes);
+    if !is_list_of_records || !stage.is_plain() {
+        return Ok(None);
+    }
+    let base = contract(scan.scope.stream.name())?;
+    Ok(is_inside(scan, base, stage.waiting(&base.name))?.then_some(base))
 }
 
 /// Whether all rows were created inside the window.
-pub(super) fn is_inside(scan: &Scan, base: &Table, batches: &[RecordBatch]) -> Result<bool, LoadError> {
+fn is_inside(scan: &Scan, base: &Table, batches: &[RecordBatch]) -> Result<bool, LoadError> {
     let window = bounds_of(scan.window);
     let is_within = |held: TimeBounds| held.start_us >= window.start_us && held.end_us <= window.end_us;
     Ok(base.partition.is_some() && bounds(base, batches)?.is_none_or(is_within))

@@ -58,9 +58,7 @@ pub fn all_new(
     let new = fills.iter().filter(|fill| fill.table.name == base.name).flat_map(|fill| &fill.rows);
     comparison.delta.counts.inserted = new.map(|rows| rows.num_rows() as u64).sum();
     comparison.delta.fills = fills;
-    if comparison.has_snapshots() {
-        snapshots::write(&mut comparison)?;
-    }
+    snapshots::write(&mut comparison)?;
     let (scan, mut delta) = (comparison.scan, comparison.delta);
     if !delta.is_empty() || options.record_unchanged {
         delta.fills.push(logs::ledger_row(scan, &delta.counts, options.proof)?);
@@ -84,9 +82,7 @@ pub fn diff(
     match unchanged {
         Some(records) => {
             comparison.delta.counts.unchanged = records;
-            if comparison.has_snapshots() {
-                snapshots::write(&mut comparison)?;
-            }
+            snapshots::write(&mut comparison)?;
         }
         None => compare_all(&mut comparison, &options.vanish)?,
     }
@@ -106,9 +102,7 @@ fn compare_all(comparison: &mut Comparison<'_>, vanish: &VanishPolicy) -> Result
     match scan.scope.stream {
         Stream::Responses => {
             history::write(comparison, base, fates)?;
-            if comparison.has_snapshots() {
-                snapshots::write(comparison)?;
-            }
+            snapshots::write(comparison)?;
         }
         Stream::Surveys => surveys::write(comparison, base, fates)?,
         Stream::Themes => {}

@@ -21,6 +21,9 @@ const SESSION_MS_MAX: i64 = 7 * DAY_MS;
 
 /// Puts the changes of `visitor_snapshots` and its children into the delta.
 pub(super) fn write(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
+    if !comparison.has_snapshots() {
+        return Ok(());
+    }
     let table = contract("visitor_snapshots")?;
     let Some(bounds) = reach(comparison, table)? else { return Ok(()) };
     if !find(comparison)? {

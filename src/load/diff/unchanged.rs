@@ -13,11 +13,10 @@ use arrow::{
 };
 
 use super::{
-    super::stage::Stage,
+    super::stage::{ROW_HASH_COLUMN, Stage, column_of, key_columns},
     Engine, LoadError, Targets,
     base::is_expected,
-    contract,
-    fill::{is_inside, is_list_of_records},
+    fill::plain_base,
     sql::{bounds_of, column_list, key_of},
 };
 use crate::{
@@ -34,13 +33,9 @@ struct Found {
 /// Takes the rows of the base table and its children out of the stage if the warehouse holds just them, and says how many records
 /// that were; `None`: nothing is taken.
 pub(super) fn take(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets) -> Result<Option<u64>, LoadError> {
-    let scan = stage.scan().clone();
-    if !is_list_of_records(&scan) || !stage.is_plain() {
-        return Ok(None);
-    }
-    let base = contract(scan.scope.stream.name())?;
+    let Some(base) = plain_base(stage)? else { return Ok(None) };
     let staged = stage.waiting(&base.name);
-    if !is_inside(&scan, base, staged)? || !is_held(engine, targets, &scan, base, staged)? {
+    if !is_held(engine, targets, stage.scan(), base, staged)? {
         return Ok(None);
     }
     let records = staged.iter().map(|rows| rows.num_rows() as u64).sum();
@@ -60,30 +55,24 @@ fn is_held(
 ) -> Result<bool, LoadError> {
     let Some(first) = staged.first() else { return Ok(false) };
     let unfit = |error: ArrowError| LoadError::Contract(format!("{}: {error}", base.name));
-    let keys = key_of(base);
-    let sort_fields = columns(first, &keys).map_err(unfit)?;
-    let sort_fields = sort_fields.iter().map(|column| SortField::new(column.data_type().clone()));
-    let converter = RowConverter::new(sort_fields.collect()).map_err(unfit)?;
-    let converted = |batch: &RecordBatch| columns(batch, &keys).and_then(|columns| converter.convert_columns(&columns));
+    let sort_field = |column: &ArrayRef| SortField::new(column.data_type().clone());
+    let converter =
+        RowConverter::new(key_columns(base, first)?.columns().iter().map(sort_field).collect()).map_err(unfit)?;
+    let keys_of = |batch: &RecordBatch| converter.convert_columns(key_columns(base, batch)?.columns()).map_err(unfit);
 
-    let staged_keys: Vec<Rows> = staged.iter().map(converted).collect::<Result<_, _>>().map_err(unfit)?;
+    let staged_keys: Vec<Rows> = staged.iter().map(keys_of).collect::<Result<_, _>>()?;
     let mut found: HashMap<&[u8], Found> = HashMap::with_capacity(staged_keys.iter().map(Rows::num_rows).sum());
     for (keys, batch) in staged_keys.iter().zip(staged) {
-        let hashes = batch.column_by_name("_row_hash").and_then(|column| column.as_primitive_opt::<Int64Type>());
-        let hashes = hashes.ok_or_else(|| LoadError::Contract(format!("{} without _row_hash", base.name)))?;
-        let records = keys.iter().zip(hashes.values());
+        let records = keys.iter().zip(column_of::<Int64Type>(batch, ROW_HASH_COLUMN)?.values());
         found.extend(records.map(|(key, hash)| (key.data(), Found { row_hash: *hash, is_held: false })));
     }
 
     let mut is_same = true;
     engine.each_batch("compare a scan with the warehouse", &held_sql(targets, scan, base)?, |batch| {
-        let (held_keys, width) = (converted(&batch).map_err(unfit)?, keys.len());
-        let (hashes, is_alive, is_expected) = (
-            batch.column(width).as_primitive::<Int64Type>(),
-            batch.column(width + 1).as_boolean(),
-            batch.column(width + 2).as_boolean(),
-        );
-        for (at, key) in held_keys.iter().enumerate() {
+        let hashes = column_of::<Int64Type>(&batch, ROW_HASH_COLUMN)?;
+        let (is_alive, is_expected) =
+            (batch.column(base.key.len() + 1).as_boolean(), batch.column(base.key.len() + 2).as_boolean());
+        for (at, key) in keys_of(&batch)?.iter().enumerate() {
             is_same &= match found.get_mut(key.data()) {
                 Some(found) => {
                     // A key with more than one row is to be judged.
@@ -112,11 +101,6 @@ fn held_sql(targets: &mut dyn Targets, scan: &Scan, base: &'static Table) -> Res
     let expected = is_expected(scan, base, Some(window), "t");
     let inside = window.condition("t.created_at");
     Ok(format!(
-        "SELECT {keys}, t._row_hash, t._vanished_at IS NULL{same_flags}, coalesce({expected}, false) FROM {relation} t WHERE {inside}"
+        "SELECT {keys}, t.{ROW_HASH_COLUMN}, t._vanished_at IS NULL{same_flags}, coalesce({expected}, false) FROM {relation} t WHERE {inside}"
     ))
-}
-
-fn columns(batch: &RecordBatch, names: &[&str]) -> Result<Vec<ArrayRef>, ArrowError> {
-    let places = names.iter().map(|name| batch.schema().index_of(name)).collect::<Result<Vec<_>, _>>()?;
-    Ok(batch.project(&places)?.columns().to_vec())
 }

@@ -6,7 +6,7 @@
 use std::{fs::File, io::BufWriter, path::Path, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch, StructArray},
+    array::{Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch},
     compute::{SortColumn, SortOptions, cast, concat_batches, lexsort_to_indices, take_record_batch},
     datatypes::{DataType, Field, Schema, SchemaRef, TimestampMicrosecondType},
     error::ArrowError,
@@ -69,7 +69,7 @@ pub(super) fn write(
     path: &Path,
     notes: &Notes<'_>,
 ) -> Result<u64, LoadError> {
-    let failed = |source| LoadError::engine(format!("merge {}", table.name), source);
+    let action = format!("merge {}", table.name);
     let file = File::create(path).map_err(|source| io_error("create", path, source))?;
     let schema = table.parquet_schema();
     let options = ArrowWriterOptions::new().with_properties(properties(table, notes)?);
@@ -78,15 +78,12 @@ pub(super) fn write(
         .map_err(|error| write_error(path, error))?;
     let mut rows = 0;
     for select in slices {
-        let mut statement = engine.connection().prepare(&format!("{select}{}", order_sql(table))).map_err(failed)?;
-        // The iterator that this returns panics where the engine fails; `step` below reads the same stream and reports it.
-        let _ = statement.stream_arrow([]).map_err(failed)?;
-        while let Some(chunk) = statement.step().map_err(failed)? {
+        engine.each_batch(&action, &format!("{select}{}", order_sql(table)), |chunk| {
             let batch =
                 fit(&chunk, &schema).map_err(|error| LoadError::Contract(format!("{}: {error}", table.name)))?;
             rows += batch.num_rows() as u64;
-            writer.write(&batch).map_err(|error| write_error(path, error))?;
-        }
+            writer.write(&batch).map_err(|error| write_error(path, error))
+        })?;
     }
     writer.close().map_err(|error| write_error(path, error))?;
     Ok(rows)
@@ -167,7 +164,7 @@ pub(super) fn order_sql(table: &Table) -> String {
 }
 
 /// The engine's chunk as a batch of the Parquet schema. The values are the same; the types differ in their marks.
-fn fit(chunk: &StructArray, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+fn fit(chunk: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = chunk.columns().iter().zip(schema.fields()).map(|(column, field)| fit_column(column, field));
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
 }
