@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder,
+        Array, ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder,
         TimestampMicrosecondBuilder,
     },
     datatypes::SchemaRef,
@@ -87,16 +87,22 @@ impl Cells {
         }
     }
 
+    /// The column, in no more memory than it needs: pages are held, and counted, by what they take.
     fn finish(&mut self) -> ArrayRef {
         match self {
-            Cells::Text(builder) => Arc::new(builder.finish()),
-            Cells::Bigint(builder) => Arc::new(builder.finish()),
-            Cells::Double(builder) => Arc::new(builder.finish()),
-            Cells::Boolean(builder) => Arc::new(builder.finish()),
-            Cells::Timestamp(builder) => Arc::new(builder.finish()),
-            Cells::BigintList(builder) => Arc::new(builder.finish()),
+            Cells::Text(builder) => fitted(builder.finish()),
+            Cells::Bigint(builder) => fitted(builder.finish()),
+            Cells::Double(builder) => fitted(builder.finish()),
+            Cells::Boolean(builder) => fitted(builder.finish()),
+            Cells::Timestamp(builder) => fitted(builder.finish()),
+            Cells::BigintList(builder) => fitted(builder.finish()),
         }
     }
+}
+
+fn fitted(mut column: impl Array + 'static) -> ArrayRef {
+    column.shrink_to_fit();
+    Arc::new(column)
 }
 
 fn role(table: &Table, column: &Column) -> Role {

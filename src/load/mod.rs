@@ -27,8 +27,7 @@ pub use destination::{
     VanishPolicy,
 };
 pub use diff::{
-    Delta, DeltaRows, Difference, Differences, Example, Fill, TableDelta, Targets, TimeBounds, all_new, diff,
-    differences,
+    Delta, DeltaRows, Difference, Differences, Example, Fill, TableDelta, Targets, TimeBounds, diff, differences,
 };
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;

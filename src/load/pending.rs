@@ -9,7 +9,10 @@ use super::{
     Fill, LoadError, RowCounts, TimeBounds,
     stage::{filled, with_columns},
 };
-use crate::model::{Scan, ScanId};
+use crate::{
+    model::{Scan, ScanId},
+    schema::Table,
+};
 
 /// Bytes of rows that may wait.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -52,6 +55,11 @@ impl Pending {
     pub fn touches(&self, scan: &Scan) -> bool {
         let is_met = |held: &Scan| held.scope.stream == scan.scope.stream && held.window.overlaps(scan.window);
         self.scans.iter().any(|held| is_met(&held.scan))
+    }
+
+    /// Rows that wait for a table.
+    pub fn rows(&self, table: &Table) -> &[RecordBatch] {
+        self.tables.iter().find(|held| held.table.name == table.name).map_or(&[], |held| &held.rows)
     }
 
     /// What applying this scan did, if it waits.

@@ -37,10 +37,9 @@ const CHUNK_ROWS: usize = 2048;
 /// Keys that are remembered to find out whether a scan repeats one (about 70 MB of hashes). Past it, the scan is simply taken to
 /// repeat some.
 const KEYS_SEEN_MAX: usize = 1_000_000;
-/// Rows of one table that are handed to the engine together, and the bytes at which it is done earlier: each time costs as much as
-/// a statement, whatever it brings.
-const WAITING_ROWS_MAX: usize = 64 * 1024;
-const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Bytes of rows that wait to be handed to the engine: as long as a scan fits, it may turn out that the engine need not have them. A
+/// scan is planned for some twenty pages, of one to three MiB each.
+const WAITING_BYTES_MAX: usize = 96 * 1024 * 1024;
 /// The column of a base table that says whether two records are the same.
 pub(super) const ROW_HASH_COLUMN: &str = "_row_hash";
 /// Where the rejects of the scan are staged.
@@ -56,21 +55,15 @@ pub struct Stage {
     pages: i64,
     records: u64,
     rows: BTreeMap<&'static str, u64>,
-    waiting: BTreeMap<&'static str, Waiting>,
+    /// Rows that the engine does not have yet, by table.
+    waiting: BTreeMap<&'static str, Vec<RecordBatch>>,
+    waiting_bytes: usize,
     has_tables: bool,
     /// Whether the engine has some of them already.
     is_handed_over: bool,
     /// Hashes of the keys of the base table, and of the content that each came with.
     keys_seen: HashMap<u128, i64>,
     may_repeat: bool,
-}
-
-/// Rows of one table that the engine does not have yet.
-#[derive(Default)]
-struct Waiting {
-    batches: Vec<RecordBatch>,
-    rows: usize,
-    bytes: usize,
 }
 
 /// The tables that scans of a stream fill from pages.
@@ -92,6 +85,7 @@ impl Stage {
             records: 0,
             rows: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            waiting_bytes: 0,
             has_tables: false,
             is_handed_over: false,
             keys_seen: HashMap::new(),
@@ -194,12 +188,16 @@ impl Stage {
 
     /// The rows of a table that are still here, with [`SEQUENCE_COLUMN`].
     pub(super) fn waiting(&self, table: &str) -> &[RecordBatch] {
-        self.waiting.get(table).map_or(&[], |waiting| &waiting.batches)
+        self.waiting.get(table).map_or(&[], Vec::as_slice)
     }
 
-    /// Takes them: they are not handed over.
+    /// Takes them: they are not handed over, and no longer counted.
     pub(super) fn take_waiting(&mut self, table: &str) -> Vec<RecordBatch> {
-        self.waiting.remove(table).unwrap_or_default().batches
+        let taken = self.waiting.remove(table).unwrap_or_default();
+        if let Some(rows) = self.rows.get_mut(table) {
+            *rows -= taken.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
+        }
+        taken
     }
 
     /// Whether the engine is still to have rows.
@@ -210,22 +208,17 @@ impl Stage {
     /// Hands over what still waits: to be called before anything reads the stage.
     pub fn complete(&mut self, engine: &Engine) -> Result<(), LoadError> {
         self.make_tables(engine)?;
-        std::mem::take(&mut self.waiting)
-            .iter()
-            .try_for_each(|(table, waiting)| append(engine, table, &waiting.batches))
+        self.waiting_bytes = 0;
+        std::mem::take(&mut self.waiting).iter().try_for_each(|(table, batches)| append(engine, table, batches))
     }
 
     fn put(&mut self, engine: &Engine, table: &'static str, rows: RecordBatch) -> Result<(), LoadError> {
         *self.rows.entry(table).or_default() += rows.num_rows() as u64;
-        let waiting = self.waiting.entry(table).or_default();
-        waiting.rows += rows.num_rows();
-        waiting.bytes += rows.get_array_memory_size();
-        waiting.batches.push(rows);
-        if waiting.rows >= WAITING_ROWS_MAX || waiting.bytes >= WAITING_BYTES_MAX {
-            let batches = std::mem::take(waiting).batches;
-            self.make_tables(engine)?;
-            append(engine, table, &batches)?;
+        self.waiting_bytes += rows.get_array_memory_size();
+        self.waiting.entry(table).or_default().push(rows);
+        if self.waiting_bytes >= WAITING_BYTES_MAX {
             self.is_handed_over = true;
+            self.complete(engine)?;
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use super::{
     super::VanishPolicy,
-    Comparison, Engine, LoadError, Stage, Targets, base, contract, logs, repeats, snapshots,
+    Comparison, Engine, LoadError, Stage, Targets, base, contract,
+    fill::brings_snapshots,
+    logs, repeats, snapshots,
     sql::{bounds_of, column_list, equal_columns, key_of, owner_key},
 };
 use crate::{
@@ -79,7 +81,7 @@ pub fn differences(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets
     for child in children_of(&base.name) {
         collect_stale_children(&mut comparison, base, child, window)?;
     }
-    if comparison.has_snapshots() {
+    if brings_snapshots(comparison.scan) {
         collect_stale_snapshots(&mut comparison, base)?;
     }
     logs::write_rejects(&mut comparison, base)?;

@@ -1,8 +1,8 @@
 //! The short way of a scan whose window the warehouse holds nothing of, as in a backfill: its rows go into the tables as they are,
 //! and are not staged.
 //!
-//! Only where nothing about them is for the comparison to judge: no key came twice with other content, no record is a reject, and all
-//! were created inside the window. Snapshots of visitors are compared as ever: a session may have begun in another window.
+//! Only where nothing about them is for the comparison to judge: no key came twice with other content, no record is a reject, all
+//! were created inside the window, and no snapshot of a visitor takes the place of one of another window.
 
 use std::sync::Arc;
 
@@ -14,11 +14,12 @@ use arrow::{
 
 use super::{
     super::stage::{Stage, column_of},
-    Engine, LoadError, Targets, TimeBounds, contract,
+    Engine, LoadError, Targets, TimeBounds, contract, sessions,
     sql::bounds_of,
 };
 use crate::{
-    model::{Scan, Stream},
+    load::pending::Pending,
+    model::{Flag, Scan, Stream},
     schema::{Column, Origin, Table, children_of},
 };
 
@@ -32,20 +33,42 @@ pub struct Fill {
     pub bounds: Option<TimeBounds>,
 }
 
-/// Takes the rows of the base table and its children from the stage, if they can go this way; parents before children.
+/// Takes the rows out of the stage, if they can go this way; parents before children.
 pub(super) fn take(
     engine: &Engine,
     stage: &mut Stage,
     targets: &mut dyn Targets,
+    pending: &Pending,
 ) -> Result<Option<Vec<Fill>>, LoadError> {
     let scan = stage.scan().clone();
     let Some(base) = plain_base(stage)? else { return Ok(None) };
     if holds_any(engine, targets, &scan, base)? {
         return Ok(None);
     }
-    let tables = std::iter::once(base).chain(children_of(&base.name));
-    let fills: Result<Vec<Fill>, LoadError> = tables.map(|table| fill(stage, table, &scan)).collect();
-    Ok(Some(fills?.into_iter().filter(|fill| !fill.rows.is_empty()).collect()))
+    let mut fills = Vec::new();
+    if brings_snapshots(&scan) {
+        let table = contract("visitor_snapshots")?;
+        let waiting = pending.rows(table);
+        let Some(new) = sessions::find(engine, stage, targets, table, waiting)? else { return Ok(None) };
+        for table in family(table) {
+            fills.push(fill(new.rows(stage.take_waiting(&table.name))?, table, &scan)?);
+        }
+    }
+    for table in family(base) {
+        fills.push(fill(stage.take_waiting(&table.name), table, &scan)?);
+    }
+    fills.retain(|fill| !fill.rows.is_empty());
+    Ok(Some(fills))
+}
+
+/// Whether visitors' snapshots come with the records.
+pub(super) fn brings_snapshots(scan: &Scan) -> bool {
+    scan.flags.contains(Flag::WithSnapshots) && scan.scope.stream == Stream::Responses
+}
+
+/// A table and its children.
+pub(super) fn family(table: &'static Table) -> impl Iterator<Item = &'static Table> {
+    std::iter::once(table).chain(children_of(&table.name))
 }
 
 /// The base table, if the scan goes through a list of records that each stand for themselves, all created inside its window, with
@@ -68,7 +91,7 @@ fn is_inside(scan: &Scan, base: &Table, batches: &[RecordBatch]) -> Result<bool,
 }
 
 /// The range of the partition column; `None` without one, and without rows.
-fn bounds(table: &Table, batches: &[RecordBatch]) -> Result<Option<TimeBounds>, LoadError> {
+pub(super) fn bounds(table: &Table, batches: &[RecordBatch]) -> Result<Option<TimeBounds>, LoadError> {
     let Some(at) = &table.partition else { return Ok(None) };
     let mut held: Option<TimeBounds> = None;
     for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
@@ -89,12 +112,11 @@ fn holds_any(engine: &Engine, targets: &mut dyn Targets, scan: &Scan, base: &'st
     Ok(held > 0)
 }
 
-fn fill(stage: &mut Stage, table: &'static Table, scan: &Scan) -> Result<Fill, LoadError> {
-    let waiting = stage.take_waiting(&table.name);
-    let bounds = bounds(table, &waiting)?;
+fn fill(rows: Vec<RecordBatch>, table: &'static Table, scan: &Scan) -> Result<Fill, LoadError> {
+    let bounds = bounds(table, &rows)?;
     let is_wanted = |column: &&Column| column.flag.is_none_or(|flag| scan.flags.contains(flag));
     let columns: Vec<&Column> = table.columns.iter().filter(is_wanted).collect();
-    let filled = waiting.iter().filter(|batch| batch.num_rows() > 0).map(|batch| full(batch, table, &columns, scan));
+    let filled = rows.iter().filter(|batch| batch.num_rows() > 0).map(|batch| full(batch, table, &columns, scan));
     Ok(Fill { table, rows: filled.collect::<Result<_, _>>()?, bounds })
 }
 

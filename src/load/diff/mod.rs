@@ -19,6 +19,7 @@ mod history;
 mod logs;
 mod repeats;
 mod replace;
+mod sessions;
 mod snapshots;
 mod sql;
 mod surveys;
@@ -35,33 +36,29 @@ pub(super) use logs::stage_runs;
 pub(super) use replace::{put_in, take_leave};
 pub(super) use sql::{equal_columns, timestamp_ms};
 
-use super::{CommitOptions, LoadError, RowCounts, VanishPolicy, engine::Engine, stage::Stage};
+use super::{CommitOptions, LoadError, RowCounts, VanishPolicy, engine::Engine, pending::Pending, stage::Stage};
 use crate::{
-    model::{Flag, Scan, Stream},
+    model::{Scan, Stream},
     schema::{self, Column, Table, quote_identifier, quote_text},
 };
 
 /// What changes by a scan of whose window the warehouse holds nothing, if nothing about its rows is to be judged; `None`: it is for
-/// [`diff`]. To be called once a stage: the rows are taken out of it.
-pub fn all_new(
+/// [`diff`]. To be called once a stage: the rows are taken out of it. None of the rows that wait, in `pending`, is in its window.
+pub(super) fn all_new(
     engine: &Engine,
     stage: &mut Stage,
     targets: &mut dyn Targets,
+    pending: &Pending,
     options: &CommitOptions,
 ) -> Result<Option<Delta>, LoadError> {
-    let Some(fills) = fill::take(engine, stage, targets)? else { return Ok(None) };
-    if stage.has_waiting() {
-        stage.complete(engine)?;
-    }
-    let mut comparison = Comparison::new(engine, stage, targets);
-    let base = contract(comparison.scan.scope.stream.name())?;
-    let new = fills.iter().filter(|fill| fill.table.name == base.name).flat_map(|fill| &fill.rows);
-    comparison.delta.counts.inserted = new.map(|rows| rows.num_rows() as u64).sum();
-    comparison.delta.fills = fills;
-    snapshots::write(&mut comparison)?;
-    let (scan, mut delta) = (comparison.scan, comparison.delta);
+    let Some(fills) = fill::take(engine, stage, targets, pending)? else { return Ok(None) };
+    let base = stage.scan().scope.stream.name();
+    let new = fills.iter().filter(|fill| fill.table.name == base).flat_map(|fill| &fill.rows);
+    let inserted = new.map(|rows| rows.num_rows() as u64).sum();
+    let counts = RowCounts { rows_read: stage.records(), inserted, ..RowCounts::default() };
+    let mut delta = Delta { counts, fills, ..Delta::default() };
     if !delta.is_empty() || options.record_unchanged {
-        delta.fills.push(logs::ledger_row(scan, &delta.counts, options.proof)?);
+        delta.fills.push(logs::ledger_row(stage.scan(), &delta.counts, options.proof)?);
     }
     Ok(Some(delta))
 }
@@ -127,11 +124,6 @@ impl<'a> Comparison<'a> {
         let counts = RowCounts { rows_read: stage.records(), ..RowCounts::default() };
         let delta = Delta { counts, ..Delta::default() };
         Self { engine, stage, scan: stage.scan(), targets, delta, has_doubles: false }
-    }
-
-    /// Whether the records bring snapshots of visitors.
-    fn has_snapshots(&self) -> bool {
-        self.scan.flags.contains(Flag::WithSnapshots) && self.scan.scope.stream == Stream::Responses
     }
 
     fn execute(&self, sql: &str) -> Result<(), LoadError> {

@@ -7,6 +7,7 @@ use super::{
     Comparison, LoadError, TimeBounds,
     children::{self, Sets},
     contract, delete_relation,
+    fill::brings_snapshots,
     sql::{hull, select_list, timestamp_ms},
     upsert_relation,
 };
@@ -21,7 +22,7 @@ const SESSION_MS_MAX: i64 = 7 * DAY_MS;
 
 /// Puts the changes of `visitor_snapshots` and its children into the delta.
 pub(super) fn write(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
-    if !comparison.has_snapshots() {
+    if !brings_snapshots(comparison.scan) {
         return Ok(());
     }
     let table = contract("visitor_snapshots")?;
@@ -43,11 +44,15 @@ fn reach(comparison: &Comparison<'_>, table: &'static Table) -> Result<Option<Ti
     if comparison.stage.rows(&table.name) == 0 {
         return Ok(None);
     }
-    let staged = hull(comparison, table, "stage_visitor_snapshots")?;
-    Ok(staged.map(|staged| TimeBounds {
+    Ok(hull(comparison, table, "stage_visitor_snapshots")?.map(around))
+}
+
+/// Where the rows of sessions can be that answered within these bounds.
+pub(super) fn around(staged: TimeBounds) -> TimeBounds {
+    TimeBounds {
         start_us: staged.start_us.saturating_sub(SESSION_MS_MAX * 1000),
         end_us: staged.end_us.saturating_add(SESSION_MS_MAX * 1000),
-    }))
+    }
 }
 
 /// Fills `work_snapshot_fate`, and says whether there is anything in it; without a staged snapshot there is no such table.

@@ -16,13 +16,12 @@ use super::{
     super::stage::{ROW_HASH_COLUMN, Stage, column_of, key_columns},
     Engine, LoadError, Targets,
     base::is_expected,
-    fill::plain_base,
+    contract,
+    fill::{brings_snapshots, family, plain_base},
+    sessions,
     sql::{bounds_of, column_list, key_of},
 };
-use crate::{
-    model::Scan,
-    schema::{Table, children_of},
-};
+use crate::{model::Scan, schema::Table};
 
 /// What the scan found under a key.
 struct Found {
@@ -31,7 +30,7 @@ struct Found {
 }
 
 /// Takes the rows of the base table and its children out of the stage if the warehouse holds just them, and says how many records
-/// that were; `None`: nothing is taken.
+/// that were; `None`: nothing is taken. Snapshots of visitors stay, unless they change nothing either.
 pub(super) fn take(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets) -> Result<Option<u64>, LoadError> {
     let Some(base) = plain_base(stage)? else { return Ok(None) };
     let staged = stage.waiting(&base.name);
@@ -39,9 +38,13 @@ pub(super) fn take(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets
         return Ok(None);
     }
     let records = staged.iter().map(|rows| rows.num_rows() as u64).sum();
-    for table in std::iter::once(base).chain(children_of(&base.name)) {
-        stage.take_waiting(&table.name);
+    if brings_snapshots(stage.scan()) {
+        let snapshots = contract("visitor_snapshots")?;
+        if sessions::find(engine, stage, targets, snapshots, &[])?.is_some_and(|new| new.is_empty()) {
+            family(snapshots).for_each(|table| _ = stage.take_waiting(&table.name));
+        }
     }
+    family(base).for_each(|table| _ = stage.take_waiting(&table.name));
     Ok(Some(records))
 }
 

@@ -213,7 +213,8 @@ impl DuckDbDestination {
         if self.unsealed.rows.touches(scan) {
             self.write_pending()?;
         }
-        let delta = match all_new(&self.engine, &mut stage, &mut Attached(&self.lacking), options)? {
+        let delta = match all_new(&self.engine, &mut stage, &mut Attached(&self.lacking), &self.unsealed.rows, options)?
+        {
             Some(delta) => delta,
             None => {
                 self.write_pending()?;

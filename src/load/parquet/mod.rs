@@ -294,7 +294,7 @@ impl Destination for ParquetDestination {
             self.commit_pending()?;
         }
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
-        let delta = match all_new(&self.engine, &mut stage, &mut targets, options)? {
+        let delta = match all_new(&self.engine, &mut stage, &mut targets, &self.pending, options)? {
             Some(delta) => delta,
             None => {
                 self.commit_pending()?;
