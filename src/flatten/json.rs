@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use memchr::memchr;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -116,9 +117,10 @@ pub(super) fn read_text(raw: &str) -> Option<Text<'_>> {
 
 /// The value of what stands between the quotes of a string.
 pub(super) fn unescaped(inner: &str) -> Text<'_> {
-    match inner.split_once('\\') {
+    // A search by bytes is enough: none of a longer character's looks like a backslash.
+    match memchr(b'\\', inner.as_bytes()).map(|at| inner.split_at(at)) {
         None => Text { text: Cow::Borrowed(inner), is_exact: true },
-        Some((plain, escaped)) => unescaped_slowly(inner.len(), plain, escaped),
+        Some((plain, escaped)) => unescaped_slowly(inner.len(), plain, escaped.get(1..).unwrap_or_default()),
     }
 }
 

@@ -62,7 +62,7 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
             selected_indexes: Vec::new(),
             responses: TableBuilder::new("responses", records)?,
             parts: AnswerParts::new()?,
-            snapshots: Snapshots::new(rules)?,
+            snapshots: Snapshots::new(rules),
             drift: DriftLog::new(Stream::Responses, rules),
         })
     }

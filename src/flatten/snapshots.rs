@@ -8,7 +8,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, hash_map::Entry as Slot},
+    collections::{HashMap, HashSet, hash_map::Entry as Slot},
 };
 
 use arrow::error::ArrowError;
@@ -43,14 +43,15 @@ use SnapshotField as Wire;
 
 #[derive(Debug)]
 pub(super) struct Snapshots<'a> {
-    snapshots: TableBuilder,
-    attributes: TableBuilder,
     /// Snapshots to be written, one for each text, survey and session.
     pending: Vec<Pending<'a>>,
     by_text: HashMap<TextKey<'a>, usize>,
     entries: Vec<Entry<'a>>,
     fields: Fields<'a, SnapshotField>,
 }
+
+/// Attributes that a snapshot is likely to have.
+const ATTRIBUTES_GUESS: usize = 6;
 
 /// What makes a snapshot the repeat of another without a look inside. The text stands for itself by a 128-bit hash.
 type TextKey<'a> = (Cow<'a, str>, Option<i64>, u128);
@@ -76,15 +77,8 @@ struct Snapshot<'a> {
 }
 
 impl<'a> Snapshots<'a> {
-    pub(super) fn new(rules: DriftRules) -> Result<Self, ArrowError> {
-        Ok(Self {
-            snapshots: TableBuilder::new("visitor_snapshots", 0)?,
-            attributes: TableBuilder::new("visitor_snapshot_attributes", 0)?,
-            pending: Vec::new(),
-            by_text: HashMap::new(),
-            entries: Vec::new(),
-            fields: Fields::new(rules),
-        })
+    pub(super) fn new(rules: DriftRules) -> Self {
+        Self { pending: Vec::new(), by_text: HashMap::new(), entries: Vec::new(), fields: Fields::new(rules) }
     }
 
     /// Takes the snapshot that an answer carries. `None` if it is not an object.
@@ -119,51 +113,36 @@ impl<'a> Snapshots<'a> {
         let mut pending = std::mem::take(&mut self.pending);
         // Earliest first, so that of texts with equal content (another order of fields) the earliest is met first.
         pending.sort_by_key(|pending| (pending.key.created_at, pending.key.record));
-        let mut seen = HashMap::new();
+        let mut seen = HashSet::with_capacity(pending.len());
         let mut kept = Vec::with_capacity(pending.len());
         for pending in pending {
             let hash = content_hash(&pending.snapshot, pending.key.survey_id);
-            if seen.insert((pending.key.response_group_uid.clone(), hash), ()).is_none() {
+            if seen.insert((pending.key.response_group_uid.clone(), hash)) {
                 kept.push((pending.key, pending.snapshot, hash));
             }
         }
         kept.sort_by_key(|(key, ..)| key.record);
+        let mut rows = TableBuilder::new("visitor_snapshots", kept.len())?;
+        let mut attributes = TableBuilder::new("visitor_snapshot_attributes", kept.len() * ATTRIBUTES_GUESS)?;
         for (key, snapshot, hash) in &kept {
-            self.append_row(key, snapshot, *hash);
-            self.append_attributes(key, snapshot.attributes);
+            append_row(&mut rows, key, snapshot, *hash);
+            self.append_attributes(&mut attributes, key, snapshot.attributes);
         }
-        self.snapshots.finish_into(batches)?;
-        self.attributes.finish_into(batches)
-    }
-
-    fn append_row(&mut self, key: &AnswerKey, snapshot: &Snapshot, hash: i64) {
-        let row = &mut self.snapshots;
-        row.text("response_group_uid", Some(&key.response_group_uid));
-        row.bigint("survey_id", key.survey_id);
-        row.timestamp("created_at", Some(key.created_at));
-        row.text("visitor_id", snapshot.visitor_id.as_deref());
-        row.text("external_user_id", snapshot.external_user_id.as_deref());
-        row.text("triggering_event", snapshot.triggering_event.as_deref());
-        row.text("attributes", snapshot.attributes);
-        row.text("event_properties", snapshot.event_properties);
-        row.text("events", snapshot.events);
-        row.text("extra", snapshot.extra.as_deref());
-        row.bigint("_row_hash", Some(hash));
-        row.end_row(key.record);
+        rows.finish_into(batches)?;
+        attributes.finish_into(batches)
     }
 
     /// One row an attribute; of a name that was sent twice, the last value.
-    fn append_attributes(&mut self, key: &AnswerKey, attributes: Option<&'a str>) {
+    fn append_attributes(&mut self, row: &mut TableBuilder, key: &AnswerKey, attributes: Option<&'a str>) {
         let Some(raw) = attributes.filter(|raw| json::shape(raw) == Shape::Object) else {
             return;
         };
         self.entries.clear();
         let _ = json::read_entries(raw, &mut self.entries);
         for (_, (name, value)) in labelled(&self.entries) {
-            if self.attributes.is_full() {
+            if row.is_full() {
                 return;
             }
-            let row = &mut self.attributes;
             row.text("response_group_uid", Some(&key.response_group_uid));
             row.bigint("survey_id", key.survey_id);
             row.timestamp("created_at", Some(key.created_at));
@@ -175,6 +154,21 @@ impl<'a> Snapshots<'a> {
             row.end_row(key.record);
         }
     }
+}
+
+fn append_row(row: &mut TableBuilder, key: &AnswerKey, snapshot: &Snapshot, hash: i64) {
+    row.text("response_group_uid", Some(&key.response_group_uid));
+    row.bigint("survey_id", key.survey_id);
+    row.timestamp("created_at", Some(key.created_at));
+    row.text("visitor_id", snapshot.visitor_id.as_deref());
+    row.text("external_user_id", snapshot.external_user_id.as_deref());
+    row.text("triggering_event", snapshot.triggering_event.as_deref());
+    row.text("attributes", snapshot.attributes);
+    row.text("event_properties", snapshot.event_properties);
+    row.text("events", snapshot.events);
+    row.text("extra", snapshot.extra.as_deref());
+    row.bigint("_row_hash", Some(hash));
+    row.end_row(key.record);
 }
 
 fn read_snapshot<'a>(

@@ -147,6 +147,7 @@ impl Run {
             && self.findings.stop.is_none()
             && flow.pulls.len() < self.settings.throttle.in_flight_max
             && flow.ready.len() < READY_MAX
+            && (flow.ready.is_empty() || !self.shared.budget.is_tight())
         {
             let (task, begun) = match flow.waiting.pop_front() {
                 Some(begun) => begun,

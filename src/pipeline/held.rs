@@ -21,7 +21,10 @@ use crate::{
 use super::PipelineError;
 
 /// Flattened pages that may be in memory at once, over all scans of the run, in bytes.
-const HELD_BYTES_MAX: usize = 128 * 1024 * 1024;
+const HELD_BYTES_MAX: usize = 192 * 1024 * 1024;
+
+/// From here on no window is begun while complete ones wait: what does not fit is flattened a second time.
+const HELD_BYTES_TIGHT: usize = HELD_BYTES_MAX / 2;
 
 /// A body from this size on is flattened while no other such body is: its rows take several times its size, and several at once
 /// would add up to more than any limit says. A usual page has about 1 MiB.
@@ -61,6 +64,11 @@ impl Budget {
             self.give_back(bytes);
         }
         taken
+    }
+
+    /// Whether the warehouses should catch up before more is pulled.
+    pub fn is_tight(&self) -> bool {
+        self.held_bytes.load(Ordering::Relaxed) >= HELD_BYTES_TIGHT
     }
 
     fn give_back(&self, bytes: usize) {
