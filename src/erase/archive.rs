@@ -3,7 +3,11 @@
 use std::{
     collections::BTreeSet,
     fs::File,
+    num::NonZero,
+    panic,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use super::EraseError;
@@ -42,7 +46,8 @@ impl<'a> RecordsOf<'a> {
 
     /// Whether a record of a stream is of one of the people.
     fn is_theirs(&self, stream: Stream, record: &str) -> bool {
-        self.is_theirs_by(fields_of_stream(stream), record)
+        // A number or an escape is on nearly every page, and in few of its records.
+        self.finder.may_be_a_field(record.as_bytes()) && self.is_theirs_by(fields_of_stream(stream), record)
     }
 
     /// The same for any JSON object: `fields` are those of the contract of its table.
@@ -70,12 +75,14 @@ pub(super) fn files(archive: &Archive) -> Result<Vec<PathBuf>, EraseError> {
 
 /// Looks through all files. Changes nothing.
 pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveFound, EraseError> {
-    let mut found = ArchiveFound::default();
-    for path in files(archive)? {
-        let stream = stream_of(&path)?;
-        let counts = rewrite(&path, &Steps::default(), true, |body| {
+    let looked = each_file(archive, |path| {
+        let stream = stream_of(path)?;
+        rewrite(path, &Steps::default(), true, |body| {
             Ok::<_, EraseError>(stream.and_then(|stream| people.without(stream, body)))
-        })?;
+        })
+    })?;
+    let mut found = ArchiveFound::default();
+    for (path, counts) in looked {
         found.files += 1;
         found.pages += counts.pages;
         found.records += counts.removed;
@@ -86,15 +93,51 @@ pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveF
     Ok(found)
 }
 
+/// Looks at every file of pages, as many at once as there are processors; what was found comes in the order of the files.
+fn each_file<T: Send>(
+    archive: &Archive,
+    look: impl Fn(&Path) -> Result<T, EraseError> + Sync,
+) -> Result<Vec<(PathBuf, T)>, EraseError> {
+    let files = files(archive)?;
+    let lanes = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicUsize::new(0);
+    let lane = || {
+        let mut looked = Vec::new();
+        while let Some((at, path)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, files.get(at)?)))
+        {
+            match look(path) {
+                Ok(found) => looked.push((at, found)),
+                Err(error) => {
+                    // The others need not go on.
+                    next.store(files.len(), Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(looked)
+    };
+    let mut looked: Vec<(usize, T)> = thread::scope(|scope| {
+        let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+        let ends = lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
+        ends.collect::<Result<Vec<_>, _>>()
+    })?
+    .into_iter()
+    .flatten()
+    .collect();
+    looked.sort_by_key(|(at, _)| *at);
+    Ok(files.into_iter().zip(looked).map(|(path, (_, found))| (path, found)).collect())
+}
+
 /// Which identifiers stand together in records that carry one of these: in the archive may be what no table holds, of a scan under
 /// way or of a warehouse that was lost.
 pub(super) fn facts(archive: &Archive, wanted: &[Identifier]) -> Result<BTreeSet<Vec<Identifier>>, EraseError> {
     let finder = Finder::new(wanted);
     let records = RecordsOf::new(wanted, &finder);
-    let mut rows = BTreeSet::new();
-    for path in files(archive)? {
-        let Some(stream) = stream_of(&path)? else { continue };
-        rewrite(&path, &Steps::default(), true, |body| {
+    let look = |path: &Path| {
+        let mut rows = BTreeSet::new();
+        let Some(stream) = stream_of(path)? else { return Ok(rows) };
+        rewrite(path, &Steps::default(), true, |body| {
             if finder.may_be_a_field(body) {
                 without_records(body, |record| {
                     if records.is_theirs(stream, record) {
@@ -103,15 +146,21 @@ pub(super) fn facts(archive: &Archive, wanted: &[Identifier]) -> Result<BTreeSet
                     false
                 });
             }
-            match rows.len() > FACTS_MAX {
-                true => Err(EraseError::Names(format!(
-                    "more than {FACTS_MAX} archived sittings carry what is looked for: name fewer people at once"
-                ))),
-                false => Ok(None),
-            }
+            require_few(&rows).map(|()| None)
         })?;
+        Ok(rows)
+    };
+    let rows: BTreeSet<Vec<Identifier>> = each_file(archive, look)?.into_iter().flat_map(|(_, rows)| rows).collect();
+    require_few(&rows).map(|()| rows)
+}
+
+fn require_few(rows: &BTreeSet<Vec<Identifier>>) -> Result<(), EraseError> {
+    match rows.len() > FACTS_MAX {
+        true => Err(EraseError::Names(format!(
+            "more than {FACTS_MAX} archived sittings carry what is looked for: name fewer people at once"
+        ))),
+        false => Ok(()),
     }
-    Ok(rows)
 }
 
 fn identifiers_of(stream: Stream, record: &str) -> Vec<Identifier> {
@@ -164,20 +213,25 @@ pub(super) struct PagesSearched {
 
 /// Searches every page, decompressed.
 pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesSearched, EraseError> {
-    let mut searched = PagesSearched::default();
-    for path in files(archive)? {
-        searched.files += 1;
-        let stream = stream_of(&path)?;
-        let mut mentioning = 0;
-        rewrite(&path, &Steps::default(), true, |body| {
-            searched.bytes += body.len() as u64;
+    let looked = each_file(archive, |path| {
+        let stream = stream_of(path)?;
+        let mut found = PagesSearched { files: 1, ..PagesSearched::default() };
+        rewrite(path, &Steps::default(), true, |body| {
+            found.bytes += body.len() as u64;
             let left = stream.and_then(|stream| people.without(stream, body));
-            searched.records += left.map_or(0, |left| u64::from(left.removed));
-            mentioning += u64::from(people.finder.may_be_in(body) && people.finder.is_in_text(body));
+            found.records += left.map_or(0, |left| u64::from(left.removed));
+            found.mentioning_pages += u64::from(people.finder.may_be_in(body) && people.finder.is_in_text(body));
             Ok::<_, EraseError>(None)
         })?;
-        if mentioning > 0 {
-            searched.mentioning_pages += mentioning;
+        Ok(found)
+    })?;
+    let mut searched = PagesSearched::default();
+    for (path, found) in looked {
+        searched.files += found.files;
+        searched.bytes += found.bytes;
+        searched.records += found.records;
+        searched.mentioning_pages += found.mentioning_pages;
+        if found.mentioning_pages > 0 {
             searched.mentioned_in.push(path);
         }
     }

@@ -53,8 +53,9 @@ pub(super) fn follow(
     destinations: &mut [Box<dyn Destination>],
 ) -> Result<Leads, EraseError> {
     // The archive is large and seldom knows more than the warehouses: it is asked for everything at once, and the leads are
-    // followed anew, with what it knew, as long as that is new.
+    // followed anew, with what it knew. If that leads to somebody new, it is asked again.
     let mut archived: BTreeSet<Vec<Identifier>> = BTreeSet::new();
+    let mut asked: BTreeSet<Identifier> = BTreeSet::new();
     let (mut rounds, mut passes) = (0, 0);
     let mut leads = loop {
         let mut leads = leads::follow(named, |wanted| look(wanted, &archived, destinations))?;
@@ -62,7 +63,12 @@ pub(super) fn follow(
         leads.rounds = rounds;
         let mut met: BTreeSet<Identifier> = leads.all().into_iter().chain(earlier.iter().cloned()).collect();
         met.extend(leads.not_followed.keys().cloned());
-        let found = archive::facts(archive, &met.into_iter().collect::<Vec<_>>())?;
+        if met.is_subset(&asked) {
+            break leads;
+        }
+        let wanted: Vec<Identifier> = met.iter().cloned().collect();
+        asked.extend(met);
+        let found = archive::facts(archive, &wanted)?;
         let is_all_known = found.is_subset(&archived);
         archived.extend(found);
         passes += 1;

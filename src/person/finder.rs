@@ -11,9 +11,7 @@ use std::{
     sync::LazyLock,
 };
 
-use aho_corasick::{AhoCorasick, MatchKind};
-
-use super::decoded::Decoded;
+use super::{decoded::Decoded, patterns::Patterns};
 use crate::{
     model::{Identifier, IdentifierKind},
     schema::tables,
@@ -35,14 +33,14 @@ const READ_BYTES: usize = 1 << 20;
 pub struct Finder {
     identifiers: Vec<Identifier>,
     /// As they are, and which identifier each pattern is of.
-    plain: Option<AhoCorasick>,
+    plain: Patterns,
     plain_of: Vec<usize>,
     /// As they are, and the numbers of visitors: what a field of a record holds.
-    fields: Option<AhoCorasick>,
+    fields: Patterns,
     /// Whether some hold what JSON can only write with a backslash.
     has_quoted: bool,
     /// In every spelling.
-    raw: Option<AhoCorasick>,
+    raw: Patterns,
     raw_bytes_max: usize,
     not_in_texts: usize,
     not_in_bytes: usize,
@@ -73,9 +71,9 @@ impl Finder {
         let not_in_bytes = identifiers.iter().filter(|identifier| !is_distinctive(&identifier.value)).count();
         let not_in_texts = all - identifiers.len();
         Finder {
-            plain: automaton(&plain),
-            fields: automaton(&fields),
-            raw: automaton(&raw),
+            plain: Patterns::new(&plain),
+            fields: Patterns::new(&fields),
+            raw: Patterns::new(&raw),
             identifiers,
             plain_of,
             has_quoted,
@@ -137,28 +135,22 @@ impl Finder {
     }
 
     fn find(&self, bytes: &[u8], mut found: impl FnMut(usize, usize)) {
-        let Some(plain) = &self.plain else { return };
-        for hit in plain.find_overlapping_iter(bytes) {
-            let Some(identifier) = self.plain_of.get(hit.pattern().as_usize()).and_then(|at| self.identifiers.get(*at))
-            else {
-                continue;
-            };
-            if stands_alone(identifier, bytes, hit.start(), hit.end()) {
-                found(hit.start(), hit.end());
+        self.plain.each_in(bytes, |pattern, start, end| {
+            let identifier = self.plain_of.get(pattern).and_then(|at| self.identifiers.get(*at));
+            if identifier.is_some_and(|identifier| stands_alone(identifier, bytes, start, end)) {
+                found(start, end);
             }
-        }
+        });
     }
 
     /// Whether any of them could be in the text: quicker than [`Finder::is_in_text`], and never wrong about "no".
     pub fn may_be_in(&self, bytes: &[u8]) -> bool {
-        bytes.contains(&b'%')
-            || self.has_escapes(bytes)
-            || self.plain.as_ref().is_some_and(|plain| plain.is_match(bytes))
+        bytes.contains(&b'%') || self.has_escapes(bytes) || self.plain.any_in(bytes)
     }
 
     /// Whether a field of some record in the text, numbers too, could hold one of them; never wrong about "no".
     pub fn may_be_a_field(&self, bytes: &[u8]) -> bool {
-        self.has_escapes(bytes) || self.fields.as_ref().is_some_and(|fields| fields.is_match(bytes))
+        self.has_escapes(bytes) || self.fields.any_in(bytes)
     }
 
     /// Whether the text has escapes of JSON that can hide an identifier: hardly any needs the others.
@@ -176,7 +168,7 @@ impl Finder {
 
     /// Whether their bytes are in the text, alone or inside something longer.
     pub fn has_bytes_in(&self, text: &[u8]) -> bool {
-        self.raw.as_ref().is_some_and(|raw| raw.is_match(text))
+        self.raw.any_in(text)
     }
 
     /// How often they are in raw bytes, in any spelling, and how many bytes those were.
@@ -195,10 +187,8 @@ impl Finder {
             }
             total += read as u64;
             let filled = kept + read;
-            if let Some(raw) = &self.raw {
-                // A hit that lies whole in what was kept has been counted before.
-                hits += raw.find_overlapping_iter(&buffer[..filled]).filter(|hit| hit.end() > kept).count() as u64;
-            }
+            // A hit that lies whole in what was kept has been counted before.
+            self.raw.each_in(&buffer[..filled], |_, _, end| hits += u64::from(end > kept));
             kept = overlap.min(filled);
             buffer.copy_within(filled - kept..filled, 0);
         }
@@ -222,12 +212,6 @@ fn is_word_of_contracts(value: &str) -> bool {
         words.chain(["cursor", "data"]).collect()
     });
     WORDS.contains(value)
-}
-
-fn automaton(patterns: &[String]) -> Option<AhoCorasick> {
-    let built = AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(patterns);
-    // It fails for more patterns than 32 bits count, which people never name.
-    (!patterns.is_empty()).then_some(built.ok()).flatten()
 }
 
 /// The value in the cases of its letters beyond ASCII; those of ASCII are the automaton's.

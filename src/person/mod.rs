@@ -10,6 +10,7 @@ mod error;
 mod finder;
 mod keyed;
 mod pages;
+mod patterns;
 mod records;
 mod suppression;
 

@@ -37,6 +37,7 @@ macro_rules! conformance_tests {
             answers: a_scan_of_one_survey_touches_no_other
             answers: long_pages_with_lists_arrive_whole
             others: a_snapshot_does_not_depend_on_the_order_of_windows
+            others: a_snapshot_does_not_depend_on_what_was_sealed
             others: an_edited_snapshot_replaces_its_attributes
             others: surveys_keep_every_version
             others: p1_commits_that_wait_for_publish_go_together

@@ -40,6 +40,34 @@ pub(in crate::load) fn a_snapshot_does_not_depend_on_the_order_of_windows(lab: &
     assert_eq!(lab.rows(SNAPSHOTS), expected);
 }
 
+pub(in crate::load) fn a_snapshot_does_not_depend_on_what_was_sealed(lab: &mut Lab) {
+    // What was applied and waits counts like what was sealed, whichever of three windows comes first.
+    for (round, order) in [[0, 1, 2], [2, 1, 0], [1, 0, 2]].into_iter().enumerate() {
+        let first_day = 30 * round as i64;
+        let sitting = |name: &str, day: i64, plan: &str| {
+            with_snapshot(answer(&format!("{round}{name}"), first_day + day, plan), day, plan)
+        };
+        let days = [
+            vec![sitting("a", 0, "free"), sitting("b", 0, "free")],
+            vec![sitting("b", 1, "paid"), sitting("c", 1, "free"), sitting("c", 1, "free")],
+            vec![sitting("c", 2, "paid"), sitting("d", 2, "free")],
+        ];
+        for (day, answers) in order.into_iter().zip(order.map(|day| &days[day as usize])) {
+            let scan = snapshots_scan(10 * round as i64 + day, first_day + day, first_day + day + 1);
+            assert!(lab.apply_unsealed(&scan, &[page(answers)]).wrote);
+        }
+        lab.destination().seal().unwrap();
+        lab.destination().publish().unwrap();
+        let held = format!(
+            "SELECT s.response_group_uid, date_diff('day', DATE '2026-03-01', s.created_at) - {first_day}, a.value_text
+             FROM visitor_snapshots s LEFT JOIN visitor_snapshot_attributes a USING (response_group_uid, created_at)
+             WHERE s.response_group_uid LIKE '{round}%' ORDER BY ALL"
+        );
+        let expected = ["a | 0 | free", "b | 0 | free", "c | 1 | free", "d | 2 | free"];
+        assert_eq!(lab.rows(&held), expected.map(|row| format!("{round}{row}")), "{order:?}");
+    }
+}
+
 pub(in crate::load) fn an_edited_snapshot_replaces_its_attributes(lab: &mut Lab) {
     lab.apply(&snapshots_scan(0, 0, 1), &[page(&[with_snapshot(answer("s", 0, "x"), 1, "free")])]);
     let applied = lab.apply(&snapshots_scan(1, 0, 1), &[page(&[with_snapshot(answer("s", 0, "x"), 1, "paid")])]);

@@ -30,6 +30,10 @@ pub(in super::super) fn facts(
     targets: &mut dyn Targets,
     wanted: &[Identifier],
 ) -> Result<Facts, LoadError> {
+    engine.with_all_threads(|| facts_of(engine, targets, wanted))
+}
+
+fn facts_of(engine: &Engine, targets: &mut dyn Targets, wanted: &[Identifier]) -> Result<Facts, LoadError> {
     let mut facts = Facts::default();
     let mut wanted = wanted.to_vec();
     // A table that names people in one way only leads nowhere.

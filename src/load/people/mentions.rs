@@ -56,6 +56,10 @@ pub(in super::super) fn search(
     targets: &mut dyn Targets,
     finder: &Finder,
 ) -> Result<Searched, LoadError> {
+    engine.with_all_threads(|| search_all(engine, targets, finder))
+}
+
+fn search_all(engine: &Engine, targets: &mut dyn Targets, finder: &Finder) -> Result<Searched, LoadError> {
     let mut searched = Searched::default();
     for table in tables() {
         let columns: Vec<&'static str> = table

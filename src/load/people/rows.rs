@@ -42,6 +42,14 @@ pub(in super::super) fn find(
 ) -> Result<Vec<TableDelta>, LoadError> {
     Stage::clear(engine)?;
     stage(engine, person)?;
+    engine.with_all_threads(|| find_staged(engine, targets, person))
+}
+
+fn find_staged(
+    engine: &Engine,
+    targets: &mut dyn Targets,
+    person: &[Identifier],
+) -> Result<Vec<TableDelta>, LoadError> {
     let mut deltas = Vec::new();
     for table in tables().iter().filter(|table| table.kind != TableKind::Child) {
         let mut parts = direct(engine, targets, table, person)?;
