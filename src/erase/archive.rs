@@ -103,9 +103,9 @@ fn each_file<T: Send>(
     let next = AtomicUsize::new(0);
     let lane = || {
         let mut looked = Vec::new();
-        while let Some((at, path)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, files.get(at)?)))
-        {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = files.get(at) else { return Ok(looked) };
             match look(path) {
                 Ok(found) => looked.push((at, found)),
                 Err(error) => {
@@ -115,7 +115,6 @@ fn each_file<T: Send>(
                 }
             }
         }
-        Ok(looked)
     };
     let mut looked: Vec<(usize, T)> = thread::scope(|scope| {
         let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();

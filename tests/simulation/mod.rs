@@ -44,6 +44,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
     ),
     (1515, "a partition that lost its last row left an empty file behind among the files being written"),
     (272, "two records of one key that lay in different windows became two equal rows once a scan met both"),
+    (
+        5153,
+        "a session of eight days had two snapshots, as it may, and the check took the parts of both for those of one",
+    ),
 ];
 
 /// The environment variables that say what to play.

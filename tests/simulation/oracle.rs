@@ -15,6 +15,9 @@ use crate::harness::{
 /// Far in the future, also in microseconds.
 const FOR_EVER_MS: i64 = i64::MAX / 1000;
 
+/// A session that goes on for longer can have a second snapshot: its row is looked up this far around.
+const SESSION_US_MAX: i64 = 7 * 86_400_000_000;
+
 type Versions = BTreeMap<&'static str, BTreeMap<String, Vec<Entity>>>;
 
 /// The oracle of one script.
@@ -140,7 +143,7 @@ impl Oracle {
                     panic!("{when}: {base} {key} was never like this: {row:?}\n  known: {known:?}");
                 }
                 self.check_optional(when, base, row, &optional);
-                let held = held.get(&key).cloned().unwrap_or_default();
+                let held = held.get(&(key.clone(), moment(base, row))).cloned().unwrap_or_default();
                 let wanted = |version: &&Entity| {
                     let of_table = |(table, _): &&(&str, Row)| children.contains(table);
                     let mut rows: Vec<_> =
@@ -189,7 +192,9 @@ impl Oracle {
                     true => created_us(row) > created_us(&now.row),
                     false => created_us(row) == created_us(&now.row),
                 };
-                if now.iter().any(is_now) {
+                let is_long =
+                    is_snapshot && now.iter().all(|now| created_us(row) - created_us(&now.row) > SESSION_US_MAX);
+                if now.iter().any(is_now) && !is_long {
                     continue;
                 }
                 let Some(version) = self.versions_of(base, row, &optional).next() else {
@@ -198,9 +203,16 @@ impl Oracle {
                 let mut gone = version.clone();
                 optional.iter().for_each(|name| drop(gone.row.insert((*name).to_owned(), row[*name].clone())));
                 gone.has_vanished = !is_snapshot;
-                let entities = expected.bases.get_mut(base).unwrap().entry(key).or_default();
-                if is_snapshot {
-                    entities.clear();
+                let is_held = |later: &Entity| {
+                    let is_it = |held: &Row| {
+                        key_text(contract(base), held) == key && created_us(held) == created_us(&later.row)
+                    };
+                    contents.tables[base].iter().any(is_it)
+                };
+                let entities = expected.bases.get_mut(base).unwrap().entry(key.clone()).or_default();
+                if is_snapshot && !is_long {
+                    entities
+                        .retain(|later| created_us(&later.row) - created_us(row) > SESSION_US_MAX && is_held(later));
                 }
                 entities.push(gone);
             }
@@ -226,15 +238,22 @@ fn content(table: &str, row: &Row) -> Part {
     (table.to_owned(), content_columns(table).iter().map(|name| row[*name].clone()).collect())
 }
 
-/// The children in a warehouse by the key of the row that they belong to, sorted.
-fn children_by_owner(contents: &Contents, base: &'static str, children: &[&str]) -> BTreeMap<String, Vec<Part>> {
+/// A row of a base table: its key, and when it was created where rows of one key can lie at several moments.
+type Owner = (String, Option<String>);
+
+fn moment(base: &'static str, row: &Row) -> Option<String> {
+    contract(base).partition.as_deref().and_then(|at| row[at].clone())
+}
+
+/// The children in a warehouse by the row that they belong to, sorted.
+fn children_by_owner(contents: &Contents, base: &'static str, children: &[&str]) -> BTreeMap<Owner, Vec<Part>> {
     let key = contract(base).key.iter().map(|name| if base == "surveys" { "survey_id" } else { name.as_str() });
     let key: Vec<&str> = key.collect();
-    let mut held: BTreeMap<String, Vec<Part>> = BTreeMap::new();
+    let mut held: BTreeMap<Owner, Vec<Part>> = BTreeMap::new();
     for table in children {
         for row in &contents.tables[*table] {
             let owner: Vec<&str> = key.iter().map(|name| row[*name].as_deref().unwrap_or("NULL")).collect();
-            held.entry(owner.join(" / ")).or_default().push(content(table, row));
+            held.entry((owner.join(" / "), moment(base, row))).or_default().push(content(table, row));
         }
     }
     held.values_mut().for_each(|parts| parts.sort());

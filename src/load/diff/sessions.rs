@@ -108,7 +108,7 @@ fn held_sql(
 ) -> Result<String, LoadError> {
     engine.execute(
         "compare a scan with the warehouse",
-        &format!("CREATE TEMP TABLE stage_sessions ({SESSION_COLUMN} VARCHAR)"),
+        &format!("CREATE OR REPLACE TEMP TABLE stage_sessions ({SESSION_COLUMN} VARCHAR)"),
     )?;
     let named = RecordBatch::try_from_iter([(SESSION_COLUMN, Arc::new(sessions) as ArrayRef)])
         .map_err(|error| LoadError::Contract(format!("sessions: {error}")))?;
