@@ -336,10 +336,12 @@ fn p7_the_time_zone_of_the_machine_changes_nothing() {
     let mut seen: Vec<(&str, String, String)> = Vec::new();
     for zone in ["UTC", "Asia/Kolkata", "America/St_Johns"] {
         let place = Place::new(&service).with_env("TZ", zone);
+        // Where a window is cut hangs on which was pulled before it: one at a time, in every run the same.
+        let report = |arguments: &[&str]| place.report(&[arguments, &["--concurrency", "1"]].concat(), 0);
         // A date without a time is a day of UTC, too.
-        place.report(&["backfill", "--from", "2026-01-05"], 0);
-        place.report(&["backfill", "--from", "2025-12-20", "--to", "2026-01-31T12:00:00+05:30"], 0);
-        place.report(&["sync"], 0);
+        report(&["backfill", "--from", "2026-01-05"]);
+        report(&["backfill", "--from", "2025-12-20", "--to", "2026-01-31T12:00:00+05:30"]);
+        report(&["sync"]);
         assert_holds(&place, &expected, zone);
         let mut dumps = String::new();
         for (_, tables) in place.warehouses() {

@@ -108,7 +108,9 @@ impl Run {
             match scan {
                 Resumed::GoesOn(begun) => flow.waiting.push_back((self.task_of(&begun.scan, begun.page_rows)?, begun)),
                 Resumed::Complete(pulled) => {
-                    flow.ready.push_back((self.task_of(&pulled.scan, pulled.page_rows)?, pulled))
+                    let task = self.task_of(&pulled.scan, pulled.page_rows)?;
+                    flow.queue.learn(task.scope, task.due.window, pulled.rows);
+                    flow.ready.push_back((task, pulled));
                 }
             }
         }
@@ -195,6 +197,7 @@ impl Run {
         match pulled {
             Ok(pulled) => {
                 flow.failures_in_a_row = 0;
+                flow.queue.learn(task.scope, task.due.window, pulled.rows);
                 flow.ready.push_back((task, pulled));
             }
             Err(PullError::Stopped(stop)) => {
@@ -220,7 +223,6 @@ impl Run {
     fn apply_ended(&mut self, flow: &mut Flow, task: Task, applied: Result<Unsealed, PipelineError>) {
         match applied {
             Ok(unsealed) => {
-                flow.queue.learn(task.scope, task.due.window, unsealed.rows());
                 flow.unsealed.push((task, unsealed));
                 flow.unsealed_since.get_or_insert_with(Instant::now);
             }

@@ -67,6 +67,8 @@ pub(super) struct Begun {
 pub(super) struct Pulled {
     pub scan: Scan,
     pub page_rows: u32,
+    /// The records that its pages list.
+    pub rows: u64,
     pub spool: PathBuf,
     pub proof: Proof,
     pub held: Held,
@@ -189,7 +191,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let busy = shared.account.enter(Activity::Write);
     let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
     drop(busy);
-    Ok(Pulled { scan, page_rows, spool: spool.path().to_owned(), proof, held, edges, noted: None })
+    Ok(Pulled { scan, page_rows, rows, spool: spool.path().to_owned(), proof, held, edges, noted: None })
 }
 
 /// How far a scan's pages reach.

@@ -218,9 +218,9 @@ fn complete(
     }
     let held = Held::spooled(&shared.budget, shared.drift.of(left.scan.scope.stream));
     let proof = Proof { pages: spool.pages() as u64, end };
-    let (scan, page_rows) = (left.scan, left.page_rows);
-    let edges = ScanEdges::new(edges.unlooked);
-    Ok(Resumed::Complete(Pulled { scan, page_rows, spool: spool.path().to_owned(), proof, held, edges, noted }))
+    let UnderWay { scan, page_rows, rows, .. } = left;
+    let (spool, edges) = (spool.path().to_owned(), ScanEdges::new(edges.unlooked));
+    Ok(Resumed::Complete(Pulled { scan, page_rows, rows, spool, proof, held, edges, noted }))
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {

@@ -110,7 +110,7 @@ pub(super) async fn ask(
         answered.people += draft.people;
         (spool, held) = keep(shared, &scan, spool, held, draft).await?;
     }
-    answered.pulled = finish(shared, scan, spool, held).await?;
+    answered.pulled = finish(shared, scan, spool, held, answered.people as u64).await?;
     Ok(answered)
 }
 
@@ -138,7 +138,13 @@ async fn keep(
     .await?
 }
 
-async fn finish(shared: &Shared, scan: Scan, mut spool: Spool, held: Held) -> Result<Option<Pulled>, PipelineError> {
+async fn finish(
+    shared: &Shared,
+    scan: Scan,
+    mut spool: Spool,
+    held: Held,
+    rows: u64,
+) -> Result<Option<Pulled>, PipelineError> {
     let shared = shared.clone();
     blocking(move || {
         if spool.pages() == 0 {
@@ -150,7 +156,7 @@ async fn finish(shared: &Shared, scan: Scan, mut spool: Spool, held: Held) -> Re
         spool.complete().map_err(PipelineError::Archive)?;
         let proof = Proof { pages: spool.pages() as u64, end: None };
         let (spool, edges) = (spool.path().to_owned(), ScanEdges::new(0));
-        Ok(Some(Pulled { scan, page_rows: 0, spool, proof, held, edges, noted: None }))
+        Ok(Some(Pulled { scan, page_rows: 0, rows, spool, proof, held, edges, noted: None }))
     })
     .await?
 }
