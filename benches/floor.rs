@@ -1,5 +1,6 @@
 //! The least that a load in this way can cost: saved pages parsed by serde_json into borrowed structs, and the rows that flatten makes
-//! of them appended to a DuckDB file. Nothing else: no network, no archive, no comparison, no ledger.
+//! of them appended to a DuckDB file. Nothing else: no network, no archive, no comparison, no ledger. What compressing the pages costs
+//! is told beside it.
 //!
 //! `floor FOLDER DATABASE` reads the pages `*.json` of the folder, and prints CPU seconds as one JSON object. Flatten itself is not
 //! counted: its rows are made between the two. `make bench` runs it; it is no benchmark of the program.
@@ -21,6 +22,8 @@ use studysync::{
 
 /// Rows that the appender takes at once, as `load` does it: handed over whole, a list column is copied once for each piece.
 const CHUNK_ROWS: usize = 2048;
+/// The level of zstd at which the archive keeps pages.
+const ARCHIVE_LEVEL: i32 = 1;
 /// Units of the times in `/proc/self/stat`, the same on every Linux.
 const TICKS_PER_SEC: f64 = 100.0;
 
@@ -43,13 +46,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         batches.extend(flatten_page(Stream::Responses, page, DriftRules::default())?.batches);
     }
     let flattened = cpu_secs()?;
+    compress(&pages)?;
+    let compressed = cpu_secs()?;
     load(Path::new(database), &batches)?;
     let loaded = cpu_secs()?;
     println!(
-        r#"{{"rows":{rows},"parse_cpu_secs":{:.3},"flatten_cpu_secs":{:.3},"append_cpu_secs":{:.3}}}"#,
+        r#"{{"rows":{rows},"parse_cpu_secs":{:.3},"flatten_cpu_secs":{:.3},"compress_cpu_secs":{:.3},"append_cpu_secs":{:.3}}}"#,
         parsed - begun,
         flattened - parsed,
-        loaded - flattened
+        compressed - flattened,
+        loaded - compressed
     );
     Ok(())
 }
@@ -153,6 +159,15 @@ struct Area {
 fn parse(page: &[u8]) -> Result<usize, Box<dyn Error>> {
     let page: Page = serde_json::from_str(std::str::from_utf8(page)?)?;
     Ok(std::hint::black_box(&page).data.len())
+}
+
+/// As the archive does it.
+fn compress(pages: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
+    let mut compressor = zstd::bulk::Compressor::new(ARCHIVE_LEVEL)?;
+    for page in pages {
+        std::hint::black_box(compressor.compress(page)?);
+    }
+    Ok(())
 }
 
 fn load(database: &Path, batches: &[TableBatch]) -> Result<(), Box<dyn Error>> {

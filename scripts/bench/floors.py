@@ -5,6 +5,7 @@ as JSON and leave out the start of Python.
     floors.py read_json FOLDER OUT THREADS          a table in a DuckDB file
     floors.py read_json_parquet FOLDER OUT THREADS  the same, and COPY to Parquet
     floors.py rewrite FILE OUT THREADS              all tables of a DuckDB file into a new one, by DuckDB itself
+    floors.py rewrite_parquet FILE FOLDER THREADS   the same into a Parquet file each
     floors.py script ADDRESS FROM_MS TO_MS FOLDER OUT THREADS [FLAG...]
 """
 
@@ -91,9 +92,19 @@ def rewrite(file, out, threads):
         connection.execute(f"ATTACH '{file}' AS held (READ_ONLY); ATTACH '{out}' AS anew; COPY FROM DATABASE held TO anew; DETACH anew")
 
 
+def rewrite_parquet(file, folder, threads):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with connect(":memory:", threads) as connection:
+        connection.execute(f"ATTACH '{file}' AS held (READ_ONLY)")
+        tables = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'held'").fetchall()
+        for (table,) in tables:
+            connection.execute(f"COPY held.{table} TO '{folder / table}.parquet' (FORMAT parquet, COMPRESSION zstd)")
+
+
 def main(kind, *arguments):
     import duckdb  # noqa: F401  its start is not counted
-    begun = time.perf_counter()
+    begun, cpu_begun = time.perf_counter(), time.process_time()
     rows = None
     if kind == "download":
         address, from_ms, to_ms, folder, *flags = arguments
@@ -104,11 +115,13 @@ def main(kind, *arguments):
         rows = read_json_parquet(*arguments)
     elif kind == "rewrite":
         rewrite(*arguments)
+    elif kind == "rewrite_parquet":
+        rewrite_parquet(*arguments)
     elif kind == "script":
         address, from_ms, to_ms, folder, out, threads, *flags = arguments
         download(address, int(from_ms), int(to_ms), folder, flags)
         rows = read_json(folder, out, threads)
-    print(json.dumps({"secs": time.perf_counter() - begun, "rows": rows}))
+    print(json.dumps({"secs": time.perf_counter() - begun, "cpu_secs": time.process_time() - cpu_begun, "rows": rows}))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ pub struct Pages {
     header: FileHeader,
     read: usize,
     is_complete: bool,
+    is_side: bool,
 }
 
 /// Opens a file of pages.
@@ -26,7 +27,7 @@ pub fn read_pages(path: &Path) -> Result<Pages, ArchiveError> {
     let file = File::open(path).map_err(ArchiveError::io("open", path))?;
     let mut input = BufReader::with_capacity(1 << 20, file);
     let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
-    Ok(Pages { input, path: path.to_owned(), header, read: 0, is_complete: false })
+    Ok(Pages { input, path: path.to_owned(), header, read: 0, is_complete: false, is_side: false })
 }
 
 /// What a file is, without its pages.
@@ -70,6 +71,11 @@ impl Pages {
         &self.header
     }
 
+    /// Whether the page that was last handed out is a side page.
+    pub fn is_side(&self) -> bool {
+        self.is_side
+    }
+
     /// Whether the frame that closes a complete scan was reached.
     pub fn is_complete(&self) -> bool {
         self.is_complete
@@ -83,7 +89,9 @@ impl Iterator for Pages {
         if self.is_complete {
             return None;
         }
-        match frame::read_frame(&mut self.input) {
+        let frame = frame::read_frame(&mut self.input);
+        self.is_side = matches!(frame, Ok(Some((Frame::Side(_) | Frame::LessSide(..), _))));
+        match frame {
             Ok(Some((
                 Frame::Page(body) | Frame::Side(body) | Frame::LessPage(body, _) | Frame::LessSide(body, _),
                 _,

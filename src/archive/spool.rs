@@ -49,6 +49,8 @@ pub struct Recovered {
     pub without_side: u64,
     /// Whether records were taken out of the last page or of its side pages: where it ended is no longer known.
     pub is_last_less: bool,
+    /// Whether records were taken out of any page.
+    pub is_any_less: bool,
     /// Whether the end of the scan was written.
     pub is_complete: bool,
     /// What was noted when the scan was last about to be committed.
@@ -89,12 +91,12 @@ impl Spool {
         let header_bytes = input.stream_position().map_err(ArchiveError::io("read", path))?;
         let (mut whole_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
         let (mut last_sides, mut without_side, mut note) = (Vec::new(), 0, None);
-        let mut is_last_less = false;
+        let (mut is_last_less, mut is_any_less) = (false, false);
         loop {
             let frame = frame::read_frame(&mut input);
             match &frame {
                 Ok(Some((Frame::Page(_), _))) => is_last_less = false,
-                Ok(Some((Frame::LessPage(..) | Frame::LessSide(..), _))) => is_last_less = true,
+                Ok(Some((Frame::LessPage(..) | Frame::LessSide(..), _))) => (is_last_less, is_any_less) = (true, true),
                 _ => {}
             }
             match frame {
@@ -135,7 +137,18 @@ impl Spool {
             synced_at: Instant::now(),
             steps,
         };
-        Ok(Recovered { spool, header, last_page, last_sides, without_side, is_last_less, is_complete, note })
+        let recovered = Recovered {
+            spool,
+            header,
+            last_page,
+            last_sides,
+            without_side,
+            is_last_less,
+            is_any_less,
+            is_complete,
+            note,
+        };
+        Ok(recovered)
     }
 
     /// Appends one page. It is durable after the next [`Spool::sync`], which this calls when enough has come together.

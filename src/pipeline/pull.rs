@@ -24,7 +24,7 @@ use super::{
     PipelineError, Progress,
     commit::CommitNote,
     held::{Budget, Held},
-    ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of},
+    ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of, next_waiting, reopened},
     traits::Learned,
 };
 
@@ -59,6 +59,8 @@ pub(super) struct Begun {
     pub spool: Spool,
     pub rows: u64,
     pub next: Option<PageToken>,
+    /// How the service said that there is no more, if it did: only edges are left to look at.
+    pub end: Option<EndStyle>,
     pub edges: EdgesLeft,
 }
 
@@ -100,77 +102,76 @@ impl From<PipelineError> for PullError {
 pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun, PipelineError> {
     let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
     shared.state().begin_scan(&scan, page_rows).map_err(PipelineError::State)?;
-    Ok(Begun { scan, page_rows, spool, rows: 0, next: None, edges: EdgesLeft::default() })
+    Ok(Begun { scan, page_rows, spool, rows: 0, next: None, end: None, edges: EdgesLeft::default() })
 }
 
 /// Pulls the rest of a window.
 pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
-    let Begun { scan, page_rows, mut spool, mut rows, next, edges: left } = begun;
+    let Begun { scan, page_rows, mut spool, mut rows, next, mut end, edges: left } = begun;
     let rules = shared.drift.of(scan.scope.stream);
     let mut held =
         if spool.pages() == 0 { Held::new(&shared.budget, rules) } else { Held::spooled(&shared.budget, rules) };
     let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
     let mut resume_at = request.token.clone();
     let mut walk = shared.source.walk(request.clone());
-    let mut end: Option<EndStyle> = None;
-    let mut edges = ScanEdges::new(left.unlooked);
+    let mut is_at_end = end.is_some();
+    let mut edges = reopened(&shared, &scan, spool.path(), &left)?;
     // The page from which the scan goes on, if a kill came before its edge was looked at.
     if spool.pages() == 0 {
         shared.suppression.begins(&scan);
     }
     let mut last_page = left.last_page.map(|body| flatten(scan.scope.stream, &body, rules)).transpose()?;
     loop {
-        if let Some(flat) = last_page.take() {
+        let sides = if let Some(flat) = last_page.take() {
             let moments = moments_of(scan.scope.stream, &flat);
-            match after_page(&shared, &scan, &mut edges, &moments, resume_at.is_some()).await {
-                Ok(sides) => spool = keep_sides(&shared, &scan, spool, sides, &mut held).await?,
+            after_page(&shared, &scan, &mut edges, &moments, resume_at.is_some()).await.map(Some)
+        } else if is_at_end {
+            next_waiting(&shared, &scan, &mut edges).await
+        } else {
+            match walk.next().await {
+                Ok(Step::Page(page)) => {
+                    rows += page.rows as u64;
+                    shared.progress.pulled(page.rows as u64);
+                    resume_at = page.next.clone();
+                    (end, is_at_end) = (page.end, page.next.is_none());
+                    let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
+                    let moments;
+                    (spool, held, moments) = keep(&shared, &scan, spool, held, page.body.clone(), mark).await?;
+                    shared.learned.page(scan.scope.stream, &page, &moments);
+                    after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await.map(Some)
+                }
+                Ok(Step::Restarted { reason }) => {
+                    tracing::info!(window = %scan.window, scope = %scan.scope, %reason, "the window starts over");
+                    spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
+                    held.restart();
+                    edges.start_over();
+                    (rows, resume_at) = (0, None);
+                    continue;
+                }
+                Ok(Step::End(style)) => {
+                    (end, is_at_end) = (Some(style), true);
+                    if style == EndStyle::NotFound {
+                        shared.learned.not_found(scan.scope.stream);
+                    }
+                    continue;
+                }
                 Err(error) => {
                     let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
-                    return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
+                    return Err(give_up(shared, scan, spool, mark, error).await);
                 }
-            }
-        }
-        let is_at_end = match walk.next().await {
-            Ok(Step::Page(page)) => {
-                rows += page.rows as u64;
-                shared.progress.pulled(page.rows as u64);
-                resume_at = page.next.clone();
-                end = page.end;
-                let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
-                let moments;
-                (spool, held, moments) = keep(&shared, &scan, spool, held, page.body.clone(), mark).await?;
-                shared.learned.page(scan.scope.stream, &page, &moments);
-                match after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await {
-                    Ok(sides) => spool = keep_sides(&shared, &scan, spool, sides, &mut held).await?,
-                    Err(error) => {
-                        let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
-                        return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
-                    }
-                }
-                page.next.is_none()
-            }
-            Ok(Step::Restarted { reason }) => {
-                tracing::info!(window = %scan.window, scope = %scan.scope, %reason, "the window starts over");
-                spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
-                held.restart();
-                edges.start_over();
-                (rows, resume_at) = (0, None);
-                false
-            }
-            Ok(Step::End(style)) => {
-                end = Some(style);
-                if style == EndStyle::NotFound {
-                    shared.learned.not_found(scan.scope.stream);
-                }
-                true
-            }
-            Err(error) => {
-                let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
-                return Err(give_up(shared, scan, spool, mark, error).await);
             }
         };
-        if !is_at_end {
-            continue;
+        match sides {
+            Ok(Some(sides)) => {
+                spool = keep_sides(&shared, &scan, spool, sides, &mut held).await?;
+                continue;
+            }
+            // The end of results, and nothing waits any more.
+            Ok(None) => {}
+            Err(error) => {
+                let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
+                return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
+            }
         }
         match at_end(&shared, &scan, &mut edges).await {
             Ok(AtEnd::Settled) => break,
@@ -178,7 +179,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 tracing::info!(window = %scan.window, scope = %scan.scope, "the window starts over: rows may hide behind the edges of its pages");
                 spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
                 held.restart();
-                (rows, resume_at) = (0, None);
+                (rows, resume_at, is_at_end) = (0, None, false);
                 walk = shared.source.walk(PageRequest { token: None, ..request.clone() });
             }
             Err(error) => {

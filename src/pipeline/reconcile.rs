@@ -19,7 +19,7 @@ use super::{
     people,
     pull::{Begun, Pulled, Shared},
     shared_destination::SharedDestination,
-    ties::EdgesLeft,
+    ties::{self, EdgesLeft},
 };
 
 /// What is left of a scan that an earlier run began.
@@ -152,8 +152,11 @@ fn held_by(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, P
 /// The end of a commit that was killed between its third and fourth step, or between its second and third.
 fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
     let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
-    let unlooked = recovered.as_ref().map_or(0, |recovered| EdgesLeft::of(recovered).unlooked);
-    let is_doubtful = shared.ties.commits(&left.scan, &ScanEdges::new(unlooked));
+    let edges = match &recovered {
+        Some(recovered) => ties::ended(shared, &left.scan, recovered.spool.path(), &EdgesLeft::of(recovered))?,
+        None => ScanEdges::default(),
+    };
+    let is_doubtful = shared.ties.commits(&left.scan, &edges);
     let (mut rows, mut withheld, mut proof) = (left.rows, 0, Proof::default());
     for destination in destinations {
         let mut destination = destination.lock();
@@ -184,12 +187,18 @@ fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineE
     let edges = EdgesLeft::of(&recovered);
     let Recovered { spool, last_page, is_last_less, is_complete, note, .. } = recovered;
     let noted = note.as_deref().map(CommitNote::read).transpose()?;
-    let next = match last_page.as_deref().map(envelope::parse) {
+    // Edges that the scan passed without a look may turn out to matter; a complete one has done with them.
+    let may_hide = !is_complete && edges.unlooked > 0 && shared.ties.may_lose(left.scan.scope.stream);
+    if may_hide && edges.is_less {
+        return start_over(left, spool).map(Some);
+    }
+    let (next, end) = match last_page.as_deref().map(envelope::parse) {
         // Nothing durable yet, or an empty result.
-        None => None,
+        None => (None, None),
         // Records were taken out of it: whether rows hide behind its edge can no longer be told.
         Some(Ok(Envelope { next: Some(_), .. })) if is_last_less => return start_over(left, spool).map(Some),
-        Some(Ok(Envelope { next: Some(next), .. })) => Some(next),
+        Some(Ok(Envelope { next: Some(next), .. })) => (Some(next), None),
+        Some(Ok(Envelope { end: Some(end), .. })) if may_hide => (None, Some(end)),
         // The last page carried the end; perhaps the mark behind it is missing.
         Some(Ok(Envelope { end, .. })) => {
             // People are no list, and have no end.
@@ -203,7 +212,8 @@ fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineE
         let end = Some(EndStyle::NotFound);
         return complete(shared, left, spool, (true, end), (noted, &edges)).map(Some);
     }
-    Ok(Some(Resumed::GoesOn(Begun { scan: left.scan, page_rows: left.page_rows, spool, rows: left.rows, next, edges })))
+    let UnderWay { scan, page_rows, rows, .. } = left;
+    Ok(Some(Resumed::GoesOn(Begun { scan, page_rows, spool, rows, next, end, edges })))
 }
 
 fn complete(
@@ -219,12 +229,12 @@ fn complete(
     let held = Held::spooled(&shared.budget, shared.drift.of(left.scan.scope.stream));
     let proof = Proof { pages: spool.pages() as u64, end };
     let UnderWay { scan, page_rows, rows, .. } = left;
-    let (spool, edges) = (spool.path().to_owned(), ScanEdges::new(edges.unlooked));
+    let (spool, edges) = (spool.path().to_owned(), ties::ended(shared, &scan, spool.path(), edges)?);
     Ok(Resumed::Complete(Pulled { scan, page_rows, rows, spool, proof, held, edges, noted }))
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
     spool.restart().map_err(PipelineError::Archive)?;
     let (scan, page_rows, edges) = (left.scan, left.page_rows, EdgesLeft::default());
-    Ok(Resumed::GoesOn(Begun { scan, page_rows, spool, rows: 0, next: None, edges }))
+    Ok(Resumed::GoesOn(Begun { scan, page_rows, spool, rows: 0, next: None, end: None, edges }))
 }

@@ -71,6 +71,17 @@ impl EdgeSampler {
     }
 }
 
+/// A page's edge to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The millisecond of the page's last record.
+    pub at_ms: i64,
+    /// The rows of that millisecond that the page shows.
+    pub shown: HashSet<u128>,
+    /// Records on the page.
+    pub page_rows: usize,
+}
+
 /// An edge of which it is not known whether it hides rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsettled {
@@ -85,6 +96,8 @@ pub struct Unsettled {
 pub struct ScanEdges {
     /// Edges that were passed without a look.
     unlooked: u64,
+    /// Edges that wait: until the scan's end it may turn out that the service loses nothing.
+    waiting: Vec<Edge>,
     /// Whether the scan was begun anew because of its edges. Once is enough: a second time would not be the last.
     is_second_try: bool,
     /// Whether a look was at odds with its page: a row was deleted between the two, most likely.
@@ -118,8 +131,8 @@ impl ScanEdges {
         true
     }
 
-    /// A page came. Returns the millisecond that must be looked at before the page's edge is passed. Rows outside of `window`
-    /// are no matter of this scan.
+    /// A page came. Returns the edge that must be looked at before the scan goes past it; where nothing is known of the service, the
+    /// edge waits for [`ScanEdges::next_waiting`]. Rows outside of `window` are no matter of this scan.
     pub fn page(
         &mut self,
         page: &PageMoments,
@@ -127,7 +140,7 @@ impl ScanEdges {
         window: Option<Window>,
         belief: Ties,
         sampler: impl FnOnce(bool) -> bool,
-    ) -> Option<i64> {
+    ) -> Option<Edge> {
         for (at_ms, keys) in &mut self.awaited {
             let seen = page.keys_at(*at_ms);
             keys.retain(|key| !seen.contains(key));
@@ -156,25 +169,53 @@ impl ScanEdges {
         if is_elsewhere || self.settled_ms == Some(at_ms) {
             return None;
         }
+        let edge = Edge { at_ms, shown: page.keys_at(at_ms), page_rows: page.rows.len() };
+        if belief == Ties::Unknown {
+            self.wait(edge);
+            return None;
+        }
         if sampler(page.is_edge_shared()) {
-            return Some(at_ms);
+            return Some(edge);
         }
         self.unlooked += 1;
         None
     }
 
+    fn wait(&mut self, edge: Edge) {
+        match self.waiting.last_mut() {
+            // A millisecond that goes on for several pages is looked at once.
+            Some(last) if last.at_ms == edge.at_ms => {
+                last.shown.extend(edge.shown);
+                last.page_rows = last.page_rows.max(edge.page_rows);
+            }
+            _ => self.waiting.push(edge),
+        }
+    }
+
+    /// Looks that were done before: each has shown all rows of its millisecond.
+    pub fn forget_looked(&mut self, looks: &[PageMoments]) {
+        self.waiting.retain(|edge| !looks.iter().any(|look| edge.shown.is_subset(&look.keys_at(edge.at_ms))));
+    }
+
+    /// The next edge that waits and must be looked at before the scan ends. There is none any more as soon as the service is known to
+    /// lose nothing.
+    pub fn next_waiting(&mut self, belief: Ties) -> Option<Edge> {
+        if !belief.may_lose() {
+            self.pass_waiting();
+        }
+        self.waiting.pop()
+    }
+
+    /// No edge waits any more: those that do are passed without a look.
+    pub fn pass_waiting(&mut self) {
+        self.unlooked += std::mem::take(&mut self.waiting).len() as u64;
+    }
+
     /// A look at the millisecond of a page's edge showed these rows, and either all of them or not.
-    pub fn looked(
-        &mut self,
-        page: &PageMoments,
-        at_ms: i64,
-        found: &HashSet<u128>,
-        belief: Ties,
-        is_whole: Result<(), &'static str>,
-    ) {
-        let shown = page.keys_at(at_ms);
+    pub fn looked(&mut self, edge: &Edge, found: &HashSet<u128>, belief: Ties, is_whole: Result<(), &'static str>) {
+        let at_ms = edge.at_ms;
         match is_whole {
-            Ok(()) if shown.is_subset(found) => self.settled_ms = Some(at_ms),
+            Ok(()) if edge.shown.is_subset(found) => self.settled_ms = Some(at_ms),
             Ok(()) if !self.is_second_try => self.has_changed |= belief.may_lose(),
             Ok(()) => self.cannot_settle(Some(at_ms), "asked for alone, it lacks rows that the page had"),
             Err(why) => self.cannot_settle(Some(at_ms), why),

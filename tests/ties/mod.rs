@@ -120,6 +120,61 @@ fn p3_keeping_and_repeating_services_are_measured_once_and_then_cost_next_to_not
     }
 }
 
+#[test]
+fn p3_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before_it() {
+    // A row on a page, two of a millisecond: no page shows a tie, and every second edge hides a row.
+    for (ties, found) in [("lost", Ties::Lost), ("kept", Ties::Kept)] {
+        let service = service(160, 2, json!({ "ties": ties }));
+        let place = Place::new(&service).with_config(&paged(1));
+        let from = days_ago(i64::from(DAYS) + 1);
+        let (mut runs, mut probed) = (0, 0);
+        loop {
+            let done =
+                place.run(&["backfill", "--from", &from, "--concurrency", "2", "--max-requests", "12", "--json"]);
+            probed += number(&done.json()["requests"]["ties_probed"]);
+            runs += 1;
+            if done.code == 0 {
+                break;
+            }
+            assert!(runs < 100, "{ties}: {}", done.stderr);
+        }
+        assert!(runs > 8, "{ties}: {runs} runs are too few to have stopped everywhere");
+        assert_eq!(known_ties(&place), Some(found));
+        assert_holds(&place, &Expected::now(&service), ties);
+        let pages: Vec<_> = service.log().into_iter().filter(|entry| limit(entry) == Some(1)).collect();
+        let mut asked: Vec<String> = pages.iter().map(|entry| format!("{} {:?}", entry.path, entry.query)).collect();
+        let total = asked.len();
+        asked.sort_unstable();
+        asked.dedup();
+        // A page that was under way when a run ended, and the measure, which asks with the same limit.
+        assert!(
+            total - asked.len() <= 2 * runs,
+            "{ties}: {} of {total} pages were asked for again",
+            total - asked.len()
+        );
+        assert!(ties == "lost" || probed < 40, "{ties}: {probed} looks, although nothing is lost");
+    }
+}
+
+#[test]
+fn p3_a_run_that_ends_between_the_last_page_and_the_looks_loses_no_row() {
+    // One window, a row on a page, two of a millisecond: what a run with so many requests leaves is made good by the next.
+    let service = service(16, 2, json!({"ties": "lost"}));
+    let command = ["backfill", "--from", &days_ago(i64::from(DAYS) + 1), "--stream", "responses", "--json"];
+    let expected = Expected::now(&service).rows("responses").len() as i64;
+    for requests in 1.. {
+        let place = Place::new(&service).with_config(&paged(1));
+        let budget = requests.to_string();
+        let stopped = place.run(&[&command[..], &["--max-requests", &budget]].concat());
+        place.run(&command).expect(0);
+        assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM responses"), expected, "{requests} requests");
+        if stopped.code == 0 {
+            assert!(requests > 16, "{requests} requests are too few");
+            break;
+        }
+    }
+}
+
 /// At most a twentieth more requests than there are pages, and a handful.
 fn assert_cheap(report: &Value, when: &str) {
     let pages: u64 = report["streams"].as_object().unwrap().values().map(|stream| number(&stream["pages"])).sum();

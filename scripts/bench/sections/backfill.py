@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import statistics
 import sys
 
 import measure
@@ -22,15 +23,17 @@ def without_flags(setting, table):
     with Service(setting.program, setting.rows, setting.days()) as service:
         costs, pages = first_loads(setting, service, [])
         add_rows(table, costs, "flags off")
-        processor_time(setting, table, costs["duckdb"], pages)
-        same_tables(setting, table, costs)
+        alone = bare(setting, pages)
+        processor_time(table, costs["duckdb"], alone)
+        parts(setting, table, service, costs, alone, [])
         requests(table, costs["duckdb"])
 
 
 def with_all_flags(setting, table):
     with Service(setting.program, setting.rows, setting.days()) as service:
-        costs, _ = first_loads(setting, service, FLAGS)
+        costs, pages = first_loads(setting, service, FLAGS)
         add_rows(table, costs, "all flags")
+        parts(setting, table, service, costs, bare(setting, pages), FLAGS)
 
 
 def first_loads(setting, service, flags):
@@ -90,26 +93,53 @@ def add_rows(table, costs, flags):
                   f"{wall['duckdb']:.2f} s", f"plain download {wall['download']:.2f} s"))
 
 
-def processor_time(setting, table, ours, pages):
-    """CPU seconds of a million rows."""
-    floors = []
+def bare(setting, pages):
+    """CPU seconds of bare parsing, compressing and appending, and how many rows those were."""
+    runs = []
     for _ in range(setting.rounds):
         out = setting.folder / "append.duckdb"
         out.unlink(missing_ok=True)
-        floors.append(json.loads(measure.run([setting.floor, pages, out]).stdout))
-    parse, append = (measure.statistics.median(each[name] for each in floors) for name in ("parse_cpu_secs", "append_cpu_secs"))
-    cpu, scale = median(ours, "cpu_secs"), 1e6 / floors[0]["rows"]
+        runs.append(json.loads(measure.run([setting.floor, pages, out]).stdout))
+    return {name: statistics.median(each[name] for each in runs) for name in runs[0]}
+
+
+def processor_time(table, ours, alone):
+    """CPU seconds of a million rows."""
+    parse, append = alone["parse_cpu_secs"], alone["append_cpu_secs"]
+    cpu, scale = median(ours, "cpu_secs"), 1e6 / alone["rows"]
     table.add(Row("cpu", "CPU seconds a million rows, flags off, DuckDB", "≤ 2", cpu / (parse + append), 2.0, True, f"{cpu * scale:.2f} s",
                   f"serde_json into borrowed structs {parse * scale:.2f} s + appender {append * scale:.2f} s"))
 
 
-def same_tables(setting, table, costs):
-    """What DuckDB needs to write our tables, when they are rows in its own file already and all its threads are at it."""
+def parts(setting, table, service, costs, alone, flags):
+    """The parts that no way around a backfill leaves out, each alone and in its fastest known form: the service makes the pages and sends
+    them, they are parsed, compressed for the archive, and DuckDB writes the tables, whose rows lie in its own file already. Their
+    processor time over all processors is the least wall time of a backfill on this machine, whoever writes it: flatten, hashes, the
+    comparison, the ledger, syncs to disk and all waiting are left out."""
+    label = "all flags" if flags else "flags off"
     file = setting.folder / "duckdb" / "warehouse.duckdb"
-    rewrites = [floors.run("rewrite", file, setting.folder / "anew.duckdb", setting.threads) for _ in range(setting.rounds)]
-    floor, read = median(rewrites), median(costs["read_json"])
-    table.add(Row("same tables", "floor: DuckDB writes the tables of a backfill from its own file, nothing else to do", "", floor / read, None, True, f"{floor:.2f} s",
-                  f"typed `read_json` of saved pages {read:.2f} s"))
+    reach = [service.address, str(service.from_ms), str(service.to_ms - 1)]
+    served = []
+    for _ in range(setting.rounds):
+        before = service.cpu_secs()
+        floors.run("download", *reach, setting.folder / "parts", *flags)
+        served.append(service.cpu_secs() - before)
+    serve = statistics.median(served)
+    shared = {"the sandbox": serve, "parsing": alone["parse_cpu_secs"], "zstd": alone["compress_cpu_secs"]}
+    ways = {
+        "duckdb": ("DuckDB", "rewrite", setting.folder / "anew.duckdb", "read_json", "typed `read_json`"),
+        "parquet": ("Parquet", "rewrite_parquet", setting.folder / "anew", "read_json_parquet", "`read_json` and `COPY`"),
+    }
+    for name, (into, kind, out, other, other_name) in ways.items():
+        writes = [floors.run(kind, file, out, setting.threads) for _ in range(setting.rounds)]
+        wall, read = median(writes), median(costs[other])
+        table.add(Row(f"{label} same tables {name}", f"floor: DuckDB writes the tables of a backfill into {into} from its own file, nothing else to do, {label}", "",
+                      wall / read, None, True, f"{wall:.2f} s", f"{other_name} {read:.2f} s"))
+        work = {**shared, "writing": median(writes, "cpu_secs")}
+        floor = sum(work.values()) / setting.threads
+        said = ", ".join(f"{part} {secs:.2f}" for part, secs in work.items())
+        table.add(Row(f"{label} parts {name}", f"floor: the parts of a backfill into {into}, each alone, spread over {setting.threads} processors without a gap, {label}", "",
+                      floor / read, None, True, f"{floor:.2f} s (CPU seconds: {said})", f"{other_name} {read:.2f} s"))
 
 
 def requests(table, ours, key=""):

@@ -16,7 +16,7 @@ use crate::{
 use super::PipelineError;
 
 pub(super) use look::{Asker, LookError, SidePage, moments_of};
-pub(super) use scan::{AtEnd, EdgesLeft, after_page, at_end};
+pub(super) use scan::{AtEnd, EdgesLeft, after_page, at_end, ended, next_waiting, reopened};
 
 /// An older measure is made again when there is an occasion.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
@@ -79,6 +79,11 @@ impl TieWatch {
             (Stream::Surveys, Ties::Kept | Ties::Repeated) => Ties::Unknown,
             (_, belief) => belief,
         }
+    }
+
+    /// Whether what is passed without a look may hide rows.
+    pub fn may_lose(&self, stream: Stream) -> bool {
+        self.belief(stream).may_lose()
     }
 
     fn is_look_due(&self, belief: Ties, is_shared: bool) -> bool {

@@ -1,14 +1,18 @@
-//! The edges of one scan: each page's edge is looked at if it is due, before the scan goes past it.
+//! The edges of one scan: each page's edge is looked at if it is due, before the scan goes past it, or at its end, if by then nothing is
+//! known of the service.
+
+use std::path::Path;
 
 use crate::{
-    archive::Recovered,
+    archive::{Recovered, read_pages},
+    flatten::flatten_page,
     model::{Scan, Stream, Ties},
-    plan::edges::{PageMoments, ScanEdges},
+    plan::edges::{Edge, PageMoments, ScanEdges},
     source::{SourceError, envelope},
 };
 
 use super::{
-    super::pull::Shared,
+    super::{PipelineError, pull::Shared},
     look::{Asker, LookError, SidePage},
 };
 
@@ -19,6 +23,57 @@ pub(in super::super) struct EdgesLeft {
     pub unlooked: u64,
     /// The page from which the scan goes on, if its edge was not settled.
     pub last_page: Option<Vec<u8>>,
+    /// Whether records were taken out of some page: then its edge is no longer known.
+    pub is_less: bool,
+}
+
+/// The edges of a scan that an earlier run began. Where the service may lose rows, those that it passed without a look wait again, as the
+/// pages in the spool tell; that of the last page is left to the caller.
+pub(in super::super) fn reopened(
+    shared: &Shared,
+    scan: &Scan,
+    spool: &Path,
+    left: &EdgesLeft,
+) -> Result<ScanEdges, PipelineError> {
+    let stream = scan.scope.stream;
+    if left.unlooked == 0 || left.is_less || !shared.ties.may_lose(stream) {
+        return Ok(ScanEdges::new(left.unlooked));
+    }
+    let window = stream.is_windowed().then_some(scan.window);
+    let (mut edges, mut looks, mut last_page) = (ScanEdges::new(0), Vec::new(), None);
+    let mut is_within_a_look = false;
+    let mut bodies = read_pages(spool).map_err(PipelineError::Archive)?;
+    while let Some(body) = bodies.next() {
+        let body = body.map_err(PipelineError::Archive)?;
+        let flat = flatten_page(stream, &body, shared.drift.of(stream)).map_err(PipelineError::Flatten)?;
+        let moments = super::moments_of(stream, &flat);
+        if !bodies.is_side() {
+            let before: Option<PageMoments> = last_page.replace(moments);
+            before.and_then(|page| edges.page(&page, true, window, Ties::Unknown, |_| true));
+            is_within_a_look = false;
+            continue;
+        }
+        // A look of several pages may lack rows at its own edges: it is done again.
+        let is_last_of_look = envelope::parse(&body).is_ok_and(|side| side.next.is_none());
+        if is_last_of_look && !is_within_a_look {
+            looks.push(moments);
+        }
+        is_within_a_look = !is_last_of_look;
+    }
+    edges.forget_looked(&looks);
+    Ok(edges)
+}
+
+/// The edges of a scan that came to its end in an earlier run: none waits.
+pub(in super::super) fn ended(
+    shared: &Shared,
+    scan: &Scan,
+    spool: &Path,
+    left: &EdgesLeft,
+) -> Result<ScanEdges, PipelineError> {
+    let mut edges = reopened(shared, scan, spool, left)?;
+    edges.pass_waiting();
+    Ok(edges)
 }
 
 impl EdgesLeft {
@@ -33,7 +88,7 @@ impl EdgesLeft {
             _ => false,
         };
         let last_page = recovered.last_page.clone().filter(|_| !is_settled);
-        EdgesLeft { unlooked: recovered.without_side, last_page }
+        EdgesLeft { unlooked: recovered.without_side, last_page, is_less: recovered.is_any_less }
     }
 }
 
@@ -56,9 +111,34 @@ pub(in super::super) async fn after_page(
     let belief = ties.belief(scan.scope.stream);
     let window = scan.scope.stream.is_windowed().then_some(scan.window);
     let due = edges.page(page, has_next, window, belief, |is_shared| ties.is_look_due(belief, is_shared));
-    let Some(at_ms) = due else { return Ok(Vec::new()) };
-    let look = asker(shared, scan).look(at_ms, page.rows.len()).await?;
-    edges.looked(page, at_ms, &look.keys, belief, look.is_whole);
+    match due {
+        Some(edge) => look_at(shared, scan, edges, &edge, belief).await,
+        None => Ok(Vec::new()),
+    }
+}
+
+/// At the end of a scan: what hides behind the next edge that has waited. `None` when none waits any more.
+pub(in super::super) async fn next_waiting(
+    shared: &Shared,
+    scan: &Scan,
+    edges: &mut ScanEdges,
+) -> Result<Option<Vec<SidePage>>, LookError> {
+    let belief = shared.ties.belief(scan.scope.stream);
+    match edges.next_waiting(belief) {
+        Some(edge) => look_at(shared, scan, edges, &edge, belief).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn look_at(
+    shared: &Shared,
+    scan: &Scan,
+    edges: &mut ScanEdges,
+    edge: &Edge,
+    belief: Ties,
+) -> Result<Vec<SidePage>, LookError> {
+    let look = asker(shared, scan).look(edge.at_ms, edge.page_rows).await?;
+    edges.looked(edge, &look.keys, belief, look.is_whole);
     for side in &look.pages {
         measure_a_tie(shared, scan, &super::moments_of(scan.scope.stream, &side.flat)).await?;
     }

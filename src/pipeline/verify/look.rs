@@ -53,7 +53,8 @@ pub(super) async fn look(shared: &Shared, task: &Task, run_id: RunId) -> Result<
     };
     let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
     let spooled = Spooled { archive: shared.archive.clone(), scan: scan.id.clone() };
-    let begun = Begun { scan, page_rows: task.page_rows, spool, rows: 0, next: None, edges: EdgesLeft::default() };
+    let begun =
+        Begun { scan, page_rows: task.page_rows, spool, rows: 0, next: None, end: None, edges: EdgesLeft::default() };
     let pulled = pull(shared.clone(), begun).await?;
     let is_doubtful = shared.ties.is_doubtful(&pulled.scan, &pulled.edges);
     Ok(Looked { pulled, is_doubtful, _spooled: spooled })

@@ -74,12 +74,18 @@ fn scan(service: &Service, page_rows: usize, belief: Ties) -> (HashSet<u128>, Sc
         held.extend(page.iter().map(|(_, key)| *key));
         let page = moments(&page);
         let due = edges.page(&page, has_next, None, belief, |is_shared| sampler.is_due(belief, is_shared));
-        if let Some(at_ms) = due {
+        if let Some(edge) = due {
             looks += 1;
-            let found = service.look(at_ms);
-            edges.looked(&page, at_ms, &found, belief, Ok(()));
+            let found = service.look(edge.at_ms);
+            edges.looked(&edge, &found, belief, Ok(()));
             held.extend(found);
         }
+    }
+    while let Some(edge) = edges.next_waiting(belief) {
+        looks += 1;
+        let found = service.look(edge.at_ms);
+        edges.looked(&edge, &found, belief, Ok(()));
+        held.extend(found);
     }
     (held, edges, looks)
 }
@@ -150,15 +156,16 @@ fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
         [(Ties::Unknown, true), (Ties::Lost, true), (Ties::Kept, false), (Ties::Repeated, false)]
     {
         let mut edges = ScanEdges::new(0);
-        assert_eq!(edges.page(&page, true, None, belief, |_| true), Some(7));
-        edges.looked(&page, 7, &HashSet::from([2, 3, 4]), belief, Err("more than a page"));
+        let edge = edges.page(&page, true, None, belief, |_| true).or_else(|| edges.next_waiting(belief)).unwrap();
+        assert_eq!(edge, Edge { at_ms: 7, shown: HashSet::from([2, 3]), page_rows: 3 });
+        edges.looked(&edge, &HashSet::from([2, 3, 4]), belief, Err("more than a page"));
         assert_eq!(edges.is_doubtful(belief), is_doubtful, "{belief}");
         assert_eq!(edges.unsettled().0[0].at_ms, Some(7));
         let mut edges = ScanEdges::new(0);
-        edges.looked(&page, 7, &HashSet::from([2]), belief, Ok(()));
+        edges.looked(&edge, &HashSet::from([2]), belief, Ok(()));
         assert_eq!(edges.has_changed(), is_doubtful, "{belief}: worth another walk");
         assert!(edges.try_again() && !edges.has_changed() && !edges.is_doubtful(belief));
-        edges.looked(&page, 7, &HashSet::from([2]), belief, Ok(()));
+        edges.looked(&edge, &HashSet::from([2]), belief, Ok(()));
         assert!(!edges.has_changed(), "{belief}: no third one");
         assert_eq!(
             edges.is_doubtful(belief),
@@ -180,8 +187,9 @@ fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
     assert_eq!(edges.page(&page, false, window, Ties::Lost, |_| true), None, "the last page has no edge");
     assert_eq!(edges.page(&moments(&[]), true, window, Ties::Lost, |_| true), None, "an empty page has none either");
     assert_eq!(edges.page(&moments(&[(5, 1)]), true, window, Ties::Lost, |_| true), None, "outside the window");
-    assert_eq!(edges.page(&page, true, window, Ties::Lost, |_| true), Some(7));
-    edges.looked(&page, 7, &HashSet::from([2, 3]), Ties::Lost, Ok(()));
+    let edge = edges.page(&page, true, window, Ties::Lost, |_| true).unwrap();
+    assert_eq!(edge.at_ms, 7);
+    edges.looked(&edge, &HashSet::from([2, 3]), Ties::Lost, Ok(()));
     assert_eq!(edges.page(&moments(&[(7, 3)]), true, window, Ties::Lost, |_| true), None, "its rows are known");
     assert_eq!(edges.page(&moments(&[(8, 4)]), true, window, Ties::Kept, |_| false), None);
     assert_eq!(edges.unlooked(), 1);
@@ -189,6 +197,26 @@ fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
     assert!(edges.try_again() && edges.unlooked() == 0);
     edges.start_over();
     assert!(!edges.try_again(), "no window starts over for ever");
+}
+
+#[test]
+fn edges_of_an_unknown_service_wait_and_are_looked_at_unless_it_loses_nothing() {
+    let pages = [[(5, 1), (7, 2)], [(7, 3), (7, 4)], [(8, 5), (9, 6)]].map(|rows| moments(&rows));
+    for (belief, looked_at) in [(Ties::Unknown, 2), (Ties::Lost, 2), (Ties::Kept, 0), (Ties::Repeated, 0)] {
+        let mut edges = ScanEdges::new(0);
+        for page in &pages {
+            assert_eq!(edges.page(page, true, None, Ties::Unknown, |_| true), None, "it waits");
+        }
+        let waited: Vec<Edge> = std::iter::from_fn(|| edges.next_waiting(belief)).collect();
+        assert_eq!(waited.len(), looked_at, "{belief}");
+        // Whoever changes the mind of the run later must know what was not looked at.
+        assert_eq!(edges.unlooked(), 2 - looked_at as u64, "{belief}");
+        if let Some(edge) = waited.iter().find(|edge| edge.at_ms == 7) {
+            assert_eq!(edge.shown, HashSet::from([2, 3, 4]), "one look for a millisecond of several pages");
+        }
+        edges.start_over();
+        assert_eq!(edges.next_waiting(Ties::Lost), None, "another walk has its own edges");
+    }
 }
 
 #[test]
