@@ -109,7 +109,7 @@ impl Run {
                 Resumed::GoesOn(begun) => flow.waiting.push_back((self.task_of(&begun.scan, begun.page_rows)?, begun)),
                 Resumed::Complete(pulled) => {
                     let task = self.task_of(&pulled.scan, pulled.page_rows)?;
-                    flow.queue.learn(task.scope, task.due.window, pulled.rows);
+                    flow.queue.ended(task.scope, task.due.window, Some(pulled.rows));
                     flow.ready.push_back((task, pulled));
                 }
             }
@@ -194,10 +194,10 @@ impl Run {
 
     fn pull_ended(&mut self, flow: &mut Flow, task: Task, pulled: Result<Pulled, PullError>) {
         self.shared.progress.ended();
+        flow.queue.ended(task.scope, task.due.window, pulled.as_ref().ok().map(|pulled| pulled.rows));
         match pulled {
             Ok(pulled) => {
                 flow.failures_in_a_row = 0;
-                flow.queue.learn(task.scope, task.due.window, pulled.rows);
                 flow.ready.push_back((task, pulled));
             }
             Err(PullError::Stopped(stop)) => {

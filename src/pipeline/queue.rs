@@ -22,8 +22,17 @@ pub(super) struct Task {
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    scopes: Vec<(ScopeWork, Cutter)>,
+    scopes: Vec<ScopeQueue>,
     second_looks: Vec<Task>,
+}
+
+#[derive(Debug)]
+struct ScopeQueue {
+    work: ScopeWork,
+    cutter: Cutter,
+    /// Whether a window of guessed length is under way. The others wait for what it shows: short ones take more pages that are not full,
+    /// and more looks at edges.
+    is_scouting: bool,
 }
 
 impl Queue {
@@ -32,44 +41,50 @@ impl Queue {
             work.due.iter().for_each(|due| progress.due(work.scope, due));
             let cutter =
                 Cutter::new(work.due.clone(), work.held.clone(), work.page_rows, work.scope.stream.is_windowed());
-            (work, cutter)
+            ScopeQueue { work, cutter, is_scouting: false }
         });
         Self { scopes: scopes.collect(), second_looks: Vec::new() }
     }
 
+    /// The next window to pull; `None` when there is none, or none before one under way has ended.
     pub fn next_task(&mut self) -> Option<Task> {
         if let Some(task) = self.second_looks.pop() {
             return Some(task);
         }
-        self.scopes.iter_mut().find_map(|(work, cutter)| {
-            let due = cutter.next_window()?;
-            Some(Task {
-                scope: work.scope,
-                flags: work.rules.flags,
-                page_rows: work.page_rows,
-                due,
-                is_first_proof: due.reason != Reason::Rescan,
-                is_second_look: false,
-            })
-        })
+        self.scopes.iter_mut().filter(|scope| !scope.is_scouting).find_map(
+            |ScopeQueue { work, cutter, is_scouting }| {
+                let is_blind = cutter.is_blind();
+                let due = cutter.next_window()?;
+                *is_scouting = is_blind;
+                Some(Task {
+                    scope: work.scope,
+                    flags: work.rules.flags,
+                    page_rows: work.page_rows,
+                    due,
+                    is_first_proof: due.reason != Reason::Rescan,
+                    is_second_look: false,
+                })
+            },
+        )
     }
 
-    /// What a scan showed, for the size of the windows to come.
-    pub fn learn(&mut self, scope: Scope, window: Window, rows: u64) {
-        if let Some(cutter) = self.cutter(scope) {
-            cutter.learn(window, rows);
+    /// A window was pulled, or given up: how many rows it showed, for the size of the windows to come.
+    pub fn ended(&mut self, scope: Scope, window: Window, rows: Option<u64>) {
+        if let Some(queue) = self.scope(scope) {
+            queue.is_scouting = false;
+            rows.into_iter().for_each(|rows| queue.cutter.learn(window, rows));
         }
     }
 
     /// Cuts a window that was too much for the service in two; `false` when it cannot be cut any smaller. A window that an
     /// earlier run began has no plan here: it is left to the plan that follows, which finds it due.
     pub fn halve(&mut self, task: &Task) -> bool {
-        self.cutter(task.scope).is_none_or(|cutter| cutter.halve(task.due.window, task.due.reason))
+        self.scope(task.scope).is_none_or(|queue| queue.cutter.halve(task.due.window, task.due.reason))
     }
 
     /// Forgets what is left of a stream: another run pulls it.
     pub fn leave(&mut self, stream: Stream) {
-        self.scopes.retain(|(work, _)| work.scope.stream != stream);
+        self.scopes.retain(|scope| scope.work.scope.stream != stream);
         self.second_looks.retain(|task| task.scope.stream != stream);
     }
 
@@ -80,7 +95,7 @@ impl Queue {
         self.second_looks.push(Task { page_rows, is_second_look: true, is_first_proof: false, ..task.clone() });
     }
 
-    fn cutter(&mut self, scope: Scope) -> Option<&mut Cutter> {
-        self.scopes.iter_mut().find(|(work, _)| work.scope == scope).map(|(_, cutter)| cutter)
+    fn scope(&mut self, scope: Scope) -> Option<&mut ScopeQueue> {
+        self.scopes.iter_mut().find(|queue| queue.work.scope == scope)
     }
 }

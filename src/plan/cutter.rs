@@ -10,9 +10,13 @@ use crate::model::{DAY_MS, HOUR_MS, MINUTE_MS, Segment, Window};
 use super::{Due, Reason};
 
 /// Pages that a window should take: many enough that its last, short page costs little, few enough to lose one.
-const PAGES_AIM: u64 = 24;
+const PAGES_AIM: u64 = 32;
 /// A window may be at most so many times longer than the longest that was scanned: one empty night proves little about the next.
 const GROWTH_MAX: i64 = 4;
+/// The same where that one held a page of rows or more: what it says of their density counts for more.
+const GROWTH_DENSE_MAX: i64 = 12;
+/// No month is longer, so no window is.
+const MONTH_MAX_MS: i64 = 31 * DAY_MS;
 /// The shortest window.
 const LEN_MIN_MS: i64 = MINUTE_MS;
 /// Lengths below a day, so that windows end where people look for them.
@@ -24,10 +28,13 @@ const LENGTHS_MS: [i64; 8] =
 pub struct Cutter {
     due: VecDeque<Due>,
     held: Vec<Segment>,
-    rows_aim: u64,
+    page_rows: u64,
     /// Rows a millisecond where nothing is known, learned from the scans of this run.
     learned: Option<f64>,
-    longest_ms: i64,
+    /// The longest that a window may be now.
+    reach_ms: i64,
+    /// Whether a scan, of this run or an earlier one, showed how dense rows lie.
+    is_density_seen: bool,
     is_windowed: bool,
 }
 
@@ -36,8 +43,10 @@ impl Cutter {
     pub fn new(due: Vec<Due>, held: Vec<Segment>, page_rows: u32, is_windowed: bool) -> Self {
         let learned = held.last().map(density);
         let longest_ms = held.iter().map(|segment| segment.window.len_ms()).max().unwrap_or(DAY_MS).max(DAY_MS);
-        let rows_aim = PAGES_AIM * u64::from(page_rows.max(1));
-        Self { due: due.into(), held, rows_aim, learned, longest_ms, is_windowed }
+        let page_rows = u64::from(page_rows.max(1));
+        let reach_ms = longest_ms.saturating_mul(GROWTH_MAX);
+        let is_density_seen = !held.is_empty();
+        Self { due: due.into(), held, page_rows, learned, reach_ms, is_density_seen, is_windowed }
     }
 
     /// The next window.
@@ -54,11 +63,19 @@ impl Cutter {
         Some(Due { window: Window::new(due.window.start_ms, end_ms), ..due })
     }
 
+    /// Whether the next window's length is a guess: what was scanned is too little to say how dense rows lie.
+    pub fn is_blind(&self) -> bool {
+        self.is_windowed && !self.is_density_seen && self.reach_ms < MONTH_MAX_MS
+    }
+
     /// What a scan showed.
     pub fn learn(&mut self, window: Window, rows: u64) {
         let seen = rows as f64 / window.len_ms().max(1) as f64;
         self.learned = Some(self.learned.map_or(seen, |learned| (learned + seen) / 2.0));
-        self.longest_ms = self.longest_ms.max(window.len_ms());
+        let is_dense = rows >= self.page_rows;
+        let growth = if is_dense { GROWTH_DENSE_MAX } else { GROWTH_MAX };
+        self.is_density_seen |= is_dense;
+        self.reach_ms = self.reach_ms.max(window.len_ms().saturating_mul(growth));
     }
 
     /// Takes back a window that was too much for the service, to be handed out again in two halves. `false` when it cannot be
@@ -69,7 +86,7 @@ impl Cutter {
             return false;
         }
         let middle_ms = window.start_ms + half_ms;
-        self.longest_ms = half_ms;
+        self.reach_ms = half_ms.saturating_mul(GROWTH_MAX);
         // The halves are handed out as they are: they are shorter than what would be cut, unless the density says less.
         self.due.push_front(Due { window: Window::new(middle_ms, window.end_ms), reason });
         self.due.push_front(Due { window: Window::new(window.start_ms, middle_ms), reason });
@@ -101,9 +118,9 @@ impl Cutter {
             None => DAY_MS,
             Some(here) if here <= 0.0 => i64::MAX,
             // A float too large for i64 becomes its greatest value.
-            Some(here) => (self.rows_aim as f64 / here) as i64,
+            Some(here) => ((PAGES_AIM * self.page_rows) as f64 / here) as i64,
         };
-        let length_ms = wanted_ms.min(self.longest_ms.saturating_mul(GROWTH_MAX)).max(LEN_MIN_MS);
+        let length_ms = wanted_ms.min(self.reach_ms).max(LEN_MIN_MS);
         let end_ms = if length_ms >= DAY_MS {
             let end_ms = start_ms.saturating_add(length_ms).div_euclid(DAY_MS) * DAY_MS;
             end_ms.max(start_ms.div_euclid(DAY_MS) * DAY_MS + DAY_MS)

@@ -123,11 +123,36 @@ fn windows_lie_on_days_and_months_and_follow_the_density() {
         ends.push(format_ms(due.window.end_ms));
         cutter.learn(due.window, (due.window.len_ms() / HOUR_MS * 200) as u64);
     }
-    // 200 rows an hour and 24,000 rows a window: five days.
-    assert_eq!(ends[..4], ["2026-01-11", "2026-01-15", "2026-01-20", "2026-01-25"]);
+    // 200 rows an hour and 32,000 rows a window: six days and a half.
+    assert_eq!(ends[..4], ["2026-01-11", "2026-01-17", "2026-01-23", "2026-01-29"]);
     for month in ["2026-02-01", "2026-03-01", "2026-04-01", "2026-05-01", "2026-06-01"] {
         assert!(ends.iter().any(|end| end == month), "{ends:?}");
     }
+}
+
+#[test]
+fn lengths_are_guessed_until_a_scan_held_a_page_of_rows() {
+    let due = || vec![Due { window: Window::new(at("2026-01-10"), at("2026-06-01")), reason: Reason::Gap }];
+    let mut cutter = Cutter::new(due(), Vec::new(), 1000, true);
+    let mut ends = Vec::new();
+    while cutter.is_blind() {
+        let window = cutter.next_window().unwrap().window;
+        ends.push(format_ms(window.end_ms));
+        cutter.learn(window, 0);
+    }
+    assert_eq!(ends, ["2026-01-11", "2026-01-15", "2026-01-31"], "an empty history is not scouted for ever");
+    let mut cutter = Cutter::new(due(), Vec::new(), 1000, true);
+    let first = cutter.next_window().unwrap().window;
+    cutter.learn(first, 999);
+    assert!(cutter.is_blind(), "less than a page");
+    let second = cutter.next_window().unwrap().window;
+    cutter.learn(second, 4000);
+    assert!(!cutter.is_blind());
+    let third = cutter.next_window().unwrap().window;
+    assert_eq!(format_ms(third.end_ms), "2026-02-01", "at a thousand rows a day the month is the limit");
+    assert!(!Cutter::new(due(), Vec::new(), 1000, false).is_blind(), "what is not cut needs no guess");
+    let known = vec![held("2025-12-01", "2025-12-02", "2026-01-01")];
+    assert!(!Cutter::new(due(), known, 1000, true).is_blind(), "an earlier run has seen");
 }
 
 #[test]
