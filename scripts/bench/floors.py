@@ -4,7 +4,7 @@ as JSON and leave out the start of Python.
     floors.py download ADDRESS FROM_MS TO_MS FOLDER [FLAG...]
     floors.py read_json FOLDER OUT THREADS          a table in a DuckDB file
     floors.py read_json_parquet FOLDER OUT THREADS  the same, and COPY to Parquet
-    floors.py rewrite FILE OUT THREADS              all tables of a DuckDB file into a new one, by DuckDB itself
+    floors.py rewrite FILE OUT THREADS [LIMIT_MIB]  all tables of a DuckDB file into a new one, by DuckDB itself
     floors.py rewrite_parquet FILE FOLDER THREADS   the same into a Parquet file each
     floors.py script ADDRESS FROM_MS TO_MS FOLDER OUT THREADS [FLAG...]
 """
@@ -86,9 +86,11 @@ def read_json_parquet(folder, out, threads):
         return connection.execute(f"SELECT count(*) FROM '{out}'").fetchone()[0]
 
 
-def rewrite(file, out, threads):
+def rewrite(file, out, threads, limit_mib=None):
     pathlib.Path(out).unlink(missing_ok=True)
     with connect(":memory:", threads) as connection:
+        if limit_mib:
+            connection.execute(f"SET memory_limit = '{limit_mib}MiB'")
         connection.execute(f"ATTACH '{file}' AS held (READ_ONLY); ATTACH '{out}' AS anew; COPY FROM DATABASE held TO anew; DETACH anew")
 
 
