@@ -107,7 +107,7 @@ pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun
 
 /// Pulls the rest of a window.
 pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
-    let Begun { scan, page_rows, mut spool, mut rows, next, mut end, edges: left } = begun;
+    let Begun { scan, page_rows, mut spool, mut rows, next, mut end, edges: mut left } = begun;
     let rules = shared.drift.of(scan.scope.stream);
     let mut held =
         if spool.pages() == 0 { Held::new(&shared.budget, rules) } else { Held::spooled(&shared.budget, rules) };
@@ -115,12 +115,16 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let mut resume_at = request.token.clone();
     let mut walk = shared.source.walk(request.clone());
     let mut is_at_end = end.is_some();
-    let mut edges = reopened(&shared, &scan, spool.path(), &left)?;
     // The page from which the scan goes on, if a kill came before its edge was looked at.
+    let last_page = left.last_page.take();
+    let mut last_page = last_page.map(|body| flatten(scan.scope.stream, &body, rules)).transpose()?;
+    let mut edges = {
+        let (shared, scan, path) = (shared.clone(), scan.clone(), spool.path().to_owned());
+        blocking(move || reopened(&shared, &scan, &path, &left)).await??
+    };
     if spool.pages() == 0 {
         shared.suppression.begins(&scan);
     }
-    let mut last_page = left.last_page.map(|body| flatten(scan.scope.stream, &body, rules)).transpose()?;
     loop {
         let sides = if let Some(flat) = last_page.take() {
             let moments = moments_of(scan.scope.stream, &flat);

@@ -4,7 +4,7 @@
 //! the page's edge are sent again, or never. They are found by asking for that millisecond alone. The last row of a page is the
 //! one that its token was made from, whatever the order of the list.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use crate::model::{Ties, Window};
 
@@ -97,7 +97,7 @@ pub struct ScanEdges {
     /// Edges that were passed without a look.
     unlooked: u64,
     /// Edges that wait: until the scan's end it may turn out that the service loses nothing.
-    waiting: Vec<Edge>,
+    waiting: VecDeque<Edge>,
     /// Whether the scan was begun anew because of its edges. Once is enough: a second time would not be the last.
     is_second_try: bool,
     /// Whether a look was at odds with its page: a row was deleted between the two, most likely.
@@ -182,13 +182,13 @@ impl ScanEdges {
     }
 
     fn wait(&mut self, edge: Edge) {
-        match self.waiting.last_mut() {
+        match self.waiting.back_mut() {
             // A millisecond that goes on for several pages is looked at once.
             Some(last) if last.at_ms == edge.at_ms => {
                 last.shown.extend(edge.shown);
                 last.page_rows = last.page_rows.max(edge.page_rows);
             }
-            _ => self.waiting.push(edge),
+            _ => self.waiting.push_back(edge),
         }
     }
 
@@ -203,7 +203,7 @@ impl ScanEdges {
         if !belief.may_lose() {
             self.pass_waiting();
         }
-        self.waiting.pop()
+        self.waiting.pop_front()
     }
 
     /// No edge waits any more: those that do are passed without a look.

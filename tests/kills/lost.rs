@@ -1,15 +1,20 @@
 //! A part of a set-up is lost, replaced or added between two runs: the ledgers say what is proven, and the rest is pulled again.
 
 use super::{
-    backfill,
+    MANY_WINDOWS, backfill,
     killer::{Killer, Measured},
-    place, run_to_the_end, service_with_latency, slow_service,
+    run_to_the_end, service_with_latency, slow_service,
     witness::{Before, assert_same, assert_settled_but, window},
 };
 use crate::harness::{Place, Service};
 use studysync::sandbox::Latency;
 
 const DAYS: i64 = 12;
+
+/// A window a day, so that a run commits some while others are still to come.
+fn place(service: &Service) -> Place {
+    Place::new(service).with_config(&MANY_WINDOWS.replace("page_rows = 9", "page_rows = 3"))
+}
 
 /// A service, an undisturbed place, and a place whose backfill was killed a few times and is not done.
 fn half_done(seed: u64) -> (Service, Place, Place) {

@@ -26,7 +26,7 @@ in_flight_max = 4
 
 [streams.responses]
 flags = ["with_snapshots", "with_urls", "with_meta", "with_custom_metadata", "with_deleted_responses"]
-page_rows = 12
+page_rows = 9
 "#;
 
 /// A service that takes its time, a few minutes past its full hour: all runs of a test see the same settled moment.

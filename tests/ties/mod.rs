@@ -74,7 +74,7 @@ fn p3_a_service_that_loses_ties_is_read_whole_whatever_its_order() {
 #[test]
 fn p3_p4_three_nights_against_a_service_that_loses_ties() {
     let service = service(1200, 4, json!({"ties": "lost", "default_page_rows": 10}));
-    let place = Place::new(&service).with_config(&paged(18));
+    let place = Place::new(&service).with_config(&paged(13));
     place.report(&["sync"], 0);
     let mut held = Expected::now(&service);
     assert_holds(&place, &held, "the first sync");

@@ -87,6 +87,8 @@ impl EdgesLeft {
             [side] => envelope::parse(side).is_ok_and(|side| side.next.is_none()),
             _ => false,
         };
+        // Behind the last page of all stand the looks at edges that waited, too: the one is perhaps not its own.
+        let is_settled = is_settled && recovered.without_side == 0;
         let last_page = recovered.last_page.clone().filter(|_| !is_settled);
         EdgesLeft { unlooked: recovered.without_side, last_page, is_less: recovered.is_any_less }
     }
