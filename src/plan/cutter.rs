@@ -10,7 +10,7 @@ use crate::model::{DAY_MS, HOUR_MS, MINUTE_MS, Segment, Window};
 use super::{Due, Reason};
 
 /// Pages that a window should take: many enough that its last, short page costs little, few enough to lose one.
-const PAGES_AIM: u64 = 32;
+const PAGES_AIM: u64 = 24;
 /// A window may be at most so many times longer than the longest that was scanned: one empty night proves little about the next.
 const GROWTH_MAX: i64 = 4;
 /// The same where that one held a page of rows or more: what it says of their density counts for more.
