@@ -54,14 +54,14 @@ struct Inner {
 }
 
 impl Inner {
-    /// Books the time since the last change.
+    /// Books the time since the last change. An instant may come late: another thread read its own afterwards, and was here before.
     fn book(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.since);
         match self.running.iter().position(|count| *count > 0) {
             Some(at) => self.spent[at] += elapsed,
             None => self.idle += elapsed,
         }
-        self.since = now;
+        self.since = self.since.max(now);
     }
 }
 
@@ -90,14 +90,14 @@ impl TimeAccount {
         Busy { account: self.clone(), activity }
     }
 
-    /// The parts up to the given instant.
+    /// The parts up to the given instant, or a later one that another thread has booked.
     pub fn parts_at(&self, now: Instant) -> TimeParts {
         let mut inner = self.lock();
         inner.book(now);
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let [write, parse, network, told, chose] = inner.spent;
         TimeParts {
-            wall: ms(now.saturating_duration_since(inner.started)),
+            wall: ms(inner.since.saturating_duration_since(inner.started)),
             network: ms(network),
             told_to_wait: ms(told),
             chose_to_wait: ms(chose),
@@ -142,6 +142,20 @@ impl Drop for Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p5_no_time_is_booked_twice_when_threads_overtake_each_other() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let account = TimeAccount::starting_at(start);
+        account.change(Activity::Network, 1, at(10));
+        account.change(Activity::Parse, 1, at(30));
+        account.change(Activity::Network, -1, at(20));
+        account.change(Activity::Parse, -1, at(50));
+        let parts = account.parts_at(at(45));
+        let expected = TimeParts { wall: 50, network: 20, parse: 20, idle: 10, ..TimeParts::default() };
+        assert_eq!(parts, expected);
+    }
 
     #[test]
     fn p5_the_parts_add_up_whatever_overlaps() {
