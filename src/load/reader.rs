@@ -23,7 +23,7 @@ use super::{
     duckdb::{Claim, explain},
     engine::{common_config, pin_to_utc},
 };
-use crate::schema::{self, ColumnType, Table, ViewKind, quote_identifier, quote_text};
+use crate::schema::{self, Table, ViewKind, quote_identifier, quote_text};
 use seal::check_reads_only;
 use watch::Watch;
 
@@ -236,14 +236,7 @@ fn files_of(root: &Path, table: &Table) -> String {
     let columns: Vec<String> = table
         .columns
         .iter()
-        .map(|column| {
-            let name = quote_identifier(&column.name);
-            // Files mark times as UTC; the same column in DuckDB is a plain time in UTC.
-            match column.column_type {
-                ColumnType::Timestamp => format!("{name}::TIMESTAMP AS {name}"),
-                _ => name,
-            }
-        })
+        .map(|column| column.column_type.select_from_file(&quote_identifier(&column.name)))
         .collect();
     format!(
         "SELECT {} FROM read_parquet({}, union_by_name = true, hive_partitioning = false)",

@@ -15,6 +15,16 @@ impl ColumnType {
             ColumnType::BigintList => "BIGINT[]",
         }
     }
+
+    /// The quoted column as a `SELECT` over our Parquet files lists it: times in them are adjusted to UTC, those of tables are
+    /// plain. By their microseconds, since a cast goes by the session's zone, and one value at a time through a calendar: it
+    /// takes seven times as long as to read them.
+    pub fn select_from_file(self, quoted: &str) -> String {
+        match self {
+            ColumnType::Timestamp => format!("make_timestamp(epoch_us({quoted})) AS {quoted}"),
+            _ => quoted.to_owned(),
+        }
+    }
 }
 
 /// An identifier in double quotes.

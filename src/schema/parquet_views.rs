@@ -1,7 +1,6 @@
 //! The tables and views over Parquet files as one script for plain DuckDB: `examples/parquet_views.sql`.
 //!
-//! It needs no extension and gives the same answers in every time zone: times in the files are adjusted to UTC, and reading them
-//! as plain times by a cast would move them to the session's zone, so they go by their microseconds since the epoch.
+//! It needs no extension and gives the same answers in every time zone.
 
 use super::{ColumnType, Table, View, ViewKind, quote_identifier, quote_text, tables, views};
 
@@ -36,7 +35,7 @@ fn table_sql(table: &Table) -> String {
         None => ("", "", ""),
     };
     let files = format!("/{}/{folders}data.parquet", table.name);
-    let some = format!("SELECT {}{partition} FROM read_parquet(''", column_list(plain_time));
+    let some = format!("SELECT {}{partition} FROM read_parquet(''", column_list(ColumnType::select_from_file));
     let options = format!("{files}', union_by_name = true, hive_partitioning = {})", table.partition.is_some());
     let none = format!("SELECT {}{no_partition} WHERE false", column_list(no_value));
     let variable = quote_text(&format!("studysync_{}", table.name));
@@ -53,13 +52,6 @@ fn table_sql(table: &Table) -> String {
         none = quote_text(&none),
         files = quote_text(&files),
     )
-}
-
-fn plain_time(column_type: ColumnType, name: &str) -> String {
-    match column_type {
-        ColumnType::Timestamp => format!("make_timestamp(epoch_us({name})) AS {name}"),
-        _ => name.to_owned(),
-    }
 }
 
 fn no_value(column_type: ColumnType, name: &str) -> String {

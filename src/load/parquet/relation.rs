@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     load::{TableDelta, TimeBounds},
-    schema::{ColumnType, Table, quote_identifier, quote_text},
+    schema::{Table, quote_identifier, quote_text},
 };
 
 /// Column of the files of a part: the number of the part.
@@ -129,11 +129,10 @@ impl<'a> Sources<'a> {
     fn columns(&self, is_missing: impl Fn(&'static str) -> bool, zoned: bool) -> String {
         let column = |column: &'static crate::schema::Column| {
             let name = quote_identifier(&column.name);
-            let column_type = column.column_type.duckdb();
             if is_missing(&column.name) {
-                format!("CAST(NULL AS {column_type}) AS {name}")
-            } else if zoned && column.column_type == ColumnType::Timestamp {
-                format!("CAST({name} AS {column_type}) AS {name}")
+                format!("CAST(NULL AS {}) AS {name}", column.column_type.duckdb())
+            } else if zoned {
+                column.column_type.select_from_file(&name)
             } else {
                 name
             }
