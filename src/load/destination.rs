@@ -69,6 +69,12 @@ pub trait Destination: Send {
         Ok(())
     }
 
+    /// The warehouse is empty and built beside another one: a kill throws it away, so nothing of it has to survive one before it is
+    /// published and closed.
+    fn build_anew(&mut self) -> Result<(), LoadError> {
+        Ok(())
+    }
+
     /// Whether commits wait for [`Destination::publish`] in such an amount that it is better done now than at the end.
     fn wants_publish(&self) -> bool {
         false

@@ -5,6 +5,7 @@
 //! runs.
 
 mod apply;
+mod below;
 mod catalog;
 mod claims;
 mod copy;
@@ -13,7 +14,7 @@ mod rewrite;
 mod transaction;
 mod views;
 
-use self::{catalog::Lacking, transaction::Unsealed};
+use self::{below::Below, catalog::Lacking, transaction::Unsealed};
 pub(super) use self::{claims::Claim, file::explain};
 
 use std::path::{Path, PathBuf};
@@ -62,6 +63,8 @@ pub struct DuckDbDestination {
     /// Whether something was committed since the last checkpoint.
     is_dirty: bool,
     unsealed: Unsealed,
+    /// While the file is built anew.
+    below: Option<Below>,
 }
 
 impl DuckDbDestination {
@@ -123,6 +126,7 @@ impl DuckDbDestination {
             has_views: false,
             is_dirty: false,
             unsealed: Unsealed::default(),
+            below: None,
         };
         destination.attach()?;
         Ok(destination)
@@ -217,7 +221,7 @@ impl DuckDbDestination {
         {
             Some(delta) => delta,
             None => {
-                self.write_pending()?;
+                self.show_pending()?;
                 diff(&self.engine, &mut stage, &mut Attached(&self.lacking), options)?
             }
         };
@@ -307,6 +311,12 @@ impl Destination for DuckDbDestination {
         // The lock went with the copying's handle: DuckDB's locks are the process's, and any close drops them.
         self.release().and(made)?;
         tracing::info!(path = %copy.display(), "the copy for readers is replaced");
+        Ok(())
+    }
+
+    fn build_anew(&mut self) -> Result<(), LoadError> {
+        self.close_transaction()?;
+        self.below = Some(Below::of(&self.engine, &self.path)?);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The transaction in which scans are applied, from the first change to the seal.
 
-use super::{DuckDbDestination, Engine, LoadError, TableDelta, apply};
+use super::{Below, DuckDbDestination, Engine, LoadError, TableDelta, apply};
 use crate::{
     load::{
         Delta,
@@ -50,7 +50,17 @@ impl DuckDbDestination {
     /// Writes them, so that whatever reads the tables finds them.
     pub(super) fn write_pending(&mut self) -> Result<(), LoadError> {
         let Pending { tables, .. } = std::mem::take(&mut self.unsealed.rows);
-        apply::fill(&self.engine, &self.path, &tables)
+        let fills = match &mut self.below {
+            Some(below) => below.fill(tables)?,
+            None => tables,
+        };
+        apply::fill(&self.engine, &self.path, &fills)
+    }
+
+    /// The same, and in every table: what another transaction has filled is to be read as well.
+    pub(super) fn show_pending(&mut self) -> Result<(), LoadError> {
+        self.write_pending()?;
+        if self.below.as_ref().is_some_and(Below::is_filled) { self.close_transaction() } else { Ok(()) }
     }
 
     /// Changes the file durably.
@@ -93,7 +103,10 @@ impl DuckDbDestination {
         if !self.unsealed.is_open {
             return Ok(());
         }
-        let closed = self.write_pending().and_then(|()| apply::close(&self.engine, &self.path));
+        let closed = self
+            .write_pending()
+            .and_then(|()| self.below.as_mut().map_or(Ok(()), Below::close))
+            .and_then(|()| apply::close(&self.engine, &self.path));
         match &closed {
             Ok(()) => (self.unsealed.is_open, self.unsealed.scans) = (false, 0),
             Err(_) => self.abandon(),
@@ -105,7 +118,7 @@ impl DuckDbDestination {
     fn abandon(&mut self) {
         apply::abandon(&self.engine);
         self.unsealed = Unsealed { has_lost: self.unsealed.has_lost || self.unsealed.scans > 0, ..Unsealed::default() };
-        self.stage = None;
+        (self.stage, self.below) = (None, None);
         // The error that led here is the one to tell; an engine that cannot be opened has its own at the next step.
         if let Ok(engine) = Engine::open(&self.options) {
             self.engine = engine.watched(self.steps.clone());

@@ -137,7 +137,7 @@ fn a_parquet_tree_reads_like_the_tables() {
         .iter()
         .map(|column| {
             let value = match (column.column_type, column.nullable) {
-                (ColumnType::Timestamp, _) => "TIMESTAMPTZ '2026-03-01 12:00:00+00'".to_owned(),
+                (schema::ColumnType::Timestamp, _) => "TIMESTAMPTZ '2026-03-01 12:00:00+00'".to_owned(),
                 (other, true) => format!("NULL::{}", other.duckdb()),
                 (other, false) => format!("(1)::{}", other.duckdb()),
             };

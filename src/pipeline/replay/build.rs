@@ -107,6 +107,7 @@ fn write(
     account: &TimeAccount,
 ) -> Result<(), PipelineError> {
     let name = destination.name();
+    destination.build_anew().map_err(failed(name))?;
     let mut unsealed = 0;
     for step in steps {
         let _busy = account.enter(Activity::Write);

@@ -16,10 +16,16 @@ use crate::load::{
 
 struct File {
     folder: TempDir,
+    /// As a replay has it.
+    is_built_anew: bool,
 }
 
 fn file() -> Box<dyn Warehouse> {
-    Box::new(File { folder: TempDir::new().unwrap() })
+    Box::new(File { folder: TempDir::new().unwrap(), is_built_anew: false })
+}
+
+fn file_built_anew() -> Box<dyn Warehouse> {
+    Box::new(File { folder: TempDir::new().unwrap(), is_built_anew: true })
 }
 
 fn options(folder: &Path) -> EngineOptions {
@@ -29,7 +35,11 @@ fn options(folder: &Path) -> EngineOptions {
 impl Warehouse for File {
     fn open(&self, identity: &Identity) -> Result<Box<dyn Destination>, LoadError> {
         let path = self.folder.path().join("data/warehouse.duckdb");
-        Ok(Box::new(DuckDbDestination::open(&path, identity, &options(self.folder.path()))?))
+        let mut destination = DuckDbDestination::open(&path, identity, &options(self.folder.path()))?;
+        if self.is_built_anew {
+            destination.build_anew()?;
+        }
+        Ok(Box::new(destination))
     }
 
     fn reader(&self) -> Reader {
@@ -42,6 +52,10 @@ impl Warehouse for File {
 }
 
 conformance_tests!(file);
+
+mod built_anew {
+    crate::load::conformance::conformance_tests!(super::file_built_anew);
+}
 
 #[test]
 #[ignore = "a measurement, not a check: minutes of work"]
