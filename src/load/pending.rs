@@ -35,8 +35,19 @@ pub(super) struct AppliedScan {
 }
 
 impl Pending {
+    /// These scans, of which these rows wait.
+    pub fn of(scans: Vec<AppliedScan>, fills: Vec<Fill>) -> Self {
+        let mut pending = Self { scans, ..Self::default() };
+        pending.put(fills);
+        pending
+    }
+
     pub fn add(&mut self, scan: AppliedScan, fills: Vec<Fill>) {
         self.scans.push(scan);
+        self.put(fills);
+    }
+
+    fn put(&mut self, fills: Vec<Fill>) {
         for fill in fills {
             self.bytes += fill.rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
             match self.tables.iter_mut().find(|held| held.table.name == fill.table.name) {
@@ -49,6 +60,11 @@ impl Pending {
     /// Whether it is time to write them.
     pub fn is_large(&self) -> bool {
         self.bytes >= BYTES_MAX
+    }
+
+    /// Bytes of the rows.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether rows wait that lie in the window of this scan.

@@ -6,8 +6,8 @@
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
 //! commit), [`commits`] (what becomes one), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`slices`]
-//! (what is sorted at once), [`table_file`] (writing one file), [`publish`], [`inventory`] (which files there must be); and
-//! [`disk`], through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
+//! (what is sorted at once), [`table_file`] (writing one file), [`publish`], [`whole`] (without parts, in a replay), [`inventory`]
+//! (which files there must be); and [`disk`], through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
 
 mod commits;
 mod disk;
@@ -21,6 +21,7 @@ mod slices;
 mod table_file;
 mod targets;
 mod tree;
+mod whole;
 
 pub use partition::PartitionBy;
 
@@ -103,6 +104,8 @@ pub struct ParquetDestination {
     stage: Option<Stage>,
     /// A step failed: what is on the disk must be looked at again before anything is built on it.
     is_stale: bool,
+    /// While it is built anew, and nothing has to survive a kill: bytes of rows that may wait.
+    built_bytes_max: Option<usize>,
 }
 
 impl ParquetDestination {
@@ -190,6 +193,7 @@ impl ParquetDestination {
             sort_limits: SortLimits::for_memory(options.memory_limit_bytes),
             stage: None,
             is_stale: true,
+            built_bytes_max: None,
         })
     }
 
@@ -260,12 +264,12 @@ impl Destination for ParquetDestination {
     }
 
     fn holds(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         Ok(self.held_counts(scan)?.is_some())
     }
 
     fn ledger(&mut self) -> Result<Vec<LedgerEntry>, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let relation = self.targets().relation(known_table("sync_windows")?, None)?;
         ledger::entries(&self.engine, &relation)
     }
@@ -306,9 +310,7 @@ impl Destination for ParquetDestination {
         let applied = AppliedScan { scan: scan.clone(), counts };
         if delta.tables.is_empty() && wrote {
             self.pending.add(applied, delta.fills);
-            if self.pending.is_large() {
-                self.commit_pending()?;
-            }
+            self.write_if_large()?;
         } else if wrote {
             // Its other tables are in the engine until the next scan: it does not wait.
             let mut own = Pending::default();
@@ -320,11 +322,11 @@ impl Destination for ParquetDestination {
     }
 
     fn seal(&mut self) -> Result<(), LoadError> {
-        self.commit_pending()
+        if self.built_bytes_max.is_some() { Ok(()) } else { self.commit_pending() }
     }
 
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
         let mut stage =
             stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not begun".into()))?;
@@ -334,8 +336,16 @@ impl Destination for ParquetDestination {
         Ok(found)
     }
 
+    fn build_anew(&mut self) -> Result<(), LoadError> {
+        self.built_bytes_max = Some(whole::BYTES_MAX);
+        Ok(())
+    }
+
     fn publish(&mut self) -> Result<(), LoadError> {
-        self.seal()?;
+        if self.built_bytes_max.is_some() {
+            self.write_whole(&[])?;
+        }
+        self.commit_pending()?;
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -348,19 +358,19 @@ impl Destination for ParquetDestination {
     }
 
     fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let (Some(table), Some(last)) = (stage_runs(&self.engine, runs)?, runs.last()) else { return Ok(()) };
         self.commit_tables(&last.run_id.0, &[table])
     }
 
     fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let relation = self.targets().relation(known_table("sync_runs")?, None)?;
         ledger::runs(&self.engine, &relation)
     }
 
     fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         self.stage = None;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let delta = stage_events(&self.engine, &mut targets, events)?;
@@ -372,13 +382,13 @@ impl Destination for ParquetDestination {
     }
 
     fn carry_events_out(&mut self, file: &Path) -> Result<u64, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         carry_out(&self.engine, &mut targets, file)
     }
 
     fn carry_events_in(&mut self, file: &Path) -> Result<(), LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         self.stage = None;
         if let Some(table) = carry_in(&self.engine, file)? {
             self.commit_tables(EVENTS_PART, &[table])?;
@@ -398,25 +408,25 @@ impl Destination for ParquetDestination {
     }
 
     fn facts(&mut self, wanted: &[Identifier]) -> Result<Facts, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::facts(&self.engine, &mut targets, wanted)
     }
 
     fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::vanished_sessions(&self.engine, &mut targets, before_ms, sessions_max)
     }
 
     fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::live_sessions(&self.engine, &mut targets, sessions)
     }
 
     fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         self.stage = None;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let deltas = people::find(&self.engine, &mut targets, person)?;
@@ -441,7 +451,7 @@ impl Destination for ParquetDestination {
     }
 
     fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         people::search(&self.engine, &mut targets, finder)
     }
@@ -460,7 +470,7 @@ impl Destination for ParquetDestination {
     }
 
     fn record_erasures(&mut self, records: &[ErasureRecord]) -> Result<(), LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let (Some(table), Some(last)) = (people::stage_erasures(&self.engine, records)?, records.last()) else {
             return Ok(());
         };
@@ -468,7 +478,7 @@ impl Destination for ParquetDestination {
     }
 
     fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
-        self.seal()?;
+        self.commit_pending()?;
         let relation = self.targets().relation(known_table("erasures")?, None)?;
         people::erasures(&self.engine, &relation)
     }

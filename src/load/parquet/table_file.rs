@@ -6,7 +6,7 @@
 use std::{fs::File, io::BufWriter, path::Path, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch},
+    array::{Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch, UInt32Array},
     compute::{SortColumn, SortOptions, cast, concat_batches, lexsort_to_indices, take_record_batch},
     datatypes::{DataType, Field, Schema, SchemaRef, TimestampMicrosecondType},
     error::ArrowError,
@@ -33,6 +33,8 @@ const ROW_GROUP_ROWS: usize = 122_880;
 const ZSTD_LEVEL: i32 = 3;
 /// Length to which texts are cut in statistics: a long answer says nothing there.
 const STATISTICS_TEXT_BYTES: usize = 64;
+/// Rows that the writer is handed at once: as many as the engine hands over, so that pages end at the same rows.
+const CHUNK_ROWS: usize = 2048;
 /// Bytes gathered before they are handed to the system.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
@@ -70,12 +72,8 @@ pub(super) fn write(
     notes: &Notes<'_>,
 ) -> Result<u64, LoadError> {
     let action = format!("merge {}", table.name);
-    let file = File::create(path).map_err(|source| io_error("create", path, source))?;
     let schema = table.parquet_schema();
-    let options = ArrowWriterOptions::new().with_properties(properties(table, notes)?);
-    let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
-    let mut writer = ArrowWriter::try_new_with_options(file, Arc::clone(&schema), options)
-        .map_err(|error| write_error(path, error))?;
+    let mut writer = open_writer(table, path, notes)?;
     let mut rows = 0;
     for select in slices {
         engine.each_batch(&action, &format!("{select}{}", order_sql(table)), |chunk| {
@@ -89,6 +87,29 @@ pub(super) fn write(
     Ok(rows)
 }
 
+/// Writes the rows of a fill, which are all that a partition has, and returns how many there were. The file is that which [`write()`]
+/// would make of them; it is not synced.
+pub(super) fn write_whole(fill: &Fill, path: &Path, notes: &Notes<'_>) -> Result<u64, LoadError> {
+    let failed = |error: ArrowError| LoadError::Contract(format!("{}: {error}", fill.table.name));
+    let Sorted { rows, places } = Sorted::of(fill)?;
+    let schema = fill.table.parquet_schema();
+    let mut writer = open_writer(fill.table, path, notes)?;
+    for start in (0..places.len()).step_by(CHUNK_ROWS) {
+        let chunk = places.slice(start, CHUNK_ROWS.min(places.len() - start));
+        let chunk = take_record_batch(&rows, &chunk).and_then(|chunk| fit(&chunk, &schema)).map_err(failed)?;
+        writer.write(&chunk).map_err(|error| write_error(path, error))?;
+    }
+    writer.close().map_err(|error| write_error(path, error))?;
+    Ok(rows.num_rows() as u64)
+}
+
+fn open_writer(table: &Table, path: &Path, notes: &Notes<'_>) -> Result<ArrowWriter<BufWriter<File>>, LoadError> {
+    let file = File::create(path).map_err(|source| io_error("create", path, source))?;
+    let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
+    let options = ArrowWriterOptions::new().with_properties(properties(table, notes)?);
+    ArrowWriter::try_new_with_options(file, table.parquet_schema(), options).map_err(|error| write_error(path, error))
+}
+
 /// Writes the rows of a fill, sorted, with a column of one number behind them. They are read once or twice and then thrown away.
 /// Returns how many there were. The file is not synced.
 pub(super) fn write_part(
@@ -97,18 +118,8 @@ pub(super) fn write_part(
     row_group_rows: usize,
     path: &Path,
 ) -> Result<u64, LoadError> {
-    let table = fill.table;
-    let failed = |error: ArrowError| LoadError::Contract(format!("{}: {error}", table.name));
-    let rows = concat_batches(&table.full_schema(), &fill.full()?).map_err(failed)?;
-    let order: Option<Vec<SortColumn>> = sort_columns(table)
-        .map(|name| {
-            let options = Some(SortOptions { descending: false, nulls_first: true });
-            rows.column_by_name(name).map(|values| SortColumn { values: Arc::clone(values), options })
-        })
-        .collect();
-    let order = order.ok_or_else(|| LoadError::Contract(format!("{} lacks a column of its order", table.name)))?;
-    let places = lexsort_to_indices(&order, None).map_err(failed)?;
-
+    let failed = |error: ArrowError| LoadError::Contract(format!("{}: {error}", fill.table.name));
+    let Sorted { rows, places } = Sorted::of(fill)?;
     let mut fields: Vec<_> = rows.schema().fields().iter().cloned().collect();
     fields.push(Arc::new(Field::new(number_column, DataType::Int64, false)));
     let schema = Arc::new(Schema::new(fields));
@@ -130,6 +141,29 @@ pub(super) fn write_part(
     }
     writer.close().map_err(|error| write_error(path, error))?;
     Ok(rows.num_rows() as u64)
+}
+
+/// Rows, and their places in the order of the table's files.
+struct Sorted {
+    rows: RecordBatch,
+    places: UInt32Array,
+}
+
+impl Sorted {
+    fn of(fill: &Fill) -> Result<Self, LoadError> {
+        let table = fill.table;
+        let failed = |error: ArrowError| LoadError::Contract(format!("{}: {error}", table.name));
+        let rows = concat_batches(&table.full_schema(), &fill.full()?).map_err(failed)?;
+        let order: Option<Vec<SortColumn>> = sort_columns(table)
+            .map(|name| {
+                let options = Some(SortOptions { descending: false, nulls_first: true });
+                rows.column_by_name(name).map(|values| SortColumn { values: Arc::clone(values), options })
+            })
+            .collect();
+        let order = order.ok_or_else(|| LoadError::Contract(format!("{} lacks a column of its order", table.name)))?;
+        let places = lexsort_to_indices(&order, None).map_err(failed)?;
+        Ok(Self { rows, places })
+    }
 }
 
 fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, LoadError> {

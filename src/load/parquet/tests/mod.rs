@@ -10,6 +10,7 @@ mod readers;
 mod scenario;
 mod suite;
 mod twins;
+mod without_parts;
 
 use std::path::{Path, PathBuf};
 

@@ -8,15 +8,27 @@ use crate::load::{
 
 struct Folder {
     root: TempDir,
+    /// As a replay has it, with so many bytes of rows that may wait.
+    built_bytes_max: Option<usize>,
 }
 
 fn folder() -> Box<dyn Warehouse> {
-    Box::new(Folder { root: new_folder() })
+    Box::new(Folder { root: new_folder(), built_bytes_max: None })
+}
+
+fn folder_built_anew() -> Box<dyn Warehouse> {
+    Box::new(Folder { root: new_folder(), built_bytes_max: Some(whole::BYTES_MAX) })
+}
+
+fn folder_built_anew_in_little_memory() -> Box<dyn Warehouse> {
+    Box::new(Folder { root: new_folder(), built_bytes_max: Some(1) })
 }
 
 impl Warehouse for Folder {
     fn open(&self, identity: &Identity) -> Result<Box<dyn Destination>, LoadError> {
-        Ok(Box::new(ParquetDestination::open(self.root.path(), identity, &options())?))
+        let mut destination = ParquetDestination::open(self.root.path(), identity, &options())?;
+        destination.built_bytes_max = self.built_bytes_max;
+        Ok(Box::new(destination))
     }
 
     fn reader(&self) -> Reader {
@@ -29,6 +41,14 @@ impl Warehouse for Folder {
 }
 
 conformance_tests!(folder);
+
+mod built_anew {
+    crate::load::conformance::conformance_tests!(super::folder_built_anew);
+}
+
+mod built_anew_in_little_memory {
+    crate::load::conformance::conformance_tests!(super::folder_built_anew_in_little_memory);
+}
 
 #[test]
 #[ignore = "a measurement, not a check: minutes of work"]
