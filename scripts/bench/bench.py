@@ -28,7 +28,7 @@ def main(wanted):
     setting = sections.Setting(
         program=program, floor=newest(target / "release" / "deps", "floor-*"), rounds=number("N", 5), rows=number("ROWS", 1_000_000),
         big_rows=number("BIG_ROWS", 0), threads=os.cpu_count(), folder=pathlib.Path(tempfile.mkdtemp(prefix="bench-", dir=target)))
-    table = results.Results(target / "bench" / "results.json", {"rows": setting.rows, "rounds": setting.rounds})
+    table = results.Results(REPOSITORY / "docs" / "benchmarks.json", {"rows": setting.rows, "rounds": setting.rounds})
     try:
         for name in wanted or sections.ALL:
             tell(f"{name}:")

@@ -1,4 +1,4 @@
-"""The rows of the table: kept as JSON between runs, so that sections can be measured one by one, and written as Markdown."""
+"""The rows of the table: kept as JSON beside the page, so that sections can be measured one by one, and written as Markdown."""
 
 import dataclasses
 import json
@@ -43,8 +43,7 @@ class Results:
         # The benchmark itself keeps about two processes busy: the load tells of others only where it is above that.
         self.rows[row.key] = {**dataclasses.asdict(row), "verdict": row.verdict(), "load": round(load, 1),
                               "date": time.strftime("%Y-%m-%d"), **self.conditions}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(self.rows, indent=1))
+        self.path.write_text(json.dumps(self.rows, indent=1, ensure_ascii=False) + "\n")
         print(f"{row.verdict().strip('*'):8}{row.value:8.2f}  {row.goal:12} {row.work} | {row.ours} | {row.other}", flush=True)
 
 

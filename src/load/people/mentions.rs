@@ -1,7 +1,13 @@
 //! Looks for identifiers in every text of a warehouse, and can replace them there: what is left after the rows of people are gone
 //! are other people's texts that mention them.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray},
@@ -50,40 +56,85 @@ fn is_text(column_type: ColumnType) -> bool {
     matches!(column_type, ColumnType::Text | ColumnType::Json)
 }
 
-/// Searches every text of every table.
+/// Columns that are searched at once: so few that the threads have done at about the same time.
+const COLUMNS_AT_ONCE: usize = 4;
+
+/// Some columns of a table, to be searched by one thread.
+struct Part {
+    table: &'static Table,
+    columns: Vec<&'static str>,
+    sql: String,
+    /// Whether the rows count: once for a table.
+    counts_rows: bool,
+}
+
+/// Searches every text of every table, with all threads: each has a session of its own and takes the next part. Comparing bytes is
+/// most of the work, and the engine's own threads would only read ahead of it.
 pub(in super::super) fn search(
     engine: &Engine,
     targets: &mut dyn Targets,
     finder: &Finder,
 ) -> Result<Searched, LoadError> {
-    engine.with_all_threads(|| search_all(engine, targets, finder))
+    let parts = parts(targets)?;
+    let next = AtomicUsize::new(0);
+    let work = &|session: &Engine| {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(part) = parts.get(at) else { return Ok::<_, LoadError>(done) };
+            done.push((at, search_part(session, part, finder)?));
+        }
+    };
+    let sessions = (1..engine.threads()).map(|_| engine.beside()).collect::<Result<Vec<_>, _>>()?;
+    let mut done = thread::scope(|scope| {
+        let others: Vec<_> = sessions.into_iter().map(|session| scope.spawn(move || work(&session))).collect();
+        let mut done = work(engine)?;
+        for other in others {
+            done.extend(other.join().map_err(|_| LoadError::Contract("a thread that searches died".to_owned()))??);
+        }
+        Ok::<_, LoadError>(done)
+    })?;
+    done.sort_unstable_by_key(|(at, _)| *at);
+    let mut searched = Searched::default();
+    for (_, part) in done {
+        searched.rows += part.rows;
+        searched.bytes += part.bytes;
+        searched.mentions.extend(part.mentions);
+        searched.inside_longer += part.inside_longer;
+    }
+    Ok(searched)
 }
 
-fn search_all(engine: &Engine, targets: &mut dyn Targets, finder: &Finder) -> Result<Searched, LoadError> {
-    let mut searched = Searched::default();
+fn parts(targets: &mut dyn Targets) -> Result<Vec<Part>, LoadError> {
+    let mut parts = Vec::new();
     for table in tables() {
-        let columns: Vec<&'static str> = table
-            .columns
-            .iter()
-            .filter(|column| is_text(column.column_type))
-            .map(|column| column.name.as_str())
-            .collect();
-        let mut rows = vec![0; columns.len()];
         let relation = targets.relation(table, None)?;
-        let list: Vec<String> = columns.iter().map(|name| quote_identifier(name)).collect();
-        engine.each_batch(SEARCH, &format!("SELECT {} FROM {relation}", list.join(", ")), |batch| {
-            searched.rows += batch.num_rows() as u64;
-            for (column, rows) in batch.columns().iter().zip(&mut rows) {
-                let texts = texts(column)?;
-                let hits = hits(&texts, finder, &mut searched.inside_longer);
-                searched.bytes += (texts.value_offsets().last().copied().unwrap_or(0)).unsigned_abs() as u64;
-                *rows += hits.map_or(0, |hits| hits.true_count() as u64);
-            }
-            Ok(())
-        })?;
-        let found = columns.into_iter().zip(rows).filter(|(_, rows)| *rows > 0);
-        searched.mentions.extend(found.map(|(column, rows)| Mention { table: &table.name, column, rows }));
+        let texts = table.columns.iter().filter(|column| is_text(column.column_type));
+        let columns: Vec<&'static str> = texts.map(|column| column.name.as_str()).collect();
+        for (at, columns) in columns.chunks(COLUMNS_AT_ONCE).enumerate() {
+            let list: Vec<String> = columns.iter().map(|name| quote_identifier(name)).collect();
+            let sql = format!("SELECT {} FROM {relation}", list.join(", "));
+            parts.push(Part { table, columns: columns.to_vec(), sql, counts_rows: at == 0 });
+        }
     }
+    Ok(parts)
+}
+
+fn search_part(engine: &Engine, part: &Part, finder: &Finder) -> Result<Searched, LoadError> {
+    let mut searched = Searched::default();
+    let mut rows = vec![0; part.columns.len()];
+    engine.each_batch(SEARCH, &part.sql, |batch| {
+        searched.rows += if part.counts_rows { batch.num_rows() as u64 } else { 0 };
+        for (column, rows) in batch.columns().iter().zip(&mut rows) {
+            let texts = texts(column)?;
+            let hits = hits(&texts, finder, &mut searched.inside_longer);
+            searched.bytes += (texts.value_offsets().last().copied().unwrap_or(0)).unsigned_abs() as u64;
+            *rows += hits.map_or(0, |hits| hits.true_count() as u64);
+        }
+        Ok(())
+    })?;
+    let found = part.columns.iter().zip(rows).filter(|(_, rows)| *rows > 0);
+    searched.mentions.extend(found.map(|(column, rows)| Mention { table: &part.table.name, column, rows }));
     Ok(searched)
 }
 
@@ -220,4 +271,77 @@ fn hits(texts: &StringArray, finder: &Finder, inside_longer: &mut u64) -> Option
         found.push(is_in);
     }
     found.contains(&true).then(|| BooleanArray::from(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        load::{EngineOptions, TimeBounds},
+        model::{Identifier, IdentifierKind},
+        schema::quote_text,
+    };
+
+    const MENTIONS: &str = "as zoe@example.com said";
+    const OTHERS: &str = "nobody";
+    /// More rows than the engine hands over at once.
+    const ROWS: usize = 5_000;
+
+    struct Plain;
+
+    impl Targets for Plain {
+        fn relation(&mut self, table: &'static Table, _: Option<TimeBounds>) -> Result<String, LoadError> {
+            Ok(format!("memory.main.{}", quote_identifier(&table.name)))
+        }
+    }
+
+    /// Every text of every table, with somebody in each column of every third row.
+    fn filled(threads: u32) -> (tempfile::TempDir, Engine) {
+        let folder = tempfile::tempdir().unwrap();
+        let temp_directory = folder.path().join("spill");
+        let engine = Engine::open(&EngineOptions { memory_limit_bytes: 256 << 20, threads, temp_directory }).unwrap();
+        let text = format!("if(i % 3 = 0, {}, {})", quote_text(MENTIONS), quote_text(OTHERS));
+        for table in tables() {
+            let columns = table.columns.iter().filter(|column| is_text(column.column_type));
+            let list: Vec<String> =
+                columns.map(|column| format!("{text} AS {}", quote_identifier(&column.name))).collect();
+            let name = Plain.relation(table, None).unwrap();
+            let sql = format!("CREATE TABLE {name} AS SELECT {} FROM range({ROWS}) r(i)", list.join(", "));
+            engine.execute("fill a table", &sql).unwrap();
+        }
+        (folder, engine)
+    }
+
+    #[test]
+    fn p9_every_text_of_every_table_is_searched_once_however_many_threads_do_it() {
+        let finder = Finder::new(&[Identifier::read(IdentifierKind::Email, "zoe@example.com").unwrap()]);
+        let texts: Vec<(&str, &str)> = tables()
+            .iter()
+            .flat_map(|table| table.columns.iter().map(|column| (&*table.name, column)))
+            .filter(|(_, column)| is_text(column.column_type))
+            .map(|(table, column)| (table, column.name.as_str()))
+            .collect();
+        let mentioning = ROWS.div_ceil(3);
+        let bytes = texts.len() * (mentioning * MENTIONS.len() + (ROWS - mentioning) * OTHERS.len());
+        for threads in [1, 3] {
+            let (_folder, engine) = filled(threads);
+            let searched = search(&engine, &mut Plain, &finder).unwrap();
+            let found: Vec<_> =
+                searched.mentions.iter().map(|mention| (mention.table, mention.column, mention.rows)).collect();
+            let all: Vec<_> = texts.iter().map(|(table, column)| (*table, *column, mentioning as u64)).collect();
+            assert_eq!(found, all, "{threads} threads");
+            assert_eq!((searched.rows, searched.bytes), ((tables().len() * ROWS) as u64, bytes as u64));
+            assert_eq!(searched.inside_longer, 0);
+        }
+    }
+
+    #[test]
+    fn p9_a_table_that_cannot_be_read_is_an_error_and_not_a_table_without_mentions() {
+        let finder = Finder::new(&[Identifier::read(IdentifierKind::Email, "zoe@example.com").unwrap()]);
+        for threads in [1, 3] {
+            let (_folder, engine) = filled(threads);
+            engine.execute("drop a table", "DROP TABLE memory.main.responses").unwrap();
+            assert!(search(&engine, &mut Plain, &finder).is_err(), "{threads} threads");
+        }
+    }
 }
