@@ -3,6 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
+    thread,
 };
 
 use bytes::Bytes;
@@ -218,18 +219,22 @@ async fn keep(
     let (shared, scan) = (shared.clone(), scan.clone());
     let _processor = shared.budget.processor().await;
     blocking(move || {
-        let busy = shared.account.enter(Activity::Write);
-        // Whoever is kept out is not written anywhere, not even for a moment.
-        let less = shared.suppression.filtered(&scan, &body);
-        let is_durable = append(&mut spool, &body, less.as_ref(), false)?;
-        if is_durable {
-            remember(&shared, &scan, &spool, &mark)?;
-        }
-        drop(busy);
         let _turn = shared.budget.turn(body.len());
-        let _busy = shared.account.enter(Activity::Parse);
         let rules = shared.drift.of(scan.scope.stream);
-        let flat = flatten(scan.scope.stream, &body, rules)?;
+        let write = || {
+            let _busy = shared.account.enter(Activity::Write);
+            // Whoever is kept out is not written anywhere, not even for a moment.
+            let less = shared.suppression.filtered(&scan, &body);
+            if append(&mut spool, &body, less.as_ref(), false)? {
+                remember(&shared, &scan, &spool, &mark)?;
+            }
+            Ok::<_, PipelineError>(less)
+        };
+        let (less, flat) = side_by_side(write, || {
+            let _busy = shared.account.enter(Activity::Parse);
+            flatten(scan.scope.stream, &body, rules)
+        });
+        let (less, flat) = (less??, flat?);
         // The page's edge is where the service ended it, whoever stands there.
         let moments = moments_of(scan.scope.stream, &flat);
         held.push(match less {
@@ -332,6 +337,21 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
         return Ok(work());
     }
     tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::Died(error.to_string()))
+}
+
+/// Does both at the same time, the first on a thread of its own.
+pub(super) fn side_by_side<A: Send, B>(
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B,
+) -> (Result<A, PipelineError>, B) {
+    if is_single_threaded() {
+        return (Ok(first()), second());
+    }
+    thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        (first.join().map_err(|_| PipelineError::Died("the thread that keeps a page".to_owned())), second)
+    })
 }
 
 /// Whether the runtime has one thread. Then work that blocks is done there and then: a program that wants everything on one thread gets

@@ -19,7 +19,7 @@ use super::{
     error::chain,
     held::Budget,
     people::PeopleAsk,
-    pull::{Shared, blocking},
+    pull::{Shared, blocking, side_by_side},
     queue::Queue,
     reconcile::{check_ledgers, resume},
     replay::clear_leftovers,
@@ -100,13 +100,15 @@ impl Run {
         let lease = state.take_lease(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
         let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
         let patience = lock_patience(&settings, &stop);
-        let source = Source::new(source_settings, learned, account.clone(), stop).map_err(PipelineError::Source)?;
         let archive = archive(&settings, &identity)?.watched(steps.clone());
         clear_leftovers(&settings)?;
-        let destinations: Vec<SharedDestination> = open_watched(&settings, &identity, &patience, &surroundings)?
-            .into_iter()
-            .map(SharedDestination::new)
-            .collect();
+        // To make a client takes a while, and the processor for it is there: a warehouse is opened by one thread.
+        let (source, destinations) = side_by_side(
+            || Source::new(source_settings, learned, account.clone(), stop),
+            || open_watched(&settings, &identity, &patience, &surroundings),
+        );
+        let source = source?.map_err(PipelineError::Source)?;
+        let destinations: Vec<SharedDestination> = destinations?.into_iter().map(SharedDestination::new).collect();
         let mut findings = Findings::default();
         findings.notes.extend(damaged.map(|kept_as| {
             let (path, kept_as) = (settings.state_path.display(), kept_as.display());

@@ -20,7 +20,7 @@ const META_TABLE: &str = "_studysync";
 /// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless those were
 /// looked at before.
 pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity, has_views: bool) -> Result<(), LoadError> {
-    let found = columns_by_table(engine)?;
+    let found = list(engine)?;
     if found.is_empty() {
         engine.reach(DurableStep::DuckDbCreated, path)?;
         return create(engine, path, identity);
@@ -31,7 +31,10 @@ pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity, has_
     }
     let meta = read_meta(engine)?;
     check_meta(&meta, path, identity)?;
-    let mut changes = missing_parts(&found, path)?;
+    let mut changes = match are_as_made(&found) {
+        true => Vec::new(),
+        false => missing_parts(&columns_by_table(engine)?, path)?,
+    };
     if !has_views {
         let taken = found.keys().map(String::as_str).collect();
         changes.extend(views::missing(engine, &meta, META_TABLE, &taken)?);
@@ -49,12 +52,16 @@ pub(super) type Lacking = BTreeMap<&'static str, Vec<&'static Column>>;
 
 /// Makes sure that the attached file is this warehouse, and says what it lacks of the contracts. Changes nothing.
 pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<Lacking, LoadError> {
-    let found = columns_by_table(engine)?;
+    let found = list(engine)?;
     if !found.contains_key(META_TABLE) {
         let why = "it is a DuckDB database with tables of its own, or with none".into();
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
     check_meta(&read_meta(engine)?, path, identity)?;
+    if are_as_made(&found) {
+        return Ok(Lacking::new());
+    }
+    let found = columns_by_table(engine)?;
     let mut lacking = Lacking::new();
     for table in schema::tables() {
         let is_lacking =
@@ -160,6 +167,32 @@ fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {
     rows.collect::<Result<_, _>>().map_err(failed)
 }
 
+/// Every table and view in the file's main schema; for a table the statement that makes it.
+fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> {
+    let failed = |source| LoadError::engine("list the tables", source);
+    let here = format!("database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal");
+    let sql = format!(
+        "SELECT table_name, sql FROM duckdb_tables() WHERE {here} UNION ALL SELECT view_name, NULL FROM duckdb_views() WHERE {here}"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
+    found.collect::<Result<_, _>>().map_err(failed)
+}
+
+/// Whether every table is what this program makes, to the letter. Then its columns need not be listed: for that the engine binds every
+/// view, which takes it longer than all else that is looked at here.
+fn are_as_made(found: &BTreeMap<String, Option<String>>) -> bool {
+    schema::tables().iter().all(|table| {
+        let sql = found.get(&table.name).and_then(Option::as_ref);
+        sql.is_some_and(|sql| words(sql).eq(words(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
+    })
+}
+
+/// A statement without what may be left out or written otherwise: spaces, quotes, and the semicolon at its end.
+fn words(sql: &str) -> impl Iterator<Item = char> {
+    sql.trim_end_matches(';').chars().filter(|letter| !letter.is_whitespace() && *letter != '"')
+}
+
 /// Type of each column of each table in the file's main schema.
 fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
     let failed = |source| LoadError::engine("list the tables", source);
@@ -178,4 +211,46 @@ fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String,
         tables.entry(table).or_default().insert(column, data_type);
     }
     Ok(tables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::EngineOptions;
+
+    fn engine() -> (tempfile::TempDir, Engine) {
+        let folder = tempfile::tempdir().unwrap();
+        let temp_directory = folder.path().join("spill");
+        let engine = Engine::open(&EngineOptions { memory_limit_bytes: 64 << 20, threads: 1, temp_directory }).unwrap();
+        let identity = Identity { base_url: "https://example.com".into(), environment: "test".into() };
+        engine.execute("attach a file", &format!("ATTACH ':memory:' AS {CATALOG}")).unwrap();
+        create(&engine, folder.path(), &identity).unwrap();
+        (folder, engine)
+    }
+
+    #[test]
+    fn tables_that_this_program_made_are_known_by_their_statements() {
+        let (_folder, engine) = engine();
+        let found = list(&engine).unwrap();
+        assert!(are_as_made(&found), "{found:#?}");
+        assert_eq!(
+            found.keys().cloned().collect::<BTreeSet<_>>(),
+            columns_by_table(&engine).unwrap().into_keys().collect()
+        );
+    }
+
+    #[test]
+    fn tables_that_are_otherwise_in_any_way_have_their_columns_listed() {
+        for change in [
+            "ALTER TABLE warehouse.main.responses ADD COLUMN theirs BIGINT",
+            "ALTER TABLE warehouse.main.responses DROP COLUMN extra",
+            "ALTER TABLE warehouse.main.responses RENAME COLUMN extra TO more",
+            "ALTER TABLE warehouse.main.responses ALTER COLUMN survey_id TYPE VARCHAR",
+            "DROP TABLE warehouse.main.rejects",
+        ] {
+            let (_folder, engine) = engine();
+            engine.execute("change a table", change).unwrap();
+            assert!(!are_as_made(&list(&engine).unwrap()), "{change}");
+        }
+    }
 }
