@@ -56,6 +56,8 @@ pub(in crate::source) struct Pace {
     held_back_at: Option<Instant>,
     grown_at: Option<Instant>,
     measure: Measure,
+    /// What a first guess was made from, until something is sent again: what was under way is still being answered.
+    guessed_by: Option<Measure>,
     /// Whether the last answer was a refusal.
     is_met: bool,
     is_changed: bool,
@@ -73,6 +75,7 @@ impl Pace {
             held_back_at: None,
             grown_at: None,
             measure: Measure::default(),
+            guessed_by: None,
             is_met: false,
             is_changed: false,
         }
@@ -98,6 +101,7 @@ impl Pace {
 
     /// A request is sent now. `was_idle`: nothing was going on for so long that the measure begins anew.
     pub fn sent(&mut self, now: Instant, was_idle: bool) {
+        self.guessed_by = None;
         if was_idle || self.measure.since.is_none() {
             self.measure = Measure { since: Some(now), ..Measure::default() };
         }
@@ -111,6 +115,9 @@ impl Pace {
 
     /// The service took a request.
     pub fn admitted(&mut self, now: Instant) {
+        if self.admitted_late(now) {
+            return;
+        }
         self.measure.admitted(now, self.reach());
         self.is_met = false;
         let since = self.grown_at.replace(now);
@@ -127,6 +134,18 @@ impl Pace {
         };
         self.rate = Some(grown.min(RATE_MAX));
         self.is_changed = true;
+    }
+
+    /// Whether it took a request that was under way when another one's refusal made the first guess. All come at once then, and the
+    /// refusal may well be the first answer of many: with those that were taken, the guess is that much higher.
+    fn admitted_late(&mut self, now: Instant) -> bool {
+        let reach = self.reach();
+        let Some(measure) = &mut self.guessed_by else { return false };
+        measure.admitted(now, reach);
+        if let (Some(rate), Some(measured)) = (self.rate, measure.per_sec(now, reach)) {
+            self.rate = Some(rate.max(measured * FIRST_SHARE).min(RATE_MAX));
+        }
+        true
     }
 
     /// The service refused a request because there were too many.
@@ -154,6 +173,7 @@ impl Pace {
             // There was no rate, or it held nobody back and had no part in this.
             _ => {
                 self.limit = None;
+                self.guessed_by = Some(self.measure);
                 measured * FIRST_SHARE
             }
         };

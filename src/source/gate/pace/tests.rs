@@ -40,6 +40,26 @@ fn p5_the_first_refusal_starts_from_the_measured_rate() {
 }
 
 #[test]
+fn p5_what_was_under_way_at_the_first_refusal_counts_for_the_guess() {
+    let (mut pace, start) = (Pace::new(None, None), Instant::now());
+    (0..40).for_each(|_| pace.sent(start, false));
+    (0..5).for_each(|_| pace.admitted(start + secs(0.2)));
+    pace.refused(start + secs(0.2));
+    assert!(pace.learned().0.unwrap() < 5.0, "{:?}", pace.learned());
+    (5..20).for_each(|_| pace.admitted(start + secs(0.2)));
+    let guessed = pace.learned().0;
+    assert!(guessed.is_some_and(|rate| (15.0..20.0).contains(&rate)), "{guessed:?}");
+    // Another one of the same moment is not another refusal.
+    pace.refused(start + secs(0.2));
+    assert_eq!(pace.learned().0, guessed);
+    // From the next request on it is the guess that is tried.
+    let next = start + secs(1.3);
+    pace.sent(next, false);
+    pace.admitted(next + secs(0.2));
+    assert_eq!(pace.learned().0, guessed);
+}
+
+#[test]
 fn p5_an_early_refusal_teaches_nothing_and_the_next_ones_count_from_the_start() {
     let (mut pace, start) = (Pace::new(None, None), Instant::now());
     for at in 0..5 {
