@@ -350,7 +350,7 @@ pub(super) fn side_by_side<A: Send, B>(
     thread::scope(|scope| {
         let first = scope.spawn(first);
         let second = second();
-        (first.join().map_err(|_| PipelineError::Died("the thread that keeps a page".to_owned())), second)
+        (first.join().map_err(|_| PipelineError::Died("a thread beside another".to_owned())), second)
     })
 }
 

@@ -60,7 +60,7 @@ fn is_text(column_type: ColumnType) -> bool {
 const COLUMNS_AT_ONCE: usize = 4;
 
 /// Some columns of a table, to be searched by one thread.
-struct Part {
+struct Piece {
     table: &'static Table,
     columns: Vec<&'static str>,
     sql: String,
@@ -68,21 +68,21 @@ struct Part {
     counts_rows: bool,
 }
 
-/// Searches every text of every table, with all threads: each has a session of its own and takes the next part. Comparing bytes is
+/// Searches every text of every table, with all threads: each has a session of its own and takes the next piece. Comparing bytes is
 /// most of the work, and the engine's own threads would only read ahead of it.
 pub(in super::super) fn search(
     engine: &Engine,
     targets: &mut dyn Targets,
     finder: &Finder,
 ) -> Result<Searched, LoadError> {
-    let parts = parts(targets)?;
+    let pieces = pieces(targets)?;
     let next = AtomicUsize::new(0);
     let work = &|session: &Engine| {
         let mut done = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(part) = parts.get(at) else { return Ok::<_, LoadError>(done) };
-            done.push((at, search_part(session, part, finder)?));
+            let Some(piece) = pieces.get(at) else { return Ok::<_, LoadError>(done) };
+            done.push((at, search_piece(session, piece, finder)?));
         }
     };
     let sessions = (1..engine.threads()).map(|_| engine.beside()).collect::<Result<Vec<_>, _>>()?;
@@ -96,17 +96,17 @@ pub(in super::super) fn search(
     })?;
     done.sort_unstable_by_key(|(at, _)| *at);
     let mut searched = Searched::default();
-    for (_, part) in done {
-        searched.rows += part.rows;
-        searched.bytes += part.bytes;
-        searched.mentions.extend(part.mentions);
-        searched.inside_longer += part.inside_longer;
+    for (_, piece) in done {
+        searched.rows += piece.rows;
+        searched.bytes += piece.bytes;
+        searched.mentions.extend(piece.mentions);
+        searched.inside_longer += piece.inside_longer;
     }
     Ok(searched)
 }
 
-fn parts(targets: &mut dyn Targets) -> Result<Vec<Part>, LoadError> {
-    let mut parts = Vec::new();
+fn pieces(targets: &mut dyn Targets) -> Result<Vec<Piece>, LoadError> {
+    let mut pieces = Vec::new();
     for table in tables() {
         let relation = targets.relation(table, None)?;
         let texts = table.columns.iter().filter(|column| is_text(column.column_type));
@@ -114,17 +114,17 @@ fn parts(targets: &mut dyn Targets) -> Result<Vec<Part>, LoadError> {
         for (at, columns) in columns.chunks(COLUMNS_AT_ONCE).enumerate() {
             let list: Vec<String> = columns.iter().map(|name| quote_identifier(name)).collect();
             let sql = format!("SELECT {} FROM {relation}", list.join(", "));
-            parts.push(Part { table, columns: columns.to_vec(), sql, counts_rows: at == 0 });
+            pieces.push(Piece { table, columns: columns.to_vec(), sql, counts_rows: at == 0 });
         }
     }
-    Ok(parts)
+    Ok(pieces)
 }
 
-fn search_part(engine: &Engine, part: &Part, finder: &Finder) -> Result<Searched, LoadError> {
+fn search_piece(engine: &Engine, piece: &Piece, finder: &Finder) -> Result<Searched, LoadError> {
     let mut searched = Searched::default();
-    let mut rows = vec![0; part.columns.len()];
-    engine.each_batch(SEARCH, &part.sql, |batch| {
-        searched.rows += if part.counts_rows { batch.num_rows() as u64 } else { 0 };
+    let mut rows = vec![0; piece.columns.len()];
+    engine.each_batch(SEARCH, &piece.sql, |batch| {
+        searched.rows += if piece.counts_rows { batch.num_rows() as u64 } else { 0 };
         for (column, rows) in batch.columns().iter().zip(&mut rows) {
             let texts = texts(column)?;
             let hits = hits(&texts, finder, &mut searched.inside_longer);
@@ -133,8 +133,8 @@ fn search_part(engine: &Engine, part: &Part, finder: &Finder) -> Result<Searched
         }
         Ok(())
     })?;
-    let found = part.columns.iter().zip(rows).filter(|(_, rows)| *rows > 0);
-    searched.mentions.extend(found.map(|(column, rows)| Mention { table: &part.table.name, column, rows }));
+    let found = piece.columns.iter().zip(rows).filter(|(_, rows)| *rows > 0);
+    searched.mentions.extend(found.map(|(column, rows)| Mention { table: &piece.table.name, column, rows }));
     Ok(searched)
 }
 

@@ -1,13 +1,15 @@
 //! The learned rate: how far apart requests are sent so that the service rarely has to refuse one. Pure, and without a clock.
 //!
 //! There is no pacing until the first refusal. A refusal cuts the rate to a little below what the service admitted over the
-//! last seconds (multiplicative). From there the rate creeps up to and past the limit last met (additive), and once clearly
-//! away from it on either side it runs: a limit that was raised, or was misjudged, is found again within a minute or two, not
-//! within hours.
+//! last seconds (multiplicative); while it is searched for, to what an [`Allowance`] tells of it. From there the rate creeps up
+//! to and past the limit last met (additive), and once clearly away from it on either side it runs: a limit that was raised, or
+//! was misjudged, is found again within a minute or two, not within hours.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use super::allowance::Allowance;
 
 /// No rate is learned below this.
 const RATE_MIN: f64 = 1.0 / 60.0;
@@ -17,6 +19,10 @@ const RATE_MAX: f64 = 10_000.0;
 const FIRST_SHARE: f64 = 0.85;
 /// A later refusal's rate as a share of the measured one, and the least that a refusal takes off.
 const LATER_SHARE: f64 = 0.9;
+/// A refusal's rate as a share of a limit that was told from the allowance saved up before.
+const TOLD_SHARE: f64 = 0.96;
+/// Such a limit is believed if it is not below this share of what the rate would be without it.
+const TOLD_MIN: f64 = 0.75;
 /// The most that one refusal takes off.
 const CUT_MAX: f64 = 0.5;
 /// Limits are stated by the second or longer; nothing is concluded from less.
@@ -31,6 +37,8 @@ const GUESS_ADMISSIONS_MIN: u32 = 5;
 const NEAR: f64 = 0.05;
 /// Growth near that limit, as a share of the limit a second.
 const CREEP_PER_SEC: f64 = 0.002;
+/// The same where that limit is the least it can be.
+const LEAST_PER_SEC: f64 = 0.006;
 /// Growth away from it, as a share of the rate a second.
 const RUN_PER_SEC: f64 = 0.05;
 /// Growth while no limit was met by a paced request, as a share of the rate a second: the rate is a first guess.
@@ -49,6 +57,8 @@ pub(in crate::source) struct Pace {
     rate: Option<f64>,
     /// The limit last met by requests that were paced.
     limit: Option<f64>,
+    /// Whether that is the least it can be.
+    is_least: bool,
     /// The settings' ceiling.
     rate_max: Option<f64>,
     /// When the next request is due.
@@ -58,6 +68,7 @@ pub(in crate::source) struct Pace {
     measure: Measure,
     /// What a first guess was made from, until something is sent again: what was under way is still being answered.
     guessed_by: Option<Measure>,
+    allowance: Allowance,
     /// Whether the last answer was a refusal.
     is_met: bool,
     is_changed: bool,
@@ -70,12 +81,14 @@ impl Pace {
         Self {
             rate,
             limit: rate,
+            is_least: false,
             rate_max,
             due: None,
             held_back_at: None,
             grown_at: None,
             measure: Measure::default(),
             guessed_by: None,
+            allowance: Allowance::default(),
             is_met: false,
             is_changed: false,
         }
@@ -115,6 +128,7 @@ impl Pace {
 
     /// The service took a request.
     pub fn admitted(&mut self, now: Instant) {
+        self.allowance.admitted(now);
         if self.admitted_late(now) {
             return;
         }
@@ -129,7 +143,9 @@ impl Pace {
         let secs = now.saturating_duration_since(since).min(recently(rate)).as_secs_f64();
         let grown = match self.limit {
             None => rate * (1.0 + SEARCH_PER_SEC * secs),
-            Some(limit) if (rate / limit - 1.0).abs() <= NEAR => rate + limit * CREEP_PER_SEC * secs,
+            Some(limit) if (rate / limit - 1.0).abs() <= NEAR => {
+                rate + limit * if self.is_least { LEAST_PER_SEC } else { CREEP_PER_SEC } * secs
+            }
             Some(_) => rate * (1.0 + RUN_PER_SEC * secs),
         };
         self.rate = Some(grown.min(RATE_MAX));
@@ -143,7 +159,9 @@ impl Pace {
         let Some(measure) = &mut self.guessed_by else { return false };
         measure.admitted(now, reach);
         if let (Some(rate), Some(measured)) = (self.rate, measure.per_sec(now, reach)) {
-            self.rate = Some(rate.max(measured * FIRST_SHARE).min(RATE_MAX));
+            let rate = rate.max(measured * FIRST_SHARE).min(RATE_MAX);
+            self.allowance.burst(now, rate);
+            self.rate = Some(rate);
         }
         true
     }
@@ -166,7 +184,12 @@ impl Pace {
                     Some(_) => (measured, LATER_SHARE),
                 };
                 let lower = (met * share).clamp(rate * CUT_MAX, rate * LATER_SHARE);
-                self.limit = Some((lower / share).clamp(RATE_MIN, RATE_MAX));
+                let least = self.allowance.least_per_sec(now).filter(|_| self.limit.is_none());
+                // Far below, what was taken for an allowance is a limit's own: so many a second, say.
+                let told = least.filter(|least| *least >= lower * TOLD_MIN && least * TOLD_SHARE <= lower);
+                self.is_least = told.is_some();
+                let (lower, limit) = told.map_or((lower, lower / share), |least| (least * TOLD_SHARE, least));
+                self.limit = Some(limit.clamp(RATE_MIN, RATE_MAX));
                 lower
             }
             _ if self.measure.admissions < GUESS_ADMISSIONS_MIN => return,
@@ -174,6 +197,7 @@ impl Pace {
             _ => {
                 self.limit = None;
                 self.guessed_by = Some(self.measure);
+                self.allowance.burst(now, measured * FIRST_SHARE);
                 measured * FIRST_SHARE
             }
         };

@@ -217,3 +217,17 @@ fn p5_a_limit_is_found_within_half_a_minute() {
         assert!(used >= 0.9, "limit {rate}/s, burst {burst}: {used:.3} used, {} refused", outcome.refused);
     }
 }
+
+#[test]
+fn p5_a_limit_above_which_little_is_saved_up_is_found_by_one_refusal_after_the_burst() {
+    for (rate, burst) in [(20.0, 4.0), (50.0, 10.0), (200.0, 40.0)] {
+        let retry_after = Some(Duration::from_secs(1));
+        let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };
+        let latency = Duration::from_secs_f64((WORKERS as f64 / rate / 2.0).min(0.2));
+        let (from, end) = (Duration::from_secs(10), Duration::from_secs(20));
+        let outcome = simulate(&mut fresh_gate(None), &mut service, latency, from, end);
+        let used = outcome.admitted as f64 / (rate * (end - from).as_secs_f64());
+        let case = format!("limit {rate}/s, burst {burst}: {used:.3} used, {} refused", outcome.refused);
+        assert!(used >= 0.88 && outcome.refused == 0, "{case}");
+    }
+}

@@ -1,0 +1,108 @@
+//! What a service saves up for a client that sends little, told from what it admits a second for good.
+//!
+//! A service that saves up lets a rate above its limit pass until that allowance is used up. So what it admitted until a refusal is at
+//! most its limit, over any time, and the allowance; and the burst that was refused first tells how much that is.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::time::Instant;
+
+/// How far back admissions are remembered.
+const REMEMBERED: Duration = Duration::from_secs(10);
+/// The same in admissions, so that a fast service takes no more memory.
+const REMEMBERED_MAX: usize = 4096;
+/// A burst is not longer.
+const BURST_MAX: Duration = Duration::from_millis(1_500);
+/// From less time no rate is concluded: admissions come in twos and threes.
+const SPAN_MIN: Duration = Duration::from_millis(500);
+
+/// The latest admissions, and the allowance.
+#[derive(Debug, Default)]
+pub(super) struct Allowance {
+    admitted: VecDeque<Instant>,
+    /// How many requests the service had saved up at the last burst; `None` before there was one.
+    saved_up: Option<f64>,
+}
+
+impl Allowance {
+    /// The service took a request.
+    pub fn admitted(&mut self, now: Instant) {
+        self.admitted.push_back(now);
+        while self.admitted.len() > REMEMBERED_MAX
+            || self.admitted.front().is_some_and(|at| now.saturating_duration_since(*at) > REMEMBERED)
+        {
+            self.admitted.pop_front();
+        }
+    }
+
+    /// A burst ends here: what was admitted in it beyond a rate had been saved up.
+    pub fn burst(&mut self, now: Instant, rate: f64) {
+        let until_now = self.until(now).take_while(|(_, span)| *span <= BURST_MAX);
+        self.saved_up = until_now.map(|(count, span)| count - rate * span.as_secs_f64()).reduce(f64::max);
+    }
+
+    /// The most that was admitted a second, over any time that ends now, beyond what may have been saved up before it. A limit is not
+    /// lower. `None` where nothing is known of an allowance, or for less than [`SPAN_MIN`] of admissions.
+    pub fn least_per_sec(&self, now: Instant) -> Option<f64> {
+        let saved_up = self.saved_up?;
+        let long_enough = self.until(now).filter(|(_, span)| *span >= SPAN_MIN);
+        long_enough.map(|(count, span)| (count - saved_up) / span.as_secs_f64()).reduce(f64::max)
+    }
+
+    /// The spans until now that begin with an admission, the shortest first, and how many were admitted in each.
+    fn until(&self, now: Instant) -> impl Iterator<Item = (f64, Duration)> {
+        let spans = self.admitted.iter().rev().map(move |at| now.saturating_duration_since(*at));
+        spans.scan(0.0, |count, span| {
+            *count += 1.0;
+            Some((*count, span))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Fifty a second and an allowance of ten, as seen by a burst and then by a rate that is too high.
+    fn seen() -> (Allowance, Instant) {
+        let (mut allowance, start) = (Allowance::default(), Instant::now());
+        (0..10).for_each(|_| allowance.admitted(start));
+        allowance.burst(start, 8.5);
+        // Idle for a second, then as much as comes through: 10 at once, and 50 a second.
+        let again = start + ms(1_000);
+        (0..10).for_each(|_| allowance.admitted(again));
+        (1..=100).for_each(|at| allowance.admitted(again + ms(20 * at)));
+        (allowance, again + ms(2_000))
+    }
+
+    #[test]
+    fn p5_a_limit_is_told_from_what_was_saved_up() {
+        let (allowance, now) = seen();
+        let least = allowance.least_per_sec(now).unwrap();
+        assert!((47.0..=51.0).contains(&least), "{least}");
+    }
+
+    #[test]
+    fn p5_without_a_burst_or_from_too_little_nothing_is_told() {
+        let (mut allowance, start) = (Allowance::default(), Instant::now());
+        (0..100).for_each(|at| allowance.admitted(start + ms(20 * at)));
+        assert_eq!(allowance.least_per_sec(start + ms(2_000)), None);
+        let (mut allowance, start) = (Allowance::default(), Instant::now());
+        (0..10).for_each(|_| allowance.admitted(start));
+        allowance.burst(start, 8.5);
+        assert_eq!(allowance.least_per_sec(start + ms(400)), None);
+    }
+
+    #[test]
+    fn only_so_many_admissions_are_remembered() {
+        let (mut allowance, start) = (Allowance::default(), Instant::now());
+        (0..100_000).for_each(|at| allowance.admitted(start + Duration::from_micros(at)));
+        assert_eq!(allowance.admitted.len(), REMEMBERED_MAX);
+        allowance.admitted(start + ms(60_000));
+        assert_eq!(allowance.admitted.len(), 1);
+    }
+}
