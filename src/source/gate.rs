@@ -1,12 +1,12 @@
 //! The gate: one for the process, asked before every request (promise P5). Here is its state machine, without a clock,
 //! without randomness and without waiting: instants and random numbers are handed in, so that hours can be tried out in
-//! milliseconds. `shell` is the thin asynchronous part, `pace` the learned rate, `allowance` what a burst tells of a limit.
+//! milliseconds. `shell` is the thin asynchronous part, `pace` the learned rate, `admissions` what the latest of them tell of a limit.
 //!
 //! A refusal (429, or a 503 that names a time) closes the gate for all. When its time is over the gate is half open: one
 //! request goes and the others wait for what becomes of it. If it is admitted the gate is open, if it is refused the gate
 //! closes again, for longer.
 
-mod allowance;
+mod admissions;
 mod pace;
 mod shell;
 

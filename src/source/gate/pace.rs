@@ -1,7 +1,7 @@
 //! The learned rate: how far apart requests are sent so that the service rarely has to refuse one. Pure, and without a clock.
 //!
 //! There is no pacing until the first refusal. A refusal cuts the rate to a little below what the service admitted over the
-//! last seconds (multiplicative); while it is searched for, to what an [`Allowance`] tells of it. From there the rate creeps up
+//! last seconds (multiplicative); while it is searched for, to what [`Admissions`] tell of it. From there the rate creeps up
 //! to and past the limit last met (additive), and once clearly away from it on either side it runs: a limit that was raised, or
 //! was misjudged, is found again within a minute or two, not within hours.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::allowance::Allowance;
+use super::admissions::Admissions;
 
 /// No rate is learned below this.
 const RATE_MIN: f64 = 1.0 / 60.0;
@@ -33,6 +33,9 @@ const MEASURED_OVER: Duration = Duration::from_secs(5);
 const MEASURED_OVER_REQUESTS: f64 = 10.0;
 /// So many admissions are needed for a first guess: a service whose allowance was used up by somebody else refuses early.
 const GUESS_ADMISSIONS_MIN: u32 = 5;
+/// The service stood still if it took nothing for so long, and for the time of so many requests.
+const STILL_MIN: Duration = Duration::from_millis(150);
+const STILL_REQUESTS: f64 = 8.0;
 /// How close to the limit last met a rate counts as near.
 const NEAR: f64 = 0.05;
 /// Growth near that limit, as a share of the limit a second.
@@ -59,6 +62,9 @@ pub(in crate::source) struct Pace {
     limit: Option<f64>,
     /// Whether that is the least it can be.
     is_least: bool,
+    /// The limit before, where that one is doubted: met clearly lower after something stood still, it may be that what waited came
+    /// at once.
+    before_doubt: Option<f64>,
     /// The settings' ceiling.
     rate_max: Option<f64>,
     /// When the next request is due.
@@ -68,7 +74,7 @@ pub(in crate::source) struct Pace {
     measure: Measure,
     /// What a first guess was made from, until something is sent again: what was under way is still being answered.
     guessed_by: Option<Measure>,
-    allowance: Allowance,
+    admissions: Admissions,
     /// Whether the last answer was a refusal.
     is_met: bool,
     is_changed: bool,
@@ -82,13 +88,14 @@ impl Pace {
             rate,
             limit: rate,
             is_least: false,
+            before_doubt: None,
             rate_max,
             due: None,
             held_back_at: None,
             grown_at: None,
             measure: Measure::default(),
             guessed_by: None,
-            allowance: Allowance::default(),
+            admissions: Admissions::default(),
             is_met: false,
             is_changed: false,
         }
@@ -128,7 +135,7 @@ impl Pace {
 
     /// The service took a request.
     pub fn admitted(&mut self, now: Instant) {
-        self.allowance.admitted(now);
+        self.admissions.admitted(now);
         if self.admitted_late(now) {
             return;
         }
@@ -140,10 +147,13 @@ impl Pace {
         if !self.is_tried(rate, now) {
             return;
         }
+        if self.before_doubt.is_some_and(|before| rate >= before * (1.0 - NEAR)) {
+            self.limit = self.before_doubt.take();
+        }
         let secs = now.saturating_duration_since(since).min(recently(rate)).as_secs_f64();
         let grown = match self.limit {
             None => rate * (1.0 + SEARCH_PER_SEC * secs),
-            Some(limit) if (rate / limit - 1.0).abs() <= NEAR => {
+            Some(limit) if (rate / limit - 1.0).abs() <= NEAR && self.before_doubt.is_none() => {
                 rate + limit * if self.is_least { LEAST_PER_SEC } else { CREEP_PER_SEC } * secs
             }
             Some(_) => rate * (1.0 + RUN_PER_SEC * secs),
@@ -160,7 +170,7 @@ impl Pace {
         measure.admitted(now, reach);
         if let (Some(rate), Some(measured)) = (self.rate, measure.per_sec(now, reach)) {
             let rate = rate.max(measured * FIRST_SHARE).min(RATE_MAX);
-            self.allowance.burst(now, rate);
+            self.admissions.burst(now, rate);
             self.rate = Some(rate);
         }
         true
@@ -184,11 +194,13 @@ impl Pace {
                     Some(_) => (measured, LATER_SHARE),
                 };
                 let lower = (met * share).clamp(rate * CUT_MAX, rate * LATER_SHARE);
-                let least = self.allowance.least_per_sec(now).filter(|_| self.limit.is_none());
+                let least = self.admissions.least_per_sec(now).filter(|_| self.limit.is_none());
                 // Far below, what was taken for an allowance is a limit's own: so many a second, say.
                 let told = least.filter(|least| *least >= lower * TOLD_MIN && least * TOLD_SHARE <= lower);
                 self.is_least = told.is_some();
                 let (lower, limit) = told.map_or((lower, lower / share), |least| (least * TOLD_SHARE, least));
+                let is_doubtful = self.admissions.stood_still(now, still(rate));
+                self.before_doubt = self.limit.filter(|before| is_doubtful && limit < before * (1.0 - NEAR));
                 self.limit = Some(limit.clamp(RATE_MIN, RATE_MAX));
                 lower
             }
@@ -197,7 +209,7 @@ impl Pace {
             _ => {
                 self.limit = None;
                 self.guessed_by = Some(self.measure);
-                self.allowance.burst(now, measured * FIRST_SHARE);
+                self.admissions.burst(now, measured * FIRST_SHARE);
                 measured * FIRST_SHARE
             }
         };
@@ -234,6 +246,11 @@ fn growth(span: Duration, reach: Duration) -> f64 {
     let weight = |per_sec: f64| (1.0 - (-per_sec * span.as_secs_f64()).exp()) / per_sec;
     let grown = weight(fading) / weight(fading + SEARCH_PER_SEC);
     if grown.is_finite() { grown } else { 1.0 }
+}
+
+/// How long nothing comes through at a rate if something stands still.
+fn still(rate: f64) -> Duration {
+    Duration::from_secs_f64(STILL_REQUESTS / rate).max(STILL_MIN)
 }
 
 /// What counts as a moment ago at a rate: two requests, or a second.

@@ -129,6 +129,45 @@ fn p5_a_raised_limit_is_found_within_a_minute() {
     }
 }
 
+/// A rate of fifty that is used for ten seconds; then nothing comes through for half a second, and what waited is refused.
+fn after_an_accident() -> (Pace, Instant) {
+    let (mut pace, mut now) = (Pace::new(Some(50.0), None), Instant::now());
+    let start = now;
+    while now < start + secs(10.0) {
+        now = send_when_due(&mut pace, now);
+    }
+    let _ = pace.hold_back(now);
+    pace.refused(now + secs(0.5));
+    assert!(pace.learned().0.is_some_and(|rate| rate < 44.0), "{:?}", pace.learned());
+    (pace, now + secs(1.5))
+}
+
+fn used_for(pace: &mut Pace, mut now: Instant, time: Duration) -> Instant {
+    let end = now + time;
+    while now < end {
+        now = send_when_due(pace, now);
+    }
+    now
+}
+
+#[test]
+fn p5_an_accident_is_made_up_for_within_seconds() {
+    let (mut pace, now) = after_an_accident();
+    used_for(&mut pace, now, secs(6.0));
+    assert!(pace.learned().0.is_some_and(|rate| (47.5..52.0).contains(&rate)), "{:?}", pace.learned());
+}
+
+#[test]
+fn p5_a_limit_that_is_met_lower_twice_is_believed() {
+    let (mut pace, now) = after_an_accident();
+    let now = used_for(&mut pace, now, secs(3.0));
+    let _ = pace.hold_back(now);
+    pace.refused(now);
+    let met = pace.learned().0.unwrap();
+    used_for(&mut pace, now + secs(1.0), secs(6.0));
+    assert!(pace.learned().0.is_some_and(|rate| rate < met * 1.13), "{met} and then {:?}", pace.learned());
+}
+
 #[test]
 fn p5_a_rate_that_holds_nobody_back_does_not_grow() {
     let (mut pace, mut now) = (Pace::new(Some(10.0), None), Instant::now());
