@@ -38,6 +38,10 @@ const STILL_MIN: Duration = Duration::from_millis(150);
 const STILL_REQUESTS: f64 = 8.0;
 /// How close to the limit last met a rate counts as near.
 const NEAR: f64 = 0.05;
+/// From where on it counts as far.
+const FAR: f64 = 0.2;
+/// The rate at which another run begins then, as a share of the limit.
+const BEGIN_SHARE: f64 = 0.98;
 /// Growth near that limit, as a share of the limit a second.
 const CREEP_PER_SEC: f64 = 0.002;
 /// The same where that limit is the least it can be.
@@ -107,9 +111,13 @@ impl Pace {
         (left > 0.0).then(|| rate / left)
     }
 
-    /// The learned rate, and whether it was learned here.
+    /// The rate at which another run had better begin, and whether it was learned here: just below the limit, if it crept past that. It
+    /// lives on what was saved up then, until that is used up. A rate that went far past the limit found a higher one.
     pub fn learned(&self) -> (Option<f64>, bool) {
-        (self.rate, self.is_changed)
+        let is_past = |rate: f64, limit: f64| rate > limit && rate <= limit * (1.0 + FAR);
+        let begin =
+            |rate: f64| self.limit.filter(|limit| is_past(rate, *limit)).map_or(rate, |limit| limit * BEGIN_SHARE);
+        (self.rate.map(begin), self.is_changed)
     }
 
     /// When the next request may be sent, if that is not now.

@@ -85,7 +85,7 @@ fn p5_a_refusal_takes_off_a_tenth_of_a_rate_that_was_used() {
     for _ in 0..60 {
         now = send_when_due(&mut pace, now);
     }
-    let before = pace.learned().0.unwrap();
+    let before = pace.rate.unwrap();
     pace.hold_back(now);
     pace.refused(now);
     assert_close(pace.learned().0, before * 0.9);
@@ -166,6 +166,16 @@ fn p5_a_limit_that_is_met_lower_twice_is_believed() {
     let met = pace.learned().0.unwrap();
     used_for(&mut pace, now + secs(1.0), secs(6.0));
     assert!(pace.learned().0.is_some_and(|rate| rate < met * 1.13), "{met} and then {:?}", pace.learned());
+}
+
+#[test]
+fn p5_another_run_begins_at_the_limit_and_not_at_what_crept_past_it() {
+    let (mut pace, now) = (Pace::new(Some(50.0), None), Instant::now());
+    let now = used_for(&mut pace, now, secs(20.0));
+    assert!(pace.rate.is_some_and(|rate| rate > 51.0));
+    assert_close(pace.learned().0, 49.0);
+    used_for(&mut pace, now, secs(60.0));
+    assert!(pace.learned().0.is_some_and(|rate| rate > 60.0), "{:?}", pace.learned());
 }
 
 #[test]
