@@ -2,7 +2,7 @@
 //! by its working directory which file to use.
 
 use std::{
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -18,14 +18,18 @@ const FILE: &str = "w.duckdb";
 const STAGE_DOOR: &str = "second_process_here";
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What the other process said, for when it ends before its time.
+const SAID: &str = "said";
+
 /// Runs one of the ignored tests below as a process of its own.
 fn start(role: &str, folder: &Path) -> Child {
     std::fs::write(folder.join(STAGE_DOOR), "").unwrap();
+    let said = std::fs::File::create(folder.join(SAID)).unwrap();
     Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", &format!("load::duckdb::tests::crashes::{role}")])
         .current_dir(folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stdout(said.try_clone().unwrap())
+        .stderr(said)
         .spawn()
         .unwrap()
 }
@@ -34,6 +38,19 @@ fn wait_for(path: &Path) {
     let start = Instant::now();
     while !path.exists() {
         assert!(start.elapsed() < PATIENCE, "{} never came", path.display());
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// Waits for what the other process leaves in its folder.
+fn wait_for_its(child: &mut Child, path: &Path) {
+    let start = Instant::now();
+    while !path.exists() {
+        assert!(start.elapsed() < PATIENCE, "{} never came", path.display());
+        if let Some(status) = child.try_wait().unwrap() {
+            let said = std::fs::read_to_string(path.with_file_name(SAID)).unwrap();
+            assert!(path.exists(), "the other process ended before its time, {status}: {said}");
+        }
         sleep(Duration::from_millis(2));
     }
 }
@@ -58,7 +75,7 @@ fn role_holder() {
 fn a_locked_file_names_its_holder() {
     let folder = TempDir::new().unwrap();
     let mut child = start("role_holder", folder.path());
-    wait_for(&folder.path().join("ready"));
+    wait_for_its(&mut child, &folder.path().join("ready"));
     let path = folder.path().join(FILE);
     let errors = [open(&path).err(), Reader::open(Some(&path), None).err()];
     std::fs::write(folder.path().join("done"), "").unwrap();
@@ -109,7 +126,7 @@ fn p2_a_killed_writer_leaves_whole_scans() {
     let acknowledged = folder.path().join("acknowledged");
     for after_ms in [3, 40, 90, 170] {
         let mut child = start("role_writer", folder.path());
-        wait_for(&acknowledged);
+        wait_for_its(&mut child, &acknowledged);
         sleep(Duration::from_millis(after_ms));
         child.kill().unwrap();
         child.wait().unwrap();
