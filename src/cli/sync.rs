@@ -9,8 +9,8 @@ use crate::{
     clock,
     config::Settings,
     erase::erase_vanished,
-    model::Window,
-    pipeline::{Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunReport, drift_lines},
+    model::{DAY_MS, Window},
+    pipeline::{OPEN_END_MS, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunReport, drift_lines},
 };
 
 use super::{
@@ -81,15 +81,16 @@ pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, Command
 }
 
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
-    // A far future end is cut to what is settled by the service's clock.
-    let to = args.to.unwrap_or_else(|| clock::now_ms().saturating_add(crate::model::DAY_MS));
-    if to <= args.from {
+    // Without an end the service's clock says where it ends, which may be ahead of this machine's.
+    let end_ms_max = clock::now_ms().saturating_add(DAY_MS);
+    if args.to.unwrap_or(end_ms_max) <= args.from {
         return Err(CommandError::Usage(match args.to {
             Some(_) => "--to must lie after --from".to_owned(),
             None => "--from lies in the future".to_owned(),
         }));
     }
-    let (backfill, accept_vanished) = (Some(Window::new(args.from, to)), args.run.accept_vanished);
+    let (backfill, accept_vanished) =
+        (Some(Window::new(args.from, args.to.unwrap_or(OPEN_END_MS))), args.run.accept_vanished);
     let request = Request { command: "backfill", backfill, accept_vanished, people: PeopleAsk::AfterLists };
     run_request(request, args.run, context).await
 }

@@ -40,7 +40,7 @@ pub use replay::{
     is_carried_events,
 };
 pub use report::{Outcome, RunReport, StreamReport};
-pub use run::{CLOCK_SKEW, LEARNED_RATE, Request, Run};
+pub use run::{CLOCK_SKEW, LEARNED_RATE, OPEN_END_MS, Request, Run};
 pub use surroundings::Surroundings;
 pub use traits::{KnownTrait, MEASURE_REQUESTS_MAX, Measured, known_traits, measure_traits};
 pub use verify::{NeverRead, Verified, Verify, VerifyReport, VerifyRequest, VerifyTotals};

@@ -36,12 +36,15 @@ pub const LEARNED_RATE: &str = "learned_rate";
 /// How far the service's clock is ahead of this machine's, in milliseconds.
 pub const CLOCK_SKEW: &str = "clock_skew_ms";
 
+/// Where a backfill ends that is to bring all there is: what is settled by the service's clock. Epoch milliseconds.
+pub const OPEN_END_MS: i64 = i64::MAX;
+
 /// What a run is asked to do.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// "sync" or "backfill": for the lease, the history and the report.
     pub command: &'static str,
-    /// The window of a backfill; `None` syncs.
+    /// The window of a backfill, to [`OPEN_END_MS`] for all there is; `None` syncs.
     pub backfill: Option<Window>,
     /// Whether all vanished rows are believed, however many (promise P4).
     pub accept_vanished: bool,
@@ -189,9 +192,8 @@ impl Run {
     }
 
     async fn pull_lists(&mut self) -> Result<(), PipelineError> {
-        let likely_now_ms = self.clock.now_ms() + self.clock_skew_ms()?;
         let is_for_people_alone = self.settings.streams.is_empty();
-        if is_for_people_alone || (self.request.backfill.is_some() && self.is_idle(likely_now_ms)?) {
+        if is_for_people_alone || self.is_backfilled()? {
             return Ok(());
         }
         let now_ms = match self.shared.source.probe().await {
@@ -214,7 +216,20 @@ impl Run {
         Ok(due)
     }
 
-    fn is_idle(&self, now_ms: i64) -> Result<bool, PipelineError> {
+    /// Whether all that a backfill asks for is known to be there, so that not even the time is asked for. How late it is at the
+    /// service cannot be told from here: this machine's clock may have been set back since it was last compared. So an end that
+    /// was named counts as past; where none was named, what was asked for ends now, and that clock is believed unless it is known
+    /// to be behind.
+    fn is_backfilled(&self) -> Result<bool, PipelineError> {
+        let Some(window) = self.request.backfill else { return Ok(false) };
+        let is_open = window.end_ms == OPEN_END_MS;
+        let skew = self.shared.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+        let (skew_ms, compared_ms) = skew.unwrap_or_default();
+        let here_ms = self.clock.now_ms();
+        if is_open && here_ms < compared_ms {
+            return Ok(false);
+        }
+        let now_ms = if is_open { here_ms + skew_ms } else { OPEN_END_MS };
         Ok(self.due(now_ms)?.iter().all(|work| work.due.is_empty()))
     }
 

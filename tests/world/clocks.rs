@@ -104,12 +104,40 @@ fn run_at(place: &Place, offset: &str, arguments: &[&str]) -> Done {
     Done::from(command.output().unwrap())
 }
 
-#[test]
-fn p1_p6_this_machine_s_clock_may_be_years_off_and_jump() {
-    if !Path::new(FAKETIME).exists() {
+fn can_move_this_machine_s_clock() -> bool {
+    let can = Path::new(FAKETIME).exists();
+    if !can {
         println!(
             "SKIPPED: {FAKETIME} is missing (Debian: apt-get install libfaketime); this machine's clock is not moved"
         );
+    }
+    can
+}
+
+#[test]
+fn p1_a_backfill_asks_for_its_time_though_this_machine_s_clock_was_set_back() {
+    if !can_move_this_machine_s_clock() {
+        return;
+    }
+    let service = Service::start(small(900, DAYS));
+    // All of it lies ahead by this machine's clock, then a part; or no end is named.
+    let (ahead, rest) =
+        (["--from", "2026-01-26", "--to", "2026-03-01"], ["--from", "2026-01-01", "--to", "2026-01-26"]);
+    for backfills in [&[&ahead[..], &rest[..]][..], &[&["--from", "2026-01-01"][..]][..]] {
+        let place = Place::new(&service);
+        // How far the clocks lie apart is known from this, and no longer true in what follows.
+        let first = ["backfill", "--from", "2026-01-22", "--to", "2026-01-23"];
+        run_at(&place, "@2026-02-20 12:00:00", &first).expect(0);
+        for backfill in backfills {
+            run_at(&place, "@2026-01-25 12:00:00", &[&["backfill"], *backfill].concat()).expect(0);
+        }
+        assert_holds(&place, &Expected::now(&service), &format!("{backfills:?} on a machine that was set back"));
+    }
+}
+
+#[test]
+fn p1_p6_this_machine_s_clock_may_be_years_off_and_jump() {
+    if !can_move_this_machine_s_clock() {
         return;
     }
     let service = Service::start(small(900, DAYS));
