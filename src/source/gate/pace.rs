@@ -63,12 +63,7 @@ pub(in crate::source) struct Pace {
     /// What was learned, in requests a second.
     rate: Option<f64>,
     /// The limit last met by requests that were paced.
-    limit: Option<f64>,
-    /// Whether that is the least it can be.
-    is_least: bool,
-    /// The limit before, where that one is doubted: met clearly lower after something stood still, it may be that what waited came
-    /// at once.
-    before_doubt: Option<f64>,
+    limit: Option<Limit>,
     /// The settings' ceiling.
     rate_max: Option<f64>,
     /// When the next request is due.
@@ -84,15 +79,39 @@ pub(in crate::source) struct Pace {
     is_changed: bool,
 }
 
+/// A limit that was met.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    per_sec: f64,
+    /// Whether that is the least it can be.
+    is_least: bool,
+    /// The limit before, where this one is doubted: met clearly lower after something stood still, it may be that what waited came
+    /// at once.
+    before_doubt: Option<f64>,
+}
+
+impl Limit {
+    fn of(per_sec: f64) -> Self {
+        Self { per_sec, is_least: false, before_doubt: None }
+    }
+
+    /// By how much a rate grows a second near this limit, or away from it.
+    fn growth_per_sec(&self, rate: f64) -> f64 {
+        let is_near = (rate / self.per_sec - 1.0).abs() <= NEAR && self.before_doubt.is_none();
+        match is_near {
+            true => self.per_sec * if self.is_least { LEAST_PER_SEC } else { CREEP_PER_SEC },
+            false => rate * RUN_PER_SEC,
+        }
+    }
+}
+
 impl Pace {
     /// A pace that begins at a rate learned earlier, if any, under the settings' ceiling, if any.
     pub fn new(learned: Option<f64>, rate_max: Option<f64>) -> Self {
         let rate = learned.filter(|rate| rate.is_finite() && *rate > 0.0).map(|rate| rate.clamp(RATE_MIN, RATE_MAX));
         Self {
             rate,
-            limit: rate,
-            is_least: false,
-            before_doubt: None,
+            limit: rate.map(Limit::of),
             rate_max,
             due: None,
             held_back_at: None,
@@ -114,9 +133,9 @@ impl Pace {
     /// The rate at which another run had better begin, and whether it was learned here: just below the limit, if it crept past that. It
     /// lives on what was saved up then, until that is used up. A rate that went far past the limit found a higher one.
     pub fn learned(&self) -> (Option<f64>, bool) {
+        let limit = self.limit.map(|limit| limit.per_sec);
         let is_past = |rate: f64, limit: f64| rate > limit && rate <= limit * (1.0 + FAR);
-        let begin =
-            |rate: f64| self.limit.filter(|limit| is_past(rate, *limit)).map_or(rate, |limit| limit * BEGIN_SHARE);
+        let begin = |rate: f64| limit.filter(|limit| is_past(rate, *limit)).map_or(rate, |limit| limit * BEGIN_SHARE);
         (self.rate.map(begin), self.is_changed)
     }
 
@@ -155,18 +174,14 @@ impl Pace {
         if !self.is_tried(rate, now) {
             return;
         }
-        if self.before_doubt.is_some_and(|before| rate >= before * (1.0 - NEAR)) {
-            self.limit = self.before_doubt.take();
+        if let Some(before) =
+            self.limit.and_then(|limit| limit.before_doubt).filter(|before| rate >= before * (1.0 - NEAR))
+        {
+            self.limit = Some(Limit::of(before));
         }
         let secs = now.saturating_duration_since(since).min(recently(rate)).as_secs_f64();
-        let grown = match self.limit {
-            None => rate * (1.0 + SEARCH_PER_SEC * secs),
-            Some(limit) if (rate / limit - 1.0).abs() <= NEAR && self.before_doubt.is_none() => {
-                rate + limit * if self.is_least { LEAST_PER_SEC } else { CREEP_PER_SEC } * secs
-            }
-            Some(_) => rate * (1.0 + RUN_PER_SEC * secs),
-        };
-        self.rate = Some(grown.min(RATE_MAX));
+        let per_sec = self.limit.map_or(rate * SEARCH_PER_SEC, |limit| limit.growth_per_sec(rate));
+        self.rate = Some((rate + per_sec * secs).min(RATE_MAX));
         self.is_changed = true;
     }
 
@@ -205,11 +220,14 @@ impl Pace {
                 let least = self.admissions.least_per_sec(now).filter(|_| self.limit.is_none());
                 // Far below, what was taken for an allowance is a limit's own: so many a second, say.
                 let told = least.filter(|least| *least >= lower * TOLD_MIN && least * TOLD_SHARE <= lower);
-                self.is_least = told.is_some();
                 let (lower, limit) = told.map_or((lower, lower / share), |least| (least * TOLD_SHARE, least));
                 let is_doubtful = self.admissions.stood_still(now, still(rate));
-                self.before_doubt = self.limit.filter(|before| is_doubtful && limit < before * (1.0 - NEAR));
-                self.limit = Some(limit.clamp(RATE_MIN, RATE_MAX));
+                let before = self.limit.map(|before| before.per_sec);
+                self.limit = Some(Limit {
+                    per_sec: limit.clamp(RATE_MIN, RATE_MAX),
+                    is_least: told.is_some(),
+                    before_doubt: before.filter(|before| is_doubtful && limit < before * (1.0 - NEAR)),
+                });
                 lower
             }
             _ if self.measure.admissions < GUESS_ADMISSIONS_MIN => return,

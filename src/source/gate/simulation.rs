@@ -126,14 +126,17 @@ fn fresh_gate(learned: Option<f64>) -> GateState {
     GateState::new(limits, Pace::new(learned, None), Backoff::default())
 }
 
+/// Fast enough for the workers to exceed the limit twice over.
+fn latency(rate: f64) -> Duration {
+    Duration::from_secs_f64((WORKERS as f64 / rate / 2.0).min(0.2))
+}
+
 /// A service of `rate` requests a second, used for ten minutes after two minutes to settle. Returns the share of the limit
 /// that was used and the share of requests that were refused.
 fn steady_state(rate: f64, burst: f64, retry_after: Option<Duration>, learned: Option<f64>) -> (f64, f64) {
     let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };
-    // Fast enough for the workers to exceed the limit twice over.
-    let latency = Duration::from_secs_f64((WORKERS as f64 / rate / 2.0).min(0.2));
     let (settle, measure) = (Duration::from_secs(120), Duration::from_secs(600));
-    let outcome = simulate(&mut fresh_gate(learned), &mut service, latency, settle, settle + measure);
+    let outcome = simulate(&mut fresh_gate(learned), &mut service, latency(rate), settle, settle + measure);
     assert_eq!(outcome.sent_while_closed, 0, "limit {rate}/s: sent before its time");
     let asked = (outcome.admitted + outcome.refused) as f64;
     (outcome.admitted as f64 / (rate * measure.as_secs_f64()), outcome.refused as f64 / asked)
@@ -205,29 +208,29 @@ fn p5_an_allowance_by_the_window_is_used_up_and_waited_out() {
     assert!(refused <= 24, "{refused} refusals in 12 windows");
 }
 
+/// What a gate that knows nothing yet makes of a service of `rate` requests a second between two moments, in seconds. Returns the
+/// share of the limit that was used, the requests that were refused, and all that in words.
+fn search(rate: f64, burst: f64, from_secs: u64, to_secs: u64) -> (f64, u64, String) {
+    let retry_after = Some(Duration::from_secs(1));
+    let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };
+    let (from, to) = (Duration::from_secs(from_secs), Duration::from_secs(to_secs));
+    let Outcome { admitted, refused, .. } = simulate(&mut fresh_gate(None), &mut service, latency(rate), from, to);
+    let used = admitted as f64 / (rate * (to - from).as_secs_f64());
+    (used, refused, format!("limit {rate}/s, burst {burst}: {used:.3} used, {refused} refused"))
+}
+
 #[test]
 fn p5_a_limit_is_found_within_half_a_minute() {
     for (rate, burst) in [(20.0, 4.0), (50.0, 10.0), (50.0, 50.0), (200.0, 40.0)] {
-        let retry_after = Some(Duration::from_secs(1));
-        let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };
-        let latency = Duration::from_secs_f64((WORKERS as f64 / rate / 2.0).min(0.2));
-        let (from, end) = (Duration::from_secs(30), Duration::from_secs(60));
-        let outcome = simulate(&mut fresh_gate(None), &mut service, latency, from, end);
-        let used = outcome.admitted as f64 / (rate * (end - from).as_secs_f64());
-        assert!(used >= 0.9, "limit {rate}/s, burst {burst}: {used:.3} used, {} refused", outcome.refused);
+        let (used, _, case) = search(rate, burst, 30, 60);
+        assert!(used >= 0.9, "{case}");
     }
 }
 
 #[test]
 fn p5_a_limit_above_which_little_is_saved_up_is_found_by_one_refusal_after_the_burst() {
     for (rate, burst) in [(20.0, 4.0), (50.0, 10.0), (200.0, 40.0)] {
-        let retry_after = Some(Duration::from_secs(1));
-        let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };
-        let latency = Duration::from_secs_f64((WORKERS as f64 / rate / 2.0).min(0.2));
-        let (from, end) = (Duration::from_secs(10), Duration::from_secs(20));
-        let outcome = simulate(&mut fresh_gate(None), &mut service, latency, from, end);
-        let used = outcome.admitted as f64 / (rate * (end - from).as_secs_f64());
-        let case = format!("limit {rate}/s, burst {burst}: {used:.3} used, {} refused", outcome.refused);
-        assert!(used >= 0.88 && outcome.refused == 0, "{case}");
+        let (used, refused, case) = search(rate, burst, 10, 20);
+        assert!(used >= 0.88 && refused == 0, "{case}");
     }
 }

@@ -169,6 +169,20 @@ fn p5_a_limit_that_is_met_lower_twice_is_believed() {
 }
 
 #[test]
+fn p5_a_first_guess_forgets_a_limit_that_was_doubted() {
+    let (mut pace, now) = after_an_accident();
+    let idle = now + secs(60.0);
+    let (answered, refused) = (idle + secs(0.9), idle + secs(1.0));
+    pace.sent(idle, true);
+    (0..30).for_each(|_| pace.admitted(answered));
+    pace.refused(refused);
+    let guess = pace.learned().0.unwrap();
+    assert!(guess < 30.0, "{guess}");
+    used_for(&mut pace, refused + secs(1.0), secs(6.0));
+    assert!(pace.learned().0.is_some_and(|rate| rate > 75.0), "{guess} and then {:?}", pace.learned());
+}
+
+#[test]
 fn p5_another_run_begins_at_the_limit_and_not_at_what_crept_past_it() {
     let (mut pace, now) = (Pace::new(Some(50.0), None), Instant::now());
     let now = used_for(&mut pace, now, secs(20.0));
