@@ -210,4 +210,4 @@ pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

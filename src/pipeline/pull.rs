@@ -230,7 +230,7 @@ async fn keep(
             }
             Ok::<_, PipelineError>(less)
         };
-        let (less, flat) = side_by_side(write, || {
+        let (less, flat) = side_by_side("keeps a page", write, || {
             let _busy = shared.account.enter(Activity::Parse);
             flatten(scan.scope.stream, &body, rules)
         });
@@ -339,8 +339,9 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::Died(error.to_string()))
 }
 
-/// Does both at the same time, the first on a thread of its own.
+/// Does both at the same time, the first on a thread of its own, which is named by what it does.
 pub(super) fn side_by_side<A: Send, B>(
+    name: &'static str,
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B,
 ) -> (Result<A, PipelineError>, B) {
@@ -350,7 +351,7 @@ pub(super) fn side_by_side<A: Send, B>(
     thread::scope(|scope| {
         let first = scope.spawn(first);
         let second = second();
-        (first.join().map_err(|_| PipelineError::Died("a thread beside another".to_owned())), second)
+        (first.join().map_err(|_| PipelineError::Died(format!("the thread that {name}"))), second)
     })
 }
 

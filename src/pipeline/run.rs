@@ -107,6 +107,7 @@ impl Run {
         clear_leftovers(&settings)?;
         // To make a client takes a while, and the processor for it is there: a warehouse is opened by one thread.
         let (source, destinations) = side_by_side(
+            "makes the client",
             || Source::new(source_settings, learned, account.clone(), stop),
             || open_watched(&settings, &identity, &patience, &surroundings),
         );

@@ -125,7 +125,10 @@ def parts(setting, table, service, costs, alone, flags):
         floors.run("download", *reach, setting.folder / "parts", *flags)
         served.append(service.cpu_secs() - before)
     serve = statistics.median(served)
-    shared = {"the sandbox": serve, "parsing": alone["parse_cpu_secs"], "zstd": alone["compress_cpu_secs"]}
+    reading = {
+        "parts": ("", "parsing", alone["parse_cpu_secs"]),
+        "flattened parts": (", with this program's flatten in the place of bare parsing", "flatten", alone["flatten_cpu_secs"]),
+    }
     ways = {
         "duckdb": ("DuckDB", "rewrite", setting.folder / "anew.duckdb", "read_json", "typed `read_json`"),
         "parquet": ("Parquet", "rewrite_parquet", setting.folder / "anew", "read_json_parquet", "`read_json` and `COPY`"),
@@ -135,9 +138,8 @@ def parts(setting, table, service, costs, alone, flags):
         wall, read = median(writes), median(costs[other])
         table.add(Row(f"{label} same tables {name}", f"floor: DuckDB writes the tables of a backfill into {into} from its own file, nothing else to do, {label}", "",
                       wall / read, None, True, f"{wall:.2f} s", f"{other_name} {read:.2f} s"))
-        least = {**shared, "writing": median(writes, "cpu_secs")}
-        flattened = {"flatten" if part == "parsing" else part: secs for part, secs in least.items()} | {"flatten": alone["flatten_cpu_secs"]}
-        for key, work, how in (("parts", least, ""), ("flattened parts", flattened, ", with this program's flatten in the place of bare parsing")):
+        for key, (how, part, secs) in reading.items():
+            work = {"the sandbox": serve, part: secs, "zstd": alone["compress_cpu_secs"], "writing": median(writes, "cpu_secs")}
             floor = sum(work.values()) / setting.threads
             said = ", ".join(f"{part} {secs:.2f}" for part, secs in work.items())
             table.add(Row(f"{label} {key} {name}", f"floor: the parts of a backfill into {into}, each alone{how}, spread over {setting.threads} processors without a gap, {label}",

@@ -114,15 +114,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        load::EngineOptions,
+        load::engine::tests::engine,
         schema::{children_of, table},
     };
 
     #[test]
     fn p2_an_error_while_children_are_filled_comes_when_they_are_asked_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let temp_directory = folder.path().join("spill");
-        let engine = Engine::open(&EngineOptions { memory_limit_bytes: 64 << 20, threads: 1, temp_directory }).unwrap();
+        let (folder, engine) = engine(1, 64 << 20);
         let mut below = Below::of(&engine, &folder.path().join("w.duckdb")).unwrap();
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values([1]));
         let rows = vec![RecordBatch::try_from_iter([("question_id", numbers)]).unwrap()];

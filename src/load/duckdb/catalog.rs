@@ -136,7 +136,7 @@ fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadE
 }
 
 /// Runs statements that name tables without their catalog.
-pub(super) fn with_default_catalog(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
+fn with_default_catalog(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
     engine.connection().execute_batch(&format!("USE {CATALOG}.main"))?;
     let done = engine.connection().execute_batch(sql);
     engine.connection().execute_batch("USE memory.main")?;
@@ -216,12 +216,10 @@ fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::EngineOptions;
+    use crate::load::engine::tests::engine;
 
-    fn engine() -> (tempfile::TempDir, Engine) {
-        let folder = tempfile::tempdir().unwrap();
-        let temp_directory = folder.path().join("spill");
-        let engine = Engine::open(&EngineOptions { memory_limit_bytes: 64 << 20, threads: 1, temp_directory }).unwrap();
+    fn with_tables() -> (tempfile::TempDir, Engine) {
+        let (folder, engine) = engine(1, 64 << 20);
         let identity = Identity { base_url: "https://example.com".into(), environment: "test".into() };
         engine.execute("attach a file", &format!("ATTACH ':memory:' AS {CATALOG}")).unwrap();
         create(&engine, folder.path(), &identity).unwrap();
@@ -230,7 +228,7 @@ mod tests {
 
     #[test]
     fn tables_that_this_program_made_are_known_by_their_statements() {
-        let (_folder, engine) = engine();
+        let (_folder, engine) = with_tables();
         let found = list(&engine).unwrap();
         assert!(are_as_made(&found), "{found:#?}");
         assert_eq!(
@@ -248,7 +246,7 @@ mod tests {
             "ALTER TABLE warehouse.main.responses ALTER COLUMN survey_id TYPE VARCHAR",
             "DROP TABLE warehouse.main.rejects",
         ] {
-            let (_folder, engine) = engine();
+            let (_folder, engine) = with_tables();
             engine.execute("change a table", change).unwrap();
             assert!(!are_as_made(&list(&engine).unwrap()), "{change}");
         }

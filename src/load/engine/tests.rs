@@ -9,6 +9,14 @@ fn open(folder: &Path, memory_limit_bytes: u64) -> Engine {
     Engine::open(&EngineOptions { memory_limit_bytes, threads: 2, temp_directory }).unwrap()
 }
 
+/// An engine for the tests of others, with the folder that it spills into.
+pub(in crate::load) fn engine(threads: u32, memory_limit_bytes: u64) -> (TempDir, Engine) {
+    let folder = TempDir::new().unwrap();
+    let temp_directory = folder.path().join("spill");
+    let engine = Engine::open(&EngineOptions { memory_limit_bytes, threads, temp_directory }).unwrap();
+    (folder, engine)
+}
+
 #[test]
 fn p8_what_does_not_fit_is_spilled_and_removed() {
     let folder = TempDir::new().unwrap();

@@ -277,7 +277,7 @@ fn hits(texts: &StringArray, finder: &Finder, inside_longer: &mut u64) -> Option
 mod tests {
     use super::*;
     use crate::{
-        load::{EngineOptions, TimeBounds},
+        load::{TimeBounds, engine::tests::engine},
         model::{Identifier, IdentifierKind},
         schema::quote_text,
     };
@@ -297,9 +297,7 @@ mod tests {
 
     /// Every text of every table, with somebody in each column of every third row.
     fn filled(threads: u32) -> (tempfile::TempDir, Engine) {
-        let folder = tempfile::tempdir().unwrap();
-        let temp_directory = folder.path().join("spill");
-        let engine = Engine::open(&EngineOptions { memory_limit_bytes: 256 << 20, threads, temp_directory }).unwrap();
+        let (folder, engine) = engine(threads, 256 << 20);
         let text = format!("if(i % 3 = 0, {}, {})", quote_text(MENTIONS), quote_text(OTHERS));
         for table in tables() {
             let columns = table.columns.iter().filter(|column| is_text(column.column_type));

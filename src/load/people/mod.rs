@@ -122,19 +122,12 @@ fn names_an_email_sql(column: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::EngineOptions;
+    use crate::load::engine::tests::engine;
 
     /// What stands around a text, and what may stand in it: the last three have more or fewer bytes in the other case.
     const AROUND: [&str; 8] = ["", " ", "  ", "\t", "\u{a0}", "\u{2003}", "\u{202f}", "\u{3000}"];
     const WORDS: [&str; 12] =
         ["", "-7", "7", "1-2", "A b", "~", "\u{301}zoe", "名前", "698547A7-d566-4", "ȺȺ", "İ", "\u{212a}"];
-
-    fn engine() -> (tempfile::TempDir, Engine) {
-        let folder = tempfile::tempdir().unwrap();
-        let temp_directory = folder.path().join("spill");
-        let engine = Engine::open(&EngineOptions { memory_limit_bytes: 64 << 20, threads: 1, temp_directory }).unwrap();
-        (folder, engine)
-    }
 
     /// All words with all that may stand around them, as rows of `text`.
     fn texts() -> String {
@@ -148,7 +141,7 @@ mod tests {
 
     #[test]
     fn p9_a_text_is_a_value_with_and_without_spaces_around_it() {
-        let (_folder, engine) = engine();
+        let (_folder, engine) = engine(1, 64 << 20);
         for value in WORDS {
             let (plain, looked_for) = (plain_sql("text", [value].into_iter()), quote_text(value));
             let sql = format!(
@@ -165,7 +158,7 @@ mod tests {
 
     #[test]
     fn p9_a_text_is_a_number_with_and_without_spaces_around_it() {
-        let (_folder, engine) = engine();
+        let (_folder, engine) = engine(1, 64 << 20);
         let number = number_sql("text");
         let sql = format!(
             "SELECT count(*) FILTER (WHERE ({number} IS NULL) <> contains(text, 'd566')), count(*) FILTER (WHERE {number} IN ('7', '-7'))
