@@ -50,16 +50,14 @@ pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), 
     made.map_err(|source| LoadError::io("write", &unfinished, source))?;
     engine.reach(DurableStep::DuckDbCopied, copy)?;
     // Of a session that wrote to the last copy: it fits no other.
-    let log = file::commit_log(copy);
-    remove_if_there(&log).map_err(|source| LoadError::io("remove", &log, source))?;
-    fs::rename(&unfinished, copy)
-        .and_then(|()| File::open(folder)?.sync_all())
-        .map_err(|source| LoadError::io("replace", copy, source))
+    file::remove(&file::commit_log(copy))?;
+    file::put_in_place(&unfinished, copy)
 }
 
 fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
     // An earlier one may be read-only, and so not to be written over.
-    remove_if_there(unfinished)?;
+    fs::remove_file(unfinished)
+        .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     let metadata = fs::metadata(original)?;
     // Shares the blocks of the original where the file system can.
     fs::copy(original, unfinished)?;
@@ -70,8 +68,4 @@ fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
     permissions.set_readonly(true);
     file.set_permissions(permissions)?;
     file.sync_all()
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    fs::remove_file(path).or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }

@@ -1,6 +1,7 @@
 //! Attaching the file, and what the engine's refusals mean.
 
 use std::{
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
 };
@@ -21,9 +22,44 @@ const DAMAGE: [&str; 6] = [
     "Failed to load metadata pointer",
 ];
 
+/// Ends the name of a file that is not whole yet.
+const NEW: &str = ".new";
+
 /// Attaches the file for writing; creates it if there is none.
 pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        create(engine, path)?;
+    }
     attach_as(engine, path, "TYPE duckdb")
+}
+
+/// Creates the file under another name, which a killed run may leave behind, and moves it into its place: the engine writes the
+/// head of a new file in several steps, and refuses what it finds after a kill between them.
+fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let new = beside(path, NEW);
+    remove(&new)?;
+    remove(&commit_log(&new))?;
+    attach_file(engine, &new, path, "TYPE duckdb")?;
+    detach(engine, &new)?;
+    // The log of a file that is gone fits no other.
+    remove(&commit_log(path))?;
+    put_in_place(&new, path)
+}
+
+/// Moves a file into the place of another, durably.
+pub(super) fn put_in_place(new: &Path, path: &Path) -> Result<(), LoadError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::rename(new, path)
+        .and_then(|()| File::open(folder)?.sync_all())
+        .map_err(|source| LoadError::io("replace", path, source))
+}
+
+/// Removes a file, if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), LoadError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LoadError::io("remove", path, error)),
+        _ => Ok(()),
+    }
 }
 
 /// Attaches the file for reading alone.
@@ -32,7 +68,12 @@ pub(super) fn attach_read_only(engine: &Engine, path: &Path) -> Result<(), LoadE
 }
 
 fn attach_as(engine: &Engine, path: &Path, how: &str) -> Result<(), LoadError> {
-    let Some(text) = path.to_str() else {
+    attach_file(engine, path, path, how)
+}
+
+/// Attaches `file`; an error names `path`.
+fn attach_file(engine: &Engine, file: &Path, path: &Path, how: &str) -> Result<(), LoadError> {
+    let Some(text) = file.to_str() else {
         return Err(LoadError::NotOurs { path: path.to_owned(), why: "its name is not UTF-8".into() });
     };
     let sql = format!("ATTACH {} AS {CATALOG} ({how})", quote_text(text));

@@ -4,7 +4,7 @@
 //! `COPY FROM DATABASE` takes everything along: tables, views, macros and comments, of whoever made them. The old file goes by one
 //! rename; a reader that has it open keeps what it sees.
 
-use std::{fs, fs::File, io, path::Path};
+use std::{fs::File, io, path::Path};
 
 use super::{CATALOG, Engine, LoadError, file};
 use crate::{
@@ -67,28 +67,18 @@ pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError
         let source = io::Error::other("its commit log is not folded in");
         return Err(LoadError::io("replace", path, source));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::rename(&fresh, path)
-        .and_then(|()| File::open(folder)?.sync_all())
-        .map_err(|source| LoadError::io("replace", path, source))
+    file::put_in_place(&fresh, path)
 }
 
 /// Removes the copy for readers, and what is left of one that was being made.
 pub(super) fn remove_copy(copy: &Path) -> Result<(), LoadError> {
     for path in [copy.to_owned(), file::beside(copy, ".unfinished"), file::commit_log(copy)] {
-        remove(&path)?;
+        file::remove(&path)?;
     }
     Ok(())
 }
 
 fn clear(fresh: &Path) -> Result<(), LoadError> {
-    remove(fresh)?;
-    remove(&file::commit_log(fresh))
-}
-
-fn remove(path: &Path) -> Result<(), LoadError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LoadError::io("remove", path, error)),
-        _ => Ok(()),
-    }
+    file::remove(fresh)?;
+    file::remove(&file::commit_log(fresh))
 }

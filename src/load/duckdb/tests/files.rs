@@ -27,6 +27,38 @@ fn a_file_that_is_no_database_is_left_alone() {
 }
 
 #[test]
+fn p2_a_new_file_is_never_there_in_part() {
+    let folder = TempDir::new().unwrap();
+    let (done, is_done) = (std::sync::atomic::AtomicBool::new(false), std::sync::atomic::Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        for nth in 0..5 {
+            let path = folder.path().join(format!("{nth}.duckdb"));
+            done.store(false, is_done);
+            let watch = scope.spawn({
+                let (done, path) = (&done, path.clone());
+                move || {
+                    let mut sizes = std::collections::BTreeSet::new();
+                    while !done.load(is_done) {
+                        sizes.extend(path.metadata().map(|file| file.len()));
+                    }
+                    sizes
+                }
+            });
+            drop(open(&path).unwrap());
+            done.store(true, is_done);
+            // The engine's head of a file.
+            assert!(watch.join().unwrap().iter().all(|bytes| *bytes >= 12_288), "{nth}");
+        }
+    });
+    // What a kill leaves behind, a log included.
+    for rest in ["w.duckdb.new", "w.duckdb.new.wal", "w.duckdb.wal"] {
+        std::fs::write(folder.path().join(rest), b"DUCK").unwrap();
+    }
+    create(&folder.path().join("w.duckdb"));
+    assert!(!folder.path().join("w.duckdb.new").exists() && !folder.path().join("w.duckdb.new.wal").exists());
+}
+
+#[test]
 fn a_database_of_someone_else_is_left_alone() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("theirs.duckdb");
