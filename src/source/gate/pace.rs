@@ -20,9 +20,9 @@ const FIRST_SHARE: f64 = 0.85;
 /// A later refusal's rate as a share of the measured one, and the least that a refusal takes off.
 const LATER_SHARE: f64 = 0.9;
 /// A refusal's rate as a share of a limit that was told from the allowance saved up before.
-const TOLD_SHARE: f64 = 0.96;
+const TOLD_SHARE: f64 = 0.98;
 /// Such a limit is believed if it is not below this share of what the rate would be without it.
-const TOLD_MIN: f64 = 0.75;
+const TOLD_MIN: f64 = 0.6;
 /// The most that one refusal takes off.
 const CUT_MAX: f64 = 0.5;
 /// Limits are stated by the second or longer; nothing is concluded from less.
@@ -44,16 +44,16 @@ const FAR: f64 = 0.2;
 const BEGIN_SHARE: f64 = 0.98;
 /// Growth near that limit, as a share of the limit a second.
 const CREEP_PER_SEC: f64 = 0.002;
-/// The same where that limit is the least it can be.
-const LEAST_PER_SEC: f64 = 0.006;
+/// The same where that limit was told from the allowance: it may be a little off.
+const TOLD_CREEP_PER_SEC: f64 = 0.003;
 /// Growth away from it, as a share of the rate a second.
 const RUN_PER_SEC: f64 = 0.05;
 /// Growth while no limit was met by a paced request, as a share of the rate a second: the rate is a first guess.
-const SEARCH_PER_SEC: f64 = 0.25;
+const SEARCH_PER_SEC: f64 = 0.5;
 /// How far a late request may be made up for: timers and busy threads are late by about so much.
 const SLACK: Duration = Duration::from_millis(50);
 /// The same in requests, so that a slow pace stays even.
-const SLACK_REQUESTS: f64 = 2.0;
+const SLACK_REQUESTS: f64 = 1.0;
 /// A learned rate loses its force over this time; then it is forgotten.
 const MEMORY: Duration = Duration::from_secs(24 * 3600);
 
@@ -83,8 +83,8 @@ pub(in crate::source) struct Pace {
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     per_sec: f64,
-    /// Whether that is the least it can be.
-    is_least: bool,
+    /// Whether it was told from the allowance saved up before.
+    is_told: bool,
     /// The limit before, where this one is doubted: met clearly lower after something stood still, it may be that what waited came
     /// at once.
     before_doubt: Option<f64>,
@@ -92,14 +92,14 @@ struct Limit {
 
 impl Limit {
     fn of(per_sec: f64) -> Self {
-        Self { per_sec, is_least: false, before_doubt: None }
+        Self { per_sec, is_told: false, before_doubt: None }
     }
 
     /// By how much a rate grows a second near this limit, or away from it.
     fn growth_per_sec(&self, rate: f64) -> f64 {
         let is_near = (rate / self.per_sec - 1.0).abs() <= NEAR && self.before_doubt.is_none();
         match is_near {
-            true => self.per_sec * if self.is_least { LEAST_PER_SEC } else { CREEP_PER_SEC },
+            true => self.per_sec * if self.is_told { TOLD_CREEP_PER_SEC } else { CREEP_PER_SEC },
             false => rate * RUN_PER_SEC,
         }
     }
@@ -217,15 +217,15 @@ impl Pace {
                     Some(_) => (measured, LATER_SHARE),
                 };
                 let lower = (met * share).clamp(rate * CUT_MAX, rate * LATER_SHARE);
-                let least = self.admissions.least_per_sec(now).filter(|_| self.limit.is_none());
+                let beyond_burst = self.admissions.per_sec_beyond_burst(now).filter(|_| self.limit.is_none());
                 // Far below, what was taken for an allowance is a limit's own: so many a second, say.
-                let told = least.filter(|least| *least >= lower * TOLD_MIN && least * TOLD_SHARE <= lower);
-                let (lower, limit) = told.map_or((lower, lower / share), |least| (least * TOLD_SHARE, least));
+                let told = beyond_burst.filter(|told| *told >= lower * TOLD_MIN && told * TOLD_SHARE <= lower);
+                let (lower, limit) = told.map_or((lower, lower / share), |told| (told * TOLD_SHARE, told));
                 let is_doubtful = self.admissions.stood_still(now, still(rate));
                 let before = self.limit.map(|before| before.per_sec);
                 self.limit = Some(Limit {
                     per_sec: limit.clamp(RATE_MIN, RATE_MAX),
-                    is_least: told.is_some(),
+                    is_told: told.is_some(),
                     before_doubt: before.filter(|before| is_doubtful && limit < before * (1.0 - NEAR)),
                 });
                 lower
