@@ -102,8 +102,20 @@ impl Key {
         let no_chance = |_| failed(std::io::Error::other("the system has no random bytes"));
         SystemRandom::new().fill(&mut secret).map_err(no_chance)?;
         let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path).map_err(failed)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+        // A kill in between must not leave a part of a key: nothing could be done with it, nor without it.
+        let new = path.with_extension("new");
+        let write = || {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            if path.try_exists()? {
+                return Err(std::io::ErrorKind::AlreadyExists.into());
+            }
+            fs::rename(&new, path)?;
+            fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        };
+        write().map_err(failed)?;
         Ok(Key::new(secret))
     }
 
@@ -165,6 +177,32 @@ mod tests {
         assert!(!format!("{key:?}{hash}").contains("anna"));
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(fs::metadata(&first).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn p9_a_key_is_never_there_in_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        // What a kill leaves behind.
+        fs::write(path.with_extension("new"), "ab").unwrap();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let sizes = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let mut sizes = std::collections::BTreeSet::new();
+                while !is_done.load(std::sync::atomic::Ordering::SeqCst) {
+                    sizes.extend(fs::metadata(&path).map(|file| file.len()));
+                }
+                sizes
+            });
+            for _ in 0..300 {
+                Key::create(&path).unwrap();
+                assert!(Key::read(&path).unwrap().is_some());
+                fs::remove_file(&path).unwrap();
+            }
+            is_done.store(true, std::sync::atomic::Ordering::SeqCst);
+            watch.join().unwrap()
+        });
+        assert!(sizes.iter().all(|bytes| *bytes == 2 * KEY_BYTES as u64), "{sizes:?}");
     }
 
     #[test]
