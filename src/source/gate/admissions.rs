@@ -18,7 +18,9 @@ const BURST_SECS_MAX: f64 = 1.5;
 const LATELY_SECS: f64 = 1.0;
 /// How often the allowance and the limit are told from each other, and from how many times the length of the burst.
 const ROUNDS: u32 = 8;
-const BURSTS_MIN: f64 = 2.0;
+const BURSTS_MIN: f64 = 1.7;
+/// What is told by less time than that, as a share: the burst makes its limit look higher than it is.
+const SHORT_SHARE: f64 = 0.8;
 /// From less time no rate is concluded: admissions come in twos and threes.
 const SPAN_SECS_MIN: f64 = 0.5;
 
@@ -28,7 +30,7 @@ pub(super) struct Admissions {
     admitted: VecDeque<Instant>,
     /// What was admitted until the end of the last burst.
     burst: Vec<Span>,
-    /// The least that the limit may be, as the burst tells it.
+    /// What the limit may be, by the burst alone.
     rate: f64,
 }
 
@@ -43,7 +45,7 @@ impl Admissions {
         }
     }
 
-    /// A burst ends here: what was admitted in it beyond the limit had been saved up. `rate`: the least that the limit may be.
+    /// A burst ends here: what was admitted in it beyond the limit had been saved up. `rate`: what it may be, by the burst alone.
     pub fn burst(&mut self, now: Instant, rate: f64) {
         self.burst = self.until(now).take_while(|span| span.secs <= BURST_SECS_MAX).collect();
         self.rate = rate;
@@ -58,10 +60,10 @@ impl Admissions {
             let long = spans.iter().filter(|span| span.secs >= secs_min);
             long.map(|span| (span.count - saved_up) / span.secs).reduce(f64::max)
         };
-        let least = most(SPAN_SECS_MIN, saved_up(self.rate)?)?;
+        let likely = most(SPAN_SECS_MIN, saved_up(self.rate)?)?;
         // The limit tells how much of the burst had been saved up, and that the limit, if over far more time than the burst took.
         let long = BURSTS_MIN * self.burst.last()?.secs;
-        (0..ROUNDS).try_fold(least, |per_sec, _| {
+        (0..ROUNDS).try_fold(likely * SHORT_SHARE, |per_sec, _| {
             Some(most(long, saved_up(per_sec)?).map_or(per_sec, |more| more.max(per_sec)))
         })
     }

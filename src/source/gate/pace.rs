@@ -22,7 +22,7 @@ const LATER_SHARE: f64 = 0.9;
 /// A refusal's rate as a share of a limit that was told from the allowance saved up before.
 const TOLD_SHARE: f64 = 0.98;
 /// Such a limit is believed if it is not below this share of what the rate would be without it.
-const TOLD_MIN: f64 = 0.6;
+const TOLD_MIN: f64 = 0.5;
 /// The most that one refusal takes off.
 const CUT_MAX: f64 = 0.5;
 /// Limits are stated by the second or longer; nothing is concluded from less.
@@ -133,9 +133,13 @@ impl Pace {
     /// The rate at which another run had better begin, and whether it was learned here: just below the limit, if it crept past that. It
     /// lives on what was saved up then, until that is used up. A rate that went far past the limit found a higher one.
     pub fn learned(&self) -> (Option<f64>, bool) {
-        let limit = self.limit.map(|limit| limit.per_sec);
         let is_past = |rate: f64, limit: f64| rate > limit && rate <= limit * (1.0 + FAR);
-        let begin = |rate: f64| limit.filter(|limit| is_past(rate, *limit)).map_or(rate, |limit| limit * BEGIN_SHARE);
+        let begin = |rate: f64| match self.limit {
+            // It may be a little higher.
+            Some(limit) if is_past(rate, limit.per_sec) && limit.is_told => limit.per_sec,
+            Some(limit) if is_past(rate, limit.per_sec) => limit.per_sec * BEGIN_SHARE,
+            _ => rate,
+        };
         (self.rate.map(begin), self.is_changed)
     }
 

@@ -228,6 +228,16 @@ fn p5_a_limit_is_found_within_half_a_minute() {
 }
 
 #[test]
+fn p5_a_search_is_refused_few_times_however_much_is_saved_up() {
+    for (rate, burst) in
+        [(5.0, 2.0), (10.0, 2.0), (10.0, 10.0), (20.0, 20.0), (50.0, 10.0), (50.0, 50.0), (200.0, 200.0)]
+    {
+        let (used, refused, case) = search(rate, burst, 0, 20);
+        assert!(used >= 0.65 && refused <= if rate > 5.0 { 5 } else { 8 }, "{case}");
+    }
+}
+
+#[test]
 fn p5_a_limit_above_which_little_is_saved_up_is_found_by_one_refusal_after_the_burst() {
     for (rate, burst) in [(20.0, 4.0), (50.0, 10.0), (200.0, 40.0)] {
         let (used, refused, case) = search(rate, burst, 10, 20);
