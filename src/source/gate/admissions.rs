@@ -19,8 +19,8 @@ const LATELY_SECS: f64 = 1.0;
 /// How often the allowance and the limit are told from each other, and from how many times the length of the burst.
 const ROUNDS: u32 = 8;
 const BURSTS_MIN: f64 = 1.7;
-/// What is told by less time than that, as a share: the burst makes its limit look higher than it is.
-const SHORT_SHARE: f64 = 0.8;
+/// What is told by less time than that after a burst that took long, as a share: it makes the limit look higher than it is.
+const SLOW_BURST_SHARE: f64 = 0.8;
 /// From less time no rate is concluded: admissions come in twos and threes.
 const SPAN_SECS_MIN: f64 = 0.5;
 
@@ -60,10 +60,13 @@ impl Admissions {
             let long = spans.iter().filter(|span| span.secs >= secs_min);
             long.map(|span| (span.count - saved_up) / span.secs).reduce(f64::max)
         };
-        let likely = most(SPAN_SECS_MIN, saved_up(self.rate)?)?;
+        let by_itself = |span: &&Span| span.beyond(self.rate);
+        let burst = self.burst.iter().max_by(|one, other| by_itself(one).total_cmp(&by_itself(other)))?;
+        let likely = most(SPAN_SECS_MIN, burst.beyond(self.rate))?;
+        let likely = if burst.secs > SPAN_SECS_MIN { likely * SLOW_BURST_SHARE } else { likely };
         // The limit tells how much of the burst had been saved up, and that the limit, if over far more time than the burst took.
         let long = BURSTS_MIN * self.burst.last()?.secs;
-        (0..ROUNDS).try_fold(likely * SHORT_SHARE, |per_sec, _| {
+        (0..ROUNDS).try_fold(likely, |per_sec, _| {
             Some(most(long, saved_up(per_sec)?).map_or(per_sec, |more| more.max(per_sec)))
         })
     }
