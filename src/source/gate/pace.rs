@@ -135,8 +135,6 @@ impl Pace {
     pub fn learned(&self) -> (Option<f64>, bool) {
         let is_past = |rate: f64, limit: f64| rate > limit && rate <= limit * (1.0 + FAR);
         let begin = |rate: f64| match self.limit {
-            // It may be a little higher.
-            Some(limit) if is_past(rate, limit.per_sec) && limit.is_told => limit.per_sec,
             Some(limit) if is_past(rate, limit.per_sec) => limit.per_sec * BEGIN_SHARE,
             _ => rate,
         };
