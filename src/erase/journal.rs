@@ -7,8 +7,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    io::Write,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -22,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::EraseError;
 use crate::{
     model::{DurableStep, Identifier, Steps},
-    person::{Key, KeyedHash},
+    person::{self, Key, KeyedHash},
 };
 
 const SUFFIX: &str = "journal";
@@ -188,15 +186,7 @@ fn parts<'a>(purpose: &'a [u8], named: &'a BTreeSet<Identifier>) -> Vec<&'a [u8]
 
 /// Writes a file that only this user can read, in one step and durably.
 pub(super) fn write_privately(path: &Path, bytes: &[u8]) -> Result<(), EraseError> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let failed = || EraseError::io("write", path);
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&beside).map_err(failed())?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed())?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::rename(&beside, path).and_then(|()| fs::File::open(folder)?.sync_all()).map_err(failed())
+    person::write_privately(path, bytes).map_err(EraseError::io("write", path))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Hashes in the place of identifiers. Whoever has the hashes and not the key can neither read an identifier out of them nor try
 //! guesses, of which for a visitor's number a million would do.
 
-use std::{fmt, fs, io::Write, os::unix::fs::OpenOptionsExt, path::Path, str::FromStr};
+use std::{fmt, fs, path::Path, str::FromStr};
 
 use ring::{
     hmac,
@@ -9,7 +9,7 @@ use ring::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::PersonError;
+use super::{PersonError, write_privately};
 use crate::model::Identifier;
 
 const KEY_BYTES: usize = 32;
@@ -102,20 +102,11 @@ impl Key {
         let no_chance = |_| failed(std::io::Error::other("the system has no random bytes"));
         SystemRandom::new().fill(&mut secret).map_err(no_chance)?;
         let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        // A kill in between must not leave a part of a key: nothing could be done with it, nor without it.
-        let new = path.with_extension("new");
-        let write = || {
-            let mut options = fs::OpenOptions::new();
-            let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            if path.try_exists()? {
-                return Err(std::io::ErrorKind::AlreadyExists.into());
-            }
-            fs::rename(&new, path)?;
-            fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-        };
-        write().map_err(failed)?;
+        if path.try_exists().map_err(failed)? {
+            return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
+        }
+        // A part of a key, after a kill: nothing could be done with it, nor without it.
+        write_privately(path, text.as_bytes()).map_err(failed)?;
         Ok(Key::new(secret))
     }
 

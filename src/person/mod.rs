@@ -11,6 +11,7 @@ mod finder;
 mod keyed;
 mod pages;
 mod patterns;
+mod private_file;
 mod records;
 mod suppression;
 
@@ -18,5 +19,6 @@ pub use error::PersonError;
 pub use finder::{ERASED, Finder, RAW_BYTES_MIN};
 pub use keyed::{Key, KeyedHash};
 pub use pages::{LessPage, without_records};
+pub use private_file::write_privately;
 pub use records::{RecordFields, fields_of_stream, fields_of_table, identifies};
 pub use suppression::{Expired, SUPPRESSION_MARGIN_MS, Suppressed, Suppression, SuppressionList};

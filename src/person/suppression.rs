@@ -9,9 +9,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fs::{self, File},
-    io::Write,
-    os::unix::fs::OpenOptionsExt,
+    fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -22,6 +20,7 @@ use super::{
     Key, KeyedHash, LessPage, PersonError,
     pages::without_records,
     records::{RecordFields, fields_of_stream},
+    write_privately,
 };
 use crate::model::{DAY_MS, Identifier, IdentifierKind, IntervalSet, Scan, ScanId, Stream, Window};
 
@@ -103,13 +102,9 @@ impl SuppressionList {
         if let Some(key) = &self.key {
             return Ok(key.clone());
         }
-        let failed = |action| {
-            let path = self.folder.clone();
-            move |source| PersonError::Io { action, path, source }
-        };
-        fs::create_dir_all(&self.folder).map_err(failed("create"))?;
+        let failed = |source| PersonError::Io { action: "create", path: self.folder.clone(), source };
+        fs::create_dir_all(&self.folder).map_err(failed)?;
         let key = Key::create(&self.folder.join(KEY_FILE))?;
-        sync_folder(&self.folder).map_err(failed("sync"))?;
         Ok(self.key.insert(key).clone())
     }
 
@@ -130,11 +125,7 @@ impl SuppressionList {
         let failed = |source| PersonError::Io { action: "write", path: path.clone(), source };
         let file = ListFile { format_version: FORMAT_VERSION, erasures: self.entries.clone() };
         let bytes = serde_json::to_vec_pretty(&file).map_err(|error| failed(error.into()))?;
-        let beside = path.with_extension("json.new");
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&beside).map_err(failed)?;
-        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-        fs::rename(&beside, &path).and_then(|()| sync_folder(&self.folder)).map_err(failed)
+        write_privately(&path, &bytes).map_err(failed)
     }
 
     /// The list at work.
@@ -151,11 +142,6 @@ impl SuppressionList {
         let seen = Mutex::new(Seen { list: self, scans: HashMap::new(), is_changed: false, late: 0 });
         Suppression(Some(Arc::new(Inner { key, marks, seen })))
     }
-}
-
-/// A new name is durable only once its folder is.
-fn sync_folder(folder: &Path) -> std::io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// Says who is kept out. Costs nothing while nobody is. Cheap to clone; clones share what was met.

@@ -37,8 +37,7 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 /// head of a new file in several steps, and refuses what it finds after a kill between them.
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new = beside(path, NEW);
-    remove(&new)?;
-    remove(&commit_log(&new))?;
+    clear(&new)?;
     attach_file(engine, &new, path, "TYPE duckdb")?;
     detach(engine, &new)?;
     // The log of a file that is gone fits no other.
@@ -52,6 +51,12 @@ pub(super) fn put_in_place(new: &Path, path: &Path) -> Result<(), LoadError> {
     fs::rename(new, path)
         .and_then(|()| File::open(folder)?.sync_all())
         .map_err(|source| LoadError::io("replace", path, source))
+}
+
+/// Removes a database that is not whole, if it is there.
+pub(super) fn clear(path: &Path) -> Result<(), LoadError> {
+    remove(path)?;
+    remove(&commit_log(path))
 }
 
 /// Removes a file, if it is there.

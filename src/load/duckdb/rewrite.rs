@@ -20,7 +20,7 @@ const FRESH_CATALOG: &str = "fresh";
 /// Writes the fresh file beside the old one, which is attached, and checks that it has every row.
 pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let fresh = file::beside(path, FRESH);
-    clear(&fresh)?;
+    file::clear(&fresh)?;
     let text = quote_text(&fresh.to_string_lossy());
     let action = "write the warehouse anew";
     engine.execute(action, &format!("ATTACH {text} AS {FRESH_CATALOG} (TYPE duckdb)"))?;
@@ -32,7 +32,7 @@ pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     });
     if written.is_err() {
         // The first error is the one to tell; what is left would take space.
-        clear(&fresh).ok();
+        file::clear(&fresh).ok();
     }
     written
 }
@@ -76,9 +76,4 @@ pub(super) fn remove_copy(copy: &Path) -> Result<(), LoadError> {
         file::remove(&path)?;
     }
     Ok(())
-}
-
-fn clear(fresh: &Path) -> Result<(), LoadError> {
-    file::remove(fresh)?;
-    file::remove(&file::commit_log(fresh))
 }

@@ -35,25 +35,23 @@ fn start(role: &str, folder: &Path) -> Child {
         .unwrap()
 }
 
-fn wait_for(path: &Path) {
+fn wait_for(path: &Path, mut meanwhile: impl FnMut()) {
     let start = Instant::now();
     while !path.exists() {
         assert!(start.elapsed() < PATIENCE, "{} never came", path.display());
+        meanwhile();
         sleep(Duration::from_millis(2));
     }
 }
 
 /// Waits for what the other process leaves in its folder.
 fn wait_for_its(child: &mut Child, path: &Path) {
-    let start = Instant::now();
-    while !path.exists() {
-        assert!(start.elapsed() < PATIENCE, "{} never came", path.display());
+    wait_for(path, || {
         if let Some(status) = child.try_wait().unwrap() {
             let said = std::fs::read_to_string(path.with_file_name(SAID)).unwrap();
             assert!(path.exists(), "the other process ended before its time, {status}: {said}");
         }
-        sleep(Duration::from_millis(2));
-    }
+    });
 }
 
 fn open(path: &Path) -> Result<DuckDbDestination, LoadError> {
@@ -68,7 +66,7 @@ fn role_holder() {
     }
     let warehouse = open(&std::path::absolute(FILE).unwrap()).unwrap();
     std::fs::write("ready", "").unwrap();
-    wait_for(Path::new("done"));
+    wait_for(Path::new("done"), || ());
     drop(warehouse);
 }
 
