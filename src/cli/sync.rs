@@ -81,16 +81,16 @@ pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, Command
 }
 
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
-    // Without an end the service's clock says where it ends, which may be ahead of this machine's.
-    let end_ms_max = clock::now_ms().saturating_add(DAY_MS);
-    if args.to.unwrap_or(end_ms_max) <= args.from {
-        return Err(CommandError::Usage(match args.to {
-            Some(_) => "--to must lie after --from".to_owned(),
-            None => "--from lies in the future".to_owned(),
-        }));
+    let wrong = match args.to {
+        Some(to) => (to <= args.from).then_some("--to must lie after --from"),
+        // The service's clock, which says where it ends then, may be ahead of this machine's.
+        None => (clock::now_ms().saturating_add(DAY_MS) <= args.from).then_some("--from lies in the future"),
+    };
+    if let Some(wrong) = wrong {
+        return Err(CommandError::Usage(wrong.to_owned()));
     }
-    let (backfill, accept_vanished) =
-        (Some(Window::new(args.from, args.to.unwrap_or(OPEN_END_MS))), args.run.accept_vanished);
+    let backfill = Some(Window::new(args.from, args.to.unwrap_or(OPEN_END_MS)));
+    let accept_vanished = args.run.accept_vanished;
     let request = Request { command: "backfill", backfill, accept_vanished, people: PeopleAsk::AfterLists };
     run_request(request, args.run, context).await
 }
