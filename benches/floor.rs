@@ -11,7 +11,7 @@ use arrow::{
     array::{Int64Array, RecordBatch},
     compute::take_record_batch,
 };
-use duckdb::Connection;
+use duckdb::{Config, Connection};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use studysync::{
@@ -171,7 +171,9 @@ fn compress(pages: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
 }
 
 fn load(database: &Path, batches: &[TableBatch]) -> Result<(), Box<dyn Error>> {
-    let connection = Connection::open(database)?;
+    // The form of the warehouse's file.
+    let config = Config::default().with("storage_compatibility_version", "v1.4.0")?;
+    let connection = Connection::open_with_flags(database, config)?;
     for table in schema::tables().iter().filter(|table| table.stream.as_deref() == Some("responses")) {
         let columns: Vec<String> = table
             .flat_columns()

@@ -22,6 +22,10 @@ const DAMAGE: [&str; 6] = [
     "Failed to load metadata pointer",
 ];
 
+/// How a new file is attached. By itself DuckDB makes one that its version 1.0 can read: with statistics of columns that are converted
+/// whenever it is opened, and without the shorter form of strings. An older file stays as it is.
+pub(super) const AS_NEW: &str = "TYPE duckdb, STORAGE_VERSION 'v1.4.0'";
+
 /// Ends the name of a file that is not whole yet.
 const NEW: &str = ".new";
 
@@ -38,7 +42,7 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new = beside(path, NEW);
     clear(&new)?;
-    attach_file(engine, &new, path, "TYPE duckdb")?;
+    attach_file(engine, &new, path, AS_NEW)?;
     detach(engine, &new)?;
     // The log of a file that is gone fits no other.
     remove(&commit_log(path))?;

@@ -23,7 +23,7 @@ pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     file::clear(&fresh)?;
     let text = quote_text(&fresh.to_string_lossy());
     let action = "write the warehouse anew";
-    engine.execute(action, &format!("ATTACH {text} AS {FRESH_CATALOG} (TYPE duckdb)"))?;
+    engine.execute(action, &format!("ATTACH {text} AS {FRESH_CATALOG} ({})", file::AS_NEW))?;
     let copy = format!("COPY FROM DATABASE {CATALOG} TO {FRESH_CATALOG}; CHECKPOINT {FRESH_CATALOG}");
     let copied = engine.with_all_threads(|| engine.execute(action, &copy)).and_then(|()| check(engine, path));
     let closed = engine.execute(action, &format!("DETACH {FRESH_CATALOG}"));

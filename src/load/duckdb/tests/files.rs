@@ -120,6 +120,40 @@ fn columns_and_tables_that_an_older_version_did_not_know_are_added() {
 }
 
 #[test]
+fn a_new_file_is_of_the_storage_version_of_1_4_and_an_older_one_stays_as_it_is() {
+    let folder = TempDir::new().unwrap();
+    let version = |path: &Path| -> String {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(&format!("ATTACH '{}' AS w (READ_ONLY)", path.display())).unwrap();
+        let sql = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'w'";
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    let path = folder.path().join("w.duckdb");
+    create(&path);
+    assert_eq!(version(&path), "v1.4.0+");
+
+    let older = folder.path().join("older.duckdb");
+    let copy = format!(
+        "ATTACH '{}' AS w; ATTACH '{}' AS older (STORAGE_VERSION 'v1.0.0'); COPY FROM DATABASE w TO older",
+        path.display(),
+        older.display()
+    );
+    Connection::open_in_memory().unwrap().execute_batch(&copy).unwrap();
+    let mut warehouse = open(&older).unwrap();
+    let scan = answers_scan(0, 0, 1);
+    warehouse.begin(&scan).unwrap();
+    warehouse.stage(&page(&[answer("a", 0, "x")])).unwrap();
+    assert_eq!(warehouse.apply(&scan, &CommitOptions::default()).unwrap().counts.inserted, 1);
+    warehouse.seal().unwrap();
+    warehouse.publish().unwrap();
+    assert_eq!(version(&older), "v1.0.0+");
+    // An erasure makes a new file.
+    warehouse.rewrite().unwrap();
+    warehouse.publish().unwrap();
+    assert_eq!(version(&older), "v1.4.0+");
+}
+
+#[test]
 fn a_column_of_another_type_is_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
