@@ -88,7 +88,7 @@ impl Erase {
         let archive = pipeline::archive(&settings, &identity)?.watched(steps.clone());
         pipeline::clear_leftovers(&settings)?;
         let patience = pipeline::lock_patience(&settings, &stop);
-        let destinations = pipeline::open_watched(&settings, &identity, &patience, &surroundings)?;
+        let destinations = pipeline::open_watched(&settings, &identity, &patience, &surroundings, None)?;
         let mut list = SuppressionList::read(&settings.erasures_folder())?;
         let key = list.key()?;
         let journals = Journals::new(&settings.erasures_folder(), key.clone(), steps);

@@ -34,6 +34,47 @@ pub struct EngineOptions {
     pub temp_directory: PathBuf,
 }
 
+/// An engine that has touched no file yet: to start one takes a while, and can be done before it is known whether it may.
+pub struct StartedEngine {
+    connection: Connection,
+    options: EngineOptions,
+}
+
+impl StartedEngine {
+    /// Starts an empty engine.
+    pub fn start(options: EngineOptions) -> Result<Self, LoadError> {
+        let failed = |source| LoadError::engine("open", source);
+        // The limits are set at open: set later, they come too late for what attaching a file may have to replay.
+        let config = common_config(Config::default())
+            .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
+            .and_then(|config| config.threads(1))
+            .and_then(|config| config.with("temp_directory", options.temp_directory.to_string_lossy()))
+            .and_then(|config| config.with("checkpoint_threshold", CHECKPOINT_THRESHOLD))
+            .map_err(failed)?;
+        Ok(Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)?, options })
+    }
+
+    /// What it may use.
+    pub(super) fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Makes it ready for work, and removes what a killed one spilled.
+    pub fn ready(self) -> Result<Engine, LoadError> {
+        remove_leftovers(&self.options.temp_directory)?;
+        let engine = Engine {
+            connection: self.connection,
+            steps: Steps::default(),
+            threads: self.options.threads.max(1),
+            may_hold_tables: Cell::new(false),
+        };
+        pin_to_utc(&engine.connection)?;
+        // Rows are compressed and written as they come, a row group at a time, and not all at the commit.
+        engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
+        Ok(engine)
+    }
+}
+
 /// One in-memory database and the one connection to it. Its session is pinned: UTC, no extension is ever downloaded.
 ///
 /// One thread works for it, beside those that pull and flatten: the rows of a scan are a single piece of work for the engine, and
@@ -49,25 +90,7 @@ pub struct Engine {
 impl Engine {
     /// An empty engine.
     pub fn open(options: &EngineOptions) -> Result<Self, LoadError> {
-        let failed = |source| LoadError::engine("open", source);
-        remove_leftovers(&options.temp_directory)?;
-        // The limits are set at open: set later, they come too late for what attaching a file may have to replay.
-        let config = common_config(Config::default())
-            .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
-            .and_then(|config| config.threads(1))
-            .and_then(|config| config.with("temp_directory", options.temp_directory.to_string_lossy()))
-            .and_then(|config| config.with("checkpoint_threshold", CHECKPOINT_THRESHOLD))
-            .map_err(failed)?;
-        let engine = Self {
-            connection: Connection::open_in_memory_with_flags(config).map_err(failed)?,
-            steps: Steps::default(),
-            threads: options.threads.max(1),
-            may_hold_tables: Cell::new(false),
-        };
-        pin_to_utc(&engine.connection)?;
-        // Rows are compressed and written as they come, a row group at a time, and not all at the commit.
-        engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
-        Ok(engine)
+        StartedEngine::start(options.clone())?.ready()
     }
 
     /// Another session of the same engine, for another thread: it shares the limits, and has temporary tables of its own.

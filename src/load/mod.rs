@@ -29,7 +29,7 @@ pub use destination::{
 pub use diff::{
     Delta, DeltaRows, Difference, Differences, Example, Fill, TableDelta, Targets, TimeBounds, diff, differences,
 };
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, StartedEngine};
 pub use error::LoadError;
 pub use json_rows::{json_rows, read_parquet_file};
 pub use lock_wait::LockPatience;

@@ -9,7 +9,7 @@ use crate::{
     config::{ArchiveChoice, AuthChoice, Settings, WarehouseSettings},
     load::{
         Destination, DuckDbDestination, EngineOptions, Identity, LoadError, LockPatience, ParquetDestination,
-        ParquetOptions, PartitionBy, Reader, ReaderLimits,
+        ParquetOptions, PartitionBy, Reader, ReaderLimits, StartedEngine,
     },
     person::{Suppression, SuppressionList},
     source::{AuthForm, SourceError, SourceSettings, checked_address},
@@ -69,29 +69,25 @@ pub fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatie
 
 /// Opens every warehouse that the settings name.
 pub fn open_destinations(settings: &Settings, identity: &Identity) -> Result<Vec<Box<dyn Destination>>, PipelineError> {
-    open_watched(settings, identity, &LockPatience::default(), &Surroundings::default())
+    open_watched(settings, identity, &LockPatience::default(), &Surroundings::default(), None)
 }
 
 /// The same in other surroundings than this machine's; waits for those that other processes have open, and blocks the thread.
+/// `started`: what [`start_engine`] gave, if it was asked before.
 pub fn open_watched(
     settings: &Settings,
     identity: &Identity,
     patience: &LockPatience,
     surroundings: &Surroundings,
+    started: Option<StartedEngine>,
 ) -> Result<Vec<Box<dyn Destination>>, PipelineError> {
     settings.require_warehouse().map_err(PipelineError::Config)?;
-    // Two engines share what the settings allow.
-    let share = if settings.warehouse.duckdb.is_some() && settings.warehouse.parquet.is_some() { 2 } else { 1 };
-    let memory_limit_bytes = settings.warehouse.memory_limit_bytes / share;
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
-    let threads = surroundings.engine_threads.unwrap_or(threads);
+    let (memory_limit_bytes, threads) = engine_limits(settings, surroundings);
     let steps = || surroundings.steps.clone();
     let mut destinations: Vec<Box<dyn Destination>> = Vec::new();
-    if let Some(path) = &settings.warehouse.duckdb {
-        let mut spill = path.clone().into_os_string();
-        spill.push(".spill");
-        let options = EngineOptions { memory_limit_bytes, threads, temp_directory: PathBuf::from(spill) };
-        let opened = DuckDbDestination::open_watched(path, identity, &options, patience.clone(), steps());
+    let engine = started.map_or_else(|| start_engine(settings, surroundings), |engine| Ok(Some(engine)))?;
+    if let Some((path, engine)) = settings.warehouse.duckdb.as_ref().zip(engine) {
+        let opened = DuckDbDestination::open_watched(path, identity, engine, patience.clone(), steps());
         let opened = opened.map_err(failed("duckdb"))?;
         destinations.push(Box::new(opened.with_copy(settings.warehouse.publish.clone())));
     }
@@ -106,6 +102,27 @@ pub fn open_watched(
         destinations.reverse();
     }
     Ok(destinations)
+}
+
+/// What each engine may use: memory in bytes, and threads.
+fn engine_limits(settings: &Settings, surroundings: &Surroundings) -> (u64, u32) {
+    // Two engines share what the settings allow.
+    let share = if settings.warehouse.duckdb.is_some() && settings.warehouse.parquet.is_some() { 2 } else { 1 };
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
+    (settings.warehouse.memory_limit_bytes / share, surroundings.engine_threads.unwrap_or(threads))
+}
+
+/// The engine of the DuckDB file, if there is to be one. Touches no file: whoever may not yet open the warehouse can start it.
+pub(super) fn start_engine(
+    settings: &Settings,
+    surroundings: &Surroundings,
+) -> Result<Option<StartedEngine>, PipelineError> {
+    let Some(path) = &settings.warehouse.duckdb else { return Ok(None) };
+    let (memory_limit_bytes, threads) = engine_limits(settings, surroundings);
+    let mut spill = path.clone().into_os_string();
+    spill.push(".spill");
+    let options = EngineOptions { memory_limit_bytes, threads, temp_directory: PathBuf::from(spill) };
+    StartedEngine::start(options).map(Some).map_err(failed("duckdb"))
 }
 
 /// A reader of one warehouse, which nobody may have open for writing, and that warehouse's name: with both, of the DuckDB file, since

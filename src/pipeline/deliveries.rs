@@ -69,7 +69,7 @@ fn flush(
     let state = State::open(&settings.state_path, &identity.base_url, &identity.environment);
     let state = state.map_err(PipelineError::State)?.watched(surroundings.steps.clone());
     let _lease = state.take_lease(&run_id, COMMAND, now_ms).map_err(PipelineError::State)?;
-    let opened = open_watched(settings, &identity, &lock_patience(settings, stop), surroundings)?;
+    let opened = open_watched(settings, &identity, &lock_patience(settings, stop), surroundings, None)?;
     let destinations: Vec<SharedDestination> = opened.into_iter().map(SharedDestination::new).collect();
     let kept_out = suppression(settings)?;
     let applied = apply(&inbox, &destinations, &run_id, &kept_out, (&surroundings.clock, &surroundings.steps));

@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     PipelineError, Progress, RunReport,
-    assemble::{archive, failed, identity, lock_patience, open_watched, source_settings, suppression},
+    assemble::{archive, failed, identity, lock_patience, open_watched, source_settings, start_engine, suppression},
     error::chain,
     held::Budget,
     people::PeopleAsk,
@@ -96,11 +96,18 @@ impl Run {
         settings.require_warehouse().map_err(PipelineError::Config)?;
         let started_ms = surroundings.clock.now_ms();
         let run_id = RunId::drawn(started_ms, &chance);
-        let (base_url, environment) = (&identity.base_url, &identity.environment);
-        let (state, damaged) = State::open_or_begin_anew(&settings.state_path, base_url, environment, started_ms)
-            .map_err(PipelineError::State)?;
-        let mut state = state.watched(steps.clone());
-        let lease = state.take_lease(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
+        let take_lease = || {
+            let (base_url, environment) = (&identity.base_url, &identity.environment);
+            let opened = State::open_or_begin_anew(&settings.state_path, base_url, environment, started_ms);
+            let (state, damaged) = opened.map_err(PipelineError::State)?;
+            let state = state.watched(steps.clone());
+            let lease = state.take_lease(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
+            Ok::<_, PipelineError>((state, damaged, lease))
+        };
+        // To start an engine takes longest, and touches nothing that another run may hold.
+        let (held, engine) = side_by_side("takes the lease", take_lease, || start_engine(&settings, &surroundings));
+        let (mut state, damaged, lease) = held??;
+        let engine = engine?;
         let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
         let patience = lock_patience(&settings, &stop);
         let archive = archive(&settings, &identity)?.watched(steps.clone());
@@ -109,7 +116,7 @@ impl Run {
         let (source, destinations) = side_by_side(
             "makes the client",
             || Source::new(source_settings, learned, account.clone(), stop),
-            || open_watched(&settings, &identity, &patience, &surroundings),
+            || open_watched(&settings, &identity, &patience, &surroundings, engine),
         );
         let source = source?.map_err(PipelineError::Source)?;
         let destinations: Vec<SharedDestination> = destinations?.into_iter().map(SharedDestination::new).collect();

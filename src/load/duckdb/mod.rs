@@ -24,7 +24,7 @@ use super::{
     LoadError, LockPatience, Mention, PeopleFound, Replacement, RunRecord, Searched, Stage, TableDelta, Targets,
     TimeBounds,
     diff::{all_new, carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_leave},
-    engine::{Engine, EngineOptions},
+    engine::{Engine, EngineOptions, StartedEngine},
     ledger, people,
 };
 use crate::{
@@ -74,22 +74,23 @@ impl DuckDbDestination {
     /// # Errors
     /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
     pub fn open(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
-        Self::open_watched(path, identity, options, LockPatience::default(), Steps::default())
+        let engine = StartedEngine::start(options.clone())?;
+        Self::open_watched(path, identity, engine, LockPatience::default(), Steps::default())
     }
 
-    /// The same, but a file that another process has open is waited for, now and whenever the file is opened again; with
+    /// The same in an engine that was started already, but a file that another process has open is waited for, now and whenever the file is opened again; with
     /// somebody who watches its durable steps.
     pub fn open_watched(
         path: &Path,
         identity: &Identity,
-        options: &EngineOptions,
+        engine: StartedEngine,
         patience: LockPatience,
         steps: Steps,
     ) -> Result<Self, LoadError> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
         }
-        Self::open_as(path, identity, options, false, (patience, steps))
+        Self::open_as(path, identity, engine, false, (patience, steps))
     }
 
     /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made,
@@ -101,19 +102,21 @@ impl DuckDbDestination {
         if !path.is_file() {
             return Err(LoadError::NotOurs { path: path.to_owned(), why: "there is no such file".into() });
         }
-        Self::open_as(path, identity, options, true, (LockPatience::default(), Steps::default()))
+        let engine = StartedEngine::start(options.clone())?;
+        Self::open_as(path, identity, engine, true, (LockPatience::default(), Steps::default()))
     }
 
     fn open_as(
         path: &Path,
         identity: &Identity,
-        options: &EngineOptions,
+        engine: StartedEngine,
         is_read_only: bool,
         (patience, steps): (LockPatience, Steps),
     ) -> Result<Self, LoadError> {
+        let options = engine.options().clone();
         let mut destination = Self {
-            engine: Engine::open(options)?.watched(steps.clone()),
-            options: options.clone(),
+            engine: engine.ready()?.watched(steps.clone()),
+            options,
             steps,
             path: path.to_owned(),
             copy: None,

@@ -46,6 +46,24 @@ fn p9_what_a_killed_process_spilled_is_removed() {
 }
 
 #[test]
+fn an_engine_that_is_started_ahead_touches_nothing_until_it_may() {
+    let folder = TempDir::new().unwrap();
+    let temp_directory = folder.path().join("deep/spill");
+    let options = EngineOptions { memory_limit_bytes: 64 << 20, threads: 2, temp_directory: temp_directory.clone() };
+    let of_another_run = temp_directory.join("duckdb_temp_storage_DEFAULT-0.tmp");
+    drop(StartedEngine::start(options.clone()).unwrap());
+    assert!(!folder.path().join("deep").exists());
+    std::fs::create_dir_all(&temp_directory).unwrap();
+    std::fs::write(&of_another_run, "a person").unwrap();
+    let engine = StartedEngine::start(options.clone()).unwrap();
+    assert!(of_another_run.exists());
+    drop(engine);
+    assert!(of_another_run.exists());
+    drop(StartedEngine::start(options).unwrap().ready().unwrap());
+    assert!(!of_another_run.exists());
+}
+
+#[test]
 fn limits_hold_and_no_extension_is_fetched() {
     let folder = TempDir::new().unwrap();
     let engine = open(folder.path(), 64 << 20);
