@@ -5,7 +5,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
 };
 
@@ -19,6 +19,7 @@ use arrow::{
     error::ArrowError,
 };
 use duckdb::Appender;
+use foldhash::{HashMap, HashMapExt};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{LoadError, engine::Engine};

@@ -2,16 +2,14 @@
 //!
 //! Only the names of the sessions are handed to the engine. What is found here is what [`super::snapshots`] would find.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, AsArray as _, BooleanArray, RecordBatch, StringArray},
     compute::filter_record_batch,
     datatypes::{Int64Type, TimestampMicrosecondType},
 };
+use foldhash::{HashMap, HashMapExt, HashSet};
 
 use super::{
     super::stage::{ROW_HASH_COLUMN, SEQUENCE_COLUMN, Stage, append, column_of},

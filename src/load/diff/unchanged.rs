@@ -3,14 +3,13 @@
 //!
 //! It finds for itself what [`super::base::compare`] would call `Unchanged`; whatever else there may be to say is for that.
 
-use std::collections::HashMap;
-
 use arrow::{
     array::{Array as _, ArrayRef, AsArray, RecordBatch},
     datatypes::Int64Type,
     error::ArrowError,
     row::{RowConverter, Rows, SortField},
 };
+use foldhash::{HashMap, HashMapExt};
 
 use super::{
     super::stage::{ROW_HASH_COLUMN, Stage, column_of, key_columns},
