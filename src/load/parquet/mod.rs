@@ -11,6 +11,7 @@
 
 mod commits;
 mod disk;
+mod gather;
 mod inventory;
 mod part;
 mod partition;

@@ -13,6 +13,7 @@ use std::{
 
 use super::{
     disk::Disk,
+    gather,
     part::Part,
     partition::Partition,
     relation::Sources,
@@ -183,14 +184,23 @@ impl Writer<'_> {
         let Merge { table, partition, held, news, applied_part, run_id } = merge;
         let Place { root, disk, identity, sort_limits } = self.place;
         let bounds = partition.map(|partition| root.partition_by().bounds(partition));
-        let sources = Sources::new(table, bounds, held, news.iter().copied());
         let target = root.data_file(table, *partition);
         // Not beside the target: some readers take every file of a folder for data, whatever it is called.
         let fresh = root.scratch().join(format!("{}.{}.parquet", table.name, self.worker));
         let notes = Notes { applied_part: *applied_part, identity, run_id: *run_id };
         disk.step("write", &fresh)?;
-        let slices = slices::selects(self.engine, table, &sources, sort_limits)?;
-        let rows = table_file::write(self.engine, table, &slices, &fresh, &notes)?;
+        let gathered = match bounds.filter(|_| held.is_empty()) {
+            Some(bounds) => gather::rows_of(table, bounds, news, sort_limits.gathered_bytes_max)?,
+            None => None,
+        };
+        let rows = match gathered {
+            Some(fill) => table_file::write_whole(&fill, &fresh, &notes)?,
+            None => {
+                let sources = Sources::new(table, bounds, held, news.iter().copied());
+                let slices = slices::selects(self.engine, table, &sources, sort_limits)?;
+                table_file::write(self.engine, table, &slices, &fresh, &notes)?
+            }
+        };
         if rows == 0 && partition.is_some() {
             // Not durably: what is left there goes at the next open.
             let _ = std::fs::remove_file(&fresh);

@@ -13,6 +13,9 @@ use crate::{
 /// Bytes that the engine needs to sort a row, apart from its texts: pointers, lengths, the sort key.
 const ROW_BYTES: u64 = 512;
 
+/// Bytes of rows that are gathered at once, over all who sort. To sort them takes as much again, outside of the engine's limit.
+const GATHERED_BYTES_MAX: u64 = 96 * 1024 * 1024;
+
 /// How much is sorted at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SortLimits {
@@ -20,18 +23,27 @@ pub(super) struct SortLimits {
     pub(super) rows_unweighed: u64,
     /// A slice takes at most so many bytes, unless it is a single hour of a single survey.
     pub(super) slice_bytes_max: u64,
+    /// Rows of so many bytes are sorted in memory, where they are all that a partition has: see [`super::gather`].
+    pub(super) gathered_bytes_max: u64,
 }
 
 impl SortLimits {
     /// For an engine with so much memory. A quarter of it leaves room for the rows that are read and written meanwhile.
     pub(super) fn for_memory(memory_limit_bytes: u64) -> Self {
-        Self { rows_unweighed: 50_000, slice_bytes_max: memory_limit_bytes / 4 }
+        let slice_bytes_max = memory_limit_bytes / 4;
+        let gathered_bytes_max = slice_bytes_max.min(GATHERED_BYTES_MAX);
+        Self { rows_unweighed: 50_000, slice_bytes_max, gathered_bytes_max }
     }
 
     /// The same memory, for so many who sort at the same time.
     pub(super) fn shared_by(self, workers: usize) -> Self {
         let workers = u64::try_from(workers).unwrap_or(u64::MAX).max(1);
-        Self { slice_bytes_max: self.slice_bytes_max / workers, ..self }
+        let share = |bytes: u64| bytes / workers;
+        Self {
+            slice_bytes_max: share(self.slice_bytes_max),
+            gathered_bytes_max: share(self.gathered_bytes_max),
+            ..self
+        }
     }
 }
 

@@ -17,8 +17,9 @@ use parquet::{
     errors::ParquetError,
     file::{
         metadata::{KeyValue, SortingColumn},
-        properties::{EnabledStatistics, WriterProperties},
+        properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
     },
+    schema::types::ColumnPath,
 };
 
 use super::{disk::io_error, tree::APPLIED_PART_KEY};
@@ -35,6 +36,10 @@ const ZSTD_LEVEL: i32 = 3;
 const STATISTICS_TEXT_BYTES: usize = 64;
 /// Rows that the writer is handed at once: as many as the engine hands over, so that pages end at the same rows.
 const CHUNK_ROWS: usize = 2048;
+/// Columns whose values hardly repeat within a row group. A dictionary of them holds each value, and numbers beside it: it costs more to
+/// make than all else of such a column, and makes it larger than zstd does by itself.
+const WITHOUT_DICTIONARY: [&str; 7] =
+    ["_row_hash", "created_at", "updated_at", "response_group_uid", "visitor_id", "visitor_uuid", "external_user_id"];
 /// Bytes gathered before they are handed to the system.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
@@ -123,7 +128,7 @@ pub(super) fn write_part(
     let mut fields: Vec<_> = rows.schema().fields().iter().cloned().collect();
     fields.push(Arc::new(Field::new(number_column, DataType::Int64, false)));
     let schema = Arc::new(Schema::new(fields));
-    let properties = WriterProperties::builder()
+    let properties = with_dictionaries()
         .set_compression(Compression::LZ4_RAW)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_max_row_group_row_count(Some(row_group_rows))
@@ -166,15 +171,22 @@ impl Sorted {
     }
 }
 
+/// Dictionaries where values repeat.
+fn with_dictionaries() -> WriterPropertiesBuilder {
+    let builder = WriterProperties::builder().set_dictionary_enabled(true);
+    WITHOUT_DICTIONARY
+        .iter()
+        .fold(builder, |builder, name| builder.set_column_dictionary_enabled(ColumnPath::from(*name), false))
+}
+
 fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, LoadError> {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|error| LoadError::Contract(error.to_string()))?;
     let sorting = sort_columns(table).map(|name| {
         let column_at = table.columns.iter().position(|column| column.name == name).unwrap_or(0);
         SortingColumn { column_idx: i32::try_from(column_at).unwrap_or(0), descending: false, nulls_first: true }
     });
-    Ok(WriterProperties::builder()
+    Ok(with_dictionaries()
         .set_compression(Compression::ZSTD(level))
-        .set_dictionary_enabled(true)
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_statistics_truncate_length(Some(STATISTICS_TEXT_BYTES))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))

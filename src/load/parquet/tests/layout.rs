@@ -111,6 +111,12 @@ fn files_say_what_they_hold_and_are_laid_out_for_readers() {
     assert_eq!(note("studysync.run_id").as_deref(), Some("run"));
     let group = footer.row_group(0);
     assert!(group.columns().iter().all(|column| matches!(column.compression(), Compression::ZSTD(_))));
+    let has_dictionary = |name: &str| {
+        let column = group.columns().iter().find(|column| column.column_path().string() == name).unwrap();
+        column.dictionary_page_offset().is_some()
+    };
+    assert!(has_dictionary("question_type") && has_dictionary("_run_id"));
+    assert!(!has_dictionary("_row_hash") && !has_dictionary("created_at") && !has_dictionary("response_group_uid"));
     let sorting: Vec<i32> = group.sorting_columns().unwrap().iter().map(|column| column.column_idx).collect();
     let table = table("responses").unwrap();
     let sort: Vec<&str> = sorting.iter().map(|at| table.columns[*at as usize].name.as_str()).collect();

@@ -43,7 +43,7 @@ fn random_commits_and_publishes_give_what_transactions_would_give() {
 fn open_with_slices(root: &TempDir, seed: u64) -> ParquetDestination {
     let mut warehouse = open_with(root, if seed % 4 < 2 { 1 } else { 2 });
     if seed % 2 == 1 {
-        warehouse.sort_limits = SortLimits { rows_unweighed: 0, slice_bytes_max: 2500 };
+        warehouse.sort_limits = SortLimits { rows_unweighed: 0, slice_bytes_max: 2500, gathered_bytes_max: 0 };
     }
     warehouse
 }
@@ -242,7 +242,7 @@ fn p8_slices_give_the_same_file_as_sorting_all_at_once() {
     let root = new_folder();
     let mut warehouse = open(&root);
     let mut rewrite = |number: usize, slice_bytes_max: u64| {
-        warehouse.sort_limits = SortLimits { rows_unweighed: 0, slice_bytes_max };
+        warehouse.sort_limits = SortLimits { rows_unweighed: 0, slice_bytes_max, gathered_bytes_max: 0 };
         let mut commit = Commit::new(number);
         for key in 0..200 {
             // Several rows an hour, every fifth without a survey, and many at one moment.

@@ -1,4 +1,4 @@
-//! Partitions that a replay writes without a part before.
+//! Partitions that a replay writes without a part before, and those whose first rows are sorted in memory.
 
 use std::sync::Arc;
 
@@ -6,7 +6,10 @@ use arrow::{compute::concat_batches, datatypes::Schema, record_batch::RecordBatc
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::*;
-use crate::load::conformance::{answer, answers_scan, page};
+use crate::{
+    load::conformance::{answer, answers_scan, page},
+    model::DAY_MS,
+};
 
 /// Two months and a bit.
 const DAYS: i64 = 75;
@@ -21,6 +24,12 @@ fn apply_all(warehouse: &mut ParquetDestination) {
             .map(|at| {
                 let mut row = answer(&format!("g{day}-{at}"), day + at % 3, "text");
                 row.survey = 7 + at % 4;
+                // Some at the first and the last moment of a day, which may be that of a month.
+                row.at_ms += match at {
+                    _ if at % 5 == 0 => -DAY_MS / 2,
+                    _ if at % 7 == 1 => DAY_MS / 2 - 1,
+                    _ => 0,
+                };
                 row.choices = (0..at % 3).map(|choice| format!("choice {choice}")).collect();
                 row
             })
@@ -75,6 +84,55 @@ fn p2_a_partition_that_is_written_whole_is_the_same_as_one_that_was_merged() {
     // The inventory knows the files.
     drop(without);
     open(&whole);
+}
+
+#[test]
+fn p2_a_partition_whose_parts_are_gathered_is_the_same_as_one_that_the_engine_merged() {
+    let (merged, gathered) = (new_folder(), new_folder());
+    for (folder, gathered_bytes_max) in [(&merged, 0), (&gathered, u64::MAX)] {
+        let mut warehouse = open_with(folder, 2);
+        warehouse.sort_limits.gathered_bytes_max = gathered_bytes_max;
+        apply_all(&mut warehouse);
+        warehouse.publish().unwrap();
+    }
+    let files = partitions(&merged);
+    assert!(files.len() >= 6 && files.len() == partitions(&gathered).len(), "{files:?}");
+    for file in files {
+        let name = file.strip_prefix(merged.path()).unwrap();
+        assert_eq!(content(&file), content(&gathered.path().join(name)), "{}", name.display());
+    }
+}
+
+#[test]
+fn parts_are_gathered_where_they_fit_and_nothing_is_taken_out() {
+    let root = new_folder();
+    let mut warehouse = open(&root);
+    apply_all(&mut warehouse);
+    warehouse.seal().unwrap();
+    let responses = table("responses").unwrap();
+    let rows_of = |warehouse: &ParquetDestination, month: partition::Partition, bytes_max: u64| {
+        let month = PartitionBy::Month.bounds(month);
+        let parts: Vec<&part::Part> = warehouse.waiting.iter().collect();
+        let fill = gather::rows_of(responses, month, &parts, bytes_max).unwrap();
+        fill.map(|fill| fill.rows.iter().map(RecordBatch::num_rows).sum::<usize>())
+    };
+    let months: Vec<_> = warehouse.waiting[0].manifest.tables["responses"].partitions().into_iter().flatten().collect();
+    let found: Vec<usize> = months.iter().map(|month| rows_of(&warehouse, *month, u64::MAX).unwrap()).collect();
+    assert!(found.len() > 2 && warehouse.waiting.len() == 1, "{found:?}");
+    assert_eq!(found.iter().sum::<usize>(), DAYS as usize * 10);
+    assert!(found.iter().all(|rows| *rows > 0), "{found:?}");
+    assert_eq!(rows_of(&warehouse, months[0], 1000), None, "more than it may take");
+    let later = partition::Partition { first_day: "2031-01-01".parse().unwrap() };
+    assert_eq!(rows_of(&warehouse, later, u64::MAX), None, "no rows");
+    // Answers of the first month are edited.
+    let scan = answers_scan(1000, 0, 1);
+    warehouse.begin(&scan).unwrap();
+    let edited: Vec<_> = (0..30).step_by(3).map(|at| answer(&format!("g0-{at}"), 0, "another text")).collect();
+    warehouse.stage(&page(&edited)).unwrap();
+    let all = CommitOptions { vanish: crate::load::VanishPolicy::Accept, ..Default::default() };
+    assert!(warehouse.apply(&scan, &all).unwrap().counts.updated > 0);
+    warehouse.seal().unwrap();
+    assert_eq!(rows_of(&warehouse, months[0], u64::MAX), None, "rows are taken out");
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! The rows of a partition that has no file yet, read back from its parts into memory: to sort them there takes half of what it takes
+//! the engine to weigh, read, sort and hand them over.
+//!
+//! Only where no row is taken out and all of them fit. What does not is for the engine, which can sort in slices.
+
+use std::{fs::File, path::Path};
+
+use arrow::{
+    array::{RecordBatch, TimestampMicrosecondArray},
+    compute::{and, kernels::cmp},
+};
+use parquet::{
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{ArrowPredicateFn, ParquetRecordBatchReaderBuilder, RowFilter},
+    },
+    errors::ParquetError,
+};
+
+use super::{disk::io_error, part::Part, partition::overlap};
+use crate::{
+    load::{Fill, LoadError, TimeBounds},
+    schema::Table,
+};
+
+/// Rows that are read at once.
+const BATCH_ROWS: usize = 8192;
+
+/// All rows of the parts within the bounds; `None` if they take more than so many bytes, or if it is not for this way.
+pub(super) fn rows_of(
+    table: &'static Table,
+    bounds: TimeBounds,
+    parts: &[&Part],
+    bytes_max: u64,
+) -> Result<Option<Fill>, LoadError> {
+    let mut gathered = Vec::new();
+    let mut bytes = 0;
+    for part in parts {
+        let Some(changes) = part.manifest.tables.get(&table.name) else { continue };
+        if changes.deletes.is_some() {
+            return Ok(None);
+        }
+        let Some(held) = changes.upserts.as_ref().and_then(|extent| extent.bounds()) else { return Ok(None) };
+        if !overlap(held, bounds) {
+            continue;
+        }
+        let is_inside = bounds.start_us <= held.start_us && held.end_us <= bounds.end_us;
+        let within = (!is_inside).then_some(bounds);
+        let path = part.upserts_file(table);
+        let Some(batches) = read(table, within, &path).map_err(|error| unreadable(&path, error))? else {
+            return Ok(None);
+        };
+        for batch in batches {
+            let batch = batch.map_err(|error| unreadable(&path, error.into()))?;
+            bytes += batch.get_array_memory_size() as u64;
+            if bytes > bytes_max {
+                return Ok(None);
+            }
+            gathered.push(batch);
+        }
+    }
+    Ok((!gathered.is_empty()).then_some(Fill { table, rows: gathered, bounds: Some(bounds) }))
+}
+
+/// The rows of a file, those within the bounds; `None` if its types are not those of the rows that this program writes.
+fn read(
+    table: &Table,
+    within: Option<TimeBounds>,
+    path: &Path,
+) -> Result<Option<impl Iterator<Item = Result<RecordBatch, arrow::error::ArrowError>>>, ParquetError> {
+    let mut reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?.with_batch_size(BATCH_ROWS);
+    let is_as_written = table.full_schema().fields().iter().all(|wanted| {
+        let found = reader.schema().field_with_name(wanted.name());
+        found.is_ok_and(|found| found.data_type() == wanted.data_type())
+    });
+    let Some(column) = table.partition.as_deref().filter(|_| is_as_written) else { return Ok(None) };
+    let names = table.columns.iter().map(|column| column.name.as_str());
+    let columns = ProjectionMask::columns(reader.parquet_schema(), names);
+    if let Some(TimeBounds { start_us, end_us }) = within {
+        let moments = ProjectionMask::columns(reader.parquet_schema(), [column]);
+        // The last partition reaches to the end of time, and has what lies there.
+        let last_us = if end_us == i64::MAX { end_us } else { end_us - 1 };
+        let is_within = ArrowPredicateFn::new(moments, move |rows: RecordBatch| {
+            let (first, last) =
+                (TimestampMicrosecondArray::new_scalar(start_us), TimestampMicrosecondArray::new_scalar(last_us));
+            and(&cmp::gt_eq(rows.column(0), &first)?, &cmp::lt_eq(rows.column(0), &last)?)
+        });
+        reader = reader.with_row_filter(RowFilter::new(vec![Box::new(is_within)]));
+    }
+    reader.with_projection(columns).build().map(Some)
+}
+
+fn unreadable(path: &Path, error: ParquetError) -> LoadError {
+    match error {
+        ParquetError::External(source) => io_error("read", path, std::io::Error::other(source)),
+        error => LoadError::Damaged { path: path.to_owned(), why: format!("it cannot be read: {error}") },
+    }
+}
