@@ -1,6 +1,6 @@
 //! Settings become stages: the client, the archive and the warehouses of a run.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::Path, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
@@ -105,11 +105,22 @@ pub fn open_watched(
 }
 
 /// What each engine may use: memory in bytes, and threads.
-fn engine_limits(settings: &Settings, surroundings: &Surroundings) -> (u64, u32) {
+pub(super) fn engine_limits(settings: &Settings, surroundings: &Surroundings) -> (u64, u32) {
     // Two engines share what the settings allow.
     let share = if settings.warehouse.duckdb.is_some() && settings.warehouse.parquet.is_some() { 2 } else { 1 };
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
-    (settings.warehouse.memory_limit_bytes / share, surroundings.engine_threads.unwrap_or(threads))
+    (settings.warehouse.memory_limit_bytes / share, surroundings.engine_threads.unwrap_or_else(engine_threads))
+}
+
+/// Threads of an engine, where nothing else is said.
+pub(super) fn engine_threads() -> u32 {
+    std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32)
+}
+
+/// An engine for a DuckDB file, which spills beside it.
+pub(super) fn engine_for(path: &Path, (memory_limit_bytes, threads): (u64, u32)) -> EngineOptions {
+    let mut spill = path.as_os_str().to_owned();
+    spill.push(".spill");
+    EngineOptions { memory_limit_bytes, threads, temp_directory: spill.into() }
 }
 
 /// The engine of the DuckDB file, if there is to be one. Touches no file: whoever may not yet open the warehouse can start it.
@@ -118,10 +129,7 @@ pub(super) fn start_engine(
     surroundings: &Surroundings,
 ) -> Result<Option<StartedEngine>, PipelineError> {
     let Some(path) = &settings.warehouse.duckdb else { return Ok(None) };
-    let (memory_limit_bytes, threads) = engine_limits(settings, surroundings);
-    let mut spill = path.clone().into_os_string();
-    spill.push(".spill");
-    let options = EngineOptions { memory_limit_bytes, threads, temp_directory: PathBuf::from(spill) };
+    let options = engine_for(path, engine_limits(settings, surroundings));
     StartedEngine::start(options).map(Some).map_err(failed("duckdb"))
 }
 

@@ -78,8 +78,8 @@ impl DuckDbDestination {
         Self::open_watched(path, identity, engine, LockPatience::default(), Steps::default())
     }
 
-    /// The same in an engine that was started already, but a file that another process has open is waited for, now and whenever the file is opened again; with
-    /// somebody who watches its durable steps.
+    /// The same in an engine that was started already, but a file that another process has open is waited for, now and whenever
+    /// the file is opened again; with somebody who watches its durable steps.
     pub fn open_watched(
         path: &Path,
         identity: &Identity,

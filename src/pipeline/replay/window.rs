@@ -5,12 +5,16 @@
 //! gave the stretch is taken.
 
 use crate::{
-    load::{DuckDbDestination, EngineOptions, LedgerEntry, Replacement},
+    load::{DuckDbDestination, LedgerEntry, Replacement},
     model::{DAY_MS, Stream, Window, format_ms},
 };
 
 use super::{
-    super::{PipelineError, assemble::failed, open_destinations},
+    super::{
+        PipelineError,
+        assemble::{engine_for, engine_threads, failed},
+        open_destinations,
+    },
     Archived, Replayed, Task,
     build::build,
     inventory::require_all,
@@ -105,13 +109,7 @@ fn whole_windows(
 fn build_stretch(task: &Task<'_>, scans: &[Archived]) -> Result<bool, PipelineError> {
     super::clear_leftovers(task.settings)?;
     let path = beside(&task.settings.state_path);
-    let mut spill = path.clone().into_os_string();
-    spill.push(".spill");
-    let options = EngineOptions {
-        memory_limit_bytes: task.settings.warehouse.memory_limit_bytes,
-        threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32),
-        temp_directory: spill.into(),
-    };
+    let options = engine_for(&path, (task.settings.warehouse.memory_limit_bytes, engine_threads()));
     let stretch = DuckDbDestination::open(&path, task.identity, &options).map_err(failed("replayed"))?;
     build(
         scans,

@@ -27,8 +27,8 @@ use crate::{
 };
 
 use super::{
-    Failure, LEARNED_RATE, Outcome, PipelineError, Progress,
-    assemble::{archive, failed, identity, source_settings, suppression},
+    Failure, LEARNED_RATE, Outcome, PipelineError, Progress, Surroundings,
+    assemble::{archive, engine_limits, failed, identity, source_settings, suppression},
     held::Budget,
     pull::{PullError, Shared},
     shared_destination::SharedDestination,
@@ -282,9 +282,7 @@ impl Verify {
 
 /// Opens every warehouse that the settings name for reading alone.
 fn open_to_compare(settings: &Settings, identity: &Identity) -> Result<Vec<SharedDestination>, PipelineError> {
-    let share = if settings.warehouse.duckdb.is_some() && settings.warehouse.parquet.is_some() { 2 } else { 1 };
-    let memory_limit_bytes = settings.warehouse.memory_limit_bytes / share;
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
+    let (memory_limit_bytes, threads) = engine_limits(settings, &Surroundings::default());
     // Where the warehouses are, perhaps nothing may be written.
     let spill = |name: &str| settings.archive_root.join("under-way").join(format!("verify-spill-{name}"));
     let mut destinations: Vec<SharedDestination> = Vec::new();
