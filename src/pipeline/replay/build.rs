@@ -4,7 +4,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, SyncSender, channel, sync_channel},
     },
     thread,
 };
@@ -15,14 +15,14 @@ use crate::{
     archive::{ArchiveError, read_pages},
     flatten::flatten_page,
     load::{CommitOptions, Destination},
-    model::{Activity, DriftPolicy, DriftRules, EndStyle, Proof, Scan, Stream, TimeAccount},
+    model::{Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, Proof, Scan, Stream, TimeAccount},
     person::Suppression,
     source::envelope,
 };
 
 use super::{
     super::{PipelineError, assemble::failed, commit::UNSEALED_ROWS_MAX, freeze::check_drift},
-    ahead::{Ahead, WaitingPage},
+    ahead::{Ahead, Room, Taken},
     inventory::Archived,
 };
 
@@ -64,9 +64,12 @@ impl ReplayProgress {
 #[derive(Clone)]
 enum Step {
     Begin(Arc<Scan>),
-    Page(Arc<WaitingPage>),
+    Page(Arc<FlatPage>, Arc<Room>),
     Commit(Arc<Scan>, CommitOptions),
 }
+
+/// Where the pages come back that the writers are done with.
+type Returned = Receiver<Vec<Arc<FlatPage>>>;
 
 /// A writer is gone; it says why when it is waited for.
 struct WriterGone;
@@ -83,13 +86,17 @@ pub(super) fn build(
     progress.scans.store(scans.len() as u64, Ordering::Relaxed);
     thread::scope(|scope| {
         let (mut writers, mut handles) = (Vec::new(), Vec::new());
+        let (back, returned) = channel();
         for destination in destinations {
             let (sender, receiver) = sync_channel(STEPS_AHEAD_MAX);
             writers.push(sender);
-            handles.push(scope.spawn(move || write(destination.as_mut(), &receiver, account)));
+            let taken = Taken::new(back.clone());
+            handles.push(scope.spawn(move || write(destination.as_mut(), &receiver, taken, account)));
         }
-        let read = read_all(scans, (drift, suppression), &writers, account, stop, progress);
+        drop(back);
+        let read = read_all(scans, (drift, suppression), (&writers, &returned), account, stop, progress);
         drop(writers);
+        returned.into_iter().for_each(drop);
         for handle in handles {
             handle.join().map_err(|_| PipelineError::Died("a warehouse's thread".to_owned()))??;
         }
@@ -104,6 +111,7 @@ pub(super) fn build(
 fn write(
     destination: &mut dyn Destination,
     steps: &Receiver<Step>,
+    mut taken: Taken,
     account: &TimeAccount,
 ) -> Result<(), PipelineError> {
     let name = destination.name();
@@ -113,9 +121,13 @@ fn write(
         let _busy = account.enter(Activity::Write);
         match step {
             Step::Begin(scan) => destination.begin(&scan).map_err(failed(name))?,
-            Step::Page(page) => destination.stage(&page).map_err(failed(name))?,
+            Step::Page(page, room) => {
+                destination.stage(&page).map_err(failed(name))?;
+                taken.keep(page, &room);
+            }
             Step::Commit(scan, options) => {
                 let applied = destination.apply(&scan, &options).map_err(failed(name))?;
+                taken.give_back();
                 unsealed += applied.counts.rows_read;
                 if unsealed >= UNSEALED_ROWS_MAX {
                     destination.seal().map_err(failed(name))?;
@@ -135,7 +147,7 @@ fn write(
 fn read_all(
     scans: &[Archived],
     (drift, suppression): (DriftPolicy, &Suppression),
-    writers: &[SyncSender<Step>],
+    writers: (&[SyncSender<Step>], &Returned),
     account: &TimeAccount,
     stop: &CancellationToken,
     progress: &ReplayProgress,
@@ -148,7 +160,7 @@ fn read_all(
         if let Err(error) = read_one(
             archived,
             (drift.of(archived.scan.scope.stream), suppression),
-            (writers, &ahead),
+            (writers.0, &ahead, writers.1),
             account,
             stop,
             progress,
@@ -162,7 +174,7 @@ fn read_all(
 fn read_one(
     archived: &Archived,
     (rules, suppression): (DriftRules, &Suppression),
-    (writers, ahead): (&[SyncSender<Step>], &Ahead),
+    (writers, ahead, returned): (&[SyncSender<Step>], &Ahead, &Returned),
     account: &TimeAccount,
     stop: &CancellationToken,
     progress: &ReplayProgress,
@@ -197,7 +209,9 @@ fn read_one(
         progress.pages_done.fetch_add(1, Ordering::Relaxed);
         progress.records_done.fetch_add(page.records as u64, Ordering::Relaxed);
         last = Some(body);
-        send(writers, Step::Page(ahead.admit(page)))?;
+        let room = ahead.admit(&page);
+        send(writers, Step::Page(Arc::new(page), room))?;
+        returned.try_iter().for_each(drop);
     }
     if !pages.is_complete() {
         let (path, page) = (archived.path.clone(), usize::try_from(archived.pages).unwrap_or(usize::MAX));

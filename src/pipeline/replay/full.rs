@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
+    thread,
 };
 
 use crate::{
@@ -33,9 +34,15 @@ const RUNS_AT_ONCE: usize = 200;
 const RUNS_MAX: u32 = 1000;
 
 pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, PipelineError> {
-    let mut left = leave_old(&task)?;
     let aside = built_beside(task.settings);
-    let mut fresh = open_destinations(&aside, task.identity)?;
+    // A new file is made while the old one is looked through: each takes about as long.
+    let (left, fresh) = thread::scope(|scope| {
+        let identity = task.identity;
+        let fresh = scope.spawn(|| open_destinations(&aside, identity));
+        (leave_old(&task), fresh.join())
+    });
+    let mut left = left?;
+    let mut fresh = fresh.map_err(|_| PipelineError::Died("the thread that makes new warehouses".to_owned()))??;
     let mut replayed = Replayed { scans: task.scans.len() as u64, ..Replayed::default() };
     if !build(&task.scans, (task.settings.drift, task.suppression), &mut fresh, task.account, task.stop, task.progress)?
     {
