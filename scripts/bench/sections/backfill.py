@@ -94,12 +94,14 @@ def add_rows(table, costs, flags):
 
 
 def bare(setting, pages):
-    """CPU seconds of bare parsing, compressing and appending, and how many rows those were."""
+    """CPU seconds of the barest form of each part (see benches/floor.rs), and how many rows those were."""
     runs = []
     for _ in range(setting.rounds):
-        out = setting.folder / "append.duckdb"
-        out.unlink(missing_ok=True)
-        runs.append(json.loads(measure.run([setting.floor, pages, out]).stdout))
+        scratch = setting.folder / "bare"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        runs.append(json.loads(measure.run([setting.floor, pages, scratch]).stdout))
+    shutil.rmtree(scratch)
     return {name: statistics.median(each[name] for each in runs) for name in runs[0]}
 
 
@@ -113,9 +115,9 @@ def processor_time(table, ours, alone):
 
 def parts(setting, table, service, costs, alone, flags):
     """The parts that no way around a backfill leaves out, each alone and in its fastest known form: the service makes the pages and sends
-    them, they are parsed, compressed for the archive, and DuckDB writes the tables, whose rows lie in its own file already. Their
-    processor time over all processors is the least wall time of a backfill on this machine, whoever writes it: flatten, hashes, the
-    comparison, the ledger, syncs to disk and all waiting are left out."""
+    them, they are received, parsed, hashed, compressed into one file for the archive, their cells are written into columns, and DuckDB
+    writes the tables, whose rows lie in its own file already. Their processor time over all processors is the least wall time of a
+    backfill on this machine, whoever writes it: HTTP, keys, the comparison, the ledger and all waiting are left out."""
     label = "all flags" if flags else "flags off"
     file = setting.folder / "duckdb" / "warehouse.duckdb"
     reach = [service.address, str(service.from_ms), str(service.to_ms - 1)]
@@ -126,8 +128,8 @@ def parts(setting, table, service, costs, alone, flags):
         served.append(service.cpu_secs() - before)
     serve = statistics.median(served)
     reading = {
-        "parts": ("", "parsing", alone["parse_cpu_secs"]),
-        "flattened parts": (", with this program's flatten in the place of bare parsing", "flatten", alone["flatten_cpu_secs"]),
+        "parts": ("", {"receiving": alone["receive_cpu_secs"], "parsing": alone["parse_cpu_secs"], "hashes": alone["hash_cpu_secs"], "columns": alone["columns_cpu_secs"]}),
+        "flattened parts": (", with this program's flatten in the place of bare parsing", {"receiving": alone["receive_cpu_secs"], "flatten": alone["flatten_cpu_secs"]}),
     }
     ways = {
         "duckdb": ("DuckDB", "rewrite", setting.folder / "anew.duckdb", "read_json", "typed `read_json`"),
@@ -138,8 +140,8 @@ def parts(setting, table, service, costs, alone, flags):
         wall, read = median(writes), median(costs[other])
         table.add(Row(f"{label} same tables {name}", f"floor: DuckDB writes the tables of a backfill into {into} from its own file, nothing else to do, {label}", "",
                       wall / read, None, True, f"{wall:.2f} s", f"{other_name} {read:.2f} s"))
-        for key, (how, part, secs) in reading.items():
-            work = {"the sandbox": serve, part: secs, "zstd": alone["compress_cpu_secs"], "writing": median(writes, "cpu_secs")}
+        for key, (how, read_parts) in reading.items():
+            work = {"the sandbox": serve, **read_parts, "zstd": alone["keep_cpu_secs"], "writing": median(writes, "cpu_secs")}
             floor = sum(work.values()) / setting.threads
             said = ", ".join(f"{part} {secs:.2f}" for part, secs in work.items())
             table.add(Row(f"{label} {key} {name}", f"floor: the parts of a backfill into {into}, each alone{how}, spread over {setting.threads} processors without a gap, {label}",
