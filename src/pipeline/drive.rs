@@ -27,7 +27,8 @@ use super::{
 const READY_MAX: usize = 4;
 /// Scans that are applied before they are sealed: each has a spool and a line in the checkpoints until then.
 const UNSEALED_SCANS_MAX: usize = 64;
-/// So long what was applied waits for more when nothing is ready, and when something is.
+/// What was applied waits so long for more, from the last scan on and from the first. Each seal costs a row group that is not full in each
+/// table.
 const SEAL_AFTER: Duration = Duration::from_secs(1);
 const SEAL_AFTER_MAX: Duration = Duration::from_secs(5);
 /// Without a commit for so long, other processes are let at the warehouses: the service, not the warehouse, is what takes time.
@@ -52,8 +53,8 @@ struct Flow {
     ready: VecDeque<(Task, Pulled)>,
     /// Applied, and not durable yet: they become so together.
     unsealed: Vec<(Task, Unsealed)>,
-    /// Since when the first of them waits.
-    unsealed_since: Option<Instant>,
+    /// When the first and the last of them were applied.
+    applied_at: Option<(Instant, Instant)>,
     /// At most one.
     committing: JoinSet<CommitEnd>,
     failures_in_a_row: u32,
@@ -70,15 +71,17 @@ impl Flow {
 
     /// Ends when what is unsealed has waited long enough for more.
     fn seal_due(&self) -> Sleep {
-        sleep_until(self.unsealed_since.unwrap_or_else(Instant::now) + SEAL_AFTER)
+        let due = self.applied_at.map(|(first, last)| (first + SEAL_AFTER_MAX).min(last + SEAL_AFTER));
+        sleep_until(due.unwrap_or_else(Instant::now))
     }
 
     fn is_seal_due(&self) -> bool {
-        let limit = if self.ready.is_empty() { SEAL_AFTER } else { SEAL_AFTER_MAX };
         let rows: u64 = self.unsealed.iter().map(|(_, unsealed)| unsealed.rows()).sum();
         rows >= UNSEALED_ROWS_MAX
             || self.unsealed.len() >= UNSEALED_SCANS_MAX
-            || self.unsealed_since.is_some_and(|since| since.elapsed() >= limit)
+            || self.applied_at.is_some_and(|(first, last)| {
+                first.elapsed() >= SEAL_AFTER_MAX || (self.ready.is_empty() && last.elapsed() >= SEAL_AFTER)
+            })
     }
 
     fn is_at_rest(&self) -> bool {
@@ -99,7 +102,7 @@ impl Run {
             pulls: JoinSet::new(),
             ready: VecDeque::new(),
             unsealed: Vec::new(),
-            unsealed_since: None,
+            applied_at: None,
             committing: JoinSet::new(),
             failures_in_a_row: 0,
             outcome: Ok(()),
@@ -185,7 +188,7 @@ impl Run {
                 CommitEnd::Applied(Box::new((task, applied)))
             });
         } else if !flow.unsealed.is_empty() && (is_seal_due || flow.pulls.is_empty()) {
-            flow.unsealed_since = None;
+            flow.applied_at = None;
             let (tasks, unsealed) = std::mem::take(&mut flow.unsealed).into_iter().unzip();
             flow.committing
                 .spawn(async move { CommitEnd::Sealed(tasks, seal(&shared, &destinations, unsealed).await) });
@@ -224,13 +227,14 @@ impl Run {
         match applied {
             Ok(unsealed) => {
                 flow.unsealed.push((task, unsealed));
-                flow.unsealed_since.get_or_insert_with(Instant::now);
+                let now = Instant::now();
+                flow.applied_at = Some(flow.applied_at.map_or((now, now), |(first, _)| (first, now)));
             }
             Err(PipelineError::Frozen(frozen)) => self.freeze(flow, &task, *frozen),
             Err(error) => {
                 // A warehouse may have given up, with this scan, what it had applied before: all are under way still.
                 flow.unsealed.clear();
-                flow.unsealed_since = None;
+                flow.applied_at = None;
                 flow.fail(error);
             }
         }
