@@ -1,7 +1,8 @@
 //! JSON as exact texts: splits objects and lists one level deep, and reads single strings and numbers.
 //!
 //! Every value stays a slice of the page until a column asks for it, so its exact text is at hand where it does not fit.
-//! The grammar is serde_json's, through `RawValue`, whose scanner does not recurse: no depth of nesting overflows the stack.
+//! The grammar is serde_json's. What [`Scanner`] does not take, serde_json reads, through `RawValue`, whose scanner does not recurse: no depth
+//! of nesting overflows the stack.
 //! Nothing here knows columns. The readers take values that the scanner has passed, and answer `None` for another shape.
 
 use std::{borrow::Cow, fmt};
@@ -9,6 +10,8 @@ use std::{borrow::Cow, fmt};
 use memchr::memchr;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::json::Scanner;
 
 /// A member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +47,23 @@ pub(super) fn shape(raw: &str) -> Shape {
 
 /// Appends the members of an object in the order sent, duplicates too. `None` if the text is not an object.
 pub(super) fn read_entries<'a>(raw: &'a str, into: &mut Vec<Entry<'a>>) -> Option<()> {
-    Members(into).deserialize(&mut serde_json::Deserializer::from_str(raw)).ok()
+    let held = into.len();
+    take_entries(&mut Scanner::new(raw), into).or_else(|| {
+        into.truncate(held);
+        Members(into).deserialize(&mut serde_json::Deserializer::from_str(raw)).ok()
+    })
+}
+
+/// Appends the members of the object that the scanner stands at.
+pub(super) fn take_entries<'a>(scanner: &mut Scanner<'a>, into: &mut Vec<Entry<'a>>) -> Option<()> {
+    scanner.each_member(|scanner, key| {
+        into.push(Entry { key, value: scanner.value()? });
+        Some(())
+    })
 }
 
 /// Appends the members of the object that the parser stands at.
-pub(super) struct Members<'v, 'a>(pub &'v mut Vec<Entry<'a>>);
+struct Members<'v, 'a>(&'v mut Vec<Entry<'a>>);
 
 impl<'a> DeserializeSeed<'a> for Members<'_, 'a> {
     type Value = ();
@@ -76,6 +91,19 @@ impl<'a> Visitor<'a> for Members<'_, 'a> {
 
 /// The items of a list, in order. `None` if the text is not one list and nothing more.
 pub(super) fn read_items(raw: &str) -> Option<Vec<&str>> {
+    scanned_items(raw).or_else(|| parsed_items(raw))
+}
+
+fn scanned_items(raw: &str) -> Option<Vec<&str>> {
+    let (mut scanner, mut items) = (Scanner::new(raw), Vec::new());
+    scanner.each_item(|scanner| {
+        items.push(scanner.value()?);
+        Some(())
+    })?;
+    scanner.is_at_end().then_some(items)
+}
+
+fn parsed_items(raw: &str) -> Option<Vec<&str>> {
     struct Items;
     impl<'a> Visitor<'a> for Items {
         type Value = Vec<&'a str>;
@@ -97,7 +125,7 @@ pub(super) fn read_items(raw: &str) -> Option<Vec<&str>> {
 }
 
 /// What stands between the quotes of a string.
-fn unquoted(raw: &str) -> &str {
+pub(super) fn unquoted(raw: &str) -> &str {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
 

@@ -6,66 +6,48 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json::{Entry, Members};
+use super::json::{Entry, take_entries, unescaped, unquoted};
+use crate::json::Scanner;
+
+/// Hands the members of each record to `take`, in order, until that answers `false`. False if it did, if a record is no object, or
+/// if the scanner does not take the text: [`read_records`] then tells what there is.
+pub(super) fn for_each_object<'a>(text: &'a str, mut take: impl FnMut(&[Entry<'a>]) -> bool) -> bool {
+    let (mut entries, mut has_data) = (Vec::new(), false);
+    let mut scanner = Scanner::new(text);
+    let read = scanner.each_member(|scanner, name| {
+        if !is_data(name) {
+            return scanner.value().map(|_| ());
+        }
+        has_data = true;
+        scanner.each_item(|scanner| {
+            entries.clear();
+            take_entries(scanner, &mut entries)?;
+            take(&entries).then_some(())
+        })
+    });
+    read.is_some() && has_data && scanner.is_at_end()
+}
 
 /// The exact texts of the records, in order; `None` if the envelope has no list `data`.
 pub(super) fn read_records(text: &str) -> Result<Option<Vec<&str>>, serde_json::Error> {
     let mut records = Vec::new();
-    let has_data = read_envelope(text, Texts(&mut records))?;
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let has_data = parser.deserialize_map(Envelope(&mut records))?;
+    parser.end()?;
     Ok(has_data.then_some(records))
 }
 
-/// Hands the members of each record to `take`, in order, until that answers `false`. False if it did, if a record is no object, or
-/// if the text is no page: [`read_records`] then tells what there is.
-pub(super) fn for_each_object<'a>(text: &'a str, take: impl FnMut(&[Entry<'a>]) -> bool) -> bool {
-    let mut entries = Vec::new();
-    read_envelope(text, Objects { entries: &mut entries, take }).unwrap_or(false)
+/// Whether a member's name, as it stands between its quotes, is `data`, however it is written.
+fn is_data(name: &str) -> bool {
+    name == "data" || (name.contains('\\') && unescaped(name).text == "data")
 }
 
-/// What becomes of the items of `data`.
-trait Items<'a> {
-    fn take_next<S: SeqAccess<'a>>(&mut self, items: &mut S) -> Result<Option<()>, S::Error>;
-}
+struct Envelope<'v, 'a>(&'v mut Vec<&'a str>);
 
-/// Whether there was a list `data`.
-fn read_envelope<'a>(text: &'a str, mut items: impl Items<'a>) -> Result<bool, serde_json::Error> {
-    let mut parser = serde_json::Deserializer::from_str(text);
-    let has_data = parser.deserialize_map(Envelope(&mut items))?;
-    parser.end()?;
-    Ok(has_data)
-}
-
-struct Texts<'v, 'a>(&'v mut Vec<&'a str>);
-
-impl<'a> Items<'a> for Texts<'_, 'a> {
-    fn take_next<S: SeqAccess<'a>>(&mut self, items: &mut S) -> Result<Option<()>, S::Error> {
-        let text = items.next_element::<&'a RawValue>()?;
-        Ok(text.map(|text| self.0.push(text.get())))
-    }
-}
-
-struct Objects<'v, 'a, F> {
-    entries: &'v mut Vec<Entry<'a>>,
-    take: F,
-}
-
-impl<'a, F: FnMut(&[Entry<'a>]) -> bool> Items<'a> for Objects<'_, 'a, F> {
-    fn take_next<S: SeqAccess<'a>>(&mut self, items: &mut S) -> Result<Option<()>, S::Error> {
-        self.entries.clear();
-        match items.next_element_seed(Members(self.entries))? {
-            Some(()) if (self.take)(self.entries) => Ok(Some(())),
-            Some(()) => Err(S::Error::custom("refused")),
-            None => Ok(None),
-        }
-    }
-}
-
-struct Envelope<'v, I>(&'v mut I);
-
-impl<'a, I: Items<'a>> Visitor<'a> for Envelope<'_, I> {
+impl<'a> Visitor<'a> for Envelope<'_, 'a> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,8 +57,8 @@ impl<'a, I: Items<'a>> Visitor<'a> for Envelope<'_, I> {
     fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<bool, M::Error> {
         let mut has_data = false;
         while let Some(key) = members.next_key::<&'a RawValue>()? {
-            if is_data(key.get()) {
-                members.next_value_seed(List(&mut *self.0))?;
+            if is_data(unquoted(key.get())) {
+                members.next_value_seed(Records(self.0))?;
                 has_data = true;
             } else {
                 members.next_value::<IgnoredAny>()?;
@@ -86,14 +68,9 @@ impl<'a, I: Items<'a>> Visitor<'a> for Envelope<'_, I> {
     }
 }
 
-/// Whether a member's name, with its quotes, is `data`, however it is written.
-fn is_data(name: &str) -> bool {
-    name == "\"data\"" || (name.contains('\\') && serde_json::from_str::<String>(name).is_ok_and(|name| name == "data"))
-}
+struct Records<'v, 'a>(&'v mut Vec<&'a str>);
 
-struct List<'v, I>(&'v mut I);
-
-impl<'a, I: Items<'a>> DeserializeSeed<'a> for List<'_, I> {
+impl<'a> DeserializeSeed<'a> for Records<'_, 'a> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -101,7 +78,7 @@ impl<'a, I: Items<'a>> DeserializeSeed<'a> for List<'_, I> {
     }
 }
 
-impl<'a, I: Items<'a>> Visitor<'a> for List<'_, I> {
+impl<'a> Visitor<'a> for Records<'_, 'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,7 +86,9 @@ impl<'a, I: Items<'a>> Visitor<'a> for List<'_, I> {
     }
 
     fn visit_seq<S: SeqAccess<'a>>(self, mut items: S) -> Result<(), S::Error> {
-        while self.0.take_next(&mut items)?.is_some() {}
+        while let Some(record) = items.next_element::<&'a RawValue>()? {
+            self.0.push(record.get());
+        }
         Ok(())
     }
 }

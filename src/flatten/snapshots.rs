@@ -6,12 +6,10 @@
 //! The service's schema and its sample spell the attributes differently; both are read. When both are sent, `attributes` wins and
 //! the other goes to `extra`.
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet, hash_map::Entry as Slot},
-};
+use std::{borrow::Cow, collections::hash_map::Entry as Slot};
 
 use arrow::error::ArrowError;
+use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{

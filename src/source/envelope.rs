@@ -1,8 +1,9 @@
 //! Reads the envelope of a page, `{"cursor": ..., "data": [...]}`, without building its content. What the rows hold is
 //! `flatten`'s business; here they are only counted.
 //!
-//! One pass over the text. A row's own depth does not matter: serde_json skips ignored values in a loop, not by recursion,
-//! so that its limit of 128 levels does not apply to what is inside a row.
+//! One pass over the text, by a [`Scanner`]. What that does not take, serde_json reads, or says what is wrong with it. A row's own depth does
+//! not matter: serde_json skips ignored values in a loop, not by recursion, so that its limit of 128 levels does not apply to what is
+//! inside a row.
 
 use std::fmt;
 
@@ -13,7 +14,10 @@ use serde::{
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use crate::model::{EndStyle, PageToken};
+use crate::{
+    json::Scanner,
+    model::{EndStyle, PageToken},
+};
 
 /// The longest page token that is accepted, in bytes: it has to fit into the next request's address.
 pub const TOKEN_BYTES_MAX: usize = 4096;
@@ -62,11 +66,10 @@ pub enum EnvelopeError {
 /// Reads a page's envelope. Fields other than `cursor` and `data` are ignored.
 pub fn parse(body: &[u8]) -> Result<Envelope, EnvelopeError> {
     let text = std::str::from_utf8(body).map_err(|error| EnvelopeError::NotUtf8 { at: error.valid_up_to() })?;
-    let not_json = |error: serde_json::Error| EnvelopeError::NotJson { reason: error.to_string() };
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let top = reader.deserialize_any(TopVisitor).map_err(not_json)?;
-    reader.end().map_err(not_json)?;
-    let Top::Object(fields) = top else { return Err(EnvelopeError::NotAnObject) };
+    let fields = match scanned(text) {
+        Some(fields) => fields,
+        None => parsed(text)?,
+    };
     if let Some(field) = fields.duplicate {
         return Err(EnvelopeError::Duplicate { field });
     }
@@ -81,9 +84,47 @@ pub fn parse(body: &[u8]) -> Result<Envelope, EnvelopeError> {
     }
 }
 
+/// `None` says nothing: the text may be a page all the same.
+fn scanned(text: &str) -> Option<Fields<'_>> {
+    let (mut scanner, mut fields) = (Scanner::new(text), Fields::default());
+    scanner.each_member(|scanner, name| {
+        match Field::of(name) {
+            Field::Token => fields.put_token(scanner.value()?),
+            Field::Data if scanner.peek() == Some(b'[') => {
+                let mut rows = 0;
+                scanner.each_item(|scanner| {
+                    rows += 1;
+                    scanner.value().map(|_| ())
+                })?;
+                fields.put_data(Data::List(rows));
+            }
+            Field::Data => {
+                scanner.value()?;
+                fields.put_data(Data::Other);
+            }
+            Field::Other => {
+                scanner.value()?;
+            }
+        }
+        Some(())
+    })?;
+    scanner.is_at_end().then_some(fields)
+}
+
+fn parsed(text: &str) -> Result<Fields<'_>, EnvelopeError> {
+    let not_json = |error: serde_json::Error| EnvelopeError::NotJson { reason: error.to_string() };
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let top = reader.deserialize_any(TopVisitor).map_err(not_json)?;
+    reader.end().map_err(not_json)?;
+    match top {
+        Top::Object(fields) => Ok(fields),
+        Top::Other => Err(EnvelopeError::NotAnObject),
+    }
+}
+
 /// The page token, or how the end was said.
-fn read_token(raw: Option<&RawValue>) -> Result<Result<PageToken, EndStyle>, EnvelopeError> {
-    let Some(raw) = raw.map(RawValue::get) else { return Ok(Err(EndStyle::Missing)) };
+fn read_token(raw: Option<&str>) -> Result<Result<PageToken, EndStyle>, EnvelopeError> {
+    let Some(raw) = raw else { return Ok(Err(EndStyle::Missing)) };
     let token = match raw.bytes().next() {
         Some(b'n') => return Ok(Err(EndStyle::Null)),
         Some(b'"') => serde_json::from_str::<String>(raw).map_err(|_| EnvelopeError::BadToken)?,
@@ -105,9 +146,23 @@ enum Top<'de> {
 
 #[derive(Default)]
 struct Fields<'de> {
-    token: Option<&'de RawValue>,
+    token: Option<&'de str>,
     data: Option<Data>,
     duplicate: Option<&'static str>,
+}
+
+impl<'de> Fields<'de> {
+    fn put_token(&mut self, raw: &'de str) {
+        if self.token.replace(raw).is_some() {
+            self.duplicate = Some("cursor");
+        }
+    }
+
+    fn put_data(&mut self, data: Data) {
+        if self.data.replace(data).is_some() {
+            self.duplicate = Some("data");
+        }
+    }
 }
 
 enum Data {
@@ -152,19 +207,9 @@ impl<'de> Visitor<'de> for TopVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top<'de>, A::Error> {
         let mut fields = Fields::default();
         while let Some(name) = map.next_key::<&'de RawValue>()? {
-            match Field::of(name.get()) {
-                Field::Token => {
-                    let value = map.next_value()?;
-                    if fields.token.replace(value).is_some() {
-                        fields.duplicate = Some("cursor");
-                    }
-                }
-                Field::Data => {
-                    let value = map.next_value_seed(DataSeed)?;
-                    if fields.data.replace(value).is_some() {
-                        fields.duplicate = Some("data");
-                    }
-                }
+            match Field::of(name.get().trim_matches('"')) {
+                Field::Token => fields.put_token(map.next_value::<&'de RawValue>()?.get()),
+                Field::Data => fields.put_data(map.next_value_seed(DataSeed)?),
                 Field::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -188,10 +233,12 @@ enum Field {
 }
 
 impl Field {
-    /// Whose name this is, with its quotes. A name that cannot be a text (half of a surrogate pair) is no name of ours, and legal.
+    /// Whose name this is, as it stands between its quotes. A name that cannot be a text (half of a surrogate pair) is no name of ours,
+    /// and legal.
     fn of(name: &str) -> Field {
-        let plain = if name.contains('\\') { serde_json::from_str::<String>(name).ok() } else { None };
-        match plain.as_deref().unwrap_or(name.trim_matches('"')) {
+        let plain =
+            if name.contains('\\') { serde_json::from_str::<String>(&format!("\"{name}\"")).ok() } else { None };
+        match plain.as_deref().unwrap_or(name) {
             "cursor" => Field::Token,
             "data" => Field::Data,
             _ => Field::Other,

@@ -15,6 +15,7 @@ use code::{Token, begins_path, has, modules_named, test_modules, tokens, without
 const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("clock", &[]),
+    ("json", &[]),
     ("redact", &[]),
     ("telemetry", &[]),
     ("sandbox", &[]),
@@ -22,9 +23,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("plan", &["model"]),
     ("state", &["model"]),
     ("archive", &["model"]),
-    ("source", &["model", "clock", "redact"]),
+    ("source", &["model", "clock", "json", "redact"]),
     ("upsert", &["model"]),
-    ("flatten", &["model", "schema"]),
+    ("flatten", &["model", "json", "schema"]),
     ("person", &["model", "schema"]),
     ("load", &["model", "schema", "person"]),
     ("config", &["model", "plan", "redact"]),
@@ -86,6 +87,7 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     (&["eprintln", "!"], &["cli"]),
     (&["dbg", "!"], &[]),
     (&["process", "::", "exit"], &["cli"]),
+    (&["unsafe"], &["load/engine/handed.rs", "json/steers.rs"]),
 ];
 
 /// Names that say nothing.
