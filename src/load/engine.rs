@@ -13,8 +13,11 @@ use std::{
 use arrow::array::RecordBatch;
 use duckdb::{Config, Connection};
 
+use self::handed::Counter;
 use super::LoadError;
 use crate::model::{DurableStep, Steps};
+
+mod handed;
 
 /// A commit log longer than this is folded into the database file: high, so that a run does it once, in `publish`.
 const CHECKPOINT_THRESHOLD: &str = "1GiB";
@@ -62,8 +65,10 @@ impl StartedEngine {
     /// Makes it ready for work, and removes what a killed one spilled.
     pub fn ready(self) -> Result<Engine, LoadError> {
         remove_leftovers(&self.options.temp_directory)?;
+        let counter = Counter::open(&self.connection).map_err(|source| LoadError::engine("open", source))?;
         let engine = Engine {
             connection: self.connection,
+            counter,
             steps: Steps::default(),
             threads: self.options.threads.max(1),
             may_hold_tables: Cell::new(false),
@@ -81,6 +86,7 @@ impl StartedEngine {
 /// its other threads would only wait for each other, busily.
 pub struct Engine {
     connection: Connection,
+    counter: Counter,
     steps: Steps,
     threads: u32,
     /// Whether a statement ran that may have left a temporary table: to look for them takes as long as a small scan.
@@ -97,7 +103,8 @@ impl Engine {
     pub(super) fn beside(&self) -> Result<Self, LoadError> {
         let connection = self.connection.try_clone().map_err(|source| LoadError::engine("open a session", source))?;
         pin_to_utc(&connection)?;
-        Ok(Self { connection, steps: self.steps.clone(), threads: 1, may_hold_tables: Cell::new(false) })
+        let (counter, steps) = (self.counter.clone(), self.steps.clone());
+        Ok(Self { connection, counter, steps, threads: 1, may_hold_tables: Cell::new(false) })
     }
 
     /// Threads for what gains by them.
@@ -135,6 +142,11 @@ impl Engine {
         tracing::trace!(action, sql);
         self.may_hold_tables.set(true);
         self.connection.execute_batch(sql).map_err(|source| LoadError::engine(action, source))
+    }
+
+    /// Adds rows to a table, whose name is SQL: to the columns that the batches have, all of them the same. The others are NULL.
+    pub(super) fn insert(&self, table: &str, rows: &[RecordBatch]) -> Result<(), duckdb::Error> {
+        self.counter.insert(&self.connection, table, rows)
     }
 
     /// Drops all temporary tables and views that [`Engine::execute`] made.

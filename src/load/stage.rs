@@ -14,11 +14,10 @@ use arrow::{
         ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, PrimitiveArray, RecordBatch,
         RecordBatchOptions, StringArray, new_null_array,
     },
-    compute::{filter_record_batch, take_record_batch},
+    compute::filter_record_batch,
     datatypes::{DataType, Field, Int64Type, Schema, SchemaRef},
     error::ArrowError,
 };
-use duckdb::Appender;
 use foldhash::{HashMap, HashMapExt};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -32,9 +31,6 @@ use crate::{
 pub(super) const SEQUENCE_COLUMN: &str = "_seq";
 /// Bits of the record's place in its page.
 const RECORD_BITS: u32 = 24;
-/// Rows that the engine takes at once. A longer batch is copied in pieces of this size: handed over whole, each piece would
-/// drag all elements of its list columns along.
-const CHUNK_ROWS: usize = 2048;
 /// Keys that are remembered to find out whether a scan repeats one (about 70 MB of hashes). Past it, the scan is simply taken to
 /// repeat some.
 const KEYS_SEEN_MAX: usize = 1_000_000;
@@ -350,16 +346,11 @@ pub(super) fn append(engine: &Engine, table: &str, batches: &[RecordBatch]) -> R
     let cut = |error| LoadError::Contract(format!("cannot cut a batch of {table}: {error}"));
     let Some(first) = batches.first() else { return Ok(()) };
     let rows = filled(&first.schema(), batches).map_err(cut)?;
-    let Some(schema) = rows.first().map(RecordBatch::schema).filter(|schema| !schema.fields().is_empty()) else {
-        return Ok(());
-    };
-    let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let appender = engine.connection().appender_with_columns(&format!("stage_{table}"), &columns).map_err(failed)?;
-    hand_over(appender, &rows).map_err(failed)
+    engine.insert(&format!("stage_{table}"), &rows).map_err(failed)
 }
 
-/// The rows with those columns of the schema that have a value in some batch: each NULL costs several calls into the engine, and most
-/// flagged columns have nothing else. Left out, they cost none.
+/// The rows with those columns of the schema that have a value in some batch: most flagged columns have none, and left out they cost
+/// nothing.
 pub(super) fn filled(schema: &Schema, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, ArrowError> {
     let has_values = |name: &str| {
         let mut columns = batches.iter().filter_map(|rows| rows.column_by_name(name));
@@ -379,24 +370,4 @@ pub(super) fn with_columns(schema: &SchemaRef, batches: &[RecordBatch]) -> Resul
         RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
     };
     batches.iter().map(with_columns).collect()
-}
-
-/// Hands rows to the engine, in pieces that it likes.
-pub(super) fn hand_over(mut appender: Appender<'_>, batches: &[RecordBatch]) -> Result<(), duckdb::Error> {
-    for rows in batches.iter().filter(|rows| rows.num_rows() > 0) {
-        if rows.num_rows() <= CHUNK_ROWS {
-            appender.append_record_batch(rows.clone())?;
-            continue;
-        }
-        for start in (0..rows.num_rows()).step_by(CHUNK_ROWS) {
-            let end = rows.num_rows().min(start + CHUNK_ROWS);
-            let picked = Int64Array::from_iter_values(start as i64..end as i64);
-            // The places are those of the batch.
-            let piece = take_record_batch(rows, &picked)
-                .map_err(|error| duckdb::Error::ToSqlConversionFailure(error.into()))?;
-            appender.append_record_batch(piece)?;
-        }
-    }
-    // Dropping an appender flushes it too, and says nothing when that fails.
-    appender.flush()
 }

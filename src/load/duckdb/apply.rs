@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::{CATALOG, Engine, LoadError, file::explain, qualified};
+use super::{Engine, LoadError, file::explain, qualified};
 use crate::{
-    load::{Fill, TableDelta, diff::equal_columns, stage::hand_over},
+    load::{Fill, TableDelta, diff::equal_columns},
     model::DurableStep,
     schema::quote_identifier,
 };
@@ -23,13 +23,7 @@ pub(super) fn apply(engine: &Engine, path: &Path, tables: &[TableDelta]) -> Resu
 /// Adds rows as they are, in the transaction that is open.
 pub(super) fn fill(engine: &Engine, path: &Path, fills: &[Fill]) -> Result<(), LoadError> {
     for fill in fills {
-        let batches = fill.filled()?;
-        let Some(first) = batches.first() else { continue };
-        let schema = first.schema();
-        let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let table = &fill.table.name;
-        let appender = engine.connection().appender_with_columns_to_catalog_and_db(table, CATALOG, "main", &columns);
-        appender.and_then(|appender| hand_over(appender, &batches)).map_err(|error| explain(error, ACTION, path))?;
+        engine.insert(&qualified(&fill.table.name), &fill.filled()?).map_err(|error| explain(error, ACTION, path))?;
     }
     Ok(())
 }

@@ -199,7 +199,7 @@ fn redact_table(
         }
         Ok(())
     })?;
-    append(engine, "work_mentioning", &mentioning)?;
+    insert(engine, "work_mentioning", &mentioning)?;
     let same = equal_columns("t", "d", &keys);
     let all: Vec<String> = table.columns.iter().map(|column| format!("t.{}", quote_identifier(&column.name))).collect();
     let mut fresh = Vec::new();
@@ -228,17 +228,12 @@ fn redact_table(
             Ok(())
         },
     )?;
-    append(engine, &upserts, &fresh)?;
+    insert(engine, &upserts, &fresh)?;
     Ok(rows)
 }
 
-fn append(engine: &Engine, table: &str, batches: &[RecordBatch]) -> Result<(), LoadError> {
-    let failed = |source| LoadError::engine("replace mentions", source);
-    let mut appender = engine.connection().appender(table).map_err(failed)?;
-    for batch in batches {
-        appender.append_record_batch(batch.clone()).map_err(failed)?;
-    }
-    appender.flush().map_err(failed)
+fn insert(engine: &Engine, table: &str, batches: &[RecordBatch]) -> Result<(), LoadError> {
+    engine.insert(table, batches).map_err(|source| LoadError::engine("replace mentions", source))
 }
 
 fn texts(column: &ArrayRef) -> Result<StringArray, LoadError> {

@@ -1,0 +1,290 @@
+//! Hands Arrow rows to the engine where they lie: a statement reads them from the table function [`FUNCTION`], which copies numbers and
+//! points at texts.
+//!
+//! The appender of the crate copies each text twice before a table has it, with a call into the engine for each, and so took a quarter of the
+//! time of the thread at a warehouse. What the `unsafe` code here relies on:
+//!
+//! - A vector of the engine has as many places as [`FlatVector::capacity`] says, in the layout that DuckDB documents for the type of its column,
+//!   which is the one that was bound from the same Arrow type.
+//! - What a vector points at stays where it is until the statement is gone: the rows belong to the data that the statement was bound with. An
+//!   `INSERT` copies texts into the table's own segments, and nothing else is run over these rows.
+
+use std::{
+    collections::HashMap,
+    error::Error,
+    ffi::c_char,
+    slice,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use arrow::{
+    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray as _, ListArray, RecordBatch, StringArray},
+    datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType},
+};
+use duckdb::{
+    Connection, Result,
+    core::{DataChunkHandle, FlatVector, LogicalTypeHandle, LogicalTypeId},
+    ffi,
+    vtab::{BindInfo, InitInfo, TableFunctionInfo, VTab},
+};
+
+use crate::schema::quote_identifier;
+
+/// `FROM handed_rows(place)`: the rows that lie at this place of the [`Counter`].
+const FUNCTION: &str = "handed_rows";
+
+/// So long is a text that stands in its vector; a longer one is pointed at.
+const INLINED_BYTES_MAX: usize = 12;
+
+/// Bits of a word of a mask of NULLs.
+const WORD_BITS: usize = 64;
+
+/// Where rows lie while a statement reads them. Clones, and all sessions of an engine, share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counter(Arc<Mutex<Laid>>);
+
+#[derive(Debug, Default)]
+struct Laid {
+    next_place: i64,
+    rows: HashMap<i64, Rows>,
+}
+
+type Rows = Arc<[RecordBatch]>;
+
+impl Counter {
+    /// A counter of this engine: to be opened once, by the first session.
+    pub fn open(connection: &Connection) -> Result<Self> {
+        let counter = Self::default();
+        connection.register_table_function_with_extra_info::<HandedRows, Self>(FUNCTION, &counter)?;
+        Ok(counter)
+    }
+
+    /// Adds rows to a table, whose name is SQL: to the columns that the batches have, in which all of them agree. The others are NULL.
+    pub fn insert(&self, connection: &Connection, table: &str, rows: &[RecordBatch]) -> Result<()> {
+        let Some(first) = rows.iter().find(|batch| batch.num_rows() > 0 && batch.num_columns() > 0) else {
+            return Ok(());
+        };
+        let columns: Vec<String> = first.schema().fields().iter().map(|field| quote_identifier(field.name())).collect();
+        let columns = columns.join(", ");
+        let laid = self.lay(rows);
+        connection
+            .execute_batch(&format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {FUNCTION}({})", laid.place))
+    }
+
+    fn lay(&self, rows: &[RecordBatch]) -> Lying<'_> {
+        let mut laid = self.laid();
+        laid.next_place += 1;
+        let place = laid.next_place;
+        laid.rows.insert(place, rows.into());
+        Lying { counter: self, place }
+    }
+
+    fn laid(&self) -> MutexGuard<'_, Laid> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Rows that lie at a place, until this is dropped.
+struct Lying<'c> {
+    counter: &'c Counter,
+    place: i64,
+}
+
+impl Drop for Lying<'_> {
+    fn drop(&mut self) {
+        self.counter.laid().rows.remove(&self.place);
+    }
+}
+
+/// The table function.
+struct HandedRows;
+
+/// The batch and the row in it that are read next.
+#[derive(Debug, Default)]
+struct Cursor {
+    batch: usize,
+    row: usize,
+}
+
+impl VTab for HandedRows {
+    type InitData = Mutex<Cursor>;
+    type BindData = Rows;
+
+    fn parameters() -> Option<Vec<LogicalTypeHandle>> {
+        Some(vec![LogicalTypeId::Bigint.into()])
+    }
+
+    fn bind(bind: &BindInfo) -> Result<Rows, Box<dyn Error>> {
+        // SAFETY: the function is registered with a counter, which lives as long as it.
+        let counter: &Counter = unsafe { &*bind.get_extra_info() };
+        let place = bind.get_parameter(0).to_int64();
+        let rows = counter.laid().rows.get(&place).cloned().ok_or_else(|| format!("no rows lie at {place}"))?;
+        let first = rows.first().ok_or("no batch lies there")?;
+        for field in first.schema().fields() {
+            bind.add_result_column(field.name(), engine_type(field.data_type())?);
+        }
+        // The vectors are made for these types.
+        match rows.iter().find(|batch| !has_columns_of(batch, first)) {
+            Some(batch) => Err(format!("batches with the columns {} and {}", first.schema(), batch.schema()).into()),
+            None => Ok(rows),
+        }
+    }
+
+    fn init(_: &InitInfo) -> Result<Mutex<Cursor>, Box<dyn Error>> {
+        Ok(Mutex::default())
+    }
+
+    fn func(call: &TableFunctionInfo<Self>, output: &mut DataChunkHandle) -> Result<(), Box<dyn Error>> {
+        let rows: &Rows = call.get_bind_data();
+        let mut cursor = call.get_init_data().lock().unwrap_or_else(PoisonError::into_inner);
+        let places = output.flat_vector(0).capacity();
+        let mut filled = 0;
+        // Full chunks, of several batches: the engine spends as much on a column of a small one.
+        while let Some(batch) = rows.get(cursor.batch).filter(|_| filled < places) {
+            let length = (places - filled).min(batch.num_rows() - cursor.row);
+            for (at, column) in batch.columns().iter().enumerate() {
+                if length == batch.num_rows() {
+                    hand(output, at, filled, column)?;
+                } else {
+                    hand(output, at, filled, &column.slice(cursor.row, length))?;
+                }
+            }
+            filled += length;
+            cursor.row += length;
+            if cursor.row == batch.num_rows() {
+                *cursor = Cursor { batch: cursor.batch + 1, row: 0 };
+            }
+        }
+        output.set_len(filled);
+        Ok(())
+    }
+}
+
+fn has_columns_of(batch: &RecordBatch, first: &RecordBatch) -> bool {
+    let types =
+        |batch: &RecordBatch| batch.columns().iter().map(|column| column.data_type().clone()).collect::<Vec<_>>();
+    types(batch) == types(first)
+}
+
+/// What the engine calls the type; those that contracts have, and no others. A moment is its microseconds, whatever its zone is called.
+fn engine_type(data_type: &DataType) -> Result<LogicalTypeHandle, String> {
+    Ok(match data_type {
+        DataType::Utf8 => LogicalTypeId::Varchar.into(),
+        DataType::Int64 => LogicalTypeId::Bigint.into(),
+        DataType::Float64 => LogicalTypeId::Double.into(),
+        DataType::Boolean => LogicalTypeId::Boolean.into(),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => LogicalTypeId::Timestamp.into(),
+        DataType::List(item) if *item.data_type() == DataType::Int64 => {
+            LogicalTypeHandle::list(&LogicalTypeId::Bigint.into())
+        }
+        other => return Err(format!("rows with a column of type {other} cannot be handed over")),
+    })
+}
+
+/// Fills the places of a vector from `start` on with a column, which has no more rows than these.
+fn hand(output: &DataChunkHandle, at: usize, start: usize, column: &ArrayRef) -> Result<(), Box<dyn Error>> {
+    hand_nulls(output, at, start, column);
+    let mut vector = output.flat_vector(at);
+    match column.data_type() {
+        DataType::Utf8 => {
+            let places = places::<ffi::duckdb_string_t>(&mut vector, start, column.len());
+            places.iter_mut().enumerate().for_each(|(row, place)| *place = text_of(column.as_string(), row));
+        }
+        DataType::Int64 => hand_numbers::<Int64Type>(&mut vector, start, column),
+        DataType::Float64 => hand_numbers::<Float64Type>(&mut vector, start, column),
+        DataType::Timestamp(..) => hand_numbers::<TimestampMicrosecondType>(&mut vector, start, column),
+        DataType::Boolean => {
+            let places = places::<u8>(&mut vector, start, column.len());
+            places.iter_mut().zip(column.as_boolean().values()).for_each(|(place, truth)| *place = truth.into());
+        }
+        DataType::List(_) => hand_lists(output, at, start, column.as_list()),
+        other => return Err(format!("a column of type {other} was bound").into()),
+    }
+    Ok(())
+}
+
+/// The places of a vector that so many rows are for.
+fn places<'v, T>(vector: &'v mut FlatVector<'_>, start: usize, length: usize) -> &'v mut [T] {
+    // SAFETY: the vector was bound as the type that is kept as T, by [`engine_type`], and the slice is checked against its length.
+    let all = unsafe { vector.as_mut_slice::<T>() };
+    &mut all[start..start + length]
+}
+
+/// Arrow and DuckDB keep 64 bits in the same way.
+fn hand_numbers<T: ArrowPrimitiveType>(vector: &mut FlatVector<'_>, start: usize, column: &ArrayRef) {
+    places(vector, start, column.len()).copy_from_slice(column.as_primitive::<T>().values());
+}
+
+/// Both sides keep a bit for each row, the lowest first, that says whether there is a value.
+fn hand_nulls(output: &DataChunkHandle, at: usize, start: usize, column: &ArrayRef) {
+    let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { return };
+    let words = output.flat_vector(at).capacity().div_ceil(WORD_BITS);
+    // SAFETY: a column's place is within the chunk. A mask that is writable has a bit for each place of its vector, in words of 64.
+    let mask = unsafe {
+        let vector = ffi::duckdb_data_chunk_get_vector(output.get_ptr(), at as u64);
+        ffi::duckdb_vector_ensure_validity_writable(vector);
+        slice::from_raw_parts_mut(ffi::duckdb_vector_get_validity(vector), words)
+    };
+    let (shift, bits) = (start % WORD_BITS, nulls.inner().bit_chunks());
+    // Past its last row, a column says nothing: a one.
+    let rest = bits.remainder_bits() | (u64::MAX << bits.remainder_len());
+    for (word, given) in (start / WORD_BITS..).zip(bits.iter().chain([rest])) {
+        let (low, high) = match shift {
+            0 => (given, u64::MAX),
+            shift => (!(!given << shift), !(!given >> (WORD_BITS - shift))),
+        };
+        for (word, given) in [(word, low), (word + 1, high)] {
+            if let Some(word) = mask.get_mut(word) {
+                *word &= given;
+            }
+        }
+    }
+}
+
+/// A NULL may have a text in Arrow, too.
+fn text_of(column: &StringArray, row: usize) -> ffi::duckdb_string_t {
+    text(if column.is_null(row) { "" } else { column.value(row) })
+}
+
+/// The engine's form of a text, which points at it if it is long. That it is UTF-8, and less than 4 GiB, its Arrow column proves.
+fn text(text: &str) -> ffi::duckdb_string_t {
+    let length = text.len() as u32;
+    let value = match text.as_bytes() {
+        bytes if bytes.len() <= INLINED_BYTES_MAX => {
+            let mut inlined = [0; INLINED_BYTES_MAX];
+            inlined.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte as c_char);
+            let inlined = ffi::duckdb_string_t__bindgen_ty_1__bindgen_ty_2 { length, inlined };
+            ffi::duckdb_string_t__bindgen_ty_1 { inlined }
+        }
+        bytes => {
+            let mut prefix = [0; 4];
+            prefix.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte as c_char);
+            // The engine writes into no text that it was handed.
+            let ptr = bytes.as_ptr().cast::<c_char>().cast_mut();
+            let pointer = ffi::duckdb_string_t__bindgen_ty_1__bindgen_ty_1 { length, prefix, ptr };
+            ffi::duckdb_string_t__bindgen_ty_1 { pointer }
+        }
+    };
+    ffi::duckdb_string_t { value }
+}
+
+/// The items of all lists of a vector stand one behind the other in its child.
+fn hand_lists(output: &DataChunkHandle, at: usize, start: usize, column: &ListArray) {
+    let mut vector = output.list_vector(at);
+    let offsets: Vec<usize> = column.value_offsets().iter().map(|offset| *offset as usize).collect();
+    let (first, last) = (offsets.first().copied().unwrap_or(0), offsets.last().copied().unwrap_or(0));
+    let held = if start == 0 { 0 } else { vector.len() };
+    let items = column.values().slice(first, last - first);
+    vector.set_len(held + items.len());
+    let mut child = vector.child(held + items.len());
+    hand_numbers::<Int64Type>(&mut child, held, &items);
+    (0..items.len()).filter(|item| items.is_null(*item)).for_each(|item| child.set_null(held + item));
+    for (row, ends) in (start..).zip(offsets.windows(2)) {
+        if let [begin, end] = *ends {
+            vector.set_entry(row, held + begin - first, end - begin);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! What is handed over arrives as it is, whatever its length and wherever it begins.
+
+use arrow::{
+    array::{BooleanArray, Float64Array, Int64Array, ListArray, TimestampMicrosecondArray},
+    util::pretty::pretty_format_batches,
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::load::engine::{Engine, tests::engine};
+
+/// A row of each type: which values are NULL, and what they are.
+type Row = (Option<i64>, Option<f64>, Option<bool>, Option<String>, Option<Vec<Option<i64>>>);
+
+const COLUMNS: &str = "number BIGINT, share DOUBLE, truth BOOLEAN, said VARCHAR, list BIGINT[], moment TIMESTAMP";
+
+fn batch(rows: &[Row]) -> RecordBatch {
+    let numbers = || rows.iter().map(|row| row.0);
+    let texts: StringArray = rows.iter().map(|row| row.3.as_deref()).collect();
+    let columns: [(&str, ArrayRef); 6] = [
+        ("number", Arc::new(Int64Array::from_iter(numbers()))),
+        ("share", Arc::new(Float64Array::from_iter(rows.iter().map(|row| row.1)))),
+        ("truth", Arc::new(BooleanArray::from_iter(rows.iter().map(|row| row.2)))),
+        ("said", Arc::new(texts)),
+        ("list", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows.iter().map(|row| row.4.clone())))),
+        // The moments that TIMESTAMP knows.
+        (
+            "moment",
+            Arc::new(TimestampMicrosecondArray::from_iter(numbers().map(|number| number.map(|number| number >> 8)))),
+        ),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
+}
+
+/// What the table holds, as a table of text.
+fn held(engine: &Engine) -> String {
+    let mut held = Vec::new();
+    engine
+        .each_batch("read", "FROM held", |batch| {
+            held.push(batch);
+            Ok(())
+        })
+        .unwrap();
+    pretty_format_batches(&held).unwrap().to_string()
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    let said = prop_oneof!["\\PC{0,3}", "[a-z]{11,14}", "\\PC{20,40}", Just("a\0b".to_owned()), Just("é".repeat(300))];
+    let list = prop::collection::vec(prop::option::of(any::<i64>()), 0..4);
+    (
+        prop::option::of(any::<i64>()),
+        prop::option::of(any::<f64>()),
+        any::<Option<bool>>(),
+        prop::option::of(said),
+        prop::option::of(list),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn p1_rows_arrive_as_they_are(rows in prop::collection::vec(row(), 1..60), repeated in 1_usize..90, from in 0_usize..30) {
+        let (_folder, engine) = engine(1, 64 << 20);
+        engine.execute("make a table", &format!("CREATE TEMP TABLE held ({COLUMNS})")).unwrap();
+        // Longer than a vector at times, and a part of a batch, which begins in the middle of a byte of its mask.
+        let long: Vec<Row> = rows.iter().cycle().take(rows.len() * repeated).cloned().collect();
+        let (long, short) = (batch(&long), batch(&rows));
+        let from = from.min(long.num_rows());
+        let batches = [short.clone(), long.slice(from, long.num_rows() - from), short.slice(0, 0), short];
+        engine.insert("held", &batches).unwrap();
+        prop_assert_eq!(held(&engine), pretty_format_batches(&batches).unwrap().to_string());
+    }
+}
+
+#[test]
+fn columns_that_no_batch_has_are_null_and_names_are_quoted() {
+    let (_folder, engine) = engine(1, 64 << 20);
+    engine.execute("make a table", "CREATE TEMP TABLE held (a BIGINT, \"b \"\" c\" VARCHAR)").unwrap();
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+    engine.insert("held", &[RecordBatch::try_from_iter([("b \" c", texts)]).unwrap()]).unwrap();
+    engine.insert("held", &[]).unwrap();
+    assert_eq!(
+        engine.integers("count", "SELECT count(*), count(a), count(\"b \"\" c\") FROM held").unwrap(),
+        [1, 0, 1]
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
+    let (_folder, engine) = engine(1, 64 << 20);
+    engine.execute("make a table", "CREATE TEMP TABLE held (a BIGINT NOT NULL, b VARCHAR)").unwrap();
+    let column = |name, column: ArrayRef| RecordBatch::try_from_iter_with_nullable([(name, column, true)]).unwrap();
+    let number = |number| column("a", Arc::new(Int64Array::from(vec![number])));
+    let other = column("a", Arc::new(StringArray::from(vec!["x"])));
+    let small = column("a", Arc::new(arrow::array::Int8Array::from(vec![1])));
+    for (rows, why) in [
+        (vec![number(None)], "NOT NULL"),
+        (vec![column("c", Arc::new(Int64Array::from(vec![1])))], "\"c\""),
+        (vec![number(Some(1)), other], "batches with the columns"),
+        (vec![small], "Int8"),
+    ] {
+        let error = engine.insert("held", &rows).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        assert!(engine.counter.laid().rows.is_empty());
+    }
+    let error = engine.connection().execute_batch("FROM handed_rows(1)").unwrap_err().to_string();
+    assert!(error.contains("no rows lie at 1"), "{error}");
+    engine.insert("held", &[number(Some(1))]).unwrap();
+    assert_eq!(engine.integers("count", "SELECT count(*) FROM held").unwrap(), [1]);
+}
+
+#[test]
+fn sessions_of_an_engine_hand_over_side_by_side() {
+    let (_folder, engine) = engine(2, 64 << 20);
+    let beside = engine.beside().unwrap();
+    let rows = |number: i64| {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_value(number, 5000));
+        vec![RecordBatch::try_from_iter([("a", numbers)]).unwrap()]
+    };
+    let load = |engine: &Engine, number| {
+        engine.execute("make a table", "CREATE TEMP TABLE held (a BIGINT)").unwrap();
+        (0..20).for_each(|_| engine.insert("held", &rows(number)).unwrap());
+        engine.integers("count", "SELECT count(*), sum(a)::BIGINT FROM held").unwrap()
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || load(&beside, 2));
+        assert_eq!(load(&engine, 1), [100_000, 100_000]);
+        assert_eq!(other.join().unwrap(), [100_000, 200_000]);
+    });
+}
