@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
+
 use crate::{
     clock,
     load::{Applied, CommitOptions, Destination, RowCounts, VanishPolicy},
@@ -117,7 +119,7 @@ pub(super) async fn apply(
 
 /// The second half, for all scans that were applied since the last: in the order in which they were.
 ///
-/// 3. Each warehouse makes them durable, in one transaction.
+/// 3. Each warehouse makes them durable, in one transaction of its own: side by side, for none waits for another.
 /// 4. The spool of each becomes the archive.
 /// 5. The checkpoint says that the window is complete and the scan no longer under way. Killed before, the next run finds the
 ///    scan in every ledger and makes good the checkpoint alone.
@@ -126,14 +128,15 @@ pub(super) async fn seal(
     destinations: &[SharedDestination],
     unsealed: Vec<Unsealed>,
 ) -> Result<Vec<Committed>, PipelineError> {
-    for destination in destinations {
+    let threads = destinations.iter().map(|destination| {
         let account = shared.account.clone();
-        let sealed = destination.work(move |destination| {
+        destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
             destination.seal().map_err(failed(destination.name()))
-        });
-        sealed.await??;
-    }
+        })
+    });
+    // All are waited for, also after a failure.
+    join_all(threads).await.into_iter().try_for_each(|sealed| sealed?)?;
     let shared = shared.clone();
     blocking(move || {
         let _busy = shared.account.enter(Activity::Write);
@@ -199,7 +202,7 @@ async fn apply_everywhere(
         .collect();
     let mut outcomes = Vec::with_capacity(threads.len());
     // All are waited for, also after a failure: nothing may go on writing behind an error's back.
-    for outcome in futures::future::join_all(threads).await {
+    for outcome in join_all(threads).await {
         outcomes.push(outcome?);
     }
     let (mut all, mut met) = (Vec::with_capacity(outcomes.len()), Drift::default());

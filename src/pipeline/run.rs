@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -292,11 +293,9 @@ impl Run {
 
     /// Publishes every warehouse, also when another one fails. Old pages go from the archive.
     async fn make_visible(&mut self) -> Result<(), PipelineError> {
-        let mut outcome = Ok(());
-        for destination in &self.destinations {
-            let published = self.publish(destination).await;
-            outcome = outcome.and(published);
-        }
+        // Side by side: each has a thread of its own.
+        let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
+        let outcome: Result<(), PipelineError> = published.into_iter().collect();
         let expired = self.shared.source.service_now_ms().map(|now_ms| self.shared.archive.expire(now_ms));
         if let Some(Err(error)) = expired {
             let note = format!("old pages could not be removed from the archive: {error}");
