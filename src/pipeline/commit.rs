@@ -111,7 +111,9 @@ pub(super) async fn apply(
         })
         .await??
     };
+    let processor = shared.budget.processor().await;
     let (applied, drift) = apply_everywhere(shared, destinations, &pulled, &options).await?;
+    drop(processor);
     let mut pulled = Arc::into_inner(pulled).ok_or_else(|| PipelineError::Died("a warehouse's thread".to_owned()))?;
     pulled.held.release();
     Ok(Unsealed { pulled, applied, drift })
@@ -128,6 +130,7 @@ pub(super) async fn seal(
     destinations: &[SharedDestination],
     unsealed: Vec<Unsealed>,
 ) -> Result<Vec<Committed>, PipelineError> {
+    let processor = shared.budget.processor().await;
     let threads = destinations.iter().map(|destination| {
         let account = shared.account.clone();
         destination.work(move |destination| {
@@ -137,6 +140,7 @@ pub(super) async fn seal(
     });
     // All are waited for, also after a failure.
     join_all(threads).await.into_iter().try_for_each(|sealed| sealed?)?;
+    drop(processor);
     let shared = shared.clone();
     blocking(move || {
         let _busy = shared.account.enter(Activity::Write);

@@ -45,14 +45,15 @@ impl Default for Budget {
         Self {
             held_bytes: Arc::default(),
             large_body: Arc::default(),
-            // One is left to the warehouses: they are what a scan waits for.
-            processors: Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))),
+            // Two at least: on a machine with one, pages go on while a warehouse waits for its disk.
+            processors: Arc::new(Semaphore::new(processors.max(2))),
         }
     }
 }
 
 impl Budget {
-    /// Waits until there is a processor for a page; to be kept until it is held.
+    /// Waits until there is a processor for a page, to be kept until it is held; or for a commit, to be kept until it is done. Who
+    /// waits longest is next, so a commit waits for one page at most, and pages have all processors while there is none.
     pub async fn processor(&self) -> Option<OwnedSemaphorePermit> {
         // It is never closed.
         Arc::clone(&self.processors).acquire_owned().await.ok()
