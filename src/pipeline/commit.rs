@@ -14,6 +14,7 @@ use crate::{
 use super::{
     PipelineError,
     assemble::failed,
+    error::chain,
     freeze::check,
     people,
     pull::{Pulled, Shared, blocking},
@@ -139,7 +140,7 @@ pub(super) async fn seal(
         })
     });
     // All are waited for, also after a failure.
-    join_all(threads).await.into_iter().try_for_each(|sealed| sealed?)?;
+    first_error(join_all(threads).await.into_iter().map(|sealed| sealed?))?;
     drop(processor);
     let shared = shared.clone();
     blocking(move || {
@@ -149,6 +150,14 @@ pub(super) async fn seal(
         unsealed.into_iter().map(|scan| checkpoint(&shared, scan)).collect()
     })
     .await?
+}
+
+/// What each warehouse came back with: the first error is the one to tell, and others are in the log.
+pub(super) fn first_error(outcomes: impl Iterator<Item = Result<(), PipelineError>>) -> Result<(), PipelineError> {
+    let mut errors = outcomes.filter_map(Result::err);
+    let first = errors.next();
+    errors.for_each(|other| tracing::error!(error = %chain(&other), "another warehouse failed, too"));
+    first.map_or(Ok(()), Err)
 }
 
 fn checkpoint(shared: &Shared, sealed: Unsealed) -> Result<Committed, PipelineError> {

@@ -17,6 +17,7 @@ use crate::{
 use super::{
     PipelineError, Progress, RunReport,
     assemble::{archive, failed, identity, lock_patience, open_watched, source_settings, start_engine, suppression},
+    commit::first_error,
     error::chain,
     held::Budget,
     people::PeopleAsk,
@@ -295,7 +296,7 @@ impl Run {
     async fn make_visible(&mut self) -> Result<(), PipelineError> {
         // Side by side: each has a thread of its own.
         let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
-        let outcome: Result<(), PipelineError> = published.into_iter().collect();
+        let outcome = first_error(published.into_iter());
         let expired = self.shared.source.service_now_ms().map(|now_ms| self.shared.archive.expire(now_ms));
         if let Some(Err(error)) = expired {
             let note = format!("old pages could not be removed from the archive: {error}");

@@ -84,13 +84,13 @@ pub fn parse(body: &[u8]) -> Result<Envelope, EnvelopeError> {
     }
 }
 
-/// `None` says nothing: the text may be a page all the same.
+/// `None` says nothing: the text may be a page all the same. What is wrong with one is for [`parsed`] to say.
 fn scanned(text: &str) -> Option<Fields<'_>> {
     let (mut scanner, mut fields) = (Scanner::new(text), Fields::default());
     scanner.each_member(|scanner, name| {
         match Field::of(name) {
             Field::Token => fields.put_token(scanner.value()?),
-            Field::Data if scanner.peek() == Some(b'[') => {
+            Field::Data => {
                 let mut rows = 0;
                 scanner.each_item(|scanner| {
                     rows += 1;
@@ -98,17 +98,13 @@ fn scanned(text: &str) -> Option<Fields<'_>> {
                 })?;
                 fields.put_data(Data::List(rows));
             }
-            Field::Data => {
-                scanner.value()?;
-                fields.put_data(Data::Other);
-            }
             Field::Other => {
                 scanner.value()?;
             }
         }
         Some(())
     })?;
-    scanner.is_at_end().then_some(fields)
+    (scanner.is_at_end() && fields.duplicate.is_none()).then_some(fields)
 }
 
 fn parsed(text: &str) -> Result<Fields<'_>, EnvelopeError> {

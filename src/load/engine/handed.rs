@@ -19,7 +19,7 @@ use std::{
 
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray as _, ListArray, RecordBatch, StringArray},
-    datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType},
+    datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType},
 };
 use duckdb::{
     Connection, Result,
@@ -61,9 +61,7 @@ impl Counter {
 
     /// Adds rows to a table, whose name is SQL: to the columns that the batches have, in which all of them agree. The others are NULL.
     pub fn insert(&self, connection: &Connection, table: &str, rows: &[RecordBatch]) -> Result<()> {
-        let Some(first) = rows.iter().find(|batch| batch.num_rows() > 0 && batch.num_columns() > 0) else {
-            return Ok(());
-        };
+        let Some(first) = rows.iter().find(|batch| batch.num_rows() > 0) else { return Ok(()) };
         let columns: Vec<String> = first.schema().fields().iter().map(|field| quote_identifier(field.name())).collect();
         let columns = columns.join(", ");
         let laid = self.lay(rows);
@@ -160,10 +158,12 @@ impl VTab for HandedRows {
     }
 }
 
+/// Whether a batch has the columns of another: they are read by their places.
 fn has_columns_of(batch: &RecordBatch, first: &RecordBatch) -> bool {
-    let types =
-        |batch: &RecordBatch| batch.columns().iter().map(|column| column.data_type().clone()).collect::<Vec<_>>();
-    types(batch) == types(first)
+    let (schema, first) = (batch.schema(), first.schema());
+    let is_same =
+        |(one, other): (&FieldRef, &FieldRef)| one.name() == other.name() && one.data_type() == other.data_type();
+    schema.fields().len() == first.fields().len() && schema.fields().iter().zip(first.fields()).all(is_same)
 }
 
 /// What the engine calls the type; those that contracts have, and no others. A moment is its microseconds, whatever its zone is called.

@@ -72,6 +72,11 @@ fn p3_what_is_no_page_is_never_an_empty_page() {
     for data in ["null", "{}", r#"{"a":[1]}"#, r#""[]""#, "1", "-1", "1.5", "true"] {
         assert_eq!(error(&format!(r#"{{"data":{data},"cursor":null}}"#)), EnvelopeError::DataNotAList, "{data}");
     }
+    // Numbers and texts that nothing can hold are no JSON for serde_json, which says what is wrong with a page.
+    for text in [r#"{"data":1e999}"#, r#"{"data":"\ud800"}"#, r#"{"data":{"\ud800":1}}"#, r#"{"data":[],"data":1e999}"#]
+    {
+        assert!(matches!(error(text), EnvelopeError::NotJson { .. }), "{text}");
+    }
     for text in ["[]", "[1,[2]]", "null", "1", r#""text""#, "true"] {
         assert_eq!(error(text), EnvelopeError::NotAnObject, "{text}");
     }

@@ -93,11 +93,18 @@ fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
     let column = |name, column: ArrayRef| RecordBatch::try_from_iter_with_nullable([(name, column, true)]).unwrap();
     let number = |number| column("a", Arc::new(Int64Array::from(vec![number])));
     let other = column("a", Arc::new(StringArray::from(vec!["x"])));
+    // Read by their places, these would change names.
+    let renamed = column("d", Arc::new(Int64Array::from(vec![1])));
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
+    let bare =
+        RecordBatch::try_new_with_options(Arc::new(arrow::datatypes::Schema::empty()), vec![], &options).unwrap();
     let small = column("a", Arc::new(arrow::array::Int8Array::from(vec![1])));
     for (rows, why) in [
         (vec![number(None)], "NOT NULL"),
         (vec![column("c", Arc::new(Int64Array::from(vec![1])))], "\"c\""),
         (vec![number(Some(1)), other], "batches with the columns"),
+        (vec![number(Some(1)), renamed], "batches with the columns"),
+        (vec![bare], "syntax error"),
         (vec![small], "Int8"),
     ] {
         let error = engine.insert("held", &rows).unwrap_err().to_string();
