@@ -28,9 +28,9 @@ const READY_MAX: usize = 4;
 /// Scans that are applied before they are sealed: each has a spool and a line in the checkpoints until then.
 const UNSEALED_SCANS_MAX: usize = 64;
 /// What was applied waits so long for more, from the last scan on and from the first. Each seal costs a row group that is not full in each
-/// table.
+/// table: every five seconds, that was a tenth of a backfill with all flags. What a kill undoes is applied again from the spool.
 const SEAL_AFTER: Duration = Duration::from_secs(1);
-const SEAL_AFTER_MAX: Duration = Duration::from_secs(5);
+const SEAL_AFTER_MAX: Duration = Duration::from_secs(20);
 /// Without a commit for so long, other processes are let at the warehouses: the service, not the warehouse, is what takes time.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// So many windows failing one after the other end the run: it is not the windows.
