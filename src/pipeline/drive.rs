@@ -27,10 +27,13 @@ use super::{
 const READY_MAX: usize = 4;
 /// Scans that are applied before they are sealed: each has a spool and a line in the checkpoints until then.
 const UNSEALED_SCANS_MAX: usize = 64;
-/// What was applied waits so long for more, from the last scan on and from the first. Each seal costs a row group that is not full in each
-/// table: every five seconds, that was a tenth of a backfill with all flags. What a kill undoes is applied again from the spool.
+/// What was applied waits so long for more, from the last scan on and from the first.
 const SEAL_AFTER: Duration = Duration::from_secs(1);
-const SEAL_AFTER_MAX: Duration = Duration::from_secs(20);
+const SEAL_AFTER_MAX: Duration = Duration::from_secs(5);
+/// The same from the first on, where more than so many rows wait: each seal costs a row group that is not full in each table, and where
+/// much comes, one every five seconds was a tenth of a backfill. What a kill undoes is applied again from the spool.
+const BUSY_ROWS: u64 = 50_000;
+const SEAL_AFTER_BUSY: Duration = Duration::from_secs(20);
 /// Without a commit for so long, other processes are let at the warehouses: the service, not the warehouse, is what takes time.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// So many windows failing one after the other end the run: it is not the windows.
@@ -69,18 +72,26 @@ impl Flow {
         }
     }
 
+    fn unsealed_rows(&self) -> u64 {
+        self.unsealed.iter().map(|(_, unsealed)| unsealed.rows()).sum()
+    }
+
+    /// How long the first of what is unsealed may wait.
+    fn patience(&self) -> Duration {
+        if self.unsealed_rows() > BUSY_ROWS { SEAL_AFTER_BUSY } else { SEAL_AFTER_MAX }
+    }
+
     /// Ends when what is unsealed has waited long enough for more.
     fn seal_due(&self) -> Sleep {
-        let due = self.applied_at.map(|(first, last)| (first + SEAL_AFTER_MAX).min(last + SEAL_AFTER));
+        let due = self.applied_at.map(|(first, last)| (first + self.patience()).min(last + SEAL_AFTER));
         sleep_until(due.unwrap_or_else(Instant::now))
     }
 
     fn is_seal_due(&self) -> bool {
-        let rows: u64 = self.unsealed.iter().map(|(_, unsealed)| unsealed.rows()).sum();
-        rows >= UNSEALED_ROWS_MAX
+        self.unsealed_rows() >= UNSEALED_ROWS_MAX
             || self.unsealed.len() >= UNSEALED_SCANS_MAX
             || self.applied_at.is_some_and(|(first, last)| {
-                first.elapsed() >= SEAL_AFTER_MAX || (self.ready.is_empty() && last.elapsed() >= SEAL_AFTER)
+                first.elapsed() >= self.patience() || (self.ready.is_empty() && last.elapsed() >= SEAL_AFTER)
             })
     }
 
