@@ -68,35 +68,49 @@ enum Step {
     Commit(Arc<Scan>, CommitOptions),
 }
 
+/// The warehouses that are filled.
+pub(super) type Warehouses = Vec<Box<dyn Destination>>;
+
 /// Where the pages come back that the writers are done with.
 type Returned = Receiver<Vec<Arc<FlatPage>>>;
 
 /// A writer is gone; it says why when it is waited for.
 struct WriterGone;
 
-/// Applies the scans, in order, to every warehouse, and publishes them. `false`: it was asked to stop.
-pub(super) fn build(
+/// Applies the scans, in order, to so many warehouses, and publishes them. While they are opened the first pages are read. Returns what
+/// `open` gave; `None`: it was asked to stop.
+pub(super) fn build<Rest>(
     scans: &[Archived],
     (drift, suppression): (DriftPolicy, &Suppression),
-    destinations: &mut [Box<dyn Destination>],
+    (warehouses, open): (usize, impl FnOnce() -> Result<(Warehouses, Rest), PipelineError>),
     account: &TimeAccount,
     stop: &CancellationToken,
     progress: &ReplayProgress,
-) -> Result<bool, PipelineError> {
+) -> Result<Option<(Warehouses, Rest)>, PipelineError> {
     progress.scans.store(scans.len() as u64, Ordering::Relaxed);
-    thread::scope(|scope| {
-        let (mut writers, mut handles) = (Vec::new(), Vec::new());
-        let (back, returned) = channel();
-        for destination in destinations {
-            let (sender, receiver) = sync_channel(STEPS_AHEAD_MAX);
-            writers.push(sender);
+    let (back, returned) = channel();
+    let (writers, steps): (Vec<_>, Vec<_>) = (0..warehouses).map(|_| sync_channel(STEPS_AHEAD_MAX)).unzip();
+    let mut opened = None;
+    let filled = &mut opened;
+    let is_done = thread::scope(move |scope| {
+        let reader = scope.spawn(move || {
+            let read = read_all(scans, (drift, suppression), (&writers, &returned), account, stop, progress);
+            drop(writers);
+            returned.into_iter().for_each(drop);
+            read
+        });
+        // If it fails, the reader finds the writers gone.
+        let (destinations, _) = filled.insert(open()?);
+        if destinations.len() != warehouses {
+            return Err(PipelineError::Died("a warehouse before it was opened".to_owned()));
+        }
+        let mut handles = Vec::new();
+        for (destination, steps) in destinations.iter_mut().zip(steps) {
             let taken = Taken::new(back.clone());
-            handles.push(scope.spawn(move || write(destination.as_mut(), &receiver, taken, account)));
+            handles.push(scope.spawn(move || write(destination.as_mut(), &steps, taken, account)));
         }
         drop(back);
-        let read = read_all(scans, (drift, suppression), (&writers, &returned), account, stop, progress);
-        drop(writers);
-        returned.into_iter().for_each(drop);
+        let read = reader.join().map_err(|_| PipelineError::Died("the thread that reads the archive".to_owned()))?;
         for handle in handles {
             handle.join().map_err(|_| PipelineError::Died("a warehouse's thread".to_owned()))??;
         }
@@ -105,7 +119,8 @@ pub(super) fn build(
             // Every writer ended well, although one was gone: it cannot be.
             Err(WriterGone) => Err(PipelineError::Died("a warehouse's thread".to_owned())),
         }
-    })
+    })?;
+    Ok(opened.filter(|_| is_done))
 }
 
 fn write(

@@ -20,7 +20,7 @@ use crate::{
 use super::{
     super::{PipelineError, assemble::failed, commit::covered, open_destinations},
     Archived, Replayed, Task,
-    build::build,
+    build::{Warehouses, build},
     inventory::require_all,
     report::Rebuilt,
     swap::{beside, swap_file, swap_folder},
@@ -34,21 +34,14 @@ const RUNS_AT_ONCE: usize = 200;
 const RUNS_MAX: u32 = 1000;
 
 pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, PipelineError> {
-    let aside = built_beside(task.settings);
-    // A new file is made while the old one is looked through: each takes about as long.
-    let (left, fresh) = thread::scope(|scope| {
-        let identity = task.identity;
-        let fresh = scope.spawn(|| open_destinations(&aside, identity));
-        (leave_old(&task), fresh.join())
-    });
-    let mut left = left?;
-    let mut fresh = fresh.map_err(|_| PipelineError::Died("the thread that makes new warehouses".to_owned()))??;
     let mut replayed = Replayed { scans: task.scans.len() as u64, ..Replayed::default() };
-    if !build(&task.scans, (task.settings.drift, task.suppression), &mut fresh, task.account, task.stop, task.progress)?
-    {
+    let kept_out = (task.settings.drift, task.suppression);
+    let warehouses = task.settings.warehouse.names().len();
+    let built = build(&task.scans, kept_out, (warehouses, || open(&task)), task.account, task.stop, task.progress)?;
+    let Some((mut fresh, mut left)) = built else {
         replayed.is_stopped = true;
         return Ok(replayed);
-    }
+    };
     let mut ledgers = BTreeMap::new();
     for destination in &mut fresh {
         let name = destination.name();
@@ -91,6 +84,18 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
         }
     }
     Ok(replayed)
+}
+
+/// Makes the new warehouses while the old ones are looked through: each takes about as long.
+fn open(task: &Task<'_>) -> Result<(Warehouses, BTreeMap<&'static str, Left>), PipelineError> {
+    let aside = built_beside(task.settings);
+    let (left, fresh) = thread::scope(|scope| {
+        let fresh = scope.spawn(|| open_destinations(&aside, task.identity));
+        (leave_old(task), fresh.join())
+    });
+    let left = left?;
+    let fresh = fresh.map_err(|_| PipelineError::Died("the thread that makes new warehouses".to_owned()))??;
+    Ok((fresh, left))
 }
 
 /// What a warehouse knows and the archive does not.

@@ -5,7 +5,7 @@
 //! gave the stretch is taken.
 
 use crate::{
-    load::{DuckDbDestination, LedgerEntry, Replacement},
+    load::{Destination, DuckDbDestination, LedgerEntry, Replacement},
     model::{DAY_MS, Stream, Window, format_ms},
 };
 
@@ -111,12 +111,9 @@ fn build_stretch(task: &Task<'_>, scans: &[Archived]) -> Result<bool, PipelineEr
     let path = beside(&task.settings.state_path);
     let options = engine_for(&path, (task.settings.warehouse.memory_limit_bytes, engine_threads()));
     let stretch = DuckDbDestination::open(&path, task.identity, &options).map_err(failed("replayed"))?;
-    build(
-        scans,
-        (task.settings.drift, task.suppression),
-        &mut [Box::new(stretch)],
-        task.account,
-        task.stop,
-        task.progress,
-    )
+    let open = || Ok((vec![Box::new(stretch) as Box<dyn Destination>], ()));
+    let kept_out = (task.settings.drift, task.suppression);
+    let built = build(scans, kept_out, (1, open), task.account, task.stop, task.progress)?;
+    // Dropped, the file is closed.
+    Ok(built.is_some())
 }
