@@ -1,5 +1,7 @@
 //! Reads the ledger, `sync_windows`: which scans were applied, and what they did; and the runs, `sync_runs`.
 
+use std::collections::HashSet;
+
 use duckdb::Row;
 
 use super::{LedgerEntry, LoadError, RowCounts, RunRecord, engine::Engine};
@@ -18,7 +20,13 @@ pub(super) fn counts_of(engine: &Engine, ledger: &str, scan: &ScanId) -> Result<
     Ok(query(engine, &sql, counts)?.into_iter().next())
 }
 
-/// Every scan in the ledger. Windows that reach past the years 1 to 9999 come back cut to them.
+/// The scans in the ledger.
+pub(super) fn scans(engine: &Engine, ledger: &str) -> Result<HashSet<ScanId>, LoadError> {
+    let ids = query(engine, &format!("SELECT scan_id FROM {ledger}"), |row| Ok(ScanId(row.get(0)?)))?;
+    Ok(ids.into_iter().collect())
+}
+
+/// Every scan in the ledger, with what it did. Windows that reach past the years 1 to 9999 come back cut to them.
 pub(super) fn entries(engine: &Engine, ledger: &str) -> Result<Vec<LedgerEntry>, LoadError> {
     let sql = format!(
         "SELECT scan_id, _run_id, stream, survey_id, epoch_ms(window_start), epoch_ms(window_end), flags,

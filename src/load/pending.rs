@@ -14,17 +14,24 @@ use crate::{
     schema::Table,
 };
 
-/// Bytes of rows that may wait.
-const BYTES_MAX: usize = 16 * 1024 * 1024;
-
 /// The rows that wait.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// In the order in which they were applied.
-    pub scans: Vec<AppliedScan>,
-    /// A table comes before its children.
-    pub tables: Vec<Fill>,
+    scans: Vec<Waiting>,
     bytes: usize,
+}
+
+/// A scan whose rows wait.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub applied: AppliedScan,
+    /// A table comes before its children.
+    pub fills: Vec<Fill>,
+    /// Range of the partition columns over the rows; `None` without rows of tables that have one.
+    pub bounds: Option<TimeBounds>,
+    /// Bytes of the rows.
+    pub bytes: usize,
 }
 
 /// A scan, and what applying it did.
@@ -35,31 +42,15 @@ pub(super) struct AppliedScan {
 }
 
 impl Pending {
-    /// These scans, of which these rows wait.
-    pub fn of(scans: Vec<AppliedScan>, fills: Vec<Fill>) -> Self {
-        let mut pending = Self { scans, ..Self::default() };
-        pending.put(fills);
-        pending
+    pub fn add(&mut self, applied: AppliedScan, fills: Vec<Fill>) {
+        let bounds = fills.iter().fold(None, |hull, fill| TimeBounds::hull(hull, fill.bounds));
+        let bytes = fills.iter().map(Fill::bytes).sum();
+        self.put(Waiting { applied, fills, bounds, bytes });
     }
 
-    pub fn add(&mut self, scan: AppliedScan, fills: Vec<Fill>) {
-        self.scans.push(scan);
-        self.put(fills);
-    }
-
-    fn put(&mut self, fills: Vec<Fill>) {
-        for fill in fills {
-            self.bytes += fill.rows.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
-            match self.tables.iter_mut().find(|held| held.table.name == fill.table.name) {
-                Some(held) => held.append(fill),
-                None => self.tables.push(fill),
-            }
-        }
-    }
-
-    /// Whether it is time to write them.
-    pub fn is_large(&self) -> bool {
-        self.bytes >= BYTES_MAX
+    fn put(&mut self, waiting: Waiting) {
+        self.bytes += waiting.bytes;
+        self.scans.push(waiting);
     }
 
     /// Bytes of the rows.
@@ -67,25 +58,69 @@ impl Pending {
         self.bytes
     }
 
+    /// The scans that wait, in order.
+    pub fn scans(&self) -> &[Waiting] {
+        &self.scans
+    }
+
+    /// Leaves so many scans, the first ones, and returns the others.
+    pub fn split_off(&mut self, at: usize) -> Self {
+        let mut others = Self::default();
+        self.scans.split_off(at).into_iter().for_each(|waiting| others.put(waiting));
+        self.bytes -= others.bytes;
+        others
+    }
+
+    /// Without the scans for which this holds.
+    pub fn without(self, is_out: impl Fn(&Waiting) -> bool) -> Self {
+        let mut others = Self::default();
+        self.scans.into_iter().filter(|waiting| !is_out(waiting)).for_each(|waiting| others.put(waiting));
+        others
+    }
+
+    /// Lets these wait as well, behind those that do.
+    pub fn append(&mut self, more: Self) {
+        more.scans.into_iter().for_each(|waiting| self.put(waiting));
+    }
+
     /// Whether rows wait that lie in the window of this scan.
     pub fn touches(&self, scan: &Scan) -> bool {
         let is_met = |held: &Scan| held.scope.stream == scan.scope.stream && held.window.overlaps(scan.window);
-        self.scans.iter().any(|held| is_met(&held.scan))
+        self.scans.iter().any(|held| is_met(&held.applied.scan))
     }
 
     /// Rows that wait for a table.
-    pub fn rows(&self, table: &Table) -> &[RecordBatch] {
-        self.tables.iter().find(|held| held.table.name == table.name).map_or(&[], |held| &held.rows)
+    pub fn rows(&self, table: &Table) -> impl Iterator<Item = &RecordBatch> {
+        let fills = self.scans.iter().flat_map(|waiting| &waiting.fills);
+        fills.filter(move |fill| fill.table.name == table.name).flat_map(|fill| &fill.rows)
     }
 
     /// What applying this scan did, if it waits.
     pub fn counts_of(&self, scan: &ScanId) -> Option<RowCounts> {
-        self.scans.iter().find(|held| held.scan.id == *scan).map(|held| held.counts)
+        self.scans.iter().map(|held| &held.applied).find(|held| held.scan.id == *scan).map(|held| held.counts)
+    }
+
+    /// What waits for each table, a table before its children. The batches are shared, not copied.
+    pub fn tables(&self) -> Vec<Fill> {
+        let mut tables: Vec<Fill> = Vec::new();
+        for fill in self.scans.iter().flat_map(|waiting| &waiting.fills) {
+            match tables.iter_mut().find(|held| held.table.name == fill.table.name) {
+                Some(held) => held.append(fill.clone()),
+                None => tables.push(fill.clone()),
+            }
+        }
+        tables
     }
 }
 
 impl Fill {
-    fn append(&mut self, more: Fill) {
+    /// Bytes of the rows.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.iter().map(RecordBatch::get_array_memory_size).sum()
+    }
+
+    /// Adds the rows of another one of the same table.
+    pub(super) fn append(&mut self, more: Fill) {
         self.rows.extend(more.rows);
         self.bounds = TimeBounds::hull(self.bounds, more.bounds);
     }

@@ -42,7 +42,7 @@ pub(super) fn take(
 ) -> Result<Option<Vec<Fill>>, LoadError> {
     let scan = stage.scan().clone();
     let Some(base) = plain_base(stage)? else { return Ok(None) };
-    if holds_any(engine, targets, &scan, base)? {
+    if targets.holds_within(engine, base, bounds_of(scan.window))? {
         return Ok(None);
     }
     let mut fills = Vec::new();
@@ -102,14 +102,6 @@ pub(super) fn bounds(table: &Table, batches: &[RecordBatch]) -> Result<Option<Ti
         held = TimeBounds::hull(held, Some(TimeBounds { start_us: first, end_us: last.saturating_add(1) }));
     }
     Ok(held)
-}
-
-fn holds_any(engine: &Engine, targets: &mut dyn Targets, scan: &Scan, base: &'static Table) -> Result<bool, LoadError> {
-    let bounds = bounds_of(scan.window);
-    let (relation, inside) = (targets.relation(base, Some(bounds))?, bounds.condition("t.created_at"));
-    let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {relation} t WHERE {inside} LIMIT 1)");
-    let [held] = engine.integers("compare a scan with the warehouse", &sql)?;
-    Ok(held > 0)
 }
 
 fn fill(rows: Vec<RecordBatch>, table: &'static Table, scan: &Scan) -> Result<Fill, LoadError> {

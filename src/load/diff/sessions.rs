@@ -59,12 +59,12 @@ impl NewSessions {
 
 /// The staged sessions that are new, if each of the others has the row that it is to have; `None`: some row is to be replaced. Rows
 /// that wait to be written are no part of what `targets` shows.
-pub(super) fn find(
+pub(super) fn find<'a>(
     engine: &Engine,
     stage: &Stage,
     targets: &mut dyn Targets,
     table: &'static Table,
-    waiting: &[RecordBatch],
+    mut waiting: impl Iterator<Item = &'a RecordBatch>,
 ) -> Result<Option<NewSessions>, LoadError> {
     let staged = stage.waiting(&table.name);
     let Some(reach) = bounds(table, staged)?.map(around) else { return Ok(Some(NewSessions::default())) };
@@ -89,7 +89,7 @@ pub(super) fn find(
         }
         Ok(())
     };
-    waiting.iter().try_for_each(&mut hold)?;
+    waiting.try_for_each(&mut hold)?;
     let sql = held_sql(engine, targets, table, sessions, reach)?;
     engine.each_batch("compare a scan with the warehouse", &sql, |batch| hold(&batch))?;
     let places = firsts.into_values().filter(|first| !first.is_held).map(|first| first.place).collect();

@@ -39,7 +39,7 @@ pub(super) fn take(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets
     let records = staged.iter().map(|rows| rows.num_rows() as u64).sum();
     if brings_snapshots(stage.scan()) {
         let snapshots = contract("visitor_snapshots")?;
-        if sessions::find(engine, stage, targets, snapshots, &[])?.is_some_and(|new| new.is_empty()) {
+        if sessions::find(engine, stage, targets, snapshots, std::iter::empty())?.is_some_and(|new| new.is_empty()) {
             family(snapshots).for_each(|table| _ = stage.take_waiting(&table.name));
         }
     }
@@ -70,11 +70,11 @@ fn is_held(
     }
 
     let mut is_same = true;
-    engine.each_batch("compare a scan with the warehouse", &held_sql(targets, scan, base)?, |batch| {
-        let hashes = column_of::<Int64Type>(&batch, ROW_HASH_COLUMN)?;
+    targets.each_within(engine, base, bounds_of(scan.window), &held_sql(scan, base), &mut |batch| {
+        let hashes = column_of::<Int64Type>(batch, ROW_HASH_COLUMN)?;
         let (is_alive, is_expected) =
             (batch.column(base.key.len() + 1).as_boolean(), batch.column(base.key.len() + 2).as_boolean());
-        for (at, key) in keys_of(&batch)?.iter().enumerate() {
+        for (at, key) in keys_of(batch)?.iter().enumerate() {
             is_same &= match found.get_mut(key.data()) {
                 Some(found) => {
                     // A key with more than one row is to be judged.
@@ -92,17 +92,12 @@ fn is_held(
 
 /// Of each row of the window: the key, the hash, whether it is there under the flags of the scan, and whether the scan should have
 /// found it. Under other flags equal hashes are not equal rows: what was sent unasked is hashed, and not stored.
-fn held_sql(targets: &mut dyn Targets, scan: &Scan, base: &'static Table) -> Result<String, LoadError> {
-    let window = bounds_of(scan.window);
-    let relation = targets.relation(base, Some(window))?;
+fn held_sql(scan: &Scan, base: &'static Table) -> String {
     let keys = column_list("t", key_of(base));
     let same_flags = match base.column("_flags") {
         Some(_) => format!(" AND coalesce(t._flags = {}, false)", scan.flags.bits()),
         None => String::new(),
     };
-    let expected = is_expected(scan, base, Some(window), "t");
-    let inside = window.condition("t.created_at");
-    Ok(format!(
-        "SELECT {keys}, t.{ROW_HASH_COLUMN}, t._vanished_at IS NULL{same_flags}, coalesce({expected}, false) FROM {relation} t WHERE {inside}"
-    ))
+    let expected = is_expected(scan, base, None, "t");
+    format!("{keys}, t.{ROW_HASH_COLUMN}, t._vanished_at IS NULL{same_flags}, coalesce({expected}, false)")
 }

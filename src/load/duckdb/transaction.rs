@@ -9,6 +9,9 @@ use crate::{
     model::Scan,
 };
 
+/// Bytes of rows that may wait to be written: an `INSERT` costs as much as a statement does, whatever it brings.
+const PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// What was applied and is not durable yet.
 #[derive(Debug, Default)]
 pub(super) struct Unsealed {
@@ -44,12 +47,12 @@ impl DuckDbDestination {
         if !delta.fills.is_empty() {
             self.unsealed.rows.add(AppliedScan { scan: scan.clone(), counts: delta.counts }, delta.fills);
         }
-        if self.unsealed.rows.is_large() { self.write_pending() } else { Ok(()) }
+        if self.unsealed.rows.bytes() >= PENDING_BYTES_MAX { self.write_pending() } else { Ok(()) }
     }
 
     /// Writes them, so that whatever reads the tables finds them.
     pub(super) fn write_pending(&mut self) -> Result<(), LoadError> {
-        let Pending { tables, .. } = std::mem::take(&mut self.unsealed.rows);
+        let tables = std::mem::take(&mut self.unsealed.rows).tables();
         let fills = match &mut self.below {
             Some(below) => below.fill(tables)?,
             None => tables,

@@ -18,7 +18,10 @@ impl ParquetDestination {
     /// Commits a part: its number is only used up if that works.
     pub(super) fn commit_part(&mut self, id: &str, pending: &Pending, tables: &[TableDelta]) -> Result<(), LoadError> {
         self.change(|this| {
-            let new = NewPart { number: this.next_number, id, pending, tables };
+            let (whole, fills) = this.take_whole(pending.tables())?;
+            let scans = pending.scans().iter().map(|waiting| waiting.applied.clone()).collect();
+            let (number, whole, fills) = (this.next_number, &whole, &fills);
+            let new = NewPart { number, id, scans, whole, fills, tables, identity: &this.identity };
             let part = part::write(&this.engine, &this.root, &this.disk, new)?;
             this.waiting.push(part);
             this.next_number += 1;
@@ -35,12 +38,10 @@ impl ParquetDestination {
     pub(super) fn commit_pending(&mut self) -> Result<(), LoadError> {
         self.refresh()?;
         let pending = std::mem::take(&mut self.pending);
-        let Some(last) = pending.scans.last() else { return Ok(()) };
         // An earlier try may have come as far as the rename.
-        if self.counts_in_parts(&last.scan.id).is_some() {
-            return Ok(());
-        }
-        let committed = self.commit_part(&last.scan.id.0, &pending, &[]);
+        let pending = pending.without(|waiting| self.counts_in_parts(&waiting.applied.scan.id).is_some());
+        let Some(last) = pending.scans().last().map(|waiting| waiting.applied.scan.id.clone()) else { return Ok(()) };
+        let committed = self.commit_part(&last.0, &pending, &[]);
         if committed.is_err() {
             self.pending = pending;
         }
@@ -60,6 +61,14 @@ impl ParquetDestination {
             return Ok(Some(counts));
         }
         let relation = self.targets().published("sync_windows")?;
+        let known = match self.tree.scans.take() {
+            Some(known) => known,
+            None => ledger::scans(&self.engine, &relation)?,
+        };
+        // Most that are asked about are new.
+        if !self.tree.scans.insert(known).contains(scan) {
+            return Ok(None);
+        }
         ledger::counts_of(&self.engine, &relation, scan)
     }
 }

@@ -1,12 +1,13 @@
 //! The list of files as of the last publish, beside the tables: by it a file that somebody removed is told from a partition that
 //! never had rows. Nothing else would tell, and its rows would only come back when their windows are looked at again.
 
-use std::{fs, io, path::Path};
+use std::{collections::HashSet, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     disk::{Disk, io_error},
+    part::Part,
     root::Root,
     tree::Tree,
 };
@@ -20,10 +21,13 @@ struct Inventory {
     files: Vec<String>,
 }
 
+fn below_root(root: &Root, path: &Path) -> String {
+    path.strip_prefix(root.path()).unwrap_or(path).to_string_lossy().into_owned()
+}
+
 impl Inventory {
     fn of(root: &Root, tree: &Tree, published_part: u64) -> Inventory {
-        let below_root = |path: &Path| path.strip_prefix(root.path()).unwrap_or(path).to_string_lossy().into_owned();
-        let mut files: Vec<String> = tree.paths(root).iter().map(|path| below_root(path)).collect();
+        let mut files: Vec<String> = tree.paths(root).iter().map(|path| below_root(root, path)).collect();
         files.sort();
         Inventory { published_part, files }
     }
@@ -40,8 +44,9 @@ pub(super) fn write(root: &Root, disk: &Disk, tree: &Tree, published_part: u64) 
 }
 
 /// An error that names the first file that is missing. A list from another publish than the last one says nothing: the writer
-/// was killed just before the list; nor does one that cannot be read, or that an earlier version never wrote.
-pub(super) fn check(root: &Root, tree: &Tree, published_part: u64) -> Result<(), LoadError> {
+/// was killed just before the list; nor does one that cannot be read, or that an earlier version never wrote. A file out of which a
+/// part that waits takes rows may have lost its last one, and gone, before a publish was cut short.
+pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Part]) -> Result<(), LoadError> {
     let path = root.inventory();
     let text = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -52,7 +57,13 @@ pub(super) fn check(root: &Root, tree: &Tree, published_part: u64) -> Result<(),
         return Ok(());
     }
     let there = Inventory::of(root, tree, published_part).files;
-    match listed.files.iter().find(|file| there.binary_search(file).is_err()) {
+    let may_be_gone: HashSet<String> = waiting
+        .iter()
+        .flat_map(Part::takes_from)
+        .map(|(table, partition)| below_root(root, &root.data_file(table, Some(partition))))
+        .collect();
+    let is_missing = |file: &&String| there.binary_search(file).is_err() && !may_be_gone.contains(*file);
+    match listed.files.iter().find(is_missing) {
         None => Ok(()),
         Some(file) => Err(LoadError::Damaged { path: root.path().to_owned(), why: format!("{file} is missing") }),
     }

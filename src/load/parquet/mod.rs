@@ -5,14 +5,15 @@
 //! partition is rewritten once a publish, not once a window.
 //!
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
-//! commit), [`commits`] (what becomes one), [`relation`] (what a table holds, as SQL), [`targets`] (for the comparison), [`slices`]
-//! (what is sorted at once), [`table_file`] (writing one file), [`publish`], [`whole`] (without parts, in a replay), [`inventory`]
-//! (which files there must be); and [`disk`], through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
+//! commit), [`commits`] (what becomes one), [`relation`] (what a table holds, as SQL), [`targets`] and [`kept`] (for the comparison), [`slices`]
+//! (what is sorted at once), [`table_file`] (writing one file), [`whole`] (partitions whose rows come together), [`publish`],
+//! [`inventory`] (which files there must be); and [`disk`], through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
 
 mod commits;
 mod disk;
 mod gather;
 mod inventory;
+mod kept;
 mod part;
 mod partition;
 mod publish;
@@ -105,8 +106,10 @@ pub struct ParquetDestination {
     stage: Option<Stage>,
     /// A step failed: what is on the disk must be looked at again before anything is built on it.
     is_stale: bool,
-    /// While it is built anew, and nothing has to survive a kill: bytes of rows that may wait.
-    built_bytes_max: Option<usize>,
+    /// Bytes of rows that may wait for more of their partitions.
+    pending_bytes_max: usize,
+    /// Nothing has to survive a kill: what waits is not committed before it has to be.
+    is_built_anew: bool,
 }
 
 impl ParquetDestination {
@@ -157,9 +160,10 @@ impl ParquetDestination {
         let root = Root::open_to_compare(root, identity, options.partition_by)?;
         let mut opened = Self::open_root(disk, root, identity, options, spill.to_owned())?;
         let published = opened.publisher().published_part()?;
-        inventory::check(&opened.root, &opened.tree, published)?;
         opened.waiting = part::read_finished(&opened.root)?;
         opened.waiting.retain(|part| part.number() > published);
+        inventory::check(&opened.root, &opened.tree, published, &opened.waiting)?;
+        opened.require_whole_files()?;
         if opened.publish_was_cut_short()? {
             return Err(LoadError::Unfinished { path: opened.root.path().to_owned() });
         }
@@ -194,7 +198,8 @@ impl ParquetDestination {
             sort_limits: SortLimits::for_memory(options.memory_limit_bytes),
             stage: None,
             is_stale: true,
-            built_bytes_max: None,
+            pending_bytes_max: whole::pending_bytes_max(options.memory_limit_bytes),
+            is_built_anew: false,
         })
     }
 
@@ -208,10 +213,11 @@ impl ParquetDestination {
         let (done, waiting) = part::read_all(&self.root, &self.disk)?
             .into_iter()
             .partition::<Vec<Part>, _>(|part| part.number() <= published);
-        inventory::check(&self.root, &self.tree, published)?;
+        inventory::check(&self.root, &self.tree, published, &waiting)?;
         done.iter().try_for_each(|part| part.remove(&self.disk))?;
         self.next_number = waiting.last().map_or(published, Part::number).max(published) + 1;
         self.waiting = waiting;
+        self.require_whole_files()?;
         if self.publish_was_cut_short()? {
             self.publish_waiting()?;
         }
@@ -311,7 +317,7 @@ impl Destination for ParquetDestination {
         let applied = AppliedScan { scan: scan.clone(), counts };
         if delta.tables.is_empty() && wrote {
             self.pending.add(applied, delta.fills);
-            self.write_if_large()?;
+            self.commit_if_large()?;
         } else if wrote {
             // Its other tables are in the engine until the next scan: it does not wait.
             let mut own = Pending::default();
@@ -323,7 +329,7 @@ impl Destination for ParquetDestination {
     }
 
     fn seal(&mut self) -> Result<(), LoadError> {
-        if self.built_bytes_max.is_some() { Ok(()) } else { self.commit_pending() }
+        if self.is_built_anew { Ok(()) } else { self.commit_pending() }
     }
 
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
@@ -338,14 +344,11 @@ impl Destination for ParquetDestination {
     }
 
     fn build_anew(&mut self) -> Result<(), LoadError> {
-        self.built_bytes_max = Some(whole::BYTES_MAX);
+        self.is_built_anew = true;
         Ok(())
     }
 
     fn publish(&mut self) -> Result<(), LoadError> {
-        if self.built_bytes_max.is_some() {
-            self.write_whole(&[])?;
-        }
         self.commit_pending()?;
         if self.waiting.is_empty() {
             return Ok(());

@@ -1,10 +1,11 @@
 //! A part: one commit as a folder of files, durable but not yet visible to readers.
 //!
 //! It is written under another name and then renamed: that rename is the commit. What it holds for a table is what a transaction
-//! would do: rows to take out, then rows to add. Merging parts into the tables is [`super::publish`]'s work.
+//! would do: rows to take out, then rows to add. Where it has all that a partition holds, it has that partition's file (see
+//! [`super::whole`]). Merging parts into the tables is [`super::publish`]'s work.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs,
     path::{Path, PathBuf},
 };
@@ -14,18 +15,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     disk::{Disk, io_error},
-    partition::{Partition, PartitionBy},
+    known_table,
+    partition::{Partition, PartitionBy, overlap},
     relation::{PART_COLUMN, path_sql},
     root::Root,
-    table_file::{self, order_sql},
+    table_file::{self, Notes, order_sql},
+    tree::{self, DataFile, FileFacts},
+    whole::{self, Whole},
 };
 use crate::{
     load::{
-        DeltaRows, Engine, Fill, LoadError, TableDelta, TimeBounds,
-        pending::{AppliedScan, Pending},
-        stage::column_of,
+        DeltaRows, Engine, Fill, Identity, LoadError, TableDelta, TimeBounds, pending::AppliedScan, stage::column_of,
     },
-    schema::{Table, quote_identifier},
+    schema::{Table, quote_identifier, table},
 };
 
 /// The file of a part that says what it is.
@@ -56,6 +58,9 @@ pub(super) struct Manifest {
 pub(super) struct Changes {
     pub(super) upserts: Option<Extent>,
     pub(super) deletes: Option<Extent>,
+    /// Partitions that had no rows before: their files.
+    #[serde(default)]
+    pub(super) whole: BTreeSet<Partition>,
 }
 
 impl Changes {
@@ -66,7 +71,16 @@ impl Changes {
             [] => vec![None],
             partitions => partitions.iter().copied().map(Some).collect(),
         };
-        both.flat_map(partitions).collect()
+        both.flat_map(partitions).chain(self.whole.iter().copied().map(Some)).collect()
+    }
+
+    /// Whether there are rows to be merged into this partition.
+    pub(super) fn merges_into(&self, partition: Option<Partition>) -> bool {
+        let is_within = |extent: &Extent| match partition {
+            Some(partition) => extent.partitions.contains(&partition),
+            None => extent.partitions.is_empty(),
+        };
+        self.upserts.iter().chain(&self.deletes).any(is_within)
     }
 }
 
@@ -93,6 +107,8 @@ pub(super) struct Part {
     /// Bytes that its files take.
     pub(super) bytes: u64,
     folder: PathBuf,
+    /// The files of partitions that are in it. A publish that was cut short may have put others in their places.
+    whole: HashMap<(String, Partition), FileFacts>,
 }
 
 impl Part {
@@ -117,6 +133,42 @@ impl Part {
         changes.is_some_and(|changes| changes.partitions().contains(&partition))
     }
 
+    /// Whether it has rows to be merged into this partition.
+    pub(super) fn merges_into(&self, table: &Table, partition: Option<Partition>) -> bool {
+        let changes = self.manifest.tables.get(&table.name);
+        changes.is_some_and(|changes| changes.merges_into(partition))
+    }
+
+    /// The partitions out of which it takes rows.
+    pub(super) fn takes_from(&self) -> impl Iterator<Item = (&'static Table, Partition)> {
+        let tables = self.manifest.tables.iter().filter_map(|(name, changes)| Some((table(name)?, changes)));
+        tables.flat_map(|(table, changes)| {
+            changes.deletes.iter().flat_map(|extent| &extent.partitions).map(move |partition| (table, *partition))
+        })
+    }
+
+    /// The file that it has of a partition, if it has one.
+    pub(super) fn whole_file(&self, table: &Table, partition: Option<Partition>) -> Option<DataFile> {
+        let key = (table.name.clone(), partition?);
+        let facts = self.whole.get(&key)?.clone();
+        Some(DataFile { path: whole_file(&self.folder, table, key.1), facts })
+    }
+
+    /// Those that can hold rows of a table within the bounds.
+    pub(super) fn whole_files_within(
+        &self,
+        root: &Root,
+        table: &Table,
+        bounds: Option<TimeBounds>,
+    ) -> impl Iterator<Item = DataFile> {
+        let changes = self.manifest.tables.get(&table.name);
+        let partitions = changes.into_iter().flat_map(|changes| &changes.whole).copied();
+        let within = partitions.filter(move |partition| {
+            bounds.is_none_or(|bounds| overlap(root.partition_by().bounds(*partition), bounds))
+        });
+        within.filter_map(|partition| self.whole_file(table, Some(partition)))
+    }
+
     /// Throws it away: its rows are where readers find them.
     pub(super) fn remove(&self, disk: &Disk) -> Result<(), LoadError> {
         // Renamed first: a folder that is half removed must not look like a part.
@@ -126,14 +178,18 @@ impl Part {
     }
 }
 
-/// What [`write()`] is to write.
+/// What [`write()`] is to write. A table is either among the deltas or among the others.
 pub(super) struct NewPart<'a> {
     pub(super) number: u64,
     /// Id of the scan or the run, for people who look at the folder.
     pub(super) id: &'a str,
-    /// The scans with their rows, where those are all new. None of these tables is among the others.
-    pub(super) pending: &'a Pending,
+    pub(super) scans: Vec<AppliedScan>,
+    /// All rows of partitions that have none yet.
+    pub(super) whole: &'a [Whole],
+    /// Rows that are new, in memory.
+    pub(super) fills: &'a [Fill],
     pub(super) tables: &'a [TableDelta],
+    pub(super) identity: &'a Identity,
 }
 
 /// Writes a part. When this returns it is committed; after an error, or a kill, it either is or is not there as a whole.
@@ -144,10 +200,17 @@ pub(super) fn write(engine: &Engine, root: &Root, disk: &Disk, new: NewPart<'_>)
     disk.remove_folder(&unfinished)?;
     disk.step("create", &unfinished)?;
     fs::create_dir(&unfinished).map_err(|source| io_error("create", &unfinished, source))?;
-    let mut manifest = Manifest { number: new.number, scans: new.pending.scans.clone(), tables: BTreeMap::new() };
-    for fill in &new.pending.tables {
+    let mut tables: BTreeMap<String, Changes> = BTreeMap::new();
+    let run_id = new.scans.last().map(|applied| applied.scan.run_id.0.as_str());
+    let notes = Notes { applied_part: new.number, identity: new.identity, run_id };
+    let path = |whole: &Whole| whole_file(&unfinished, whole.fill.table, whole.partition);
+    let facts = whole::write_files(engine.threads(), disk, new.whole, path, &notes)?;
+    for Whole { partition, fill } in new.whole {
+        tables.entry(fill.table.name.clone()).or_default().whole.insert(*partition);
+    }
+    for fill in new.fills {
         let upserts = write_fill(root, disk, fill, new.number, &upserts_file(&unfinished, fill.table))?;
-        manifest.tables.insert(fill.table.name.clone(), Changes { upserts: Some(upserts), deletes: None });
+        tables.entry(fill.table.name.clone()).or_default().upserts = Some(upserts);
     }
     for delta in new.tables {
         let table = delta.table;
@@ -162,14 +225,15 @@ pub(super) fn write(engine: &Engine, root: &Root, disk: &Disk, new: NewPart<'_>)
             .as_ref()
             .map(|rows| copy(rows, &typed_columns(table), &order, upserts_file(&unfinished, table)));
         let (deletes, upserts) = (deletes.transpose()?, upserts.transpose()?);
-        manifest.tables.insert(table.name.clone(), Changes { upserts, deletes });
+        tables.insert(table.name.clone(), Changes { upserts, deletes, ..Changes::default() });
     }
+    let manifest = Manifest { number: new.number, scans: new.scans, tables };
     let path = unfinished.join(MANIFEST_FILE);
     let text = serde_json::to_vec_pretty(&manifest).map_err(|source| io_error("write", &path, source.into()))?;
     disk.write(&path, &text)?;
     disk.sync_folder(&unfinished)?;
     disk.rename(&unfinished, &folder)?;
-    Ok(Part { manifest, bytes: folder_bytes(&folder)?, folder })
+    Ok(Part { manifest, bytes: folder_bytes(&folder)?, folder, whole: facts })
 }
 
 /// The parts under the root, in order. What was not finished is removed.
@@ -182,7 +246,7 @@ pub(super) fn read_all(root: &Root, disk: &Disk) -> Result<Vec<Part>, LoadError>
         if path.extension().is_some_and(|extension| extension == UNFINISHED_SUFFIX.trim_start_matches('.')) {
             disk.remove_folder(&path)?;
         } else {
-            parts.push(read(path)?);
+            parts.push(read(root, path)?);
         }
     }
     parts.sort_by_key(Part::number);
@@ -200,19 +264,29 @@ pub(super) fn read_finished(root: &Root) -> Result<Vec<Part>, LoadError> {
     for entry in entries {
         let path = entry.map_err(|source| io_error("read", &folder, source))?.path();
         if !path.to_string_lossy().ends_with(UNFINISHED_SUFFIX) {
-            parts.push(read(path)?);
+            parts.push(read(root, path)?);
         }
     }
     parts.sort_by_key(Part::number);
     Ok(parts)
 }
 
-fn read(folder: PathBuf) -> Result<Part, LoadError> {
+fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
     let path = folder.join(MANIFEST_FILE);
     let text = fs::read(&path).map_err(|source| io_error("read", &path, source))?;
-    let manifest = serde_json::from_slice(&text)
+    let manifest: Manifest = serde_json::from_slice(&text)
         .map_err(|error| LoadError::Damaged { path, why: format!("it cannot be read: {error}") })?;
-    Ok(Part { manifest, bytes: folder_bytes(&folder)?, folder })
+    let mut whole = HashMap::new();
+    for (name, changes) in &manifest.tables {
+        let table = known_table(name)?;
+        for partition in &changes.whole {
+            let path = whole_file(&folder, table, *partition);
+            if path.is_file() {
+                whole.insert((name.clone(), *partition), tree::read_facts(root, &path, table)?);
+            }
+        }
+    }
+    Ok(Part { manifest, bytes: folder_bytes(&folder)?, folder, whole })
 }
 
 /// The contract's columns in its types. A column of nothing but NULL has some other type in the engine, and files of one table
@@ -287,6 +361,10 @@ fn upserts_file(folder: &Path, table: &Table) -> PathBuf {
 
 fn deletes_file(folder: &Path, table: &Table) -> PathBuf {
     folder.join(format!("{}.delete.parquet", table.name))
+}
+
+fn whole_file(folder: &Path, table: &Table, partition: Partition) -> PathBuf {
+    folder.join(format!("{}.{}.parquet", table.name, partition.first_day))
 }
 
 fn unfinished(folder: &Path) -> PathBuf {

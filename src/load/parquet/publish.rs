@@ -1,5 +1,7 @@
 //! Merges waiting parts into the files that readers see, partition by partition, each swapped in by one rename.
 //!
+//! Where a part has the whole file of a partition, and no other part changes it, that file is put in its place as it is.
+//!
 //! A kill between any two steps is harmless. Each file says which part it holds last, so a merge that is begun again skips the
 //! files that are done. `sync_windows` comes last: once its file says that it holds a part, every other file does, and the part
 //! may go. A reader therefore sees the old partition or the new one, and may see some partitions ahead of others for a moment.
@@ -44,8 +46,10 @@ pub(super) struct Publisher<'a> {
 struct Merge<'a> {
     table: &'static Table,
     partition: Option<Partition>,
-    /// The partition as it is.
+    /// The partition as it is: the file in its place, or the one that a part has of it.
     held: Vec<DataFile>,
+    /// The latter is all that there is of it.
+    puts_whole: bool,
     /// The parts that change it, in order.
     news: Vec<&'a Part>,
     /// The last part of this publish.
@@ -81,7 +85,8 @@ impl Publisher<'_> {
         for table in std::iter::once(ledger).chain(others) {
             if self.tree.file(self.root, table, None)?.is_none() {
                 let (held, news) = (Vec::new(), Vec::new());
-                self.run(&[Merge { table, partition: None, held, news, applied_part: 0, run_id: None }])?;
+                let (partition, puts_whole, run_id) = (None, false, None);
+                self.run(&[Merge { table, partition, held, puts_whole, news, applied_part: 0, run_id }])?;
             }
         }
         Ok(())
@@ -101,17 +106,24 @@ impl Publisher<'_> {
         parts: &'p [Part],
     ) -> Result<Option<Merge<'p>>, LoadError> {
         let Some(last) = parts.last() else { return Ok(None) };
-        let held = self.tree.file(self.root, table, partition)?;
+        let in_place = self.tree.file(self.root, table, partition)?;
+        let is_in_place = in_place.is_some();
+        let held = in_place.or_else(|| parts.iter().find_map(|part| part.whole_file(table, partition)));
         let held_part = held.as_ref().map_or(0, |file| file.facts.applied_part);
-        if held_part >= last.number() {
+        let news = parts.iter().filter(|part| part.number() > held_part && part.merges_into(table, partition));
+        let news: Vec<_> = news.collect();
+        // A table that is not cut says up to which part it goes, whatever they bring it: the ledger of all.
+        let has_all = if partition.is_some() { is_in_place && news.is_empty() } else { held_part >= last.number() };
+        if has_all {
             return Ok(None);
         }
-        let news = parts.iter().filter(|part| part.number() > held_part && part.touches(table, partition));
+        let puts_whole = partition.is_some() && !is_in_place && news.is_empty();
         Ok(Some(Merge {
             table,
             partition,
+            puts_whole,
             held: held.into_iter().collect(),
-            news: news.collect(),
+            news,
             applied_part: last.number(),
             run_id: run_of(parts),
         }))
@@ -181,16 +193,20 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Writes the rows to a new file and puts it in the place of the old one; `None`: there are none, and there is no file.
     fn replace(&self, merge: &Merge<'_>) -> Result<Option<FileFacts>, LoadError> {
-        let Merge { table, partition, held, news, applied_part, run_id } = merge;
+        let Merge { table, partition, held, puts_whole, news, applied_part, run_id } = merge;
         let Place { root, disk, identity, sort_limits } = self.place;
         let bounds = partition.map(|partition| root.partition_by().bounds(partition));
         let target = root.data_file(table, *partition);
+        if let (true, [file]) = (*puts_whole, held.as_slice()) {
+            self.put(&file.path, &target)?;
+            return Ok(Some(file.facts.clone()));
+        }
         // Not beside the target: some readers take every file of a folder for data, whatever it is called.
         let fresh = root.scratch().join(format!("{}.{}.parquet", table.name, self.worker));
         let notes = Notes { applied_part: *applied_part, identity, run_id: *run_id };
         disk.step("write", &fresh)?;
-        let gathered = match bounds.filter(|_| held.is_empty()) {
-            Some(bounds) => gather::rows_of(table, bounds, news, sort_limits.gathered_bytes_max)?,
+        let gathered = match bounds {
+            Some(bounds) => gather::rows_of(table, bounds, held, news, sort_limits.gathered_bytes_max)?,
             None => None,
         };
         let rows = match gathered {
@@ -207,11 +223,16 @@ impl Writer<'_> {
             return self.remove(&target).map(|()| None);
         }
         disk.sync_file(&fresh)?;
-        if let Some(folder) = target.parent() {
-            disk.create_folder(folder)?;
-        }
-        disk.rename(&fresh, &target)?;
+        self.put(&fresh, &target)?;
         Ok(Some(FileFacts { applied_part: *applied_part, rows, missing: Vec::new() }))
+    }
+
+    /// Puts a file, which is durable, in its place.
+    fn put(&self, file: &Path, target: &Path) -> Result<(), LoadError> {
+        if let Some(folder) = target.parent() {
+            self.place.disk.create_folder(folder)?;
+        }
+        self.place.disk.rename(file, target)
     }
 
     /// A partition without rows has no file. A merge that is begun again finds the same parts, and again no rows.

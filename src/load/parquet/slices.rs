@@ -14,7 +14,7 @@ use crate::{
 const ROW_BYTES: u64 = 512;
 
 /// Bytes of rows that are gathered at once, over all who sort. To sort them takes as much again, outside of the engine's limit.
-const GATHERED_BYTES_MAX: u64 = 96 * 1024 * 1024;
+const GATHERED_BYTES_MAX: u64 = 192 * 1024 * 1024;
 
 /// How much is sorted at once.
 #[derive(Clone, Copy, Debug)]

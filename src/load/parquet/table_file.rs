@@ -257,8 +257,8 @@ pub(super) fn order_sql(table: &Table) -> String {
     format!(" ORDER BY {}", order.join(", "))
 }
 
-/// The engine's chunk as a batch of the Parquet schema. The values are the same; the types differ in their marks.
-fn fit(chunk: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+/// A batch of the engine as one of the Parquet schema, or the other way round. The values are the same; the types differ in their marks.
+pub(super) fn fit(chunk: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = chunk.columns().iter().zip(schema.fields()).map(|(column, field)| fit_column(column, field));
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
 }
@@ -270,6 +270,9 @@ fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> 
         (DataType::Timestamp(TimeUnit::Microsecond, None), DataType::Timestamp(_, Some(zone))) => {
             let times = column.as_primitive::<TimestampMicrosecondType>().clone();
             Ok(Arc::new(times.with_timezone(Arc::clone(zone))))
+        }
+        (DataType::Timestamp(TimeUnit::Microsecond, Some(_)), DataType::Timestamp(TimeUnit::Microsecond, None)) => {
+            Ok(Arc::new(column.as_primitive::<TimestampMicrosecondType>().clone().with_timezone_opt(None::<Arc<str>>)))
         }
         (DataType::List(_), DataType::List(item)) => {
             let list = column.as_list::<i32>();

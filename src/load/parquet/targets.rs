@@ -1,8 +1,18 @@
 //! How the comparison of scans reads the warehouse: through the files and parts that can hold what it asks for, and no others.
 
-use super::{known_table, part::Part, relation::Sources, root::Root, tree::Tree};
+use arrow::array::RecordBatch;
+
+use super::{
+    kept::{self, Kept},
+    known_table,
+    part::Part,
+    partition::Partition,
+    relation::Sources,
+    root::Root,
+    tree::Tree,
+};
 use crate::{
-    load::{LoadError, Targets, TimeBounds},
+    load::{Engine, LoadError, Targets, TimeBounds, diff::ask},
     schema::Table,
 };
 
@@ -20,11 +30,55 @@ impl TreeTargets<'_> {
         let files = self.tree.files_within(self.root, table, None)?;
         Ok(format!("({})", Sources::new(table, None, &files, []).select_sql()))
     }
+
+    /// The partition in which all of this window lies, if its file has all that is committed of it, and is not too large to be kept.
+    fn keepable(&mut self, table: &'static Table, bounds: TimeBounds) -> Result<Option<Partition>, LoadError> {
+        let by = self.root.partition_by();
+        let (first, last) = (by.of(bounds.start_us), by.of(bounds.end_us.saturating_sub(1)));
+        let is_changed = self.waiting.iter().any(|part| part.touches(table, Some(first)));
+        if first != last || is_changed {
+            return Ok(None);
+        }
+        let file = self.tree.file(self.root, table, Some(first))?;
+        Ok(file.filter(|file| file.facts.rows <= kept::ROWS_MAX).map(|_| first))
+    }
 }
 
 impl Targets for TreeTargets<'_> {
     fn relation(&mut self, table: &'static Table, bounds: Option<TimeBounds>) -> Result<String, LoadError> {
-        let files = self.tree.files_within(self.root, table, bounds)?;
+        let mut files = self.tree.files_within(self.root, table, bounds)?;
+        files.extend(self.waiting.iter().flat_map(|part| part.whole_files_within(self.root, table, bounds)));
         Ok(format!("({})", Sources::new(table, bounds, &files, self.waiting).select_sql()))
+    }
+
+    fn each_within(
+        &mut self,
+        engine: &Engine,
+        table: &'static Table,
+        bounds: TimeBounds,
+        expressions: &str,
+        take: &mut dyn FnMut(&RecordBatch) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
+        let Some(partition) = self.keepable(table, bounds)? else {
+            return ask::each_within(engine, &self.relation(table, Some(bounds))?, bounds, expressions, take);
+        };
+        let kept = self.tree.kept.take().filter(|kept| kept.is_of(table, partition) && kept.has(expressions));
+        let kept = match kept {
+            Some(kept) => kept,
+            None => {
+                let whole = self.root.partition_by().bounds(partition);
+                Kept::read(engine, (table, partition), &self.relation(table, Some(whole))?, expressions)?
+            }
+        };
+        self.tree.kept.insert(kept).each_within(bounds, take)
+    }
+
+    fn holds_within(&mut self, engine: &Engine, table: &'static Table, bounds: TimeBounds) -> Result<bool, LoadError> {
+        let partition = self.keepable(table, bounds)?;
+        let kept = self.tree.kept.as_ref().zip(partition).filter(|(kept, partition)| kept.is_of(table, *partition));
+        match kept {
+            Some((kept, _)) => kept.holds_within(bounds),
+            None => ask::holds_within(engine, &self.relation(table, Some(bounds))?, bounds),
+        }
     }
 }

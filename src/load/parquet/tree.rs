@@ -3,7 +3,7 @@
 //! The list is read once and then kept: the lock makes this process the only one that changes it. Rows are not read here.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::{self, File},
     path::{Path, PathBuf},
 };
@@ -12,11 +12,13 @@ use parquet::file::metadata::ParquetMetaDataReader;
 
 use super::{
     disk::io_error,
+    kept::Kept,
     partition::{Partition, overlap},
     root::Root,
 };
 use crate::{
     load::{LoadError, TimeBounds},
+    model::ScanId,
     schema::{Table, tables},
 };
 
@@ -46,13 +48,18 @@ type Files = BTreeMap<Option<Partition>, Option<FileFacts>>;
 /// Every file that readers see.
 pub(super) struct Tree {
     files: HashMap<&'static str, Files>,
+    /// What a scan was compared with, until a file changes.
+    pub(super) kept: Option<Kept>,
+    /// The scans that the ledger's file names, once they were asked for, until a file changes.
+    pub(super) scans: Option<HashSet<ScanId>>,
 }
 
 impl Tree {
     /// Lists the files under the root.
     pub(super) fn read(root: &Root) -> Result<Self, LoadError> {
         let list = |table: &'static Table| Ok((table.name.as_str(), list(root, table)?));
-        Ok(Self { files: tables().iter().map(list).collect::<Result<_, LoadError>>()? })
+        let files = tables().iter().map(list).collect::<Result<_, LoadError>>()?;
+        Ok(Self { files, kept: None, scans: None })
     }
 
     /// Whether any table has a file.
@@ -104,6 +111,7 @@ impl Tree {
 
     /// Takes note of a file that was written, or of its removal.
     pub(super) fn note(&mut self, table: &'static Table, partition: Option<Partition>, facts: Option<FileFacts>) {
+        (self.kept, self.scans) = (None, None);
         let files = self.files.entry(table.name.as_str()).or_default();
         match facts {
             Some(facts) => files.insert(partition, Some(facts)),
@@ -136,7 +144,7 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
 }
 
 /// Reads what a file's footer says.
-fn read_facts(root: &Root, path: &Path, table: &'static Table) -> Result<FileFacts, LoadError> {
+pub(super) fn read_facts(root: &Root, path: &Path, table: &'static Table) -> Result<FileFacts, LoadError> {
     // The whole folder is what has to be restored: rows that are gone from one file are not asked for again.
     let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
     let damaged =

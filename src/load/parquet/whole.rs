@@ -1,9 +1,9 @@
-//! Partitions that are written whole, from rows in memory, while the warehouse is built anew: neither as a part before nor read again.
-//!
-//! A kill in between leaves files without their ledger. That is for a folder alone of which nothing is kept then.
+//! Partitions of which all rows come together, as in a backfill or a replay: their files are written at once, from rows in memory, as a
+//! piece of the part that commits them. Publish only puts them in their places, where nothing else has come to them meanwhile.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
     sync::{Mutex, PoisonError},
     thread,
 };
@@ -15,109 +15,139 @@ use arrow::{
 };
 
 use super::{
-    LoadError, ParquetDestination, PartitionBy, Pending, Table,
-    partition::{Partition, overlap},
+    LoadError, ParquetDestination, PartitionBy, Table,
+    disk::Disk,
+    known_table,
+    partition::Partition,
     table_file::{self, Notes},
     tree::FileFacts,
 };
-use crate::{
-    load::{Fill, TimeBounds, stage::column_of},
-    model::Window,
-};
+use crate::load::{Fill, TimeBounds, pending::Waiting, stage::column_of};
 
-/// Bytes of rows that wait for their partitions to be complete.
-pub(super) const BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Bytes of rows that wait for their partitions to be complete, at most.
+const BYTES_MAX: u64 = 96 << 20;
+/// Their share of the engine's memory, at most: one so many-th.
+const MEMORY_SHARE: u64 = 4;
+/// A part is to bring at least so many-th of what may wait.
+const WORTH_A_PART: usize = 2;
 /// Scans that were applied last, of which others may be near: the partitions that they touch are not taken for complete.
 const SCANS_NEAR: usize = 2;
 
-/// A partition to be written.
-type Whole = (Partition, Fill);
+/// All rows of a partition that has none yet.
+pub(super) struct Whole {
+    pub(super) partition: Partition,
+    pub(super) fill: Fill,
+}
+
+/// Bytes of rows that may wait, with so much memory for the engine.
+pub(super) fn pending_bytes_max(memory_limit_bytes: u64) -> usize {
+    usize::try_from(BYTES_MAX.min(memory_limit_bytes / MEMORY_SHARE)).unwrap_or(usize::MAX)
+}
 
 impl ParquetDestination {
-    /// Writes what waits, if it is much: whole partitions as they are, and where that does not help a part.
-    pub(super) fn write_if_large(&mut self) -> Result<(), LoadError> {
-        let Some(bytes_max) = self.built_bytes_max else {
-            return if self.pending.is_large() { self.commit_pending() } else { Ok(()) };
+    /// Commits the first scans, up to those whose partitions others will still fill, if they are worth a part; and all, if they take too
+    /// much memory. In the order in which they were applied: a kill must not leave what leans on a scan without it.
+    pub(super) fn commit_if_large(&mut self) -> Result<(), LoadError> {
+        let by = self.root.partition_by();
+        let scans = self.pending.scans();
+        let near: Vec<_> = scans.iter().rev().take(SCANS_NEAR).filter_map(|last| partitions_of(last, by)).collect();
+        let is_near = |waiting: &Waiting| {
+            let partitions = partitions_of(waiting, by);
+            partitions.is_some_and(|(first, last)| near.iter().any(|near| near.0 <= last && first <= near.1))
         };
-        if self.pending.bytes() < bytes_max {
-            return Ok(());
+        let complete = scans.iter().position(is_near).unwrap_or(scans.len());
+        let complete_bytes: usize = scans.iter().take(complete).map(|waiting| waiting.bytes).sum();
+        if complete > 0 && complete_bytes >= self.pending_bytes_max / WORTH_A_PART {
+            let aside = self.pending.split_off(complete);
+            let committed = self.commit_pending();
+            self.pending.append(aside);
+            return committed;
         }
-        let last = self.pending.scans.iter().rev().take(SCANS_NEAR);
-        let near: Vec<TimeBounds> = last.map(|applied| bounds_of(applied.scan.window)).collect();
-        self.write_whole(&near)?;
-        // The rest is of one partition, more or less.
-        if self.pending.bytes() >= bytes_max / 2 { self.commit_pending() } else { Ok(()) }
+        if self.pending.bytes() >= self.pending_bytes_max { self.commit_pending() } else { Ok(()) }
     }
 
-    /// Writes each partition of which rows wait and none are held, unless it is near; what is left goes on waiting.
-    pub(super) fn write_whole(&mut self, near: &[TimeBounds]) -> Result<(), LoadError> {
-        self.change(|this| {
-            let Pending { scans, tables, .. } = std::mem::take(&mut this.pending);
-            let run_id = scans.last().map(|applied| applied.scan.run_id.0.clone());
-            let (mut whole, mut rest) = (Vec::new(), Vec::new());
-            for fill in tables {
-                for (partition, fill) in by_partition(fill, this.root.partition_by())? {
-                    match partition {
-                        Some(partition) if this.is_free(fill.table, partition, near)? => whole.push((partition, fill)),
-                        _ => rest.push(fill),
+    /// Takes the rows of partitions that have none yet out of these.
+    pub(super) fn take_whole(&mut self, fills: Vec<Fill>) -> Result<(Vec<Whole>, Vec<Fill>), LoadError> {
+        let (mut whole, mut rest): (Vec<Whole>, Vec<Fill>) = (Vec::new(), Vec::new());
+        for fill in fills {
+            let mut left: Option<Fill> = None;
+            for (partition, fill) in by_partition(fill, self.root.partition_by())? {
+                match (partition, &mut left) {
+                    (Some(partition), _) if self.is_free(fill.table, partition)? => {
+                        whole.push(Whole { partition, fill })
+                    }
+                    (_, Some(left)) => left.append(fill),
+                    (_, None) => left = Some(fill),
+                }
+            }
+            rest.extend(left);
+        }
+        // The largest first: they are to end at the same time.
+        whole.sort_by_key(|whole| std::cmp::Reverse(whole.fill.bytes()));
+        Ok((whole, rest))
+    }
+
+    /// An error where a part lacks the file of a partition that has not been put in its place either.
+    pub(super) fn require_whole_files(&mut self) -> Result<(), LoadError> {
+        for part in &self.waiting {
+            for (name, changes) in &part.manifest.tables {
+                let table = known_table(name)?;
+                for partition in changes.whole.iter().copied().map(Some) {
+                    let in_place = self.tree.file(&self.root, table, partition)?;
+                    let is_in_place = in_place.is_some_and(|file| file.facts.applied_part >= part.number());
+                    if !is_in_place && part.whole_file(table, partition).is_none() {
+                        let why = format!("a commit that waits for publish has lost its file of {name}");
+                        return Err(LoadError::Damaged { path: self.root.path().to_owned(), why });
                     }
                 }
             }
-            // The largest first: they are to end at the same time.
-            whole.sort_by_key(|(_, fill)| std::cmp::Reverse(bytes_of(fill)));
-            this.write_files(&whole, run_id.as_deref())?;
-            this.pending = Pending::of(scans, rest);
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
-    fn is_free(&mut self, table: &'static Table, partition: Partition, near: &[TimeBounds]) -> Result<bool, LoadError> {
-        let bounds = self.root.partition_by().bounds(partition);
-        let is_near = near.iter().any(|near| overlap(*near, bounds));
+    fn is_free(&mut self, table: &'static Table, partition: Partition) -> Result<bool, LoadError> {
         let is_waiting = self.waiting.iter().any(|part| part.touches(table, Some(partition)));
-        Ok(!is_near && !is_waiting && self.tree.file(&self.root, table, Some(partition))?.is_none())
-    }
-
-    /// On as many threads as the engine may have.
-    fn write_files(&mut self, whole: &[Whole], run_id: Option<&str>) -> Result<(), LoadError> {
-        let workers = whole.len().min(usize::try_from(self.engine.threads()).unwrap_or(1));
-        let (root, disk, identity) = (&self.root, &self.disk, &self.identity);
-        // No part that there is holds any of it.
-        let applied_part = self.next_number - 1;
-        let notes = Notes { applied_part, identity, run_id };
-        let (left, tree) = (Mutex::new(whole.iter()), Mutex::new(&mut self.tree));
-        let work = |worker: usize| -> Result<(), LoadError> {
-            loop {
-                // What a thread that died leaves in these is whole: an iterator, and notes of files that are in place.
-                let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some((partition, fill)) = next else { return Ok(()) };
-                let target = root.data_file(fill.table, Some(*partition));
-                let fresh = root.scratch().join(format!("{}.{worker}.parquet", fill.table.name));
-                disk.step("write", &fresh)?;
-                let rows = table_file::write_whole(fill, &fresh, &notes)?;
-                disk.sync_file(&fresh)?;
-                target.parent().map_or(Ok(()), |folder| disk.create_folder(folder))?;
-                disk.rename(&fresh, &target)?;
-                let facts = FileFacts { applied_part, rows, missing: Vec::new() };
-                tree.lock().unwrap_or_else(PoisonError::into_inner).note(fill.table, Some(*partition), Some(facts));
-            }
-        };
-        let work = &work;
-        thread::scope(|scope| {
-            let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
-            let died = |_| Err(LoadError::Contract("a thread that writes files died".to_owned()));
-            let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect();
-            outcomes.into_iter().collect()
-        })
+        Ok(!is_waiting && self.tree.file(&self.root, table, Some(partition))?.is_none())
     }
 }
 
-fn bounds_of(window: Window) -> TimeBounds {
-    TimeBounds { start_us: window.start_ms.saturating_mul(1000), end_us: window.end_ms.saturating_mul(1000) }
+/// Writes files, durably but for their folder, on as many threads as the engine may have.
+pub(super) fn write_files(
+    threads: u32,
+    disk: &Disk,
+    whole: &[Whole],
+    path: impl Fn(&Whole) -> PathBuf + Sync,
+    notes: &Notes<'_>,
+) -> Result<HashMap<(String, Partition), FileFacts>, LoadError> {
+    let workers = whole.len().min(usize::try_from(threads).unwrap_or(1));
+    let (left, written) = (Mutex::new(whole.iter()), Mutex::new(HashMap::new()));
+    let work = || -> Result<(), LoadError> {
+        loop {
+            // What a thread that died leaves in these is whole: an iterator, and facts of files that are written.
+            let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(next) = next else { return Ok(()) };
+            let (path, table) = (path(next), next.fill.table);
+            disk.step("write", &path)?;
+            let rows = table_file::write_whole(&next.fill, &path, notes)?;
+            disk.sync_file(&path)?;
+            let facts = FileFacts { applied_part: notes.applied_part, rows, missing: Vec::new() };
+            let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.insert((table.name.clone(), next.partition), facts);
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let died = |_| Err(LoadError::Contract("a thread that writes files died".to_owned()));
+        let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect();
+        outcomes.into_iter().collect::<Result<(), LoadError>>()
+    })?;
+    Ok(written.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn bytes_of(fill: &Fill) -> usize {
-    fill.rows.iter().map(RecordBatch::get_array_memory_size).sum()
+/// The first and the last partition that a scan may touch; `None` without rows that are cut.
+fn partitions_of(waiting: &Waiting, by: PartitionBy) -> Option<(Partition, Partition)> {
+    let bounds = waiting.bounds?;
+    Some((by.of(bounds.start_us), by.of(bounds.end_us.saturating_sub(1))))
 }
 
 /// The rows by the partition in which they belong; `None` for a table that is not cut.

@@ -121,6 +121,39 @@ fn p2_a_kill_while_the_folder_is_first_laid_out_leaves_one_that_opens() {
     }
 }
 
+#[test]
+fn p2_a_kill_while_the_last_row_of_a_partition_goes_leaves_a_warehouse_that_opens() {
+    let row = answer(1, START_US, 1);
+    let (mut first, mut second) = (Commit::new(0), Commit::new(1));
+    first.change("responses").upserts.push(row.clone());
+    second.change("responses").deletes.push(row);
+    let mut kills = 0;
+    loop {
+        let root = new_folder();
+        let mut warehouse = open(&root);
+        first.apply(&mut warehouse).unwrap();
+        warehouse.publish().unwrap();
+        let (disk, _) = killed_after(kills);
+        warehouse.disk = disk;
+        let result = second.apply(&mut warehouse).and_then(|_| warehouse.publish());
+        drop(warehouse);
+        // To compare, it may be refused as unfinished, but is not damaged.
+        let compared =
+            ParquetDestination::open_to_compare(root.path(), &identity(), &options(), &root.path().join("spill"));
+        assert!(!matches!(compared, Err(LoadError::Damaged { .. })), "killed after {kills} steps");
+        drop(compared);
+        let mut warehouse = open(&root);
+        second.apply(&mut warehouse).unwrap();
+        warehouse.publish().unwrap();
+        assert_eq!(data_files(&root.path().join("responses")).len(), 0, "killed after {kills} steps");
+        if result.is_ok() {
+            assert!(kills > 10, "only {kills} steps");
+            return;
+        }
+        kills += 1;
+    }
+}
+
 fn copy_folder(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();

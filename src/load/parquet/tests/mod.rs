@@ -1,6 +1,7 @@
 //! A warehouse under random commits, kills and readers, held against a model: the same commits as transactions in DuckDB.
 
 mod commit;
+mod kept;
 mod kills;
 mod layout;
 mod model;
@@ -10,7 +11,7 @@ mod readers;
 mod scenario;
 mod suite;
 mod twins;
-mod without_parts;
+mod whole;
 
 use std::path::{Path, PathBuf};
 

@@ -94,3 +94,35 @@ fn p2_what_could_not_be_sealed_goes_on_waiting_and_is_there_once() {
         fails += 1;
     }
 }
+
+#[test]
+fn p2_what_could_not_be_committed_on_the_way_goes_on_waiting_and_is_there_once() {
+    // Two months, the first of which is complete when the last scans come.
+    let scans = [(0, 1), (1, 2), (40, 41), (41, 42), (42, 43)];
+    let apply_all = |warehouse: &mut ParquetDestination| {
+        scans.iter().try_for_each(|(start, end)| apply(warehouse, *start..*end).map(drop))
+    };
+    let mut fails = 0;
+    loop {
+        let root = new_folder();
+        let mut warehouse = open(&root);
+        // All that waits is less, and one scan is more than half of it.
+        apply(&mut warehouse, 50..51).unwrap();
+        warehouse.pending_bytes_max = 2 * warehouse.pending.bytes();
+        warehouse.publish().unwrap();
+        let (disk, steps) = kills::killed_after(fails);
+        warehouse.disk = disk;
+        let failed = apply_all(&mut warehouse).is_err();
+        assert!(failed || steps.load(std::sync::atomic::Ordering::Relaxed) > 0, "nothing was committed on the way");
+        warehouse.disk = Disk::default();
+        // Those that were applied are held, and are not applied again.
+        apply_all(&mut warehouse).unwrap();
+        warehouse.publish().unwrap();
+        assert_eq!(rows(&root), (6, 6), "failed at step {fails}");
+        if !failed {
+            assert!(fails >= 10, "only {fails} steps");
+            return;
+        }
+        fails += 1;
+    }
+}

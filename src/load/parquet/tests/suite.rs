@@ -8,26 +8,32 @@ use crate::load::{
 
 struct Folder {
     root: TempDir,
-    /// As a replay has it, with so many bytes of rows that may wait.
-    built_bytes_max: Option<usize>,
+    is_built_anew: bool,
+    /// Bytes of rows that may wait, if not what the memory allows.
+    pending_bytes_max: Option<usize>,
 }
 
 fn folder() -> Box<dyn Warehouse> {
-    Box::new(Folder { root: new_folder(), built_bytes_max: None })
+    Box::new(Folder { root: new_folder(), is_built_anew: false, pending_bytes_max: None })
+}
+
+fn folder_in_little_memory() -> Box<dyn Warehouse> {
+    Box::new(Folder { root: new_folder(), is_built_anew: false, pending_bytes_max: Some(1) })
 }
 
 fn folder_built_anew() -> Box<dyn Warehouse> {
-    Box::new(Folder { root: new_folder(), built_bytes_max: Some(whole::BYTES_MAX) })
+    Box::new(Folder { root: new_folder(), is_built_anew: true, pending_bytes_max: None })
 }
 
 fn folder_built_anew_in_little_memory() -> Box<dyn Warehouse> {
-    Box::new(Folder { root: new_folder(), built_bytes_max: Some(1) })
+    Box::new(Folder { root: new_folder(), is_built_anew: true, pending_bytes_max: Some(1) })
 }
 
 impl Warehouse for Folder {
     fn open(&self, identity: &Identity) -> Result<Box<dyn Destination>, LoadError> {
         let mut destination = ParquetDestination::open(self.root.path(), identity, &options())?;
-        destination.built_bytes_max = self.built_bytes_max;
+        destination.is_built_anew = self.is_built_anew;
+        destination.pending_bytes_max = self.pending_bytes_max.unwrap_or(destination.pending_bytes_max);
         Ok(Box::new(destination))
     }
 
@@ -41,6 +47,10 @@ impl Warehouse for Folder {
 }
 
 conformance_tests!(folder);
+
+mod in_little_memory {
+    crate::load::conformance::conformance_tests!(super::folder_in_little_memory);
+}
 
 mod built_anew {
     crate::load::conformance::conformance_tests!(super::folder_built_anew);
