@@ -3,7 +3,7 @@
 //!
 //! Only where no row is taken out and all of them fit. What does not is for the engine, which can sort in slices.
 
-use std::{fs::File, path::Path};
+use std::{fs::File, path::Path, sync::Arc};
 
 use arrow::{
     array::{RecordBatch, TimestampMicrosecondArray},
@@ -37,7 +37,7 @@ pub(super) fn rows_of(
     parts: &[&Part],
     bytes_max: u64,
 ) -> Result<Option<Fill>, LoadError> {
-    let mut files = Vec::new();
+    let (full, mut files) = (table.full_schema(), Vec::new());
     for part in parts {
         let Some(changes) = part.manifest.tables.get(&table.name) else { continue };
         if changes.deletes.is_some() {
@@ -47,7 +47,7 @@ pub(super) fn rows_of(
         let Some(held) = extent.bounds() else { return Ok(None) };
         if overlap(held, bounds) {
             let is_inside = bounds.start_us <= held.start_us && held.end_us <= bounds.end_us;
-            files.push((part.upserts_file(table), table.full_schema(), (!is_inside).then_some(bounds)));
+            files.push((part.upserts_file(table), Arc::clone(&full), (!is_inside).then_some(bounds)));
         }
     }
     files.extend(held.iter().map(|file| (file.path.clone(), table.parquet_schema(), None)));
@@ -58,7 +58,7 @@ pub(super) fn rows_of(
             return Ok(None);
         };
         for batch in batches {
-            let batch = batch.and_then(|batch| fit(&batch, &table.full_schema()));
+            let batch = batch.and_then(|batch| fit(&batch, &full));
             let batch = batch.map_err(|error| unreadable(&path, error.into()))?;
             bytes += batch.get_array_memory_size() as u64;
             if bytes > bytes_max {
