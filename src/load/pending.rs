@@ -71,6 +71,16 @@ impl Pending {
         others
     }
 
+    /// Leaves the scans for which this does not hold, and returns the others.
+    pub fn take_out(&mut self, is_out: impl Fn(&Waiting) -> bool) -> Self {
+        let (mut left, mut others) = (Self::default(), Self::default());
+        for waiting in std::mem::take(&mut self.scans) {
+            if is_out(&waiting) { others.put(waiting) } else { left.put(waiting) }
+        }
+        *self = left;
+        others
+    }
+
     /// Without the scans for which this holds.
     pub fn without(self, is_out: impl Fn(&Waiting) -> bool) -> Self {
         let mut others = Self::default();
@@ -85,8 +95,7 @@ impl Pending {
 
     /// Whether rows wait that lie in the window of this scan.
     pub fn touches(&self, scan: &Scan) -> bool {
-        let is_met = |held: &Scan| held.scope.stream == scan.scope.stream && held.window.overlaps(scan.window);
-        self.scans.iter().any(|held| is_met(&held.applied.scan))
+        self.scans.iter().any(|held| held.applied.scan.meets(scan))
     }
 
     /// Rows that wait for a table.

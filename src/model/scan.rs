@@ -61,3 +61,10 @@ pub struct Scan {
     /// When it was begun by the *service's* clock, epoch milliseconds. It is `_synced_at` of the rows it writes.
     pub started_ms: i64,
 }
+
+impl Scan {
+    /// Whether both go through some part of the same stream.
+    pub fn meets(&self, other: &Scan) -> bool {
+        self.scope.stream == other.scope.stream && self.window.overlaps(other.window)
+    }
+}

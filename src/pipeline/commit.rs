@@ -61,7 +61,7 @@ fn take_note(shared: &Shared, pulled: &Pulled, options: CommitOptions) -> Result
     let note = CommitNote { ordinal, vanish, record_unchanged };
     let text = serde_json::to_vec(&note).map_err(|error| PipelineError::Note(error.to_string()))?;
     shared.archive.note(&pulled.scan.id, &text).map_err(PipelineError::Archive)?;
-    Ok(CommitOptions { vanish, record_unchanged, proof: pulled.proof })
+    Ok(CommitOptions { vanish, record_unchanged, proof: pulled.proof, coming: options.coming })
 }
 
 /// A scan that every warehouse has applied, some of them perhaps in a transaction that is still open.

@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::{
     load::{CommitOptions, VanishPolicy},
-    model::{IntervalSet, Scan, ScanId, Stream},
+    model::{IntervalSet, Scan, ScanId, Stream, Window},
     plan::{Due, Reason},
     source::{SourceError, Stop},
 };
@@ -53,6 +53,8 @@ struct Flow {
     /// Windows that an earlier run began.
     waiting: VecDeque<(Task, Begun)>,
     pulls: JoinSet<PullEnd>,
+    /// The windows of these.
+    pulled: Vec<(Stream, Window)>,
     ready: VecDeque<(Task, Pulled)>,
     /// Applied, and not durable yet: they become so together.
     unsealed: Vec<(Task, Unsealed)>,
@@ -66,6 +68,21 @@ struct Flow {
 }
 
 impl Flow {
+    fn new(queue: Queue) -> Self {
+        Self {
+            queue,
+            waiting: VecDeque::new(),
+            pulls: JoinSet::new(),
+            pulled: Vec::new(),
+            ready: VecDeque::new(),
+            unsealed: Vec::new(),
+            applied_at: None,
+            committing: JoinSet::new(),
+            failures_in_a_row: 0,
+            outcome: Ok(()),
+        }
+    }
+
     fn fail(&mut self, error: PipelineError) {
         if self.outcome.is_ok() {
             self.outcome = Err(error);
@@ -95,6 +112,15 @@ impl Flow {
             })
     }
 
+    /// The windows of a stream that are still to be committed in this run, but for second looks.
+    fn coming(&self, stream: Stream) -> Vec<Window> {
+        let waiting = self.waiting.iter().map(|(task, _)| task);
+        let tasks = waiting.chain(self.ready.iter().map(|(task, _)| task));
+        let known = tasks.map(|task| (task.scope.stream, task.due.window)).chain(self.pulled.iter().copied());
+        let known = known.filter(|(known, _)| *known == stream).map(|(_, window)| window);
+        known.chain(self.queue.remaining(stream)).collect()
+    }
+
     fn is_at_rest(&self) -> bool {
         self.committing.is_empty() && self.unsealed.is_empty()
     }
@@ -107,17 +133,7 @@ impl Flow {
 impl Run {
     /// Pulls windows side by side and commits complete scans one by one, until there is nothing left or something stops it.
     pub(super) async fn drive(&mut self, queue: Queue, resumed: Vec<Resumed>) -> Result<(), PipelineError> {
-        let mut flow = Flow {
-            queue,
-            waiting: VecDeque::new(),
-            pulls: JoinSet::new(),
-            ready: VecDeque::new(),
-            unsealed: Vec::new(),
-            applied_at: None,
-            committing: JoinSet::new(),
-            failures_in_a_row: 0,
-            outcome: Ok(()),
-        };
+        let mut flow = Flow::new(queue);
         for scan in resumed {
             match scan {
                 Resumed::GoesOn(begun) => flow.waiting.push_back((self.task_of(&begun.scan, begun.page_rows)?, begun)),
@@ -176,6 +192,7 @@ impl Run {
                 }
             };
             self.shared.progress.begun();
+            flow.pulled.push((task.scope.stream, task.due.window));
             let shared = self.shared.clone();
             flow.pulls.spawn(async move { (task, pull(shared, begun).await) });
         }
@@ -193,7 +210,8 @@ impl Run {
         let is_seal_due = is_ending || flow.is_seal_due();
         let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
         if let Some((task, pulled)) = if is_seal_due { None } else { flow.ready.pop_front() } {
-            let options = self.commit_options(&task, &pulled);
+            let options =
+                CommitOptions { coming: flow.coming(task.scope.stream), ..self.commit_options(&task, &pulled) };
             flow.committing.spawn(async move {
                 let applied = apply(&shared, &destinations, pulled, options).await;
                 CommitEnd::Applied(Box::new((task, applied)))
@@ -208,6 +226,9 @@ impl Run {
 
     fn pull_ended(&mut self, flow: &mut Flow, task: Task, pulled: Result<Pulled, PullError>) {
         self.shared.progress.ended();
+        if let Some(at) = flow.pulled.iter().position(|pulled| *pulled == (task.scope.stream, task.due.window)) {
+            flow.pulled.swap_remove(at);
+        }
         flow.queue.ended(task.scope, task.due.window, pulled.as_ref().ok().map(|pulled| pulled.rows));
         match pulled {
             Ok(pulled) => {
@@ -337,5 +358,30 @@ impl Run {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::{DAY_MS, FlagSet, Scope},
+        pipeline::{Progress, ScopeWork},
+        plan::{RescanRules, Rules},
+    };
+
+    #[test]
+    fn what_is_pulled_and_what_is_not_begun_is_still_to_come() {
+        let due = vec![Due { window: Window::new(0, 9 * DAY_MS), reason: Reason::Gap }];
+        let rules = Rules { flags: FlagSet::EMPTY, settle_ms: 0, rescan: RescanRules::default() };
+        let work = ScopeWork { scope: Scope::all(Stream::Responses), rules, page_rows: 1000, held: Vec::new(), due };
+        let mut flow = Flow::new(Queue::new(vec![work], &Progress::default()));
+        let all = |flow: &Flow| flow.coming(Stream::Responses).into_iter().collect::<IntervalSet>();
+        let first = flow.queue.next_task().unwrap().due.window;
+        assert!(!all(&flow).covers(first));
+        flow.pulled.push((Stream::Responses, first));
+        assert_eq!(flow.coming(Stream::Responses), [first, Window::new(first.end_ms, 9 * DAY_MS)]);
+        assert!(all(&flow).covers(Window::new(0, 9 * DAY_MS)));
+        assert!(flow.coming(Stream::Themes).is_empty());
     }
 }

@@ -68,6 +68,12 @@ impl Queue {
         )
     }
 
+    /// What is not handed out yet of a stream.
+    pub fn remaining(&self, stream: Stream) -> impl Iterator<Item = Window> {
+        let scopes = self.scopes.iter().filter(move |scope| scope.work.scope.stream == stream);
+        scopes.flat_map(|scope| scope.cutter.remaining()).map(|due| due.window)
+    }
+
     /// A window was pulled, or given up: how many rows it showed, for the size of the windows to come.
     pub fn ended(&mut self, scope: Scope, window: Window, rows: Option<u64>) {
         if let Some(queue) = self.scope(scope) {

@@ -69,7 +69,7 @@ pub(in super::super) fn timestamp_ms(at_ms: i64) -> String {
 }
 
 /// The bounds of a window.
-pub(super) fn bounds_of(window: Window) -> TimeBounds {
+pub(in super::super) fn bounds_of(window: Window) -> TimeBounds {
     TimeBounds { start_us: window.start_ms.saturating_mul(1000), end_us: window.end_ms.saturating_mul(1000) }
 }
 

@@ -1,17 +1,25 @@
-//! A second session that fills the children, the tables below others, on a thread of its own while a file is built anew: a third of
-//! the work at the file, for which the other two thirds need not wait.
+//! A second session that fills tables on a thread of its own while a file is built anew: the children, the tables below others, and of the
+//! answers those for which the first one finds it free. So neither waits for the other.
 //!
 //! Its transaction is its own, so a kill could leave the one without the other, and the first session does not see its rows before
 //! it is closed. The one is for a file alone of which nothing is kept then; the other is for the caller to ask about.
 
 use std::{
     path::Path,
-    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
     thread::{self, JoinHandle},
 };
 
 use super::{Engine, LoadError, apply};
-use crate::load::Fill;
+use crate::{
+    load::Fill,
+    model::{Scan, Stream},
+    schema::Table,
+};
 
 /// Fills that may wait, each of a few MiB.
 const WAITING_MAX: usize = 4;
@@ -20,8 +28,11 @@ const WAITING_MAX: usize = 4;
 pub(super) struct Below {
     /// `None` once it is being dropped.
     jobs: Option<SyncSender<Job>>,
+    /// Fills that are not written yet.
+    fills_left: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
-    is_filled: bool,
+    /// Those of which it has rows that the first session does not see.
+    scans: Vec<Scan>,
 }
 
 enum Job {
@@ -34,38 +45,53 @@ impl Below {
     pub(super) fn of(engine: &Engine, path: &Path) -> Result<Self, LoadError> {
         let (engine, file) = (engine.beside()?, path.to_owned());
         let (jobs, to_do) = sync_channel(WAITING_MAX);
-        let thread = thread::Builder::new().name("below".into()).spawn(move || work(&engine, &file, &to_do));
+        let fills_left = Arc::new(AtomicUsize::new(0));
+        let left = Arc::clone(&fills_left);
+        let thread = thread::Builder::new().name("below".into()).spawn(move || work(&engine, &file, &to_do, &left));
         let thread = thread.map_err(|source| LoadError::io("start a thread for", path, source))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), is_filled: false })
+        Ok(Self { jobs: Some(jobs), fills_left, thread: Some(thread), scans: Vec::new() })
     }
 
     /// Whether it has rows that the first session does not see.
     pub(super) fn is_filled(&self) -> bool {
-        self.is_filled
+        !self.scans.is_empty()
     }
 
-    /// Takes the rows of children, and returns the others. An error while they are written comes with [`Below::close`].
-    pub(super) fn fill(&mut self, fills: Vec<Fill>) -> Result<Vec<Fill>, LoadError> {
-        let (children, others): (Vec<Fill>, Vec<Fill>) =
-            fills.into_iter().partition(|fill| fill.table.parent.is_some());
-        if !children.is_empty() {
-            self.is_filled = true;
-            self.tell(Job::Fill(children))?;
+    /// Whether it may have such rows in the window of this scan.
+    pub(super) fn touches(&self, scan: &Scan) -> bool {
+        self.scans.iter().any(|held| held.meets(scan))
+    }
+
+    /// Takes what it may of the rows of these scans, and returns the others. An error while they are written comes with [`Below::close_beside`].
+    pub(super) fn fill(&mut self, fills: Vec<Fill>, scans: impl Iterator<Item = Scan>) -> Result<Vec<Fill>, LoadError> {
+        let is_free = self.fills_left.load(Ordering::Relaxed) == 0;
+        let (taken, others): (Vec<Fill>, Vec<Fill>) = fills.into_iter().partition(|fill| may_take(fill.table, is_free));
+        if !taken.is_empty() {
+            self.scans.extend(scans);
+            self.fills_left.fetch_add(1, Ordering::Relaxed);
+            self.tell(Job::Fill(taken))?;
         }
         Ok(others)
     }
 
-    /// Waits for it, and makes what it filled durable and visible.
-    pub(super) fn close(&mut self) -> Result<(), LoadError> {
-        self.is_filled = false;
+    /// Makes what it filled durable and visible, while the first session does something else. Both have ended when this returns.
+    pub(super) fn close_beside<T>(&mut self, other: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
+        self.scans.clear();
         let (reply, closed) = sync_channel(1);
         self.tell(Job::Close(reply))?;
-        closed.recv().map_err(|_| died())?
+        let done = other();
+        closed.recv().map_err(|_| died())?.and(done)
     }
 
     fn tell(&self, job: Job) -> Result<(), LoadError> {
         self.jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or_else(died)
     }
+}
+
+/// All children: the engine writes many rows of a table in one transaction straight into the file, and few of them twice. And answers, if it
+/// is free: of all that is left nothing else is read only within the window of a scan.
+fn may_take(table: &Table, is_free: bool) -> bool {
+    table.parent.is_some() || (is_free && table.name == Stream::Responses.name())
 }
 
 impl Drop for Below {
@@ -77,10 +103,10 @@ impl Drop for Below {
 }
 
 fn died() -> LoadError {
-    LoadError::Contract("the thread that fills the children died".to_owned())
+    LoadError::Contract("the thread that fills tables died".to_owned())
 }
 
-fn work(engine: &Engine, path: &Path, jobs: &Receiver<Job>) {
+fn work(engine: &Engine, path: &Path, jobs: &Receiver<Job>, fills_left: &AtomicUsize) {
     let (mut is_open, mut outcome) = (false, Ok(()));
     for job in jobs {
         match job {
@@ -90,8 +116,11 @@ fn work(engine: &Engine, path: &Path, jobs: &Receiver<Job>) {
                     is_open = outcome.is_ok();
                 }
                 outcome = outcome.and_then(|()| apply::fill(engine, path, &fills));
+                fills_left.fetch_sub(1, Ordering::Relaxed);
             }
-            Job::Fill(_) => {}
+            Job::Fill(_) => {
+                fills_left.fetch_sub(1, Ordering::Relaxed);
+            }
             Job::Close(reply) => {
                 if std::mem::take(&mut is_open) {
                     outcome = outcome.and_then(|()| apply::close(engine, path)).inspect_err(|_| apply::abandon(engine));
@@ -114,24 +143,42 @@ mod tests {
 
     use super::*;
     use crate::{
-        load::engine::tests::engine,
+        load::{conformance::answers_scan, engine::tests::engine},
         schema::{children_of, table},
     };
 
-    #[test]
-    fn p2_an_error_while_children_are_filled_comes_when_they_are_asked_for() {
-        let (folder, engine) = engine(1, 64 << 20);
-        let mut below = Below::of(&engine, &folder.path().join("w.duckdb")).unwrap();
+    fn fills(tables: impl Iterator<Item = &'static Table>) -> Vec<Fill> {
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values([1]));
         let rows = vec![RecordBatch::try_from_iter([("question_id", numbers)]).unwrap()];
-        let fill = |table| Fill { table, rows: rows.clone(), bounds: None };
-        // No file is attached.
-        let tables = vec![fill(table("responses").unwrap()), fill(children_of("responses").next().unwrap())];
-        let left = below.fill(tables).unwrap();
-        assert_eq!(left.iter().map(|fill| fill.table.name.as_str()).collect::<Vec<_>>(), ["responses"]);
-        assert!(below.is_filled());
-        below.close().unwrap_err();
+        tables.map(|table| Fill { table, rows: rows.clone(), bounds: None }).collect()
+    }
+
+    /// Hands it rows of some tables, and returns the names of those that it left.
+    fn fill(below: &mut Below, scan: &Scan) -> Vec<String> {
+        let names = ["sync_windows", "visitor_snapshots", "responses"];
+        let tables = names.into_iter().map(|name| table(name).unwrap()).chain(children_of("responses").take(1));
+        let left = below.fill(fills(tables), std::iter::once(scan.clone())).unwrap();
+        left.into_iter().map(|fill| fill.table.name.clone()).collect()
+    }
+
+    #[test]
+    fn p2_an_error_while_it_fills_comes_when_it_is_closed() {
+        let (folder, engine) = engine(1, 64 << 20);
+        let mut below = Below::of(&engine, &folder.path().join("w.duckdb")).unwrap();
+        // No file is attached. What is read across windows is left.
+        assert_eq!(fill(&mut below, &answers_scan(1, 0, 3)), ["sync_windows", "visitor_snapshots"]);
+        below.close_beside(|| Ok(())).unwrap_err();
         assert!(!below.is_filled());
-        below.close().unwrap();
+        below.close_beside(|| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn p1_it_knows_the_windows_of_which_it_has_rows() {
+        let (folder, engine) = engine(1, 64 << 20);
+        let mut below = Below::of(&engine, &folder.path().join("w.duckdb")).unwrap();
+        fill(&mut below, &answers_scan(1, 3, 6));
+        assert!(below.touches(&answers_scan(2, 5, 9)) && !below.touches(&answers_scan(3, 6, 9)));
+        below.close_beside(|| Ok(())).unwrap_err();
+        assert!(!below.touches(&answers_scan(2, 5, 9)));
     }
 }

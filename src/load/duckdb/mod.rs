@@ -217,8 +217,8 @@ impl DuckDbDestination {
             return Ok(Applied { counts, wrote: false, was_held: true });
         }
         let mut stage = stage.ok_or_else(|| LoadError::Contract("a commit of a scan that was not staged".into()))?;
-        if self.unsealed.rows.touches(scan) {
-            self.write_pending()?;
+        if self.unsealed.rows.touches(scan) || self.below.as_ref().is_some_and(|below| below.touches(scan)) {
+            self.show_pending()?;
         }
         let delta = match all_new(&self.engine, &mut stage, &mut Attached(&self.lacking), &self.unsealed.rows, options)?
         {

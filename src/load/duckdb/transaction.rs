@@ -52,10 +52,12 @@ impl DuckDbDestination {
 
     /// Writes them, so that whatever reads the tables finds them.
     pub(super) fn write_pending(&mut self) -> Result<(), LoadError> {
-        let tables = std::mem::take(&mut self.unsealed.rows).tables();
+        let rows = std::mem::take(&mut self.unsealed.rows);
         let fills = match &mut self.below {
-            Some(below) => below.fill(tables)?,
-            None => tables,
+            Some(below) => {
+                below.fill(rows.tables(), rows.scans().iter().map(|waiting| waiting.applied.scan.clone()))?
+            }
+            None => rows.tables(),
         };
         apply::fill(&self.engine, &self.path, &fills)
     }
@@ -106,10 +108,10 @@ impl DuckDbDestination {
         if !self.unsealed.is_open {
             return Ok(());
         }
-        let closed = self
-            .write_pending()
-            .and_then(|()| self.below.as_mut().map_or(Ok(()), Below::close))
-            .and_then(|()| apply::close(&self.engine, &self.path));
+        let closed = self.write_pending().and_then(|()| {
+            let close = || apply::close(&self.engine, &self.path);
+            self.below.as_mut().map_or_else(close, |below| below.close_beside(close))
+        });
         match &closed {
             Ok(()) => (self.unsealed.is_open, self.unsealed.scans) = (false, 0),
             Err(_) => self.abandon(),

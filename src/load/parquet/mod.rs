@@ -317,7 +317,7 @@ impl Destination for ParquetDestination {
         let applied = AppliedScan { scan: scan.clone(), counts };
         if delta.tables.is_empty() && wrote {
             self.pending.add(applied, delta.fills);
-            self.commit_if_large()?;
+            self.commit_if_large(&options.coming)?;
         } else if wrote {
             // Its other tables are in the engine until the next scan: it does not wait.
             let mut own = Pending::default();

@@ -6,8 +6,10 @@
 use std::{fs::File, io::BufWriter, path::Path, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch},
-    compute::{LexicographicalComparator, SortColumn, SortOptions, cast, concat, interleave_record_batch},
+    array::{Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch, Scalar, UInt32Array},
+    compute::{
+        LexicographicalComparator, SortColumn, SortOptions, cast, concat, interleave, kernels::cmp::not_distinct, take,
+    },
     datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType},
     error::ArrowError,
 };
@@ -34,8 +36,8 @@ const ROW_GROUP_ROWS: usize = 122_880;
 const ZSTD_LEVEL: i32 = 3;
 /// Length to which texts are cut in statistics: a long answer says nothing there.
 const STATISTICS_TEXT_BYTES: usize = 64;
-/// Rows that the writer is handed at once: as many as the engine hands over, so that pages end at the same rows.
-const CHUNK_ROWS: usize = 2048;
+/// Rows that the writer is handed at once. It ends its pages where it would for any other number; each time all batches are looked at.
+const CHUNK_ROWS: usize = 16_384;
 /// Columns whose values hardly repeat within a row group. A dictionary of them holds each value, and numbers beside it: it costs more to
 /// make than all else of such a column, and makes it larger than zstd does by itself.
 const WITHOUT_DICTIONARY: [&str; 7] =
@@ -177,9 +179,34 @@ impl Sorted {
 
     /// The rows in their order, so many at once.
     fn chunks(&self, rows: usize) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> {
-        let batches: Vec<&RecordBatch> = self.batches.iter().collect();
-        self.places.chunks(rows).map(move |places| interleave_record_batch(&batches, places))
+        let schema = self.batches.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
+        let column = |at| self.batches.iter().map(|batch| batch.column(at).as_ref()).collect::<Vec<_>>();
+        let columns = (0..schema.fields().len()).map(column);
+        // Columns of one value are not looked up row by row.
+        let columns: Vec<_> = columns.map(|column| (has_one_value(&column), column)).collect();
+        self.places.chunks(rows).map(move |places| {
+            let chunk = columns.iter().map(|(has_one_value, column)| match column.first() {
+                Some(first) if *has_one_value => take(*first, &UInt32Array::from_value(0, places.len()), None),
+                _ => interleave(column, places),
+            });
+            RecordBatch::try_new(Arc::clone(&schema), chunk.collect::<Result<_, _>>()?)
+        })
     }
+}
+
+/// Whether all rows of a column have the same text or number, or none has any.
+fn has_one_value(column: &[&dyn Array]) -> bool {
+    if column.iter().all(|array| array.null_count() == array.len()) {
+        return true;
+    }
+    let Some(first) = column.first().filter(|first| !first.is_empty()).map(|first| first.slice(0, 1)) else {
+        return false;
+    };
+    column.iter().filter(|array| !array.is_empty()).all(|array| {
+        // Most columns are told by their last value.
+        array.slice(array.len() - 1, 1).as_ref() == first.as_ref()
+            && not_distinct(array, &Scalar::new(Arc::clone(&first))).is_ok_and(|same| same.true_count() == array.len())
+    })
 }
 
 /// A column of all batches.
@@ -301,4 +328,50 @@ fn write_error(path: &Path, error: ParquetError) -> LoadError {
         other => std::io::Error::other(other),
     };
     io_error("write", path, source)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{BooleanArray, Float64Array, StringArray},
+        compute::{concat_batches, interleave_record_batch},
+        datatypes::Int64Type,
+    };
+
+    use super::*;
+
+    #[test]
+    fn p2_columns_of_one_value_are_told_from_those_that_only_begin_and_end_alike() {
+        let lists = |rows: [&[i64]; 3]| {
+            let rows = rows.map(|row| Some(row.iter().copied().map(Some).collect::<Vec<_>>()));
+            Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows)) as ArrayRef
+        };
+        let batch = |middle: i64| {
+            let columns: [(&str, ArrayRef); 9] = [
+                ("one text", Arc::new(StringArray::from_iter_values(["run"; 3]))),
+                ("one number", Arc::new(Int64Array::from_value(7, 3))),
+                ("no text", Arc::new(StringArray::new_null(3))),
+                ("no truth", Arc::new(BooleanArray::new_null(3))),
+                ("another text", Arc::new(StringArray::from(vec!["a", if middle > 1 { "b" } else { "a" }, "a"]))),
+                ("another number", Arc::new(Int64Array::from_iter_values([1, middle, 1]))),
+                ("a number or none", Arc::new(Int64Array::from_iter([Some(1), None, Some(1)]))),
+                ("zeros", Arc::new(Float64Array::from_iter_values([0.0, -0.0, 0.0]))),
+                ("lists", lists([&[1], &[middle], &[1]])),
+            ];
+            RecordBatch::try_from_iter(columns).unwrap()
+        };
+        let batches = vec![batch(1), batch(2)];
+        let one_value = |at: usize| {
+            let column: Vec<_> = batches.iter().map(|batch| batch.column(at).as_ref()).collect();
+            has_one_value(&column)
+        };
+        assert_eq!((0..9).map(one_value).collect::<Vec<_>>(), [[true; 4].as_slice(), &[false; 5]].concat());
+        let places = vec![(1, 1), (0, 2), (1, 0), (0, 0), (0, 1), (1, 2)];
+        let expected = interleave_record_batch(&batches.iter().collect::<Vec<_>>(), &places).unwrap();
+        let sorted = Sorted { batches, places };
+        for rows in [1, 4, 6, 100] {
+            let chunks: Vec<_> = sorted.chunks(rows).map(Result::unwrap).collect();
+            assert_eq!(concat_batches(&expected.schema(), &chunks).unwrap(), expected, "{rows} at once");
+        }
+    }
 }

@@ -15,14 +15,17 @@ use arrow::{
 };
 
 use super::{
-    LoadError, ParquetDestination, PartitionBy, Table,
+    LoadError, ParquetDestination, PartitionBy, Pending, Table,
     disk::Disk,
     known_table,
     partition::Partition,
     table_file::{self, Notes},
     tree::FileFacts,
 };
-use crate::load::{Fill, TimeBounds, pending::Waiting, stage::column_of};
+use crate::{
+    load::{Fill, TimeBounds, diff::bounds_of, pending::Waiting, stage::column_of},
+    model::Window,
+};
 
 /// Bytes of rows that wait for their partitions to be complete, at most.
 const BYTES_MAX: u64 = 96 << 20;
@@ -30,8 +33,6 @@ const BYTES_MAX: u64 = 96 << 20;
 const MEMORY_SHARE: u64 = 4;
 /// A part is to bring at least so many-th of what may wait.
 const WORTH_A_PART: usize = 2;
-/// Scans that were applied last, of which others may be near: the partitions that they touch are not taken for complete.
-const SCANS_NEAR: usize = 2;
 
 /// All rows of a partition that has none yet.
 pub(super) struct Whole {
@@ -45,24 +46,27 @@ pub(super) fn pending_bytes_max(memory_limit_bytes: u64) -> usize {
 }
 
 impl ParquetDestination {
-    /// Commits the first scans, up to those whose partitions others will still fill, if they are worth a part; and all, if they take too
-    /// much memory. In the order in which they were applied: a kill must not leave what leans on a scan without it.
-    pub(super) fn commit_if_large(&mut self) -> Result<(), LoadError> {
+    /// Commits the scans of whose partitions no more is coming, if they are worth a part; and all, if they take too much memory.
+    pub(super) fn commit_if_large(&mut self, coming: &[Window]) -> Result<(), LoadError> {
         let by = self.root.partition_by();
-        let scans = self.pending.scans();
-        let near: Vec<_> = scans.iter().rev().take(SCANS_NEAR).filter_map(|last| partitions_of(last, by)).collect();
-        let is_near = |waiting: &Waiting| {
-            let partitions = partitions_of(waiting, by);
-            partitions.is_some_and(|(first, last)| near.iter().any(|near| near.0 <= last && first <= near.1))
+        let coming: Vec<_> = coming.iter().map(|window| partitions_of(bounds_of(*window), by)).collect();
+        let is_open = |waiting: &Waiting| {
+            let partitions = waiting.bounds.map(|bounds| partitions_of(bounds, by));
+            partitions.is_some_and(|(first, last)| coming.iter().any(|coming| coming.0 <= last && first <= coming.1))
         };
-        let complete = scans.iter().position(is_near).unwrap_or(scans.len());
-        let complete_bytes: usize = scans.iter().take(complete).map(|waiting| waiting.bytes).sum();
-        if complete > 0 && complete_bytes >= self.pending_bytes_max / WORTH_A_PART {
-            let aside = self.pending.split_off(complete);
-            let committed = self.commit_pending();
-            self.pending.append(aside);
-            return committed;
-        }
+        // A kill must not leave what leans on a scan without it: the first ones, in the order in which they were applied. Unless
+        // nothing has to survive a kill.
+        let open = if self.is_built_anew {
+            self.pending.take_out(is_open)
+        } else {
+            let complete = self.pending.scans().iter().position(is_open);
+            complete.map_or_else(Pending::default, |complete| self.pending.split_off(complete))
+        };
+        let is_full = self.pending.bytes() + open.bytes() >= self.pending_bytes_max;
+        let is_worth_it = self.pending.bytes() >= self.pending_bytes_max / WORTH_A_PART;
+        let committed = if is_full || is_worth_it { self.commit_pending() } else { Ok(()) };
+        self.pending.append(open);
+        committed?;
         if self.pending.bytes() >= self.pending_bytes_max { self.commit_pending() } else { Ok(()) }
     }
 
@@ -144,10 +148,9 @@ pub(super) fn write_files(
     Ok(written.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The first and the last partition that a scan may touch; `None` without rows that are cut.
-fn partitions_of(waiting: &Waiting, by: PartitionBy) -> Option<(Partition, Partition)> {
-    let bounds = waiting.bounds?;
-    Some((by.of(bounds.start_us), by.of(bounds.end_us.saturating_sub(1))))
+/// The first and the last partition of a stretch.
+fn partitions_of(bounds: TimeBounds, by: PartitionBy) -> (Partition, Partition) {
+    (by.of(bounds.start_us), by.of(bounds.end_us.saturating_sub(1)))
 }
 
 /// The rows by the partition in which they belong; `None` for a table that is not cut.

@@ -15,7 +15,7 @@ use crate::{
     archive::{ArchiveError, read_pages},
     flatten::flatten_page,
     load::{CommitOptions, Destination},
-    model::{Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, Proof, Scan, Stream, TimeAccount},
+    model::{Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, Proof, Scan, Stream, TimeAccount, Window},
     person::Suppression,
     source::envelope,
 };
@@ -28,6 +28,9 @@ use super::{
 
 /// Steps that may wait for a warehouse; of pages, [`Ahead`] bounds the bytes.
 const STEPS_AHEAD_MAX: usize = 256;
+
+/// Scans that a warehouse is told of before they come: those of a month lie near each other, but for later re-scans of it.
+const SCANS_COMING: usize = 16;
 
 /// Numbers that a progress bar can watch. Nothing depends on them.
 #[derive(Debug, Default)]
@@ -168,12 +171,14 @@ fn read_all(
     progress: &ReplayProgress,
 ) -> Result<Result<bool, PipelineError>, WriterGone> {
     let ahead = Ahead::default();
-    for archived in scans {
+    for (at, archived) in scans.iter().enumerate() {
         if stop.is_cancelled() {
             return Ok(Ok(false));
         }
+        let coming = scans[at + 1..].iter().take(SCANS_COMING).map(|coming| &coming.scan);
+        let coming = coming.filter(|coming| coming.scope.stream == archived.scan.scope.stream);
         if let Err(error) = read_one(
-            archived,
+            (archived, coming.map(|coming| coming.window).collect()),
             (drift.of(archived.scan.scope.stream), suppression),
             (writers.0, &ahead, writers.1),
             account,
@@ -187,7 +192,7 @@ fn read_all(
 }
 
 fn read_one(
-    archived: &Archived,
+    (archived, coming): (&Archived, Vec<Window>),
     (rules, suppression): (DriftRules, &Suppression),
     (writers, ahead, returned): (&[SyncSender<Step>], &Ahead, &Returned),
     account: &TimeAccount,
@@ -237,6 +242,7 @@ fn read_one(
         vanish: archived.note.vanish,
         record_unchanged: archived.note.record_unchanged,
         proof: Proof { pages: archived.pages, end: end_of(scan.scope.stream, last.as_deref()) },
+        coming,
     };
     send(writers, Step::Commit(scan, options))?;
     progress.scans_done.fetch_add(1, Ordering::Relaxed);

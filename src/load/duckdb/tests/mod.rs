@@ -1,5 +1,6 @@
 //! The DuckDB file against the suite that every destination must pass.
 
+mod anew;
 mod crashes;
 mod files;
 mod views;

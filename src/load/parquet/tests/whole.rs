@@ -18,30 +18,37 @@ const DAYS: i64 = 75;
 fn apply_all(warehouse: &mut ParquetDestination, scans_a_part: Option<usize>) {
     let mut days: Vec<i64> = (0..DAYS).step_by(3).collect();
     days.swap(9, 10);
-    for (number, day) in days.into_iter().enumerate() {
-        let scan = answers_scan(number as i64, day, day + 3);
-        let rows: Vec<_> = (0..30)
-            .map(|at| {
-                let mut row = answer(&format!("g{day}-{at}"), day + at % 3, "text");
-                row.survey = 7 + at % 4;
-                // Some at the first and the last moment of a day, which may be that of a month.
-                row.at_ms += match at {
-                    _ if at % 5 == 0 => -DAY_MS / 2,
-                    _ if at % 7 == 1 => DAY_MS / 2 - 1,
-                    _ => 0,
-                };
-                row.choices = (0..at % 3).map(|choice| format!("choice {choice}")).collect();
-                row
-            })
-            .collect();
-        warehouse.begin(&scan).unwrap();
-        warehouse.stage(&page(&rows)).unwrap();
-        let applied = warehouse.apply(&scan, &CommitOptions::default()).unwrap();
-        assert_eq!(applied.counts.inserted, 30);
+    for (number, day) in days.iter().enumerate() {
+        apply_one(warehouse, number, *day, &days[number + 1..]);
         if scans_a_part.is_some_and(|scans| (number + 1) % scans == 0) {
             warehouse.seal().unwrap();
         }
     }
+}
+
+/// One of them, with those that are said to come.
+fn apply_one(warehouse: &mut ParquetDestination, number: usize, day: i64, coming: &[i64]) {
+    let scan_of = |day: i64| answers_scan(number as i64, day, day + 3);
+    let scan = scan_of(day);
+    let rows: Vec<_> = (0..30)
+        .map(|at| {
+            let mut row = answer(&format!("g{day}-{at}"), day + at % 3, "text");
+            row.survey = 7 + at % 4;
+            // Some at the first and the last moment of a day, which may be that of a month.
+            row.at_ms += match at {
+                _ if at % 5 == 0 => -DAY_MS / 2,
+                _ if at % 7 == 1 => DAY_MS / 2 - 1,
+                _ => 0,
+            };
+            row.choices = (0..at % 3).map(|choice| format!("choice {choice}")).collect();
+            row
+        })
+        .collect();
+    warehouse.begin(&scan).unwrap();
+    warehouse.stage(&page(&rows)).unwrap();
+    let coming = coming.iter().map(|day| scan_of(*day).window).collect();
+    let applied = warehouse.apply(&scan, &CommitOptions { coming, ..CommitOptions::default() }).unwrap();
+    assert_eq!(applied.counts.inserted, 30);
 }
 
 /// What a file holds, in its order, and what it says of itself but for the part.
@@ -189,6 +196,29 @@ fn p8_partitions_behind_the_scans_are_written_before_the_end_and_added_to_if_nee
     }
     // A file that is put in its place says which run wrote it, one that is merged which run came last.
     assert_same_files(&folders, false);
+}
+
+#[test]
+fn p8_what_more_is_coming_of_waits_and_what_is_behind_it_only_where_a_kill_matters() {
+    // The last days first, of whose month more comes; then a whole month.
+    let days = [72, 0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 60];
+    let mut bytes = 0;
+    for is_built_anew in [false, true] {
+        let root = new_folder();
+        let mut warehouse = open(&root);
+        warehouse.is_built_anew = is_built_anew;
+        // Not full, and worth a part.
+        warehouse.pending_bytes_max = if bytes == 0 { usize::MAX } else { bytes * 6 / 5 };
+        for at in 0..days.len() - 2 {
+            apply_one(&mut warehouse, at, days[at], &days[at + 1..]);
+            assert!(warehouse.waiting.is_empty(), "more of it is coming");
+        }
+        bytes = bytes.max(warehouse.pending.bytes());
+        apply_one(&mut warehouse, days.len() - 2, days[days.len() - 2], &days[days.len() - 1..]);
+        let scans = warehouse.waiting.iter().map(|part| part.manifest.scans.len()).sum::<usize>();
+        assert_eq!(scans, if is_built_anew { days.len() - 2 } else { 0 });
+        assert_eq!(warehouse.pending.scans().len(), days.len() - 1 - scans);
+    }
 }
 
 #[test]
