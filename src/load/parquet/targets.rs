@@ -31,6 +31,18 @@ impl TreeTargets<'_> {
         Ok(format!("({})", Sources::new(table, None, &files, []).select_sql()))
     }
 
+    /// The files and parts that can hold rows within the bounds.
+    fn sources<T>(
+        &mut self,
+        table: &'static Table,
+        bounds: Option<TimeBounds>,
+        read: impl FnOnce(&Sources<'_>) -> T,
+    ) -> Result<T, LoadError> {
+        let mut files = self.tree.files_within(self.root, table, bounds)?;
+        files.extend(self.waiting.iter().flat_map(|part| part.whole_files_within(self.root, table, bounds)));
+        Ok(read(&Sources::new(table, bounds, &files, self.waiting)))
+    }
+
     /// The partition in which all of this window lies, if its file has all that is committed of it, and is not too large to be kept.
     fn keepable(&mut self, table: &'static Table, bounds: TimeBounds) -> Result<Option<Partition>, LoadError> {
         let by = self.root.partition_by();
@@ -46,9 +58,7 @@ impl TreeTargets<'_> {
 
 impl Targets for TreeTargets<'_> {
     fn relation(&mut self, table: &'static Table, bounds: Option<TimeBounds>) -> Result<String, LoadError> {
-        let mut files = self.tree.files_within(self.root, table, bounds)?;
-        files.extend(self.waiting.iter().flat_map(|part| part.whole_files_within(self.root, table, bounds)));
-        Ok(format!("({})", Sources::new(table, bounds, &files, self.waiting).select_sql()))
+        self.sources(table, bounds, |sources| format!("({})", sources.select_sql()))
     }
 
     fn each_within(
@@ -74,6 +84,10 @@ impl Targets for TreeTargets<'_> {
     }
 
     fn holds_within(&mut self, engine: &Engine, table: &'static Table, bounds: TimeBounds) -> Result<bool, LoadError> {
+        // As in a backfill; to ask the engine takes a millisecond.
+        if self.sources(table, Some(bounds), |sources| sources.rows_max() == 0)? {
+            return Ok(false);
+        }
         let partition = self.keepable(table, bounds)?;
         let kept = self.tree.kept.as_ref().zip(partition).filter(|(kept, partition)| kept.is_of(table, *partition));
         match kept {
