@@ -180,8 +180,9 @@ pub struct CommitOptions {
     pub record_unchanged: bool,
     /// How the scan proved its window complete: for the ledger.
     pub proof: Proof,
-    /// Windows of the same stream whose scans are expected next, as far as they are known: nothing but time depends on them.
-    pub coming: Vec<Window>,
+    /// Windows of which scans are expected, as far as they are known, or what is left of a plan and not cut into windows yet. Nothing but
+    /// time depends on them.
+    pub coming: Vec<(Stream, Window)>,
 }
 
 /// What to do about rows that a complete scan no longer found (promise P4).

@@ -17,7 +17,7 @@ use crate::{
 /// The rows that wait.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// In the order in which they were applied.
+    /// In the order in which they were applied, unless some were taken out and put back.
     scans: Vec<Waiting>,
     bytes: usize,
 }

@@ -68,10 +68,13 @@ impl Queue {
         )
     }
 
-    /// What is not handed out yet of a stream.
-    pub fn remaining(&self, stream: Stream) -> impl Iterator<Item = Window> {
-        let scopes = self.scopes.iter().filter(move |scope| scope.work.scope.stream == stream);
-        scopes.flat_map(|scope| scope.cutter.remaining()).map(|due| due.window)
+    /// What is not handed out yet.
+    pub fn remaining(&self) -> impl Iterator<Item = (Stream, Window)> {
+        let stretches = |scope: &ScopeQueue| {
+            let stream = scope.work.scope.stream;
+            scope.cutter.remaining().map(|due| (stream, due.window)).collect::<Vec<_>>()
+        };
+        self.scopes.iter().flat_map(stretches)
     }
 
     /// A window was pulled, or given up: how many rows it showed, for the size of the windows to come.

@@ -1,8 +1,8 @@
 //! A second session that fills tables on a thread of its own while a file is built anew: the children, the tables below others, and of the
 //! answers those for which the first one finds it free. So neither waits for the other.
 //!
-//! Its transaction is its own, so a kill could leave the one without the other, and the first session does not see its rows before
-//! it is closed. The one is for a file alone of which nothing is kept then; the other is for the caller to ask about.
+//! Its transaction is its own, so a kill or an error could leave the one without the other, and the first session does not see its rows
+//! before it is closed. The one is for a file alone of which nothing is kept then; the other is for the caller to ask about.
 
 use std::{
     path::Path,
@@ -21,7 +21,7 @@ use crate::{
     schema::Table,
 };
 
-/// Fills that may wait, each of a few MiB.
+/// Fills that may wait: children of some MiB of rows, and once answers.
 const WAITING_MAX: usize = 4;
 
 /// The session, as the first one sees it.
@@ -74,7 +74,8 @@ impl Below {
         Ok(others)
     }
 
-    /// Makes what it filled durable and visible, while the first session does something else. Both have ended when this returns.
+    /// Makes what it filled durable and visible, while the first session does something else. Both have ended when this returns; an error of
+    /// this session is told before one of the other.
     pub(super) fn close_beside<T>(&mut self, other: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.scans.clear();
         let (reply, closed) = sync_channel(1);
@@ -89,7 +90,7 @@ impl Below {
 }
 
 /// All children: the engine writes many rows of a table in one transaction straight into the file, and few of them twice. And answers, if it
-/// is free: of all that is left nothing else is read only within the window of a scan.
+/// is free: of what is read only within the window of a scan they are the most.
 fn may_take(table: &Table, is_free: bool) -> bool {
     table.parent.is_some() || (is_free && table.name == Stream::Responses.name())
 }

@@ -63,6 +63,8 @@ pub struct DuckDbDestination {
     /// Whether something was committed since the last checkpoint.
     is_dirty: bool,
     unsealed: Unsealed,
+    /// Bytes of rows that may wait to be written.
+    pending_bytes_max: usize,
     /// While the file is built anew.
     below: Option<Below>,
 }
@@ -129,6 +131,7 @@ impl DuckDbDestination {
             has_views: false,
             is_dirty: false,
             unsealed: Unsealed::default(),
+            pending_bytes_max: transaction::PENDING_BYTES_MAX,
             below: None,
         };
         destination.attach()?;

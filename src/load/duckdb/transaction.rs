@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Bytes of rows that may wait to be written: an `INSERT` costs as much as a statement does, whatever it brings.
-const PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(super) const PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What was applied and is not durable yet.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl DuckDbDestination {
         if !delta.fills.is_empty() {
             self.unsealed.rows.add(AppliedScan { scan: scan.clone(), counts: delta.counts }, delta.fills);
         }
-        if self.unsealed.rows.bytes() >= PENDING_BYTES_MAX { self.write_pending() } else { Ok(()) }
+        if self.unsealed.rows.bytes() >= self.pending_bytes_max { self.write_pending() } else { Ok(()) }
     }
 
     /// Writes them, so that whatever reads the tables finds them.

@@ -108,7 +108,7 @@ pub struct ParquetDestination {
     is_stale: bool,
     /// Bytes of rows that may wait for more of their partitions.
     pending_bytes_max: usize,
-    /// Nothing has to survive a kill: what waits is not committed before it has to be.
+    /// Nothing has to survive a kill: a seal commits nothing, and what is complete is committed whatever was applied before it.
     is_built_anew: bool,
 }
 

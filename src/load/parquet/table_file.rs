@@ -36,7 +36,7 @@ const ROW_GROUP_ROWS: usize = 122_880;
 const ZSTD_LEVEL: i32 = 3;
 /// Length to which texts are cut in statistics: a long answer says nothing there.
 const STATISTICS_TEXT_BYTES: usize = 64;
-/// Rows that the writer is handed at once. It ends its pages where it would for any other number; each time all batches are looked at.
+/// Rows that the writer is handed at once: each time all batches are looked at, and these rows are in memory a second time.
 const CHUNK_ROWS: usize = 16_384;
 /// Columns whose values hardly repeat within a row group. A dictionary of them holds each value, and numbers beside it: it costs more to
 /// make than all else of such a column, and makes it larger than zstd does by itself.

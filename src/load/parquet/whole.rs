@@ -24,11 +24,11 @@ use super::{
 };
 use crate::{
     load::{Fill, TimeBounds, diff::bounds_of, pending::Waiting, stage::column_of},
-    model::Window,
+    model::{Stream, Window},
 };
 
 /// Bytes of rows that wait for their partitions to be complete, at most.
-const BYTES_MAX: u64 = 96 << 20;
+const BYTES_MAX: u64 = 160 << 20;
 /// Their share of the engine's memory, at most: one so many-th.
 const MEMORY_SHARE: u64 = 4;
 /// A part is to bring at least so many-th of what may wait.
@@ -47,15 +47,18 @@ pub(super) fn pending_bytes_max(memory_limit_bytes: u64) -> usize {
 
 impl ParquetDestination {
     /// Commits the scans of whose partitions no more is coming, if they are worth a part; and all, if they take too much memory.
-    pub(super) fn commit_if_large(&mut self, coming: &[Window]) -> Result<(), LoadError> {
+    pub(super) fn commit_if_large(&mut self, coming: &[(Stream, Window)]) -> Result<(), LoadError> {
         let by = self.root.partition_by();
-        let coming: Vec<_> = coming.iter().map(|window| partitions_of(bounds_of(*window), by)).collect();
+        let coming: Vec<_> =
+            coming.iter().map(|(stream, window)| (*stream, partitions_of(bounds_of(*window), by))).collect();
         let is_open = |waiting: &Waiting| {
+            let stream = waiting.applied.scan.scope.stream;
+            let of_stream = || coming.iter().filter(|coming| coming.0 == stream).map(|coming| coming.1);
             let partitions = waiting.bounds.map(|bounds| partitions_of(bounds, by));
-            partitions.is_some_and(|(first, last)| coming.iter().any(|coming| coming.0 <= last && first <= coming.1))
+            partitions.is_some_and(|(first, last)| of_stream().any(|coming| coming.0 <= last && first <= coming.1))
         };
         // A kill must not leave what leans on a scan without it: the first ones, in the order in which they were applied. Unless
-        // nothing has to survive a kill.
+        // nothing has to survive a kill. What is open is put aside.
         let open = if self.is_built_anew {
             self.pending.take_out(is_open)
         } else {

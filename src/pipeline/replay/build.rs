@@ -176,9 +176,8 @@ fn read_all(
             return Ok(Ok(false));
         }
         let coming = scans[at + 1..].iter().take(SCANS_COMING).map(|coming| &coming.scan);
-        let coming = coming.filter(|coming| coming.scope.stream == archived.scan.scope.stream);
         if let Err(error) = read_one(
-            (archived, coming.map(|coming| coming.window).collect()),
+            (archived, coming.map(|coming| (coming.scope.stream, coming.window)).collect()),
             (drift.of(archived.scan.scope.stream), suppression),
             (writers.0, &ahead, writers.1),
             account,
@@ -192,7 +191,7 @@ fn read_all(
 }
 
 fn read_one(
-    (archived, coming): (&Archived, Vec<Window>),
+    (archived, coming): (&Archived, Vec<(Stream, Window)>),
     (rules, suppression): (DriftRules, &Suppression),
     (writers, ahead, returned): (&[SyncSender<Step>], &Ahead, &Returned),
     account: &TimeAccount,

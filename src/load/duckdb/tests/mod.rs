@@ -19,14 +19,21 @@ struct File {
     folder: TempDir,
     /// As a replay has it.
     is_built_anew: bool,
+    /// Bytes of rows that may wait, if not as many as ever.
+    pending_bytes_max: Option<usize>,
 }
 
 fn file() -> Box<dyn Warehouse> {
-    Box::new(File { folder: TempDir::new().unwrap(), is_built_anew: false })
+    Box::new(File { folder: TempDir::new().unwrap(), is_built_anew: false, pending_bytes_max: None })
 }
 
 fn file_built_anew() -> Box<dyn Warehouse> {
-    Box::new(File { folder: TempDir::new().unwrap(), is_built_anew: true })
+    Box::new(File { folder: TempDir::new().unwrap(), is_built_anew: true, pending_bytes_max: None })
+}
+
+/// The other session has rows whenever something was applied.
+fn file_built_anew_in_little_memory() -> Box<dyn Warehouse> {
+    Box::new(File { folder: TempDir::new().unwrap(), is_built_anew: true, pending_bytes_max: Some(1) })
 }
 
 fn options(folder: &Path) -> EngineOptions {
@@ -40,6 +47,7 @@ impl Warehouse for File {
         if self.is_built_anew {
             destination.build_anew()?;
         }
+        destination.pending_bytes_max = self.pending_bytes_max.unwrap_or(destination.pending_bytes_max);
         Ok(Box::new(destination))
     }
 
@@ -56,6 +64,10 @@ conformance_tests!(file);
 
 mod built_anew {
     crate::load::conformance::conformance_tests!(super::file_built_anew);
+}
+
+mod built_anew_in_little_memory {
+    crate::load::conformance::conformance_tests!(super::file_built_anew_in_little_memory);
 }
 
 #[test]
