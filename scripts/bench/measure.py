@@ -39,8 +39,6 @@ def alternate(rounds, sides):
     for at in range(rounds):
         # Every second round backwards: no side always follows the same one.
         for name in list(sides)[:: 1 if at % 2 == 0 else -1]:
-            # What the side before left to be written to the disk is not this one's to wait for.
-            os.sync()
             costs[name].append(sides[name]())
             tell(f"  round {at + 1} of {rounds}: {name}: {costs[name][-1].wall_secs:.2f} s")
     return costs

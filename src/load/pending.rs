@@ -63,28 +63,13 @@ impl Pending {
         &self.scans
     }
 
-    /// Leaves so many scans, the first ones, and returns the others.
-    pub fn split_off(&mut self, at: usize) -> Self {
-        let mut others = Self::default();
-        self.scans.split_off(at).into_iter().for_each(|waiting| others.put(waiting));
-        self.bytes -= others.bytes;
-        others
-    }
-
-    /// Leaves the scans for which this does not hold, and returns the others.
-    pub fn take_out(&mut self, is_out: impl Fn(&Waiting) -> bool) -> Self {
+    /// Takes out the scans for which this holds, asked for each in order.
+    pub fn take_out(&mut self, mut is_out: impl FnMut(&Waiting) -> bool) -> Self {
         let (mut left, mut others) = (Self::default(), Self::default());
         for waiting in std::mem::take(&mut self.scans) {
             if is_out(&waiting) { others.put(waiting) } else { left.put(waiting) }
         }
         *self = left;
-        others
-    }
-
-    /// Without the scans for which this holds.
-    pub fn without(self, is_out: impl Fn(&Waiting) -> bool) -> Self {
-        let mut others = Self::default();
-        self.scans.into_iter().filter(|waiting| !is_out(waiting)).for_each(|waiting| others.put(waiting));
         others
     }
 

@@ -24,52 +24,21 @@ pub trait Targets {
     /// column, mean every row. It may hold more: the comparison filters again. It must cost by bounds, not by table.
     fn relation(&mut self, table: &'static Table, bounds: Option<TimeBounds>) -> Result<String, LoadError>;
 
-    /// Hands over these SQL expressions over the columns of `t`, of each row of a table whose `created_at` is within the bounds.
-    fn each_within(
+    /// These SQL expressions over the columns of `t`, of the rows of a table whose `created_at` is within the bounds, where they are at
+    /// hand; `None`: the engine is to be asked.
+    fn kept(
         &mut self,
-        engine: &Engine,
-        table: &'static Table,
-        bounds: TimeBounds,
-        expressions: &str,
-        take: &mut dyn FnMut(&RecordBatch) -> Result<(), LoadError>,
-    ) -> Result<(), LoadError> {
-        ask::each_within(engine, &self.relation(table, Some(bounds))?, bounds, expressions, take)
+        _engine: &Engine,
+        _table: &'static Table,
+        _bounds: TimeBounds,
+        _expressions: &str,
+    ) -> Result<Option<Vec<RecordBatch>>, LoadError> {
+        Ok(None)
     }
 
-    /// Whether a table holds such a row.
-    fn holds_within(&mut self, engine: &Engine, table: &'static Table, bounds: TimeBounds) -> Result<bool, LoadError> {
-        ask::holds_within(engine, &self.relation(table, Some(bounds))?, bounds)
-    }
-}
-
-/// What [`Targets`] asks of a relation, for those that ask otherwise only where they can.
-pub(in crate::load) mod ask {
-    use arrow::array::RecordBatch;
-
-    use super::{Engine, LoadError, TimeBounds};
-
-    /// What such a statement does, for errors.
-    const ACTION: &str = "compare a scan with the warehouse";
-
-    /// See [`super::Targets::each_within`].
-    pub fn each_within(
-        engine: &Engine,
-        relation: &str,
-        bounds: TimeBounds,
-        expressions: &str,
-        take: &mut dyn FnMut(&RecordBatch) -> Result<(), LoadError>,
-    ) -> Result<(), LoadError> {
-        let inside = bounds.condition("t.created_at");
-        let sql = format!("SELECT {expressions} FROM {relation} t WHERE {inside}");
-        engine.each_batch(ACTION, &sql, |batch| take(&batch))
-    }
-
-    /// See [`super::Targets::holds_within`].
-    pub fn holds_within(engine: &Engine, relation: &str, bounds: TimeBounds) -> Result<bool, LoadError> {
-        let inside = bounds.condition("t.created_at");
-        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {relation} t WHERE {inside} LIMIT 1)");
-        let [held] = engine.integers(ACTION, &sql)?;
-        Ok(held > 0)
+    /// Whether a table holds such a row, where that is known; `None`: the engine is to be asked.
+    fn is_known_to_hold(&mut self, _table: &'static Table, _bounds: TimeBounds) -> Result<Option<bool>, LoadError> {
+        Ok(None)
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn take(
 ) -> Result<Option<Vec<Fill>>, LoadError> {
     let scan = stage.scan().clone();
     let Some(base) = plain_base(stage)? else { return Ok(None) };
-    if targets.holds_within(engine, base, bounds_of(scan.window))? {
+    if holds_any(engine, targets, base, bounds_of(scan.window))? {
         return Ok(None);
     }
     let mut fills = Vec::new();
@@ -102,6 +102,21 @@ pub(super) fn bounds(table: &Table, batches: &[RecordBatch]) -> Result<Option<Ti
         held = TimeBounds::hull(held, Some(TimeBounds { start_us: first, end_us: last.saturating_add(1) }));
     }
     Ok(held)
+}
+
+fn holds_any(
+    engine: &Engine,
+    targets: &mut dyn Targets,
+    base: &'static Table,
+    bounds: TimeBounds,
+) -> Result<bool, LoadError> {
+    if let Some(is_held) = targets.is_known_to_hold(base, bounds)? {
+        return Ok(is_held);
+    }
+    let (relation, inside) = (targets.relation(base, Some(bounds))?, bounds.condition("t.created_at"));
+    let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {relation} t WHERE {inside} LIMIT 1)");
+    let [held] = engine.integers("compare a scan with the warehouse", &sql)?;
+    Ok(held > 0)
 }
 
 fn fill(rows: Vec<RecordBatch>, table: &'static Table, scan: &Scan) -> Result<Fill, LoadError> {

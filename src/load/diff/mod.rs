@@ -28,8 +28,8 @@ mod users;
 
 pub(super) use carried::{carry_in, carry_out};
 pub use compare::{Difference, Differences, Example, differences};
+pub(super) use delta::delete_columns;
 pub use delta::{Delta, DeltaRows, TableDelta, Targets, TimeBounds};
-pub(super) use delta::{ask, delete_columns};
 pub(super) use events::stage_events;
 pub use fill::Fill;
 pub(super) use logs::stage_runs;

@@ -70,7 +70,7 @@ fn is_held(
     }
 
     let mut is_same = true;
-    targets.each_within(engine, base, bounds_of(scan.window), &held_sql(scan, base), &mut |batch| {
+    let mut hold = |batch: &RecordBatch| -> Result<(), LoadError> {
         let hashes = column_of::<Int64Type>(batch, ROW_HASH_COLUMN)?;
         let (is_alive, is_expected) =
             (batch.column(base.key.len() + 1).as_boolean(), batch.column(base.key.len() + 2).as_boolean());
@@ -86,7 +86,16 @@ fn is_held(
             };
         }
         Ok(())
-    })?;
+    };
+    let (window, wanted) = (bounds_of(scan.window), held_sql(scan, base));
+    match targets.kept(engine, base, window, &wanted)? {
+        Some(rows) => rows.iter().try_for_each(hold)?,
+        None => {
+            let (relation, inside) = (targets.relation(base, Some(window))?, window.condition("t.created_at"));
+            let sql = format!("SELECT {wanted} FROM {relation} t WHERE {inside}");
+            engine.each_batch("compare a scan with the warehouse", &sql, |batch| hold(&batch))?;
+        }
+    }
     Ok(is_same && found.values().all(|found| found.is_held))
 }
 

@@ -76,7 +76,7 @@ impl Below {
 
     /// Makes what it filled durable and visible, while the first session does something else. Both have ended when this returns; an error of
     /// this session is told before one of the other.
-    pub(super) fn close_beside<T>(&mut self, other: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
+    pub(super) fn close_beside(&mut self, other: impl FnOnce() -> Result<(), LoadError>) -> Result<(), LoadError> {
         self.scans.clear();
         let (reply, closed) = sync_channel(1);
         self.tell(Job::Close(reply))?;
@@ -111,15 +111,12 @@ fn work(engine: &Engine, path: &Path, jobs: &Receiver<Job>, fills_left: &AtomicU
     let (mut is_open, mut outcome) = (false, Ok(()));
     for job in jobs {
         match job {
-            Job::Fill(fills) if outcome.is_ok() => {
-                if !is_open {
+            Job::Fill(fills) => {
+                if outcome.is_ok() && !is_open {
                     outcome = apply::open(engine);
                     is_open = outcome.is_ok();
                 }
                 outcome = outcome.and_then(|()| apply::fill(engine, path, &fills));
-                fills_left.fetch_sub(1, Ordering::Relaxed);
-            }
-            Job::Fill(_) => {
                 fills_left.fetch_sub(1, Ordering::Relaxed);
             }
             Job::Close(reply) => {

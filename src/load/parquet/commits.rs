@@ -3,6 +3,7 @@
 use super::{
     LoadError, ParquetDestination, Pending, RowCounts, ScanId, TableDelta, ledger,
     part::{self, NewPart},
+    publish::LEDGER_TABLE,
 };
 
 impl ParquetDestination {
@@ -37,9 +38,9 @@ impl ParquetDestination {
     /// Commits the rows that wait. If that fails, they go on waiting.
     pub(super) fn commit_pending(&mut self) -> Result<(), LoadError> {
         self.refresh()?;
-        let pending = std::mem::take(&mut self.pending);
+        let mut pending = std::mem::take(&mut self.pending);
         // An earlier try may have come as far as the rename.
-        let pending = pending.without(|waiting| self.counts_in_parts(&waiting.applied.scan.id).is_some());
+        pending.take_out(|waiting| self.counts_in_parts(&waiting.applied.scan.id).is_some());
         let Some(last) = pending.scans().last().map(|waiting| waiting.applied.scan.id.clone()) else { return Ok(()) };
         let committed = self.commit_part(&last.0, &pending, &[]);
         if committed.is_err() {
@@ -60,15 +61,18 @@ impl ParquetDestination {
         if let Some(counts) = self.pending.counts_of(scan).or_else(|| self.counts_in_parts(scan)) {
             return Ok(Some(counts));
         }
-        let relation = self.targets().published("sync_windows")?;
         let known = match self.tree.scans.take() {
             Some(known) => known,
-            None => ledger::scans(&self.engine, &relation)?,
+            None => {
+                let relation = self.targets().published(LEDGER_TABLE)?;
+                ledger::scans(&self.engine, &relation)?
+            }
         };
         // Most that are asked about are new.
         if !self.tree.scans.insert(known).contains(scan) {
             return Ok(None);
         }
+        let relation = self.targets().published(LEDGER_TABLE)?;
         ledger::counts_of(&self.engine, &relation, scan)
     }
 }

@@ -67,19 +67,16 @@ impl Kept {
     }
 
     /// The expressions of the rows within the bounds.
-    pub(super) fn each_within(
-        &self,
-        bounds: TimeBounds,
-        take: &mut dyn FnMut(&RecordBatch) -> Result<(), LoadError>,
-    ) -> Result<(), LoadError> {
+    pub(super) fn within(&self, bounds: TimeBounds) -> Result<Vec<RecordBatch>, LoadError> {
+        let mut rows = Vec::new();
         for batch in &self.rows {
             let kept = within(batch, bounds)?;
             if kept.has_true() {
-                let rows = filter_record_batch(batch, &kept);
-                take(&rows.map_err(|error| LoadError::Contract(format!("{}: {error}", self.table.name)))?)?;
+                let kept = filter_record_batch(batch, &kept);
+                rows.push(kept.map_err(|error| LoadError::Contract(format!("{}: {error}", self.table.name)))?);
             }
         }
-        Ok(())
+        Ok(rows)
     }
 }
 

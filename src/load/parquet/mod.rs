@@ -7,7 +7,7 @@
 //! In reading order: [`root`] (the folder and its lock), [`partition`] (how tables are cut), [`tree`] (the files), [`part`] (a
 //! commit), [`commits`] (what becomes one), [`relation`] (what a table holds, as SQL), [`targets`] and [`kept`] (for the comparison), [`slices`]
 //! (what is sorted at once), [`table_file`] (writing one file), [`whole`] (partitions whose rows come together), [`publish`],
-//! [`inventory`] (which files there must be); and [`disk`], through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
+//! [`workers`] (several at once), [`inventory`] (which files there must be); and [`disk`], through which every durable step goes. What a scan changes is not decided here: see [`super::diff()`].
 
 mod commits;
 mod disk;
@@ -24,6 +24,7 @@ mod table_file;
 mod targets;
 mod tree;
 mod whole;
+mod workers;
 
 pub use partition::PartitionBy;
 

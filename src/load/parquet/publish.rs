@@ -10,7 +10,6 @@ use std::{
     collections::BTreeSet,
     path::Path,
     sync::{Mutex, PoisonError},
-    thread,
 };
 
 use super::{
@@ -23,6 +22,7 @@ use super::{
     slices::{self, SortLimits},
     table_file::{self, Notes},
     tree::{DataFile, FileFacts, Tree},
+    workers::{share_out, workers},
 };
 use crate::{
     load::{Engine, Identity, LoadError},
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The table whose file is written last.
-const LEDGER_TABLE: &str = "sync_windows";
+pub(super) const LEDGER_TABLE: &str = "sync_windows";
 
 /// What publish works with.
 pub(super) struct Publisher<'a> {
@@ -132,7 +132,7 @@ impl Publisher<'_> {
     /// Merges partitions: several side by side, each on one thread, or a single one with all threads.
     fn run(&mut self, merges: &[Merge<'_>]) -> Result<(), LoadError> {
         let Self { engine, root, disk, tree, identity, sort_limits } = self;
-        let workers = merges.len().min(usize::try_from(engine.threads()).unwrap_or(1));
+        let workers = workers(engine.threads(), merges);
         let place = Place { root, disk, identity, sort_limits: sort_limits.shared_by(workers) };
         if workers <= 1 {
             let writer = Writer { engine, place, worker: 0 };
@@ -142,33 +142,16 @@ impl Publisher<'_> {
                 Ok(())
             });
         }
-        let engines: Result<Vec<Engine>, LoadError> = (0..workers).map(|_| engine.beside()).collect();
-        let (left, tree) = (Mutex::new(merges.iter()), Mutex::new(tree));
-        let work = |engine: &Engine, worker: usize| -> Result<(), LoadError> {
-            let writer = Writer { engine, place, worker };
-            loop {
-                // What a thread that died leaves in these is whole: an iterator, and notes of files that are in place.
-                let Some(merge) = left.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(()) };
-                match writer.replace(merge) {
-                    Ok(facts) => {
-                        let mut tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
-                        tree.note(merge.table, merge.partition, facts);
-                    }
-                    Err(error) => {
-                        // The others end with what they are at.
-                        *left.lock().unwrap_or_else(PoisonError::into_inner) = [].iter();
-                        return Err(error);
-                    }
-                }
-            }
-        };
-        let work = &work;
-        thread::scope(|scope| {
-            let spawn = |(worker, engine): (usize, Engine)| scope.spawn(move || work(&engine, worker));
-            let threads: Vec<_> = engines?.into_iter().enumerate().map(spawn).collect();
-            let died = |_| Err(LoadError::Contract("a thread of publish died".to_owned()));
-            let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect();
-            outcomes.into_iter().collect()
+        // Each has a session of its own.
+        let sessions: Vec<(Engine, usize)> =
+            (0..workers).map(|worker| Ok((engine.beside()?, worker))).collect::<Result<_, LoadError>>()?;
+        let tree = Mutex::new(tree);
+        share_out(merges, sessions, |(engine, worker), merge| {
+            let facts = Writer { engine, place, worker: *worker }.replace(merge)?;
+            // What a thread that died leaves in it is whole: notes of files that are in place.
+            let mut tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
+            tree.note(merge.table, merge.partition, facts);
+            Ok(())
         })
     }
 }

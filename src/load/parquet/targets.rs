@@ -12,7 +12,7 @@ use super::{
     tree::Tree,
 };
 use crate::{
-    load::{Engine, LoadError, Targets, TimeBounds, diff::ask},
+    load::{Engine, LoadError, Targets, TimeBounds},
     schema::Table,
 };
 
@@ -61,17 +61,14 @@ impl Targets for TreeTargets<'_> {
         self.sources(table, bounds, |sources| format!("({})", sources.select_sql()))
     }
 
-    fn each_within(
+    fn kept(
         &mut self,
         engine: &Engine,
         table: &'static Table,
         bounds: TimeBounds,
         expressions: &str,
-        take: &mut dyn FnMut(&RecordBatch) -> Result<(), LoadError>,
-    ) -> Result<(), LoadError> {
-        let Some(partition) = self.keepable(table, bounds)? else {
-            return ask::each_within(engine, &self.relation(table, Some(bounds))?, bounds, expressions, take);
-        };
+    ) -> Result<Option<Vec<RecordBatch>>, LoadError> {
+        let Some(partition) = self.keepable(table, bounds)? else { return Ok(None) };
         let kept = self.tree.kept.take().filter(|kept| kept.is_of(table, partition) && kept.has(expressions));
         let kept = match kept {
             Some(kept) => kept,
@@ -80,19 +77,16 @@ impl Targets for TreeTargets<'_> {
                 Kept::read(engine, (table, partition), &self.relation(table, Some(whole))?, expressions)?
             }
         };
-        self.tree.kept.insert(kept).each_within(bounds, take)
+        self.tree.kept.insert(kept).within(bounds).map(Some)
     }
 
-    fn holds_within(&mut self, engine: &Engine, table: &'static Table, bounds: TimeBounds) -> Result<bool, LoadError> {
+    fn is_known_to_hold(&mut self, table: &'static Table, bounds: TimeBounds) -> Result<Option<bool>, LoadError> {
         // As in a backfill; to ask the engine takes a millisecond.
         if self.sources(table, Some(bounds), |sources| sources.rows_max() == 0)? {
-            return Ok(false);
+            return Ok(Some(false));
         }
         let partition = self.keepable(table, bounds)?;
         let kept = self.tree.kept.as_ref().zip(partition).filter(|(kept, partition)| kept.is_of(table, *partition));
-        match kept {
-            Some((kept, _)) => kept.holds_within(bounds),
-            None => ask::holds_within(engine, &self.relation(table, Some(bounds))?, bounds),
-        }
+        kept.map(|(kept, _)| kept.holds_within(bounds)).transpose()
     }
 }

@@ -5,7 +5,6 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
     sync::{Mutex, PoisonError},
-    thread,
 };
 
 use arrow::{
@@ -15,12 +14,13 @@ use arrow::{
 };
 
 use super::{
-    LoadError, ParquetDestination, PartitionBy, Pending, Table,
+    LoadError, ParquetDestination, PartitionBy, Table,
     disk::Disk,
     known_table,
     partition::Partition,
     table_file::{self, Notes},
     tree::FileFacts,
+    workers::{share_out, workers},
 };
 use crate::{
     load::{Fill, TimeBounds, diff::bounds_of, pending::Waiting, stage::column_of},
@@ -59,12 +59,12 @@ impl ParquetDestination {
         };
         // A kill must not leave what leans on a scan without it: the first ones, in the order in which they were applied. Unless
         // nothing has to survive a kill. What is open is put aside.
-        let open = if self.is_built_anew {
-            self.pending.take_out(is_open)
-        } else {
-            let complete = self.pending.scans().iter().position(is_open);
-            complete.map_or_else(Pending::default, |complete| self.pending.split_off(complete))
-        };
+        let (keeps_order, mut is_behind_open) = (!self.is_built_anew, false);
+        let open = self.pending.take_out(|waiting| {
+            let is_open = is_open(waiting);
+            is_behind_open |= is_open;
+            is_open || (keeps_order && is_behind_open)
+        });
         let is_full = self.pending.bytes() + open.bytes() >= self.pending_bytes_max;
         let is_worth_it = self.pending.bytes() >= self.pending_bytes_max / WORTH_A_PART;
         let committed = if is_full || is_worth_it { self.commit_pending() } else { Ok(()) };
@@ -126,27 +126,17 @@ pub(super) fn write_files(
     path: impl Fn(&Whole) -> PathBuf + Sync,
     notes: &Notes<'_>,
 ) -> Result<HashMap<(String, Partition), FileFacts>, LoadError> {
-    let workers = whole.len().min(usize::try_from(threads).unwrap_or(1));
-    let (left, written) = (Mutex::new(whole.iter()), Mutex::new(HashMap::new()));
-    let work = || -> Result<(), LoadError> {
-        loop {
-            // What a thread that died leaves in these is whole: an iterator, and facts of files that are written.
-            let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some(next) = next else { return Ok(()) };
-            let (path, table) = (path(next), next.fill.table);
-            disk.step("write", &path)?;
-            let rows = table_file::write_whole(&next.fill, &path, notes)?;
-            disk.sync_file(&path)?;
-            let facts = FileFacts { applied_part: notes.applied_part, rows, missing: Vec::new() };
-            let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-            written.insert((table.name.clone(), next.partition), facts);
-        }
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let died = |_| Err(LoadError::Contract("a thread that writes files died".to_owned()));
-        let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect();
-        outcomes.into_iter().collect::<Result<(), LoadError>>()
+    let written = Mutex::new(HashMap::new());
+    share_out(whole, vec![(); workers(threads, whole)], |(), next| {
+        let (path, table) = (path(next), next.fill.table);
+        disk.step("write", &path)?;
+        let rows = table_file::write_whole(&next.fill, &path, notes)?;
+        disk.sync_file(&path)?;
+        let facts = FileFacts { applied_part: notes.applied_part, rows, missing: Vec::new() };
+        // What a thread that died leaves in it is whole: facts of files that are written.
+        let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.insert((table.name.clone(), next.partition), facts);
+        Ok(())
     })?;
     Ok(written.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
