@@ -32,6 +32,11 @@ impl<'a> Scanner<'a> {
         self.at == self.text.len()
     }
 
+    /// The place in the text, in bytes.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
     /// The first byte of what stands here.
     #[inline]
     pub fn peek(&self) -> Option<u8> {

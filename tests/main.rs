@@ -8,6 +8,7 @@ mod flatten;
 mod gate;
 mod harness;
 mod kills;
+mod known_pages;
 mod nights;
 mod reading;
 mod replay;

@@ -37,7 +37,6 @@ use self::{
 mod answer;
 mod answer_key;
 mod choices;
-mod content_hash;
 mod drift;
 mod enumeration;
 mod extra;

@@ -14,14 +14,13 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     answer_key::AnswerKey,
-    content_hash::{Content, column_mark},
     drift::{DriftLog, Met, json_type},
     fields::{Fields, wire_fields},
     json::{self, Entry, Shape},
     labelled::labelled,
     table_builder::TableBuilder,
 };
-use crate::model::{DriftRules, TableBatch};
+use crate::model::{Content, DriftRules, TableBatch, column_mark};
 
 wire_fields! {
     /// The fields of a snapshot.

@@ -10,7 +10,6 @@ use arrow::error::ArrowError;
 
 use super::{
     RecordTables,
-    content_hash::column_mark,
     drift::{DriftLog, without_discarded},
     enumeration::Enumeration,
     fields::{Fields, Unplaceable, WireField as _, wire_fields},
@@ -18,7 +17,7 @@ use super::{
     questions::Questions,
     table_builder::TableBuilder,
 };
-use crate::model::{DriftMode, DriftRules, Stream, TableBatch};
+use crate::model::{DriftMode, DriftRules, Stream, TableBatch, column_mark};
 
 wire_fields! {
     /// The fields of a survey.

@@ -15,9 +15,8 @@ use arrow::{
     error::ArrowError,
 };
 
-use super::content_hash::{Content, column_mark};
 use crate::{
-    model::TableBatch,
+    model::{Content, TableBatch, column_mark},
     schema::{Column, ColumnType, Origin, RECORD_COLUMN, Table, TableKind, table},
 };
 

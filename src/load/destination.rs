@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    model::{FlatPage, Identifier, Proof, Scan, ScanId, Stream, Window},
+    model::{Digest, FlatPage, Identifier, Proof, Scan, ScanId, Stream, Window},
     person::Finder,
 };
 
@@ -32,6 +32,13 @@ pub trait Destination: Send {
 
     /// Takes one page of the scan. Memory stays bounded however many there are.
     fn stage(&mut self, page: &FlatPage) -> Result<(), LoadError>;
+
+    /// Takes all pages of the scan that was begun at once, of which no more is known than what their records come to, if the warehouse
+    /// holds just them; whether it does. If not, nothing was taken, and the pages are to be staged.
+    fn stage_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
+        let _ = digest;
+        Ok(false)
+    }
 
     /// Applies what was staged, in one transaction with the ledger row. A scan that the ledger already holds changes nothing.
     fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {

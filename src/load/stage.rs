@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{LoadError, engine::Engine};
 use crate::{
-    model::{FlatPage, Reject, Scan, TableBatch},
+    model::{Digest, FlatPage, Reject, Scan, TableBatch},
     schema::{self, RECORD_COLUMN, Table, TableKind, quote_identifier},
 };
 
@@ -61,6 +61,10 @@ pub struct Stage {
     /// Hashes of the keys of the base table, and of the content that each came with.
     keys_seen: HashMap<u128, i64>,
     may_repeat: bool,
+    /// What the records come to, each key once. Of no use where a key [`Stage::may_repeat`].
+    digest: Digest,
+    /// Set where the records are not here, because the warehouse holds just them.
+    is_held: bool,
 }
 
 /// The tables that scans of a stream fill from pages.
@@ -87,6 +91,8 @@ impl Stage {
             is_handed_over: false,
             keys_seen: HashMap::new(),
             may_repeat: false,
+            digest: Digest::default(),
+            is_held: false,
         })
     }
 
@@ -175,10 +181,26 @@ impl Stage {
         self.may_repeat
     }
 
+    /// What the records come to, each key once.
+    pub(super) fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Takes all records at once: the warehouse holds just those that come to this.
+    pub(super) fn take_as_held(&mut self, digest: Digest) {
+        (self.records, self.digest, self.is_held) = (digest.records, digest, true);
+    }
+
+    /// Whether [`Stage::take_as_held`] did.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
     /// Whether all rows are still here, and nothing about them is to be judged: each key came once or always with the same content, and
     /// there is nothing but records.
     pub(super) fn is_plain(&self) -> bool {
         !self.is_handed_over
+            && !self.is_held
             && !self.may_repeat
             && [REJECTS, DISCARDED, ABSENT].iter().all(|table| self.rows(table) == 0)
     }
@@ -242,7 +264,7 @@ impl Stage {
                     repeats.insert(*record);
                 }
                 Some(_) => self.may_repeat = true,
-                None => {}
+                None => self.digest.add(*key, *content),
             }
         }
         Ok(repeats)

@@ -16,6 +16,7 @@ use super::{
     assemble::failed,
     error::chain,
     freeze::check,
+    known::reader,
     people,
     pull::{Pulled, Shared, blocking},
     shared_destination::SharedDestination,
@@ -179,7 +180,8 @@ fn checkpoint(shared: &Shared, sealed: Unsealed) -> Result<Committed, PipelineEr
     let mut state = shared.state();
     let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
     let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
-    state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
+    let known = (reader(shared.drift.of(scan.scope.stream)), pulled.held.known());
+    state.checkpoint_with_pages(&covered, &acknowledged, known).map_err(PipelineError::State)?;
     drop(state);
     shared.suppression.committed(scan);
     if !is_in_a_ledger {
@@ -236,11 +238,17 @@ fn apply_in(
     let name = destination.name();
     let mut drift = Drift::default();
     destination.begin(&pulled.scan).map_err(failed(name))?;
-    let staged = pulled.held.for_each(pulled.scan.scope.stream, &pulled.spool, |page| {
-        drift.merge(&page.drift);
-        destination.stage(page)
-    })?;
-    staged.map_err(failed(name))?;
+    let is_held = match pulled.held.digest() {
+        Some(digest) => destination.stage_if_held(digest).map_err(failed(name))?,
+        None => false,
+    };
+    if !is_held {
+        let staged = pulled.held.for_each(&pulled.spool, |page| {
+            drift.merge(&page.drift);
+            destination.stage(page)
+        })?;
+        staged.map_err(failed(name))?;
+    }
     let applied = destination.apply(&pulled.scan, options).map_err(failed(name))?;
     Ok((applied, drift))
 }

@@ -33,11 +33,12 @@ pub struct Frozen {
 pub(super) fn check(shared: &Shared, pulled: &Pulled) -> Result<(), PipelineError> {
     let stream = pulled.scan.scope.stream;
     let rules = shared.drift.of(stream);
-    if !rules.can_freeze() || pulled.noted.is_some() {
+    // There is no drift in a page that is known.
+    if !rules.can_freeze() || pulled.noted.is_some() || pulled.held.is_known() {
         return Ok(());
     }
     let mut drift = Drift::default();
-    let Ok(()) = pulled.held.for_each(stream, &pulled.spool, |page| {
+    let Ok(()) = pulled.held.for_each(&pulled.spool, |page| {
         drift.merge(&page.drift);
         Ok::<(), Infallible>(())
     })?;

@@ -10,12 +10,14 @@ use std::{
     thread,
 };
 
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     archive::{ArchiveError, read_pages},
     flatten::flatten_page,
-    model::{DriftRules, FlatPage, Stream},
+    model::{Digest, DriftRules, FlatPage, Stream},
+    state::KnownPage,
 };
 
 use super::PipelineError;
@@ -86,30 +88,110 @@ impl Budget {
 #[derive(Debug)]
 pub(super) struct Held {
     budget: Budget,
+    stream: Stream,
     rules: DriftRules,
-    pages: Vec<FlatPage>,
+    pages: Vec<HeldPage>,
     bytes: usize,
+    /// What the pages come to, while each was known before it came.
+    digest: Option<Digest>,
+    /// What is known of single pages, for the next scan of the window.
+    known: Vec<KnownPage>,
     /// Set once a page did not fit, or was there before this run: then all are read from the spool.
     is_spooled: bool,
 }
 
+#[derive(Debug)]
+enum HeldPage {
+    Read(FlatPage),
+    /// It is known what the page comes to: that it has to be read is not likely.
+    Body(Bytes),
+}
+
+impl HeldPage {
+    fn bytes(&self) -> usize {
+        match self {
+            HeldPage::Read(page) => page.memory_bytes(),
+            HeldPage::Body(body) => body.len(),
+        }
+    }
+}
+
 impl Held {
-    pub fn new(budget: &Budget, rules: DriftRules) -> Self {
-        Self { budget: budget.clone(), rules, pages: Vec::new(), bytes: 0, is_spooled: false }
+    pub fn new(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
+        Self {
+            budget: budget.clone(),
+            stream,
+            rules,
+            pages: Vec::new(),
+            bytes: 0,
+            digest: Some(Digest::default()),
+            known: Vec::new(),
+            is_spooled: false,
+        }
     }
 
     /// For a scan whose first pages are in the spool alone.
-    pub fn spooled(budget: &Budget, rules: DriftRules) -> Self {
-        let mut held = Self::new(budget, rules);
-        held.is_spooled = true;
+    pub fn spooled(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
+        let mut held = Self::new(budget, stream, rules);
+        (held.is_spooled, held.digest) = (true, None);
         held
     }
 
-    pub fn push(&mut self, page: FlatPage) {
+    /// Takes a page that was read. Those before it that were not are read now: who hands pages over is not alone, who takes them is.
+    pub fn push(&mut self, page: FlatPage) -> Result<(), PipelineError> {
+        if self.digest.take().is_some() {
+            for held in std::mem::take(&mut self.pages) {
+                self.budget.give_back(held.bytes());
+                self.bytes -= held.bytes();
+                let read = match held {
+                    HeldPage::Body(body) => self.read(&body)?,
+                    HeldPage::Read(page) => page,
+                };
+                self.hold(HeldPage::Read(read));
+            }
+        }
+        self.hold(HeldPage::Read(page));
+        Ok(())
+    }
+
+    /// Takes a page of which is known what it comes to, where [`Held::is_known`].
+    pub fn push_known(&mut self, body: Bytes, page: KnownPage) {
+        if let Some(digest) = &mut self.digest {
+            digest.merge(page.digest);
+        }
+        self.known.push(page);
+        self.hold(HeldPage::Body(body));
+    }
+
+    /// Notes what the page comes to that was pushed last.
+    pub fn know(&mut self, page: KnownPage) {
+        self.known.push(page);
+    }
+
+    /// Whether each page so far was known before it came.
+    pub fn is_known(&self) -> bool {
+        self.digest.is_some()
+    }
+
+    /// What all pages come to, if each was known before it came and there is any record.
+    pub fn digest(&self) -> Option<Digest> {
+        self.digest.filter(|digest| digest.records > 0)
+    }
+
+    /// What is known of single pages.
+    pub fn known(&self) -> &[KnownPage] {
+        &self.known
+    }
+
+    fn read(&self, body: &[u8]) -> Result<FlatPage, PipelineError> {
+        flatten_page(self.stream, body, self.rules).map_err(PipelineError::Flatten)
+    }
+
+    fn hold(&mut self, page: HeldPage) {
         if self.is_spooled {
             return;
         }
-        let bytes = page.memory_bytes();
+        let bytes = page.bytes();
         if self.budget.take(bytes) {
             self.bytes += bytes;
             self.pages.push(page);
@@ -122,7 +204,8 @@ impl Held {
     /// The window starts over.
     pub fn restart(&mut self) {
         self.clear();
-        self.is_spooled = false;
+        self.known.clear();
+        (self.is_spooled, self.digest) = (false, Some(Digest::default()));
     }
 
     /// They are where they are to go: gives back what they take.
@@ -139,19 +222,27 @@ impl Held {
     /// Hands each page to `take`, in order.
     pub fn for_each<E>(
         &self,
-        stream: Stream,
         spool: &Path,
         mut take: impl FnMut(&FlatPage) -> Result<(), E>,
     ) -> Result<Result<(), E>, PipelineError> {
         if !self.is_spooled {
-            return Ok(self.pages.iter().try_for_each(take));
+            for page in &self.pages {
+                let taken = match page {
+                    HeldPage::Read(page) => take(page),
+                    HeldPage::Body(body) => take(&self.read(body)?),
+                };
+                if taken.is_err() {
+                    return Ok(taken);
+                }
+            }
+            return Ok(Ok(()));
         }
         let mut pages = read_pages(spool).map_err(PipelineError::Archive)?;
         let mut count = 0;
         for body in pages.by_ref() {
             let body = body.map_err(PipelineError::Archive)?;
             let _turn = self.budget.turn(body.len());
-            let page = flatten_page(stream, &body, self.rules).map_err(PipelineError::Flatten)?;
+            let page = self.read(&body)?;
             if let Err(error) = take(&page) {
                 return Ok(Err(error));
             }

@@ -11,6 +11,7 @@ mod drive;
 mod error;
 mod freeze;
 mod held;
+mod known;
 mod people;
 mod progress;
 mod pull;

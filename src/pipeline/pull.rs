@@ -6,7 +6,6 @@ use std::{
     thread,
 };
 
-use bytes::Bytes;
 use tokio::runtime::RuntimeFlavor;
 
 use crate::{
@@ -17,7 +16,7 @@ use crate::{
     },
     person::{LessPage, Suppression},
     plan::edges::{PageMoments, ScanEdges},
-    source::{Source, SourceError, Step, Stop},
+    source::{Page, Source, SourceError, Step, Stop},
     state::State,
 };
 
@@ -25,6 +24,7 @@ use super::{
     PipelineError, Progress,
     commit::CommitNote,
     held::{Budget, Held},
+    known,
     ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of, next_waiting, reopened},
     traits::Learned,
 };
@@ -109,9 +109,13 @@ pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun
 /// Pulls the rest of a window.
 pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
     let Begun { scan, page_rows, mut spool, mut rows, next, mut end, edges: mut left } = begun;
-    let rules = shared.drift.of(scan.scope.stream);
-    let mut held =
-        if spool.pages() == 0 { Held::new(&shared.budget, rules) } else { Held::spooled(&shared.budget, rules) };
+    let stream = scan.scope.stream;
+    let rules = shared.drift.of(stream);
+    let mut held = if spool.pages() == 0 {
+        Held::new(&shared.budget, stream, rules)
+    } else {
+        Held::spooled(&shared.budget, stream, rules)
+    };
     let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
     let mut resume_at = request.token.clone();
     let mut walk = shared.source.walk(request.clone());
@@ -141,7 +145,8 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                     (end, is_at_end) = (page.end, page.next.is_none());
                     let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
                     let moments;
-                    (spool, held, moments) = keep(&shared, &scan, spool, held, page.body.clone(), mark).await?;
+                    let can_go_unread = known::is_enough(&scan, &edges);
+                    (spool, held, moments) = keep(&shared, &scan, spool, held, (&page, can_go_unread), mark).await?;
                     shared.learned.page(scan.scope.stream, &page, &moments);
                     after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await.map(Some)
                 }
@@ -197,6 +202,8 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let busy = shared.account.enter(Activity::Write);
     let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
     drop(busy);
+    let is_as_before = held.is_known();
+    tracing::debug!(window = %scan.window, scope = %scan.scope, pages = proof.pages, rows, is_as_before, "pulled");
     Ok(Pulled { scan, page_rows, rows, spool: spool.path().to_owned(), proof, held, edges, noted: None })
 }
 
@@ -207,40 +214,66 @@ struct Mark {
     next: Option<PageToken>,
 }
 
-/// One page into the spool; then it is flattened and held for the commit. Returns the creation times on it.
+/// One page into the spool; then it is flattened and held for the commit. One that is known, as all before it, is held as it is, if it
+/// can go unread. Returns the creation times on it.
 async fn keep(
     shared: &Shared,
     scan: &Scan,
     mut spool: Spool,
     mut held: Held,
-    body: Bytes,
+    (page, can_go_unread): (&Page, bool),
     mark: Mark,
 ) -> Result<(Spool, Held, PageMoments), PipelineError> {
-    let (shared, scan) = (shared.clone(), scan.clone());
+    let (shared, scan, page) = (shared.clone(), scan.clone(), page.clone());
     let _processor = shared.budget.processor().await;
     blocking(move || {
+        let body = &page.body;
         let _turn = shared.budget.turn(body.len());
         let rules = shared.drift.of(scan.scope.stream);
-        let write = || {
+        let hash = known::hash_of(&scan, &page);
+        let known = match hash {
+            Some(hash) if can_go_unread && held.is_known() => {
+                shared.state().known_page(&scan, known::reader(rules), hash).map_err(PipelineError::State)?
+            }
+            _ => None,
+        };
+        let mut write = || {
             let _busy = shared.account.enter(Activity::Write);
             // Whoever is kept out is not written anywhere, not even for a moment.
-            let less = shared.suppression.filtered(&scan, &body);
-            if append(&mut spool, &body, less.as_ref(), false)? {
+            let less = shared.suppression.filtered(&scan, body);
+            if append(&mut spool, body, less.as_ref(), false)? {
                 remember(&shared, &scan, &spool, &mark)?;
             }
             Ok::<_, PipelineError>(less)
         };
-        let (less, flat) = side_by_side("keeps a page", write, || {
+        let read = |body: &[u8]| {
             let _busy = shared.account.enter(Activity::Parse);
-            flatten(scan.scope.stream, &body, rules)
-        });
-        let (less, flat) = (less??, flat?);
+            flatten(scan.scope.stream, body, rules)
+        };
+        let (less, flat) = match known {
+            None => {
+                let (less, flat) = side_by_side("keeps a page", write, || read(body));
+                (less??, flat?)
+            }
+            Some(known) => match write()? {
+                None => {
+                    let moments = known::moments_of(&known);
+                    held.push_known(page.body, known);
+                    return Ok((spool, held, moments));
+                }
+                less => (less, read(body)?),
+            },
+        };
         // The page's edge is where the service ended it, whoever stands there.
         let moments = moments_of(scan.scope.stream, &flat);
-        held.push(match less {
-            Some(less) => flatten(scan.scope.stream, &less.body, rules)?,
-            None => flat,
-        });
+        match less {
+            Some(less) => held.push(read(&less.body)?)?,
+            None => {
+                let known = hash.and_then(|hash| known::page_of(hash, &flat, &moments));
+                held.push(flat)?;
+                known.into_iter().for_each(|known| held.know(known));
+            }
+        }
         Ok((spool, held, moments))
     })
     .await?
@@ -260,10 +293,12 @@ async fn keep_sides(
     let mut bodies = Vec::with_capacity(sides.len());
     for side in sides {
         let less = shared.suppression.filtered(scan, &side.body);
-        held.push(match &less {
-            Some(less) => flatten(scan.scope.stream, &less.body, shared.drift.of(scan.scope.stream))?,
-            None => side.flat,
-        });
+        match &less {
+            // The stage would leave it out, too.
+            None if held.is_known() && known::shows_nothing_new(&side.flat, held.known()) => {}
+            None => held.push(side.flat)?,
+            Some(less) => held.push(flatten(scan.scope.stream, &less.body, shared.drift.of(scan.scope.stream))?)?,
+        }
         bodies.push((side.body, less));
     }
     blocking(move || {

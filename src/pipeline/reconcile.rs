@@ -226,7 +226,8 @@ fn complete(
     if !is_marked {
         spool.complete().map_err(PipelineError::Archive)?;
     }
-    let held = Held::spooled(&shared.budget, shared.drift.of(left.scan.scope.stream));
+    let stream = left.scan.scope.stream;
+    let held = Held::spooled(&shared.budget, stream, shared.drift.of(stream));
     let proof = Proof { pages: spool.pages() as u64, end };
     let UnderWay { scan, page_rows, rows, .. } = left;
     let (spool, edges) = (spool.path().to_owned(), ties::ended(shared, &scan, spool.path(), edges)?);

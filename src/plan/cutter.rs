@@ -55,7 +55,7 @@ impl Cutter {
         if !self.is_windowed {
             return Some(due);
         }
-        let end_ms = self.end_of(due.window);
+        let end_ms = self.end_of(&due);
         let rest = Window::new(end_ms, due.window.end_ms);
         if !rest.is_empty() {
             self.due.push_front(Due { window: rest, ..due });
@@ -111,8 +111,8 @@ impl Cutter {
         }
     }
 
-    fn end_of(&self, window: Window) -> i64 {
-        let start_ms = window.start_ms;
+    fn end_of(&self, due: &Due) -> i64 {
+        let (window, start_ms) = (due.window, due.window.start_ms);
         let here = self.held.iter().find(|segment| segment.window.contains(start_ms)).map(density).or(self.learned);
         let wanted_ms = match here {
             None => DAY_MS,
@@ -122,7 +122,9 @@ impl Cutter {
         };
         let length_ms = wanted_ms.min(self.reach_ms).max(LEN_MIN_MS);
         let end_ms = if length_ms >= DAY_MS {
-            let end_ms = start_ms.saturating_add(length_ms).div_euclid(DAY_MS) * DAY_MS;
+            // A re-scan is cut where the last one was, though it begins a day later: then its pages are those of the last one.
+            let unit_ms = if due.reason == Reason::Rescan { days_ms(length_ms) } else { DAY_MS };
+            let end_ms = start_ms.saturating_add(length_ms).div_euclid(unit_ms) * unit_ms;
             end_ms.max(start_ms.div_euclid(DAY_MS) * DAY_MS + DAY_MS)
         } else {
             let unit_ms = LENGTHS_MS.into_iter().find(|unit_ms| *unit_ms <= length_ms).unwrap_or(LEN_MIN_MS);
@@ -130,6 +132,12 @@ impl Cutter {
         };
         end_ms.min(end_of_month(start_ms)).min(window.end_ms)
     }
+}
+
+/// The most days that are a power of two and not longer than this, which is a day or more.
+fn days_ms(length_ms: i64) -> i64 {
+    let days = (length_ms / DAY_MS).max(1);
+    DAY_MS << days.ilog2()
 }
 
 fn density(segment: &Segment) -> f64 {

@@ -20,15 +20,28 @@ const UNSETTLED_NAMED_MAX: usize = 10;
 /// The creation times of a page's records.
 #[derive(Clone, Debug, Default)]
 pub struct PageMoments {
-    /// For each record that could be placed, in order: creation time in epoch milliseconds, and the hash of its key.
+    /// For each record that could be placed, in order: creation time in epoch milliseconds, and the hash of its key. Of a page that is
+    /// not read again, those of its last millisecond alone.
     pub rows: Vec<(Option<i64>, u128)>,
     /// Creation time of the very last record; `None` if it cannot be read.
     pub last_ms: Option<i64>,
-    /// Whether the page holds any record at all.
-    pub has_records: bool,
+    /// Records on the page, whether they could be placed or not.
+    pub records: usize,
+    /// A millisecond that several rows share: the one with the fewest of them, which is the cheapest to measure.
+    pub tie_ms: Option<i64>,
 }
 
 impl PageMoments {
+    /// Those of a page with these rows, in order, that ends with a record of this time.
+    pub fn new(rows: Vec<(Option<i64>, u128)>, last_ms: Option<i64>, records: usize) -> PageMoments {
+        let mut sorted: Vec<(i64, u128)> = rows.iter().filter_map(|(ms, key)| Some(((*ms)?, *key))).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let ties = sorted.chunk_by(|left, right| left.0 == right.0).filter(|tie| tie.len() > 1);
+        let tie_ms = ties.min_by_key(|tie| tie.len()).and_then(|tie| tie.first()).map(|(ms, _)| *ms);
+        PageMoments { rows, last_ms, records, tie_ms }
+    }
+
     /// The keys of the rows of one millisecond, each once.
     pub fn keys_at(&self, at_ms: i64) -> HashSet<u128> {
         self.rows.iter().filter(|(ms, _)| *ms == Some(at_ms)).map(|(_, key)| *key).collect()
@@ -37,15 +50,6 @@ impl PageMoments {
     /// Whether the last record shares its millisecond with another one of the page.
     pub fn is_edge_shared(&self) -> bool {
         self.last_ms.is_some_and(|at_ms| self.keys_at(at_ms).len() > 1)
-    }
-
-    /// A millisecond that several rows share: the one with the fewest of them, which is the cheapest to measure.
-    pub fn tie(&self) -> Option<i64> {
-        let mut sorted: Vec<(i64, u128)> = self.rows.iter().filter_map(|(ms, key)| Some(((*ms)?, *key))).collect();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let ties = sorted.chunk_by(|left, right| left.0 == right.0).filter(|tie| tie.len() > 1);
-        ties.min_by_key(|tie| tie.len()).and_then(|tie| tie.first()).map(|(ms, _)| *ms)
     }
 }
 
@@ -117,6 +121,11 @@ impl ScanEdges {
         Self { unlooked, ..Self::default() }
     }
 
+    /// Whether rows are waited for that may be on any page.
+    pub fn awaits_rows(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
     /// The window starts over.
     pub fn start_over(&mut self) {
         *self = Self { is_second_try: self.is_second_try, ..Self::default() };
@@ -146,7 +155,7 @@ impl ScanEdges {
             keys.retain(|key| !seen.contains(key));
         }
         self.awaited.retain(|(_, keys)| !keys.is_empty());
-        if !page.has_records {
+        if page.records == 0 {
             return None;
         }
         let (edge_ms, known) = &mut self.at_edge;
@@ -169,7 +178,7 @@ impl ScanEdges {
         if is_elsewhere || self.settled_ms == Some(at_ms) {
             return None;
         }
-        let edge = Edge { at_ms, shown: page.keys_at(at_ms), page_rows: page.rows.len() };
+        let edge = Edge { at_ms, shown: page.keys_at(at_ms), page_rows: page.records };
         if belief == Ties::Unknown {
             self.wait(edge);
             return None;

@@ -131,6 +131,23 @@ fn windows_lie_on_days_and_months_and_follow_the_density() {
 }
 
 #[test]
+fn p4_a_rescan_is_cut_where_that_of_the_night_before_was() {
+    // 3,000 rows a day and 24,000 rows a window; and so few that a month is the limit.
+    for rows in [365 * 3000, 365 * 100] {
+        let held = vec![Segment { rows, ..held("2025-06-01", "2026-06-01", "2026-06-01") }];
+        let cuts = |from: &str| -> Vec<Window> {
+            let window = Window::new(at(from), at("2026-05-20T05:00:00Z"));
+            let mut cutter = Cutter::new(vec![Due { window, reason: Reason::Rescan }], held.clone(), 1000, true);
+            std::iter::from_fn(|| cutter.next_window()).map(|due| due.window).collect()
+        };
+        let (tonight, tomorrow) = (cuts("2026-01-03T02:00:00Z"), cuts("2026-01-04T02:00:00Z"));
+        let same = tonight.iter().filter(|window| tomorrow.contains(window)).count();
+        assert!(same + 2 >= tomorrow.len() && tomorrow.len() >= 5, "{tonight:?} {tomorrow:?}");
+        assert!(tonight.len() < 30, "windows are short: {tonight:?}");
+    }
+}
+
+#[test]
 fn lengths_are_guessed_until_a_scan_held_a_page_of_rows() {
     let due = || vec![Due { window: Window::new(at("2026-01-10"), at("2026-06-01")), reason: Reason::Gap }];
     let mut cutter = Cutter::new(due(), Vec::new(), 1000, true);

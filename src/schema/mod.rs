@@ -54,6 +54,11 @@ static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     CONTRACTS.iter().map(read).collect()
 });
 
+/// The texts of the contracts.
+pub fn contracts() -> &'static [&'static str] {
+    &CONTRACTS
+}
+
 /// Every table, parents before their children.
 pub fn tables() -> &'static [Table] {
     &TABLES

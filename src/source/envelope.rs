@@ -5,7 +5,7 @@
 //! not matter: serde_json skips ignored values in a loop, not by recursion, so that its limit of 128 levels does not apply to what is
 //! inside a row.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use serde::{
     Deserializer,
@@ -31,6 +31,8 @@ pub struct Envelope {
     pub next: Option<PageToken>,
     /// How the end of the list was said; present exactly when `next` is not.
     pub end: Option<EndStyle>,
+    /// Where the list `data` stands in the body, in bytes; `None` where only serde_json could read it.
+    pub list: Option<Range<usize>>,
 }
 
 /// Why a body is no page.
@@ -78,9 +80,10 @@ pub fn parse(body: &[u8]) -> Result<Envelope, EnvelopeError> {
         Some(Data::Other) => return Err(EnvelopeError::DataNotAList),
         Some(Data::List(rows)) => rows,
     };
+    let list = fields.list;
     match read_token(fields.token)? {
-        Ok(token) => Ok(Envelope { rows, next: Some(token), end: None }),
-        Err(end) => Ok(Envelope { rows, next: None, end: Some(end) }),
+        Ok(token) => Ok(Envelope { rows, next: Some(token), end: None, list }),
+        Err(end) => Ok(Envelope { rows, next: None, end: Some(end), list }),
     }
 }
 
@@ -91,11 +94,12 @@ fn scanned(text: &str) -> Option<Fields<'_>> {
         match Field::of(name) {
             Field::Token => fields.put_token(scanner.value()?),
             Field::Data => {
-                let mut rows = 0;
+                let (start, mut rows) = (scanner.at(), 0);
                 scanner.each_item(|scanner| {
                     rows += 1;
                     scanner.value().map(|_| ())
                 })?;
+                fields.list = Some(start..scanner.at());
                 fields.put_data(Data::List(rows));
             }
             Field::Other => {
@@ -144,6 +148,7 @@ enum Top<'de> {
 struct Fields<'de> {
     token: Option<&'de str>,
     data: Option<Data>,
+    list: Option<Range<usize>>,
     duplicate: Option<&'static str>,
 }
 

@@ -8,6 +8,7 @@ mod damage;
 mod destinations;
 mod error;
 mod inbox;
+mod known_pages;
 mod lease;
 mod people;
 mod proofs;
@@ -22,6 +23,7 @@ pub use coverage::Covered;
 pub use destinations::KnownDestination;
 pub use error::StateError;
 pub use inbox::{Accepted, Inbox, NewDelivery, REPEATS_KNOWN_MS, ScheduleEntry, Waiting};
+pub use known_pages::KnownPage;
 pub use lease::{Holder, Lease};
 pub use people::{PeopleCounts, PeopleRules};
 pub use proofs::Proven;
@@ -43,6 +45,7 @@ const MIGRATIONS: &[M<'_>] = &[
     M::up(include_str!("../../state/0002_proofs.sql")),
     M::up(include_str!("../../state/0003_people.sql")),
     M::up(include_str!("../../state/0004_pushes.sql")),
+    M::up(include_str!("../../state/0005_known_pages.sql")),
 ];
 /// How long a reader (`status`) and the writer wait for each other.
 const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);

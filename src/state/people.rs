@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::model::{DurableStep, PersonAsked};
 
-use super::{State, StateError};
+use super::{State, StateError, known_pages::forget_all};
 
 /// How far the clocks of a service's machines may lie apart. What was asked for later than that from now was asked for by a clock
 /// that was wrong, and counts as never.
@@ -84,7 +84,8 @@ impl State {
             .map_err(self.failed("read"))
     }
 
-    /// Forgets that people were ever asked for, or sent. Returns how many entries there were.
+    /// Forgets that people were ever asked for, or sent, and what any page comes to: some hashes there may be of theirs. Returns how many
+    /// entries of people there were.
     pub fn forget_people<'a>(&mut self, user_ids: impl Iterator<Item = &'a str>) -> Result<u64, StateError> {
         self.reach(DurableStep::PeopleRemembered)?;
         let failed = self.failed("write");
@@ -95,6 +96,7 @@ impl State {
                 forgotten += transaction.execute("DELETE FROM people WHERE person = ?1", [person])?;
                 forgotten += transaction.execute("DELETE FROM pushes WHERE person = ?1", [person])?;
             }
+            forget_all(&transaction)?;
             transaction.commit()?;
             Ok(forgotten)
         };

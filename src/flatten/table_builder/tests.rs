@@ -1,6 +1,13 @@
 //! Rows by contract, column by column.
 
+use std::collections::HashSet;
+
 use super::*;
+use crate::{
+    flatten::flatten_page,
+    model::{Stream, key_hashes},
+    schema::tables,
+};
 
 fn rank() -> TableBuilder {
     TableBuilder::new("response_ranks", 1).unwrap()
@@ -61,4 +68,32 @@ fn a_row_out_of_order_is_refused() {
 #[test]
 fn an_unknown_table_is_an_error() {
     assert!(TableBuilder::new("nothing", 0).is_err());
+}
+
+#[test]
+fn the_marks_of_a_table_differ() {
+    for table in tables() {
+        let mut marks: HashSet<u32> = table.columns.iter().map(|column| column_mark(&column.name)).collect();
+        assert_eq!(marks.len(), table.columns.len(), "{}", table.name);
+        if table.name == "surveys" {
+            assert!(marks.insert(column_mark("questions")) && marks.insert(column_mark("constraints")));
+        }
+    }
+}
+
+#[test]
+fn a_stored_row_has_the_key_that_its_page_gave_it() {
+    let response = r#"{"responseGroupUid":"a-ä","questionId":7,"createdAt":"2026-01-01T00:00:00.001Z"}"#;
+    let other = r#"{"responseGroupUid":"","questionId":-9007199254740993,"createdAt":"2026-01-01T00:00:00.001Z"}"#;
+    let theme = r#"{"id":3,"responseGroupUid":"u","questionId":4,"createdAt":"2026-01-01T00:00:00.001Z"}"#;
+    for (stream, records) in [(Stream::Responses, [response, other].as_slice()), (Stream::Themes, [theme].as_slice())] {
+        let body = format!(r#"{{"data":[{}]}}"#, records.join(","));
+        let flat = flatten_page(stream, body.as_bytes(), Default::default()).unwrap();
+        let table = table(stream.name()).unwrap();
+        let rows = flat.table(stream.name()).unwrap();
+        let names = table.columns.iter().map(|column| column.name.as_str());
+        let key: Vec<&str> = names.filter(|name| table.key.iter().any(|key| key == name)).collect();
+        assert_eq!(rows.num_rows(), records.len());
+        assert_eq!(key_hashes(&key, rows).unwrap(), flat.key_hashes, "{stream}");
+    }
 }

@@ -71,12 +71,16 @@ pub(super) fn family(table: &'static Table) -> impl Iterator<Item = &'static Tab
     std::iter::once(table).chain(children_of(&table.name))
 }
 
+/// Whether the scan goes through a list of records that each stand for themselves.
+pub(super) fn lists_records(scan: &Scan) -> bool {
+    matches!(scan.scope.stream, Stream::Responses | Stream::Themes)
+}
+
 /// The base table, if the scan goes through a list of records that each stand for themselves, all created inside its window, with
 /// nothing about them to be judged.
 pub(super) fn plain_base(stage: &Stage) -> Result<Option<&'static Table>, LoadError> {
     let scan = stage.scan();
-    let is_list_of_records = matches!(scan.scope.stream, Stream::Responses | Stream::Themes);
-    if !is_list_of_records || !stage.is_plain() {
+    if !lists_records(scan) || !stage.is_plain() {
         return Ok(None);
     }
     let base = contract(scan.scope.stream.name())?;

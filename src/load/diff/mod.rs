@@ -35,6 +35,7 @@ pub use fill::Fill;
 pub(super) use logs::stage_runs;
 pub(super) use replace::{put_in, take_leave};
 pub(super) use sql::{bounds_of, equal_columns, timestamp_ms};
+pub(super) use unchanged::take_at_once;
 
 use super::{CommitOptions, LoadError, RowCounts, VanishPolicy, engine::Engine, pending::Pending, stage::Stage};
 use crate::{

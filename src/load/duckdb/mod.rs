@@ -23,12 +23,14 @@ use super::{
     Applied, CommitOptions, Destination, Differences, ErasureRecord, EventRows, Facts, Identity, LedgerEntry,
     LoadError, LockPatience, Mention, PeopleFound, Replacement, RunRecord, Searched, Stage, TableDelta, Targets,
     TimeBounds,
-    diff::{all_new, carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_leave},
+    diff::{
+        all_new, carry_in, carry_out, diff, differences, put_in, stage_events, stage_runs, take_at_once, take_leave,
+    },
     engine::{Engine, EngineOptions, StartedEngine},
     ledger, people,
 };
 use crate::{
-    model::{FlatPage, Identifier, Scan, ScanId, Steps},
+    model::{Digest, FlatPage, Identifier, Scan, ScanId, Steps},
     person::Finder,
     schema::{Table, quote_identifier},
 };
@@ -200,6 +202,14 @@ impl DuckDbDestination {
         stage.add(&self.engine, page)
     }
 
+    fn stage_all_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
+        self.require_none_lost()?;
+        self.attach()?;
+        self.show_pending()?;
+        let stage = self.stage.as_mut().ok_or_else(|| LoadError::Contract("pages before begin".into()))?;
+        take_at_once(&self.engine, stage, &mut Attached(&self.lacking), digest)
+    }
+
     fn begin_stage(&mut self, scan: &Scan) -> Result<(), LoadError> {
         self.stage = None;
         self.stage = Some(Stage::begin(&self.engine, scan)?);
@@ -268,6 +278,11 @@ impl Destination for DuckDbDestination {
 
     fn stage(&mut self, page: &FlatPage) -> Result<(), LoadError> {
         let staged = self.stage_page(page);
+        self.kept(staged)
+    }
+
+    fn stage_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
+        let staged = self.stage_all_if_held(digest);
         self.kept(staged)
     }
 

@@ -1,10 +1,11 @@
 //! What becomes a part: at once, or with the rows that wait for more. What a part is made of is [`super::part`]'s matter.
 
 use super::{
-    LoadError, ParquetDestination, Pending, RowCounts, ScanId, TableDelta, ledger,
+    Digest, LoadError, ParquetDestination, Pending, RowCounts, ScanId, TableDelta, TreeTargets, ledger,
     part::{self, NewPart},
     publish::LEDGER_TABLE,
 };
+use crate::load::diff::take_at_once;
 
 impl ParquetDestination {
     /// Runs something that changes the disk; if it fails, the disk is looked at again before the next one.
@@ -28,6 +29,14 @@ impl ParquetDestination {
             this.next_number += 1;
             Ok(())
         })
+    }
+
+    /// See [`super::Destination::stage_if_held`].
+    pub(super) fn stage_all_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
+        self.commit_pending()?;
+        let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
+        let stage = self.stage.as_mut().ok_or_else(|| LoadError::Contract("pages came before their scan".into()))?;
+        take_at_once(&self.engine, stage, &mut targets, digest)
     }
 
     /// Commits a part that tells of no scan.

@@ -48,7 +48,7 @@ use super::{
     people,
 };
 use crate::{
-    model::{FlatPage, Identifier, Scan, ScanId, Steps},
+    model::{Digest, FlatPage, Identifier, Scan, ScanId, Steps},
     person::Finder,
     schema::{Table, table},
 };
@@ -294,6 +294,10 @@ impl Destination for ParquetDestination {
         stage.add(&self.engine, page)
     }
 
+    fn stage_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
+        self.stage_all_if_held(digest)
+    }
+
     fn apply(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {
         if let Some(counts) = self.held_counts(&scan.id)? {
             self.stage = None;
@@ -336,8 +340,7 @@ impl Destination for ParquetDestination {
     fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
         self.commit_pending()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
-        let mut stage =
-            stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not begun".into()))?;
+        let mut stage = stage.ok_or_else(|| LoadError::Contract("a comparison of a scan that was not begun".into()))?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let found = differences(&self.engine, &mut stage, &mut targets)?;
         Stage::clear(&self.engine)?;

@@ -58,7 +58,7 @@ pub(super) async fn ask(
         blocking(move || begin(&shared, scan, 0)).await??
     };
     let Begun { mut spool, .. } = begun;
-    let mut held = Held::new(&shared.budget, shared.drift.of(scan.scope.stream));
+    let mut held = Held::new(&shared.budget, scan.scope.stream, shared.drift.of(scan.scope.stream));
     let mut answered = Answered { pulled: None, people: 0, refused: 0, stop: None, failure: None, fatal: None };
     let (mut draft, mut begun_at, mut failures_in_a_row) = (PageDraft::default(), Instant::now(), 0);
     shared.progress.begun();
@@ -132,7 +132,7 @@ async fn keep(
         }
         let _turn = shared.budget.turn(page.len());
         let _busy = shared.account.enter(Activity::Parse);
-        held.push(flatten_page(stream, &page, shared.drift.of(stream)).map_err(PipelineError::Flatten)?);
+        held.push(flatten_page(stream, &page, shared.drift.of(stream)).map_err(PipelineError::Flatten)?)?;
         Ok((spool, held))
     })
     .await?

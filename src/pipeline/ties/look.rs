@@ -90,11 +90,11 @@ impl Asker {
                     let flat = self.flatten(page.body.clone()).await?;
                     let moments = moments_of(self.scope.stream, &flat);
                     look.keys.extend(moments.keys_at(at_ms));
-                    if moments.has_records && cut_at.take().is_some() {
+                    if moments.records > 0 && cut_at.take().is_some() {
                         look.is_whole = Err(MORE_THAN_A_PAGE);
                     }
                     // This page's own edge may hide rows of the millisecond, and asking for them would be this very request.
-                    if page.next.is_some() && moments.has_records && moments.last_ms.is_none_or(|last| last == at_ms) {
+                    if page.next.is_some() && moments.records > 0 && moments.last_ms.is_none_or(|last| last == at_ms) {
                         cut_at = Some(page.rows);
                     }
                     look.pages.push(SidePage { body: page.body, flat });
@@ -176,7 +176,6 @@ fn cannot_be_looked_at(error: SourceError) -> Result<&'static str, LookError> {
 
 /// The creation times on a page.
 pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMoments {
-    let mut moments = PageMoments { has_records: flat.records > 0, ..PageMoments::default() };
     let mut rows: Vec<PlacedRow> =
         flat.table(stream.name()).map(|batch| rows_of(batch, &flat.key_hashes)).unwrap_or_default();
     if let Some(discarded) = &flat.discarded {
@@ -184,12 +183,12 @@ pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMomen
         rows.extend(rows_of(&discarded.rows, &discarded.key_hashes));
         rows.sort_unstable_by_key(|row| row.record);
     }
-    moments.last_ms = match rows.last() {
+    let last_ms = match rows.last() {
         Some(last) if last.record + 1 == flat.records as i64 => last.created_ms,
         _ => flat.rejects.last().and_then(|reject| created_ms(&reject.raw)),
     };
-    moments.rows = rows.into_iter().filter(|row| row.has_time).map(|row| (row.created_ms, row.key)).collect();
-    moments
+    let rows = rows.into_iter().filter(|row| row.has_time).map(|row| (row.created_ms, row.key)).collect();
+    PageMoments::new(rows, last_ms, flat.records)
 }
 
 struct PlacedRow {
@@ -245,13 +244,13 @@ mod tests {
         let [first, second] = [theme(1, "1970-01-01T00:00:00.007Z"), theme(2, "1970-01-01T00:00:00.0079Z")];
         let page = moments(&format!(r#"{{"data":[{first},{second}],"cursor":"x"}}"#));
         assert_eq!(page.last_ms, Some(7), "microseconds are cut");
-        assert!(page.is_edge_shared() && page.keys_at(7).len() == 2 && page.tie() == Some(7));
+        assert!(page.is_edge_shared() && page.keys_at(7).len() == 2 && page.tie_ms == Some(7));
         let no_key = r#"{"id":3,"createdAt":"1970-01-01T00:00:00.009Z"}"#;
         let page = moments(&format!(r#"{{"data":[{first},{no_key}]}}"#));
         assert_eq!((page.rows.len(), page.last_ms), (1, Some(9)));
         let page = moments(&format!(r#"{{"data":[{first},{{"id":3}}]}}"#));
-        assert_eq!((page.has_records, page.last_ms), (true, None), "it must not be taken for the row before");
-        assert!(!moments(r#"{"data":[]}"#).has_records);
+        assert_eq!((page.records > 0, page.last_ms), (true, None), "it must not be taken for the row before");
+        assert_eq!(moments(r#"{"data":[]}"#).records, 0);
     }
 
     #[test]

@@ -152,7 +152,7 @@ async fn measure_a_tie(shared: &Shared, scan: &Scan, page: &PageMoments) -> Resu
     if !shared.ties.begin_measure(scan.scope.stream) {
         return Ok(());
     }
-    let outcome = match page.tie() {
+    let outcome = match page.tie_ms {
         Some(at_ms) => measure(shared, scan, at_ms).await.map(drop),
         None => Ok(()),
     };

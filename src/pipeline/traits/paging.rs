@@ -27,7 +27,7 @@ pub(super) struct Sample {
 
 impl Sample {
     pub fn tie(&self) -> Option<i64> {
-        self.pages.iter().find_map(PageMoments::tie)
+        self.pages.iter().find_map(|page| page.tie_ms)
     }
 
     pub fn rows(&self) -> usize {

@@ -73,8 +73,7 @@ pub(super) async fn compare(
             let _busy = account.enter(Activity::Write);
             let (name, pulled) = (destination.name(), &looked.pulled);
             destination.begin(&pulled.scan).map_err(failed(name))?;
-            let staged =
-                pulled.held.for_each(pulled.scan.scope.stream, &pulled.spool, |page| destination.stage(page))?;
+            let staged = pulled.held.for_each(&pulled.spool, |page| destination.stage(page))?;
             staged.map_err(failed(name))?;
             let differences = destination.compare(&pulled.scan).map_err(failed(name))?;
             Ok::<_, PipelineError>((name, differences))

@@ -58,11 +58,8 @@ impl Service {
 }
 
 fn moments(page: &[Row]) -> PageMoments {
-    PageMoments {
-        rows: page.iter().map(|(ms, key)| (Some(*ms), *key)).collect(),
-        last_ms: page.last().map(|(ms, _)| *ms),
-        has_records: !page.is_empty(),
-    }
+    let rows = page.iter().map(|(ms, key)| (Some(*ms), *key)).collect();
+    PageMoments::new(rows, page.last().map(|(ms, _)| *ms), page.len())
 }
 
 /// What a scan has in the end, its edges, and how many looks it took.
@@ -116,7 +113,7 @@ proptest! {
     fn a_shared_millisecond_tells_what_the_service_does(rows in rows(), order in 0..3u8) {
         for ties in [Ties::Kept, Ties::Repeated, Ties::Lost] {
             let service = Service::new(rows.clone(), order, ties);
-            let Some(at_ms) = moments(&service.rows).tie() else { continue };
+            let Some(at_ms) = moments(&service.rows).tie_ms else { continue };
             let all = service.look(at_ms);
             let page_rows = measuring_page_rows(all.len()) as usize;
             let (mut pages, came_to_end) = service.pages(|ms| (at_ms - 1..=at_ms + 1).contains(&ms), page_rows);

@@ -12,10 +12,10 @@ fn error(text: &str) -> EnvelopeError {
 
 #[test]
 fn p3_the_end_is_null_or_missing_or_empty_and_nothing_else() {
-    let ended = |end| Envelope { rows: 0, next: None, end: Some(end) };
-    assert_eq!(page(r#"{"cursor":null,"data":[]}"#), ended(EndStyle::Null));
-    assert_eq!(page(r#"{"data":[]}"#), ended(EndStyle::Missing));
-    assert_eq!(page(r#"{"data":[],"cursor":""}"#), ended(EndStyle::EmptyText));
+    let ended = |end, list| Envelope { rows: 0, next: None, end: Some(end), list: Some(list) };
+    assert_eq!(page(r#"{"cursor":null,"data":[]}"#), ended(EndStyle::Null, 22..24));
+    assert_eq!(page(r#"{"data":[]}"#), ended(EndStyle::Missing, 8..10));
+    assert_eq!(page(r#"{"data":[],"cursor":""}"#), ended(EndStyle::EmptyText, 8..10));
     for text in [
         r#"{"cursor":false,"data":[]}"#,
         r#"{"cursor":[],"data":[]}"#,
@@ -29,7 +29,7 @@ fn p3_the_end_is_null_or_missing_or_empty_and_nothing_else() {
 #[test]
 fn p3_an_empty_page_with_a_token_is_not_the_end() {
     let empty = page(r#"{"data":[],"cursor":"MTIz"}"#);
-    assert_eq!(empty, Envelope { rows: 0, next: Some(PageToken("MTIz".into())), end: None });
+    assert_eq!(empty, Envelope { rows: 0, next: Some(PageToken("MTIz".into())), end: None, list: Some(8..10) });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::EndStyle;
 
 fn page(rows: usize, next: &str) -> Envelope {
-    Envelope { rows, next: Some(PageToken(next.to_owned())), end: None }
+    Envelope { rows, next: Some(PageToken(next.to_owned())), end: None, list: None }
 }
 
 /// Pages that make `count` steps from a fresh start.
@@ -55,7 +55,7 @@ fn p3_an_empty_last_page_is_the_end_after_any_number_of_empty_ones() {
     for at in 0..5 {
         guards.page(&page(0, &format!("empty {at}"))).unwrap();
     }
-    guards.page(&Envelope { rows: 0, next: None, end: Some(EndStyle::Null) }).unwrap();
+    guards.page(&Envelope { rows: 0, next: None, end: Some(EndStyle::Null), list: None }).unwrap();
 }
 
 #[test]
@@ -63,7 +63,9 @@ fn p8_a_window_has_a_largest_number_of_pages() {
     let mut guards = Guards { pages: PAGES_MAX - 1, ..Guards::default() };
     assert_eq!(guards.page(&page(10, "token")), Err(LoopCause::TooManyPages));
     let mut guards = Guards { pages: PAGES_MAX - 1, ..Guards::default() };
-    guards.page(&Envelope { rows: 1, next: None, end: Some(EndStyle::Null) }).expect("the end may be that far away");
+    guards
+        .page(&Envelope { rows: 1, next: None, end: Some(EndStyle::Null), list: None })
+        .expect("the end may be that far away");
 }
 
 #[test]

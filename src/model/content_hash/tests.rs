@@ -3,23 +3,11 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::schema::tables;
 
 fn hash(write: impl Fn(&mut Content)) -> (i64, u128) {
     let mut content = Content::default();
     write(&mut content);
     (content.hash_64(), content.hash_128())
-}
-
-#[test]
-fn the_marks_of_a_table_differ() {
-    for table in tables() {
-        let mut marks: HashSet<u32> = table.columns.iter().map(|column| column_mark(&column.name)).collect();
-        assert_eq!(marks.len(), table.columns.len(), "{}", table.name);
-        if table.name == "surveys" {
-            assert!(marks.insert(column_mark("questions")) && marks.insert(column_mark("constraints")));
-        }
-    }
 }
 
 #[test]
