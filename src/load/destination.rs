@@ -34,11 +34,9 @@ pub trait Destination: Send {
     fn stage(&mut self, page: &FlatPage) -> Result<(), LoadError>;
 
     /// Takes all pages of the scan that was begun at once, of which no more is known than what their records come to, if the warehouse
-    /// holds just them; whether it does. If not, nothing was taken, and the pages are to be staged.
-    fn stage_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
-        let _ = digest;
-        Ok(false)
-    }
+    /// holds just them; whether it does. If not, nothing was taken, and the pages are to be staged. `repeated` records came beside those,
+    /// and were among them.
+    fn stage_if_held(&mut self, digest: Digest, repeated: u64) -> Result<bool, LoadError>;
 
     /// Applies what was staged, in one transaction with the ledger row. A scan that the ledger already holds changes nothing.
     fn commit(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {

@@ -186,9 +186,9 @@ impl Stage {
         self.digest
     }
 
-    /// Takes all records at once: the warehouse holds just those that come to this.
-    pub(super) fn take_as_held(&mut self, digest: Digest) {
-        (self.records, self.digest, self.is_held) = (digest.records, digest, true);
+    /// Takes all records at once: the warehouse holds just those that come to this. So many came once more.
+    pub(super) fn take_as_held(&mut self, digest: Digest, repeated: u64) {
+        (self.records, self.digest, self.is_held) = (digest.records + repeated, digest, true);
     }
 
     /// Whether [`Stage::take_as_held`] did.

@@ -16,7 +16,7 @@ use super::{
     assemble::failed,
     error::chain,
     freeze::check,
-    known::reader,
+    known::{reader, worth_knowing},
     people,
     pull::{Pulled, Shared, blocking},
     shared_destination::SharedDestination,
@@ -180,7 +180,7 @@ fn checkpoint(shared: &Shared, sealed: Unsealed) -> Result<Committed, PipelineEr
     let mut state = shared.state();
     let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
     let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
-    let known = (reader(shared.drift.of(scan.scope.stream)), pulled.held.known());
+    let known = (reader(shared.drift.of(scan.scope.stream)), worth_knowing(pulled.held.known(), &counts));
     state.checkpoint_with_pages(&covered, &acknowledged, known).map_err(PipelineError::State)?;
     drop(state);
     shared.suppression.committed(scan);
@@ -224,7 +224,7 @@ async fn apply_everywhere(
     for outcome in outcomes {
         let (name, applied, drift) = outcome?;
         all.push((name, applied));
-        // Every warehouse was handed the same pages.
+        // Every warehouse that was handed pages was handed the same, and there is no drift in those that are known.
         met = drift;
     }
     Ok((all, met))
@@ -239,7 +239,7 @@ fn apply_in(
     let mut drift = Drift::default();
     destination.begin(&pulled.scan).map_err(failed(name))?;
     let is_held = match pulled.held.digest() {
-        Some(digest) => destination.stage_if_held(digest).map_err(failed(name))?,
+        Some((digest, repeated)) => destination.stage_if_held(digest, repeated).map_err(failed(name))?,
         None => false,
     };
     if !is_held {

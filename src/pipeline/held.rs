@@ -94,6 +94,8 @@ pub(super) struct Held {
     bytes: usize,
     /// What the pages come to, while each was known before it came.
     digest: Option<Digest>,
+    /// Records that came once more, beside those.
+    repeated: u64,
     /// What is known of single pages, for the next scan of the window.
     known: Vec<KnownPage>,
     /// Set once a page did not fit, or was there before this run: then all are read from the spool.
@@ -125,6 +127,7 @@ impl Held {
             pages: Vec::new(),
             bytes: 0,
             digest: Some(Digest::default()),
+            repeated: 0,
             known: Vec::new(),
             is_spooled: false,
         }
@@ -137,12 +140,16 @@ impl Held {
         held
     }
 
-    /// Takes a page that was read. Those before it that were not are read now: who hands pages over is not alone, who takes them is.
+    /// Takes a page that was read. Those before it that were not are read now: the pages of other scans are read at the same time, while a
+    /// warehouse would read them one after the other.
     pub fn push(&mut self, page: FlatPage) -> Result<(), PipelineError> {
         if self.digest.take().is_some() {
-            for held in std::mem::take(&mut self.pages) {
-                self.budget.give_back(held.bytes());
-                self.bytes -= held.bytes();
+            let pages = std::mem::take(&mut self.pages);
+            self.clear();
+            for held in pages {
+                if self.is_spooled {
+                    break;
+                }
                 let read = match held {
                     HeldPage::Body(body) => self.read(&body)?,
                     HeldPage::Read(page) => page,
@@ -160,7 +167,18 @@ impl Held {
             digest.merge(page.digest);
         }
         self.known.push(page);
-        self.hold(HeldPage::Body(body));
+        if body.len() < LARGE_BODY_BYTES {
+            self.hold(HeldPage::Body(body));
+        } else {
+            // It would have to be read while no other large one is.
+            self.clear();
+            self.is_spooled = true;
+        }
+    }
+
+    /// Takes records that came once more, for a look at an edge, where [`Held::is_known`].
+    pub fn push_repeated(&mut self, records: usize) {
+        self.repeated += records as u64;
     }
 
     /// Notes what the page comes to that was pushed last.
@@ -173,9 +191,9 @@ impl Held {
         self.digest.is_some()
     }
 
-    /// What all pages come to, if each was known before it came and there is any record.
-    pub fn digest(&self) -> Option<Digest> {
-        self.digest.filter(|digest| digest.records > 0)
+    /// What all pages come to, if each was known before it came and there is any record; and how many records came once more.
+    pub fn digest(&self) -> Option<(Digest, u64)> {
+        self.digest.filter(|digest| digest.records > 0).map(|digest| (digest, self.repeated))
     }
 
     /// What is known of single pages.
@@ -205,7 +223,7 @@ impl Held {
     pub fn restart(&mut self) {
         self.clear();
         self.known.clear();
-        (self.is_spooled, self.digest) = (false, Some(Digest::default()));
+        (self.is_spooled, self.digest, self.repeated) = (false, Some(Digest::default()), 0);
     }
 
     /// They are where they are to go: gives back what they take.
@@ -260,5 +278,64 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = br#"{"data":[{"responseGroupUid":"a","questionId":7,"createdAt":"2026-01-01T00:00:00.001Z"}]}"#;
+
+    fn known(page: u128) -> KnownPage {
+        let digest = Digest { records: 1, sum: page };
+        KnownPage { page, digest, last_ms: Some(1), edge: Vec::new(), tie_ms: None }
+    }
+
+    fn held_bytes(budget: &Budget) -> usize {
+        budget.held_bytes.load(Ordering::Relaxed)
+    }
+
+    fn keys(held: &Held) -> usize {
+        let mut keys = 0;
+        let taken = held.for_each::<()>(Path::new("no spool"), |page| {
+            keys += page.key_hashes.len();
+            Ok(())
+        });
+        taken.unwrap().unwrap();
+        keys
+    }
+
+    #[test]
+    fn pages_that_are_known_are_read_when_one_is_not() {
+        let budget = Budget::default();
+        let mut held = Held::new(&budget, Stream::Responses, DriftRules::default());
+        for page in 0..3 {
+            held.push_known(Bytes::from_static(BODY), known(page));
+        }
+        held.push_repeated(2);
+        assert_eq!(held.digest(), Some((Digest { records: 3, sum: 3 }, 2)));
+        assert_eq!((keys(&held), held_bytes(&budget)), (3, 3 * BODY.len()));
+        held.push(held.read(BODY).unwrap()).unwrap();
+        assert!(held.digest().is_none() && !held.is_known() && held.known().len() == 3);
+        assert_eq!(keys(&held), 4);
+        assert!(held.pages.iter().all(|page| matches!(page, HeldPage::Read(_))));
+        drop(held);
+        assert_eq!(held_bytes(&budget), 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_given_back_once() {
+        let budget = Budget::default();
+        // Room for bodies, and for hardly any rows.
+        let others = HELD_BYTES_MAX - 10 * BODY.len();
+        assert!(budget.take(others));
+        let mut held = Held::new(&budget, Stream::Responses, DriftRules::default());
+        for page in 0..5 {
+            held.push_known(Bytes::from_static(BODY), known(page));
+        }
+        held.push(held.read(BODY).unwrap()).unwrap();
+        assert!(held.is_spooled);
+        assert_eq!(held_bytes(&budget), others);
     }
 }

@@ -3,14 +3,19 @@
 //! What is known follows from the page's bytes and from who read them, so it can be wrong about no warehouse: whether one holds
 //! what the pages come to is looked up there.
 
-use std::{collections::HashSet, sync::LazyLock};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::LazyLock,
+};
 
 use arrow::{array::AsArray as _, datatypes::Int64Type};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use super::{PipelineError, pull::Shared};
 use crate::{
+    load::RowCounts,
     model::{Digest, DriftRules, Flag, FlatPage, Scan, Stream},
-    plan::edges::{PageMoments, ScanEdges},
+    plan::edges::PageMoments,
     schema,
     source::Page,
     state::KnownPage,
@@ -26,9 +31,13 @@ fn can_be_known(scan: &Scan) -> bool {
     scan.scope.stream == Stream::Responses && !scan.flags.contains(Flag::WithSnapshots)
 }
 
-/// Whether the scan goes without the rows of a known page, for the looks at edges too.
-pub(super) fn is_enough(scan: &Scan, edges: &ScanEdges) -> bool {
-    can_be_known(scan) && !edges.awaits_rows()
+/// The pages of the last scan of the window, by hash: those that the scan can leave unread.
+pub(super) fn before(shared: &Shared, scan: &Scan) -> Result<HashMap<u128, KnownPage>, PipelineError> {
+    if shared.reads_all || !can_be_known(scan) {
+        return Ok(HashMap::new());
+    }
+    let pages = shared.state().known_pages(scan, reader(shared.drift.of(scan.scope.stream)));
+    Ok(pages.map_err(PipelineError::State)?.into_iter().map(|page| (page.page, page)).collect())
 }
 
 /// What a page is known by, if it can be: a hash of its list of records, for the token beside it is another one each time.
@@ -79,6 +88,15 @@ fn records_of(flat: &FlatPage) -> Option<Vec<(u128, i64)>> {
     let Some(rows) = flat.table(Stream::Responses.name()) else { return Some(Vec::new()) };
     let row_hashes = rows.column_by_name(ROW_HASH_COLUMN)?.as_primitive_opt::<Int64Type>()?;
     Some(flat.key_hashes.iter().copied().zip(row_hashes.values().iter().copied()).collect())
+}
+
+/// The pages of a scan that are worth remembering: none, where some record came twice, or was not placed, or does not count. They would
+/// not come to what a warehouse holds.
+pub(super) fn worth_knowing<'a>(pages: &'a [KnownPage], counts: &RowCounts) -> &'a [KnownPage] {
+    let records: u64 = pages.iter().map(|page| page.digest.records).sum();
+    let placed = counts.inserted + counts.updated + counts.unchanged + counts.soft_deleted;
+    let elsewhere = counts.outside_window + counts.withheld + counts.rejected + counts.collisions;
+    if records == placed && elsewhere == 0 { pages } else { &[] }
 }
 
 /// The creation times that are known of a page: those at its edge.

@@ -1,6 +1,7 @@
 //! One window: asked for page by page, each page in the spool before anything else sees it, up to the end of results.
 
 use std::{
+    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -17,7 +18,7 @@ use crate::{
     person::{LessPage, Suppression},
     plan::edges::{PageMoments, ScanEdges},
     source::{Page, Source, SourceError, Step, Stop},
-    state::State,
+    state::{KnownPage, State},
 };
 
 use super::{
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     pub drift: DriftPolicy,
     /// Who is kept out of everything that is pulled.
     pub suppression: Suppression,
+    /// Whether also pages that are known are read, each of them.
+    pub reads_all: bool,
 }
 
 impl Shared {
@@ -123,6 +126,10 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     // The page from which the scan goes on, if a kill came before its edge was looked at.
     let last_page = left.last_page.take();
     let mut last_page = last_page.map(|body| flatten(scan.scope.stream, &body, rules)).transpose()?;
+    let before = {
+        let (shared, scan) = (shared.clone(), scan.clone());
+        Arc::new(blocking(move || known::before(&shared, &scan)).await??)
+    };
     let mut edges = {
         let (shared, scan, path) = (shared.clone(), scan.clone(), spool.path().to_owned());
         blocking(move || reopened(&shared, &scan, &path, &left)).await??
@@ -145,8 +152,9 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                     (end, is_at_end) = (page.end, page.next.is_none());
                     let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
                     let moments;
-                    let can_go_unread = known::is_enough(&scan, &edges);
-                    (spool, held, moments) = keep(&shared, &scan, spool, held, (&page, can_go_unread), mark).await?;
+                    // Rows that are waited for may be on any page.
+                    let before = (!edges.awaits_rows()).then(|| Arc::clone(&before));
+                    (spool, held, moments) = keep(&shared, &scan, spool, held, (&page, before), mark).await?;
                     shared.learned.page(scan.scope.stream, &page, &moments);
                     after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await.map(Some)
                 }
@@ -173,7 +181,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
         };
         match sides {
             Ok(Some(sides)) => {
-                spool = keep_sides(&shared, &scan, spool, sides, &mut held).await?;
+                (spool, held) = keep_sides(&shared, &scan, spool, sides, held).await?;
                 continue;
             }
             // The end of results, and nothing waits any more.
@@ -214,14 +222,14 @@ struct Mark {
     next: Option<PageToken>,
 }
 
-/// One page into the spool; then it is flattened and held for the commit. One that is known, as all before it, is held as it is, if it
-/// can go unread. Returns the creation times on it.
+/// One page into the spool; then it is flattened and held for the commit. One that was there `before`, as all pages of the scan so far, is
+/// held as it is. Returns the creation times on it.
 async fn keep(
     shared: &Shared,
     scan: &Scan,
     mut spool: Spool,
     mut held: Held,
-    (page, can_go_unread): (&Page, bool),
+    (page, before): (&Page, Option<Arc<HashMap<u128, KnownPage>>>),
     mark: Mark,
 ) -> Result<(Spool, Held, PageMoments), PipelineError> {
     let (shared, scan, page) = (shared.clone(), scan.clone(), page.clone());
@@ -231,12 +239,8 @@ async fn keep(
         let _turn = shared.budget.turn(body.len());
         let rules = shared.drift.of(scan.scope.stream);
         let hash = known::hash_of(&scan, &page);
-        let known = match hash {
-            Some(hash) if can_go_unread && held.is_known() => {
-                shared.state().known_page(&scan, known::reader(rules), hash).map_err(PipelineError::State)?
-            }
-            _ => None,
-        };
+        let before = before.filter(|_| held.is_known());
+        let known_page = hash.zip(before).and_then(|(hash, before)| before.get(&hash).cloned());
         let mut write = || {
             let _busy = shared.account.enter(Activity::Write);
             // Whoever is kept out is not written anywhere, not even for a moment.
@@ -250,17 +254,18 @@ async fn keep(
             let _busy = shared.account.enter(Activity::Parse);
             flatten(scan.scope.stream, body, rules)
         };
-        let (less, flat) = match known {
+        let (less, flat) = match known_page {
             None => {
                 let (less, flat) = side_by_side("keeps a page", write, || read(body));
                 (less??, flat?)
             }
-            Some(known) => match write()? {
+            Some(known_page) => match write()? {
                 None => {
-                    let moments = known::moments_of(&known);
-                    held.push_known(page.body, known);
+                    let moments = known::moments_of(&known_page);
+                    held.push_known(page.body, known_page);
                     return Ok((spool, held, moments));
                 }
+                // Somebody is kept out of it.
                 less => (less, read(body)?),
             },
         };
@@ -269,9 +274,9 @@ async fn keep(
         match less {
             Some(less) => held.push(read(&less.body)?)?,
             None => {
-                let known = hash.and_then(|hash| known::page_of(hash, &flat, &moments));
+                let known_page = hash.and_then(|hash| known::page_of(hash, &flat, &moments));
                 held.push(flat)?;
-                known.into_iter().for_each(|known| held.know(known));
+                known_page.into_iter().for_each(|known_page| held.know(known_page));
             }
         }
         Ok((spool, held, moments))
@@ -285,27 +290,27 @@ async fn keep_sides(
     scan: &Scan,
     mut spool: Spool,
     sides: Vec<SidePage>,
-    held: &mut Held,
-) -> Result<Spool, PipelineError> {
+    mut held: Held,
+) -> Result<(Spool, Held), PipelineError> {
     if sides.is_empty() {
-        return Ok(spool);
+        return Ok((spool, held));
     }
-    let mut bodies = Vec::with_capacity(sides.len());
-    for side in sides {
-        let less = shared.suppression.filtered(scan, &side.body);
-        match &less {
-            // The stage would leave it out, too.
-            None if held.is_known() && known::shows_nothing_new(&side.flat, held.known()) => {}
-            None => held.push(side.flat)?,
-            Some(less) => held.push(flatten(scan.scope.stream, &less.body, shared.drift.of(scan.scope.stream))?)?,
-        }
-        bodies.push((side.body, less));
-    }
+    let (shared, scan) = (shared.clone(), scan.clone());
     blocking(move || {
-        for (body, less) in bodies {
-            append(&mut spool, &body, less.as_ref(), true)?;
+        for side in sides {
+            let less = shared.suppression.filtered(&scan, &side.body);
+            append(&mut spool, &side.body, less.as_ref(), true)?;
+            let _busy = shared.account.enter(Activity::Parse);
+            match &less {
+                // The stage would leave them out, too.
+                None if held.is_known() && known::shows_nothing_new(&side.flat, held.known()) => {
+                    held.push_repeated(side.flat.records);
+                }
+                None => held.push(side.flat)?,
+                Some(less) => held.push(flatten(scan.scope.stream, &less.body, shared.drift.of(scan.scope.stream))?)?,
+            }
         }
-        Ok(spool)
+        Ok((spool, held))
     })
     .await?
 }

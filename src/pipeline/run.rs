@@ -145,6 +145,7 @@ impl Run {
             learned: Learned::default(),
             drift: settings.drift,
             suppression: suppression(&settings)?,
+            reads_all: false,
         };
         Ok(Run {
             settings,

@@ -176,6 +176,12 @@ impl Table {
         self.columns.iter().find(|column| column.name == name)
     }
 
+    /// The columns of the key, in the order of the table.
+    pub fn key_in_order(&self) -> Vec<&str> {
+        let names = self.columns.iter().map(|column| column.name.as_str());
+        names.filter(|name| self.key.iter().any(|key| key == name)).collect()
+    }
+
     /// The columns that `flatten` fills, in order.
     pub fn flat_columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| column.origin != Origin::Load)

@@ -40,7 +40,7 @@ impl State {
         Ok((State::open(path, base_url, environment)?, Some(aside)))
     }
 
-    /// An error if the pages of the file do not fit together. Reads all of it: a few hundred kilobytes after years.
+    /// An error if the pages of the file do not fit together. Reads all of it: a few megabytes after years.
     pub(super) fn check_pages(&self) -> Result<(), StateError> {
         let found: String =
             self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(self.failed("read"))?;

@@ -2,7 +2,7 @@
 //!
 //! A memory of a function: what is lost of it costs time, and it says nothing of any warehouse.
 
-use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rusqlite::{Row, Transaction, params};
 
 use crate::model::{Digest, Scan};
 
@@ -29,15 +29,15 @@ pub struct KnownPage {
 }
 
 impl State {
-    /// A page of the last scan of the window that begins as the scan's does. `reader` stands for whatever a page is read by: what others
+    /// The pages of the last scan of the window that begins as the scan's does. `reader` stands for whatever a page is read by: what others
     /// read is not known.
-    pub fn known_page(&self, scan: &Scan, reader: i64, page: u128) -> Result<Option<KnownPage>, StateError> {
-        let sql = "SELECT records, sum, last_ms, edge, tie_ms FROM known_pages \
-                   WHERE stream = ?1 AND survey_id = ?2 AND start_ms = ?3 AND page = ?4 AND reader = ?5";
+    pub fn known_pages(&self, scan: &Scan, reader: i64) -> Result<Vec<KnownPage>, StateError> {
+        let sql = "SELECT records, sum, last_ms, edge, tie_ms, page FROM known_pages \
+                   WHERE stream = ?1 AND survey_id = ?2 AND start_ms = ?3 AND reader = ?4";
         let mut statement = self.connection.prepare_cached(sql).map_err(self.failed("read"))?;
         let (stream, survey) = (scan.scope.stream.name(), stored_survey(scan.scope.survey_id));
-        let key = params![stream, survey, scan.window.start_ms, page.to_be_bytes(), reader];
-        statement.query_row(key, |row| known_page_of(page, row)).optional().map_err(self.failed("read"))
+        let pages = statement.query_map(params![stream, survey, scan.window.start_ms, reader], known_page_of);
+        pages.and_then(Iterator::collect).map_err(self.failed("read"))
     }
 }
 
@@ -85,8 +85,8 @@ pub(super) fn know(
     Ok(())
 }
 
-fn known_page_of(page: u128, row: &Row<'_>) -> rusqlite::Result<KnownPage> {
-    let (records, sum): (i64, [u8; HASH_BYTES]) = (row.get(0)?, row.get(1)?);
+fn known_page_of(row: &Row<'_>) -> rusqlite::Result<KnownPage> {
+    let (records, sum, page): (i64, [u8; HASH_BYTES], [u8; HASH_BYTES]) = (row.get(0)?, row.get(1)?, row.get(5)?);
     let edge: Vec<u8> = row.get(3)?;
     let edge = edge.as_chunks::<EDGE_BYTES>().0.iter().filter_map(|record| {
         let (key, row) = record.split_first_chunk()?;
@@ -94,7 +94,7 @@ fn known_page_of(page: u128, row: &Row<'_>) -> rusqlite::Result<KnownPage> {
     });
     let edge = edge.collect();
     let digest = Digest { records: records.unsigned_abs(), sum: u128::from_be_bytes(sum) };
-    Ok(KnownPage { page, digest, last_ms: row.get(2)?, edge, tie_ms: row.get(4)? })
+    Ok(KnownPage { page: u128::from_be_bytes(page), digest, last_ms: row.get(2)?, edge, tie_ms: row.get(4)? })
 }
 
 #[cfg(test)]
@@ -128,23 +128,26 @@ mod tests {
             state.checkpoint_with_pages(&covered, &[], (7, pages)).unwrap();
         };
         let (day, later) = (scan(0, 1000), scan(1000, 2000));
+        let find = |state: &State, scan: &Scan, reader: i64, hash: u128| {
+            state.known_pages(scan, reader).unwrap().into_iter().find(|known| known.page == hash)
+        };
         checkpoint(&mut state, &day, &[page(1), page(2), page(2)]);
         checkpoint(&mut state, &later, &[page(3)]);
-        assert_eq!(state.known_page(&day, 7, 2).unwrap(), Some(page(2)));
-        assert_eq!(state.known_page(&day, 8, 2).unwrap(), None, "another reader knows it");
-        assert_eq!(state.known_page(&day, 7, 3).unwrap(), None, "a page of another window is known");
+        assert_eq!(find(&state, &day, 7, 2), Some(page(2)));
+        assert_eq!(find(&state, &day, 8, 2), None, "another reader knows it");
+        assert_eq!(find(&state, &day, 7, 3), None, "a page of another window is known");
         let survey = Scan { scope: Scope { stream: Stream::Responses, survey_id: Some(4) }, ..day.clone() };
-        assert_eq!(state.known_page(&survey, 7, 2).unwrap(), None, "a page of another scope is known");
+        assert_eq!(find(&state, &survey, 7, 2), None, "a page of another scope is known");
 
         checkpoint(&mut state, &day, &[page(1)]);
-        assert_eq!(state.known_page(&day, 7, 1).unwrap(), Some(page(1)));
-        assert_eq!(state.known_page(&day, 7, 2).unwrap(), None, "a page that did not come again is known");
-        assert_eq!(state.known_page(&later, 7, 3).unwrap(), Some(page(3)));
+        assert_eq!(find(&state, &day, 7, 1), Some(page(1)));
+        assert_eq!(find(&state, &day, 7, 2), None, "a page that did not come again is known");
+        assert_eq!(find(&state, &later, 7, 3), Some(page(3)));
         checkpoint(&mut state, &scan(0, 3000), &[]);
-        assert_eq!(state.known_page(&later, 7, 3).unwrap(), None, "a window that is cut otherwise keeps its pages");
+        assert_eq!(find(&state, &later, 7, 3), None, "a window that is cut otherwise keeps its pages");
 
         checkpoint(&mut state, &day, &[page(1)]);
         state.forget_people(["somebody"].into_iter()).unwrap();
-        assert_eq!(state.known_page(&day, 7, 1).unwrap(), None, "a person's hashes are left");
+        assert_eq!(find(&state, &day, 7, 1), None, "a person's hashes are left");
     }
 }

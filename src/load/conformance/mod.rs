@@ -21,6 +21,8 @@ macro_rules! conformance_tests {
         crate::load::conformance::conformance_tests! { @cases $make,
             answers: first_load_fills_every_table
             answers: p2_an_unchanged_rescan_touches_no_byte
+            answers: p2_a_key_with_another_row_beside_is_never_taken_unread
+            answers: p4_records_that_were_not_read_are_taken_only_if_just_they_are_held
             answers: p4_an_edit_goes_to_the_history_and_replaces_children
             answers: p4_a_soft_delete_is_an_edit_of_its_own_kind
             answers: p4_a_vanished_row_is_marked_and_comes_back

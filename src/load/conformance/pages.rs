@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use arrow::{array::RecordBatch, json::ReaderBuilder};
 use serde_json::{Value, json};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    model::{DAY_MS, Flag, FlagSet, FlatPage, Reject, RunId, Scan, ScanId, Scope, Stream, TableBatch, Window},
+    model::{
+        DAY_MS, Flag, FlagSet, FlatPage, Reject, RunId, Scan, ScanId, Scope, Stream, TableBatch, Window, key_hashes,
+    },
     schema,
 };
 
@@ -109,7 +111,7 @@ pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
     });
     let attributes = with_snapshot()
         .map(|(at, answer, plan)| answer.child(at, json!({"name": "plan", "value_text": plan, "json_type": "string"})));
-    FlatPage {
+    with_keys(FlatPage {
         batches: [
             batch("responses", numbered().map(|(at, answer)| answer.flat(at)).collect()),
             batch("response_choices", choices.collect()),
@@ -119,13 +121,9 @@ pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
         .into_iter()
         .flatten()
         .collect(),
-        key_hashes: answers
-            .iter()
-            .map(|answer| xxh3_128(format!("{}|{}", answer.group, answer.question).as_bytes()))
-            .collect(),
         records: answers.len(),
         ..FlatPage::default()
-    }
+    })
 }
 
 /// A page of surveys: id, status, questions.
@@ -139,15 +137,14 @@ pub(in crate::load) fn survey_page(surveys: &[(i64, &str, &[&str])]) -> FlatPage
             json!({"survey_id": id, "question_ordinal": ordinal + 1, "question_text": text, "_record": at})
         })
     });
-    FlatPage {
+    with_keys(FlatPage {
         batches: [batch("surveys", rows.collect()), batch("survey_questions", questions.collect())]
             .into_iter()
             .flatten()
             .collect(),
-        key_hashes: surveys.iter().map(|(id, ..)| xxh3_128(&id.to_le_bytes())).collect(),
         records: surveys.len(),
         ..FlatPage::default()
-    }
+    })
 }
 
 /// A page of themes on answers of day 0: id and theme.
@@ -157,12 +154,18 @@ pub(in crate::load) fn theme_page(themes: &[(i64, &str)]) -> FlatPage {
         json!({"id": id, "response_group_uid": "g", "question_id": 1, "survey_id": 7, "created_at": day(0) * 1000,
             "theme": theme, "_row_hash": hash, "_record": at})
     });
-    FlatPage {
+    with_keys(FlatPage {
         batches: batch("themes", rows.collect()).into_iter().collect(),
-        key_hashes: themes.iter().map(|(id, _)| xxh3_128(&id.to_le_bytes())).collect(),
         records: themes.len(),
         ..FlatPage::default()
-    }
+    })
+}
+
+/// The page with the hashes of the keys of its base rows, which are in its first batch.
+pub(in crate::load) fn with_keys(page: FlatPage) -> FlatPage {
+    let Some(base) = page.batches.first() else { return page };
+    let key_hashes = key_hashes(&schema::table(base.table).unwrap().key_in_order(), &base.rows).unwrap();
+    FlatPage { key_hashes, ..page }
 }
 
 /// The page with rejects beside its rows.

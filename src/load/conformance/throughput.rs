@@ -12,7 +12,7 @@ use arrow::{
 };
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use super::{answers_scan, day};
+use super::{answers_scan, day, pages::with_keys};
 use crate::{
     load::{CommitOptions, Destination},
     model::{FlatPage, TableBatch},
@@ -85,12 +85,11 @@ fn page_of(on_day: usize, page: usize) -> FlatPage {
         }
     });
     let rows = RecordBatch::try_new(Arc::clone(&schema), columns.collect()).unwrap();
-    FlatPage {
+    with_keys(FlatPage {
         batches: vec![TableBatch { table: "responses", rows }],
-        key_hashes: ids.map(|at| xxh3_128(&at.to_be_bytes())).collect(),
         records: PAGE_ROWS,
         ..FlatPage::default()
-    }
+    })
 }
 
 fn peak_mib() -> String {

@@ -9,6 +9,8 @@ use arrow::{
     error::ArrowError,
 };
 
+use foldhash::HashSet;
+
 use super::{
     super::stage::{ROW_HASH_COLUMN, Stage, column_of},
     Engine, LoadError, Targets,
@@ -27,7 +29,7 @@ use crate::{
 /// that were; `None`: nothing is taken. Snapshots of visitors stay, unless they change nothing either.
 pub(super) fn take(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets) -> Result<Option<u64>, LoadError> {
     if stage.is_held() {
-        return Ok(Some(stage.records()));
+        return Ok(Some(stage.digest().records));
     }
     let Some(base) = plain_base(stage)? else { return Ok(None) };
     if !is_held(engine, targets, stage.scan(), base, stage.digest())? {
@@ -44,12 +46,12 @@ pub(super) fn take(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets
     Ok(Some(records))
 }
 
-/// Takes all records of a scan at once, of which only this is known, if the warehouse holds just them; whether it does.
+/// Takes all records of a scan at once, of which only this is known, and that some came once more, if the warehouse holds just them; whether it does.
 pub(in super::super) fn take_at_once(
     engine: &Engine,
     stage: &mut Stage,
     targets: &mut dyn Targets,
-    digest: Digest,
+    (digest, repeated): (Digest, u64),
 ) -> Result<bool, LoadError> {
     let scan = stage.scan();
     // Snapshots have a content of their own.
@@ -59,7 +61,7 @@ pub(in super::super) fn take_at_once(
     let base = contract(scan.scope.stream.name())?;
     let is_held = is_held(engine, targets, scan, base, digest)?;
     if is_held {
-        stage.take_as_held(digest);
+        stage.take_as_held(digest, repeated);
     }
     Ok(is_held)
 }
@@ -76,11 +78,8 @@ fn is_held(
     if found.records == 0 {
         return Ok(false);
     }
-    let (mut held, mut has_others) = (Digest::default(), false);
-    let mut take = |rows: &RecordBatch| -> Result<(), LoadError> {
-        has_others |= !take_expected(&mut held, base, rows)?;
-        Ok(())
-    };
+    let mut held = Held::default();
+    let mut take = |rows: &RecordBatch| held.take(base, rows);
     let (window, wanted) = (bounds_of(scan.window), held_sql(scan, base));
     match targets.kept(engine, base, window, &wanted)? {
         Some(rows) => rows.iter().try_for_each(take)?,
@@ -90,28 +89,44 @@ fn is_held(
             engine.each_batch("compare a scan with the warehouse", &sql, |batch| take(&batch))?;
         }
     }
-    Ok(!has_others && held == found)
+    Ok(!held.is_otherwise && held.digest == found && !held.has_doubles())
 }
 
-/// Adds the rows that the scan should have found; false if one of them cannot be as it was found. A row that the scan should not have
-/// found, and did, makes the scan come to more than these.
-fn take_expected(held: &mut Digest, base: &Table, rows: &RecordBatch) -> Result<bool, LoadError> {
-    let unfit = |error: ArrowError| LoadError::Contract(format!("{}: {error}", base.name));
-    let hashes = column_of::<Int64Type>(rows, ROW_HASH_COLUMN)?;
-    let names = base.columns.iter().map(|column| column.name.as_str());
-    let key: Vec<&str> = names.filter(|name| base.key.iter().any(|key| key == name)).collect();
-    let column = |at: usize| rows.column(base.key.len() + at).as_boolean();
-    let (is_expected, has_flags) = (column(1), column(2));
-    for (at, key_hash) in key_hashes(&key, rows).map_err(unfit)?.into_iter().enumerate() {
-        if !is_expected.value(at) {
-            continue;
+/// The rows of the window.
+#[derive(Default)]
+struct Held {
+    /// What those come to that the scan should have found. A row that it should not have found, and did, makes the scan come to more.
+    digest: Digest,
+    /// Whether one of those cannot be as it was found.
+    is_otherwise: bool,
+    /// The keys of those.
+    expected: Vec<u128>,
+    /// The keys of the others.
+    others: HashSet<u128>,
+}
+
+impl Held {
+    fn take(&mut self, base: &'static Table, rows: &RecordBatch) -> Result<(), LoadError> {
+        let unfit = |error: ArrowError| LoadError::Contract(format!("{}: {error}", base.name));
+        let hashes = column_of::<Int64Type>(rows, ROW_HASH_COLUMN)?;
+        let column = |at: usize| rows.column(base.key.len() + at).as_boolean();
+        let (is_expected, has_flags) = (column(1), column(2));
+        for (at, key_hash) in key_hashes(&base.key_in_order(), rows).map_err(unfit)?.into_iter().enumerate() {
+            if !is_expected.value(at) {
+                self.others.insert(key_hash);
+                continue;
+            }
+            self.is_otherwise |= !has_flags.value(at) || hashes.is_null(at);
+            self.digest.add(key_hash, hashes.value(at));
+            self.expected.push(key_hash);
         }
-        if !has_flags.value(at) || hashes.is_null(at) {
-            return Ok(false);
-        }
-        held.add(key_hash, hashes.value(at));
+        Ok(())
     }
-    Ok(true)
+
+    /// Whether a key that the scan should have found has another row: that is to be judged.
+    fn has_doubles(&self) -> bool {
+        !self.others.is_empty() && self.expected.iter().any(|key| self.others.contains(key))
+    }
 }
 
 /// Of each row of the window: the key, the hash, whether the scan should have found it, and whether it has the flags of the scan. Under

@@ -202,12 +202,12 @@ impl DuckDbDestination {
         stage.add(&self.engine, page)
     }
 
-    fn stage_all_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
+    fn stage_all_if_held(&mut self, digest: Digest, repeated: u64) -> Result<bool, LoadError> {
         self.require_none_lost()?;
         self.attach()?;
         self.show_pending()?;
         let stage = self.stage.as_mut().ok_or_else(|| LoadError::Contract("pages before begin".into()))?;
-        take_at_once(&self.engine, stage, &mut Attached(&self.lacking), digest)
+        take_at_once(&self.engine, stage, &mut Attached(&self.lacking), (digest, repeated))
     }
 
     fn begin_stage(&mut self, scan: &Scan) -> Result<(), LoadError> {
@@ -281,8 +281,8 @@ impl Destination for DuckDbDestination {
         self.kept(staged)
     }
 
-    fn stage_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
-        let staged = self.stage_all_if_held(digest);
+    fn stage_if_held(&mut self, digest: Digest, repeated: u64) -> Result<bool, LoadError> {
+        let staged = self.stage_all_if_held(digest, repeated);
         self.kept(staged)
     }
 

@@ -32,11 +32,11 @@ impl ParquetDestination {
     }
 
     /// See [`super::Destination::stage_if_held`].
-    pub(super) fn stage_all_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
+    pub(super) fn stage_all_if_held(&mut self, digest: Digest, repeated: u64) -> Result<bool, LoadError> {
         self.commit_pending()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let stage = self.stage.as_mut().ok_or_else(|| LoadError::Contract("pages came before their scan".into()))?;
-        take_at_once(&self.engine, stage, &mut targets, digest)
+        take_at_once(&self.engine, stage, &mut targets, (digest, repeated))
     }
 
     /// Commits a part that tells of no scan.

@@ -294,8 +294,8 @@ impl Destination for ParquetDestination {
         stage.add(&self.engine, page)
     }
 
-    fn stage_if_held(&mut self, digest: Digest) -> Result<bool, LoadError> {
-        self.stage_all_if_held(digest)
+    fn stage_if_held(&mut self, digest: Digest, repeated: u64) -> Result<bool, LoadError> {
+        self.stage_all_if_held(digest, repeated)
     }
 
     fn apply(&mut self, scan: &Scan, options: &CommitOptions) -> Result<Applied, LoadError> {

@@ -112,6 +112,7 @@ impl Verify {
             learned,
             drift: settings.drift,
             suppression,
+            reads_all: true,
         };
         let found = Found::default();
         Ok(Verify { settings, request, run_id, started_ms, shared, destinations, found, _lease: lease })
