@@ -135,11 +135,11 @@ impl Run {
         let mut flow = Flow::new(queue);
         for scan in resumed {
             match scan {
-                Resumed::GoesOn(begun) => flow.waiting.push_back((self.task_of(&begun.scan, begun.page_rows)?, begun)),
+                Resumed::GoesOn(begun) => flow.waiting.push_back((self.task_of(&begun.scan, begun.page_rows)?, *begun)),
                 Resumed::Complete(pulled) => {
                     let task = self.task_of(&pulled.scan, pulled.page_rows)?;
                     flow.queue.ended(task.scope, task.due.window, Some(pulled.rows));
-                    flow.ready.push_back((task, pulled));
+                    flow.ready.push_back((task, *pulled));
                 }
             }
         }

@@ -26,9 +26,9 @@ use super::{
 #[derive(Debug)]
 pub(super) enum Resumed {
     /// Its window goes on from its last durable page.
-    GoesOn(Begun),
+    GoesOn(Box<Begun>),
     /// All its pages are there; only the commit is missing.
-    Complete(Pulled),
+    Complete(Box<Pulled>),
 }
 
 /// Holds the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored from a
@@ -213,7 +213,7 @@ fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineE
         return complete(shared, left, spool, (true, end), (noted, &edges)).map(Some);
     }
     let UnderWay { scan, page_rows, rows, .. } = left;
-    Ok(Some(Resumed::GoesOn(Begun { scan, page_rows, spool, rows, next, end, edges })))
+    Ok(Some(Resumed::GoesOn(Box::new(Begun { scan, page_rows, spool, rows, next, end, edges }))))
 }
 
 fn complete(
@@ -231,11 +231,12 @@ fn complete(
     let proof = Proof { pages: spool.pages() as u64, end };
     let UnderWay { scan, page_rows, rows, .. } = left;
     let (spool, edges) = (spool.path().to_owned(), ties::ended(shared, &scan, spool.path(), edges)?);
-    Ok(Resumed::Complete(Pulled { scan, page_rows, rows, spool, proof, held, edges, noted }))
+    let pulled = Pulled { scan, page_rows, rows, spool, proof, held, edges, noted };
+    Ok(Resumed::Complete(Box::new(pulled)))
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
     spool.restart().map_err(PipelineError::Archive)?;
     let (scan, page_rows, edges) = (left.scan, left.page_rows, EdgesLeft::default());
-    Ok(Resumed::GoesOn(Begun { scan, page_rows, spool, rows: 0, next: None, end: None, edges }))
+    Ok(Resumed::GoesOn(Box::new(Begun { scan, page_rows, spool, rows: 0, next: None, end: None, edges })))
 }

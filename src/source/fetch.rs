@@ -42,7 +42,7 @@ pub(super) async fn fetch(
     can_shrink: bool,
 ) -> Result<Fetched, SourceError> {
     insist(wire, backoff, address, can_shrink, |outcome| match outcome {
-        Outcome::Page(page) => Ok(page),
+        Outcome::Page(page) => Ok(*page),
         other => Err(other),
     })
     .await

@@ -44,7 +44,7 @@ const LOCATION_CHARS_MAX: usize = 200;
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// A page.
-    Page(Received),
+    Page(Box<Received>),
     /// The answer to what was posted.
     Posted { body: Bytes, service_now_ms: Option<i64> },
     /// Refused for now; the gate knows until when.
@@ -166,9 +166,12 @@ impl Wire {
         }
         if status.is_success() {
             match self.read_page(&mut response, tally).await {
-                Ok((body, envelope)) => {
-                    Outcome::Page(Received { body, envelope, service_now_ms: date_ms, latency: started.elapsed() })
-                }
+                Ok((body, envelope)) => Outcome::Page(Box::new(Received {
+                    body,
+                    envelope,
+                    service_now_ms: date_ms,
+                    latency: started.elapsed(),
+                })),
                 Err(failure) => Outcome::Failed(failure),
             }
         } else if status.is_redirection() {
