@@ -17,7 +17,7 @@ use arrow::{
 
 use crate::{
     model::{Content, TableBatch, column_mark},
-    schema::{Column, ColumnType, Origin, RECORD_COLUMN, Table, TableKind, table},
+    schema::{Column, ColumnType, Origin, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
 };
 
 /// Rows of one child table that one page may fill. A page that would need more is no list of answers; its further rows stay in
@@ -177,7 +177,7 @@ impl TableBuilder {
     /// The cell `_row_hash`; its value is returned.
     pub(super) fn row_hash(&mut self) -> i64 {
         let hash = self.content.hash_64();
-        self.bigint("_row_hash", Some(hash));
+        self.bigint(ROW_HASH_COLUMN, Some(hash));
         hash
     }
 

@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{LoadError, engine::Engine};
 use crate::{
     model::{Digest, FlatPage, Reject, Scan, TableBatch},
-    schema::{self, RECORD_COLUMN, Table, TableKind, quote_identifier},
+    schema::{self, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, quote_identifier},
 };
 
 /// Place of a row's record in the scan: the page's ordinal above these bits, the record's place in its page in them.
@@ -37,8 +37,6 @@ const KEYS_SEEN_MAX: usize = 1_000_000;
 /// Bytes of rows that wait to be handed to the engine: as long as a scan fits, it may turn out that the engine need not have them. A
 /// scan is planned for some twenty pages, of one to three MiB each.
 const WAITING_BYTES_MAX: usize = 96 * 1024 * 1024;
-/// The column of a base table that says whether two records are the same.
-pub(super) const ROW_HASH_COLUMN: &str = "_row_hash";
 /// Where the rejects of the scan are staged.
 pub(super) const REJECTS: &str = "rejects";
 /// Keys of records that the service returned and the drift rules discard: what is held of them has not vanished.

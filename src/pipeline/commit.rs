@@ -180,8 +180,8 @@ fn checkpoint(shared: &Shared, sealed: Unsealed) -> Result<Committed, PipelineEr
     let mut state = shared.state();
     let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
     let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
-    let known = (reader(shared.drift.of(scan.scope.stream)), worth_knowing(pulled.held.known(), &counts));
-    state.checkpoint_with_pages(&covered, &acknowledged, known).map_err(PipelineError::State)?;
+    let (reader, known) = (reader(shared.drift.of(scan.scope.stream)), worth_knowing(pulled.held.known(), &counts));
+    state.checkpoint_with_pages(&covered, &acknowledged, reader, known).map_err(PipelineError::State)?;
     drop(state);
     shared.suppression.committed(scan);
     if !is_in_a_ledger {

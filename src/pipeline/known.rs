@@ -3,10 +3,7 @@
 //! What is known follows from the page's bytes and from who read them, so it can be wrong about no warehouse: whether one holds
 //! what the pages come to is looked up there.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::LazyLock,
-};
+use std::{collections::HashMap, sync::LazyLock};
 
 use arrow::{array::AsArray as _, datatypes::Int64Type};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -16,24 +13,22 @@ use crate::{
     load::RowCounts,
     model::{Digest, DriftRules, Flag, FlatPage, Scan, Stream},
     plan::edges::PageMoments,
-    schema,
+    schema::{self, ROW_HASH_COLUMN},
     source::Page,
     state::KnownPage,
 };
 
 /// Records of a page's last millisecond that are remembered. A page with more of them is read each time.
 const EDGE_RECORDS_MAX: usize = 16;
-/// The column of a base table that says whether two records are the same.
-const ROW_HASH_COLUMN: &str = "_row_hash";
 
 /// Whether pages of the scan can be known: the records are all that there is to a page, and most of the time they are as they were.
-fn can_be_known(scan: &Scan) -> bool {
-    scan.scope.stream == Stream::Responses && !scan.flags.contains(Flag::WithSnapshots)
+fn can_be_known(shared: &Shared, scan: &Scan) -> bool {
+    !shared.reads_all && scan.scope.stream == Stream::Responses && !scan.flags.contains(Flag::WithSnapshots)
 }
 
 /// The pages of the last scan of the window, by hash: those that the scan can leave unread.
 pub(super) fn before(shared: &Shared, scan: &Scan) -> Result<HashMap<u128, KnownPage>, PipelineError> {
-    if shared.reads_all || !can_be_known(scan) {
+    if !can_be_known(shared, scan) {
         return Ok(HashMap::new());
     }
     let pages = shared.state().known_pages(scan, reader(shared.drift.of(scan.scope.stream)));
@@ -41,8 +36,8 @@ pub(super) fn before(shared: &Shared, scan: &Scan) -> Result<HashMap<u128, Known
 }
 
 /// What a page is known by, if it can be: a hash of its list of records, for the token beside it is another one each time.
-pub(super) fn hash_of(scan: &Scan, page: &Page) -> Option<u128> {
-    let list = page.list.clone().filter(|_| can_be_known(scan))?;
+pub(super) fn hash_of(shared: &Shared, scan: &Scan, page: &Page) -> Option<u128> {
+    let list = page.list.clone().filter(|_| can_be_known(shared, scan))?;
     page.body.get(list).map(xxh3_128)
 }
 
@@ -72,9 +67,9 @@ pub(super) fn page_of(hash: u128, flat: &FlatPage, moments: &PageMoments) -> Opt
 
 /// Whether a look at a page's edge brought nothing but records that known pages have shown there, as they are.
 pub(super) fn shows_nothing_new(side: &FlatPage, known: &[KnownPage]) -> bool {
-    let shown: HashSet<(u128, i64)> = known.iter().flat_map(|page| page.edge.iter().copied()).collect();
-    let records = is_all_said(side).then(|| records_of(side)).flatten();
-    records.is_some_and(|records| records.iter().all(|record| shown.contains(record)))
+    // Most looks are at the edge of the last page.
+    let is_shown = |record: &(u128, i64)| known.iter().rev().any(|page| page.edge.contains(record));
+    is_all_said(side) && records_of(side).is_some_and(|records| records.iter().all(is_shown))
 }
 
 /// Whether every record was placed, and nothing is to be told of any.

@@ -238,7 +238,7 @@ async fn keep(
         let body = &page.body;
         let _turn = shared.budget.turn(body.len());
         let rules = shared.drift.of(scan.scope.stream);
-        let hash = known::hash_of(&scan, &page);
+        let hash = known::hash_of(&shared, &scan, &page);
         let before = before.filter(|_| held.is_known());
         let known_page = hash.zip(before).and_then(|(hash, before)| before.get(&hash).cloned());
         let mut write = || {

@@ -9,7 +9,7 @@ mod dictionary;
 mod parquet_views;
 mod views;
 
-pub use arrow_types::RECORD_COLUMN;
+pub use arrow_types::{RECORD_COLUMN, ROW_HASH_COLUMN};
 pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, TableKind};
 pub use ddl::{quote_identifier, quote_text};
 pub use dictionary::{dictionary_json, dictionary_markdown, dictionary_sql};

@@ -76,15 +76,16 @@ impl State {
     /// The checkpoint: the scan's window is complete and committed everywhere. One transaction. `taken_by` names the warehouses
     /// of the run, and whether the scan is in their ledger.
     pub fn checkpoint(&mut self, covered: &Covered, taken_by: &[(&str, bool)]) -> Result<(), StateError> {
-        self.checkpoint_with_pages(covered, taken_by, (0, &[]))
+        self.checkpoint_with_pages(covered, taken_by, 0, &[])
     }
 
-    /// The same, with what the scan's pages come to, and for whom.
+    /// The same, with what the scan's pages come to as `reader` read them: see [`State::known_pages`].
     pub fn checkpoint_with_pages(
         &mut self,
         covered: &Covered,
         taken_by: &[(&str, bool)],
-        (reader, pages): (i64, &[KnownPage]),
+        reader: i64,
+        pages: &[KnownPage],
     ) -> Result<(), StateError> {
         let scan = &covered.scan;
         self.reach(DurableStep::Checkpointed)?;

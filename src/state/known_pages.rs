@@ -13,7 +13,7 @@ const HASH_BYTES: usize = 16;
 /// Bytes of a record at the edge.
 const EDGE_BYTES: usize = HASH_BYTES + size_of::<i64>();
 
-/// A page of which every record was placed, each key once, and nothing about it was left to say.
+/// A page of which every record was placed, and nothing was left to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownPage {
     /// A hash of the list of records, as it was sent.
@@ -125,7 +125,7 @@ mod tests {
         let mut state = State::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:1", "test").unwrap();
         let checkpoint = |state: &mut State, scan: &Scan, pages: &[KnownPage]| {
             let covered = Covered { scan: scan.clone(), scanned_ms: 5_000, rows: 1, proof: Proof::default() };
-            state.checkpoint_with_pages(&covered, &[], (7, pages)).unwrap();
+            state.checkpoint_with_pages(&covered, &[], 7, pages).unwrap();
         };
         let (day, later) = (scan(0, 1000), scan(1000, 2000));
         let find = |state: &State, scan: &Scan, reader: i64, hash: u128| {

@@ -12,12 +12,12 @@ use arrow::{
 use foldhash::{HashMap, HashMapExt, HashSet};
 
 use super::{
-    super::stage::{ROW_HASH_COLUMN, SEQUENCE_COLUMN, Stage, append, column_of},
+    super::stage::{SEQUENCE_COLUMN, Stage, append, column_of},
     Engine, LoadError, Targets, TimeBounds,
     fill::bounds,
     snapshots::around,
 };
-use crate::schema::Table;
+use crate::schema::{ROW_HASH_COLUMN, Table};
 
 const SESSION_COLUMN: &str = "response_group_uid";
 const MOMENT_COLUMN: &str = "created_at";

@@ -8,11 +8,10 @@ use arrow::{
     datatypes::Int64Type,
     error::ArrowError,
 };
-
 use foldhash::HashSet;
 
 use super::{
-    super::stage::{ROW_HASH_COLUMN, Stage, column_of},
+    super::stage::{Stage, column_of},
     Engine, LoadError, Targets,
     base::is_expected,
     contract,
@@ -22,7 +21,7 @@ use super::{
 };
 use crate::{
     model::{Digest, Scan, key_hashes},
-    schema::Table,
+    schema::{ROW_HASH_COLUMN, Table},
 };
 
 /// Takes the rows of the base table and its children out of the stage if the warehouse holds just them, and says how many records
@@ -46,12 +45,14 @@ pub(super) fn take(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets
     Ok(Some(records))
 }
 
-/// Takes all records of a scan at once, of which only this is known, and that some came once more, if the warehouse holds just them; whether it does.
+/// Takes all records of a scan at once, of which no more is known than what they come to, and that so many came once more, if the warehouse
+/// holds just them; whether it does.
 pub(in super::super) fn take_at_once(
     engine: &Engine,
     stage: &mut Stage,
     targets: &mut dyn Targets,
-    (digest, repeated): (Digest, u64),
+    digest: Digest,
+    repeated: u64,
 ) -> Result<bool, LoadError> {
     let scan = stage.scan();
     // Snapshots have a content of their own.

@@ -207,7 +207,7 @@ impl DuckDbDestination {
         self.attach()?;
         self.show_pending()?;
         let stage = self.stage.as_mut().ok_or_else(|| LoadError::Contract("pages before begin".into()))?;
-        take_at_once(&self.engine, stage, &mut Attached(&self.lacking), (digest, repeated))
+        take_at_once(&self.engine, stage, &mut Attached(&self.lacking), digest, repeated)
     }
 
     fn begin_stage(&mut self, scan: &Scan) -> Result<(), LoadError> {

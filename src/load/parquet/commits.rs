@@ -36,7 +36,7 @@ impl ParquetDestination {
         self.commit_pending()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
         let stage = self.stage.as_mut().ok_or_else(|| LoadError::Contract("pages came before their scan".into()))?;
-        take_at_once(&self.engine, stage, &mut targets, (digest, repeated))
+        take_at_once(&self.engine, stage, &mut targets, digest, repeated)
     }
 
     /// Commits a part that tells of no scan.
