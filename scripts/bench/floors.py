@@ -105,7 +105,9 @@ def rewrite_parquet(file, folder, threads):
         connection.execute(f"ATTACH '{file}' AS held (READ_ONLY)")
         tables = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'held'").fetchall()
         for (table,) in tables:
-            connection.execute(f"COPY held.{table} TO '{folder / table}.parquet' (FORMAT parquet, COMPRESSION zstd)")
+            # At the level of the program's own files.
+            connection.execute(
+                f"COPY held.{table} TO '{folder / table}.parquet' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)")
 
 
 def main(kind, *arguments):

@@ -29,6 +29,10 @@ use crate::{
     schema::{Table, table, tables},
 };
 
+/// Rows from which on a merge is worth all threads of the engine: to set their number costs some milliseconds, for the engine gives back
+/// what memory it has free.
+const ROWS_FOR_ALL_THREADS: u64 = 50_000;
+
 /// The table whose file is written last.
 pub(super) const LEDGER_TABLE: &str = "sync_windows";
 
@@ -55,6 +59,15 @@ struct Merge<'a> {
     /// The last part of this publish.
     applied_part: u64,
     run_id: Option<&'a str>,
+}
+
+impl Merge<'_> {
+    /// Rows that come together, at most.
+    fn rows_max(&self) -> u64 {
+        let held: u64 = self.held.iter().map(|file| file.facts.rows).sum();
+        let upserts = self.news.iter().filter_map(|part| part.manifest.tables.get(&self.table.name)?.upserts.as_ref());
+        held + upserts.map(|extent| extent.rows).sum::<u64>()
+    }
 }
 
 impl Publisher<'_> {
@@ -129,7 +142,7 @@ impl Publisher<'_> {
         }))
     }
 
-    /// Merges partitions: several side by side, each on one thread, or a single one with all threads.
+    /// Merges partitions: several side by side, each on one thread; a single one with all threads, if it is large.
     fn run(&mut self, merges: &[Merge<'_>]) -> Result<(), LoadError> {
         let Self { engine, root, disk, tree, identity, sort_limits } = self;
         let workers = workers(engine.threads(), merges);
@@ -137,7 +150,9 @@ impl Publisher<'_> {
         if workers <= 1 {
             let writer = Writer { engine, place, worker: 0 };
             return merges.iter().try_for_each(|merge| {
-                let facts = engine.with_all_threads(|| writer.replace(merge))?;
+                let replace = || writer.replace(merge);
+                let is_large = merge.rows_max() >= ROWS_FOR_ALL_THREADS;
+                let facts = if is_large { engine.with_all_threads(replace)? } else { replace()? };
                 tree.note(merge.table, merge.partition, facts);
                 Ok(())
             });
