@@ -30,7 +30,7 @@ const HELD_BYTES_TIGHT: usize = HELD_BYTES_MAX / 2;
 
 /// A body from this size on is flattened while no other such body is: its rows take several times its size, and several at once
 /// would add up to more than any limit says. A usual page has about 1 MiB.
-const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
+pub(super) const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
 
 /// The memory and the processors that the pages of a run may take; clones share it.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
-//! Archived pages become rows of warehouses: read and flattened on one thread, some way ahead of one writer for each warehouse.
+//! Archived pages become rows of warehouses: read some way ahead of one writer for each warehouse.
 
 use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, channel, sync_channel},
+        mpsc::{Receiver, sync_channel},
     },
     thread,
 };
@@ -12,33 +12,28 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    archive::{ArchiveError, read_pages},
-    flatten::flatten_page,
-    load::{CommitOptions, Destination},
-    model::{Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, Proof, Scan, Stream, TimeAccount, Window},
+    load::{CommitOptions, Destination, LoadError},
+    model::{Activity, DriftPolicy, FlatPage, Scan, TimeAccount},
     person::Suppression,
-    source::envelope,
 };
 
 use super::{
-    super::{PipelineError, assemble::failed, commit::UNSEALED_ROWS_MAX, freeze::check_drift},
+    super::{PipelineError, assemble::failed, commit::UNSEALED_ROWS_MAX},
     ahead::{Ahead, Room, Taken},
     inventory::Archived,
+    read::{Ended, Reader},
 };
 
 /// Steps that may wait for a warehouse; of pages, [`Ahead`] bounds the bytes.
 const STEPS_AHEAD_MAX: usize = 256;
 
-/// Scans that a warehouse is told of before they come: those of a month lie near each other, but for later re-scans of it.
-const SCANS_COMING: usize = 16;
-
 /// Numbers that a progress bar can watch. Nothing depends on them.
 #[derive(Debug, Default)]
 pub struct ReplayProgress {
     pub(super) scans: AtomicU64,
-    scans_done: AtomicU64,
-    pages_done: AtomicU64,
-    records_done: AtomicU64,
+    pub(super) scans_done: AtomicU64,
+    pub(super) pages_done: AtomicU64,
+    pub(super) records_done: AtomicU64,
 }
 
 /// What was replayed so far.
@@ -65,62 +60,71 @@ impl ReplayProgress {
 
 /// What a writer is told.
 #[derive(Clone)]
-enum Step {
+pub(super) enum Step {
     Begin(Arc<Scan>),
     Page(Arc<FlatPage>, Arc<Room>),
     Commit(Arc<Scan>, CommitOptions),
+    /// There are no more scans.
+    Complete,
 }
 
 /// The warehouses that are filled.
 pub(super) type Warehouses = Vec<Box<dyn Destination>>;
 
-/// Where the pages come back that the writers are done with.
-type Returned = Receiver<Vec<Arc<FlatPage>>>;
+/// What is built, beside the scans.
+pub(super) struct Around<Open, Complete> {
+    /// How many warehouses there will be.
+    pub warehouses: usize,
+    /// Opens them. While it does, the first pages are read.
+    pub open: Open,
+    /// Brings what is in no archive into a warehouse that has all scans, and publishes it.
+    pub complete: Complete,
+}
 
-/// A writer is gone; it says why when it is waited for.
-struct WriterGone;
-
-/// Applies the scans, in order, to so many warehouses, and publishes them. While they are opened the first pages are read. Returns what
-/// `open` gave; `None`: it was asked to stop.
-pub(super) fn build<Rest>(
+/// Applies the scans, in order, to the warehouses, and completes them. Returns what `open` gave; `None`: it was asked to stop.
+pub(super) fn build<Rest: Sync>(
     scans: &[Archived],
     (drift, suppression): (DriftPolicy, &Suppression),
-    (warehouses, open): (usize, impl FnOnce() -> Result<(Warehouses, Rest), PipelineError>),
+    around: Around<
+        impl FnOnce() -> Result<(Warehouses, Rest), PipelineError>,
+        impl Fn(&mut dyn Destination, &Rest) -> Result<(), LoadError> + Sync,
+    >,
     account: &TimeAccount,
     stop: &CancellationToken,
     progress: &ReplayProgress,
 ) -> Result<Option<(Warehouses, Rest)>, PipelineError> {
+    let Around { warehouses, open, complete } = around;
+    let complete = &complete;
     progress.scans.store(scans.len() as u64, Ordering::Relaxed);
-    let (back, returned) = channel();
     let (writers, steps): (Vec<_>, Vec<_>) = (0..warehouses).map(|_| sync_channel(STEPS_AHEAD_MAX)).unzip();
     let mut opened = None;
     let filled = &mut opened;
     let is_done = thread::scope(move |scope| {
         let reader = scope.spawn(move || {
-            let read = read_all(scans, (drift, suppression), (&writers, &returned), account, stop, progress);
-            drop(writers);
-            returned.into_iter().for_each(drop);
-            read
+            let ahead = Ahead::default();
+            Reader { drift, suppression, writers, ahead, account, stop, progress }.read_all(scans)
         });
         // If it fails, the reader finds the writers gone.
-        let (destinations, _) = filled.insert(open()?);
+        let (destinations, rest) = filled.insert(open()?);
+        let rest = &*rest;
         if destinations.len() != warehouses {
             return Err(PipelineError::Died("a warehouse before it was opened".to_owned()));
         }
         let mut handles = Vec::new();
         for (destination, steps) in destinations.iter_mut().zip(steps) {
-            let taken = Taken::new(back.clone());
-            handles.push(scope.spawn(move || write(destination.as_mut(), &steps, taken, account)));
+            let complete = move |destination: &mut dyn Destination| complete(destination, rest);
+            handles.push(scope.spawn(move || write(destination.as_mut(), &steps, complete, account)));
         }
-        drop(back);
         let read = reader.join().map_err(|_| PipelineError::Died("the thread that reads the archive".to_owned()))?;
         for handle in handles {
             handle.join().map_err(|_| PipelineError::Died("a warehouse's thread".to_owned()))??;
         }
         match read {
-            Ok(is_done) => is_done,
+            Ok(()) => Ok(true),
+            Err(Ended::Stopped) => Ok(false),
+            Err(Ended::Failed(error)) => Err(error),
             // Every writer ended well, although one was gone: it cannot be.
-            Err(WriterGone) => Err(PipelineError::Died("a warehouse's thread".to_owned())),
+            Err(Ended::WriterGone) => Err(PipelineError::Died("a warehouse's thread".to_owned())),
         }
     })?;
     Ok(opened.filter(|_| is_done))
@@ -129,12 +133,12 @@ pub(super) fn build<Rest>(
 fn write(
     destination: &mut dyn Destination,
     steps: &Receiver<Step>,
-    mut taken: Taken,
+    complete: impl Fn(&mut dyn Destination) -> Result<(), LoadError>,
     account: &TimeAccount,
 ) -> Result<(), PipelineError> {
     let name = destination.name();
     destination.build_anew().map_err(failed(name))?;
-    let mut unsealed = 0;
+    let (mut taken, mut unsealed) = (Taken::default(), 0);
     for step in steps {
         let _busy = account.enter(Activity::Write);
         match step {
@@ -155,109 +159,8 @@ fn write(
                     destination.publish().map_err(failed(name))?;
                 }
             }
+            Step::Complete => complete(destination).map_err(failed(name))?,
         }
     }
-    let _busy = account.enter(Activity::Write);
-    destination.publish().map_err(failed(name))
-}
-
-/// The outer error: a writer is gone. The inner one is this side's own.
-fn read_all(
-    scans: &[Archived],
-    (drift, suppression): (DriftPolicy, &Suppression),
-    writers: (&[SyncSender<Step>], &Returned),
-    account: &TimeAccount,
-    stop: &CancellationToken,
-    progress: &ReplayProgress,
-) -> Result<Result<bool, PipelineError>, WriterGone> {
-    let ahead = Ahead::default();
-    for (at, archived) in scans.iter().enumerate() {
-        if stop.is_cancelled() {
-            return Ok(Ok(false));
-        }
-        let coming = scans[at + 1..].iter().take(SCANS_COMING).map(|coming| &coming.scan);
-        if let Err(error) = read_one(
-            (archived, coming.map(|coming| (coming.scope.stream, coming.window)).collect()),
-            (drift.of(archived.scan.scope.stream), suppression),
-            (writers.0, &ahead, writers.1),
-            account,
-            stop,
-            progress,
-        )? {
-            return Ok(Err(error));
-        }
-    }
-    Ok(Ok(!stop.is_cancelled()))
-}
-
-fn read_one(
-    (archived, coming): (&Archived, Vec<(Stream, Window)>),
-    (rules, suppression): (DriftRules, &Suppression),
-    (writers, ahead, returned): (&[SyncSender<Step>], &Ahead, &Returned),
-    account: &TimeAccount,
-    stop: &CancellationToken,
-    progress: &ReplayProgress,
-) -> Result<Result<(), PipelineError>, WriterGone> {
-    let scan = Arc::new(archived.scan.clone());
-    send(writers, Step::Begin(Arc::clone(&scan)))?;
-    let mut pages = match read_pages(&archived.path) {
-        Ok(pages) => pages,
-        Err(error) => return Ok(Err(PipelineError::Archive(error))),
-    };
-    let mut last = None;
-    for body in pages.by_ref() {
-        if stop.is_cancelled() {
-            return Ok(Ok(()));
-        }
-        let busy = account.enter(Activity::Parse);
-        let body = match body {
-            Ok(body) => body,
-            Err(error) => return Ok(Err(PipelineError::Archive(error))),
-        };
-        // An archive that was restored from a backup may hold people who are kept out.
-        let less = suppression.filtered(&scan, &body);
-        let kept = less.as_ref().map_or(body.as_slice(), |less| &less.body);
-        let page = match flatten_page(scan.scope.stream, kept, rules) {
-            Ok(page) => page,
-            Err(error) => return Ok(Err(PipelineError::Flatten(error))),
-        };
-        if let Err(frozen) = check_drift(scan.scope.stream, rules, &page.drift) {
-            return Ok(Err(frozen));
-        }
-        drop(busy);
-        progress.pages_done.fetch_add(1, Ordering::Relaxed);
-        progress.records_done.fetch_add(page.records as u64, Ordering::Relaxed);
-        last = Some(body);
-        let room = ahead.admit(&page);
-        send(writers, Step::Page(Arc::new(page), room))?;
-        returned.try_iter().for_each(drop);
-    }
-    if !pages.is_complete() {
-        let (path, page) = (archived.path.clone(), usize::try_from(archived.pages).unwrap_or(usize::MAX));
-        let why = "its end is missing".to_owned();
-        return Ok(Err(PipelineError::Archive(ArchiveError::Damaged { path, page, why })));
-    }
-    let options = CommitOptions {
-        vanish: archived.note.vanish,
-        record_unchanged: archived.note.record_unchanged,
-        proof: Proof { pages: archived.pages, end: end_of(scan.scope.stream, last.as_deref()) },
-        coming,
-    };
-    send(writers, Step::Commit(scan, options))?;
-    progress.scans_done.fetch_add(1, Ordering::Relaxed);
-    Ok(Ok(()))
-}
-
-/// How the service ended the list: on its last page, or with 404 where there was none.
-fn end_of(stream: Stream, last: Option<&[u8]>) -> Option<EndStyle> {
-    match last {
-        // People are no list, and have no end.
-        _ if stream == Stream::Users => None,
-        None => Some(EndStyle::NotFound),
-        Some(body) => envelope::parse(body).ok().map(|envelope| envelope.end.unwrap_or(EndStyle::NotFound)),
-    }
-}
-
-fn send(writers: &[SyncSender<Step>], step: Step) -> Result<(), WriterGone> {
-    writers.iter().try_for_each(|writer| writer.send(step.clone())).map_err(|_| WriterGone)
+    Ok(())
 }

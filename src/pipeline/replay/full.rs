@@ -12,7 +12,7 @@ use std::{
 use crate::{
     archive::Archive,
     config::Settings,
-    load::{ErasureRecord, Identity, LedgerEntry, RunRecord},
+    load::{Destination, ErasureRecord, Identity, LedgerEntry, LoadError, RunRecord},
     model::{IntervalSet, RunId, ScanId},
     state::RunEntry,
 };
@@ -20,7 +20,7 @@ use crate::{
 use super::{
     super::{PipelineError, assemble::failed, commit::covered, open_destinations},
     Archived, Replayed, Task,
-    build::{Warehouses, build},
+    build::{Around, Warehouses, build},
     inventory::require_all,
     report::Rebuilt,
     swap::{beside, swap_file, swap_folder},
@@ -28,34 +28,25 @@ use super::{
 
 /// How the names of those files end that carry events.
 const CARRIED: &str = "-events.parquet";
-/// Runs that are written at once.
-const RUNS_AT_ONCE: usize = 200;
+/// Runs, or receipts, that are written at once.
+const RECORDS_AT_ONCE: usize = 200;
 /// Runs of the history that are looked through: all that the checkpoints keep.
 const RUNS_MAX: u32 = 1000;
 
 pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, PipelineError> {
     let mut replayed = Replayed { scans: task.scans.len() as u64, ..Replayed::default() };
     let kept_out = (task.settings.drift, task.suppression);
-    let warehouses = task.settings.warehouse.names().len();
-    let built = build(&task.scans, kept_out, (warehouses, || open(&task)), task.account, task.stop, task.progress)?;
-    let Some((mut fresh, mut left)) = built else {
+    let around =
+        Around { warehouses: task.settings.warehouse.names().len(), open: || open(&task), complete: carry_over };
+    let built = build(&task.scans, kept_out, around, task.account, task.stop, task.progress)?;
+    let Some((mut fresh, left)) = built else {
         replayed.is_stopped = true;
         return Ok(replayed);
     };
+    drop(left);
     let mut ledgers = BTreeMap::new();
     for destination in &mut fresh {
         let name = destination.name();
-        let (runs, receipts) = match left.remove(name) {
-            Some(Left { runs, receipts, events }) => {
-                destination.carry_events_in(events.path()).map_err(failed(name))?;
-                (runs, receipts)
-            }
-            None => (remembered_runs(&task)?, Vec::new()),
-        };
-        let recorded = runs.chunks(RUNS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs));
-        let recorded = recorded
-            .and_then(|()| receipts.chunks(RUNS_AT_ONCE).try_for_each(|some| destination.record_erasures(some)));
-        recorded.and_then(|()| destination.publish()).map_err(failed(name))?;
         ledgers.insert(name, destination.ledger().map_err(failed(name))?);
         destination.publish().map_err(failed(name))?;
     }
@@ -93,7 +84,12 @@ fn open(task: &Task<'_>) -> Result<(Warehouses, BTreeMap<&'static str, Left>), P
         let fresh = scope.spawn(|| open_destinations(&aside, task.identity));
         (leave_old(task), fresh.join())
     });
-    let left = left?;
+    let mut left = left?;
+    for name in task.settings.warehouse.names() {
+        if !left.contains_key(name) {
+            left.insert(name, Left { runs: remembered_runs(task)?, receipts: Vec::new(), events: None });
+        }
+    }
     let fresh = fresh.map_err(|_| PipelineError::Died("the thread that makes new warehouses".to_owned()))??;
     Ok((fresh, left))
 }
@@ -102,7 +98,20 @@ fn open(task: &Task<'_>) -> Result<(Warehouses, BTreeMap<&'static str, Left>), P
 struct Left {
     runs: Vec<RunRecord>,
     receipts: Vec<ErasureRecord>,
-    events: CarriedEvents,
+    events: Option<CarriedEvents>,
+}
+
+/// Brings what the old warehouse knew into the new one, and publishes it.
+fn carry_over(destination: &mut dyn Destination, left: &BTreeMap<&'static str, Left>) -> Result<(), LoadError> {
+    let left = left.get(destination.name());
+    let Left { runs, receipts, events } =
+        left.ok_or_else(|| LoadError::Contract(format!("nothing was asked of {}", destination.name())))?;
+    if let Some(events) = events {
+        destination.carry_events_in(events.path())?;
+    }
+    runs.chunks(RECORDS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs))?;
+    receipts.chunks(RECORDS_AT_ONCE).try_for_each(|receipts| destination.record_erasures(receipts))?;
+    destination.publish()
 }
 
 /// Whether a killed replay left this file: events on their way from one warehouse to the next.
@@ -149,7 +158,7 @@ fn leave_old(task: &Task<'_>) -> Result<BTreeMap<&'static str, Left>, PipelineEr
         let receipts = destination.erasures().map_err(failed(name))?;
         let events = CarriedEvents::of(&task.settings.state_path, name);
         destination.carry_events_out(events.path()).map_err(failed(name))?;
-        left.insert(name, Left { runs, receipts, events });
+        left.insert(name, Left { runs, receipts, events: Some(events) });
         // Nothing may be left in a log beside the file that is going to be replaced.
         destination.publish().map_err(failed(name))?;
     }

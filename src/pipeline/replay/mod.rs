@@ -6,8 +6,10 @@
 
 mod ahead;
 mod build;
+mod flatteners;
 mod full;
 mod inventory;
+mod read;
 mod report;
 mod swap;
 mod window;

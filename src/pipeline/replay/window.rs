@@ -16,7 +16,7 @@ use super::{
         open_destinations,
     },
     Archived, Replayed, Task,
-    build::build,
+    build::{Around, build},
     inventory::require_all,
     report::Replaced,
     swap::beside,
@@ -113,7 +113,8 @@ fn build_stretch(task: &Task<'_>, scans: &[Archived]) -> Result<bool, PipelineEr
     let stretch = DuckDbDestination::open(&path, task.identity, &options).map_err(failed("replayed"))?;
     let open = || Ok((vec![Box::new(stretch) as Box<dyn Destination>], ()));
     let kept_out = (task.settings.drift, task.suppression);
-    let built = build(scans, kept_out, (1, open), task.account, task.stop, task.progress)?;
+    let around = Around { warehouses: 1, open, complete: |stretch: &mut dyn Destination, _: &()| stretch.publish() };
+    let built = build(scans, kept_out, around, task.account, task.stop, task.progress)?;
     // Dropped, the file is closed.
     Ok(built.is_some())
 }
