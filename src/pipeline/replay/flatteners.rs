@@ -40,11 +40,11 @@ pub(super) struct FlattenedPage {
     pub maker: Sender<Arc<FlatPage>>,
 }
 
-type Outcome = Result<FlattenedPage, PipelineError>;
+type Outcome = Result<Box<FlattenedPage>, PipelineError>;
 
 /// What comes out: a page, or something else that keeps its place among the pages.
 pub(super) enum Passed<T> {
-    Page(FlattenedPage),
+    Page(Box<FlattenedPage>),
     Other(T),
 }
 
@@ -137,7 +137,7 @@ fn flatten_all(
         let less = suppression.filtered(&scan, &body);
         let kept = less.as_ref().map_or(body.as_slice(), |less| &less.body);
         let outcome = match flatten_page(scan.scope.stream, kept, rules) {
-            Ok(page) => Ok(FlattenedPage { scan, rules, page, maker: maker.clone() }),
+            Ok(page) => Ok(Box::new(FlattenedPage { scan, rules, page, maker: maker.clone() })),
             Err(error) => Err(PipelineError::Flatten(error)),
         };
         // A replay that has ended waits for none.

@@ -106,7 +106,8 @@ impl Reader<'_> {
                 return Err(Ended::Stopped);
             }
             match next.map_err(Ended::Failed)? {
-                Passed::Page(FlattenedPage { scan, rules, page, maker }) => {
+                Passed::Page(flattened) => {
+                    let FlattenedPage { scan, rules, page, maker } = *flattened;
                     check_drift(scan.scope.stream, rules, &page.drift).map_err(Ended::Failed)?;
                     self.progress.pages_done.fetch_add(1, Ordering::Relaxed);
                     self.progress.records_done.fetch_add(page.records as u64, Ordering::Relaxed);
