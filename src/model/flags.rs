@@ -84,6 +84,12 @@ impl FlagSet {
         self.0 & flag.bit() != 0
     }
 
+    /// The flags that are in both sets.
+    #[must_use]
+    pub fn intersection(self, other: FlagSet) -> FlagSet {
+        FlagSet(self.0 & other.0)
+    }
+
     /// Whether all of `other` is in the set.
     pub fn includes(self, other: FlagSet) -> bool {
         self.0 & other.0 == other.0

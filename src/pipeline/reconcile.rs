@@ -1,6 +1,6 @@
 //! Before a run: what an earlier one left behind is made good, and the checkpoints are held against the ledgers.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::{
     archive::{Recovered, Spool},
@@ -73,10 +73,10 @@ pub(super) fn check_ledgers(
     )))
 }
 
-/// The coverage that every ledger proves.
+/// The coverage that every ledger proves, less what single ledgers tell of it.
 fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usize, PipelineError> {
     let mut common: Option<HashSet<ScanId>> = None;
-    let (mut scans, mut begun, mut names) = (Vec::<Covered>::new(), Vec::new(), Vec::new());
+    let (mut scans, mut begun, mut names) = (BTreeMap::<ScanId, Covered>::new(), Vec::new(), Vec::new());
     for destination in destinations {
         let mut destination = destination.lock();
         let name = destination.name();
@@ -88,16 +88,19 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
             Some(common) => common.intersection(&ids).cloned().collect(),
         });
         begun.extend(entries.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)));
-        scans = entries
-            .into_iter()
-            .map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof))
-            .collect();
+        for entry in entries {
+            let covered = covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof);
+            let held = scans.entry(entry.scan.id).or_insert_with(|| covered.clone());
+            // What one warehouse withheld leaves a doubt, whatever the others say.
+            held.scanned_ms = held.scanned_ms.min(covered.scanned_ms);
+        }
         remember(state, destination.as_mut(), last.as_ref())?;
         names.push(name);
     }
     let common = common.unwrap_or_default();
-    scans.retain(|covered| common.contains(&covered.scan.id));
-    state.rebuild_coverage(&scans, &begun, &names).map_err(PipelineError::State)?;
+    let (scans, some): (Vec<_>, Vec<_>) =
+        scans.into_values().partition(|covered: &Covered| common.contains(&covered.scan.id));
+    state.rebuild_coverage(&scans, &some, &begun, &names).map_err(PipelineError::State)?;
     Ok(scans.len())
 }
 

@@ -124,25 +124,32 @@ impl State {
     }
 
     /// Throws the coverage away and lays the scans that every ledger holds over nothing, oldest first: how a lost file, or a
-    /// warehouse that is not the one that was filled or was left out of some runs, is made good. Where coverage began in any
-    /// ledger stays known, so that the rest is a gap. The warehouses `taken_by` are then up to date. One transaction.
+    /// warehouse that is not the one that was filled or was left out of some runs, is made good. Scans that only `some` ledgers hold
+    /// prove nothing, but take away: see [`narrow`]. Where coverage began in any ledger stays known, so that the rest is a gap. The
+    /// warehouses `taken_by` are then up to date. One transaction.
     pub fn rebuild_coverage(
         &mut self,
         scans: &[Covered],
+        some: &[Covered],
         begun: &[(Scope, i64)],
         taken_by: &[&str],
     ) -> Result<(), StateError> {
         self.reach(DurableStep::CoverageRebuilt)?;
         let failed = self.failed("write");
-        let mut oldest_first: Vec<&Covered> = scans.iter().collect();
-        oldest_first.sort_by_key(|covered| covered.scan.started_ms);
+        let by_all = scans.iter().map(|covered| (covered, true));
+        let mut oldest_first: Vec<_> = by_all.chain(some.iter().map(|covered| (covered, false))).collect();
+        oldest_first.sort_by_key(|(covered, _)| covered.scan.started_ms);
         let mut apply = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
             transaction.execute("DELETE FROM coverage", [])?;
             transaction.execute("DELETE FROM proofs", [])?;
             // A warehouse that lacks scans may lack people too: they are asked for again.
             transaction.execute("DELETE FROM people", [])?;
-            for covered in &oldest_first {
+            for (covered, is_by_all) in &oldest_first {
+                if !is_by_all {
+                    narrow(&transaction, covered)?;
+                    continue;
+                }
                 cover(&transaction, covered)?;
                 prove(&transaction, &covered.scan)?;
             }
@@ -174,6 +181,20 @@ fn extend(transaction: &Transaction<'_>, scope: Scope, start_ms: i64) -> rusqlit
 
 fn cover(transaction: &Transaction<'_>, covered: &Covered) -> rusqlite::Result<()> {
     lay(transaction, covered.scan.scope, covered.stretch())
+}
+
+/// A scan that some warehouses took, and others did not. Where it asked for less than is covered, or left a doubt, that is how those
+/// warehouses hold it now: an answer that is deleted is gone for a scan that does not ask for such.
+fn narrow(transaction: &Transaction<'_>, covered: &Covered) -> rusqlite::Result<()> {
+    let Covered { scan, scanned_ms, .. } = covered;
+    for held in load(transaction, scan.scope, scan.window)? {
+        if let Some(mut part) = held.part(scan.window) {
+            part.segment.flags = part.segment.flags.intersection(scan.flags);
+            part.segment.scanned_ms = part.segment.scanned_ms.min(*scanned_ms);
+            lay(transaction, scan.scope, part)?;
+        }
+    }
+    Ok(())
 }
 
 fn lay(transaction: &Transaction<'_>, scope: Scope, laid: Stretch) -> rusqlite::Result<()> {

@@ -1,7 +1,9 @@
 //! The database as a run uses it.
 
 use super::*;
-use crate::model::{DAY_MS, EndStyle, FlagSet, PageToken, Proof, RunId, Scan, ScanId, Scope, Segment, Stream, Window};
+use crate::model::{
+    DAY_MS, EndStyle, Flag, FlagSet, IN_DOUBT_MS, PageToken, Proof, RunId, Scan, ScanId, Scope, Segment, Stream, Window,
+};
 
 const URL: &str = "http://127.0.0.1:1";
 
@@ -91,11 +93,46 @@ fn a_lost_file_is_rebuilt_from_the_ledger() {
     state.checkpoint(&covered(&scan(5_000, 6_000), 9, 1), &[]).unwrap();
     let begun = [(scan(0, 1).scope, -500)];
     let scans = [covered(&scan(1000, 2000), 5_000, 7), covered(&scan(0, 1000), 5_000, 3)];
-    state.rebuild_coverage(&scans, &begun, &[]).unwrap();
+    state.rebuild_coverage(&scans, &[], &begun, &[]).unwrap();
     assert_eq!(state.extent_start_ms(scan(0, 1).scope).unwrap(), Some(-500));
     let rebuilt = state.coverage(scan(0, 1).scope).unwrap();
     assert_eq!(rebuilt.len(), 1);
     assert_eq!((rebuilt[0].window, rebuilt[0].rows), (Window::new(0, 2000), 10));
+}
+
+#[test]
+fn p4_what_one_warehouse_took_alone_proves_nothing_and_takes_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
+    let without = FlagSet::EMPTY.with(Flag::WithMeta);
+    let asked = |flags, window: (i64, i64), day| {
+        let started_ms = day * DAY_MS;
+        let scan = Scan { flags, started_ms, ..scan(window.0, window.1) };
+        covered(&scan, started_ms, 30)
+    };
+    let both = [asked(FlagSet::ALL, (0, 3000), 5)];
+    let some = [
+        Covered { scanned_ms: IN_DOUBT_MS, ..asked(FlagSet::ALL, (2000, 2500), 7) },
+        asked(without, (1000, 2000), 6),
+        // Before both were asked, and where neither was.
+        asked(without, (0, 500), 4),
+        asked(FlagSet::ALL, (3000, 4000), 8),
+    ];
+    state.rebuild_coverage(&both, &some, &[], &[]).unwrap();
+    let rebuilt = state.coverage(scan(0, 1).scope).unwrap();
+    let told: Vec<_> =
+        rebuilt.iter().map(|held| (held.window.start_ms, held.window.end_ms, held.flags, held.scanned_ms)).collect();
+    let all = FlagSet::ALL;
+    assert_eq!(
+        told,
+        [
+            (0, 1000, all, 5 * DAY_MS),
+            (1000, 2000, without, 5 * DAY_MS),
+            (2000, 2500, all, IN_DOUBT_MS),
+            (2500, 3000, all, 5 * DAY_MS)
+        ]
+    );
+    assert_eq!(rebuilt.iter().map(|held| held.rows).sum::<u64>(), 30);
 }
 
 #[test]
@@ -113,7 +150,7 @@ fn a_warehouse_that_was_left_out_of_a_checkpoint_is_not_up_to_date() {
     assert!(is_up_to_date(&state, "duckdb") && !is_up_to_date(&state, "parquet"));
     state.remember_destination("parquet", "there", None).unwrap();
     assert!(!is_up_to_date(&state, "parquet"), "being looked at does not bring it up to date");
-    state.rebuild_coverage(&[], &[], &["duckdb", "parquet"]).unwrap();
+    state.rebuild_coverage(&[], &[], &[], &["duckdb", "parquet"]).unwrap();
     assert!(is_up_to_date(&state, "duckdb") && is_up_to_date(&state, "parquet"));
 }
 

@@ -237,7 +237,7 @@ fn fit_coverage(
         ledger.iter().map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof)).collect();
     let begun: Vec<_> = ledger.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)).collect();
     let names: Vec<&str> = ledgers.keys().copied().collect();
-    state.rebuild_coverage(&entries, &begun, &names).map_err(PipelineError::State)?;
+    state.rebuild_coverage(&entries, &[], &begun, &names).map_err(PipelineError::State)?;
     replayed.has_gaps = unproven_ms > 0;
     replayed.notes.push(match is_lost {
         true => format!("the checkpoints knew of nothing; they now count the {} scans of the new ledger", ledger.len()),
