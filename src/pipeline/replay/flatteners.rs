@@ -10,7 +10,7 @@ use std::{
     thread::{self, Scope},
 };
 
-use super::super::PipelineError;
+use super::super::{PipelineError, freeze::check_drift};
 use crate::{
     flatten::flatten_page,
     model::{Activity, DriftRules, FlatPage, Scan, TimeAccount},
@@ -34,8 +34,6 @@ pub(super) struct ArchivedPage {
 
 /// A page that was flattened. Whoever is done with it sends it back to the thread that made it.
 pub(super) struct FlattenedPage {
-    pub scan: Arc<Scan>,
-    pub rules: DriftRules,
     pub page: FlatPage,
     pub maker: Sender<Arc<FlatPage>>,
 }
@@ -136,10 +134,10 @@ fn flatten_all(
         // An archive that was restored from a backup may hold people who are kept out.
         let less = suppression.filtered(&scan, &body);
         let kept = less.as_ref().map_or(body.as_slice(), |less| &less.body);
-        let outcome = match flatten_page(scan.scope.stream, kept, rules) {
-            Ok(page) => Ok(Box::new(FlattenedPage { scan, rules, page, maker: maker.clone() })),
-            Err(error) => Err(PipelineError::Flatten(error)),
-        };
+        let outcome = flatten_page(scan.scope.stream, kept, rules).map_err(PipelineError::Flatten).and_then(|page| {
+            check_drift(scan.scope.stream, rules, &page.drift)?;
+            Ok(Box::new(FlattenedPage { page, maker: maker.clone() }))
+        });
         // A replay that has ended waits for none.
         let _ = done.send(outcome);
     }
