@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     erase::{DELAY_SECONDS_MAX, Erase, EraseError, EraseRequest, NotFollowed, Plan, Receipt, read_people},
     model::{IdentifierKind, steers_display},
-    pipeline::{Surroundings, flush_deliveries},
+    pipeline::{ResultsFound, Surroundings, flush_deliveries},
 };
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
     sync::stop_on_signal,
 };
 
-/// Identifiers that are listed in a plan.
+/// Sessions, and lines of other kinds, that are listed in a plan. Names under which the service purges people are all listed.
 const LISTED_MAX: usize = 40;
 /// The largest file of people that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -29,9 +29,10 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Forgets people: asks the service to purge them, and removes them from everything that is kept here.
 ///
 /// First a plan: whose rows, in which tables, pages and files, found by what is named here and by what that leads to (a user id
-/// leads to its visitors, sessions and mail addresses). What other people share is not followed, and told. Then, once confirmed:
-/// the service is asked, at most 100 deletions a request; every table, history, Parquet file, archived page, reject and the
-/// checkpoints lose them at once, and the DuckDB file is written anew, so that no byte is left; then every file is searched for
+/// leads to its visitors, sessions and mail addresses). What other people share, or what links visitors without a user id, is not
+/// followed, and told. A name is the same with composed letters or without, an address also with its domain in Unicode or in ASCII. Then, once confirmed:
+/// the service is asked, at most 100 deletions a request; every table, history, Parquet file, archived page, reject, the results of
+/// `users push` and the checkpoints lose them at once, and the DuckDB file is written anew, so that no byte is left; then every file is searched for
 /// every identifier. The receipt says what was searched, found and removed, and not of whom: a file beside the state file, and a
 /// row of the table `erasures`.
 ///
@@ -44,6 +45,9 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// identifiers there; the service still has such texts, and a scan that sees them changed brings them back. A visitor's number, and
 /// an id of digits alone, is removed where a column or field holds it, and not looked for in texts: any number could be it. Log lines name nobody; where your scheduler keeps the
 /// talk on stderr is up to you, and --dry-run and this plan name people there.
+///
+/// Tables, views and whatever else you keep in the DuckDB file stay. Your tables are searched, and what names somebody is told (exit code
+/// 3). An object with which the file could not be written anew is named before anything is touched (exit code 2).
 ///
 /// Cut short at any point, the same command goes on. Done again, it finds nothing.
 ///
@@ -125,7 +129,7 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
         Ok::<_, EraseError>((erase, plan))
     });
     let planned = planned.await.map_err(|error| CommandError::failed("a part of the program stopped", error.into()))?;
-    let (erase, plan) = planned.map_err(CommandError::Erase)?;
+    let (erase, plan) = planned.map_err(CommandError::NotErased)?;
     if args.dry_run && args.json {
         print_json(&context, &PlanJson::of(&plan))?;
     } else if args.dry_run {
@@ -163,7 +167,7 @@ fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
         .chain(args.emails.iter().map(|email| (IdentifierKind::Email, email)))
         .chain(args.visitor_ids.iter().map(|id| (IdentifierKind::VisitorUuid, id)));
     for (kind, text) in named {
-        request.name(kind, text).map_err(CommandError::Erase)?;
+        request.name(kind, text).map_err(CommandError::NotErased)?;
     }
     if let Some(path) = &args.file {
         let failed = |source| CommandError::failed(format!("cannot read {}", path.display()), source);
@@ -214,6 +218,7 @@ struct PlanJson<'a> {
     archive_files_with_them: usize,
     archive_pages: u64,
     archive_records: u64,
+    push_result_rows: u64,
 }
 
 impl<'a> PlanJson<'a> {
@@ -233,6 +238,7 @@ impl<'a> PlanJson<'a> {
             archive_files_with_them: plan.archive.found_in.len(),
             archive_pages: plan.archive.pages,
             archive_records: plan.archive.records,
+            push_result_rows: plan.results.rows,
         }
     }
 }
@@ -240,6 +246,7 @@ impl<'a> PlanJson<'a> {
 fn reason(why: NotFollowed) -> &'static str {
     match why {
         NotFollowed::Shared => "other people, who were not named, have it too",
+        NotFollowed::Strangers => "visitors without a user id have it too; name it, if all of them are the same person",
         NotFollowed::OtherUser => "it is another person's user id; name it too, if it is the same person",
         NotFollowed::TooMany => "more visitors or sessions have it than a person does",
     }
@@ -251,13 +258,13 @@ fn describe(plan: &Plan) -> String {
         true => format!("going on with the erasure {}\n", plan.erasure_id),
         false => "what would be erased\n".to_owned(),
     };
-    let list = |text: &mut String, title: &str, lines: Vec<String>| {
+    let list_some = |text: &mut String, title: &str, lines: Vec<String>, listed_max: usize| {
         if lines.is_empty() {
             return;
         }
         text.push_str(&format!("  {title}\n"));
-        let more = lines.len().saturating_sub(LISTED_MAX);
-        for line in lines.into_iter().take(LISTED_MAX) {
+        let more = lines.len().saturating_sub(listed_max);
+        for line in lines.into_iter().take(listed_max) {
             let line: String = line.chars().filter(|letter| !steers_display(*letter)).collect();
             text.push_str(&format!("    {line}\n"));
         }
@@ -265,9 +272,14 @@ fn describe(plan: &Plan) -> String {
             text.push_str(&format!("    and {more} more\n"));
         }
     };
+    let list = |text: &mut String, title: &str, lines: Vec<String>| list_some(text, title, lines, LISTED_MAX);
     let shown = |identifier: &crate::model::Identifier| format!("{}: {}", identifier.kind, identifier.value);
-    list(&mut text, "named", leads.named.iter().map(shown).collect());
-    list(&mut text, &format!("led to, in {} rounds", leads.rounds), leads.led.iter().map(shown).collect());
+    list_some(&mut text, "named", leads.named.iter().map(shown).collect(), usize::MAX);
+    // Nobody is purged at the service who is not named here.
+    let (purged, others): (Vec<_>, Vec<_>) = leads.led.iter().partition(|lead| leads.visitors_of.contains_key(lead));
+    let rounds = format!("led to, in {} rounds", leads.rounds);
+    list_some(&mut text, &rounds, purged.into_iter().map(shown).collect(), usize::MAX);
+    list(&mut text, "and with them", others.into_iter().map(shown).collect());
     let left = leads.not_followed.iter().map(|(lead, why)| format!("{}: {}", shown(lead), reason(*why)));
     list(&mut text, "NOT FOLLOWED", left.collect());
     if !leads.is_complete {
@@ -289,6 +301,10 @@ fn describe(plan: &Plan) -> String {
         archive.found_in.len(),
         archive.files
     ));
+    if plan.results.files > 0 {
+        let ResultsFound { files, rows, .. } = plan.results;
+        text.push_str(&format!("  rows in results of users push: {rows} in {files} files\n"));
+    }
     if plan.others_unfinished > 0 {
         text.push_str(&format!(
             "  {} other erasures were begun and not ended: run their commands again\n",
@@ -308,6 +324,11 @@ fn summary(receipt: &Receipt, path: &str) -> String {
     for (name, place) in &receipt.verified.places {
         if place.left + place.unexplained > 0 {
             text.push_str(&format!("  LEFT in {name}: {}\n", place.left + place.unexplained));
+        }
+        for (column, rows) in &place.in_tables_of_others {
+            text.push_str(&format!(
+                "  STILL IN A TABLE OF YOUR OWN in {name}, {column}: {rows} rows; take them out there\n"
+            ));
         }
         for (column, rows) in &place.mentions {
             text.push_str(&format!("  mentioned by others in {name}, {column}: {rows}\n"));

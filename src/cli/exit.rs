@@ -28,6 +28,8 @@ pub(super) enum CommandError {
     Pipeline(#[source] PipelineError),
     #[error("nobody was erased, or not everything: run the same command again")]
     Erase(#[source] EraseError),
+    #[error("nobody was erased, and nothing was changed")]
+    NotErased(#[source] EraseError),
     #[error("the warehouse cannot be read")]
     Load(#[source] LoadError),
     #[error("serve cannot go on")]
@@ -92,7 +94,7 @@ impl CommandError {
         match self {
             CommandError::Config(_) | CommandError::Usage(_) => 2,
             CommandError::Pipeline(error) => error.exit_code(),
-            CommandError::Erase(error) => error.exit_code(),
+            CommandError::Erase(error) | CommandError::NotErased(error) => error.exit_code(),
             CommandError::Load(error) | CommandError::Query(error) => load_code(error),
             CommandError::State(error) => state_code(error),
             CommandError::Serve(error) => serve_code(error),
@@ -104,7 +106,9 @@ impl CommandError {
     /// A way out, where there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            CommandError::Erase(EraseError::Pipeline(error)) => pipeline_hint(error),
+            CommandError::Erase(EraseError::Pipeline(error)) | CommandError::NotErased(EraseError::Pipeline(error)) => {
+                pipeline_hint(error)
+            }
             CommandError::Pipeline(error) => pipeline_hint(error),
             CommandError::Load(source) => load_hint(source),
             CommandError::Query(LoadError::OutOfTime { .. }) => {
@@ -213,6 +217,10 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::Newer { .. } => Some("use the newer version of studysync"),
         LoadError::NotOurs { .. } => Some(
             "name another path; or, if it was the warehouse once, restore it from a backup, or move it away and run the same command again",
+        ),
+        LoadError::InTheWay { .. } => Some(
+            "it is an object of your own: drop it, or make it without what is named here (a copy of its rows can stay in a file of your own \
+             or in another table), then run the same command again",
         ),
         LoadError::OtherPartition { .. } => Some("keep to the partition it was made with, or name another folder"),
         LoadError::Full { .. } => Some(SPACE),

@@ -112,26 +112,32 @@ impl Erase {
 
     /// What would go. Changes nothing.
     pub fn plan(&mut self) -> Result<Plan, EraseError> {
-        let (journal, earlier) = self.journals.find(&self.request.people)?.unzip();
+        let (journal, earlier) = self.journals.find(&self.request.people, &self.request.people_as_written())?.unzip();
         self.journal = journal;
         let erasure_id = match &self.journal {
             Some(journal) => journal.erasure_id.clone(),
             None => self.run_id.0.clone(),
         };
-        let (named, earlier) = (&self.request.people, earlier.unwrap_or_default());
+        let earlier = earlier.unwrap_or_default();
         let leads = match self.request.reason {
-            Reason::Asked => plan::follow(named, earlier, &self.archive, &mut self.destinations)?,
+            Reason::Asked => plan::follow(&self.request, earlier, &self.archive, &mut self.destinations)?,
             Reason::Vanished { before_ms } => plan::vanished(before_ms, earlier, &mut self.destinations)?,
         };
-        let others_unfinished = self.journals.others(&self.request.people)?;
+        let others_unfinished = self.journals.others(self.journal.as_ref())?;
         let is_resumed = self.journal.is_some();
         let mut plan = Plan { erasure_id, is_resumed, leads, others_unfinished, ..Plan::default() };
         if !plan.leads.named.is_empty() {
             plan::count(&mut plan, &self.archive, &mut self.destinations)?;
+            let (people, finder) = (plan.people(), plan.finder());
+            plan.results = pipeline::search_results(&self.settings, &RecordsOf::new(&people, &finder))?;
         }
         for destination in &mut self.destinations {
-            // Nobody is kept from the warehouse while a person reads the plan.
             let name = destination.name();
+            if !plan.leads.named.is_empty() {
+                // Told now, and not when the service has been asked and the archive is clean.
+                destination.require_erasable().map_err(EraseError::load(name))?;
+            }
+            // Nobody is kept from the warehouse while a person reads the plan.
             destination.publish().map_err(EraseError::load(name))?;
         }
         Ok(plan)
@@ -157,7 +163,7 @@ impl Erase {
             None => Purged::default(),
             Some(source) => {
                 let at = (&self.journals, &self.key, &self.surroundings.steps);
-                purge(source, at, &mut journal, &plan.leads.visitors_of, self.request.delay_seconds).await?
+                purge(source, at, &mut journal, &plan.leads, self.request.delay_seconds).await?
             }
         };
         tracing::info!(requests = purged.requests, names = purged.names, unknown = purged.unknown, "asked the service");
@@ -201,13 +207,15 @@ impl Erase {
     /// Steps 4 to 6.
     fn remove_and_prove(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
         let people = plan.people();
-        let finder = Finder::new(&people);
+        let finder = plan.finder();
         let steps = self.surroundings.steps.clone();
         let records = RecordsOf::new(&people, &finder);
         let removed = archive::remove(&plan.archive.found_in, &records, &steps)?;
         self.note(&mut journal, "archive records".to_owned(), removed)?;
         let told = self.discard_deliveries(&records)?;
         self.note(&mut journal, "waiting deliveries".to_owned(), told)?;
+        let cleaned = pipeline::clean_results(&self.settings, &records)?;
+        self.note(&mut journal, "push results".to_owned(), cleaned.rows)?;
         self.remove_leftovers(&finder, &mut journal)?;
         for at in 0..self.destinations.len() {
             let Some(destination) = self.destinations.get_mut(at) else { continue };
@@ -218,7 +226,8 @@ impl Erase {
             }
         }
         let user_ids = people.iter().filter(|identifier| identifier.kind == IdentifierKind::UserId);
-        let asked = self.state.forget_people(user_ids.map(|identifier| identifier.value.as_str()))?;
+        let forms: Vec<String> = user_ids.flat_map(|identifier| identifier.all_forms(&plan.leads.spellings)).collect();
+        let asked = self.state.forget_people(forms.iter().map(String::as_str))?;
         self.note(&mut journal, "state people".to_owned(), asked)?;
         let reports = self.state.change_reports(&mut |report| finder.redacted(report))?;
         self.note(&mut journal, "state reports".to_owned(), reports)?;
@@ -316,6 +325,7 @@ impl Erase {
         let needs_a_look = is_refused
             || verified.mentions() > 0
             || verified.left() > 0
+            || verified.in_tables_of_others() > 0
             || !plan.leads.is_complete
             || !plan.leads.not_followed.is_empty();
         let (outcome, exit_code) = if needs_a_look { ("needs_a_look", 3) } else { ("done", 0) };

@@ -13,8 +13,9 @@ use std::{
 use super::EraseError;
 use crate::{
     archive::{Archive, PageChange, read_pages, rewrite},
-    model::{Identifier, Steps, Stream},
+    model::{Identifier, IdentifierKind, Spelled, Spellings, Steps, Stream},
     person::{Finder, RecordFields, fields_of_stream, without_records},
+    pipeline::Erased,
 };
 
 /// Sittings that are taken from the archive at once.
@@ -52,9 +53,21 @@ impl<'a> RecordsOf<'a> {
 
     /// The same for any JSON object: `fields` are those of the contract of its table.
     pub fn is_theirs_by(&self, fields: &RecordFields, record: &str) -> bool {
-        !fields.for_each(record, &mut |identifier| !self.people.contains(&identifier))
+        !fields.for_each(record, &mut |found| !self.people.contains(&found.identifier))
+    }
+}
+
+impl Erased for RecordsOf<'_> {
+    fn is_user(&self, user_id: &str) -> bool {
+        Identifier::read(IdentifierKind::UserId, user_id).is_some_and(|user| self.people.contains(&user))
     }
 
+    fn redacted(&self, text: &str) -> Option<String> {
+        if self.finder.may_be_in(text.as_bytes()) { self.finder.redacted(text) } else { None }
+    }
+}
+
+impl RecordsOf<'_> {
     /// The page without their records.
     fn without(&self, stream: Stream, body: &[u8]) -> Option<PageChange> {
         if !self.finder.may_be_a_field(body) {
@@ -128,44 +141,64 @@ fn each_file<T: Send>(
     Ok(files.into_iter().zip(looked).map(|(path, (_, found))| (path, found)).collect())
 }
 
+/// What the archive knows of some identifiers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ArchivedFacts {
+    /// The identifiers that stand together in a record, for each record that carries one of them.
+    pub rows: BTreeSet<Vec<Identifier>>,
+    /// How they are written there.
+    pub spellings: Spellings,
+}
+
+impl ArchivedFacts {
+    pub fn add(&mut self, other: ArchivedFacts) {
+        self.rows.extend(other.rows);
+        for (identifier, written) in other.spellings {
+            self.spellings.entry(identifier).or_default().extend(written);
+        }
+    }
+
+    fn require_few(&self) -> Result<(), EraseError> {
+        match self.rows.len() > FACTS_MAX {
+            true => Err(EraseError::Names(format!(
+                "more than {FACTS_MAX} archived sittings carry what is looked for: name fewer people at once"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Which identifiers stand together in records that carry one of these: in the archive may be what no table holds, of a scan under
 /// way or of a warehouse that was lost.
-pub(super) fn facts(archive: &Archive, wanted: &[Identifier]) -> Result<BTreeSet<Vec<Identifier>>, EraseError> {
+pub(super) fn facts(archive: &Archive, wanted: &[Identifier]) -> Result<ArchivedFacts, EraseError> {
     let finder = Finder::new(wanted);
     let records = RecordsOf::new(wanted, &finder);
     let look = |path: &Path| {
-        let mut rows = BTreeSet::new();
-        let Some(stream) = stream_of(path)? else { return Ok(rows) };
+        let mut found = ArchivedFacts::default();
+        let Some(stream) = stream_of(path)? else { return Ok(found) };
         rewrite(path, &Steps::default(), true, |body| {
             if finder.may_be_a_field(body) {
                 without_records(body, |record| {
                     if records.is_theirs(stream, record) {
-                        rows.insert(identifiers_of(stream, record));
+                        let row = identifiers_of(stream, record, &mut found.spellings);
+                        found.rows.insert(row);
                     }
                     false
                 });
             }
-            require_few(&rows).map(|()| None)
+            found.require_few().map(|()| None)
         })?;
-        Ok(rows)
+        Ok(found)
     };
-    let rows: BTreeSet<Vec<Identifier>> = each_file(archive, look)?.into_iter().flat_map(|(_, rows)| rows).collect();
-    require_few(&rows).map(|()| rows)
+    let mut facts = ArchivedFacts::default();
+    each_file(archive, look)?.into_iter().for_each(|(_, found)| facts.add(found));
+    facts.require_few().map(|()| facts)
 }
 
-fn require_few(rows: &BTreeSet<Vec<Identifier>>) -> Result<(), EraseError> {
-    match rows.len() > FACTS_MAX {
-        true => Err(EraseError::Names(format!(
-            "more than {FACTS_MAX} archived sittings carry what is looked for: name fewer people at once"
-        ))),
-        false => Ok(()),
-    }
-}
-
-fn identifiers_of(stream: Stream, record: &str) -> Vec<Identifier> {
+fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Vec<Identifier> {
     let mut identifiers = Vec::new();
-    fields_of_stream(stream).for_each(record, &mut |identifier| {
-        identifiers.push(identifier);
+    fields_of_stream(stream).for_each(record, &mut |found: Spelled| {
+        identifiers.push(found.noted_in(spellings));
         true
     });
     identifiers.sort();

@@ -69,8 +69,20 @@ impl Journals {
         Journals { folder: folder.to_owned(), key, steps }
     }
 
-    /// The journal that an interrupted erasure of the same names left, and the identifiers that it was about.
-    pub fn find(&self, named: &BTreeSet<Identifier>) -> Result<Option<(Journal, Vec<Identifier>)>, EraseError> {
+    /// The journal that an interrupted erasure of the same names left, and the identifiers that it was about. `as_written` are the names
+    /// as versions compared them that knew no other form.
+    pub fn find(
+        &self,
+        named: &BTreeSet<Identifier>,
+        as_written: &BTreeSet<Identifier>,
+    ) -> Result<Option<(Journal, Vec<Identifier>)>, EraseError> {
+        match self.find_named(named)? {
+            None if named != as_written => self.find_named(as_written),
+            found => Ok(found),
+        }
+    }
+
+    fn find_named(&self, named: &BTreeSet<Identifier>) -> Result<Option<(Journal, Vec<Identifier>)>, EraseError> {
         let of = self.hash(named);
         for path in self.files()? {
             let text = fs::read(&path).map_err(EraseError::io("read", &path))?;
@@ -84,13 +96,10 @@ impl Journals {
         Ok(None)
     }
 
-    /// Journals of other names: erasures that were begun and not ended.
-    pub fn others(&self, named: &BTreeSet<Identifier>) -> Result<usize, EraseError> {
-        let of = self.hash(named).to_string();
-        let texts =
-            self.files()?.into_iter().map(|path| fs::read_to_string(&path).map_err(EraseError::io("read", &path)));
-        let texts = texts.collect::<Result<Vec<_>, _>>()?;
-        Ok(texts.iter().filter(|text| !text.contains(&of)).count())
+    /// How many other journals there are: erasures that were begun and not ended.
+    pub fn others(&self, own: Option<&Journal>) -> Result<usize, EraseError> {
+        let own = own.map(|journal| self.path(&journal.erasure_id));
+        Ok(self.files()?.into_iter().filter(|path| Some(path) != own.as_ref()).count())
     }
 
     /// Begins a journal, or takes the identifiers that were found since into one; durably.
@@ -113,6 +122,7 @@ impl Journals {
             nonce: String::new(),
             sealed: String::new(),
         });
+        journal.of = self.hash(named);
         let path = self.path(&journal.erasure_id);
         let unsealed = || EraseError::io("seal", &path)(std::io::Error::other("the system has no random bytes"));
         let mut nonce = [0; NONCE_LEN];
@@ -175,7 +185,9 @@ impl Journals {
         let seal = self.seal(&journal.erasure_id, named)?;
         let aad = Aad::from(journal.erasure_id.as_bytes());
         let opened = seal.open_in_place(Nonce::assume_unique_for_key(nonce), aad, &mut sealed).ok()?;
-        serde_json::from_slice(opened).ok()
+        let identifiers: Vec<Identifier> = serde_json::from_slice(opened).ok()?;
+        // Those of earlier versions may be in another form, and of those that name nobody nothing is left.
+        Some(identifiers.iter().filter_map(|one| Identifier::read(one.kind, &one.value)).collect())
     }
 }
 
@@ -198,6 +210,14 @@ mod tests {
         names.iter().filter_map(|name| Identifier::read(IdentifierKind::UserId, name)).collect()
     }
 
+    fn raw(value: &str) -> Identifier {
+        Identifier { kind: IdentifierKind::UserId, value: value.to_owned() }
+    }
+
+    fn led_of(named: &BTreeSet<Identifier>) -> Vec<Identifier> {
+        named.iter().cloned().collect()
+    }
+
     #[test]
     fn p9_a_journal_says_nothing_but_to_the_same_command() {
         let folder = tempfile::tempdir().unwrap();
@@ -206,17 +226,25 @@ mod tests {
         let (anna, bert) = (named(&["anna"]), named(&["bert"]));
         let led = [Identifier::read(IdentifierKind::Email, "anna@example.com").unwrap()];
         let journal = journals.begin(None, ("e1", 7), &anna, &led).unwrap();
-        assert_eq!(journals.find(&anna).unwrap(), Some((journal.clone(), led.to_vec())));
-        assert_eq!(journals.find(&bert).unwrap(), None);
-        assert_eq!((journals.others(&anna).unwrap(), journals.others(&bert).unwrap()), (0, 1));
+        assert_eq!(journals.find(&anna, &anna).unwrap(), Some((journal.clone(), led.to_vec())));
+        assert_eq!(journals.find(&bert, &bert).unwrap(), None);
+        assert_eq!((journals.others(Some(&journal)).unwrap(), journals.others(None).unwrap()), (0, 1));
         let path = folder.path().join("e1.journal");
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains("anna") && !text.contains("example"), "{text}");
+        // A version that compared names as they were written left one.
+        let (zoe, composed) = (BTreeSet::from([raw("zoe\u{308}")]), named(&["zoe\u{308}"]));
+        let earlier = journals.begin(None, ("e0", 7), &zoe, &[raw("zoe\u{308}")]).unwrap();
+        let (found, led) = journals.find(&composed, &zoe).unwrap().unwrap();
+        assert_eq!((&found, led), (&earlier, composed.iter().cloned().collect()));
+        journals.begin(Some(found), ("e0", 7), &composed, &led_of(&composed)).unwrap();
+        assert!(journals.find(&composed, &composed).unwrap().is_some() && journals.find(&zoe, &zoe).unwrap().is_none());
+        journals.remove(&earlier).unwrap();
         // A byte of the seal changed.
         let broken = text.replace(&journal.sealed, &STANDARD.encode(b"something else entirely"));
         fs::write(&path, broken).unwrap();
-        assert!(matches!(journals.find(&anna), Err(EraseError::Journal { .. })));
+        assert!(matches!(journals.find(&anna, &anna), Err(EraseError::Journal { .. })));
         journals.remove(&journal).unwrap();
-        assert_eq!(journals.find(&anna).unwrap(), None);
+        assert_eq!(journals.find(&anna, &anna).unwrap(), None);
     }
 }

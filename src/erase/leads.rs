@@ -5,9 +5,11 @@
 //!
 //! - One that other rows carry together with the user id of somebody who was not named is shared (a device at a counter, a family's
 //!   mail address) and is not followed.
+//! - A mail address or a partner's id that rows of other visitors carry, without anybody's user id, links people of whom nobody knows
+//!   whether they are the same: it is not followed unless it was named.
 //! - A mail address, visitor or session that was named leads to a user id only if it leads to one alone; several have to be named.
 //!   The sessions that carry it go in any case: it was asked for.
-//! - One under which more visitors or sessions come together than a person has is a stand-in and is not followed.
+//! - One under which more visitors or sessions come together than a person has is a stand-in and is not followed, a user id neither.
 //!
 //! What names nobody ("", "anonymous") is no identifier to begin with.
 
@@ -15,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::{
     load::Facts,
-    model::{Identifier, IdentifierKind},
+    model::{Identifier, IdentifierKind, Spellings},
 };
 
 /// How often what was found is looked for again: a chain of leads longer than this is followed no further, and told.
@@ -30,6 +32,8 @@ pub const SESSIONS_PER_LEAD_MAX: usize = 1000;
 pub enum NotFollowed {
     /// Other people, who were not named, have it too.
     Shared,
+    /// Other visitors have it, who have no user id: they may be other people.
+    Strangers,
     /// It is the user id of somebody else: of one of several to whom a named identifier leads, or of whoever shares one.
     OtherUser,
     /// Too many visitors or sessions have it.
@@ -45,6 +49,8 @@ pub struct Leads {
     pub led: BTreeSet<Identifier>,
     /// What was met and left alone.
     pub not_followed: BTreeMap<Identifier, NotFollowed>,
+    /// How these were written where they were met, if otherwise.
+    pub spellings: Spellings,
     /// Names that the service knows, each with the visitors that it may stand for there.
     pub visitors_of: BTreeMap<Identifier, usize>,
     /// How often rows were looked for.
@@ -66,7 +72,6 @@ pub fn follow<E>(
     mut look: impl FnMut(&[Identifier]) -> Result<Facts, E>,
 ) -> Result<Leads, E> {
     let mut known = Known::default();
-    let named_users: BTreeSet<Identifier> = users(named.iter()).cloned().collect();
     let mut people: Vec<Person> = named.iter().map(Person::new).collect();
     let mut pending: BTreeSet<Identifier> = named.clone();
     let mut rounds = 0;
@@ -74,10 +79,11 @@ pub fn follow<E>(
         rounds += 1;
         let wanted: Vec<Identifier> = pending.into_iter().collect();
         known.take(&wanted, look(&wanted)?);
-        pending = people.iter_mut().flat_map(|person| person.advance(&known, &named_users)).collect();
+        pending = people.iter_mut().flat_map(|person| person.advance(&known, named)).collect();
         pending.retain(|identifier| !known.looked.contains(identifier));
     }
     let mut leads = Leads { named: named.clone(), rounds, is_complete: pending.is_empty(), ..Leads::default() };
+    leads.spellings = std::mem::take(&mut known.spellings);
     for person in &people {
         leads.led.extend(person.followed.iter().filter(|identifier| !named.contains(identifier)).cloned());
         leads.not_followed.extend(person.not_followed.iter().map(|(identifier, why)| (identifier.clone(), *why)));
@@ -110,10 +116,14 @@ struct Known {
     seen: HashSet<Vec<Identifier>>,
     looked: HashSet<Identifier>,
     too_wide: HashSet<Identifier>,
+    spellings: Spellings,
 }
 
 impl Known {
     fn take(&mut self, looked: &[Identifier], facts: Facts) {
+        for (identifier, written) in facts.spellings {
+            self.spellings.entry(identifier).or_default().extend(written);
+        }
         self.looked.extend(looked.iter().cloned());
         self.too_wide.extend(facts.too_wide);
         for row in facts.rows {
@@ -153,6 +163,23 @@ impl Known {
         }
         if unknown.is_empty() { Ok(found) } else { Err(unknown) }
     }
+
+    /// Whether a row, or one of its sessions, carries one of these.
+    fn is_of(&self, at: usize, named: &BTreeSet<Identifier>) -> bool {
+        let sessions = self.row(at).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
+        let rows = sessions.flat_map(|session| self.carrying(session)).copied();
+        rows.chain([at]).any(|row| self.row(row).iter().any(|identifier| named.contains(identifier)))
+    }
+
+    /// Whether more visitors carry it, or share a session with it, than a person has.
+    fn has_many_visitors(&self, identifier: &Identifier) -> bool {
+        let rows = self.carrying(identifier).iter();
+        let sessions = rows.clone().flat_map(|row| self.row(*row)).filter(|one| one.kind == IdentifierKind::Session);
+        let rows: BTreeSet<usize> = sessions.flat_map(|session| self.carrying(session)).chain(rows).copied().collect();
+        let all = rows.iter().flat_map(|row| self.row(*row));
+        let visitors: BTreeSet<_> = all.filter(|one| one.kind == IdentifierKind::VisitorUuid).collect();
+        self.too_wide.contains(identifier) || visitors.len() > VISITORS_PER_LEAD_MAX
+    }
 }
 
 /// One of the named, and what belongs to them.
@@ -185,11 +212,11 @@ impl Person {
     }
 
     /// Follows what can be followed by what is known, and says what has to be looked for to go on.
-    fn advance(&mut self, known: &Known, named_users: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
+    fn advance(&mut self, known: &Known, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
         loop {
             let before = (self.followed.len(), self.rows.len());
             self.rows.extend(self.followed.iter().flat_map(|identifier| known.carrying(identifier).iter().copied()));
-            let mut pending = self.adopt(known, named_users);
+            let mut pending = self.adopt(known, named);
             let leads: BTreeSet<Identifier> = self
                 .rows
                 .iter()
@@ -198,7 +225,7 @@ impl Person {
                 .cloned()
                 .collect();
             for lead in leads.into_iter().filter(|lead| lead.kind != IdentifierKind::UserId) {
-                match self.judge(&lead, known, named_users) {
+                match self.judge(&lead, known, named) {
                     Verdict::Follow => {
                         self.followed.insert(lead);
                     }
@@ -216,7 +243,7 @@ impl Person {
     }
 
     /// User ids on the person's rows: the person's own, if there is one alone or they were named.
-    fn adopt(&mut self, known: &Known, named_users: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
+    fn adopt(&mut self, known: &Known, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
         let (mut found, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for row in &self.rows {
             match known.users_of(*row) {
@@ -227,7 +254,18 @@ impl Person {
         let mut others: BTreeSet<Identifier> = found.difference(&self.users).cloned().collect();
         let is_only_one = self.users.is_empty() && others.len() == 1 && unknown.is_empty();
         for user in others.clone() {
-            if is_only_one || named_users.contains(&user) {
+            if is_only_one && !named.contains(&user) {
+                if !known.looked.contains(&user) {
+                    unknown.insert(user);
+                    continue;
+                }
+                if known.has_many_visitors(&user) {
+                    others.remove(&user);
+                    self.not_followed.insert(user, NotFollowed::TooMany);
+                    continue;
+                }
+            }
+            if is_only_one || named.contains(&user) {
                 self.users.insert(user.clone());
                 self.followed.insert(user.clone());
                 self.not_followed.remove(&user);
@@ -240,31 +278,39 @@ impl Person {
         unknown
     }
 
-    fn judge(&self, lead: &Identifier, known: &Known, named_users: &BTreeSet<Identifier>) -> Verdict {
-        let is_session = lead.kind == IdentifierKind::Session;
+    fn judge(&self, lead: &Identifier, known: &Known, named: &BTreeSet<Identifier>) -> Verdict {
+        use IdentifierKind::{AnonymousId, Email, Session, UserId, VisitorId, VisitorUuid};
         let is_of_seed = || known.carrying(lead).iter().any(|row| known.row(*row).contains(&self.seed));
-        if is_session && self.seed.kind != IdentifierKind::UserId && is_of_seed() {
+        if lead.kind == Session && self.seed.kind != UserId && is_of_seed() {
             return Verdict::Follow;
         }
         if !known.looked.contains(lead) {
             return Verdict::Unknown(vec![lead.clone()]);
         }
-        if known.too_wide.contains(lead) {
+        let is_visitor = matches!(lead.kind, VisitorId | VisitorUuid);
+        if known.too_wide.contains(lead)
+            || (is_visitor && self.seed.kind == Email && known.has_many_visitors(&self.seed))
+        {
             return Verdict::Leave(NotFollowed::TooMany);
         }
         let (mut visitors, mut sessions, mut unknown) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let mut links_strangers = false;
         for row in known.carrying(lead).iter().filter(|row| !self.rows.contains(row)) {
             match known.users_of(*row) {
-                Ok(users) if users.iter().any(|user| !self.users.contains(*user) && !named_users.contains(*user)) => {
+                Ok(users) if users.iter().any(|user| !self.users.contains(*user) && !named.contains(*user)) => {
                     return Verdict::Leave(NotFollowed::Shared);
                 }
-                Ok(_) => {}
+                // A visitor is one wherever they come from; an address is what anybody typed.
+                Ok(users) => {
+                    let may_be_typed = matches!(lead.kind, Email | AnonymousId);
+                    links_strangers |= may_be_typed && users.is_empty() && !known.is_of(*row, named);
+                }
                 Err(first) => unknown.extend(first),
             }
             for identifier in known.row(*row) {
                 match identifier.kind {
-                    IdentifierKind::Session => drop(sessions.insert(identifier)),
-                    IdentifierKind::VisitorUuid => drop(visitors.insert(identifier)),
+                    Session => drop(sessions.insert(identifier)),
+                    VisitorUuid => drop(visitors.insert(identifier)),
                     _ => {}
                 }
             }
@@ -272,7 +318,11 @@ impl Person {
                 return Verdict::Leave(NotFollowed::TooMany);
             }
         }
-        if unknown.is_empty() { Verdict::Follow } else { Verdict::Unknown(unknown) }
+        match (unknown.is_empty(), links_strangers) {
+            (false, _) => Verdict::Unknown(unknown),
+            (true, true) => Verdict::Leave(NotFollowed::Strangers),
+            (true, false) => Verdict::Follow,
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::{
-    EraseError, Leads,
-    archive::{self, ArchiveFound, RecordsOf},
+    EraseError, EraseRequest, Leads,
+    archive::{self, ArchiveFound, ArchivedFacts, RecordsOf},
     leads,
     request::PEOPLE_MAX,
 };
@@ -13,6 +13,7 @@ use crate::{
     load::{Destination, Facts, PeopleFound},
     model::{Identifier, IdentifierKind},
     person::Finder,
+    pipeline::ResultsFound,
 };
 
 /// How often the archive is asked; a chain of leads that winds through it more often is followed no further, and told.
@@ -28,6 +29,8 @@ pub struct Plan {
     /// By warehouse.
     pub warehouses: BTreeMap<&'static str, PeopleFound>,
     pub archive: ArchiveFound,
+    /// In the results of `users push`.
+    pub results: ResultsFound,
     /// Erasures of other people that were begun and not ended.
     pub others_unfinished: usize,
 }
@@ -42,19 +45,25 @@ impl Plan {
     pub fn people(&self) -> Vec<Identifier> {
         self.leads.all()
     }
+
+    /// Looks for them in texts and bytes.
+    pub(super) fn finder(&self) -> Finder {
+        Finder::with_spellings(&self.people(), &self.leads.spellings)
+    }
 }
 
 /// Follows the leads of the request through all warehouses and the archive; `earlier` are identifiers that an interrupted try
 /// knew.
 pub(super) fn follow(
-    named: &BTreeSet<Identifier>,
+    request: &EraseRequest,
     earlier: Vec<Identifier>,
     archive: &Archive,
     destinations: &mut [Box<dyn Destination>],
 ) -> Result<Leads, EraseError> {
     // The archive is large and seldom knows more than the warehouses: it is asked for everything at once, and the leads are
     // followed anew, with what it knew. If that leads to somebody new, it is asked again.
-    let mut archived: BTreeSet<Vec<Identifier>> = BTreeSet::new();
+    let named = &request.people;
+    let mut archived = ArchivedFacts::default();
     let mut asked: BTreeSet<Identifier> = BTreeSet::new();
     let (mut rounds, mut passes) = (0, 0);
     let mut leads = loop {
@@ -69,8 +78,8 @@ pub(super) fn follow(
         let wanted: Vec<Identifier> = met.iter().cloned().collect();
         asked.extend(met);
         let found = archive::facts(archive, &wanted)?;
-        let is_all_known = found.is_subset(&archived);
-        archived.extend(found);
+        let is_all_known = found.rows.is_subset(&archived.rows);
+        archived.add(found);
         passes += 1;
         if is_all_known || passes >= ARCHIVE_PASSES_MAX {
             leads.is_complete &= is_all_known;
@@ -78,7 +87,12 @@ pub(super) fn follow(
         }
     };
     leads.led.extend(earlier.into_iter().filter(|identifier| !named.contains(identifier)));
-    for identifier in leads.all() {
+    for (identifier, written) in request.spellings.iter().chain(&archived.spellings) {
+        leads.spellings.entry(identifier.clone()).or_default().extend(written.iter().cloned());
+    }
+    let all: BTreeSet<Identifier> = leads.all().into_iter().collect();
+    leads.spellings.retain(|identifier, _| all.contains(identifier));
+    for identifier in all {
         use IdentifierKind::{Email, UserId, VisitorUuid};
         if matches!(identifier.kind, UserId | Email | VisitorUuid) {
             leads.visitors_of.entry(identifier).or_insert(1);
@@ -112,7 +126,7 @@ pub(super) fn vanished(
 /// What the warehouses and the archive know of some identifiers.
 fn look(
     wanted: &[Identifier],
-    archived: &BTreeSet<Vec<Identifier>>,
+    archived: &ArchivedFacts,
     destinations: &mut [Box<dyn Destination>],
 ) -> Result<Facts, EraseError> {
     let mut facts = Facts::default();
@@ -121,9 +135,10 @@ fn look(
         let found = destination.facts(wanted).map_err(EraseError::load(name))?;
         facts.rows.extend(found.rows);
         facts.too_wide.extend(found.too_wide);
+        facts.note_spellings(found.spellings);
     }
     let wanted: HashSet<&Identifier> = wanted.iter().collect();
-    facts.rows.extend(archived.iter().filter(|row| row.iter().any(|one| wanted.contains(one))).cloned());
+    facts.rows.extend(archived.rows.iter().filter(|row| row.iter().any(|one| wanted.contains(one))).cloned());
     Ok(facts)
 }
 
@@ -138,7 +153,7 @@ pub(super) fn count(
         let name = destination.name();
         plan.warehouses.insert(name, destination.find_people(&people).map_err(EraseError::load(name))?);
     }
-    let finder = Finder::new(&people);
+    let finder = plan.finder();
     plan.archive = archive::find(archive, &RecordsOf::new(&people, &finder))?;
     Ok(())
 }

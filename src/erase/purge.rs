@@ -3,10 +3,10 @@
 //! 400 also means "nobody of that name": the names of such a request are asked for in halves, until the ones that the service does
 //! not have stand alone. They count as done.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::{
-    EraseError,
+    EraseError, Leads,
     journal::{Journal, Journals, PurgeNote},
 };
 use crate::{
@@ -26,27 +26,37 @@ pub struct Purged {
     pub unknown: u64,
 }
 
-/// A name, and the visitors that may go with it.
-type Name = (Identifier, usize);
+/// A name in one of the forms in which the service may know it, and the visitors that may go with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Name {
+    written: Identifier,
+    visitors: usize,
+}
+
+/// Every form of every name: the service compares them as they are written, and has them as it was told.
+fn names_of(leads: &Leads) -> Vec<Name> {
+    let forms = |(identifier, visitors): (&Identifier, &usize)| {
+        let name = |value| Name { written: Identifier { kind: identifier.kind, value }, visitors: *visitors };
+        identifier.written_forms(&leads.spellings).into_iter().map(name).collect::<Vec<_>>()
+    };
+    leads.visitors_of.iter().flat_map(forms).collect()
+}
 
 /// Asks for all names that were not asked for yet. The journal is written after each answer.
 pub(super) async fn purge(
     source: &Source,
     (journals, key, steps): (&Journals, &Key, &Steps),
     journal: &mut Journal,
-    visitors_of: &BTreeMap<Identifier, usize>,
+    leads: &Leads,
     delay_seconds: Option<u64>,
 ) -> Result<Purged, EraseError> {
-    let is_asked = |identifier: &Identifier| journal.purged.contains(&key.hash(identifier));
-    let names: Vec<Name> = (visitors_of.iter())
-        .filter(|(identifier, _)| !is_asked(identifier))
-        .map(|(identifier, visitors)| (identifier.clone(), *visitors))
-        .collect();
+    let is_asked = |name: &Name| journal.purged.contains(&key.hash(&name.written));
+    let names: Vec<Name> = names_of(leads).into_iter().filter(|name| !is_asked(name)).collect();
     let mut purged = Purged::default();
     let mut waiting: VecDeque<Vec<Name>> = batches(names).into();
     while let Some(batch) = waiting.pop_front() {
         steps.reach(DurableStep::PurgeAsked).map_err(EraseError::io("ask the service for", "a purge"))?;
-        let asked: Vec<_> = batch.iter().map(|(identifier, _)| key.hash(identifier)).collect();
+        let asked: Vec<_> = batch.iter().map(|name| key.hash(&name.written)).collect();
         match source.purge(&request(&batch, delay_seconds)).await? {
             PurgeAnswer::Accepted { request_id, service_now_ms } => {
                 purged.requests += 1;
@@ -55,7 +65,7 @@ pub(super) async fn purge(
                 journal.suppressed_from_ms.get_or_insert(now_ms);
                 journal.purge_requests.push(PurgeNote {
                     request_id,
-                    deletions: batch.iter().map(|(_, visitors)| *visitors as u64).sum(),
+                    deletions: batch.iter().map(|name| name.visitors as u64).sum(),
                     accepted_at: crate::model::format_ms(now_ms),
                 });
             }
@@ -83,15 +93,15 @@ pub(super) async fn purge(
 fn batches(names: Vec<Name>) -> Vec<Vec<Name>> {
     let mut batches: Vec<Vec<Name>> = Vec::new();
     let mut room = 0;
-    for (identifier, visitors) in names {
-        let visitors = visitors.max(1);
+    for name in names {
+        let visitors = name.visitors.max(1);
         if visitors > room || batches.is_empty() {
             batches.push(Vec::new());
             room = PURGE_DELETIONS_MAX;
         }
         room = room.saturating_sub(visitors);
         if let Some(batch) = batches.last_mut() {
-            batch.push((identifier, visitors));
+            batch.push(name);
         }
     }
     batches
@@ -99,7 +109,7 @@ fn batches(names: Vec<Name>) -> Vec<Vec<Name>> {
 
 fn request(batch: &[Name], delay_seconds: Option<u64>) -> PurgeRequest {
     let mut request = PurgeRequest { delay_seconds, ..PurgeRequest::default() };
-    for (Identifier { kind, value }, _) in batch {
+    for Name { written: Identifier { kind, value }, .. } in batch {
         match kind {
             IdentifierKind::Email => request.emails.push(value.clone()),
             IdentifierKind::UserId => request.user_ids.push(value.clone()),
@@ -115,14 +125,16 @@ mod tests {
 
     #[test]
     fn p9_a_request_deletes_a_hundred_visitors_at_most() {
-        let name =
-            |at: usize, visitors| (Identifier::read(IdentifierKind::UserId, &format!("user-{at}")).unwrap(), visitors);
+        let name = |at: usize, visitors| {
+            let written = Identifier::read(IdentifierKind::UserId, &format!("user-{at}")).unwrap();
+            Name { written, visitors }
+        };
         for visitors in [1, 3, 7, 100, 101] {
             let names: Vec<Name> = (0..250).map(|at| name(at, visitors)).collect();
             let batches = batches(names.clone());
             assert_eq!(batches.concat(), names, "nobody is left out");
             for batch in &batches {
-                let deletions: usize = batch.iter().map(|(_, visitors)| visitors).sum();
+                let deletions: usize = batch.iter().map(|name| name.visitors).sum();
                 assert!(deletions <= PURGE_DELETIONS_MAX || batch.len() == 1, "{visitors}: {deletions}");
             }
             assert_eq!(batches.len(), 250usize.div_ceil((100 / visitors).max(1)));

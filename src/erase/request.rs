@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::EraseError;
-use crate::model::{Identifier, IdentifierKind};
+use crate::model::{Identifier, IdentifierKind, Spelled, Spellings};
 
 /// Identifiers that one erasure takes.
 pub const PEOPLE_MAX: usize = 10_000;
@@ -28,6 +28,8 @@ pub struct EraseRequest {
     pub reason: Reason,
     /// Whom.
     pub people: BTreeSet<Identifier>,
+    /// How they were written.
+    pub spellings: Spellings,
     /// How long the service is to wait; `None` leaves it the delay of its own.
     pub delay_seconds: Option<u64>,
     /// Whether the service is left alone.
@@ -45,6 +47,15 @@ impl EraseRequest {
         EraseRequest { reason: Reason::Vanished { before_ms }, people, local_only: true, ..EraseRequest::default() }
     }
 
+    /// Whom, as they were written: so versions before this one named them in the journals of their erasures.
+    pub(super) fn people_as_written(&self) -> BTreeSet<Identifier> {
+        let written = |identifier: &Identifier| {
+            let form = self.spellings.get(identifier).and_then(BTreeSet::first);
+            Identifier { kind: identifier.kind, value: form.unwrap_or(&identifier.value).clone() }
+        };
+        self.people.iter().map(written).collect()
+    }
+
     /// Adds somebody; the error says what is wrong with the name.
     pub fn name(&mut self, kind: IdentifierKind, text: &str) -> Result<(), EraseError> {
         let names = |why: &str| Err(EraseError::Names(format!("{kind} '{}': {why}", shown(text))));
@@ -54,13 +65,16 @@ impl EraseRequest {
         if text.chars().any(char::is_control) {
             return names("holds a control character");
         }
-        let Some(identifier) = Identifier::read(kind, text) else {
-            return names("names nobody in particular, so it would name everybody without a name");
+        let Some(spelled) = Spelled::read(kind, text) else {
+            return names(match (kind, text.contains('@')) {
+                (IdentifierKind::Email, false) if !text.trim().is_empty() => "is no mail address: it has no @",
+                (IdentifierKind::Email, true) => {
+                    "is no mail address: name one alone, as in anna@example.com, without a name or brackets around it"
+                }
+                _ => "names nobody in particular, so it would name everybody without a name",
+            });
         };
-        if kind == IdentifierKind::Email && !text.contains('@') {
-            return names("is no mail address: it has no @");
-        }
-        self.people.insert(identifier);
+        self.people.insert(spelled.noted_in(&mut self.spellings));
         match self.people.len() > PEOPLE_MAX {
             true => Err(EraseError::Names(format!("more than {PEOPLE_MAX} people: name fewer at once"))),
             false => Ok(()),
@@ -110,6 +124,17 @@ mod tests {
     }
 
     #[test]
+    fn p9_people_are_the_same_however_the_file_writes_them() {
+        let mut request = EraseRequest::default();
+        let text = "email j\u{fc}rgen@ex\u{e4}mple.de\nemail JU\u{308}RGEN@xn--exmple-cua.de.\nuser-id zoe\u{308}\nuser-id zo\u{eb}\n";
+        read_people(text, &mut request).unwrap();
+        let values: Vec<&str> = request.people.iter().map(|identifier| identifier.value.as_str()).collect();
+        assert_eq!(values, ["zo\u{eb}", "j\u{fc}rgen@ex\u{e4}mple.de"]);
+        let written: BTreeSet<String> = request.spellings.into_values().flatten().collect();
+        assert_eq!(written, ["zoe\u{308}".to_owned(), "ju\u{308}rgen@xn--exmple-cua.de.".to_owned()].into());
+    }
+
+    #[test]
     fn whoever_cannot_be_looked_for_is_told_with_the_line() {
         for (text, expected) in [
             ("\nname x", "line 2: 'name' is neither"),
@@ -117,6 +142,9 @@ mod tests {
             ("user-id anonymous", "names nobody"),
             ("email ", "names nobody"),
             ("email anna", "no @"),
+            ("email on file", "no @"),
+            ("email redacted@", "is no mail address"),
+            ("email Anna <anna@x.de>", "without a name or brackets"),
             ("user-id a\u{1b}[2J", "control character"),
         ] {
             let error = read_people(text, &mut EraseRequest::default()).unwrap_err().to_string();

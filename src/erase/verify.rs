@@ -19,7 +19,7 @@ use crate::{
     load::{Destination, Mention},
     model::Identifier,
     person::Finder,
-    state,
+    pipeline, state,
 };
 
 /// What was found at one place.
@@ -33,6 +33,9 @@ pub struct Place {
     /// Texts of others that mention them, by table and column where there are such.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mentions: BTreeMap<String, u64>,
+    /// Rows that name them in tables which are not ours, by table and column: nothing is changed there.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub in_tables_of_others: BTreeMap<String, u64>,
     /// Bytes of an identifier in a file that no mention and no longer text of others explains.
     pub unexplained: u64,
 }
@@ -51,6 +54,11 @@ impl Verified {
     /// Rows, records and pages of others that mention somebody.
     pub fn mentions(&self) -> u64 {
         self.places.values().flat_map(|place| place.mentions.values()).sum()
+    }
+
+    /// Rows of tables that are not ours and name them.
+    pub fn in_tables_of_others(&self) -> u64 {
+        self.places.values().flat_map(|place| place.in_tables_of_others.values()).sum()
     }
 
     /// What should not be there.
@@ -84,10 +92,17 @@ pub(super) fn search(
         let found = destination.search(finder).map_err(EraseError::load(name))?;
         let left = destination.find_people(people).map_err(EraseError::load(name))?.total();
         explained += found.inside_longer;
-        let mentions =
-            found.mentions.iter().map(|mention| (format!("{}.{}", mention.table, mention.column), mention.rows));
-        let place =
-            Place { searched: found.rows, bytes: found.bytes, left, mentions: mentions.collect(), unexplained: 0 };
+        let by_column = |mentions: &[Mention]| -> BTreeMap<String, u64> {
+            mentions.iter().map(|mention| (format!("{}.{}", mention.table, mention.column), mention.rows)).collect()
+        };
+        let place = Place {
+            searched: found.rows,
+            bytes: found.bytes,
+            left,
+            mentions: by_column(&found.mentions),
+            in_tables_of_others: by_column(&found.in_their_tables),
+            unexplained: 0,
+        };
         search.verified.places.insert(name.to_owned(), place);
         search.by_warehouse.insert(name, found.mentions);
         // The bytes are searched as they lie on the disk: nothing may wait in a log, and no lock be in the way.
@@ -100,11 +115,23 @@ pub(super) fn search(
         bytes: pages.bytes,
         left: pages.records,
         mentions: mentions.into_iter().collect(),
-        unexplained: 0,
+        ..Place::default()
     };
     search.verified.places.insert("archive".to_owned(), place);
     search.mentioned_in = pages.mentioned_in;
-    explained += search.verified.mentions();
+    explained += search.verified.mentions() + search.verified.in_tables_of_others();
+    let results = pipeline::search_results(settings, &RecordsOf::new(people, finder))?;
+    if results.files > 0 {
+        let place = Place {
+            searched: results.files,
+            bytes: results.bytes,
+            left: results.rows + results.mentions,
+            // What stands there is no file of results any more, and not ours to change.
+            unexplained: results.of_others,
+            ..Place::default()
+        };
+        search.verified.places.insert("push results".to_owned(), place);
+    }
     for (name, files) in files(settings)? {
         let mut place = Place::default();
         for path in files {

@@ -126,6 +126,23 @@ pub trait Destination: Send {
     /// more: an earlier try may have been cut short between the rows and the bytes.
     fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError>;
 
+    /// An error that names what somebody else keeps in the warehouse if rows could not be taken out because of it. Changes nothing.
+    fn require_erasable(&mut self) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// Makes a warehouse at `fresh` with all that others keep in this one, as far as it has no rows: for a replay, which fills it. An
+    /// error names what could not come along. A warehouse that holds nothing of others makes none.
+    fn clone_objects(&mut self, _fresh: &Path) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// Brings the rows of others from the warehouse at `left`, of which this one is such a clone, and what was left out until all rows
+    /// are there.
+    fn import_objects(&mut self, _left: &Path) -> Result<(), LoadError> {
+        Ok(())
+    }
+
     /// Looks for identifiers in every text that the warehouse holds. Changes nothing.
     fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError>;
 

@@ -74,6 +74,7 @@ impl StartedEngine {
             may_hold_tables: Cell::new(false),
         };
         pin_to_utc(&engine.connection)?;
+        super::people::register(&engine.connection).map_err(|source| LoadError::engine("open", source))?;
         // Rows are compressed and written as they come, a row group at a time, and not all at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
         Ok(engine)

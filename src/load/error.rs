@@ -36,6 +36,9 @@ pub enum LoadError {
     /// A file of the warehouse is torn, overwritten or missing.
     #[error("{} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
+    /// Somebody else keeps something in the file with which the work cannot be done.
+    #[error("{}: {object} {why}", path.display())]
+    InTheWay { path: PathBuf, object: String, why: String },
     /// Reading or writing failed.
     #[error("cannot {action} {}", path.display())]
     Io {

@@ -1,8 +1,13 @@
 //! The identifiers under which the service and the warehouse know a person, in the one form in which they are compared.
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
+
+use super::forms::{composed, decomposed, mail_address, mail_address_in_ascii};
 
 /// Texts that stand in place of an identifier and name nobody; compared without regard to case.
 const NOBODY: [&str; 10] = [
@@ -82,7 +87,7 @@ impl fmt::Display for IdentifierKind {
 }
 
 /// An identifier. Two are equal if they name the same: mail addresses and UUIDs do so in either case, a visitor's number
-/// however it is written.
+/// however it is written, and all of them whether their letters are composed or not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identifier {
     pub kind: IdentifierKind,
@@ -90,24 +95,76 @@ pub struct Identifier {
     pub value: String,
 }
 
-impl Identifier {
+/// An identifier, and how it was written where it was met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spelled {
+    pub identifier: Identifier,
+    /// As it stood there, but for what never tells people apart: the case of an address, the form of a UUID or number.
+    pub written: String,
+}
+
+/// How identifiers were written where they were met, if otherwise than they are compared.
+pub type Spellings = BTreeMap<Identifier, BTreeSet<String>>;
+
+impl Spelled {
     /// Reads what stands in a field for identifiers of this kind; `None` if that names nobody. A visitor's field may hold the
     /// number or the UUID, whatever it is declared as.
-    pub fn read(kind: IdentifierKind, text: &str) -> Option<Identifier> {
+    pub fn read(kind: IdentifierKind, text: &str) -> Option<Spelled> {
         let trimmed = text.trim();
         if trimmed.is_empty() || NOBODY.iter().any(|nobody| trimmed.eq_ignore_ascii_case(nobody)) {
             return None;
         }
-        let (kind, value) = match kind {
-            IdentifierKind::UserId | IdentifierKind::AnonymousId => (kind, text.to_owned()),
-            IdentifierKind::Email => (kind, trimmed.to_lowercase()),
-            IdentifierKind::Session => (kind, uuid_text(trimmed)),
+        let (kind, value, written) = match kind {
+            IdentifierKind::UserId | IdentifierKind::AnonymousId => (kind, composed(text), text.to_owned()),
+            IdentifierKind::Email => (kind, mail_address(trimmed)?, trimmed.to_lowercase()),
+            IdentifierKind::Session => same(kind, uuid_text(trimmed)),
             IdentifierKind::VisitorId | IdentifierKind::VisitorUuid => match trimmed.parse::<i64>() {
-                Ok(number) => (IdentifierKind::VisitorId, number.to_string()),
-                Err(_) => (IdentifierKind::VisitorUuid, uuid_text(trimmed)),
+                Ok(number) => same(IdentifierKind::VisitorId, number.to_string()),
+                Err(_) => same(IdentifierKind::VisitorUuid, uuid_text(trimmed)),
             },
         };
-        Some(Identifier { kind, value })
+        Some(Spelled { identifier: Identifier { kind, value }, written })
+    }
+
+    /// The identifier as it was written, which is how versions before this one compared it; `None` if that is the same.
+    pub fn as_written(&self) -> Option<Identifier> {
+        let Identifier { kind, value } = &self.identifier;
+        (*value != self.written).then(|| Identifier { kind: *kind, value: self.written.clone() })
+    }
+
+    /// The identifier; how it was written is noted.
+    pub fn noted_in(self, spellings: &mut Spellings) -> Identifier {
+        if self.identifier.value != self.written {
+            spellings.entry(self.identifier.clone()).or_default().insert(self.written);
+        }
+        self.identifier
+    }
+}
+
+fn same(kind: IdentifierKind, value: String) -> (IdentifierKind, String, String) {
+    (kind, value.clone(), value)
+}
+
+impl Identifier {
+    /// Reads what stands in a field, as [`Spelled::read`] does.
+    pub fn read(kind: IdentifierKind, text: &str) -> Option<Identifier> {
+        Spelled::read(kind, text).map(|spelled| spelled.identifier)
+    }
+
+    /// The forms under which the service may know the name: as it is compared, as it was met, and with the domain in ASCII.
+    pub fn written_forms(&self, spellings: &Spellings) -> BTreeSet<String> {
+        let mut forms = BTreeSet::from([self.value.clone()]);
+        forms.extend(spellings.get(self).into_iter().flatten().cloned());
+        if self.kind == IdentifierKind::Email {
+            forms.extend(mail_address_in_ascii(&self.value));
+        }
+        forms
+    }
+
+    /// Those, and each of them with its letters composed and taken apart.
+    pub fn all_forms(&self, spellings: &Spellings) -> BTreeSet<String> {
+        let forms = self.written_forms(spellings);
+        forms.iter().flat_map(|form| [form.clone(), composed(form), decomposed(form)]).collect()
     }
 
     /// Whether it can be told from other text wherever it stands. A number cannot, whosever id it is.
@@ -150,10 +207,33 @@ mod tests {
                 && read(IdentifierKind::UserId, "u4").is_searchable()
         );
         assert_ne!(read(IdentifierKind::UserId, "Anna"), read(IdentifierKind::UserId, "anna"));
+        assert_eq!(read(IdentifierKind::UserId, "zoe\u{308}"), read(IdentifierKind::UserId, "zo\u{eb}"));
+        assert_ne!(
+            read(IdentifierKind::UserId, "\u{2460}"),
+            read(IdentifierKind::UserId, "1"),
+            "other letters, another id"
+        );
+    }
+
+    #[test]
+    fn p9_how_an_identifier_was_written_is_known() {
+        let mut spellings = Spellings::new();
+        let written = |text: &str| Spelled::read(IdentifierKind::UserId, text).unwrap();
+        assert_eq!(written("zo\u{eb}").as_written(), None);
+        assert_eq!(written("zoe\u{308}").as_written().unwrap().value, "zoe\u{308}");
+        let zoe = written("zoe\u{308}").noted_in(&mut spellings);
+        assert_eq!(zoe.written_forms(&spellings), zoe.all_forms(&spellings));
+        assert_eq!(zoe.written_forms(&spellings), ["zoe\u{308}".to_owned(), "zo\u{eb}".to_owned()].into());
+        let mail = Identifier::read(IdentifierKind::Email, "z@EXA\u{308}MPLE.de").unwrap();
+        let forms = mail.all_forms(&spellings);
+        for form in ["z@ex\u{e4}mple.de", "z@exa\u{308}mple.de", "z@xn--exmple-cua.de"] {
+            assert!(forms.contains(form), "{form}: {forms:?}");
+        }
     }
 
     #[test]
     fn p9_what_names_nobody_is_no_identifier() {
+        assert_eq!(Identifier::read(IdentifierKind::Email, "on file"), None);
         for nobody in ["", "  ", "Anonymous", "null", "N/A", "00000000-0000-0000-0000-000000000000"] {
             for kind in IdentifierKind::ALL {
                 assert_eq!(Identifier::read(kind, nobody), None, "{nobody:?}");

@@ -1,4 +1,11 @@
-//! A text with its escapes undone, and where in the text each byte of it stood.
+//! A text with its escapes undone, or its letters in one form, and where in the text each byte of it stood.
+
+use unicode_normalization::{IsNormalized, char::canonical_combining_class, is_nfc_quick};
+
+use crate::model::{folded, unicode_domain};
+
+/// How the labels of domains begin that stand for letters beyond ASCII.
+const ACE_PREFIX: &str = "xn--";
 
 /// The bytes that escapes stand for, each with the place of its first byte in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +33,74 @@ impl Decoded {
         let at = inner.at.iter().map(|at| self.at.get(*at).copied().unwrap_or(0)).collect();
         Decoded { bytes: inner.bytes, at }
     }
+}
+
+impl Decoded {
+    /// The text in the form in which identifiers are compared: letters composed and in lower case, labels of domains as Unicode.
+    pub fn folded(text: &[u8]) -> Decoded {
+        let mut folded = Decoded { bytes: Vec::with_capacity(text.len()), at: Vec::with_capacity(text.len() + 1) };
+        let mut place = 0;
+        for chunk in text.utf8_chunks() {
+            folded.fold(chunk.valid(), place);
+            place += chunk.valid().len();
+            for byte in chunk.invalid() {
+                folded.push(std::slice::from_ref(byte), place);
+                place += 1;
+            }
+        }
+        folded.at.push(text.len());
+        folded
+    }
+
+    fn fold(&mut self, text: &str, begins_at: usize) {
+        let mut place = 0;
+        let mut is_in_word = false;
+        while let Some(rest) = text.get(place..).filter(|rest| !rest.is_empty()) {
+            let label = if is_in_word { None } else { ace_label(rest) };
+            let (length, piece) = match label {
+                Some((length, label)) => (length, label),
+                None => {
+                    let length = length_of_letter(rest);
+                    (length, folded(rest.get(..length).unwrap_or_default()))
+                }
+            };
+            is_in_word = rest.as_bytes().first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+            self.push(piece.as_bytes(), begins_at + place);
+            place += length;
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8], place: usize) {
+        self.at.extend(std::iter::repeat_n(place, bytes.len()));
+        self.bytes.extend(bytes);
+    }
+}
+
+/// Whether some letters may be the label of a domain in ASCII's form.
+pub(super) fn may_have_ace_label(text: &[u8]) -> bool {
+    let mut ends = memchr::memmem::find_iter(text, b"--");
+    ends.any(|at| {
+        at.checked_sub(2).and_then(|start| text.get(start..at)).is_some_and(|xn| xn.eq_ignore_ascii_case(b"xn"))
+    })
+}
+
+/// The label at the start of the text, if it stands for letters beyond ASCII: how long it is there, and those letters.
+fn ace_label(text: &str) -> Option<(usize, String)> {
+    text.get(..ACE_PREFIX.len()).filter(|start| start.eq_ignore_ascii_case(ACE_PREFIX))?;
+    let is_of_label = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+    let length = text.bytes().take_while(|byte| is_of_label(byte)).count();
+    let label = unicode_domain(text.get(..length)?);
+    (!label.is_ascii()).then(|| (length, folded(&label)))
+}
+
+/// The bytes of the first letter, with all that is composed with it.
+fn length_of_letter(text: &str) -> usize {
+    let begins_letter = |letter: char| {
+        letter.is_ascii()
+            || (canonical_combining_class(letter) == 0 && is_nfc_quick(std::iter::once(letter)) == IsNormalized::Yes)
+    };
+    let next = text.char_indices().skip(1).find(|(_, letter)| begins_letter(*letter));
+    next.map_or(text.len(), |(at, _)| at)
 }
 
 /// What an escape that begins at the start of the text stands for, and how long it is.
@@ -101,6 +176,26 @@ mod tests {
         assert_eq!(both.bytes, "aé😀/\n+".as_bytes());
         assert_eq!(both.spelled(9, 10), (23, 26));
         assert_eq!(both.spelled(0, 10), (0, text.len()));
+    }
+
+    #[test]
+    fn p9_letters_are_composed_and_their_places_known() {
+        let text = "A: Ju\u{308}RGEN, ti\u{ea}\u{301}n @XN--exmple-cua.de \u{1112}\u{1161}\u{11ab}\u{fffd}";
+        let folded = Decoded::folded(text.as_bytes());
+        let expected = "a: jürgen, ti\u{1ebf}n @exämple.de \u{d55c}\u{fffd}";
+        assert_eq!(String::from_utf8(folded.bytes.clone()).unwrap(), expected);
+        for (word, spelled) in
+            [("jürgen", "Ju\u{308}RGEN"), ("ti\u{1ebf}n", "ti\u{ea}\u{301}n"), ("exämple", "XN--exmple-cua")]
+        {
+            let at = expected.find(word).unwrap();
+            let (start, end) = folded.spelled(at, at + word.len());
+            assert_eq!(&text[start..end], spelled);
+        }
+        for text in [&b"\xff\xfea\xcc"[..], b"xn--", b"axn--exmple-cua", b"xn--zzzzzzzzzzz--", b""] {
+            assert_eq!(Decoded::folded(text).bytes, text, "{text:?}");
+            assert_eq!(Decoded::folded(text).spelled(0, text.len()), (0, text.len()));
+        }
+        assert!(may_have_ace_label(b"--a Xn--b") && !may_have_ace_label(b"--xn-a"));
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! Finds identifiers in texts and in raw bytes, however they are spelled there.
 //!
 //! In a *text* (a value of a column, a page) an identifier counts where it stands alone: `anna@example.com` is not in
-//! `joanna@example.com`. Escapes of JSON and of addresses are undone first. In *raw* bytes (a file as it lies on the disk) nothing is
+//! `joanna@example.com`. Escapes of JSON and of addresses are undone first, and letters composed. In *raw* bytes (a file as it lies on the disk) nothing is
 //! known of borders, so it counts wherever its bytes are. A visitor's number cannot be told from any other number: it is found by
 //! the columns and fields that hold it, never here.
 
 use std::{
     collections::HashSet,
     io::{self, Read},
+    ops::Range,
     sync::LazyLock,
 };
 
-use super::{decoded::Decoded, patterns::Patterns};
+use super::{
+    decoded::{Decoded, may_have_ace_label},
+    patterns::Patterns,
+};
 use crate::{
-    model::{Identifier, IdentifierKind},
+    model::{Identifier, IdentifierKind, Spellings, composed, folded},
     schema::tables,
 };
 
@@ -32,13 +36,16 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Finder {
     identifiers: Vec<Identifier>,
-    /// As they are, and which identifier each pattern is of.
+    /// As [`Decoded::folded`] makes them, in the order of the identifiers.
     plain: Patterns,
-    plain_of: Vec<usize>,
     /// As they are, and the numbers of visitors: what a field of a record holds.
     fields: Patterns,
     /// Whether some hold what JSON can only write with a backslash.
     has_quoted: bool,
+    /// Whether some have letters beyond ASCII, which can be written in several ways.
+    is_beyond_ascii: bool,
+    /// Whether some are mail addresses, whose domain can be written with other letters.
+    has_emails: bool,
     /// In every spelling.
     raw: Patterns,
     raw_bytes_max: usize,
@@ -49,22 +56,28 @@ pub struct Finder {
 impl Finder {
     /// A finder of these identifiers.
     pub fn new(identifiers: &[Identifier]) -> Finder {
-        let fields: Vec<String> = identifiers.iter().flat_map(|identifier| cases(&identifier.value)).collect();
-        let has_quoted = fields.iter().any(|value| value.contains(['"', '\\']));
+        Finder::with_spellings(identifiers, &Spellings::new())
+    }
+
+    /// The same, of identifiers of which it is known how they were written somewhere.
+    pub fn with_spellings(identifiers: &[Identifier], spellings: &Spellings) -> Finder {
+        let values: Vec<String> = identifiers.iter().map(|identifier| identifier.value.clone()).collect();
+        let has_quoted = values.iter().any(|value| value.contains(['"', '\\']));
+        let is_beyond_ascii = values.iter().any(|value| !value.is_ascii());
+        let has_emails = identifiers.iter().any(|identifier| identifier.kind == IdentifierKind::Email);
         let all = identifiers.len();
         let is_searched =
             |identifier: &&Identifier| identifier.is_searchable() && !is_word_of_contracts(&identifier.value);
         let identifiers: Vec<Identifier> = identifiers.iter().filter(is_searched).cloned().collect();
-        let (mut plain, mut plain_of, mut raw) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, identifier) in identifiers.iter().enumerate() {
-            for spelling in cases(&identifier.value) {
-                if is_distinctive(&identifier.value) {
-                    raw.extend(spellings(identifier, &spelling));
-                }
-                plain.push(spelling);
-                plain_of.push(at);
-            }
-        }
+        let plain: Vec<String> = identifiers.iter().map(|identifier| folded(&identifier.value)).collect();
+        let distinctive = identifiers.iter().filter(|identifier| is_distinctive(&identifier.value));
+        let mut raw: Vec<String> = distinctive
+            .flat_map(|identifier| identifier.all_forms(spellings).into_iter().map(move |form| (identifier, form)))
+            .flat_map(|(identifier, form)| cases(&form).into_iter().map(move |form| (identifier, form)))
+            .flat_map(|(identifier, form)| spellings_of(identifier, &form))
+            // The automaton takes both cases of ASCII's letters for one.
+            .map(|spelling| spelling.to_ascii_lowercase())
+            .collect();
         raw.sort();
         raw.dedup();
         let raw_bytes_max = raw.iter().map(String::len).max().unwrap_or(0);
@@ -72,11 +85,12 @@ impl Finder {
         let not_in_texts = all - identifiers.len();
         Finder {
             plain: Patterns::new(&plain),
-            fields: Patterns::new(&fields),
+            fields: Patterns::new(&values),
             raw: Patterns::new(&raw),
             identifiers,
-            plain_of,
             has_quoted,
+            is_beyond_ascii,
+            has_emails,
             raw_bytes_max,
             not_in_texts,
             not_in_bytes: not_in_texts + not_in_bytes,
@@ -135,22 +149,41 @@ impl Finder {
     }
 
     fn find(&self, bytes: &[u8], mut found: impl FnMut(usize, usize)) {
-        self.plain.each_in(bytes, |pattern, start, end| {
-            let identifier = self.plain_of.get(pattern).and_then(|at| self.identifiers.get(*at));
-            if identifier.is_some_and(|identifier| stands_alone(identifier, bytes, start, end)) {
-                found(start, end);
+        let stands = |pattern: usize, bytes: &[u8], place: Range<usize>, written: &[u8]| {
+            self.identifiers.get(pattern).is_some_and(|identifier| stands_alone(identifier, bytes, place, written))
+        };
+        let written = |start, end| bytes.get(start..end).unwrap_or_default();
+        if !self.may_be_folded(bytes) {
+            self.plain.each_in(bytes, |pattern, start, end| {
+                if stands(pattern, bytes, start..end, written(start, end)) {
+                    found(start, end);
+                }
+            });
+            return;
+        }
+        let folded = Decoded::folded(bytes);
+        self.plain.each_in(&folded.bytes, |pattern, start, end| {
+            let (from, to) = folded.spelled(start, end);
+            if stands(pattern, &folded.bytes, start..end, written(from, to)) {
+                found(from, to);
             }
         });
     }
 
+    /// Whether the text may hold one of them in letters that are written otherwise.
+    fn may_be_folded(&self, bytes: &[u8]) -> bool {
+        self.is_beyond_ascii && (!bytes.is_ascii() || may_have_ace_label(bytes))
+    }
+
     /// Whether any of them could be in the text: quicker than [`Finder::is_in_text`], and never wrong about "no".
     pub fn may_be_in(&self, bytes: &[u8]) -> bool {
-        bytes.contains(&b'%') || self.has_escapes(bytes) || self.plain.any_in(bytes)
+        bytes.contains(&b'%') || self.has_escapes(bytes) || self.may_be_folded(bytes) || self.plain.any_in(bytes)
     }
 
     /// Whether a field of some record in the text, numbers too, could hold one of them; never wrong about "no".
     pub fn may_be_a_field(&self, bytes: &[u8]) -> bool {
-        self.has_escapes(bytes) || self.fields.any_in(bytes)
+        let is_mapped = self.has_emails && !bytes.is_ascii();
+        is_mapped || self.has_escapes(bytes) || self.may_be_folded(bytes) || self.fields.any_in(bytes)
     }
 
     /// Whether the text has escapes of JSON that can hide an identifier: hardly any needs the others.
@@ -226,7 +259,7 @@ fn cases(value: &str) -> Vec<String> {
 }
 
 /// How a value is written in JSON, in addresses, and by itself.
-fn spellings(identifier: &Identifier, value: &str) -> Vec<String> {
+fn spellings_of(identifier: &Identifier, value: &str) -> Vec<String> {
     let escaped = |also: &[char]| {
         let letter = |letter: char| match letter {
             '"' | '\\' => format!("\\{letter}"),
@@ -255,14 +288,14 @@ fn spellings(identifier: &Identifier, value: &str) -> Vec<String> {
     all
 }
 
-/// Whether the bytes around a hit end it.
-fn stands_alone(identifier: &Identifier, bytes: &[u8], start: usize, end: usize) -> bool {
+/// Whether the bytes around a hit end it, and it is written in a case in which it names the person.
+fn stands_alone(identifier: &Identifier, bytes: &[u8], place: Range<usize>, written: &[u8]) -> bool {
     let is_cased = matches!(identifier.kind, IdentifierKind::UserId | IdentifierKind::AnonymousId);
-    if is_cased && bytes.get(start..end) != Some(identifier.value.as_bytes()) {
+    if is_cased && std::str::from_utf8(written).map(composed).as_deref() != Ok(identifier.value.as_str()) {
         return false;
     }
-    let before = start.checked_sub(1).and_then(|at| bytes.get(at)).copied();
-    let (after, then) = (bytes.get(end).copied(), bytes.get(end + 1).copied());
+    let before = place.start.checked_sub(1).and_then(|at| bytes.get(at)).copied();
+    let (after, then) = (bytes.get(place.end).copied(), bytes.get(place.end + 1).copied());
     if identifier.value.len() < WITHIN_TEXT_BYTES_MIN {
         return [before, after].into_iter().flatten().all(|byte| byte == b'"');
     }
@@ -302,6 +335,59 @@ mod tests {
             assert!(finder.is_in_text(text.as_bytes()) && finder.may_be_in(text.as_bytes()), "{text}");
             let redacted = finder.redacted(text).unwrap();
             assert!(redacted.contains(ERASED) && !finder.is_in_text(redacted.as_bytes()), "{text}: {redacted}");
+        }
+    }
+
+    #[test]
+    fn p9_a_name_is_found_in_composed_letters_and_in_letters_taken_apart() {
+        let finder = finder(&[
+            (IdentifierKind::Email, "jürgen.öz@exämple.de"),
+            (IdentifierKind::UserId, "Tiến-4711"),
+            (IdentifierKind::Email, "νίκος@x.gr"),
+        ]);
+        for (text, rest) in [
+            ("to JÜRGEN.öz@Exämple.de!", "to [erased]!"),
+            ("to ju\u{308}rgen.O\u{308}z@exa\u{308}mple.de, b", "to [erased], b"),
+            ("to jürgen.öz@xn--exmple-cua.de.", "to [erased]."),
+            ("to jürgen.o\u{308}z@XN--EXMPLE-CUA.DE/", "to [erased]/"),
+            (r#"{"a":"ju\u0308rgen.o\u0308z@xn--exmple-cua.de"}"#, r#"{"a":"[erased]"}"#),
+            (r#"{"a":"j\u00fcrgen.o\u0308z@exa\u0308mple.de\n"}"#, r#"{"a":"[erased]\n"}"#),
+            ("?m=ju%CC%88rgen.%c3%b6z%40exa%cc%88mple.de&b", "?m=[erased]&b"),
+            ("Tie\u{302}\u{301}n-4711 or Ti\u{ea}\u{301}n-4711.", "[erased] or [erased]."),
+            ("ΝΊΚΟΣ@x.gr", "[erased]"),
+        ] {
+            let is_a_field = finder.may_be_a_field(text.as_bytes()) || text.starts_with('?');
+            assert!(finder.may_be_in(text.as_bytes()) && is_a_field, "{text}");
+            assert_eq!(finder.redacted(text).as_deref(), Some(rest), "{text}");
+        }
+        for text in [
+            "jurgen.oz@example.de",
+            "TIẾN-4711",
+            "Tien-4711",
+            "ti\u{1ebf}n-4711",
+            "ajürgen.öz@exämple.de",
+            "jürgen.öz@exämple.dex",
+        ] {
+            assert_eq!(finder.redacted(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn p9_raw_bytes_are_searched_for_every_form_of_a_name() {
+        let mail = Identifier::read(IdentifierKind::Email, "jürgen@exämple.de").unwrap();
+        let odd = "ju\u{308}rgen@ｅｘämple.de";
+        let spellings = Spellings::from([(mail.clone(), [odd.to_owned()].into())]);
+        let finder = Finder::with_spellings(&[mail], &spellings);
+        for text in [
+            "jürgen@exämple.de",
+            "ju\u{308}rgen@exa\u{308}mple.de",
+            "JU\u{308}RGEN@XN--EXMPLE-CUA.DE",
+            "jürgen@xn--exmple-cua.de",
+            r"ju\u0308rgen@exa\u0308mple.de",
+            "ju%cc%88rgen%40xn--exmple-cua.de",
+            odd,
+        ] {
+            assert_eq!(finder.count_in_raw(text.as_bytes()).unwrap().0, 1, "{text}");
         }
     }
 

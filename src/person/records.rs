@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::decoded::Decoded;
 use crate::{
-    model::{Identifier, IdentifierKind, Stream, names_an_email},
+    model::{IdentifierKind, Spelled, Stream, names_an_email},
     schema::{Identifies, Table, tables},
 };
 
@@ -89,7 +89,7 @@ impl RecordFields {
     }
 
     /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none.
-    pub fn for_each(&self, record: &str, each: &mut dyn FnMut(Identifier) -> bool) -> bool {
+    pub fn for_each(&self, record: &str, each: &mut dyn FnMut(Spelled) -> bool) -> bool {
         let mut goes_on = true;
         for_each_member(record, &mut |name, value| {
             let known = self
@@ -117,10 +117,10 @@ impl RecordFields {
 }
 
 /// What a JSON text or number says as an identifier.
-fn read(kind: IdentifierKind, raw: &str) -> Option<Identifier> {
+fn read(kind: IdentifierKind, raw: &str) -> Option<Spelled> {
     match raw.as_bytes().first()? {
-        b'"' => Identifier::read(kind, &text(raw)),
-        b'-' | b'0'..=b'9' => Identifier::read(kind, raw),
+        b'"' => Spelled::read(kind, &text(raw)),
+        b'-' | b'0'..=b'9' => Spelled::read(kind, raw),
         _ => None,
     }
 }
@@ -159,8 +159,8 @@ mod tests {
 
     fn found(stream: Stream, record: &str) -> Vec<(IdentifierKind, String)> {
         let mut found = Vec::new();
-        fields_of_stream(stream).for_each(record, &mut |identifier| {
-            found.push((identifier.kind, identifier.value));
+        fields_of_stream(stream).for_each(record, &mut |found_there| {
+            found.push((found_there.identifier.kind, found_there.identifier.value));
             true
         });
         found
@@ -171,7 +171,7 @@ mod tests {
         use IdentifierKind::{AnonymousId, Email, Session, UserId, VisitorId, VisitorUuid};
         let record = r#"{"externalUserId":"us\u00e9r","visitorId":7,"visitorUuid":"AA","partnerAnonymousId":"p",
             "responseGroupUid":"G","surveyId":7,"response":{"email":"no@x"},"visitorSnapshot":{"visitorId":"v",
-            "externalUserId":"","attribtues":{"E-Mail":"A@B","plan":"free","email":7}}}"#;
+            "externalUserId":"","attribtues":{"E-Mail":"A@B","plan":"free","email":7,"mail":"on file"}}}"#;
         let expected = [
             (UserId, "usér"),
             (VisitorId, "7"),
@@ -180,7 +180,6 @@ mod tests {
             (Session, "g"),
             (VisitorUuid, "v"),
             (Email, "a@b"),
-            (Email, "7"),
         ];
         assert_eq!(found(Stream::Responses, record), expected.map(|(kind, value)| (kind, value.to_owned())));
         let theme = found(Stream::Themes, r#"{"id":1,"visitorId":7,"responseGroupUid":"g"}"#);
@@ -189,6 +188,20 @@ mod tests {
         let user = r#"{"userId":"u","user":{"id":"v","externalUserId":"U2","attributes":{"email":"A@b","plan":"x"}}}"#;
         let expected = [(UserId, "u"), (AnonymousId, "v"), (UserId, "U2"), (Email, "a@b")];
         assert_eq!(found(Stream::Users, user), expected.map(|(kind, value)| (kind, value.to_owned())));
+    }
+
+    #[test]
+    fn p9_a_name_is_the_same_in_escapes_and_in_letters_taken_apart() {
+        for name in [r"zoe\u0308", "zoe\u{308}", r"zo\u00eb"] {
+            let record = format!(
+                r#"{{"externalUserId":"{name}","visitorSnapshot":{{"attributes":{{"email":"{name}@XN--EXMPLE-CUA.de"}}}}}}"#
+            );
+            let expected = [
+                (IdentifierKind::UserId, "zo\u{eb}".to_owned()),
+                (IdentifierKind::Email, "zo\u{eb}@ex\u{e4}mple.de".to_owned()),
+            ];
+            assert_eq!(found(Stream::Responses, &record), expected, "{name}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::{
     records::{RecordFields, fields_of_stream},
     write_privately,
 };
-use crate::model::{DAY_MS, Identifier, IdentifierKind, IntervalSet, Scan, ScanId, Stream, Window};
+use crate::model::{DAY_MS, IdentifierKind, IntervalSet, Scan, ScanId, Spelled, Stream, Window};
 
 /// So long after the service's own delay a person is still kept out.
 pub const SUPPRESSION_MARGIN_MS: i64 = 2 * DAY_MS;
@@ -193,7 +193,7 @@ impl Suppression {
     }
 
     /// Whether some of these identifiers, all of one person, are of somebody who is kept out.
-    pub fn matches_identifiers<'a>(&self, identifiers: impl IntoIterator<Item = &'a Identifier>) -> bool {
+    pub fn matches_identifiers<'a>(&self, identifiers: impl IntoIterator<Item = &'a Spelled>) -> bool {
         self.0.as_ref().is_some_and(|inner| {
             let mut verdict = Verdict::default();
             identifiers.into_iter().for_each(|identifier| inner.judge(identifier, &mut verdict));
@@ -331,10 +331,13 @@ impl Inner {
         verdict.owners()
     }
 
-    fn judge(&self, identifier: &Identifier, verdict: &mut Verdict) {
-        let marks = self.marks.get(&self.key.hash(identifier));
-        verdict.has_other_user |= marks.is_none() && identifier.kind == IdentifierKind::UserId;
-        for mark in marks.into_iter().flatten() {
+    fn judge(&self, spelled: &Spelled, verdict: &mut Verdict) {
+        let marks_of = |identifier| self.marks.get(&self.key.hash(identifier));
+        // Entries of versions that compared identifiers as they were written hold hashes of that.
+        let forms = [marks_of(&spelled.identifier), spelled.as_written().as_ref().and_then(marks_of)];
+        let is_known = forms.iter().any(Option::is_some);
+        verdict.has_other_user |= !is_known && spelled.identifier.kind == IdentifierKind::UserId;
+        for mark in forms.into_iter().flatten().flatten() {
             let list = if mark.is_named { &mut verdict.named } else { &mut verdict.led };
             list.push(mark.entry);
         }
@@ -344,10 +347,14 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FlagSet, RunId, Scope};
+    use crate::model::{FlagSet, Identifier, RunId, Scope};
 
     fn identifier(kind: IdentifierKind, text: &str) -> Identifier {
         Identifier::read(kind, text).unwrap()
+    }
+
+    fn spelled(kind: IdentifierKind, text: &str) -> Spelled {
+        Spelled::read(kind, text).unwrap()
     }
 
     fn listed(folder: &Path) -> SuppressionList {
@@ -381,12 +388,42 @@ mod tests {
         assert!(is_kept_out(r#"{"visitorSnapshot":{"attributes":{"email":"A@B.C"}}}"#));
         assert!(!is_kept_out(r#"{"externalUserId":"bert","visitorId":7}"#), "a shared device");
         assert!(!is_kept_out(r#"{"externalUserId":"bert","visitorId":8}"#));
-        assert!(suppression.matches_identifiers(&[identifier(IdentifierKind::VisitorId, "7")]));
+        assert!(suppression.matches_identifiers(&[spelled(IdentifierKind::VisitorId, "7")]));
         let page = br#"{"data":[{"externalUserId":"anna"},{"externalUserId":"bert"}]}"#;
         let less = suppression.filtered(&scan(Window::new(0, 10), 1), page).unwrap();
         assert_eq!(less.body, br#"{"data":[{"externalUserId":"bert"}]}"#);
         let file = fs::read_to_string(folder.path().join(LIST_FILE)).unwrap();
         assert!(!file.contains("anna") && !file.contains("a@b.c"), "{file}");
+    }
+
+    #[test]
+    fn p9_whoever_is_suppressed_is_kept_out_in_every_form_of_the_name() {
+        let is_kept_out = |hashed: &[Identifier], record: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut list = SuppressionList::read(folder.path()).unwrap();
+            let key = list.key().unwrap();
+            let named = hashed.iter().map(|one| key.hash(one)).collect();
+            let (met, absent) = (BTreeMap::new(), BTreeMap::new());
+            list.put(Suppressed { erasure_id: "e1".into(), until_ms: 1, named, led: Vec::new(), met, absent }).unwrap();
+            SuppressionList::read(folder.path()).unwrap().suppression().matches_record(Stream::Responses, record)
+        };
+        let user = |name: &str| format!(r#"{{"externalUserId":"{name}"}}"#);
+        let mail = |address: &str| format!(r#"{{"visitorSnapshot":{{"attributes":{{"email":"{address}"}}}}}}"#);
+        let now = [identifier(IdentifierKind::UserId, "zoë"), identifier(IdentifierKind::Email, "zoë@exämple.de")];
+        for record in [
+            user("zoë"),
+            user("zoe\u{308}"),
+            user(r"zoe\u0308"),
+            mail("ZOE\u{308}@xn--exmple-cua.de"),
+            mail("zoë@EXA\u{308}MPLE.de."),
+        ] {
+            assert!(is_kept_out(&now, &record), "{record}");
+        }
+        assert!(!is_kept_out(&now, &user("zoe")) && !is_kept_out(&now, &mail("zoe@exämple.de")));
+        // What versions wrote that hashed a name as it was written: that form is still known.
+        let raw = |kind, value: &str| Identifier { kind, value: value.to_owned() };
+        let earlier = [raw(IdentifierKind::UserId, "zoe\u{308}"), raw(IdentifierKind::Email, "zoë@xn--exmple-cua.de")];
+        assert!(is_kept_out(&earlier, &user("zoe\u{308}")) && is_kept_out(&earlier, &mail("ZOË@xn--exmple-cua.de")));
     }
 
     #[test]

@@ -107,7 +107,8 @@ pub fn load_code(error: &LoadError) -> u8 {
         LoadError::OtherIdentity { .. }
         | LoadError::OtherPartition { .. }
         | LoadError::Newer { .. }
-        | LoadError::NotOurs { .. } => 2,
+        | LoadError::NotOurs { .. }
+        | LoadError::InTheWay { .. } => 2,
         _ => 1,
     }
 }

@@ -35,7 +35,10 @@ pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use freeze::Frozen;
 pub use people::{PeopleAsk, PeopleDue, people_due, people_rules};
 pub use progress::{Progress, Snapshot};
-pub use push::{Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, push_dry};
+pub use push::{
+    Erased, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound, clean_results, push_dry,
+    search_results,
+};
 pub use replay::{
     Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
     is_carried_events,

@@ -57,7 +57,7 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
     ("backoff", &["source/backoff.rs"]),
     ("zstd", &["archive"]),
-    ("csv", &["upsert", "pipeline/push/results.rs"]),
+    ("csv", &["upsert", "pipeline/push/results.rs", "pipeline/push/past.rs"]),
     ("plotters", &["report"]),
     ("hyper", &["serve"]),
     ("hyper_util", &["serve"]),
@@ -67,6 +67,8 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("maud", &["report", "serve"]),
     ("tracing_subscriber", &["telemetry"]),
     ("secrecy", &["redact"]),
+    ("unicode_normalization", &["model", "person"]),
+    ("idna", &["model"]),
 ];
 /// Tokens that only their home may use.
 const REACH_HOMES: &[(&[&str], &[&str])] = &[

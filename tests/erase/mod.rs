@@ -5,8 +5,11 @@ mod asked;
 mod files;
 mod grep;
 mod kills;
+mod objects;
 mod others;
 mod people;
+mod placeholders;
+mod spelled;
 mod users;
 mod vanished;
 mod webhooks;
@@ -34,6 +37,12 @@ fn filled(responses: u64) -> (Service, Place) {
 
 fn erase(place: &Place, arguments: &[&str]) -> Done {
     place.run(&[&["erase", "--yes", "--json"], arguments].concat())
+}
+
+fn write(place: &Place, name: &str, text: &str) -> String {
+    let path = place.path(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_string_lossy().into_owned()
 }
 
 fn receipt(done: &Done) -> Value {

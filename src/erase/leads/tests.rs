@@ -24,7 +24,7 @@ fn row(text: &str) -> Vec<Identifier> {
 fn leads_of(named: &str, rows: &[Vec<Identifier>]) -> Leads {
     let look = |wanted: &[Identifier]| {
         let is_wanted = |row: &&Vec<Identifier>| row.iter().any(|identifier| wanted.contains(identifier));
-        Ok::<_, ()>(Facts { rows: rows.iter().filter(is_wanted).cloned().collect(), too_wide: Vec::new() })
+        Ok::<_, ()>(Facts { rows: rows.iter().filter(is_wanted).cloned().collect(), ..Facts::default() })
     };
     follow(&row(named).into_iter().collect(), look).unwrap()
 }
@@ -93,9 +93,53 @@ fn p9_a_stand_in_for_many_is_not_followed() {
 }
 
 #[test]
+fn p9_visitors_without_a_user_id_are_not_taken_for_one_person() {
+    let rows = [
+        "v:v1 s:s1",
+        "s:s1 m:test@example.com",
+        "v:v2 s:s2",
+        "s:s2 m:test@example.com",
+        "v:v3 s:s3",
+        "s:s3 m:test@example.com",
+    ];
+    let address = [("m:test@example.com", NotFollowed::Strangers)];
+    check("v:v1", &rows, "s:s1", &address);
+    // A part of them named, the others stay.
+    check("v:v1 v:v2", &rows, "s:s1 s:s2", &address);
+    check("v:v1 v:v2 v:v3", &rows, "s:s1 s:s2 s:s3 m:test@example.com", &[]);
+    // Named itself, it takes along who has it.
+    check("m:test@example.com", &rows, "s:s1 s:s2 s:s3 v:v1 v:v2 v:v3", &[]);
+    // Somebody with a user id, and visitors without one; a partner's id is no better than an address.
+    let rows =
+        ["u:anna v:va s:s1 a:p1", "s:s1 m:anna@x", "v:va s:s2", "s:s2 m:anna@x", "v:vb s:s3 a:p1", "s:s3 m:anna@x"];
+    let links = [("m:anna@x", NotFollowed::Strangers), ("a:p1", NotFollowed::Strangers)];
+    check("u:anna", &rows, "v:va s:s1 s:s2", &links);
+    check("u:anna m:anna@x", &rows, "v:va s:s1 s:s2 s:s3 v:vb a:p1", &[]);
+}
+
+#[test]
+fn p9_a_user_id_of_many_visitors_is_a_stand_in() {
+    let many = VISITORS_PER_LEAD_MAX + 1;
+    let rows: Vec<_> = (0..many).map(|at| row(&format!("u:on-file v:v{at} s:s{at}"))).collect();
+    let leads = leads_of("v:v0", &rows);
+    assert_eq!(leads.led, row("s:s0").into_iter().collect());
+    assert_eq!(leads.not_followed[&identifier("u:on-file")], NotFollowed::TooMany);
+    // An address of many that was named goes with the sessions that carry it, and takes nobody along.
+    let rows: Vec<_> = (0..many).map(|at| row(&format!("m:test@example.com v:v{at} s:s{at}"))).collect();
+    let others = (0..many).map(|at| row(&format!("v:v{at} s:t{at}")));
+    let leads = leads_of("m:test@example.com", &rows.into_iter().chain(others).collect::<Vec<_>>());
+    assert!(
+        leads.led.iter().all(|lead| lead.kind == IdentifierKind::Session && lead.value.starts_with('s')),
+        "{leads:?}"
+    );
+    assert_eq!((leads.led.len(), leads.not_followed.len()), (many, many));
+}
+
+#[test]
 fn p9_a_chain_without_end_is_told() {
-    let rows: Vec<_> = (0..100).map(|at| row(&format!("v:v{at} a:p{at} s:s{at}"))).collect();
-    let chain: Vec<_> = (0..100).map(|at| row(&format!("a:p{at} v:v{} s:t{at}", at + 1))).collect();
+    // Each visitor shares a session with the next.
+    let rows: Vec<_> = (0..100).map(|at| row(&format!("v:v{at} s:s{at}"))).collect();
+    let chain: Vec<_> = (0..100).map(|at| row(&format!("s:s{at} v:v{}", at + 1))).collect();
     let leads = leads_of("v:v0", &[rows, chain].concat());
     assert!(!leads.is_complete && leads.rounds == ROUNDS_MAX);
 }

@@ -15,7 +15,7 @@ use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 /// Version of the file's layout. A newer one is refused, since writing could break what it promises.
 const FORMAT_VERSION: u32 = 1;
 /// Key and value of what the file knows of itself.
-const META_TABLE: &str = "_studysync";
+pub(super) const META_TABLE: &str = "_studysync";
 
 /// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless those were
 /// looked at before.

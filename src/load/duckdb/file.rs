@@ -34,7 +34,7 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         create(engine, path)?;
     }
-    attach_as(engine, path, "TYPE duckdb")
+    attach_as(engine, path, CATALOG, "TYPE duckdb")
 }
 
 /// Creates the file under another name, which a killed run may leave behind, and moves it into its place: the engine writes the
@@ -42,7 +42,7 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new = beside(path, NEW);
     clear(&new)?;
-    attach_file(engine, &new, path, AS_NEW)?;
+    attach_file(engine, [&new, path], CATALOG, AS_NEW)?;
     detach(engine, &new)?;
     // The log of a file that is gone fits no other.
     remove(&commit_log(path))?;
@@ -73,19 +73,20 @@ pub(super) fn remove(path: &Path) -> Result<(), LoadError> {
 
 /// Attaches the file for reading alone.
 pub(super) fn attach_read_only(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    attach_as(engine, path, "TYPE duckdb, READ_ONLY")
+    attach_as(engine, path, CATALOG, "TYPE duckdb, READ_ONLY")
 }
 
-fn attach_as(engine: &Engine, path: &Path, how: &str) -> Result<(), LoadError> {
-    attach_file(engine, path, path, how)
+/// Attaches the file under a name.
+pub(super) fn attach_as(engine: &Engine, path: &Path, catalog: &str, how: &str) -> Result<(), LoadError> {
+    attach_file(engine, [path, path], catalog, how)
 }
 
 /// Attaches `file`; an error names `path`.
-fn attach_file(engine: &Engine, file: &Path, path: &Path, how: &str) -> Result<(), LoadError> {
+fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, how: &str) -> Result<(), LoadError> {
     let Some(text) = file.to_str() else {
         return Err(LoadError::NotOurs { path: path.to_owned(), why: "its name is not UTF-8".into() });
     };
-    let sql = format!("ATTACH {} AS {CATALOG} ({how})", quote_text(text));
+    let sql = format!("ATTACH {} AS {catalog} ({how})", quote_text(text));
     engine.connection().execute_batch(&sql).map_err(|error| explain(error, "open the warehouse", path))
 }
 

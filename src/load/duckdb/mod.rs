@@ -10,6 +10,7 @@ mod catalog;
 mod claims;
 mod copy;
 mod file;
+mod objects;
 mod rewrite;
 mod transaction;
 mod views;
@@ -427,9 +428,23 @@ impl Destination for DuckDbDestination {
         Ok(found)
     }
 
+    fn require_erasable(&mut self) -> Result<(), LoadError> {
+        self.ready()?;
+        rewrite::require_possible(&self.engine, &self.path)
+    }
+
+    fn clone_objects(&mut self, fresh: &Path) -> Result<(), LoadError> {
+        self.clone_to(fresh)
+    }
+
+    fn import_objects(&mut self, left: &Path) -> Result<(), LoadError> {
+        self.import_from(left)
+    }
+
     fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError> {
         self.ready()?;
-        people::search(&self.engine, &mut Attached(&self.lacking), finder)
+        let theirs = objects::their_tables(&self.engine)?;
+        people::search(&self.engine, &mut Attached(&self.lacking), finder, &theirs)
     }
 
     fn redact(&mut self, finder: &Finder, mentions: &[Mention], only_own: bool) -> Result<u64, LoadError> {

@@ -1,33 +1,37 @@
 //! A fresh file in the place of the old one. DuckDB neither zeroes blocks that it no longer uses nor gives all of them back, so
 //! what was deleted can be read out of a file until all of it is written anew.
 //!
-//! `COPY FROM DATABASE` takes everything along: tables, views, macros and comments, of whoever made them. The old file goes by one
+//! Everything comes along: tables, views, macros and comments, of whoever made them ([`super::objects`]). The old file goes by one
 //! rename; a reader that has it open keeps what it sees.
 
 use std::{fs::File, io, path::Path};
 
-use super::{CATALOG, Engine, LoadError, file};
-use crate::{
-    model::DurableStep,
-    schema::{quote_identifier, quote_text},
+use super::{
+    CATALOG, Engine, LoadError, file,
+    objects::{FRESH_CATALOG, clone_schema, copy_rows, in_its_schemas, require_copyable, tables, with_fresh},
 };
+use crate::{model::DurableStep, schema::quote_identifier};
 
 /// Ends the name of a file that is being written anew. What a killed run leaves of it is removed by the next rewrite.
 const FRESH: &str = ".rewrite";
-/// Under which name the fresh file is attached.
-const FRESH_CATALOG: &str = "fresh";
 
 /// Writes the fresh file beside the old one, which is attached, and checks that it has every row.
 pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let fresh = file::beside(path, FRESH);
-    file::clear(&fresh)?;
-    let text = quote_text(&fresh.to_string_lossy());
     let action = "write the warehouse anew";
-    engine.execute(action, &format!("ATTACH {text} AS {FRESH_CATALOG} ({})", file::AS_NEW))?;
-    let copy = format!("COPY FROM DATABASE {CATALOG} TO {FRESH_CATALOG}; CHECKPOINT {FRESH_CATALOG}");
-    let copied = engine.with_all_threads(|| engine.execute(action, &copy)).and_then(|()| check(engine, path));
-    let closed = engine.execute(action, &format!("DETACH {FRESH_CATALOG}"));
-    let written = copied.and(closed).and_then(|()| {
+    let written = with_fresh(engine, &fresh, || {
+        let copy = || {
+            clone_schema(engine, path)?;
+            let mut tables = tables(engine, CATALOG)?.into_iter();
+            tables.try_for_each(|table| copy_rows(engine, path, &table, [CATALOG, FRESH_CATALOG]))
+        };
+        engine.with_all_threads(|| {
+            in_its_schemas(engine, copy)?;
+            engine.execute(action, &format!("CHECKPOINT {FRESH_CATALOG}"))
+        })?;
+        check(engine, path)
+    });
+    let written = written.and_then(|()| {
         File::open(&fresh).and_then(|file| file.sync_all()).map_err(|source| LoadError::io("sync", &fresh, source))
     });
     if written.is_err() {
@@ -35,6 +39,11 @@ pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
         file::clear(&fresh).ok();
     }
     written
+}
+
+/// An error if the attached file holds what could not come along. Leaves nothing behind.
+pub(super) fn require_possible(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    require_copyable(engine, path, &file::beside(path, FRESH))
 }
 
 /// Every table has as many rows in the fresh file as in the old one.

@@ -461,7 +461,7 @@ impl Destination for ParquetDestination {
     fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError> {
         self.commit_pending()?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
-        people::search(&self.engine, &mut targets, finder)
+        people::search(&self.engine, &mut targets, finder, &[])
     }
 
     fn redact(&mut self, finder: &Finder, mentions: &[Mention], only_own: bool) -> Result<u64, LoadError> {

@@ -5,7 +5,7 @@ use duckdb::Row;
 use super::{Engine, LoadError, is_persons, stage};
 use crate::{
     load::Targets,
-    model::{Identifier, IdentifierKind},
+    model::{Identifier, IdentifierKind, Spelled, Spellings},
     person::identifies,
     schema::{ColumnType, Table, quote_identifier, tables},
 };
@@ -22,6 +22,17 @@ pub struct Facts {
     pub rows: Vec<Vec<Identifier>>,
     /// Identifiers in so many rows that these were not read.
     pub too_wide: Vec<Identifier>,
+    /// How those of the rows are written there.
+    pub spellings: Spellings,
+}
+
+impl Facts {
+    /// Takes in how identifiers are written elsewhere.
+    pub fn note_spellings(&mut self, spellings: Spellings) {
+        for (identifier, written) in spellings {
+            self.spellings.entry(identifier).or_default().extend(written);
+        }
+    }
 }
 
 /// The rows of every table that carry one of the identifiers.
@@ -52,7 +63,13 @@ fn facts_of(engine: &Engine, targets: &mut dyn Targets, wanted: &[Identifier]) -
             let why = format!("more than {FACTS_MAX} sittings carry what is looked for: name fewer people at once");
             return Err(LoadError::Contract(why));
         }
-        facts.rows.extend(rows);
+        for row in rows {
+            let mut row: Vec<Identifier> =
+                row.into_iter().map(|spelled| spelled.noted_in(&mut facts.spellings)).collect();
+            row.sort();
+            row.dedup();
+            facts.rows.push(row);
+        }
     }
     facts.rows.sort();
     facts.rows.dedup();
@@ -63,12 +80,7 @@ fn columns(table: &Table) -> impl Iterator<Item = (&crate::schema::Column, Ident
     identifies(table).filter(|(column, _)| column.column_type != ColumnType::Json)
 }
 
-fn read(
-    engine: &Engine,
-    table: &Table,
-    relation: &str,
-    wanted: &[Identifier],
-) -> Result<Vec<Vec<Identifier>>, LoadError> {
+fn read(engine: &Engine, table: &Table, relation: &str, wanted: &[Identifier]) -> Result<Vec<Vec<Spelled>>, LoadError> {
     let Some(condition) = is_persons(table, wanted) else { return Ok(Vec::new()) };
     let failed = |source| LoadError::engine("look for people", source);
     let (mut list, mut kinds) = (Vec::new(), Vec::new());
@@ -87,14 +99,12 @@ fn read(
     found.collect::<Result<_, _>>().map_err(failed)
 }
 
-fn identifiers(row: &Row<'_>, kinds: &[IdentifierKind]) -> Result<Vec<Identifier>, duckdb::Error> {
+fn identifiers(row: &Row<'_>, kinds: &[IdentifierKind]) -> Result<Vec<Spelled>, duckdb::Error> {
     let mut identifiers = Vec::new();
     for (at, kind) in kinds.iter().enumerate() {
         let text: Option<String> = row.get(at)?;
-        identifiers.extend(text.and_then(|text| Identifier::read(*kind, &text)));
+        identifiers.extend(text.and_then(|text| Spelled::read(*kind, &text)));
     }
-    identifiers.sort();
-    identifiers.dedup();
     Ok(identifiers)
 }
 

@@ -34,9 +34,18 @@ const OWN_TABLES: [&str; 1] = ["sync_runs"];
 /// Rows of a column that mention somebody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
-    pub table: &'static str,
-    pub column: &'static str,
+    pub table: String,
+    pub column: String,
     pub rows: u64,
+}
+
+/// A table that somebody else keeps in the warehouse, with the columns that can hold texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct TheirTable {
+    pub name: String,
+    /// As SQL.
+    pub relation: String,
+    pub columns: Vec<String>,
 }
 
 /// What was searched and found.
@@ -48,6 +57,8 @@ pub struct Searched {
     pub bytes: u64,
     /// Columns that mention somebody.
     pub mentions: Vec<Mention>,
+    /// The same of tables that are not ours, in which nothing is changed.
+    pub in_their_tables: Vec<Mention>,
     /// Rows in which the bytes of an identifier stand inside a longer text of somebody else's, which is no mention.
     pub inside_longer: u64,
 }
@@ -61,9 +72,10 @@ const COLUMNS_AT_ONCE: usize = 4;
 
 /// Some columns of a table, to be searched by one thread.
 struct Piece {
-    table: &'static Table,
-    columns: Vec<&'static str>,
+    table: String,
+    columns: Vec<String>,
     sql: String,
+    is_ours: bool,
     /// Whether the rows count: once for a table.
     counts_rows: bool,
 }
@@ -74,8 +86,10 @@ pub(in super::super) fn search(
     engine: &Engine,
     targets: &mut dyn Targets,
     finder: &Finder,
+    theirs: &[TheirTable],
 ) -> Result<Searched, LoadError> {
-    let pieces = pieces(targets)?;
+    let mut pieces = pieces(targets)?;
+    pieces.extend(theirs.iter().flat_map(pieces_of_theirs));
     let next = AtomicUsize::new(0);
     let work = &|session: &Engine| {
         let mut done = Vec::new();
@@ -100,6 +114,7 @@ pub(in super::super) fn search(
         searched.rows += piece.rows;
         searched.bytes += piece.bytes;
         searched.mentions.extend(piece.mentions);
+        searched.in_their_tables.extend(piece.in_their_tables);
         searched.inside_longer += piece.inside_longer;
     }
     Ok(searched)
@@ -114,10 +129,22 @@ fn pieces(targets: &mut dyn Targets) -> Result<Vec<Piece>, LoadError> {
         for (at, columns) in columns.chunks(COLUMNS_AT_ONCE).enumerate() {
             let list: Vec<String> = columns.iter().map(|name| quote_identifier(name)).collect();
             let sql = format!("SELECT {} FROM {relation}", list.join(", "));
-            pieces.push(Piece { table, columns: columns.to_vec(), sql, counts_rows: at == 0 });
+            let columns = columns.iter().map(|&name| name.to_owned()).collect();
+            pieces.push(Piece { table: table.name.clone(), columns, sql, is_ours: true, counts_rows: at == 0 });
         }
     }
     Ok(pieces)
+}
+
+/// Whatever is no text there, lists and structures among it, is searched as it is shown.
+fn pieces_of_theirs(table: &TheirTable) -> Vec<Piece> {
+    let piece = |(at, columns): (usize, &[String])| {
+        let list: Vec<String> =
+            columns.iter().map(|name| format!("CAST({} AS VARCHAR)", quote_identifier(name))).collect();
+        let sql = format!("SELECT {} FROM {}", list.join(", "), table.relation);
+        Piece { table: table.name.clone(), columns: columns.to_vec(), sql, is_ours: false, counts_rows: at == 0 }
+    };
+    table.columns.chunks(COLUMNS_AT_ONCE).enumerate().map(piece).collect()
 }
 
 fn search_piece(engine: &Engine, piece: &Piece, finder: &Finder) -> Result<Searched, LoadError> {
@@ -134,7 +161,8 @@ fn search_piece(engine: &Engine, piece: &Piece, finder: &Finder) -> Result<Searc
         Ok(())
     })?;
     let found = piece.columns.iter().zip(rows).filter(|(_, rows)| *rows > 0);
-    searched.mentions.extend(found.map(|(column, rows)| Mention { table: &piece.table.name, column, rows }));
+    let mentions = if piece.is_ours { &mut searched.mentions } else { &mut searched.in_their_tables };
+    mentions.extend(found.map(|(column, rows)| Mention { table: piece.table.clone(), column: column.clone(), rows }));
     Ok(searched)
 }
 
@@ -150,8 +178,11 @@ pub(in super::super) fn redact(
     Stage::clear(engine)?;
     let (mut deltas, mut redacted) = (Vec::new(), 0);
     for table in tables() {
-        let columns: Vec<&str> =
-            mentions.iter().filter(|mention| mention.table == table.name).map(|mention| mention.column).collect();
+        let columns: Vec<&str> = mentions
+            .iter()
+            .filter(|mention| mention.table == table.name)
+            .map(|mention| mention.column.as_str())
+            .collect();
         if columns.is_empty() || (only_own && !OWN_TABLES.contains(&table.name.as_str())) {
             continue;
         }
@@ -318,9 +349,9 @@ mod tests {
         let bytes = texts.len() * (mentioning * MENTIONS.len() + (ROWS - mentioning) * OTHERS.len());
         for threads in [1, 3] {
             let (_folder, engine) = filled(threads);
-            let searched = search(&engine, &mut Plain, &finder).unwrap();
+            let searched = search(&engine, &mut Plain, &finder, &[]).unwrap();
             let found: Vec<_> =
-                searched.mentions.iter().map(|mention| (mention.table, mention.column, mention.rows)).collect();
+                searched.mentions.iter().map(|of| (of.table.as_str(), of.column.as_str(), of.rows)).collect();
             let all: Vec<_> = texts.iter().map(|(table, column)| (*table, *column, mentioning as u64)).collect();
             assert_eq!(found, all, "{threads} threads");
             assert_eq!((searched.rows, searched.bytes), ((tables().len() * ROWS) as u64, bytes as u64));
@@ -334,7 +365,7 @@ mod tests {
         for threads in [1, 3] {
             let (_folder, engine) = filled(threads);
             engine.execute("drop a table", "DROP TABLE memory.main.responses").unwrap();
-            assert!(search(&engine, &mut Plain, &finder).is_err(), "{threads} threads");
+            assert!(search(&engine, &mut Plain, &finder, &[]).is_err(), "{threads} threads");
         }
     }
 }

@@ -161,7 +161,7 @@ fn is_record_of(raw: &str, person: &[Identifier]) -> bool {
     static EVENTS: LazyLock<RecordFields> =
         LazyLock::new(|| table("webhook_events").map(fields_of_table).unwrap_or_default());
     // `for_each` says whether it came to the end.
-    let is_theirs = |fields: &RecordFields| !fields.for_each(raw, &mut |identifier| !person.contains(&identifier));
+    let is_theirs = |fields: &RecordFields| !fields.for_each(raw, &mut |found| !person.contains(&found.identifier));
     Stream::ALL.into_iter().map(fields_of_stream).chain([&*EVENTS]).any(is_theirs)
 }
 

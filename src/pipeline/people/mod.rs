@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     load::{CommitOptions, VanishPolicy},
-    model::{Identifier, IdentifierKind, Scan, ScanId, Scope, Stream, Window, can_be_asked},
+    model::{IdentifierKind, Scan, ScanId, Scope, Spelled, Stream, Window, can_be_asked},
     person::Suppression,
     source::SourceError,
     state::PeopleRules,
@@ -58,7 +58,7 @@ struct Pace {
 
 /// Whether a person was erased: they are not asked for while the service still has them.
 fn is_kept_out(suppression: &Suppression, user_id: &str) -> bool {
-    suppression.matches_identifiers(&Identifier::read(IdentifierKind::UserId, user_id))
+    suppression.matches_identifiers(&Spelled::read(IdentifierKind::UserId, user_id))
 }
 
 impl Run {

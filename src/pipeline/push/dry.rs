@@ -16,6 +16,7 @@ use super::{
     input::read,
     is_kept_out,
     ledger::{Verdict, Wanted, judge},
+    past,
     results::{Fate, Results, RowResult},
 };
 
@@ -23,6 +24,7 @@ pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushRepo
     let (started_ms, account) = (clock::now_ms(), TimeAccount::default());
     let state = State::open_read_only(&settings.state_path).map_err(PipelineError::State)?;
     let kept_out = suppression(settings)?;
+    past::note(settings, &request.results)?;
     let mut results = Results::begin(&request.results)?;
     let mut rows = PushRows::default();
     let mut problem = None;

@@ -9,10 +9,12 @@ mod dry;
 mod input;
 mod lane;
 mod ledger;
+mod past;
 mod report;
 mod results;
 
 pub use input::{PushFormat, PushInput};
+pub use past::{Erased, ResultsFound, clean_results, search_results};
 pub use report::{PushReport, PushRows};
 
 use std::{
@@ -27,11 +29,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     clock,
     config::Settings,
-    model::{Identifier, IdentifierKind, RunId, TimeAccount},
+    model::{IdentifierKind, RunId, Spelled, TimeAccount, names_an_email},
     person::Suppression,
     source::{Source, Stop},
     state::{Lease, State},
-    upsert::{Row, SetAside, Upsert},
+    upsert::{AttributeValue, Row, SetAside, Upsert},
 };
 
 use super::{
@@ -128,9 +130,16 @@ pub struct Push {
 const KEPT_OUT: &str = "this person was erased, and is kept out until the service has purged them";
 
 fn is_kept_out(suppression: &Suppression, upsert: &Upsert) -> bool {
-    let user_id = Identifier::read(IdentifierKind::UserId, &upsert.user_id);
-    let email = upsert.email.as_deref().and_then(|email| Identifier::read(IdentifierKind::Email, email));
-    suppression.matches_identifiers(user_id.iter().chain(&email))
+    let user_id = Spelled::read(IdentifierKind::UserId, &upsert.user_id);
+    let named_so = upsert.attributes.iter().filter(|(name, _)| names_an_email(name));
+    let attributes = named_so.filter_map(|(_, value)| match value {
+        AttributeValue::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let emails = upsert.email.as_deref().into_iter().chain(attributes);
+    let emails = emails.filter_map(|email| Spelled::read(IdentifierKind::Email, email));
+    let all: Vec<Spelled> = user_id.into_iter().chain(emails).collect();
+    suppression.matches_identifiers(&all)
 }
 
 /// Says what a push would do. Sends nothing, and needs no lease.
@@ -154,6 +163,7 @@ impl Push {
         let source =
             Source::new(source_settings, learned, account.clone(), stop.clone()).map_err(PipelineError::Source)?;
         state.begin_run(&run_id, COMMAND, started_ms).map_err(PipelineError::State)?;
+        past::note(&settings, &request.results)?;
         let state = Arc::new(Mutex::new(state));
         let shared = Shared {
             results: Mutex::new(Results::begin(&request.results)?),

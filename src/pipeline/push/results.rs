@@ -11,8 +11,9 @@ use crate::state::{PushFate, Pushed};
 
 use super::super::PipelineError;
 
-const HEADER: [&str; 8] = ["row", "userId", "fate", "this_push", "status", "unknown_sends", "events", "reason"];
-const UNFINISHED: &str = ".part";
+pub(super) const HEADER: [&str; 8] =
+    ["row", "userId", "fate", "this_push", "status", "unknown_sends", "events", "reason"];
+pub(super) const UNFINISHED: &str = ".part";
 
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,6 @@
 use std::{
     collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
-    thread,
 };
 
 use crate::{
@@ -77,40 +76,42 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     Ok(replayed)
 }
 
-/// Makes the new warehouses while the old ones are looked through: each takes about as long.
+/// Looks through the old warehouses, and makes the new ones: a DuckDB file as a clone of the old one, with all that analysts keep in it.
 fn open(task: &Task<'_>) -> Result<(Warehouses, BTreeMap<&'static str, Left>), PipelineError> {
     let aside = built_beside(task.settings);
-    let (left, fresh) = thread::scope(|scope| {
-        let fresh = scope.spawn(|| open_destinations(&aside, task.identity));
-        (leave_old(task), fresh.join())
-    });
-    let mut left = left?;
+    let mut left = leave_old(task, &aside)?;
+    let fresh = open_destinations(&aside, task.identity)?;
     for name in task.settings.warehouse.names() {
         if !left.contains_key(name) {
-            left.insert(name, Left { runs: remembered_runs(task)?, receipts: Vec::new(), events: None });
+            left.insert(name, Left { runs: remembered_runs(task)?, ..Left::default() });
         }
     }
-    let fresh = fresh.map_err(|_| PipelineError::Died("the thread that makes new warehouses".to_owned()))??;
     Ok((fresh, left))
 }
 
 /// What a warehouse knows and the archive does not.
+#[derive(Default)]
 struct Left {
     runs: Vec<RunRecord>,
     receipts: Vec<ErasureRecord>,
     events: Option<CarriedEvents>,
+    /// Where it is, if the new one is its clone.
+    cloned_from: Option<PathBuf>,
 }
 
 /// Brings what the old warehouse knew into the new one, and publishes it.
 fn carry_over(destination: &mut dyn Destination, left: &BTreeMap<&'static str, Left>) -> Result<(), LoadError> {
     let left = left.get(destination.name());
-    let Left { runs, receipts, events } =
+    let Left { runs, receipts, events, cloned_from } =
         left.ok_or_else(|| LoadError::Contract(format!("nothing was asked of {}", destination.name())))?;
     if let Some(events) = events {
         destination.carry_events_in(events.path())?;
     }
     runs.chunks(RECORDS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs))?;
     receipts.chunks(RECORDS_AT_ONCE).try_for_each(|receipts| destination.record_erasures(receipts))?;
+    if let Some(cloned_from) = cloned_from {
+        destination.import_objects(cloned_from)?;
+    }
     destination.publish()
 }
 
@@ -143,7 +144,7 @@ impl Drop for CarriedEvents {
 
 /// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, which runs they know, and
 /// what webhooks told, which is in no archive.
-fn leave_old(task: &Task<'_>) -> Result<BTreeMap<&'static str, Left>, PipelineError> {
+fn leave_old(task: &Task<'_>, aside: &Settings) -> Result<BTreeMap<&'static str, Left>, PipelineError> {
     let mut there = task.settings.clone();
     there.warehouse.duckdb = there.warehouse.duckdb.filter(|path| path.exists());
     there.warehouse.parquet = there.warehouse.parquet.filter(|path| path.exists());
@@ -158,7 +159,14 @@ fn leave_old(task: &Task<'_>) -> Result<BTreeMap<&'static str, Left>, PipelineEr
         let receipts = destination.erasures().map_err(failed(name))?;
         let events = CarriedEvents::of(&task.settings.state_path, name);
         destination.carry_events_out(events.path()).map_err(failed(name))?;
-        left.insert(name, Left { runs, receipts, events: Some(events) });
+        let (old, fresh) = match name {
+            "duckdb" => (&there.warehouse.duckdb, &aside.warehouse.duckdb),
+            _ => (&there.warehouse.parquet, &aside.warehouse.parquet),
+        };
+        if let Some(fresh) = fresh {
+            destination.clone_objects(fresh).map_err(failed(name))?;
+        }
+        left.insert(name, Left { runs, receipts, events: Some(events), cloned_from: old.clone() });
         // Nothing may be left in a log beside the file that is going to be replaced.
         destination.publish().map_err(failed(name))?;
     }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::super::PipelineError;
-use crate::config::Settings;
+use crate::{config::Settings, schema};
 
 const BESIDE: &str = ".replay";
 const REPLACED: &str = ".replaced";
@@ -74,6 +74,7 @@ pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
     if !old.exists() {
         return rename(&new, &old);
     }
+    keep_others(&old, &new)?;
     if exchange(&old, &new)? {
         sync_parent(&old)?;
         return remove(&new);
@@ -82,6 +83,37 @@ pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
     rename(&old, &replaced)?;
     rename(&new, &old)?;
     remove(&replaced)
+}
+
+/// Gives what others keep in the old folder, beside our tables, a second name in the new one.
+fn keep_others(old: &Path, new: &Path) -> Result<(), PipelineError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| PipelineError::Swap { action: "keep", path, source }
+    };
+    for entry in fs::read_dir(old).map_err(failed(old))? {
+        let entry = entry.map_err(failed(old))?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let is_ours = name.to_str().is_some_and(|name| schema::table(name).is_some());
+        let kept = new.join(&name);
+        if !is_ours && kept.symlink_metadata().is_err() {
+            link(&path, &kept).map_err(failed(&path))?;
+        }
+    }
+    Ok(())
+}
+
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    let kind = from.symlink_metadata()?.file_type();
+    if kind.is_symlink() {
+        return std::os::unix::fs::symlink(fs::read_link(from)?, to);
+    }
+    if !kind.is_dir() {
+        return fs::hard_link(from, to);
+    }
+    fs::create_dir(to)?;
+    fs::set_permissions(to, from.metadata()?.permissions())?;
+    fs::read_dir(from)?.try_for_each(|entry| entry.and_then(|entry| link(&entry.path(), &to.join(entry.file_name()))))
 }
 
 /// Exchanges two folders in one step; `false` where the system or the file system cannot.
@@ -182,6 +214,22 @@ mod tests {
             assert_eq!(fs::read_to_string(root.join("data")).unwrap(), text);
             assert!(!beside(&root).exists() && !suffixed(&root, REPLACED).exists());
         }
+    }
+
+    #[test]
+    fn what_others_keep_in_the_old_folder_is_in_the_new_one() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("parquet");
+        for (folder, text) in [("responses", "ours"), ("responses_by_team/2026", "theirs"), (".studysync", "ours")] {
+            folder_with(&root.join(folder), text);
+            if text == "ours" {
+                folder_with(&beside(&root).join(folder), "new");
+            }
+        }
+        std::os::unix::fs::symlink("responses_by_team", root.join("latest")).unwrap();
+        swap_folder(&root).unwrap();
+        let read = |name: &str| fs::read_to_string(root.join(name).join("data")).unwrap();
+        assert_eq!(["responses", ".studysync", "latest/2026"].map(read), ["new", "new", "theirs"]);
     }
 
     #[test]
