@@ -13,6 +13,7 @@ pub mod model;
 pub mod clock;
 mod json;
 pub mod redact;
+pub mod text;
 
 pub mod plan;
 

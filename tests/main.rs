@@ -3,6 +3,7 @@
 mod architecture;
 mod commands;
 mod drift;
+mod encodings;
 mod erase;
 mod flatten;
 mod gate;

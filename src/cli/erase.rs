@@ -176,7 +176,7 @@ fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
             let why = format!("{} has {bytes} bytes; at most {FILE_BYTES_MAX} are read", path.display());
             return Err(CommandError::Usage(why));
         }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = std::fs::File::open(path).and_then(crate::text::read).map_err(failed)?;
         read_people(&text, &mut request)
             .map_err(|error| CommandError::Usage(format!("{}, {error}", path.display())))?;
     }

@@ -33,7 +33,7 @@ pub(super) struct SandboxArgs {
     pub days: u32,
 
     /// Surveys to generate
-    #[arg(long, value_name = "N", default_value_t = Settings::default().surveys)]
+    #[arg(long, alias = "studies", value_name = "N", default_value_t = Settings::default().surveys)]
     pub surveys: u32,
 
     /// Seed of the data; the same settings give the same rows

@@ -22,6 +22,7 @@ use arrow::{
 use crate::{
     model::{Discarded, DriftRules, FlatPage, Reject, RejectReason, Stream, TableBatch},
     schema::RECORD_COLUMN,
+    text::bytes_without_mark,
 };
 
 use self::{
@@ -100,6 +101,7 @@ pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<Fl
         return Err(FlattenError::TooLarge { bytes: body.len() });
     }
     // The one check of the encoding; from here on serde_json takes the text as it is.
+    let body = bytes_without_mark(body);
     let text = match std::str::from_utf8(body) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(body),

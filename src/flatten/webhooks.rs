@@ -16,7 +16,10 @@ use super::{
     table_builder::TableBuilder,
     timestamp,
 };
-use crate::model::{Delivery, EventKind};
+use crate::{
+    model::{Delivery, EventKind},
+    text::without_mark,
+};
 
 /// The table that is filled.
 const TABLE: &str = "webhook_events";
@@ -120,7 +123,7 @@ impl<'a> Body<'a> {
         let text = std::str::from_utf8(bytes).map_err(|_| bytes);
         let entries = text.ok().and_then(|text| {
             // All of it is JSON, and nothing follows.
-            let whole: &RawValue = serde_json::from_str(text).ok()?;
+            let whole: &RawValue = serde_json::from_str(without_mark(text)).ok()?;
             let mut entries = Vec::new();
             json::read_entries(whole.get(), &mut entries).map(|()| entries)
         });

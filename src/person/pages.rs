@@ -5,6 +5,8 @@ use std::{fmt, ops::Range};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::text::without_mark;
+
 /// A page that lost records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LessPage {
@@ -73,7 +75,7 @@ fn cuts_of(records: &[Range<usize>], gone: &[bool]) -> Vec<Range<usize>> {
 /// Where the records of each list stand; `None` if the text is no object.
 fn lists(text: &str) -> Option<Vec<Vec<Range<usize>>>> {
     let mut lists = Vec::new();
-    let mut parser = serde_json::Deserializer::from_str(text);
+    let mut parser = serde_json::Deserializer::from_str(without_mark(text));
     parser.deserialize_map(Envelope { text, lists: &mut lists }).ok()?;
     Some(lists)
 }

@@ -9,6 +9,7 @@ use super::decoded::Decoded;
 use crate::{
     model::{IdentifierKind, Spelled, Stream, names_an_email},
     schema::{Identifies, Table, tables},
+    text::without_mark,
 };
 
 /// The contract misspells this name in one place, and services may send either.
@@ -91,7 +92,7 @@ impl RecordFields {
     /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none.
     pub fn for_each(&self, record: &str, each: &mut dyn FnMut(Spelled) -> bool) -> bool {
         let mut goes_on = true;
-        for_each_member(record, &mut |name, value| {
+        for_each_member(without_mark(record), &mut |name, value| {
             let known = self
                 .members
                 .get(name)

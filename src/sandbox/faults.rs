@@ -245,6 +245,19 @@ pub enum Auth {
     Strict,
 }
 
+/// Under which names the list of surveys is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SurveysAt {
+    /// `/v1/surveys` and `/v1/studies`
+    #[default]
+    Both,
+    /// `/v1/surveys`
+    Surveys,
+    /// `/v1/studies`
+    Studies,
+}
+
 /// How the service answers. The default is a service without faults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -272,12 +285,20 @@ pub struct Faults {
     pub ignore_unknown_parameters: bool,
     /// Accepted forms of `Authorization`.
     pub auth: Auth,
+    /// Paths of the list of surveys.
+    pub surveys_at: SurveysAt,
+    /// Attributes of users may have any JSON value, not texts, integers and true or false alone.
+    pub any_attribute_values: bool,
     /// Bodies are compressed for clients that accept gzip.
     pub gzip: bool,
     /// Real time until an upserted user can be read, in milliseconds.
     pub user_delay_ms: u64,
     /// Times of users are ISO 8601 texts, not epoch milliseconds.
     pub iso_user_times: bool,
+    /// Times of users are epoch seconds, not milliseconds.
+    pub user_times_in_seconds: bool,
+    /// Bodies begin with a byte order mark.
+    pub byte_order_mark: bool,
     /// `requestId` of a purge is wrapped in typographic quotes.
     pub quoted_request_id: bool,
 
@@ -327,9 +348,13 @@ impl Default for Faults {
             default_page_rows: 100,
             ignore_unknown_parameters: false,
             auth: Auth::default(),
+            surveys_at: SurveysAt::default(),
+            any_attribute_values: false,
             gzip: false,
             user_delay_ms: 0,
             iso_user_times: false,
+            user_times_in_seconds: false,
+            byte_order_mark: false,
             quoted_request_id: false,
             rate_limit: RateLimit::default(),
             too_many_requests: Refusal::default(),

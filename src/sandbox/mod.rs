@@ -36,7 +36,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 pub use control::{Control, ListName, Stats};
 pub use faults::{
     Auth, BrokenBody, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal, RepeatedRows, RetryAfter,
-    RetryAfterForm, ServerError, SlowPages, Ties, When,
+    RetryAfterForm, ServerError, SlowPages, SurveysAt, Ties, When,
 };
 pub use request_log::LogEntry;
 pub use service::UpsertedUser;

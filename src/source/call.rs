@@ -16,7 +16,7 @@ use super::{
     gate::Permit,
     wire::{Heard, Outcome, Tally, Wire, content_type},
 };
-use crate::model::Activity;
+use crate::{model::Activity, text::bytes_without_mark};
 
 /// How long the answer to what was sent is still waited for when the run is to end: without it the fate of a user is unknown.
 const GRACE: Duration = Duration::from_secs(5);
@@ -146,5 +146,5 @@ fn not_json(body: &[u8]) -> Option<String> {
     if let Err(error) = std::str::from_utf8(body) {
         return Some(format!("byte {} is not UTF-8", error.valid_up_to()));
     }
-    serde_json::from_slice::<IgnoredAny>(body).err().map(|error| error.to_string())
+    serde_json::from_slice::<IgnoredAny>(bytes_without_mark(body)).err().map(|error| error.to_string())
 }

@@ -17,6 +17,7 @@ use thiserror::Error;
 use crate::{
     json::Scanner,
     model::{EndStyle, PageToken},
+    text::without_mark,
 };
 
 /// The longest page token that is accepted, in bytes: it has to fit into the next request's address.
@@ -68,6 +69,8 @@ pub enum EnvelopeError {
 /// Reads a page's envelope. Fields other than `cursor` and `data` are ignored.
 pub fn parse(body: &[u8]) -> Result<Envelope, EnvelopeError> {
     let text = std::str::from_utf8(body).map_err(|error| EnvelopeError::NotUtf8 { at: error.valid_up_to() })?;
+    let mark_bytes = text.len() - without_mark(text).len();
+    let text = without_mark(text);
     let fields = match scanned(text) {
         Some(fields) => fields,
         None => parsed(text)?,
@@ -80,7 +83,7 @@ pub fn parse(body: &[u8]) -> Result<Envelope, EnvelopeError> {
         Some(Data::Other) => return Err(EnvelopeError::DataNotAList),
         Some(Data::List(rows)) => rows,
     };
-    let list = fields.list;
+    let list = fields.list.map(|list| list.start + mark_bytes..list.end + mark_bytes);
     match read_token(fields.token)? {
         Ok(token) => Ok(Envelope { rows, next: Some(token), end: None, list }),
         Err(end) => Ok(Envelope { rows, next: None, end: Some(end), list }),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::redact::ApiKey;
+use crate::{redact::ApiKey, text::bytes_without_mark};
 
 /// The most characters shown of a body that is no page.
 const CAME_CHARS_MAX: usize = 80;
@@ -25,13 +25,13 @@ pub(super) fn what_came(content_type: &str, body: &[u8], key: &ApiKey) -> String
 
 /// Whether a body is a web page: one that says so, or one that begins like one.
 pub(super) fn is_html(content_type: &str, body: &[u8]) -> bool {
-    content_type.to_ascii_lowercase().contains("html") || body.trim_ascii_start().starts_with(b"<")
+    content_type.to_ascii_lowercase().contains("html") || bytes_without_mark(body).trim_ascii_start().starts_with(b"<")
 }
 
 /// What the body of an error says: `{error: text}`, a list of messages, a JSON text, or bare text.
 pub(super) fn message(body: &Bytes, key: &ApiKey) -> String {
     let text = beginning(body);
-    let said = serde_json::from_slice::<Value>(body).ok().and_then(|value| said_by(&value));
+    let said = serde_json::from_slice::<Value>(bytes_without_mark(body)).ok().and_then(|value| said_by(&value));
     presentable(said.as_deref().unwrap_or(&text), key, MESSAGE_CHARS_MAX)
 }
 
@@ -52,6 +52,7 @@ fn said_by(value: &Value) -> Option<String> {
 }
 
 fn beginning(body: &[u8]) -> String {
+    let body = bytes_without_mark(body);
     let looked_at = body.get(..LOOKED_AT_BYTES_MAX).unwrap_or(body);
     String::from_utf8_lossy(looked_at).into_owned()
 }
@@ -97,6 +98,7 @@ mod tests {
             "start is no integer; end is no integer"
         );
         assert_eq!(message_of("bad request\n"), "bad request");
+        assert_eq!(message_of("\u{feff}{\"error\":\"bad\"}"), "bad");
         assert_eq!(message_of(r#""bad""#), "bad");
         assert_eq!(message_of(r#"{"error":{"code":7}}"#), r#"{"code":7}"#);
         assert_eq!(message_of(r#"{"message":["a",{"error":"b"}]}"#), "a; b");
@@ -131,6 +133,7 @@ mod tests {
     fn a_web_page_is_known_by_its_type_or_its_beginning() {
         assert!(is_html("text/HTML; charset=utf-8", b""));
         assert!(is_html("application/json", b" \n<!doctype html>"));
+        assert!(is_html("application/json", "\u{feff}<html>".as_bytes()));
         assert!(!is_html("application/json", b"{}"));
     }
 }

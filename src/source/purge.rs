@@ -9,6 +9,7 @@ use super::{
     error::{Failure, SourceError},
     fetch::{Fetched, post},
 };
+use crate::text::bytes_without_mark;
 
 /// The most visitors that one request may delete, by the contract.
 pub const PURGE_DELETIONS_MAX: usize = 100;
@@ -88,7 +89,7 @@ fn request_id(body: &[u8]) -> Option<String> {
         #[serde(rename = "requestId")]
         request_id: String,
     }
-    let answer: Answer = serde_json::from_slice(body).ok()?;
+    let answer: Answer = serde_json::from_slice(bytes_without_mark(body)).ok()?;
     let id = answer.request_id.trim().trim_matches(&QUOTES[..]).trim();
     (!id.is_empty()).then(|| id.chars().filter(|letter| !letter.is_control()).take(ID_CHARS_MAX).collect())
 }
@@ -102,6 +103,7 @@ mod tests {
         let id = |text: &str| request_id(text.as_bytes());
         assert_eq!(id("{\"requestId\":\"\u{201c}a-1\u{201d}\"}").as_deref(), Some("a-1"));
         assert_eq!(id(r#"{"requestId":"a-1","more":1}"#).as_deref(), Some("a-1"));
+        assert_eq!(id("\u{feff}{\"requestId\":\"a-1\"}").as_deref(), Some("a-1"));
         for none in ["", "{}", r#"{"requestId":""}"#, r#"{"requestId":7}"#, "[]"] {
             assert_eq!(id(none), None, "{none}");
         }

@@ -125,7 +125,8 @@ fn p1_a_replay_keeps_what_webhooks_told() {
 }
 
 /// Bodies that no contract knows, and what they count as.
-const ODD_BODIES: [(&[u8], &str); 6] = [
+const ODD_BODIES: [(&[u8], &str); 7] = [
+    (b"\xef\xbb\xbf{\"eventType\":\"something_else\"}", "unknown"),
     (b"{\"eventType\":\"something_new\",\"x\":[1,2]}", "unknown"),
     (b"not json at all", "not_json"),
     (b"", "not_json"),

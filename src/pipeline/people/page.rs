@@ -14,6 +14,7 @@ use crate::{
     archive::{ArchiveError, Recovered, read_pages},
     model::{PersonAsked, Stream},
     state::State,
+    text::bytes_without_mark,
 };
 
 use super::super::PipelineError;
@@ -40,7 +41,7 @@ struct Refused {
 }
 
 impl PageDraft {
-    /// A person and the exact body of the answer, which is JSON.
+    /// A person and the exact body of the answer, which is JSON; a byte order mark cannot stand inside of a page.
     pub fn add_found(&mut self, user_id: &str, body: &[u8]) {
         self.people += 1;
         if !self.data.is_empty() {
@@ -49,7 +50,7 @@ impl PageDraft {
         self.data.extend_from_slice(br#"{"userId":"#);
         self.data.extend_from_slice(quoted(user_id).as_bytes());
         self.data.extend_from_slice(br#","user":"#);
-        self.data.extend_from_slice(body);
+        self.data.extend_from_slice(bytes_without_mark(body));
         self.data.push(b'}');
     }
 
@@ -139,7 +140,7 @@ mod tests {
         let body =
             r#"{"externalUserId":"other","x":"\ud800","attributes":{"data":[1],"askedMs":2},"id":7,"absent":["no"]}"#;
         draft.add_found(odd, body.as_bytes());
-        draft.add_found("list", b"[1, 2]");
+        draft.add_found("list", "\u{feff}[1, 2]".as_bytes());
         draft.add_absent("gone".to_owned());
         draft.add_refused("bad".to_owned(), 400);
         let page = draft.write(5);

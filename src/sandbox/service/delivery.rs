@@ -21,8 +21,11 @@ const GZIP_BYTES_MIN: usize = 512;
 const CUT_FLUSH_MS: u64 = 20;
 
 /// Makes the response, and logs it. The entry is complete when the body has been sent or dropped.
-pub(crate) fn respond(reply: Reply, visit: Visit, method: &Method, headers: &HeaderMap) -> Response<Body> {
+pub(crate) fn respond(mut reply: Reply, visit: Visit, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let service = &visit.service;
+    if service.faults().byte_order_mark && !reply.body.is_empty() {
+        reply.body = Bytes::from([b"\xef\xbb\xbf", reply.body.as_ref()].concat());
+    }
     let wants_gzip =
         (headers.get_all(header::ACCEPT_ENCODING).iter()).any(|value| accepts_gzip(value.to_str().unwrap_or("")));
     let compressed =

@@ -30,7 +30,7 @@ use self::{
 };
 use super::{
     clock::Clock,
-    faults::{Auth, Faults},
+    faults::{Auth, Faults, SurveysAt},
     request_log::{RequestLog, Visit},
     settings::Settings,
     world::World,
@@ -143,7 +143,8 @@ impl Service {
     async fn route(&self, method: &Method, uri: &Uri, body: Bytes, faults: &Faults) -> Reply {
         let list = match uri.path() {
             "/v1/responses" => Some(List::Responses),
-            "/v1/surveys" | "/v1/studies" => Some(List::Surveys),
+            "/v1/surveys" if faults.surveys_at != SurveysAt::Studies => Some(List::Surveys),
+            "/v1/studies" if faults.surveys_at != SurveysAt::Surveys => Some(List::Surveys),
             "/v1/themes" => Some(List::Themes),
             _ => None,
         };
