@@ -17,6 +17,7 @@ mod progress;
 mod pull;
 mod push;
 mod queue;
+mod rebind;
 mod reconcile;
 mod replay;
 mod report;
@@ -36,9 +37,10 @@ pub use freeze::Frozen;
 pub use people::{PeopleAsk, PeopleDue, people_due, people_rules};
 pub use progress::{Progress, Snapshot};
 pub use push::{
-    Erased, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound, clean_results, push_dry,
-    search_results,
+    Erased, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound, Written, clean_results,
+    push_dry, search_results,
 };
+pub use rebind::{is_same_identity, rebind};
 pub use replay::{
     Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
     is_carried_events,

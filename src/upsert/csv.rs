@@ -1,28 +1,36 @@
-//! CSV with a line of names first. A cell says nothing of its type, so the name does: `attributes.seats:integer`,
-//! `attributes.is_admin:boolean`; any other attribute is a text. An empty cell says nothing of its column.
+//! CSV with a line of names first, as programs and spreadsheets write it. A cell says nothing of its type, so the name does:
+//! `attributes.seats:integer`, `attributes.is_admin:boolean`, `attributes.score:number`, `attributes.tags:json`; any other attribute is
+//! a text. An empty cell says nothing of its column, and a row of empty cells is none.
 
-use std::{
-    cell::Cell,
-    io::{self, Read},
-    rc::Rc,
-};
-
-use csv::{ByteRecord, ReaderBuilder};
-use serde_json::{Map, Value};
+use std::{borrow::Cow, io::Read};
 
 use super::{
-    InputError, ROW_BYTES_MAX, Row, SetAside, Take,
-    row::{ATTRIBUTE_PREFIX, check_columns, read_members, shown},
+    InputError, Row, SetAside, Take, Upsert,
+    members::{Member, Sort, compact},
+    records::{Fed, Record, Records, Splitter},
+    row::{ATTRIBUTE_PREFIX, IdsOf, check_columns, is_blank, read_members, shown},
 };
+use crate::text::decoding;
+
+/// What may stand between cells, the likeliest first.
+const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
+const USER_ID: &str = "userId";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CellType {
+    /// The blanks around it belong to it.
+    Attribute,
     Text,
     Integer,
+    Number,
     Boolean,
+    Json,
 }
 
+/// A column; a spreadsheet leaves some without a name, which hold nothing.
 struct Column {
+    /// As the first line has it.
+    written: String,
     name: String,
     cell_type: CellType,
 }
@@ -30,105 +38,175 @@ struct Column {
 /// Hands over each row.
 ///
 /// # Errors
-/// If the bytes stop coming, the columns are not those of users, or a row does not end.
+/// If the bytes stop coming, or the columns are not those of users.
 pub fn read_csv(input: impl Read, take: &mut Take<'_>) -> Result<(), InputError> {
-    let left = Rc::new(Cell::new(ROW_BYTES_MAX));
-    let bounded = Bounded { input, left: Rc::clone(&left) };
-    let mut reader = ReaderBuilder::new().flexible(true).has_headers(false).from_reader(bounded);
-    let mut record = ByteRecord::new();
-    let mut next = |record: &mut ByteRecord, row: u64| {
-        left.set(ROW_BYTES_MAX);
-        match reader.read_byte_record(record) {
-            Ok(is_there) => Ok(is_there),
-            Err(_) if left.get() == 0 => Err(InputError::RowTooLong { row }),
-            Err(error) => Err(InputError::Read(error.into())),
+    let mut records = Records::new(decoding(input, None).map_err(InputError::Read)?);
+    let columns = read_header(&mut records)?;
+    let mut number = 0;
+    loop {
+        let is_row = |cells: &[Vec<u8>]| looks_like_a_row(&columns, cells);
+        let Some(Record { line, cells }) = records.next(is_row)? else { return Ok(()) };
+        if cells.as_ref().is_ok_and(|cells| cells.iter().all(|cell| is_nothing(cell))) {
+            continue;
         }
-    };
-    if !next(&mut record, 0)? {
-        return Err(InputError::Columns("the input is empty: its first line has the names of the columns".to_owned()));
-    }
-    let columns = read_header(&record)?;
-    for number in 1.. {
-        if !next(&mut record, number)? || !take(Row { number, read: read_record(&columns, &record) }) {
+        number += 1;
+        let read = cells.map_err(SetAside::of).and_then(|cells| read_record(&columns, records.separator, &cells));
+        if !take(Row { number, read: read.map_err(|aside| aside.on_line(line)) }) {
             return Ok(());
         }
     }
-    Ok(())
 }
 
-fn read_header(record: &ByteRecord) -> Result<Vec<Column>, InputError> {
-    let mut columns = Vec::with_capacity(record.len());
-    for (at, name) in record.iter().enumerate() {
-        let name = std::str::from_utf8(name).map_err(|_| InputError::Columns("a name is not UTF-8".to_owned()))?;
-        // Some programs begin a file with a mark of its encoding.
-        let name = if at == 0 { name.trim_start_matches('\u{feff}') } else { name }.trim();
-        let typed = name.strip_prefix(ATTRIBUTE_PREFIX).and_then(|_| name.rsplit_once(':'));
-        let (name, cell_type) = match typed {
-            Some((name, "integer")) => (name, CellType::Integer),
-            Some((name, "boolean")) => (name, CellType::Boolean),
-            Some((name, "string")) => (name, CellType::Text),
-            _ => (name, CellType::Text),
-        };
-        columns.push(Column { name: name.to_owned(), cell_type });
+fn read_header<R: Read>(records: &mut Records<R>) -> Result<Vec<Column>, InputError> {
+    let empty = || InputError::Columns("the input is empty: its first line has the names of the columns".to_owned());
+    let mut first = records.peek_line()?.ok_or_else(empty)?;
+    // What a spreadsheet is told by says it before the names.
+    let told = first.strip_prefix(b"sep=").filter(|rest| rest.len() == 1).and_then(|rest| rest.first().copied());
+    if told.is_some() {
+        records.skip_line()?;
+        first = records.peek_line()?.ok_or_else(empty)?;
     }
-    check_columns(columns.iter().map(|column| column.name.as_str())).map_err(InputError::Columns)?;
+    records.separator = told.unwrap_or_else(|| separator_of(first));
+    let record = records.next(|_| false)?.ok_or_else(empty)?;
+    let wrong = |problem: String| InputError::Columns(format!("line {}: {problem}", record.line));
+    let cells = record.cells.map_err(wrong)?;
+    let mut columns = Vec::with_capacity(cells.len());
+    for cell in &cells {
+        let name = std::str::from_utf8(cell).map_err(|_| wrong(format!("a name is not UTF-8{OTHER_ENCODING}")))?;
+        columns.push(column_of(name.trim_matches(is_blank)));
+    }
+    let named = columns.iter().map(|column| column.name.as_str()).filter(|name| !name.is_empty());
+    check_columns(named).map_err(InputError::Columns)?;
     Ok(columns)
 }
 
-fn read_record(columns: &[Column], record: &ByteRecord) -> Result<super::Upsert, SetAside> {
-    let mut members = Map::new();
+const OTHER_ENCODING: &str =
+    ": save the file as 'CSV UTF-8', or name its --encoding (windows-1252 in much of Europe and America)";
+
+fn column_of(written: &str) -> Column {
+    let name = written;
+    let typed = name.strip_prefix(ATTRIBUTE_PREFIX).and_then(|_| name.rsplit_once(':'));
+    let (name, cell_type) = match typed {
+        Some((name, "integer")) => (name, CellType::Integer),
+        Some((name, "number")) => (name, CellType::Number),
+        Some((name, "boolean")) => (name, CellType::Boolean),
+        Some((name, "json")) => (name, CellType::Json),
+        Some((name, "string")) => (name, CellType::Attribute),
+        _ if name.starts_with(ATTRIBUTE_PREFIX) => (name, CellType::Attribute),
+        _ => (name, CellType::Text),
+    };
+    Column { written: written.to_owned(), name: name.to_owned(), cell_type }
+}
+
+/// The separator by which the line has a column of user ids.
+fn separator_of(line: &[u8]) -> u8 {
+    let has_users = |separator: &u8| match Splitter::new(*separator).feed(line) {
+        Ok(Fed::Whole(cells)) => {
+            cells.iter().any(|cell| std::str::from_utf8(cell).is_ok_and(|name| name.trim_matches(is_blank) == USER_ID))
+        }
+        _ => false,
+    };
+    let most = || {
+        let cells = |separator: &&u8| line.iter().filter(|byte| byte == separator).count();
+        // Of equally many the first.
+        SEPARATORS.iter().rev().max_by_key(cells).copied()
+    };
+    SEPARATORS.iter().find(|separator| has_users(separator)).copied().or_else(most).unwrap_or(b',')
+}
+
+fn is_nothing(cell: &[u8]) -> bool {
+    std::str::from_utf8(cell).is_ok_and(|text| text.chars().all(is_blank))
+}
+
+/// Whether a line could be a row: in prose, a blank follows a comma.
+fn looks_like_a_row(columns: &[Column], cells: &[Vec<u8>]) -> bool {
+    columns.len() > 1
+        && cells.len() == columns.len()
+        && !cells.iter().any(|cell| cell.starts_with(b" "))
+        && read_record(columns, b',', cells).is_ok()
+}
+
+fn read_record(columns: &[Column], separator: u8, cells: &[Vec<u8>]) -> Result<Upsert, SetAside> {
+    let mut members: Vec<Member<'_>> = Vec::new();
     let mut problem = None;
-    for (column, cell) in columns.iter().zip(record) {
+    for (column, cell) in columns.iter().zip(cells) {
         match read_cell(column, cell) {
-            Ok(Some(value)) => drop(members.insert(column.name.clone(), value)),
+            Ok(Some(value)) => members.push((column.name.clone(), Cow::Owned(value))),
             Ok(None) => {}
             Err(reason) => drop(problem.get_or_insert(reason)),
         }
     }
-    if record.len() != columns.len() {
-        problem = Some(format!("it has {} cells, and there are {} columns", record.len(), columns.len()));
+    let surplus = cells.get(columns.len()..).unwrap_or_default();
+    if cells.len() < columns.len() || !surplus.iter().all(|cell| is_nothing(cell)) {
+        let between = match separator {
+            b'\t' => "tabs".to_owned(),
+            other => format!("'{}'", char::from(other)),
+        };
+        problem = Some(format!(
+            "it has {} cells, and there are {} columns, with {between} between them",
+            cells.len(),
+            columns.len()
+        ));
     }
-    let user_id = members.get("userId").and_then(Value::as_str).map(str::to_owned);
+    let is_name = |(column, cell): (&Column, &Vec<u8>)| {
+        std::str::from_utf8(cell).is_ok_and(|cell| cell.trim_matches(is_blank) == column.written)
+    };
+    if columns.iter().zip(cells).all(is_name) {
+        problem = Some("it repeats the names of the columns".to_owned());
+    }
     match problem {
-        Some(reason) => Err(SetAside { user_id, reason }),
-        None => read_members(members),
+        Some(reason) => {
+            let user_id = members.iter().find(|(name, _)| name == USER_ID);
+            let user_id = user_id.and_then(|(_, json)| serde_json::from_str(json).ok());
+            Err(SetAside { user_id, reason })
+        }
+        None => read_members(members, IdsOf::Text),
     }
 }
 
-fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<Value>, String> {
+/// The cell as JSON.
+fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<String>, String> {
+    if column.name.is_empty() {
+        return match is_nothing(cell) {
+            true => Ok(None),
+            false => Err("a cell stands in a column without a name".to_owned()),
+        };
+    }
     let name = shown(&column.name);
-    let text = std::str::from_utf8(cell).map_err(|_| format!("the cell of {name} is not UTF-8"))?;
-    if text.is_empty() {
+    let text = std::str::from_utf8(cell).map_err(|_| format!("the cell of {name} is not UTF-8{OTHER_ENCODING}"))?;
+    if text.contains('\0') {
+        return Err(format!("the cell of {name} holds a NUL byte"));
+    }
+    let trimmed = text.trim_matches(is_blank);
+    if text.is_empty() || (trimmed.is_empty() && column.cell_type != CellType::Attribute) {
         return Ok(None);
     }
+    let wrong = |what: &str| Err(format!("'{}' in the column {name} is {what}", shown(text)));
+    let json = |text: &str| serde_json::Value::from(text).to_string();
     let value = match column.cell_type {
-        CellType::Text => Value::from(text),
-        CellType::Integer => match text.trim().parse::<i64>() {
-            Ok(number) => Value::from(number),
-            Err(_) => return Err(format!("'{}' in the column {name} is no integer", shown(text))),
-        },
-        CellType::Boolean => match text.trim().to_ascii_lowercase().as_str() {
-            "true" => Value::from(true),
-            "false" => Value::from(false),
-            _ => return Err(format!("'{}' in the column {name} is neither true nor false", shown(text))),
+        CellType::Attribute => json(text),
+        CellType::Text => json(trimmed),
+        CellType::Integer => {
+            // A spreadsheet or a table of floats writes 5 as 5.0.
+            let whole = trimmed.split_once('.').filter(|(_, zeros)| zeros.bytes().all(|zero| zero == b'0'));
+            match whole.map_or(trimmed, |(whole, _)| whole).parse::<i64>() {
+                Ok(number) => number.to_string(),
+                Err(_) => return wrong("no integer"),
+            }
+        }
+        CellType::Number if Sort::of(trimmed) == Sort::Number && is_json(trimmed) => trimmed.to_owned(),
+        CellType::Number => return wrong("no number such as 1.5"),
+        CellType::Json if is_json(trimmed) => compact(trimmed),
+        CellType::Json => return wrong("no JSON"),
+        CellType::Boolean => match trimmed.to_ascii_lowercase().as_str() {
+            "true" => "true".to_owned(),
+            "false" => "false".to_owned(),
+            _ => return wrong("neither true nor false"),
         },
     };
     Ok(Some(value))
 }
 
-/// Stops where a row is too long: the reader would take all the rest of the input for it.
-struct Bounded<R> {
-    input: R,
-    left: Rc<Cell<usize>>,
-}
-
-impl<R: Read> Read for Bounded<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.left.get() == 0 {
-            return Err(io::Error::other("the row is too long"));
-        }
-        let count = self.input.read(buffer)?;
-        self.left.set(self.left.get().saturating_sub(count));
-        Ok(count)
-    }
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }

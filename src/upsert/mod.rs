@@ -5,7 +5,9 @@
 //! `{event, timestamp}`). Equal content has an equal [`Upsert::content_key`], however it was written down.
 
 mod csv;
+mod members;
 mod ndjson;
+mod records;
 mod row;
 
 #[cfg(test)]
@@ -36,13 +38,20 @@ pub struct Upsert {
     pub events: Vec<Event>,
 }
 
-/// The value of an attribute: what the service takes.
+/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum AttributeValue {
     Text(String),
     Integer(i64),
     Boolean(bool),
+    /// Any other value, as JSON without spaces: whether the service takes it is for the service to say.
+    Json(#[serde(serialize_with = "exactly")] String),
+}
+
+fn exactly<S: serde::Serializer>(json: &str, to: S) -> Result<S::Ok, S::Error> {
+    let raw = serde_json::value::RawValue::from_string(json.to_owned()).map_err(serde::ser::Error::custom)?;
+    raw.serialize(to)
 }
 
 /// A historical event.
@@ -64,7 +73,7 @@ impl Upsert {
                 &bare
             }
         };
-        // Texts, integers and truths in maps with text keys can always be written.
+        // Texts, integers, truths and JSON that was read before can always be written.
         serde_json::to_vec(sent).unwrap_or_default()
     }
 
@@ -94,6 +103,11 @@ impl SetAside {
     fn of(reason: impl Into<String>) -> Self {
         SetAside { user_id: None, reason: reason.into() }
     }
+
+    /// With the line at which the row begins.
+    fn on_line(self, line: u64) -> Self {
+        SetAside { reason: format!("line {line}: {}", self.reason), ..self }
+    }
 }
 
 /// Why an input cannot be read on.
@@ -105,15 +119,12 @@ pub enum InputError {
     /// The columns are not those of users: mend the names.
     #[error("{0}")]
     Columns(String),
-    /// Most likely a quote is not closed.
-    #[error("row {row} is longer than {ROW_BYTES_MAX} bytes; is a quote not closed?")]
-    RowTooLong { row: u64 },
 }
 
 /// Takes rows, in order, until it answers `false`.
 pub type Take<'a> = dyn FnMut(Row) -> bool + 'a;
 
-/// Hands over one row that is a JSON object.
+/// Hands over one row of a table that is a JSON object.
 pub fn take_json(number: u64, text: &[u8], take: &mut Take<'_>) -> bool {
-    take(Row { number, read: row::read_json(text) })
+    take(Row { number, read: row::read_json(text, row::IdsOf::Table) })
 }

@@ -2,16 +2,20 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use super::{InputError, ROW_BYTES_MAX, Row, SetAside, Take, take_json};
+use super::{
+    InputError, ROW_BYTES_MAX, Row, SetAside, Take,
+    row::{IdsOf, read_json},
+};
+use crate::text::{bytes_without_mark, decoding};
 
 /// Hands over each row.
 ///
 /// # Errors
 /// If the bytes stop coming.
 pub fn read_ndjson(input: impl Read, take: &mut Take<'_>) -> Result<(), InputError> {
-    let mut input = BufReader::new(input);
+    let mut input = BufReader::new(decoding(input, None).map_err(InputError::Read)?);
     let (mut line, mut number) = (Vec::new(), 0);
-    loop {
+    for line_number in 1.. {
         line.clear();
         let limit = ROW_BYTES_MAX as u64 + 1;
         let read = input.by_ref().take(limit).read_until(b'\n', &mut line).map_err(InputError::Read)?;
@@ -22,22 +26,21 @@ pub fn read_ndjson(input: impl Read, take: &mut Take<'_>) -> Result<(), InputErr
         if is_cut {
             skip_line(&mut input)?;
         }
-        let text = line.trim_ascii();
+        // Files that were put together have a mark in the middle.
+        let text = bytes_without_mark(line.trim_ascii()).trim_ascii();
         if text.is_empty() {
             continue;
         }
         number += 1;
-        let goes_on = match is_cut {
-            true => {
-                let reason = format!("the row is longer than {ROW_BYTES_MAX} bytes");
-                take(Row { number, read: Err(SetAside::of(reason)) })
-            }
-            false => take_json(number, text, take),
+        let read = match is_cut {
+            true => Err(SetAside::of(format!("the row is longer than {ROW_BYTES_MAX} bytes"))),
+            false => read_json(text, IdsOf::Text),
         };
-        if !goes_on {
+        if !take(Row { number, read: read.map_err(|aside| aside.on_line(line_number)) }) {
             return Ok(());
         }
     }
+    Ok(())
 }
 
 /// Reads over the rest of a line, without keeping it.

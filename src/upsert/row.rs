@@ -1,11 +1,12 @@
 //! One row, as a JSON object, becomes an upsert: every rule of the service that can be checked here is.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use serde_json::{Map, Value};
-
-use super::{ATTRIBUTES_MAX, AttributeValue, Event, SetAside, Upsert};
-use crate::model::{parse_date, steers_display};
+use super::{
+    ATTRIBUTES_MAX, AttributeValue, Event, SetAside, Upsert,
+    members::{Member, Sort, compact, items_of, members_of},
+};
+use crate::model::{epoch_ms, parse_date, steers_display};
 
 const USER_ID: &str = "userId";
 const EMAIL: &str = "email";
@@ -43,96 +44,155 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
+/// Where an id comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdsOf {
+    /// Text that people and spreadsheets write: what looks like a slip is set aside.
+    Text,
+    /// A table, which holds an id as it is.
+    Table,
+}
+
 /// Reads the JSON object of a row.
-pub(super) fn read_json(text: &[u8]) -> Result<Upsert, SetAside> {
-    match serde_json::from_slice(text) {
-        Ok(Value::Object(members)) => read_members(members),
-        Ok(_) => Err(SetAside::of("the row is no JSON object")),
-        Err(error) => Err(SetAside::of(format!("the row is no JSON: {error}"))),
+pub(super) fn read_json(text: &[u8], ids: IdsOf) -> Result<Upsert, SetAside> {
+    let text = std::str::from_utf8(text).map_err(|error| {
+        let at = error.valid_up_to() + 1;
+        SetAside::of(format!("its byte {at} is not UTF-8: save the file as UTF-8, or name its --encoding"))
+    })?;
+    match Sort::of(text) {
+        Sort::Object => {}
+        _ if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
+            return Err(SetAside::of("the row is no JSON object"));
+        }
+        _ => {}
     }
+    let members =
+        members_of(text).map_err(|problem| SetAside::of(format!("the row is no JSON of a user: {problem}")))?;
+    read_members(members, ids)
 }
 
 /// Reads the members of a row.
-pub(super) fn read_members(mut members: Map<String, Value>) -> Result<Upsert, SetAside> {
-    let user_id = match members.remove(USER_ID) {
-        Some(Value::String(user_id)) if !user_id.is_empty() => user_id,
-        None | Some(Value::Null | Value::String(_)) => return Err(SetAside::of("there is no userId")),
-        Some(other) => return Err(SetAside::of(format!("userId is {}, and not a text", sort_of(&other)))),
+pub(super) fn read_members(mut members: Vec<Member<'_>>, ids: IdsOf) -> Result<Upsert, SetAside> {
+    let at = members.iter().position(|(name, _)| name == USER_ID);
+    let user_id = at.map(|at| members.swap_remove(at).1).unwrap_or(Cow::Borrowed("null"));
+    let user_id = match Sort::of(&user_id) {
+        Sort::Text => text_of(&user_id).map_err(SetAside::of)?,
+        Sort::Null => String::new(),
+        other => return Err(SetAside::of(format!("userId is {}, and not a text", other.words()))),
     };
-    let rest = read_rest(members);
-    rest.map(|(email, attributes, events)| Upsert { user_id: user_id.clone(), email, attributes, events })
+    if user_id.is_empty() {
+        return Err(SetAside::of("there is no userId"));
+    }
+    let slip = if ids == IdsOf::Text { slip_in(&user_id) } else { None };
+    let rest = slip.map_or_else(|| read_rest(members), Err);
+    rest.map(|Rest { email, attributes, events }| Upsert { user_id: user_id.clone(), email, attributes, events })
         .map_err(|reason| SetAside { user_id: Some(user_id), reason })
 }
 
-type Rest = (Option<String>, BTreeMap<String, AttributeValue>, Vec<Event>);
+/// What an id looks like that a program or a spreadsheet has changed.
+fn slip_in(user_id: &str) -> Option<String> {
+    let shown = shown(user_id);
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if user_id.trim_matches(is_blank) != user_id {
+        return Some(format!("there are blanks around the userId '{shown}': take them away"));
+    }
+    if user_id.chars().any(char::is_control) {
+        return Some(format!("the userId '{shown}' holds a line break or another control character"));
+    }
+    if let Some((whole, fraction)) = user_id.split_once('.')
+        && digits(whole)
+        && digits(fraction)
+        && fraction.bytes().all(|byte| byte == b'0')
+    {
+        return Some(format!("a program has made a number of the userId '{shown}': write {whole}"));
+    }
+    if let Some((number, exponent)) = user_id.split_once("E+")
+        && digits(exponent)
+        && digits(&number.replacen('.', "", 1))
+    {
+        return Some(format!("a spreadsheet has cut the digits of the userId '{shown}': export that column as text"));
+    }
+    let is_error = ["#N/A", "#NAME?", "#REF!", "#VALUE!", "#DIV/0!", "#NUM!", "#NULL!"].contains(&user_id);
+    is_error.then(|| format!("the userId is '{shown}', which is what a spreadsheet writes where it failed"))
+}
 
-fn read_rest(members: Map<String, Value>) -> Result<Rest, String> {
-    let (mut email, mut attributes, mut events) = (None, BTreeMap::new(), Vec::new());
+/// Whether a letter cannot be seen at the edge of a cell.
+pub(super) fn is_blank(letter: char) -> bool {
+    letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{200b}')
+}
+
+struct Rest {
+    email: Option<String>,
+    attributes: BTreeMap<String, AttributeValue>,
+    events: Vec<Event>,
+}
+
+fn read_rest(members: Vec<Member<'_>>) -> Result<Rest, String> {
+    let mut rest = Rest { email: None, attributes: BTreeMap::new(), events: Vec::new() };
     for (name, value) in members {
         check_name(&name)?;
-        match (name.as_str(), value) {
-            (_, Value::Null) => {}
-            (EMAIL, value) => email = Some(read_email(value)?),
-            (EVENTS, value) => events = read_events(value)?,
-            (ATTRIBUTES, value) => match opened(value) {
-                Value::Object(members) => {
-                    members.into_iter().try_for_each(|(name, value)| add(&mut attributes, name, value))?;
+        if Sort::of(&value) == Sort::Null {
+            continue;
+        }
+        match name.as_str() {
+            EMAIL => rest.email = Some(read_email(&value)?),
+            EVENTS => rest.events = read_events(&value)?,
+            ATTRIBUTES => {
+                let opened = opened(&value)?;
+                if Sort::of(&opened) != Sort::Object {
+                    return Err(format!("attributes are {}, and not an object", Sort::of(&value).words()));
                 }
-                other => return Err(format!("attributes are {}, and not an object", sort_of(&other))),
-            },
-            (name, value) => add(&mut attributes, name[ATTRIBUTE_PREFIX.len()..].to_owned(), value)?,
+                let members = members_of(&opened).map_err(|problem| format!("attributes: {problem}"))?;
+                members.into_iter().try_for_each(|(name, value)| add(&mut rest.attributes, name, &value))?;
+            }
+            name => {
+                let name = name.strip_prefix(ATTRIBUTE_PREFIX).unwrap_or(name);
+                add(&mut rest.attributes, name.to_owned(), &value)?;
+            }
         }
     }
-    match attributes.len() {
-        0..=ATTRIBUTES_MAX => Ok((email, attributes, events)),
+    match rest.attributes.len() {
+        0..=ATTRIBUTES_MAX => Ok(rest),
         count => Err(format!("{count} attributes; the service takes at most {ATTRIBUTES_MAX}")),
     }
 }
 
+/// The text that a JSON text holds.
+fn text_of(json: &str) -> Result<String, String> {
+    serde_json::from_str(json).map_err(|error| format!("the row is no JSON of a user: {error}"))
+}
+
 /// What a text holds, where a column carries JSON as text.
-fn opened(value: Value) -> Value {
-    match &value {
-        Value::String(text) => serde_json::from_str(text).unwrap_or(value),
-        _ => value,
+fn opened(json: &str) -> Result<Cow<'_, str>, String> {
+    match Sort::of(json) {
+        Sort::Text => Ok(Cow::Owned(text_of(json)?.trim_matches(is_blank).to_owned())),
+        _ => Ok(Cow::Borrowed(json)),
     }
 }
 
-fn read_email(value: Value) -> Result<String, String> {
-    match value {
-        Value::String(email) => {
+fn read_email(json: &str) -> Result<String, String> {
+    match Sort::of(json) {
+        Sort::Text => {
+            let email = text_of(json)?;
             let is_address = email.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
             if is_address { Ok(email) } else { Err(format!("'{}' is no e-mail address", shown(&email))) }
         }
-        other => Err(format!("email is {}, and not a text", sort_of(&other))),
+        other => Err(format!("email is {}, and not a text", other.words())),
     }
 }
 
-fn add(attributes: &mut BTreeMap<String, AttributeValue>, name: String, value: Value) -> Result<(), String> {
-    let value = match value {
+fn add(attributes: &mut BTreeMap<String, AttributeValue>, name: String, json: &str) -> Result<(), String> {
+    let value = match Sort::of(json) {
         // Nothing is said of it, so it stays as it is at the service.
-        Value::Null => return Ok(()),
+        Sort::Null => return Ok(()),
         _ if name.is_empty() => return Err("an attribute without a name".to_owned()),
-        Value::String(text) => AttributeValue::Text(text),
-        Value::Bool(truth) => AttributeValue::Boolean(truth),
-        Value::Number(number) => match number.as_i64() {
-            Some(number) => AttributeValue::Integer(number),
-            None if number.is_u64() => {
-                return Err(format!("attribute '{}' is too large: integers end at {}", shown(&name), i64::MAX));
-            }
-            None => {
-                return Err(format!(
-                    "attribute '{}' is {number}; the service takes texts, integers and true or false",
-                    shown(&name)
-                ));
-            }
+        Sort::Text => AttributeValue::Text(text_of(json)?),
+        Sort::Boolean => AttributeValue::Boolean(json == "true"),
+        // The contract is silent about fractions, large numbers, lists and objects: the service decides about them.
+        Sort::Number | Sort::List | Sort::Object => match json.parse::<i64>() {
+            Ok(number) if number.to_string() == json => AttributeValue::Integer(number),
+            _ => AttributeValue::Json(compact(json)),
         },
-        other => {
-            return Err(format!(
-                "attribute '{}' is {}; the service takes texts, integers and true or false",
-                shown(&name),
-                sort_of(&other)
-            ));
-        }
     };
     match attributes.insert(name.clone(), value) {
         None => Ok(()),
@@ -140,45 +200,51 @@ fn add(attributes: &mut BTreeMap<String, AttributeValue>, name: String, value: V
     }
 }
 
-fn read_events(value: Value) -> Result<Vec<Event>, String> {
-    match opened(value) {
-        Value::Array(items) => items.into_iter().enumerate().map(|(at, item)| read_event(at + 1, item)).collect(),
+fn read_events(json: &str) -> Result<Vec<Event>, String> {
+    let opened = opened(json)?;
+    match Sort::of(&opened) {
+        Sort::List => {
+            let items = items_of(&opened).map_err(|problem| format!("events: {problem}"))?;
+            items.into_iter().enumerate().map(|(at, item)| read_event(at + 1, item)).collect()
+        }
         // An empty cell.
-        Value::String(text) if text.is_empty() => Ok(Vec::new()),
-        other => Err(format!("events are {}, and not a list of {{event, timestamp}}", sort_of(&other))),
+        _ if opened.is_empty() => Ok(Vec::new()),
+        _ => {
+            let sort = Sort::of(json).words();
+            Err(format!("events are {sort}, and not a list of {{event, timestamp}}"))
+        }
     }
 }
 
-fn read_event(place: usize, item: Value) -> Result<Event, String> {
-    let Value::Object(mut members) = item else {
-        return Err(format!("event {place} is {}, and not {{event, timestamp}}", sort_of(&item)));
-    };
-    let (name, timestamp) = (members.remove("event"), members.remove("timestamp"));
-    if let Some((unknown, _)) = members.into_iter().find(|(_, value)| !value.is_null()) {
-        return Err(format!("event {place} has '{}'; an event has event and timestamp", shown(&unknown)));
+fn read_event(place: usize, json: &str) -> Result<Event, String> {
+    let sort = Sort::of(json);
+    if sort != Sort::Object {
+        return Err(format!("event {place} is {}, and not {{event, timestamp}}", sort.words()));
     }
-    let event = match name {
-        Some(Value::String(event)) if !event.is_empty() => event,
-        _ => return Err(format!("event {place} has no name")),
-    };
-    let timestamp = match timestamp {
-        Some(Value::Number(number)) => number.as_i64().ok_or(format!("{number} is no epoch milliseconds")),
-        Some(Value::String(text)) => parse_date(&text),
+    let (mut event, mut timestamp) = (None, None);
+    for (name, value) in members_of(json).map_err(|problem| format!("event {place}: {problem}"))? {
+        match (name.as_str(), Sort::of(&value)) {
+            (_, Sort::Null) => {}
+            ("event", Sort::Text) => event = Some(text_of(&value)?),
+            ("event", _) => {}
+            ("timestamp", _) => timestamp = Some(value),
+            (unknown, _) => {
+                return Err(format!("event {place} has '{}'; an event has event and timestamp", shown(unknown)));
+            }
+        }
+    }
+    let event = event.filter(|event| !event.is_empty()).ok_or_else(|| format!("event {place} has no name"))?;
+    let timestamp = timestamp.ok_or_else(|| "there is none".to_owned()).and_then(|value| match Sort::of(&value) {
+        Sort::Text => {
+            let text = text_of(&value)?;
+            let text = text.trim();
+            if text.bytes().all(|byte| byte.is_ascii_digit()) { epoch_ms(text) } else { parse_date(text) }
+        }
+        Sort::Number => epoch_ms(&value),
         _ => Err("there is none".to_owned()),
-    };
+    });
     let timestamp = timestamp.map_err(|problem| format!("event {place} has no timestamp: {problem}"))?;
     Ok(Event { event, timestamp })
-}
-
-fn sort_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
 }
 
 /// The beginning of a foreign text, harmless on a screen.

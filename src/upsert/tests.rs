@@ -1,5 +1,7 @@
 //! Rows as people write them, right and wrong.
 
+use std::io::Read as _;
+
 use serde_json::json;
 
 use super::*;
@@ -60,9 +62,6 @@ fn a_row_that_the_service_would_refuse_is_set_aside_with_its_reason() {
         (json!([1]), "no JSON object"),
         (json!({"userId": "u", "email": "nowhere"}), "'nowhere' is no e-mail address"),
         (json!({"userId": "u", "attributes": attributes(101)}), "at most 100"),
-        (json!({"userId": "u", "attributes": {"a": 1.5}}), "'a' is 1.5"),
-        (json!({"userId": "u", "attributes": {"a": [1]}}), "'a' is a list"),
-        (json!({"userId": "u", "attributes": {"a": 9_223_372_036_854_775_808_u64}}), "too large"),
         (json!({"userId": "u", "attributes": {"": 1}}), "without a name"),
         (json!({"userId": "u", "attributes": {"a": 1}, "attributes.a": 2}), "stands twice"),
         (json!({"userId": "u", "attributes": "text"}), "attributes are a text"),
@@ -72,10 +71,124 @@ fn a_row_that_the_service_would_refuse_is_set_aside_with_its_reason() {
         (json!({"userId": "u", "events": [{"event": "e", "timestamp": 1}, {"timestamp": 1}]}), "event 2 has no name"),
         (json!({"userId": "u", "events": [{"event": "e", "timestamp": 1, "count": 2}]}), "has 'count'"),
         (json!({"userId": "u", "events": [{"event": "e", "timestamp": "2026-01-31T08:00:00"}]}), "no zone"),
+        (json!({"userId": "u", "events": [{"event": "e", "timestamp": 1_769_846_400}]}), "write 1769846400000"),
+        (json!({"userId": "u", "events": [{"event": "e", "timestamp": "1769846400"}]}), "write 1769846400000"),
+        (json!({"userId": "u", "events": [{"event": "e", "timestamp": 1_769_846_400.5}]}), "no whole number"),
+        (json!({"userId": " u"}), "blanks around the userId ' u'"),
+        (json!({"userId": "1002.0"}), "write 1002"),
+        (json!({"userId": "1.23457E+15"}), "cut the digits"),
+        (json!({"userId": "#N/A"}), "where it failed"),
+        (json!({"userId": "a\nb"}), "line break"),
     ] {
         assert!(reason(&row).contains(expected), "{row}: {}", reason(&row));
     }
-    assert!(ndjson("{\"userId\":\"u\"").pop().unwrap().unwrap_err().reason.contains("no JSON"));
+    for (line, expected) in [
+        (r#"{"userId":"u""#, "line 1: the row is no JSON"),
+        (r#"{"userId":"u1","userId":"u2"}"#, "'userId' stands twice"),
+        (r#"{"userId":"u","attributes":{"a":1,"a":2}}"#, "'a' stands twice"),
+        (r#"{"userId":"u","attributes":"{\"a\":1,\"a\":2}"}"#, "'a' stands twice"),
+        (r#"{"userId":"u","events":[{"event":"e","event":"f","timestamp":1}]}"#, "event 1: 'event' stands twice"),
+        ("{\"userId\":\"u\0\"}", "no JSON"),
+    ] {
+        let reason = ndjson(line).pop().unwrap().unwrap_err().reason;
+        assert!(reason.contains(expected), "{line}: {reason}");
+    }
+}
+
+#[test]
+fn values_that_the_contract_does_not_name_are_sent_as_they_are() {
+    let line =
+        r#"{"userId":"u","attributes":{"a":1.50,"b":[1, {"c d": "e f"}],"c":9223372036854775808,"d":-0,"e":{}}}"#;
+    let sent = String::from_utf8(ndjson(line).pop().unwrap().unwrap().body(true)).unwrap();
+    let exact = r#"{"userId":"u","attributes":{"a":1.50,"b":[1,{"c d":"e f"}],"c":9223372036854775808,"d":-0,"e":{}}}"#;
+    assert_eq!(sent, exact);
+    let found = csv("userId,attributes.a:number,attributes.b:json\nu,1.50,\"[1, 2]\"\nv,\"1,5\",\nw,,{\n");
+    assert_eq!(found[0].clone().unwrap().attributes["a"], AttributeValue::Json("1.50".into()));
+    assert_eq!(found[0].clone().unwrap().attributes["b"], AttributeValue::Json("[1,2]".into()));
+    assert!(found[1].clone().unwrap_err().reason.contains("'1,5' in the column attributes.a is no number"));
+    assert!(found[2].clone().unwrap_err().reason.contains("is no JSON"));
+}
+
+fn sent_of(rows: &[Result<Upsert, SetAside>]) -> Vec<String> {
+    let shown = |row: &Result<Upsert, SetAside>| match row {
+        Ok(upsert) => String::from_utf8(upsert.body(true)).unwrap(),
+        Err(aside) => aside.reason.clone(),
+    };
+    rows.iter().map(shown).collect()
+}
+
+#[test]
+fn what_spreadsheets_write_is_read() {
+    let expected = [
+        r#"{"userId":"u1","email":"a@b.c","attributes":{"n":5,"plan":" pro "}}"#,
+        r#"{"userId":"ü2","attributes":{"n":-7}}"#,
+    ];
+    let plain = "userId,email,attributes.plan,attributes.n:integer,,\r\n u1\u{a0}, a@b.c , pro ,5.0,,\r\n,,,,,\r\n\u{feff}ü2,,,-7,,,,\r\n , ,,,,\r\n";
+    let utf16 = |text: &str, unit: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(unit).collect::<Vec<u8>>();
+    let mut forms = vec![plain.as_bytes().to_vec(), format!("\u{feff}{plain}").into_bytes()];
+    for separator in [";", "\t", "|"] {
+        let other = plain.replace(',', separator);
+        forms.push(other.clone().into_bytes());
+        forms.push(format!("sep={separator}\r\n{other}").into_bytes());
+        forms.push(utf16(&format!("\u{feff}{other}"), u16::to_le_bytes));
+        forms.push(utf16(&other, u16::to_be_bytes));
+    }
+    forms.push(plain.replace("\r\n", "\r").into_bytes());
+    forms.push(format!("\n\n{plain}").into_bytes());
+    for form in forms {
+        let found = rows(|take| read_csv(form.as_slice(), take));
+        assert_eq!(sent_of(&found), expected, "{}", String::from_utf8_lossy(&form));
+    }
+}
+
+#[test]
+fn what_spreadsheets_break_is_told_with_its_line() {
+    let text = b"userId,attributes.plan,attributes.n:integer\n\
+        1002.0,pro,1\n\n\
+        u2,\"two\nlines\",2\n\
+        u3;pro;3\n\
+        u4,\"open,4\n\
+        u5,\"x\",5\n\
+        u6,\xe9,6\n\
+        u7,nul\0,7\n\
+        userId,attributes.plan,attributes.n:integer\n\
+        u8,5\" disk,8\n\
+        u9,,5.5\n\
+        u10,ok,10,more\n\
+        u11,\"never closed,11\n\
+        u12,ok,12";
+    let found = sent_of(&rows(|take| read_csv(text.as_slice(), take)));
+    for (at, expected) in [
+        "line 2: a program has made a number of the userId '1002.0': write 1002",
+        r#"{"userId":"u2","attributes":{"n":2,"plan":"two\nlines"}}"#,
+        "line 6: it has 1 cells, and there are 3 columns, with ',' between them",
+        "line 7: the quote that begins cell 2 is not closed",
+        r#"{"userId":"u5","attributes":{"n":5,"plan":"x"}}"#,
+        "line 9: the cell of attributes.plan is not UTF-8: save the file as 'CSV UTF-8', or name its --encoding",
+        "line 10: the cell of attributes.plan holds a NUL byte",
+        "line 11: it repeats the names of the columns",
+        "line 12: cell 2 holds a quote",
+        "line 13: '5.5' in the column attributes.n is no integer",
+        "line 14: it has 4 cells",
+        "line 15: the quote that begins cell 2 is not closed",
+        r#"{"userId":"u12","attributes":{"n":12,"plan":"ok"}}"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(found[at].starts_with(expected), "{}", found[at]);
+    }
+    assert_eq!(found.len(), 13);
+}
+
+#[test]
+fn a_mark_before_a_line_of_json_is_no_part_of_it() {
+    let found = ndjson("\u{feff}{\"userId\":\"u1\"}\r\n\r\n\u{feff}{\"userId\":\"u2\"}\n{\n");
+    assert_eq!(sent_of(&found)[..2], [r#"{"userId":"u1"}"#, r#"{"userId":"u2"}"#]);
+    assert!(sent_of(&found)[2].starts_with("line 4: "), "{found:?}");
+    let utf16: Vec<u8> = "{\"userId\":\"ü\"}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(sent_of(&rows(|take| read_ndjson(utf16.as_slice(), take))), [r#"{"userId":"ü"}"#]);
+    assert!(ndjson("").is_empty());
 }
 
 #[test]
@@ -100,6 +213,11 @@ fn wrong_columns_are_refused_before_any_row_is_read() {
         ("userId,plan\nu,p\n", "no column 'plan'"),
         ("userId,attributes.a,attributes.a:integer\n", "stands twice"),
         ("userId,attributes.\n", "without a name"),
+        ("\u{feff}", "empty"),
+        ("sep=;\n", "empty"),
+        (",,\n", "no column userId"),
+        ("user;email\n", "no column 'user'"),
+        ("userId,\"email\nu1,x\n", "line 1: the quote that begins cell 2 is not closed"),
     ] {
         let refused = read_csv(header.as_bytes(), &mut |_| panic!("a row was read")).unwrap_err();
         assert!(refused.to_string().contains(expected), "{header}: {refused}");
@@ -108,13 +226,13 @@ fn wrong_columns_are_refused_before_any_row_is_read() {
 
 #[test]
 fn p8_a_row_without_an_end_takes_no_memory_without_an_end() {
-    let endless = || std::io::Read::take(std::io::repeat(b'x'), 1 << 30);
+    let endless = || std::io::Read::take(std::io::repeat(b'x'), 1 << 24);
     let header = b"userId\n\"".as_slice();
-    let refused = read_csv(std::io::Read::chain(header, endless()), &mut |_| true).unwrap_err();
-    assert!(matches!(refused, InputError::RowTooLong { row: 1 }), "{refused}");
+    let found = rows(|take| read_csv(std::io::Read::chain(header, endless()).chain(b"\nu\n".as_slice()), take));
+    assert!(found[0].clone().unwrap_err().reason.contains("longer than 1048576 bytes"));
+    assert_eq!((found.len(), found[1].clone().unwrap().user_id), (2, "u".to_owned()));
     let end = b"\n{\"userId\":\"u\"}\n".as_slice();
-    let endless = std::io::Read::take(std::io::repeat(b'x'), 1 << 24);
-    let found = rows(|take| read_ndjson(std::io::Read::chain(endless, end), take));
+    let found = rows(|take| read_ndjson(std::io::Read::chain(endless(), end), take));
     assert!(found[0].clone().unwrap_err().reason.contains("longer than 1048576 bytes"));
     assert_eq!((found.len(), found[1].clone().unwrap().user_id), (2, "u".to_owned()));
 }

@@ -128,14 +128,16 @@ fn rows_that_cannot_be_sent_are_set_aside_and_the_others_go() {
     let text: String = rows.iter().map(|row| format!("{row}\n")).collect::<String>() + "{\"userId\":\n";
     let file = write(&place, "rows.jsonl", &text);
     let report = place.report(&["users", "push", &file], 3);
-    assert_eq!((&report["rows"]["accepted"], &report["rows"]["set_aside"]), (&json!(2), &json!(5)), "{report}");
+    assert_eq!((&report["rows"]["accepted"], &report["rows"]["set_aside"]), (&json!(2), &json!(4)), "{report}");
     assert_eq!(arrived(&service).into_keys().collect::<Vec<_>>(), ["also good", "good"]);
     let results = results(&format!("{file}.results.csv"));
     assert_eq!(results.len(), 7);
-    for (row, reason) in [(2, "at most 100"), (3, "1.5"), (4, "no userId"), (5, "'plan'"), (7, "no JSON")] {
+    for (row, reason) in [(2, "at most 100"), (4, "line 4: there is no userId"), (5, "'plan'"), (7, "no JSON")] {
         assert_eq!(results[&row]["fate"], "set_aside");
         assert!(results[&row]["reason"].contains(reason), "{:?}", results[&row]);
     }
+    assert_eq!(results[&3]["fate"], "refused", "the service decides about a fraction");
+    assert!(results[&3]["reason"].contains("must be a string, an integer or a boolean"), "{:?}", results[&3]);
     let wrong = write(&place, "wrong.csv", "user,plan\nu,p\n");
     let refused = place.run(&["users", "push", &wrong]).expect(2);
     assert!(refused.stderr.contains("no column 'user'"), "{}", refused.stderr);
@@ -143,6 +145,49 @@ fn rows_that_cannot_be_sent_are_set_aside_and_the_others_go() {
     assert!(missing.stderr.contains("missing.csv"), "{}", missing.stderr);
     let formless = place.run(&["users", "push", &write(&place, "users.txt", "")]).expect(2);
     assert!(formless.stderr.contains("--format"), "{}", formless.stderr);
+}
+
+#[test]
+fn an_open_quote_in_csv_costs_its_own_row_and_no_other() {
+    let service = service(Faults::default());
+    let place = Place::new(&service);
+    let file = write(
+        &place,
+        "u.csv",
+        "userId;attributes.plan\r\nu1;\"pro\r\nu2;basic\r\nu3;\"free\"\r\n1002.0;x\r\n;;\r\n u4 ;\"two\r\nlines\"\r\n",
+    );
+    let report = place.report(&["users", "push", &file], 3);
+    assert_eq!((&report["rows"]["accepted"], &report["rows"]["set_aside"]), (&json!(3), &json!(2)), "{report}");
+    let there = arrived(&service);
+    assert_eq!(there.keys().collect::<Vec<_>>(), ["u2", "u3", "u4"]);
+    assert_eq!(there["u4"].attributes["plan"], "two\r\nlines");
+    let results = results(&format!("{file}.results.csv"));
+    assert!(results[&1]["reason"].starts_with("line 2: the quote that begins cell 2 is not closed"), "{results:?}");
+    assert!(
+        results[&4]["reason"].starts_with("line 5: ") && results[&4]["reason"].ends_with("write 1002"),
+        "{results:?}"
+    );
+}
+
+#[test]
+fn text_in_any_encoding_is_sent_as_it_is_meant() {
+    let service = service(Faults { any_attribute_values: true, ..Faults::default() });
+    let place = Place::new(&service);
+    let utf16: Vec<u8> =
+        "\u{feff}userId\tattributes.n:number\r\nü1\t1.50\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    std::fs::write(place.path("u16.tsv"), utf16).unwrap();
+    std::fs::write(place.path("1252.csv"), b"userId,attributes.t:json\n\xfc2,\"[1,2]\"\n").unwrap();
+    std::fs::write(place.path("bom.ndjson"), "\u{feff}{\"userId\":\"ü3\"}\n".as_bytes()).unwrap();
+    place.report(&["users", "push", "u16.tsv"], 0);
+    place.report(&["users", "push", "bom.ndjson"], 0);
+    let refused = place.report(&["users", "push", "1252.csv"], 3);
+    assert_eq!(refused["rows"]["set_aside"], 1, "{refused}");
+    assert!(results(place.path("1252.csv.results.csv").to_str().unwrap())[&1]["reason"].contains("--encoding"));
+    place.report(&["users", "push", "1252.csv", "--encoding", "windows-1252"], 0);
+    let there = arrived(&service);
+    assert_eq!(there.keys().collect::<Vec<_>>(), ["ü1", "ü2", "ü3"]);
+    assert_eq!((&there["ü1"].attributes["n"], &there["ü2"].attributes["t"]), (&json!(1.5), &json!([1, 2])));
+    place.run(&["users", "push", "1252.csv", "--encoding", "latin-99"]).expect(2);
 }
 
 #[test]

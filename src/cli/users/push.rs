@@ -9,7 +9,10 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
-use crate::pipeline::{PipelineError, Push, PushFormat, PushInput, PushReport, PushRequest, push_dry};
+use crate::{
+    pipeline::{PipelineError, Push, PushFormat, PushInput, PushReport, PushRequest, Written, push_dry},
+    text::Encoding,
+};
 
 use super::super::{
     CommandError, Context,
@@ -25,9 +28,14 @@ const REFRESH: Duration = Duration::from_millis(200);
 ///
 /// Columns, or members of a JSON object a line: userId (the only one that must be there), email, attributes.NAME for each attribute (or
 /// attributes, an object), events (a list of {"event": NAME, "timestamp": EPOCH_MS}). In CSV events are JSON text, an empty cell says
-/// nothing, and an attribute is a text unless its column says otherwise: attributes.seats:integer, attributes.is_admin:boolean. The service
-/// takes texts, integers and true or false, at most 100 attributes a user; a row that it would refuse is set aside with the reason. Times of
+/// nothing, and an attribute is a text unless its column says otherwise: attributes.seats:integer, attributes.is_admin:boolean,
+/// attributes.score:number, attributes.tags:json. At most 100 attributes a user. Texts, integers and true or false are known to be taken;
+/// about fractions, lists and objects the service decides. A row that cannot be right is set aside with its line and the reason. Times of
 /// events may be RFC 3339 as well. Null says nothing: it deletes no attribute.
+///
+/// CSV may be what a spreadsheet writes: cells separated by commas, semicolons, tabs or bars, UTF-8 or UTF-16 (other encodings are named
+/// with --encoding), empty columns and rows, 5.0 in a column of integers, blanks around ids. A quote that is not closed costs its own row. An
+/// id that a spreadsheet has changed (1002.0, 1.2E+15) is set aside.
 ///
 /// Every row's fate is written to the results, and remembered by its content in the state file: intent before the request, outcome
 /// after. Started again, a push goes on where it was, and a row whose answer is known is never sent again, also not by another file with
@@ -53,6 +61,10 @@ pub(super) struct PushArgs {
     /// How FILE is written [default: as its name says; for '-' ndjson]
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
+
+    /// Encoding of a text that says nothing of its own: windows-1252 is what Excel's plain 'CSV' has [default: utf-8]
+    #[arg(long, value_name = "NAME", value_parser = parse_encoding)]
+    encoding: Option<Encoding>,
 
     /// Where each row's fate is written, as CSV [default: FILE.results.csv, else users-push.results.csv]
     #[arg(long, value_name = "FILE")]
@@ -87,6 +99,11 @@ enum FormatArg {
     Csv,
     Ndjson,
     Parquet,
+}
+
+fn parse_encoding(name: &str) -> Result<Encoding, String> {
+    Encoding::named(name)
+        .ok_or_else(|| format!("there is no encoding '{name}'; there are utf-8, utf-16le, windows-1252 and others"))
 }
 
 impl From<FormatArg> for PushFormat {
@@ -131,15 +148,16 @@ pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandE
 fn input_of(args: &PushArgs) -> Result<PushInput, CommandError> {
     let format = args.format.map(PushFormat::from);
     let usage = |problem: String| Err(CommandError::Usage(problem));
+    let written = |format| Written { format, encoding: args.encoding };
     match (&args.query, &args.file) {
         (Some(_), _) if format.is_some() => usage("--format says how a file is written; there is none".to_owned()),
         (Some(sql), _) => Ok(PushInput::Query(sql.clone())),
         (None, Some(file)) if file == Path::new("-") => match format.unwrap_or(PushFormat::Ndjson) {
             PushFormat::Parquet => usage("Parquet cannot be read from standard input: name a file".to_owned()),
-            format => Ok(PushInput::Stdin(format)),
+            format => Ok(PushInput::Stdin(written(format))),
         },
         (None, Some(file)) => match format.or(PushFormat::of(file)) {
-            Some(format) => Ok(PushInput::File(file.clone(), format)),
+            Some(format) => Ok(PushInput::File(file.clone(), written(format))),
             None => usage(format!(
                 "the name of {} does not tell its format (.csv, .ndjson, .jsonl, .parquet): say --format",
                 file.display()

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::{
     config::{Settings, WarehouseSettings},
     load::{LoadError, json_rows, read_parquet_file},
+    text::{Encoding, decoding},
     upsert::{InputError, Row, Take, check_columns, read_csv, read_ndjson, take_json},
 };
 
@@ -29,14 +30,22 @@ const QUERY_TIME: Duration = Duration::from_secs(24 * 3600);
 /// Where rows come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushInput {
-    File(PathBuf, PushFormat),
+    File(PathBuf, Written),
     /// CSV or NDJSON.
-    Stdin(PushFormat),
+    Stdin(Written),
     /// One SELECT over the warehouse.
     Query(String),
 }
 
 /// How rows are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub format: PushFormat,
+    /// The encoding of text without a byte order mark; `None` is UTF-8.
+    pub encoding: Option<Encoding>,
+}
+
+/// The format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushFormat {
     Csv,
@@ -49,7 +58,7 @@ impl PushFormat {
     pub fn of(path: &Path) -> Option<PushFormat> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         match extension.as_str() {
-            "csv" => Some(PushFormat::Csv),
+            "csv" | "tsv" => Some(PushFormat::Csv),
             "ndjson" | "jsonl" => Some(PushFormat::Ndjson),
             "parquet" => Some(PushFormat::Parquet),
             _ => None,
@@ -79,19 +88,20 @@ pub(super) fn feed(input: &PushInput, settings: &Settings) -> mpsc::Receiver<Fed
 /// Reads every row, on this thread.
 pub(super) fn read(input: &PushInput, warehouse: &WarehouseSettings, take: &mut Take<'_>) -> Result<(), PipelineError> {
     match input {
-        PushInput::File(path, PushFormat::Parquet) => read_parquet(path, take),
-        PushInput::File(path, format) => {
+        PushInput::File(path, Written { format: PushFormat::Parquet, .. }) => read_parquet(path, take),
+        PushInput::File(path, written) => {
             let opened = File::open(path);
             let file = opened.map_err(|source| PipelineError::InputFile { path: path.clone(), source })?;
-            read_text(file, *format, take)
+            read_text(file, *written, take)
         }
-        PushInput::Stdin(format) => read_text(io::stdin().lock(), *format, take),
+        PushInput::Stdin(written) => read_text(io::stdin().lock(), *written, take),
         PushInput::Query(sql) => read_query(sql, warehouse, take),
     }
 }
 
-fn read_text(input: impl io::Read, format: PushFormat, take: &mut Take<'_>) -> Result<(), PipelineError> {
-    let read = match format {
+fn read_text(input: impl io::Read, written: Written, take: &mut Take<'_>) -> Result<(), PipelineError> {
+    let input = decoding(input, written.encoding).map_err(|error| PipelineError::Input(InputError::Read(error)))?;
+    let read = match written.format {
         PushFormat::Csv => read_csv(input, take),
         PushFormat::Ndjson => read_ndjson(input, take),
         PushFormat::Parquet => Err(InputError::Columns("Parquet is read from a file only".to_owned())),

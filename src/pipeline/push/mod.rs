@@ -13,7 +13,7 @@ mod past;
 mod report;
 mod results;
 
-pub use input::{PushFormat, PushInput};
+pub use input::{PushFormat, PushInput, Written};
 pub use past::{Erased, ResultsFound, clean_results, search_results};
 pub use report::{PushReport, PushRows};
 

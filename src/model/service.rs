@@ -1,0 +1,54 @@
+//! Addresses of a service, compared: the same service may be written in more than one way.
+
+use std::borrow::Cow;
+
+/// Whether two addresses without slashes at their ends name the same service: this machine has several names, a scheme its own port, and case
+/// and a dot at the end mean nothing in the name of a host.
+pub fn is_same_service(left: &str, right: &str) -> bool {
+    left == right || canonical(left) == canonical(right)
+}
+
+fn canonical(address: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = address.split_once("://") else { return Cow::Borrowed(address) };
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let host_end = match authority.rfind(']') {
+        Some(at) => at + 1,
+        None => authority.rfind(':').unwrap_or(authority.len()),
+    };
+    let (host, port) = authority.split_at(host_end);
+    let scheme = scheme.to_ascii_lowercase();
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let host = if matches!(host.as_str(), "127.0.0.1" | "[::1]") { "localhost" } else { &host };
+    let port = match (scheme.as_str(), port) {
+        ("http", ":80") | ("https", ":443") | (_, ":") => "",
+        (_, port) => port,
+    };
+    Cow::Owned(format!("{scheme}://{host}{port}{}", path.trim_end_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_service_has_several_addresses() {
+        for (left, right) in [
+            ("http://localhost:8787", "http://127.0.0.1:8787"),
+            ("http://localhost:8787/a", "http://[::1]:8787/a"),
+            ("https://API.example.com", "https://api.example.com.:443/"),
+            ("http://localhost", "HTTP://127.0.0.1:80"),
+        ] {
+            assert!(is_same_service(left, right), "{left} {right}");
+        }
+        for (left, right) in [
+            ("http://localhost:8787", "http://localhost:8788"),
+            ("http://127.0.0.1:1", "http://127.0.0.2:1"),
+            ("https://a.example", "http://a.example"),
+            ("https://a.example/x", "https://a.example/X"),
+            ("https://a.example", "https://b.example"),
+            ("", "https://b.example"),
+        ] {
+            assert!(!is_same_service(left, right), "{left} {right}");
+        }
+    }
+}
