@@ -9,7 +9,7 @@ use super::{
     drift::Met,
     extra::{Extra, canonical_key},
     json::{self, Entry},
-    timestamp::read_timestamp,
+    timestamp::{is_of_another_unit, read_timestamp},
 };
 use crate::model::{DriftMode, DriftRules, RejectReason};
 
@@ -165,9 +165,13 @@ impl<'a, F: WireField> Fields<'a, F> {
         self.read_or_keep(field, json::read_number)
     }
 
-    /// A moment, in microseconds.
+    /// A moment, in microseconds. A number that is not of milliseconds is kept as well: its unit is a guess.
     pub(super) fn timestamp(&mut self, field: F) -> Option<i64> {
-        self.read_or_keep(field, read_timestamp)
+        let moment = self.read_or_keep(field, read_timestamp)?;
+        if self.json(field).is_some_and(is_of_another_unit) {
+            self.keep(field);
+        }
+        Some(moment)
     }
 
     fn read_or_keep<T>(&mut self, field: F, read: impl Fn(&'a str) -> Option<T>) -> Option<T> {
@@ -190,8 +194,9 @@ impl<'a, F: WireField> Fields<'a, F> {
     }
 
     /// A moment that the row cannot be placed without.
-    pub(super) fn key_timestamp(&self, field: F) -> Result<i64, Unplaceable> {
-        self.key(field, read_timestamp)
+    pub(super) fn key_timestamp(&mut self, field: F) -> Result<i64, Unplaceable> {
+        self.key(field, read_timestamp)?;
+        self.timestamp(field).ok_or(Unplaceable { reason: RejectReason::BadKey, field: field.name() })
     }
 
     fn key<T>(&self, field: F, read: impl Fn(&'a str) -> Option<T>) -> Result<T, Unplaceable> {

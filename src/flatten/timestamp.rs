@@ -1,15 +1,18 @@
 //! Moments as services write them, as microseconds since the epoch in UTC.
 //!
 //! Read are RFC 3339 (any offset, up to nine fraction digits, `T` or a space), the same without a zone, which then means UTC,
-//! and a number of epoch milliseconds. Digits beyond the microsecond are cut. A leap second (`:60`) is the first moment of the
-//! next minute. Nothing is guessed: any other text is no moment.
+//! and a number since the epoch, whose magnitude tells its unit (the contract names none for people). Digits beyond the microsecond are
+//! cut. A leap second (`:60`) is the first moment of the next minute. Nothing is guessed: any other text is no moment.
 
 use chrono::DateTime;
 
 use super::json;
+use crate::model::EpochUnit;
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_SECS: i64 = 86_400;
+/// The least number that may have a fraction: of seconds, one of 1973.
+const FRACTION_MIN: f64 = 1e8;
 /// Midnight of 0001-01-01 and of 10000-01-01: what every reader of the warehouse can show.
 const MOMENTS_US: std::ops::Range<i64> = -62_135_596_800 * SECOND_US..253_402_300_800 * SECOND_US;
 
@@ -20,8 +23,26 @@ pub(super) fn read_timestamp(raw: &str) -> Option<i64> {
             let inner = raw.get(1..raw.len().checked_sub(1)?)?;
             parse(inner).or_else(|| parse(&json::unescaped(inner).text))
         }
-        json::Shape::Number => json::read_integer(raw)?.checked_mul(1000).filter(|micros| MOMENTS_US.contains(micros)),
+        json::Shape::Number => read_epoch(raw).filter(|micros| MOMENTS_US.contains(micros)),
         _ => None,
+    }
+}
+
+/// Whether a JSON value is a number that is no whole number of epoch milliseconds.
+pub(super) fn is_of_another_unit(raw: &str) -> bool {
+    let number = json::read_number(raw);
+    number.is_some_and(|number| EpochUnit::of(number) != EpochUnit::Milliseconds || json::read_integer(raw).is_none())
+}
+
+fn read_epoch(raw: &str) -> Option<i64> {
+    let number = json::read_number(raw)?;
+    let per_second = EpochUnit::of(number).per_second();
+    match json::read_integer(raw) {
+        Some(whole) if per_second <= SECOND_US => whole.checked_mul(SECOND_US / per_second),
+        Some(whole) => Some(whole.div_euclid(per_second / SECOND_US)),
+        // A fraction of a number too small to be a moment of today says nothing.
+        None if number.abs() < FRACTION_MIN => None,
+        None => Some((number * (SECOND_US as f64 / per_second as f64)).round() as i64),
     }
 }
 
