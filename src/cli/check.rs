@@ -1,5 +1,10 @@
 //! `studysync check`: whether a run could work, and what to do about each thing that stands in its way.
 
+use std::{
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+};
+
 use clap::Args;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -9,6 +14,7 @@ use crate::{
     config::Settings,
     model::{RunId, TimeAccount},
     pipeline::{self, Measured, PipelineError},
+    serve::check_schedule,
     source::{Source, SourceError},
     state::{State, StateError},
 };
@@ -86,6 +92,7 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     settings.base_url().map_err(CommandError::Config)?;
     let mut findings = service(&settings).await;
     findings.push(state(&settings));
+    findings.extend(serve(&settings));
     // A warehouse is locked while a run works on it, so it is looked at only if the lease is free.
     if findings.iter().all(|finding| finding.exit_code != 5) {
         findings.push(warehouse(&settings));
@@ -116,6 +123,12 @@ fn describe(finding: &Finding) -> String {
     let mark = if finding.is_well { "ok  " } else { "FAIL" };
     let hint = finding.what_to_do.as_ref().map(|hint| format!("\n     what to do: {hint}")).unwrap_or_default();
     format!("{mark} {:<10} {}{hint}\n", finding.what, finding.found)
+}
+
+/// What only `serve` reads.
+fn serve(settings: &Settings) -> Option<Finding> {
+    let error = check_schedule(&settings.serve).err()?;
+    Some(Finding::broken("serve", CommandError::Serve(error)))
 }
 
 async fn service(settings: &Settings) -> Vec<Finding> {
@@ -168,8 +181,27 @@ fn clock_skew(service_now_ms: Option<i64>) -> Finding {
     }
 }
 
+/// An error if something at this path could not be made. Nothing is left there.
+fn can_be_made(path: &Path) -> Result<(), CommandError> {
+    let mut folders =
+        path.ancestors().skip(1).map(|folder| if folder == Path::new("") { Path::new(".") } else { folder });
+    let folder = folders.find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    let trial = folder.join(format!(".studysync-check-{}", std::process::id()));
+    let made = OpenOptions::new().write(true).create_new(true).open(&trial).and_then(|_| std::fs::remove_file(&trial));
+    made.map_err(|source| {
+        CommandError::failed(format!("{} cannot be made in {}", path.display(), folder.display()), source)
+    })
+}
+
+/// What is not there yet is not made: it would belong to the address of this check for good.
 fn state(settings: &Settings) -> Finding {
     let path = settings.state_path.display();
+    if !settings.state_path.exists() {
+        return match can_be_made(&settings.state_path) {
+            Ok(()) => Finding::well("state", format!("{path} can be made by the first run")),
+            Err(error) => Finding::broken("state", error),
+        };
+    }
     let opened = pipeline::identity(settings).and_then(|identity| {
         let take = || -> Result<(), StateError> {
             let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)?;
@@ -185,15 +217,32 @@ fn state(settings: &Settings) -> Finding {
 }
 
 fn warehouse(settings: &Settings) -> Finding {
-    let opened = pipeline::identity(settings).and_then(|identity| pipeline::open_destinations(settings, &identity));
-    match opened {
-        Ok(destinations) => {
-            let places: Vec<String> = destinations
-                .iter()
-                .map(|destination| format!("{} at {}", destination.name(), destination.location()))
-                .collect();
-            Finding::well("warehouse", format!("{} can be written", places.join(" and ")))
-        }
-        Err(error) => Finding::broken("warehouse", CommandError::Pipeline(error)),
+    if let Err(error) = settings.require_warehouse() {
+        return Finding::broken("warehouse", CommandError::Config(error));
     }
+    let there = |path: &PathBuf| path.exists();
+    let mut existing = settings.clone();
+    existing.warehouse.duckdb = existing.warehouse.duckdb.filter(there);
+    existing.warehouse.parquet = existing.warehouse.parquet.filter(there);
+    let named = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
+    let mut places = Vec::new();
+    for path in named.filter(|path| !there(path)) {
+        match can_be_made(path) {
+            Ok(()) => places.push(format!("{} can be made by the first run", path.display())),
+            Err(error) => return Finding::broken("warehouse", error),
+        }
+    }
+    if existing.require_warehouse().is_ok() {
+        let opened =
+            pipeline::identity(settings).and_then(|identity| pipeline::open_destinations(&existing, &identity));
+        match opened {
+            Ok(destinations) => places.extend(
+                destinations
+                    .iter()
+                    .map(|destination| format!("{} at {} can be written", destination.name(), destination.location())),
+            ),
+            Err(error) => return Finding::broken("warehouse", CommandError::Pipeline(error)),
+        }
+    }
+    Finding::well("warehouse", places.join(", "))
 }

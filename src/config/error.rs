@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use super::secret::shown_variable;
+
 /// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -20,10 +22,15 @@ pub enum ConfigError {
     NoService { file: &'static str },
     #[error("no warehouse is named: give --duckdb PATH or --parquet PATH, or set one under [warehouse] in {file}")]
     NoWarehouse { file: &'static str },
-    #[error("no key: set the environment variable {variable}, or give --api-key-file PATH")]
+    #[error(
+        "the address https://api.example.com is only an example: set base_url under [service] in {file} to your service's"
+    )]
+    ExampleService { file: &'static str },
+    #[error("no key: set the environment variable {}, or give --api-key-file PATH", shown_variable(variable))]
     NoKey { variable: String },
     #[error(
-        "no webhook secret: set the environment variable {variable}, or token_file under [serve]; webhook = \"off\" there runs the schedule alone"
+        "no webhook secret: set the environment variable {}, or token_file under [serve]; webhook = \"off\" there runs the schedule alone",
+        shown_variable(variable)
     )]
     NoWebhookSecret { variable: String },
     #[error("the key file {} cannot be read", path.display())]
@@ -32,6 +39,13 @@ pub enum ConfigError {
         #[source]
         source: io::Error,
     },
+    /// What is named may be the key itself.
+    #[error("there is no such key file: api_key_file takes the path of a file, and not the key itself")]
+    NoKeyFile,
+    #[error(
+        "the key from {origin} has more than one line, or holds a control character: a key is one line and nothing else"
+    )]
+    KeyOfLines { origin: String },
     #[error("the key from {origin} is empty")]
     EmptyKey { origin: String },
 }

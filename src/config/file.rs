@@ -2,12 +2,14 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
 
-use super::ConfigError;
+use super::{ConfigError, secret::is_secret_key};
+use crate::text;
 
 /// The file that is read when it is there and `--config` names no other.
 pub const CONFIG_FILE_NAME: &str = "studysync.toml";
@@ -98,33 +100,80 @@ pub(super) struct EraseTable {
 
 impl ConfigFile {
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let read = File::open(path).and_then(text::read);
+        let text = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         Self::parse(&text, path)
     }
 
     pub fn parse(text: &str, path: &Path) -> Result<ConfigFile, ConfigError> {
-        toml::from_str(text).map_err(|error| {
+        let text = text::without_mark(text);
+        let failed = |key: &str, error: &toml::de::Error| {
             let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            ConfigError::Parse { path: path.to_owned(), message: line + &explain(error.message()) }
+            ConfigError::Parse { path: path.to_owned(), message: line + &explain(key, error.message()) }
+        };
+        let reader = toml::Deserializer::parse(text).map_err(|error| failed("", &error))?;
+        serde_path_to_error::deserialize(reader).map_err(|error| {
+            let key = error.path().to_string();
+            failed(&key, &error.into_inner())
         })
     }
 }
 
-/// serde's "unknown field" with the nearest known key; other messages as they are.
-fn explain(message: &str) -> String {
+/// serde's message in words: an unknown key with the nearest known one, a value of the wrong type with the key and the right one. The value
+/// itself is not shown: it may be a secret that stands in the wrong place.
+fn explain(key: &str, message: &str) -> String {
+    let message = message.trim_end();
     let mut names = message.split('`').skip(1).step_by(2);
-    match (message.starts_with("unknown field"), names.next()) {
-        (true, Some(unknown)) => {
-            let known: Vec<&str> = names.collect();
-            let nearest = known.iter().max_by(|left, right| {
-                let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
-                likeness(left).total_cmp(&likeness(right))
-            });
-            let hint = nearest.map(|nearest| format!("; did you mean '{nearest}'?")).unwrap_or_default();
-            format!("there is no key '{unknown}'{hint} (known here: {})", known.join(", "))
+    if message.starts_with("unknown field")
+        && let Some(unknown) = names.next()
+    {
+        let known: Vec<&str> = names.collect();
+        let place = key.strip_suffix(unknown).unwrap_or(key).trim_end_matches('.');
+        if is_secret_key(unknown) {
+            let (variable, file) = match place {
+                "serve" => ("STUDYSYNC_WEBHOOK_SECRET", "token_file under [serve]"),
+                _ => ("STUDYSYNC_API_KEY", "api_key_file under [service]"),
+            };
+            return format!(
+                "there is no key '{unknown}': a secret does not belong into this file. Put it into the environment variable {variable}, or into a file of its own whose path is {file}"
+            );
         }
-        _ => message.trim_end().to_owned(),
+        let nearest = known.iter().max_by(|left, right| {
+            let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
+            likeness(left).total_cmp(&likeness(right))
+        });
+        let hint = nearest.map(|nearest| format!("; did you mean '{nearest}'?")).unwrap_or_default();
+        return format!("there is no key '{unknown}'{hint} (known here: {})", known.join(", "));
     }
+    let Some((found, expected)) = message.split_once(", expected ") else { return message.to_owned() };
+    let is_of_type = found.starts_with("invalid type") || found.starts_with("invalid value");
+    if !is_of_type || key.is_empty() || key == "." {
+        return message.to_owned();
+    }
+    let place = match key.rsplit_once('.') {
+        Some((table, name)) => format!("[{table}] {name}"),
+        None => key.to_owned(),
+    };
+    let found = found.split_once(": ").map_or(found, |(_, found)| found);
+    let found = match found.split([' ', '`']).next().unwrap_or_default() {
+        "string" => "a text",
+        "integer" => "this whole number",
+        "float" => "a number with a fraction",
+        "boolean" => "true or false",
+        "map" => "a table",
+        "sequence" => "a list",
+        _ => "this",
+    };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a string" | "path string" => "a text in quotes",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        other if other.starts_with("struct") => "a table",
+        other => other,
+    };
+    format!("{place}: it takes {expected}, and not {found}")
 }

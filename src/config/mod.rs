@@ -6,12 +6,17 @@ mod error;
 mod file;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod limits;
+mod paths;
 mod resolve;
+mod secret;
 mod serve;
+mod streams;
 mod template;
 
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
+pub use paths::expanded;
 pub use resolve::{
     ArchiveChoice, AuthChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
     UsersSettings, WarehouseSettings, resolve,

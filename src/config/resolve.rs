@@ -6,16 +6,22 @@ use std::{
 };
 
 use crate::{
-    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, parse_date, parse_length},
-    plan::{RescanRules, Tier},
+    model::{DriftPolicy, FlagSet, Stream},
+    plan::RescanRules,
     redact::ApiKey,
 };
 
 use super::{
     ConfigError, ServeSettings,
-    file::{CONFIG_FILE_NAME, ConfigFile, DriftTable, StreamTable},
+    file::{CONFIG_FILE_NAME, ConfigFile},
+    limits,
+    paths::{self, expanded},
+    secret::secret,
+    streams,
 };
 
+/// The address in the file that `init` writes: nobody's, so it is refused until somebody puts another in its place.
+pub(super) const EXAMPLE_URL: &str = "https://api.example.com";
 pub(super) const API_KEY_ENV: &str = "STUDYSYNC_API_KEY";
 pub(super) const ENVIRONMENT: &str = "default";
 pub(super) const TIMEOUT_SECS: u64 = 60;
@@ -182,7 +188,11 @@ impl WarehouseSettings {
 impl Settings {
     /// The service's address, or an error that says where to set it.
     pub fn base_url(&self) -> Result<&str, ConfigError> {
-        self.service.base_url.as_deref().ok_or(ConfigError::NoService { file: CONFIG_FILE_NAME })
+        match self.service.base_url.as_deref() {
+            None | Some("") => Err(ConfigError::NoService { file: CONFIG_FILE_NAME }),
+            Some(EXAMPLE_URL) => Err(ConfigError::ExampleService { file: CONFIG_FILE_NAME }),
+            Some(base_url) => Ok(base_url),
+        }
     }
 
     /// An error unless at least one warehouse is named.
@@ -208,34 +218,6 @@ impl Settings {
     }
 }
 
-/// A secret, from its file if one is named, else from the environment.
-pub(super) fn secret(
-    file: Option<&Path>,
-    variable: &str,
-    missing: impl FnOnce() -> ConfigError,
-) -> Result<ApiKey, ConfigError> {
-    let (secret, origin) = match file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| ConfigError::KeyFile { path: path.to_owned(), source })?;
-            (text, format!("file {}", path.display()))
-        }
-        None => {
-            let text = environment(variable).ok_or_else(missing)?;
-            (text, format!("environment variable {variable}"))
-        }
-    };
-    match secret.trim() {
-        "" => Err(ConfigError::EmptyKey { origin }),
-        secret => Ok(ApiKey::new(secret, origin)),
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
-fn environment(variable: &str) -> Option<String> {
-    std::env::var(variable).ok()
-}
-
 /// Reads the configuration file (the named one, or `studysync.toml` if it is there) and resolves it with what the command line
 /// says. Paths in the file are relative to the file.
 pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
@@ -243,19 +225,23 @@ pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
         let default = PathBuf::from(CONFIG_FILE_NAME);
         default.exists().then_some(default)
     });
+    let config = config.map(expanded).transpose().map_err(|problem| value("--config", problem))?;
     let file = config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
     resolve_file(file, config, overrides)
 }
 
 pub(super) fn resolve_file(
-    file: ConfigFile,
+    mut file: ConfigFile,
     config: Option<PathBuf>,
-    overrides: Overrides,
+    mut overrides: Overrides,
 ) -> Result<Settings, ConfigError> {
+    paths::expand(&mut file, &mut overrides)?;
+    limits::check(&file)?;
+    let mut tables = streams::by_their_names(std::mem::take(&mut file.streams))?;
     let folder = config.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
     let beside = |path: PathBuf| if path.is_absolute() { path } else { folder.join(path) };
     let service = ServiceSettings {
-        base_url: overrides.base_url.or(file.service.base_url).map(|url| url.trim_end_matches('/').to_owned()),
+        base_url: overrides.base_url.or(file.service.base_url).map(|url| url.trim().trim_end_matches('/').to_owned()),
         environment: file.service.environment.unwrap_or_else(|| ENVIRONMENT.to_owned()),
         api_key_env: file.service.api_key_env.unwrap_or_else(|| API_KEY_ENV.to_owned()),
         api_key_file: overrides.api_key_file.or(file.service.api_key_file.map(beside)),
@@ -316,20 +302,15 @@ pub(super) fn resolve_file(
         publish: file.warehouse.publish.map(&beside),
     };
     check_publish(&warehouse)?;
-    if let Some(path) = warehouse.parquet.as_ref().filter(|path| path.to_string_lossy().contains("://")) {
-        let problem = format!("'{}' is an address; this version writes Parquet to folders only", path.display());
-        return Err(value("--parquet", problem));
-    }
-    let drift = drift_policy(&file.streams)?;
+    let drift = streams::drift_policy(&tables)?;
     let erase_vanished_after_days = match file.erase.on_vanish.as_deref() {
         None | Some("keep") => None,
         Some("erase") => Some(file.erase.grace_days.unwrap_or(GRACE_DAYS)),
         Some(other) => return Err(value("[erase] on_vanish", format!("'{other}' is neither 'keep' nor 'erase'"))),
     };
-    let mut tables = file.streams;
-    let users = users_settings(tables.remove(Stream::Users.name()).unwrap_or_default(), &overrides.streams)?;
+    let users = streams::users_settings(tables.remove(&Stream::Users).unwrap_or_default(), &overrides.streams)?;
     Ok(Settings {
-        streams: streams(tables, &overrides.streams)?,
+        streams: streams::enabled(tables, &overrides.streams)?,
         users,
         drift,
         config,
@@ -359,115 +340,6 @@ fn check_publish(warehouse: &WarehouseSettings) -> Result<(), ConfigError> {
         return Err(value(place, format!("'{}' is the warehouse itself", copy.display())));
     }
     Ok(())
-}
-
-fn drift_policy(tables: &std::collections::BTreeMap<String, StreamTable>) -> Result<DriftPolicy, ConfigError> {
-    let mut policy = DriftPolicy::default();
-    for stream in Stream::ALL {
-        let Some(StreamTable { drift: DriftTable { unknown_fields, type_clashes }, .. }) = tables.get(stream.name())
-        else {
-            continue;
-        };
-        let mode = |key: &str, text: &Option<String>| {
-            let mode = text.as_deref().map(str::parse::<DriftMode>).transpose();
-            mode.map(Option::unwrap_or_default)
-                .map_err(|problem| value(format!("[streams.{stream}.drift] {key}"), problem))
-        };
-        let (unknown_fields, type_clashes) =
-            (mode("unknown_fields", unknown_fields)?, mode("type_clashes", type_clashes)?);
-        policy.set(stream, DriftRules { unknown_fields, type_clashes });
-    }
-    Ok(policy)
-}
-
-fn streams(
-    mut tables: std::collections::BTreeMap<String, StreamTable>,
-    only: &[Stream],
-) -> Result<Vec<StreamSettings>, ConfigError> {
-    let mut enabled = Vec::new();
-    for stream in Stream::LISTS {
-        let table = tables.remove(stream.name()).unwrap_or_default();
-        let is_enabled = if only.is_empty() { table.enabled.unwrap_or(true) } else { only.contains(&stream) };
-        let settings = stream_settings(stream, table)?;
-        if is_enabled {
-            enabled.push(settings);
-        }
-    }
-    match tables.into_keys().next() {
-        Some(unknown) => Err(value(
-            "[streams]",
-            format!("there is no stream '{unknown}'; there are responses, surveys, themes and users"),
-        )),
-        None => Ok(enabled),
-    }
-}
-
-/// No list, so most settings of a stream mean nothing to it.
-fn users_settings(table: StreamTable, only: &[Stream]) -> Result<UsersSettings, ConfigError> {
-    let place = |key: &str| format!("[streams.users] {key}");
-    let meaningless = [
-        ("flags", table.flags.is_some()),
-        ("page_rows", table.page_rows.is_some()),
-        ("settle_secs", table.settle_secs.is_some()),
-        ("rescan", table.rescan.is_some()),
-        ("since", table.since.is_some()),
-    ];
-    if let Some((key, _)) = meaningless.iter().find(|(_, is_set)| *is_set) {
-        return Err(value(place(key), "users are asked for one by one: there is refresh_after".to_owned()));
-    }
-    let length = |key: &str, text: Option<&str>, default: &str| {
-        parse_length(text.unwrap_or(default)).map_err(|problem| value(place(key), problem))
-    };
-    Ok(UsersSettings {
-        is_enabled: if only.is_empty() { table.enabled.unwrap_or(false) } else { only.contains(&Stream::Users) },
-        refresh_after: length("refresh_after", table.refresh_after.as_deref(), REFRESH_AFTER)?,
-        ask_again_after: length("ask_again_after", table.ask_again_after.as_deref(), ASK_AGAIN_AFTER)?,
-    })
-}
-
-fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings, ConfigError> {
-    let place = |key: &str| format!("[streams.{stream}] {key}");
-    if table.refresh_after.is_some() || table.ask_again_after.is_some() {
-        let key = if table.refresh_after.is_some() { "refresh_after" } else { "ask_again_after" };
-        return Err(value(place(key), "only users have it; a list has rescan".to_owned()));
-    }
-    let default_flags = match stream {
-        Stream::Responses => FlagSet::EMPTY.with(Flag::WithDeletedResponses),
-        Stream::Surveys | Stream::Themes | Stream::Users => FlagSet::EMPTY,
-    };
-    let flags = match table.flags {
-        None => default_flags,
-        Some(names) if stream != Stream::Responses && !names.is_empty() => {
-            return Err(value(place("flags"), "only responses have flags".to_owned()));
-        }
-        Some(names) => names
-            .iter()
-            .map(|name| {
-                Flag::from_name(name).ok_or_else(|| {
-                    let known: Vec<_> = Flag::ALL.into_iter().map(Flag::name).collect();
-                    value(place("flags"), format!("there is no flag '{name}'; there are {}", known.join(", ")))
-                })
-            })
-            .collect::<Result<FlagSet, _>>()?,
-    };
-    let page_rows_max = stream.page_rows_max().unwrap_or(1000);
-    let page_rows = table.page_rows.unwrap_or(page_rows_max);
-    if !(1..=page_rows_max).contains(&page_rows) {
-        return Err(value(place("page_rows"), format!("{page_rows} is not between 1 and {page_rows_max}")));
-    }
-    let rescan = match table.rescan {
-        None => RescanRules::default(),
-        Some(texts) => texts
-            .iter()
-            .map(|text| text.parse::<Tier>())
-            .collect::<Result<Vec<_>, _>>()
-            .and_then(RescanRules::try_from)
-            .map_err(|problem| value(place("rescan"), problem))?,
-    };
-    let since_ms =
-        table.since.as_deref().map(parse_date).transpose().map_err(|problem| value(place("since"), problem))?;
-    let settle = Duration::from_secs(table.settle_secs.unwrap_or(SETTLE_SECS));
-    Ok(StreamSettings { stream, flags, page_rows, settle, rescan, since_ms })
 }
 
 fn without_repeats(mut surveys: Vec<i64>) -> Vec<i64> {

@@ -6,10 +6,7 @@ use serde::Deserialize;
 
 use crate::{model::Stream, plan::RescanRules, redact::ApiKey};
 
-use super::{
-    ConfigError, Settings,
-    resolve::{secret, value},
-};
+use super::{ConfigError, Settings, resolve::value, secret::secret};
 
 /// What `webhook` and `schedule` say where there is to be none.
 pub const WEBHOOK_OFF: &str = "off";

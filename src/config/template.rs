@@ -1,7 +1,7 @@
 //! The commented configuration that `studysync init` writes: every key with its default. A test reads it back.
 
 use super::resolve::{
-    API_KEY_ENV, ARCHIVE_FOLDER, ASK_AGAIN_AFTER, ENVIRONMENT, FIRST_SYNC_DAYS, GRACE_DAYS, IN_FLIGHT_MAX,
+    API_KEY_ENV, ARCHIVE_FOLDER, ASK_AGAIN_AFTER, ENVIRONMENT, EXAMPLE_URL, FIRST_SYNC_DAYS, GRACE_DAYS, IN_FLIGHT_MAX,
     LOCK_WAIT_SECS, MEMORY_LIMIT_MB, PATIENCE_SECS, REFRESH_AFTER, SETTLE_SECS, STATE_PATH, TIMEOUT_SECS,
 };
 
@@ -11,11 +11,11 @@ pub fn template() -> String {
     let mib = MEMORY_LIMIT_MB;
     format!(
         r#"# studysync: what to read, how politely, and where to put it.
-# Every key has a default; lines that begin with '#' show it. Paths are relative to this file.
+# Every key has a default; lines that begin with '#' show it. Paths are relative to this file; ~/ is your home.
 
 [service]
-# The address of the service: what stands before /v1/responses.
-base_url = "https://api.example.com"
+# The address of the service: what stands before /v1/responses. This one is an example and is refused: put yours in its place.
+base_url = "{EXAMPLE_URL}"
 # A label of your own. A key belongs to one environment of the service; a warehouse filled from one refuses another.
 # environment = "{ENVIRONMENT}"
 # The environment variable that holds the key, or a file that holds nothing else.
@@ -57,6 +57,7 @@ flags = ["with_deleted_responses"]
 # type_clashes = "evolve"
 
 [streams.surveys]
+# May be called [streams.studies].
 # enabled = true
 # As above, under [streams.surveys.drift] and [streams.themes.drift].
 

@@ -54,6 +54,80 @@ fn an_unknown_key_is_refused_with_the_nearest_one_and_its_line() {
 }
 
 #[test]
+fn a_value_of_the_wrong_type_names_its_key() {
+    for (text, expected) in [
+        (
+            "[service]\ntimeout_secs = \"ten\"\n",
+            "line 2: [service] timeout_secs: it takes a whole number from 0 on, and not a text",
+        ),
+        ("[service]\nbase_url = 5", "[service] base_url: it takes a text in quotes, and not this whole number"),
+        ("[throttle]\nin_flight_max = -1", "[throttle] in_flight_max: it takes a whole number from 0 on"),
+        (
+            "[throttle]\nrequests_per_sec_max = true",
+            "[throttle] requests_per_sec_max: it takes a number, and not true or false",
+        ),
+        ("[streams.responses]\nenabled = \"yes\"", "[streams.responses] enabled: it takes true or false"),
+        ("[streams.responses]\nflags = \"with_urls\"", "[streams.responses] flags: it takes a list"),
+        ("[warehouse]\nduckdb = 1", "[warehouse] duckdb: it takes a text"),
+        ("service = 1", "service: it takes a table"),
+    ] {
+        let error = settings(text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn p11_a_secret_in_the_file_is_told_where_it_belongs() {
+    for (text, expected) in [
+        ("[service]\napi_key = \"s3cr3t\"", "api_key_file under [service]"),
+        ("[service]\ntoken = \"s3cr3t\"", "STUDYSYNC_API_KEY"),
+        ("[serve]\nsecret = \"s3cr3t\"", "STUDYSYNC_WEBHOOK_SECRET"),
+        ("[service]\napi_key_env = \"s3cr3t-1\"", "the name of an environment variable"),
+        ("[serve]\ntoken_env = \"s3cr3t 1\"", "the name of an environment variable"),
+    ] {
+        let error = settings(text).unwrap_err();
+        assert!(error.contains(expected) && !error.contains("s3cr3t"), "{text}: {error}");
+    }
+    let lower = settings("[service]\napi_key_env = \"s3cr3t_of_mine\"").map(|_| ());
+    assert_eq!(lower, Ok(()), "a variable may have any name");
+}
+
+#[test]
+fn studies_are_surveys() {
+    let read =
+        settings("[streams.studies]\nenabled = false\n[streams.studies.drift]\ntype_clashes = 'freeze'").unwrap();
+    assert!(read.streams.iter().all(|stream| stream.stream != Stream::Surveys));
+    assert_eq!(read.drift.of(Stream::Surveys).type_clashes, DriftMode::Freeze);
+    let both = settings("[streams.studies]\n[streams.surveys]\n").unwrap_err();
+    assert!(both.contains("the same stream"), "{both}");
+}
+
+#[test]
+fn a_file_is_read_with_the_marks_that_editors_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("studysync.toml");
+    let text = "\u{feff}[service]\r\nbase_url = 'https://a.example'\r\nenvironment = 'ü'\r\n";
+    for bytes in [text.as_bytes().to_vec(), text.encode_utf16().flat_map(u16::to_le_bytes).collect()] {
+        std::fs::write(&path, bytes).unwrap();
+        let read = resolve(Overrides { config: Some(path.clone()), ..Overrides::default() }).unwrap();
+        assert_eq!((read.base_url().unwrap(), read.service.environment.as_str()), ("https://a.example", "ü"));
+    }
+    std::fs::write(&path, b"# caf\xe9\n").unwrap();
+    let error = resolve(Overrides { config: Some(path), ..Overrides::default() }).unwrap_err();
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("not UTF-8"), "{error}");
+}
+
+#[test]
+fn the_address_that_init_writes_is_refused_until_it_is_edited() {
+    for unedited in [template(), "[service]\nbase_url = \"https://api.example.com/\"".to_owned()] {
+        let refused = settings(&unedited).unwrap().base_url().map(str::to_owned).unwrap_err().to_string();
+        assert!(refused.contains("only an example"), "{refused}");
+    }
+    let empty = settings("[service]\nbase_url = \"\"").unwrap().base_url().map(str::to_owned).unwrap_err().to_string();
+    assert!(empty.contains("no service is named"), "{empty}");
+}
+
+#[test]
 fn values_out_of_range_name_the_range() {
     for (text, expected) in [
         ("[streams.responses]\npage_rows = 1001", "between 1 and 1000"),
@@ -65,6 +139,10 @@ fn values_out_of_range_name_the_range() {
         ("[streams.responses]\nsince = 'yesterday'", "not a date"),
         ("[warehouse]\nmemory_limit_mb = 1", "less than 64"),
         ("[warehouse]\nparquet = 's3://bucket/x'", "folders only"),
+        ("[warehouse]\nduckdb = '~bob/w.duckdb'", "[warehouse] duckdb: "),
+        ("[state]\npath = '$HOME/s'", "[state] path: "),
+        ("[service]\ntimeout_secs = 0", "between 1 and 86400"),
+        ("[streams.themes]\nsettle_secs = 9223372036854775807", "[streams.themes] settle_secs: "),
         ("[service]\nauth = 'basic'", "neither"),
         ("[service", "line 1"),
     ] {

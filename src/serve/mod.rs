@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::Settings,
+    config::{ServeSettings, Settings},
     pipeline::{PipelineError, Surroundings, identity},
     redact::ApiKey,
     state::Inbox,
@@ -94,6 +94,15 @@ impl Server {
         // What was answered meanwhile is in the inbox; the next start brings it on.
         worked
     }
+}
+
+/// Whether the schedule and its zone can be read.
+///
+/// # Errors
+/// `Schedule` or `Zone`, which name what cannot be read.
+pub fn check_schedule(settings: &ServeSettings) -> Result<(), ServeError> {
+    // A zone is read also where there is no schedule: it would be missed with the first one.
+    Schedule::parse(settings.schedule.as_deref().unwrap_or("@daily"), &settings.timezone).map(drop)
 }
 
 /// Serves a router on a listener with the limits of `serve`: for measurements of the receiver alone.

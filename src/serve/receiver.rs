@@ -21,7 +21,7 @@ use tokio::{
 use crate::{
     clock::Clock,
     flatten::{body_hash, tell},
-    redact::ApiKey,
+    redact::{ApiKey, bare_secret},
     state::{Accepted, NewDelivery},
 };
 
@@ -63,7 +63,9 @@ impl Door {
         let sent = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
         let Some((form, sent)) = sent.and_then(|value| value.split_at_checked(b"Bearer ".len())) else { return false };
         let Some(token) = &self.token else { return false };
-        form.eq_ignore_ascii_case(b"Bearer ") && bool::from(sent.trim_ascii().ct_eq(token.expose().as_bytes()))
+        // The service puts "Bearer" before whatever was pasted there, which may begin with it as well.
+        let sent = std::str::from_utf8(sent).map_or(sent, |sent| bare_secret(sent).0.as_bytes()).trim_ascii();
+        form.eq_ignore_ascii_case(b"Bearer ") && bool::from(sent.ct_eq(token.expose().as_bytes()))
     }
 }
 

@@ -222,3 +222,43 @@ fn exit_0_check_finds_all_well_before_and_after_a_run() {
     place.report(&["sync"], 0);
     place.run(&["check"]).expect(0);
 }
+
+#[test]
+fn check_reads_every_setting_also_those_of_serve() {
+    let service = Service::start(small(20, 3));
+    for (setting, expected) in [
+        ("[serve]\nschedule = \"0 2 * *\"\n", "'0 2 * *' cannot be read"),
+        ("[serve]\ntimezone = \"Berlin\"\n", "no zone 'Berlin'"),
+        ("[serve]\nschedule = \"off\"\ntimezone = \"CEST\"\n", "no zone 'CEST'"),
+    ] {
+        let place = Place::new(&service).with_config(setting);
+        let done = place.run(&["check"]).expect(2);
+        assert!(done.stdout.contains("FAIL serve") && done.stdout.contains(expected), "{setting}: {}", done.stdout);
+    }
+    for (setting, expected) in [
+        ("[service]\ntimeout_secs = \"ten\"\n", "[service] timeout_secs: it takes a whole number"),
+        ("[service]\napi_key = \"k\"\n", "STUDYSYNC_API_KEY"),
+        ("[warehouse]\npublish = \"~root/w.duckdb\"\n", "[warehouse] publish: '~root/w.duckdb'"),
+    ] {
+        let done = Place::new(&service).with_config(setting).run(&["check"]).expect(2);
+        assert!(done.stderr.contains(expected), "{setting}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_tilde_is_the_home_of_the_user_in_every_path() {
+    let service = Service::start(small(20, 3));
+    let place = Place::at(service.base_url());
+    let home = place.path("home");
+    std::fs::create_dir(&home).unwrap();
+    let text = format!(
+        "[service]\nbase_url = \"{}\"\n[warehouse]\nduckdb = \"~/w.duckdb\"\nparquet = \"~/p\"\n[state]\npath = \"~/s/s.sqlite\"\n",
+        service.base_url()
+    );
+    let place = place.with_config(&text).with_env("HOME", home.to_str().unwrap());
+    Done::from(place.bare(&["sync", "--archive=~/a"]).output().unwrap()).expect(0);
+    for made in ["w.duckdb", "p", "s/s.sqlite", "a"] {
+        assert!(home.join(made).exists(), "{made}");
+    }
+    assert!(!place.path("~").exists());
+}

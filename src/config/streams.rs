@@ -1,0 +1,131 @@
+//! `[streams.NAME]`: which streams are enabled, and how each is read. Surveys may be called studies, as at the service.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    ConfigError, StreamSettings, UsersSettings,
+    file::{DriftTable, StreamTable},
+    resolve::{ASK_AGAIN_AFTER, REFRESH_AFTER, SETTLE_SECS, value},
+};
+use crate::{
+    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, parse_date, parse_length},
+    plan::{RescanRules, Tier},
+};
+
+/// The tables of the file by stream.
+pub(super) type StreamTables = BTreeMap<Stream, StreamTable>;
+
+/// The stream of each table.
+pub(super) fn by_their_names(tables: BTreeMap<String, StreamTable>) -> Result<StreamTables, ConfigError> {
+    let mut by_stream = StreamTables::new();
+    for (name, table) in tables {
+        let unknown =
+            |_| format!("there is no stream '{name}'; there are responses, surveys (or studies), themes and users");
+        let stream: Stream = name.parse().map_err(unknown).map_err(|problem| value("[streams]", problem))?;
+        if by_stream.insert(stream, table).is_some() {
+            let problem = "surveys and studies are the same stream: keep one of the two tables".to_owned();
+            return Err(value("[streams]", problem));
+        }
+    }
+    Ok(by_stream)
+}
+
+pub(super) fn drift_policy(tables: &StreamTables) -> Result<DriftPolicy, ConfigError> {
+    let mut policy = DriftPolicy::default();
+    for stream in Stream::ALL {
+        let Some(StreamTable { drift: DriftTable { unknown_fields, type_clashes }, .. }) = tables.get(&stream) else {
+            continue;
+        };
+        let mode = |key: &str, text: &Option<String>| {
+            let mode = text.as_deref().map(str::parse::<DriftMode>).transpose();
+            mode.map(Option::unwrap_or_default)
+                .map_err(|problem| value(format!("[streams.{stream}.drift] {key}"), problem))
+        };
+        let (unknown_fields, type_clashes) =
+            (mode("unknown_fields", unknown_fields)?, mode("type_clashes", type_clashes)?);
+        policy.set(stream, DriftRules { unknown_fields, type_clashes });
+    }
+    Ok(policy)
+}
+
+/// The lists that are enabled, in the order in which they are synced. `only`: nothing but these.
+pub(super) fn enabled(mut tables: StreamTables, only: &[Stream]) -> Result<Vec<StreamSettings>, ConfigError> {
+    let mut enabled = Vec::new();
+    for stream in Stream::LISTS {
+        let table = tables.remove(&stream).unwrap_or_default();
+        let is_enabled = if only.is_empty() { table.enabled.unwrap_or(true) } else { only.contains(&stream) };
+        let settings = stream_settings(stream, table)?;
+        if is_enabled {
+            enabled.push(settings);
+        }
+    }
+    Ok(enabled)
+}
+
+/// No list, so most settings of a stream mean nothing to it.
+pub(super) fn users_settings(table: StreamTable, only: &[Stream]) -> Result<UsersSettings, ConfigError> {
+    let place = |key: &str| format!("[streams.users] {key}");
+    let meaningless = [
+        ("flags", table.flags.is_some()),
+        ("page_rows", table.page_rows.is_some()),
+        ("settle_secs", table.settle_secs.is_some()),
+        ("rescan", table.rescan.is_some()),
+        ("since", table.since.is_some()),
+    ];
+    if let Some((key, _)) = meaningless.iter().find(|(_, is_set)| *is_set) {
+        return Err(value(place(key), "users are asked for one by one: there is refresh_after".to_owned()));
+    }
+    let length = |key: &str, text: Option<&str>, default: &str| {
+        parse_length(text.unwrap_or(default)).map_err(|problem| value(place(key), problem))
+    };
+    Ok(UsersSettings {
+        is_enabled: if only.is_empty() { table.enabled.unwrap_or(false) } else { only.contains(&Stream::Users) },
+        refresh_after: length("refresh_after", table.refresh_after.as_deref(), REFRESH_AFTER)?,
+        ask_again_after: length("ask_again_after", table.ask_again_after.as_deref(), ASK_AGAIN_AFTER)?,
+    })
+}
+
+fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings, ConfigError> {
+    let place = |key: &str| format!("[streams.{stream}] {key}");
+    if table.refresh_after.is_some() || table.ask_again_after.is_some() {
+        let key = if table.refresh_after.is_some() { "refresh_after" } else { "ask_again_after" };
+        return Err(value(place(key), "only users have it; a list has rescan".to_owned()));
+    }
+    let default_flags = match stream {
+        Stream::Responses => FlagSet::EMPTY.with(Flag::WithDeletedResponses),
+        Stream::Surveys | Stream::Themes | Stream::Users => FlagSet::EMPTY,
+    };
+    let flags = match table.flags {
+        None => default_flags,
+        Some(names) if stream != Stream::Responses && !names.is_empty() => {
+            return Err(value(place("flags"), "only responses have flags".to_owned()));
+        }
+        Some(names) => names
+            .iter()
+            .map(|name| {
+                Flag::from_name(name).ok_or_else(|| {
+                    let known: Vec<_> = Flag::ALL.into_iter().map(Flag::name).collect();
+                    value(place("flags"), format!("there is no flag '{name}'; there are {}", known.join(", ")))
+                })
+            })
+            .collect::<Result<FlagSet, _>>()?,
+    };
+    let page_rows_max = stream.page_rows_max().unwrap_or(1000);
+    let page_rows = table.page_rows.unwrap_or(page_rows_max);
+    if !(1..=page_rows_max).contains(&page_rows) {
+        return Err(value(place("page_rows"), format!("{page_rows} is not between 1 and {page_rows_max}")));
+    }
+    let rescan = match table.rescan {
+        None => RescanRules::default(),
+        Some(texts) => texts
+            .iter()
+            .map(|text| text.parse::<Tier>())
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(RescanRules::try_from)
+            .map_err(|problem| value(place("rescan"), problem))?,
+    };
+    let since_ms =
+        table.since.as_deref().map(parse_date).transpose().map_err(|problem| value(place("since"), problem))?;
+    let settle = Duration::from_secs(table.settle_secs.unwrap_or(SETTLE_SECS));
+    Ok(StreamSettings { stream, flags, page_rows, settle, rescan, since_ms })
+}
