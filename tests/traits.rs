@@ -215,3 +215,21 @@ fn each_end_of_a_measure_has_its_exit_code() {
     service.stop();
     place.run(&["check", "--traits"]).expect(1);
 }
+
+#[test]
+fn a_service_with_studies_alone_gives_its_surveys() {
+    let service = service(small(60, 3), json!({"surveys_at": "studies"}));
+    let place = Place::new(&service);
+    place.run(&["check"]).expect(0);
+    let report = place.report(&["backfill", "--from", &days_ago(4), "--stream", "studies", "--stream", "responses"], 0);
+    let surveys = report["streams"]["surveys"]["inserted"].as_u64().unwrap();
+    assert_eq!(surveys as usize, service.truth(studysync::sandbox::ListName::Surveys).len());
+    service.clear_log();
+    place.report(&["sync"], 0);
+    let log = service.log();
+    assert!(log.iter().any(|entry| entry.path == "/v1/studies"), "{log:?}");
+    assert!(log.iter().all(|entry| entry.path != "/v1/surveys"), "the name that answers is remembered");
+    service.control().merge_faults(json!({"surveys_at": "surveys"})).unwrap();
+    let again = place.report(&["sync"], 0);
+    assert_eq!(again["streams"]["surveys"]["vanished"], 0, "{again}");
+}

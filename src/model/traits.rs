@@ -27,6 +27,8 @@ pub mod names {
     pub const THEMES_PAGE_ROWS: &str = "themes_page_rows";
     /// The largest page of responses that was answered in time, in rows: a number.
     pub const PAGE_ROWS: &str = "page_rows";
+    /// Whether the list of surveys is served under the name of studies alone: a boolean.
+    pub const SURVEYS_ARE_STUDIES: &str = "surveys_are_studies";
     /// [`super::RetryAfterForm`] that was seen last.
     pub const RETRY_AFTER: &str = "retry_after";
 }

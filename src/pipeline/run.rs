@@ -9,7 +9,7 @@ use crate::{
     clock::Clock,
     config::Settings,
     load::{Destination, Identity, LoadError, RunRecord},
-    model::{Activity, Chance, RunId, Steps, Stream, TimeAccount, Window},
+    model::{Activity, Chance, RunId, Steps, Stream, TimeAccount, Window, trait_names},
     source::{Source, SourceError},
     state::{Lease, State},
 };
@@ -111,6 +111,8 @@ impl Run {
         let (mut state, damaged, lease) = held??;
         let engine = engine?;
         let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
+        let studies = state.service_trait(trait_names::SURVEYS_ARE_STUDIES).map_err(PipelineError::State)?;
+        source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
         let patience = lock_patience(&settings, &stop);
         let archive = archive(&settings, &identity)?.watched(steps.clone());
         clear_leftovers(&settings)?;

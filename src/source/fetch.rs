@@ -41,6 +41,33 @@ pub(super) async fn fetch(
     address: &Address,
     can_shrink: bool,
 ) -> Result<Fetched, SourceError> {
+    let in_use = wire.surveys_path.in_use(address);
+    let address = in_use.as_ref().unwrap_or(address);
+    let fetched = fetch_at(wire, backoff, address, can_shrink).await?;
+    if !is_missing(&fetched) {
+        return Ok(answered(wire, address, fetched));
+    }
+    let Some(other) = wire.surveys_path.other(address) else { return Ok(fetched) };
+    let second = fetch_at(wire, backoff, &other, can_shrink).await?;
+    if is_missing(&second) {
+        wire.surveys_path.neither_answered();
+        return Ok(fetched);
+    }
+    Ok(answered(wire, &other, second))
+}
+
+fn is_missing(fetched: &Fetched) -> bool {
+    matches!(fetched, Fetched::Rejected(rejection) if rejection.status == 404)
+}
+
+fn answered(wire: &Wire, address: &Address, fetched: Fetched) -> Fetched {
+    if matches!(fetched, Fetched::Page(_)) {
+        wire.surveys_path.answered(address);
+    }
+    fetched
+}
+
+async fn fetch_at(wire: &Wire, backoff: Backoff, address: &Address, can_shrink: bool) -> Result<Fetched, SourceError> {
     insist(wire, backoff, address, can_shrink, |outcome| match outcome {
         Outcome::Page(page) => Ok(*page),
         other => Err(other),

@@ -28,6 +28,7 @@ mod excerpt;
 mod purge;
 mod retry_after;
 mod service_clock;
+mod surveys_path;
 mod users;
 
 #[cfg(fuzzing)]
@@ -157,6 +158,11 @@ impl Source {
     /// How the latest refusal said when to come back; `None` if there was none.
     pub fn retry_after_seen(&self) -> Option<RetryAfterForm> {
         *self.inner.wire.refusal_form.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the list of surveys is served under the name of studies; `None` until it answered.
+    pub fn surveys_are_studies(&self) -> Option<bool> {
+        self.inner.wire.surveys_path.is_studies()
     }
 
     /// What is known of the service's rate limit, to be handed to the next run.

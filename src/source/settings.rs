@@ -77,6 +77,8 @@ pub struct SourceSettings {
     pub requests_max: Option<u64>,
     /// The `User-Agent` header.
     pub user_agent: String,
+    /// Whether an earlier run found the list of surveys under the name of studies alone.
+    pub surveys_are_studies: bool,
     /// Who carries requests to the service: the network, unless a test stands in for it.
     pub transport: Transport,
     /// This machine's clock.
@@ -105,6 +107,7 @@ impl SourceSettings {
             deadline: None,
             requests_max: None,
             user_agent: concat!("studysync/", env!("CARGO_PKG_VERSION")).to_owned(),
+            surveys_are_studies: false,
             transport: Transport::default(),
             clock: Clock::default(),
             chance: Chance::default(),

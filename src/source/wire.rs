@@ -25,6 +25,7 @@ use super::{
     service_clock::{self, ServiceClock},
     settings::SourceSettings,
     stats::Counters,
+    surveys_path::SurveysPath,
     transport::{Reply, Transport},
 };
 use crate::{
@@ -103,6 +104,7 @@ pub(super) struct Wire {
     pub user_auth: HeaderValue,
     /// How the latest refusal said when to come back.
     pub refusal_form: Mutex<Option<RetryAfterForm>>,
+    pub surveys_path: SurveysPath,
 }
 
 impl Wire {
@@ -119,6 +121,7 @@ impl Wire {
             counters: Counters::default(),
             user_auth: client::authorization(settings, settings.user_auth)?,
             refusal_form: Mutex::default(),
+            surveys_path: SurveysPath::new(settings.surveys_are_studies),
         })
     }
 

@@ -64,6 +64,7 @@ impl Learned {
         remember(trait_names::END_STYLE, seen.end.and_then(|end| serde_json::to_value(end).ok()))?;
         remember(trait_names::TRAILING_EMPTY_PAGE, seen.trailing_empty_page.map(Into::into))?;
         remember(trait_names::NOT_FOUND_WHEN_EMPTY, seen.not_found_when_empty.map(Into::into))?;
+        remember(trait_names::SURVEYS_ARE_STUDIES, source.surveys_are_studies().map(Into::into))?;
         remember(trait_names::RETRY_AFTER, source.retry_after_seen().and_then(|form| serde_json::to_value(form).ok()))
     }
 }

@@ -1,0 +1,104 @@
+//! The list of surveys has two names at services of this kind: `/v1/surveys` and `/v1/studies`. Some serve one of them alone. Until one has
+//! answered, a 404 leads to the other. Sends nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::address::Address;
+use crate::model::Stream;
+
+const SURVEYS: &str = "/v1/surveys";
+const STUDIES: &str = "/v1/studies";
+
+/// Under which name the list of surveys is asked.
+#[derive(Debug, Default)]
+pub(super) struct SurveysPath {
+    is_studies: AtomicBool,
+    /// A page came under this name.
+    has_answered: AtomicBool,
+    /// Neither name is known to the service.
+    has_neither: AtomicBool,
+}
+
+impl SurveysPath {
+    /// Begins with the name that answered an earlier run.
+    pub fn new(is_studies: bool) -> Self {
+        SurveysPath { is_studies: is_studies.into(), ..Self::default() }
+    }
+
+    /// Whether surveys are served as studies; `None` until something answered.
+    pub fn is_studies(&self) -> Option<bool> {
+        self.has_answered.load(Ordering::Relaxed).then(|| self.is_studies.load(Ordering::Relaxed))
+    }
+
+    /// The address under the name in use; `None` where that is the one it has.
+    pub fn in_use(&self, address: &Address) -> Option<Address> {
+        if self.is_studies.load(Ordering::Relaxed) { renamed(address, STUDIES) } else { None }
+    }
+
+    /// The address under the other name, while it could be the one that answers.
+    pub fn other(&self, address: &Address) -> Option<Address> {
+        if self.has_answered.load(Ordering::Relaxed) || self.has_neither.load(Ordering::Relaxed) {
+            return None;
+        }
+        let is_studies = self.is_studies.load(Ordering::Relaxed);
+        renamed(address, if is_studies { SURVEYS } else { STUDIES })
+    }
+
+    /// A page came from this address.
+    pub fn answered(&self, address: &Address) {
+        if is_of_surveys(address) {
+            self.is_studies.store(address.url.path().ends_with(STUDIES), Ordering::Relaxed);
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Both names were answered with 404.
+    pub fn neither_answered(&self) {
+        self.has_neither.store(true, Ordering::Relaxed);
+    }
+}
+
+fn is_of_surveys(address: &Address) -> bool {
+    let path = address.url.path();
+    address.posted.is_none() && (path.ends_with(Stream::Surveys.path()) || path.ends_with(STUDIES))
+}
+
+fn renamed(address: &Address, name: &str) -> Option<Address> {
+    if !is_of_surveys(address) || address.url.path().ends_with(name) {
+        return None;
+    }
+    let (path, old) = (address.url.path(), if name == SURVEYS { STUDIES } else { SURVEYS });
+    let mut url = address.url.clone();
+    url.set_path(&format!("{}{name}", path.strip_suffix(old)?));
+    // The name stands last before the query.
+    let at = address.shown.split('?').next().and_then(|shown| shown.rfind(old))?;
+    let mut shown = address.shown.clone();
+    shown.replace_range(at..at + old.len(), name);
+    Some(Address { shown, url, ..address.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::Url;
+
+    use super::{super::address, *};
+
+    #[test]
+    fn the_other_name_is_asked_until_one_has_answered() {
+        let base_url = Url::parse("https://example.com/v1/surveys-eu").unwrap();
+        let surveys = address::of_probe(&base_url);
+        let path = SurveysPath::default();
+        assert!(path.in_use(&surveys).is_none() && path.is_studies().is_none());
+        let studies = path.other(&surveys).unwrap();
+        assert_eq!(studies.url.as_str(), "https://example.com/v1/surveys-eu/v1/studies?limit=1");
+        assert!(studies.shown.ends_with("/v1/studies?limit=1"));
+        path.answered(&studies);
+        assert_eq!(path.is_studies(), Some(true));
+        assert_eq!(path.in_use(&surveys).unwrap().url, studies.url);
+        assert!(path.other(&surveys).is_none(), "one has answered");
+        let resumed = SurveysPath::new(true);
+        assert_eq!(resumed.other(&resumed.in_use(&surveys).unwrap()).unwrap().url, surveys.url);
+        resumed.neither_answered();
+        assert!(resumed.other(&studies).is_none());
+    }
+}
