@@ -10,11 +10,12 @@ use std::{
 };
 
 use super::{
-    ArchiveError,
+    Archive, ArchiveError, ArchiveSettings,
     frame::{self, Frame, FrameError},
+    read_pages,
     store::{UNDER_WAY, sync_folder},
 };
-use crate::model::{DurableStep, Steps};
+use crate::model::{DurableStep, Steps, is_same_service};
 
 /// How the name of a file that is being written anew ends.
 pub const FRESH_SUFFIX: &str = ".rewrite";
@@ -72,6 +73,65 @@ pub fn rewrite<E: From<ArchiveError>>(
     fs::rename(&fresh, path).map_err(ArchiveError::io("replace", path))?;
     sync_folder(path.parent().unwrap_or(Path::new(".")))?;
     Ok(counts)
+}
+
+impl Archive {
+    /// Writes into every file of pages whose it is: the service has moved, or its environment has another name. Files that say so already stay
+    /// as they are, so that the same call goes on after a kill. Returns the files written.
+    ///
+    /// # Errors
+    /// `OtherService` if a file is of neither, before any is written.
+    pub fn rebind(settings: ArchiveSettings, from_url: &str, from_environment: &str) -> Result<u64, ArchiveError> {
+        if !settings.root.exists() {
+            return Ok(0);
+        }
+        let archive = Archive::of_anybody(settings);
+        let (to_url, to_environment) = archive.identity();
+        let mut left = Vec::new();
+        for path in archive.committed()?.into_iter().chain(archive.spools()?) {
+            // A scan that was cut short while its file was made has no header.
+            let Ok(pages) = read_pages(&path) else { continue };
+            let header = pages.header();
+            let is_of = |base_url: &str, environment: &str| {
+                is_same_service(&header.base_url, base_url) && header.environment == environment
+            };
+            if is_of(to_url, to_environment) {
+                continue;
+            }
+            if !is_of(from_url, from_environment) {
+                let found = format!("{} ({})", header.base_url, header.environment);
+                let wanted = format!("{from_url} ({from_environment})");
+                return Err(ArchiveError::OtherService { path, found, wanted });
+            }
+            left.push(path);
+        }
+        left.iter().try_for_each(|path| rebind_file(path, to_url, to_environment))?;
+        Ok(left.len() as u64)
+    }
+}
+
+fn rebind_file(path: &Path, base_url: &str, environment: &str) -> Result<(), ArchiveError> {
+    let mut header = read_pages(path)?.header().clone();
+    (header.base_url, header.environment) = (base_url.to_owned(), environment.to_owned());
+    let fresh = beside(path);
+    let write = || -> Result<(), ArchiveError> {
+        let failed = |source| ArchiveError::io("write", &fresh)(source);
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(&fresh).map_err(failed)?);
+        frame::write_header(&mut out, &header).map_err(failed)?;
+        each_frame(path, |_, frame| {
+            let bytes = encoded(frame, None);
+            bytes.and_then(|bytes| out.write_all(&bytes)).map_err(failed)
+        })?;
+        let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
+        file.sync_all().map_err(failed)
+    };
+    if let Err(error) = write() {
+        // The first error is the one to tell.
+        fs::remove_file(&fresh).ok();
+        return Err(error);
+    }
+    fs::rename(&fresh, path).map_err(ArchiveError::io("replace", path))?;
+    sync_folder(path.parent().unwrap_or(Path::new(".")))
 }
 
 fn write_anew<E: From<ArchiveError>>(

@@ -42,6 +42,16 @@ impl Archive {
         Ok(Archive { settings, steps: Steps::default() })
     }
 
+    /// The folder, whosever pages it holds.
+    pub(super) fn of_anybody(settings: ArchiveSettings) -> Archive {
+        Archive { settings, steps: Steps::default() }
+    }
+
+    /// The service and the environment of new pages.
+    pub(super) fn identity(&self) -> (&str, &str) {
+        (&self.settings.base_url, &self.settings.environment)
+    }
+
     /// The same archive, with somebody who watches its durable steps.
     #[must_use]
     pub fn watched(self, steps: Steps) -> Archive {

@@ -211,9 +211,9 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
             "close the program that has it open (an analyst's session, a notebook), then run again; a run waits for it as long as \
              lock_wait_secs under [warehouse] says",
         ),
-        LoadError::OtherIdentity { .. } => {
-            Some("name another warehouse: one warehouse holds one environment of one service")
-        }
+        LoadError::OtherIdentity { .. } => Some(
+            "name another warehouse: one warehouse holds one environment of one service. If the service has moved: studysync rebind --from ITS_OLD_ADDRESS",
+        ),
         LoadError::Newer { .. } => Some("use the newer version of studysync"),
         LoadError::NotOurs { .. } => Some(
             "name another path; or, if it was the warehouse once, restore it from a backup, or move it away and run the same command again",
@@ -240,9 +240,9 @@ fn state_hint(error: &StateError) -> Option<&'static str> {
         StateError::Leased { .. } => {
             Some("wait for it, or stop it; two runs at once would only ask for the same twice")
         }
-        StateError::OtherService { .. } => {
-            Some("name another --state: one state file belongs to one environment of one service")
-        }
+        StateError::OtherService { .. } => Some(
+            "name another --state: one state file belongs to one environment of one service. If the service has moved: studysync rebind --from ITS_OLD_ADDRESS",
+        ),
         StateError::Newer { .. } => Some("use the newer version of studysync"),
         StateError::Full { .. } => Some(SPACE),
         StateError::Damaged { .. } => {

@@ -38,12 +38,12 @@ pub(super) struct SharedFlags {
     #[arg(long, value_name = "PATH", value_parser = parse_archive, help_heading = "Where")]
     pub archive: Option<ArchiveChoice>,
 
-    /// Only this stream: responses, surveys, themes or users; may be given again
+    /// Only this stream: responses, surveys (or studies), themes or users; may be given again
     #[arg(long = "stream", value_name = "STREAM", help_heading = "What")]
     pub streams: Vec<Stream>,
 
     /// Only answers and themes of this survey; may be given again
-    #[arg(long = "survey", value_name = "ID", help_heading = "What")]
+    #[arg(long = "survey", visible_alias = "study", value_name = "ID", help_heading = "What")]
     pub surveys: Vec<i64>,
 }
 

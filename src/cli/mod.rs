@@ -12,6 +12,7 @@ mod output;
 mod plan;
 mod printer;
 mod query;
+mod rebind;
 mod replay;
 mod report;
 mod sandbox;
@@ -75,6 +76,7 @@ enum Command {
     Status(status::StatusArgs),
     Verify(verify::VerifyArgs),
     Replay(replay::ReplayArgs),
+    Rebind(rebind::RebindArgs),
     Erase(erase::EraseArgs),
     Query(query::QueryArgs),
     Report(report::ReportArgs),
@@ -126,6 +128,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Status(args) => status::run(&args, context),
         Command::Query(args) => query::run(&args, context),
         Command::Report(args) => report::run(&args, context),
+        Command::Rebind(args) => rebind::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
         Command::Check(args) => on_runtime(check::run(args, context)),

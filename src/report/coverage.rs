@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     load::{LoadError, Reader},
-    model::{DAY_MS, IN_DOUBT_MS, IntervalSet, Scope, Stream, Window},
+    model::{DAY_MS, IN_DOUBT_MS, IntervalSet, Scope, Stream, Window, is_same_service},
     state::{State, StateError},
 };
 
@@ -135,7 +135,7 @@ pub(super) fn coverage(
 /// Whether the checkpoints are of the service that filled the warehouse, as far as it says.
 fn is_of(state: &State, base_url: Option<&str>) -> Result<bool, StateError> {
     let found = state.meta("base_url")?;
-    Ok(base_url.is_none_or(|wanted| found.as_deref().is_none_or(|found| found == wanted)))
+    Ok(base_url.is_none_or(|wanted| found.as_deref().is_none_or(|found| is_same_service(found, wanted))))
 }
 
 fn of_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 use rusqlite_migration::{M, Migrations};
 
-use crate::model::{DAY_MS, Delivery, MINUTE_MS};
+use crate::model::{DAY_MS, Delivery, MINUTE_MS, is_same_service};
 
 use super::StateError;
 
@@ -94,8 +94,7 @@ impl Inbox {
         // A body that every warehouse has is to leave no bytes behind (promise P9).
         set("secure_delete", "ON")?;
         inbox.migrate()?;
-        inbox.own("base_url", base_url)?;
-        inbox.own("environment", environment)?;
+        inbox.own(base_url, environment)?;
         Ok(inbox)
     }
 
@@ -130,15 +129,32 @@ impl Inbox {
         })
     }
 
-    fn own(&self, what: &'static str, wanted: &str) -> Result<(), StateError> {
-        let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-        self.connection.execute(sql, (what, wanted)).map_err(self.failed("write"))?;
-        let sql = "SELECT value FROM meta WHERE key = ?1";
-        let found: String = self.connection.query_row(sql, [what], |row| row.get(0)).map_err(self.failed("read"))?;
-        match found == wanted {
-            true => Ok(()),
+    fn own(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
+        let sql = "INSERT INTO meta (key, value) VALUES ('base_url', ?1), ('environment', ?2) ON CONFLICT DO NOTHING";
+        self.connection.execute(sql, (base_url, environment)).map_err(self.failed("write"))?;
+        let meta = |what: &str| {
+            let sql = "SELECT value FROM meta WHERE key = ?1";
+            self.connection.query_row(sql, [what], |row| row.get::<_, String>(0)).map_err(self.failed("read"))
+        };
+        let (found_url, found_environment) = (meta("base_url")?, meta("environment")?);
+        let (what, found, wanted) = match () {
+            () if !is_same_service(&found_url, base_url) => ("base_url", found_url, base_url),
+            () if found_environment != environment => ("environment", found_environment, environment),
+            () => return Ok(()),
+        };
+        let sql = "SELECT NOT EXISTS (SELECT 1 FROM deliveries)";
+        match self.connection.query_row(sql, [], |row| row.get(0)).map_err(self.failed("read"))? {
+            // Nothing was delivered yet: it is whoever's opens it.
+            true => self.bind(base_url, environment),
             false => Err(StateError::OtherService { path: self.path.clone(), what, found, wanted: wanted.to_owned() }),
         }
+    }
+
+    /// Writes whose it is, whatever it was.
+    pub fn bind(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
+        let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES ('base_url', ?1), ('environment', ?2)";
+        self.connection.execute(sql, (base_url, environment)).map_err(self.failed("write"))?;
+        Ok(())
     }
 
     /// Stores deliveries in one transaction, which is durable when this returns. One answer for each, in order.

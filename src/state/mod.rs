@@ -10,6 +10,7 @@ mod error;
 mod inbox;
 mod known_pages;
 mod lease;
+mod owner;
 mod people;
 mod proofs;
 mod pushes;
@@ -71,8 +72,7 @@ impl State {
         state.connection.pragma_update(None, "synchronous", "FULL").map_err(state.failed("set up"))?;
         state.migrate()?;
         state.check_rows()?;
-        state.own("base_url", base_url)?;
-        state.own("environment", environment)?;
+        state.own(base_url, environment)?;
         Ok(state)
     }
 
@@ -120,20 +120,6 @@ impl State {
             rusqlite_migration::Error::RusqliteError { err, .. } => StateError::sqlite("prepare", &path, err),
             other => StateError::Migration { path, why: other.to_string() },
         })
-    }
-
-    fn own(&self, key: &'static str, wanted: &str) -> Result<(), StateError> {
-        match self.meta(key)? {
-            Some(found) if found == wanted => Ok(()),
-            Some(found) => {
-                Err(StateError::OtherService { path: self.path.clone(), what: key, found, wanted: wanted.to_owned() })
-            }
-            None => {
-                let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2)";
-                self.connection.execute(sql, (key, wanted)).map_err(self.failed("write"))?;
-                Ok(())
-            }
-        }
     }
 
     /// A fact about the file: `base_url` or `environment`.

@@ -48,8 +48,19 @@ fn a_scan_is_under_way_until_its_checkpoint() {
 fn p10_a_file_of_another_service_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.sqlite");
-    State::open(&path, URL, "production").unwrap();
-    State::open(&path, URL, "production").unwrap();
+    State::open(&path, "https://mistyped.example", "production").unwrap();
+    let mut state = State::open(&path, URL, "production").unwrap();
+    state.remember_trait("ties", &"kept", 1).unwrap();
+    let empty = scan(0, 1000);
+    state.begin_scan(&empty, 1000).unwrap();
+    state.checkpoint(&covered(&empty, 1, 0), &[]).unwrap();
+    drop(state);
+    let mut state = State::open(&path, URL, "staging").unwrap();
+    assert!(state.covered_scopes().unwrap().is_empty() && state.service_traits().unwrap().is_empty(), "of another one");
+    drop(State::open(&path, URL, "production").unwrap());
+    state.begin_scan(&empty, 1000).unwrap();
+    state.checkpoint(&covered(&empty, 1, 1), &[]).unwrap();
+    drop(state);
     let error = State::open(&path, URL, "development").unwrap_err().to_string();
     assert!(error.contains("production") && error.contains("development"), "{error}");
     assert!(State::open(&path, "https://other.example", "production").is_err());

@@ -8,14 +8,16 @@ use std::{
 
 use uuid::Uuid;
 
-use super::{CATALOG, Engine, Identity, LoadError, apply::in_transaction, qualified, views};
-use crate::model::DurableStep;
+use super::{CATALOG, Engine, Identity, LoadError, apply::in_transaction, qualified, rewrite, views};
+use crate::model::{DurableStep, is_same_service};
 use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 
 /// Version of the file's layout. A newer one is refused, since writing could break what it promises.
 const FORMAT_VERSION: u32 = 1;
 /// Key and value of what the file knows of itself.
 pub(super) const META_TABLE: &str = "_studysync";
+const LEDGER_TABLE: &str = "sync_windows";
+const RUNS_TABLE: &str = "sync_runs";
 
 /// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless those were
 /// looked at before.
@@ -30,7 +32,10 @@ pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity, has_
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
     let meta = read_meta(engine)?;
-    check_meta(&meta, path, identity)?;
+    match check_meta(&meta, path, identity) {
+        Err(LoadError::OtherIdentity { .. }) if !holds_rows(engine, &found)? => begin_again(engine, path, identity)?,
+        checked => checked?,
+    }
     let mut changes = match are_as_made(&found) {
         true => Vec::new(),
         false => missing_parts(&columns_by_table(engine)?, path)?,
@@ -149,7 +154,7 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
     if version.parse::<u32>().map_or(true, |version| version > FORMAT_VERSION) {
         return Err(LoadError::Newer { path: path.to_owned(), found: format!("format {version}") });
     }
-    if value("base_url") == identity.base_url && value("environment") == identity.environment {
+    if is_same_service(value("base_url"), &identity.base_url) && value("environment") == identity.environment {
         return Ok(());
     }
     Err(LoadError::OtherIdentity {
@@ -157,6 +162,53 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
         found: format!("{} ({})", value("base_url"), value("environment")),
         wanted: format!("{} ({})", identity.base_url, identity.environment),
     })
+}
+
+/// Whether anything of a service was ever stored in the file. Runs that brought nothing do not count, nor windows that they found empty.
+fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
+    let tables = schema::tables().iter().filter(|table| found.contains_key(&table.name) && table.name != RUNS_TABLE);
+    let any: Vec<String> = tables
+        .map(|table| {
+            let only = if table.name == LEDGER_TABLE { " WHERE rows_read > 0" } else { "" };
+            format!("EXISTS (SELECT 1 FROM {}{only})", qualified(&table.name))
+        })
+        .collect();
+    let sql = format!("SELECT {}", any.join(" OR "));
+    let failed = |source| LoadError::engine("look for rows", source);
+    engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
+}
+
+/// Gives a file without rows to another service. What the earlier one proved empty is forgotten, with the runs that did.
+fn begin_again(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    let forget: Vec<String> =
+        [LEDGER_TABLE, RUNS_TABLE].iter().map(|table| format!("DELETE FROM {}", qualified(table))).collect();
+    in_transaction(engine, path, "bind the file to another service", || {
+        engine.connection().execute_batch(&format!("{}; {}", forget.join("; "), bind_sql(identity)))
+    })
+}
+
+/// Writes whose the file is, whatever it was.
+fn bind_sql(identity: &Identity) -> String {
+    format!(
+        "UPDATE {meta} SET value = {} WHERE key = 'base_url'; UPDATE {meta} SET value = {} WHERE key = 'environment'",
+        quote_text(&identity.base_url),
+        quote_text(&identity.environment),
+        meta = qualified(META_TABLE),
+    )
+}
+
+impl super::DuckDbDestination {
+    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name. The copy for readers
+    /// goes: the next run makes another.
+    pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.attach()?;
+        in_transaction(&self.engine, &self.path, "bind the file to another address", || {
+            self.engine.connection().execute_batch(&bind_sql(identity))
+        })?;
+        self.identity = identity.clone();
+        self.release()?;
+        self.copy.as_deref().map_or(Ok(()), rewrite::remove_copy)
+    }
 }
 
 fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {

@@ -18,6 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use parquet::file::metadata::ParquetMetaDataReader;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -26,6 +27,7 @@ use super::{
 };
 use crate::{
     load::{Identity, LoadError},
+    model::is_same_service,
     schema::{Table, tables},
 };
 
@@ -33,6 +35,8 @@ use crate::{
 const FORMAT_VERSION: u32 = 1;
 /// Where everything lives that is not for readers.
 const PRIVATE_FOLDER: &str = ".studysync";
+/// Tables that have rows where nothing of a service was stored.
+const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
 /// A lock file holds the number of a process; more is not read.
 const LOCK_TEXT_BYTES_MAX: u64 = 64;
 
@@ -109,21 +113,75 @@ impl Root {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
         let wanted = self.wanted(identity);
         match fs::read(&path) {
-            Ok(bytes) => self.check(&bytes, &wanted),
+            Ok(bytes) => match self.check(&bytes, &wanted) {
+                Err(LoadError::OtherIdentity { .. }) if !self.holds_rows()? => {
+                    // What an earlier service proved empty is forgotten before the folder is another's.
+                    self.files()?.iter().try_for_each(|file| disk.remove_file(file))?;
+                    disk.remove_folder(&self.parts())?;
+                    disk.remove_file(&self.inventory())?;
+                    self.write_identity(&wanted, disk)
+                }
+                checked => checked,
+            },
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
                 // The parts folder comes after this file, so a folder with parts and without it has lost it.
                 if self.parts().exists() {
                     let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
                     return Err(LoadError::Damaged { path: self.path.clone(), why });
                 }
-                let text =
-                    serde_json::to_vec_pretty(&wanted).map_err(|source| io_error("write", &path, source.into()))?;
-                let beside = path.with_extension("json.new");
-                disk.write(&beside, &text)?;
-                disk.rename(&beside, &path)
+                self.write_identity(&wanted, disk)
             }
             Err(source) => Err(io_error("read", &path, source)),
         }
+    }
+
+    /// Writes whose the folder is, whatever it was.
+    pub(super) fn rebind(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
+        self.write_identity(&self.wanted(identity), disk)
+    }
+
+    fn write_identity(&self, wanted: &Warehouse, disk: &Disk) -> Result<(), LoadError> {
+        let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
+        let text = serde_json::to_vec_pretty(wanted).map_err(|source| io_error("write", &path, source.into()))?;
+        let beside = path.with_extension("json.new");
+        disk.write(&beside, &text)?;
+        disk.rename(&beside, &path)
+    }
+
+    /// Whether any file holds something of a service. Runs that brought nothing do not count, nor windows that they found empty.
+    fn holds_rows(&self) -> Result<bool, LoadError> {
+        for file in self.files()? {
+            let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy().into_owned();
+            let is_of_runs = TABLES_OF_RUNS
+                .iter()
+                .any(|table| below_root.starts_with(table) || below_root.contains(&format!("/{table}.")));
+            if !is_of_runs && rows_of(&file)? != Some(0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The Parquet files of all tables, and of commits that wait.
+    fn files(&self) -> Result<Vec<PathBuf>, LoadError> {
+        let mut folders: Vec<PathBuf> = tables().iter().map(|table| self.table_folder(table)).collect();
+        folders.push(self.parts());
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries.map_err(|source| io_error("read", &folder, source))?,
+            };
+            for entry in entries {
+                let path = entry.map_err(|source| io_error("read", &folder, source))?.path();
+                match path.extension() {
+                    _ if path.is_dir() => folders.push(path),
+                    Some(extension) if extension == "parquet" => files.push(path),
+                    _ => {}
+                }
+            }
+        }
+        Ok(files)
     }
 
     fn check(&self, bytes: &[u8], wanted: &Warehouse) -> Result<(), LoadError> {
@@ -137,7 +195,7 @@ impl Root {
         }
         let found: Warehouse = serde_json::from_slice(bytes)
             .map_err(|error| damaged(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read: {error}")))?;
-        if (&found.base_url, &found.environment) != (&wanted.base_url, &wanted.environment) {
+        if !is_same_service(&found.base_url, &wanted.base_url) || found.environment != wanted.environment {
             let name = |warehouse: &Warehouse| format!("{} ({})", warehouse.base_url, warehouse.environment);
             return Err(LoadError::OtherIdentity {
                 path: self.path.clone(),
@@ -205,6 +263,15 @@ impl Root {
     }
 }
 
+impl super::ParquetDestination {
+    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name.
+    pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.root.rebind(identity, &self.disk)?;
+        self.identity = identity.clone();
+        Ok(())
+    }
+}
+
 /// Tables are named to the engine by absolute paths, whatever the working directory is later on.
 fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
     let path = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
@@ -214,6 +281,13 @@ fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
         return Err(not_ours("its path has one of the characters * ? [, which the engine takes for a pattern"));
     }
     Ok((path, text))
+}
+
+/// The rows of a file; `None` if that cannot be told.
+fn rows_of(path: &Path) -> Result<Option<i64>, LoadError> {
+    let file = File::open(path).map_err(|source| io_error("open", path, source))?;
+    let footer = ParquetMetaDataReader::new().parse_and_finish(&file);
+    Ok(footer.ok().map(|footer| footer.file_metadata().num_rows()))
 }
 
 fn is_empty_folder(path: &Path) -> Result<bool, LoadError> {

@@ -5,7 +5,7 @@ use std::{collections::HashSet, path::PathBuf};
 use crate::{
     archive::{Archive, FileSummary, summarize},
     load::{Identity, LedgerEntry, VanishPolicy},
-    model::{Scan, ScanId},
+    model::{Scan, ScanId, is_same_service},
 };
 
 use super::super::{PipelineError, commit::CommitNote};
@@ -47,7 +47,7 @@ fn archived(
     is_under_way: bool,
 ) -> Result<Archived, PipelineError> {
     let FileSummary { header, pages, note, .. } = summary;
-    if (&header.base_url, &header.environment) != (&identity.base_url, &identity.environment) {
+    if !is_same_service(&header.base_url, &identity.base_url) || header.environment != identity.environment {
         return Err(PipelineError::Archive(crate::archive::ArchiveError::OtherService {
             path,
             found: format!("{} ({})", header.base_url, header.environment),

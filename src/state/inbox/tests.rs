@@ -85,7 +85,9 @@ fn p9_what_is_discarded_leaves_no_bytes_and_the_others_wait() {
 #[test]
 fn p10_the_inbox_of_another_service_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    drop(open(&folder));
+    drop(Inbox::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:2", "mistyped").unwrap());
+    open(&folder).accept(&[told("a", None, 1)]).unwrap();
+    drop(Inbox::open(&folder.path().join("state.sqlite"), "http://localhost:1", "test").unwrap());
     let other = Inbox::open(&folder.path().join("state.sqlite"), BASE_URL, "other");
     assert!(matches!(other, Err(StateError::OtherService { what: "environment", .. })));
 }

@@ -21,14 +21,20 @@ fn open_error(root: &Path, identity: &Identity, options: &ParquetOptions) -> Loa
 #[test]
 fn p10_another_service_environment_or_cut_is_refused() {
     let root = new_folder();
+    let mistyped = Identity { base_url: "https://mistyped.example".into(), ..identity() };
+    drop(ParquetDestination::open(root.path(), &mistyped, &options()).unwrap());
     drop(open(&root));
     let other = Identity { environment: "development".into(), ..identity() };
+    let stored = root.path().join("responses/data.parquet");
+    fs::create_dir_all(stored.parent().unwrap()).unwrap();
+    fs::write(&stored, "rows").unwrap();
     let error = open_error(root.path(), &other, &options());
     assert!(matches!(error, LoadError::OtherIdentity { .. }), "{error}");
     assert!(error.to_string().contains("production") && error.to_string().contains("development"), "{error}");
     let by_day = ParquetOptions { partition_by: PartitionBy::Day, ..options() };
     let error = open_error(root.path(), &identity(), &by_day);
     assert!(matches!(&error, LoadError::OtherPartition { found, wanted, .. } if found == "month" && wanted == "day"));
+    fs::remove_file(&stored).unwrap();
     open(&root);
 }
 

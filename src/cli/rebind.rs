@@ -1,0 +1,64 @@
+//! `studysync rebind`: the service has moved, or its environment has another label.
+
+use clap::Args;
+
+use crate::{
+    load::Identity,
+    pipeline::{self, PipelineError},
+    source::{SettingsError, SourceError, checked_address},
+};
+
+use super::{
+    CommandError, Context,
+    flags::{EffortFlags, SharedFlags},
+};
+
+/// Binds state, warehouses and archive to another address or environment label of the same service.
+///
+/// Everything that is kept is bound to the address and the label that it was filled from, and refuses others: two services in one warehouse
+/// would look like vanished rows. When the service has moved, set base_url (or environment) to the new value first, then say with --from (or
+/// --from-environment) what it was before. No row changes and nothing is asked. Files of the archive are written anew, so that takes as long
+/// as copying it. Cut short, the same command goes on.
+///
+/// Only for the same service at another address. For another service, or another environment of it, name another --state, warehouse and archive.
+///
+/// Exit codes: 0 bound, or nothing to do; 1 failed, the same command goes on; 2 usage or configuration, or something belongs to a third
+/// service; 5 another run holds the lease.
+#[derive(Args, Debug)]
+pub(super) struct RebindArgs {
+    /// The address before [default: the address did not change]
+    #[arg(long, value_name = "URL", required_unless_present = "from_environment")]
+    from: Option<String>,
+
+    /// The environment label before [default: the label did not change]
+    #[arg(long, value_name = "LABEL")]
+    from_environment: Option<String>,
+
+    #[command(flatten)]
+    shared: SharedFlags,
+}
+
+pub(super) fn run(args: &RebindArgs, context: Context) -> Result<u8, CommandError> {
+    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let to = pipeline::identity(&settings).map_err(CommandError::Pipeline)?;
+    let wrong = |error: SettingsError| CommandError::Pipeline(PipelineError::Source(SourceError::from(error)));
+    let from = Identity {
+        base_url: args.from.as_deref().map_or(Ok(to.base_url.clone()), checked_address).map_err(wrong)?,
+        environment: args.from_environment.clone().unwrap_or_else(|| to.environment.clone()),
+    };
+    if pipeline::is_same_identity(&from, &to) {
+        let why = format!(
+            "{} ({}) is what the configuration says now: set the new value there first",
+            to.base_url, to.environment
+        );
+        return Err(CommandError::Usage(why));
+    }
+    let bound = pipeline::rebind(&settings, &from).map_err(CommandError::Pipeline)?;
+    let mut text = format!("bound to {} ({}):", to.base_url, to.environment);
+    match bound.is_empty() {
+        true => text.push_str(" nothing was bound to the other one"),
+        false => bound.iter().for_each(|one| text.push_str(&format!("\n  {one}"))),
+    }
+    context.printer.print(&text)?;
+    Ok(0)
+}

@@ -1,0 +1,51 @@
+//! Whose a state file is: of one service and environment (promise P10). One that knows nothing of its service yet becomes whoever's opens
+//! it: a mistyped address binds nothing.
+
+use crate::model::is_same_service;
+
+use super::{State, StateError, lease};
+
+/// What would be known of a service, and is nothing worth keeping where no row was ever seen.
+const KNOWLEDGE: [&str; 7] = ["coverage", "proofs", "extents", "scans", "destinations", "traits", "known_pages"];
+
+impl State {
+    /// Remembers the service and the environment, or refuses others.
+    pub(super) fn own(&mut self, base_url: &str, environment: &str) -> Result<(), StateError> {
+        let (bound_url, bound_environment) = (self.meta("base_url")?, self.meta("environment")?);
+        let other = match (&bound_url, &bound_environment) {
+            (Some(found), _) if !is_same_service(found, base_url) => Some(("base_url", found, base_url)),
+            (_, Some(found)) if found != environment => Some(("environment", found, environment)),
+            (Some(_), Some(_)) => return Ok(()),
+            (None, _) | (_, None) => None,
+        };
+        let Some((what, found, wanted)) = other else { return self.bind(base_url, environment) };
+        if !self.is_without_rows()? {
+            let (found, wanted) = (found.clone(), wanted.to_owned());
+            return Err(StateError::OtherService { path: self.path.clone(), what, found, wanted });
+        }
+        // Not while a run works on it.
+        let Some(_lock) = lease::try_lock(&self.path)? else {
+            return Err(StateError::Leased { path: self.path.clone(), holder: self.current_holder()? });
+        };
+        tracing::info!(found, wanted, "the state file holds no rows: it is bound to another {what} now");
+        for table in KNOWLEDGE {
+            self.connection.execute(&format!("DELETE FROM {table}"), []).map_err(self.failed("write"))?;
+        }
+        self.bind(base_url, environment)
+    }
+
+    /// Writes whose it is, whatever it was.
+    pub fn bind(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
+        let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES ('base_url', ?1), ('environment', ?2)";
+        self.connection.execute(sql, (base_url, environment)).map_err(self.failed("write"))?;
+        Ok(())
+    }
+
+    /// Whether nothing that the service has was ever seen by it.
+    fn is_without_rows(&self) -> Result<bool, StateError> {
+        let sql = "SELECT NOT EXISTS (SELECT 1 FROM coverage WHERE rows_held > 0)
+                      AND NOT EXISTS (SELECT 1 FROM scans WHERE rows_read > 0)
+                      AND NOT EXISTS (SELECT 1 FROM people) AND NOT EXISTS (SELECT 1 FROM pushes)";
+        self.connection.query_row(sql, [], |row| row.get(0)).map_err(self.failed("read"))
+    }
+}
