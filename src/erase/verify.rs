@@ -92,9 +92,6 @@ pub(super) fn search(
         let found = destination.search(finder).map_err(EraseError::load(name))?;
         let left = destination.find_people(people).map_err(EraseError::load(name))?.total();
         explained += found.inside_longer;
-        let by_column = |mentions: &[Mention]| -> BTreeMap<String, u64> {
-            mentions.iter().map(|mention| (format!("{}.{}", mention.table, mention.column), mention.rows)).collect()
-        };
         let place = Place {
             searched: found.rows,
             bytes: found.bytes,
@@ -120,16 +117,7 @@ pub(super) fn search(
     search.verified.places.insert("archive".to_owned(), place);
     search.mentioned_in = pages.mentioned_in;
     explained += search.verified.mentions() + search.verified.in_tables_of_others();
-    let results = pipeline::search_results(settings, &RecordsOf::new(people, finder))?;
-    if results.files > 0 {
-        let place = Place {
-            searched: results.files,
-            bytes: results.bytes,
-            left: results.rows + results.mentions,
-            // What stands there is no file of results any more, and not ours to change.
-            unexplained: results.of_others,
-            ..Place::default()
-        };
+    if let Some(place) = search_results(settings, &RecordsOf::new(people, finder))? {
         search.verified.places.insert("push results".to_owned(), place);
     }
     for (name, files) in files(settings)? {
@@ -149,6 +137,24 @@ pub(super) fn search(
         search.verified.places.insert(format!("files of {name}"), place);
     }
     Ok(search)
+}
+
+fn by_column(mentions: &[Mention]) -> BTreeMap<String, u64> {
+    mentions.iter().map(|mention| (format!("{}.{}", mention.table, mention.column), mention.rows)).collect()
+}
+
+/// The results of `users push`; `None` if there are none.
+fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<Place>, EraseError> {
+    let results = pipeline::search_results(settings, people)?;
+    let place = Place {
+        searched: results.files,
+        bytes: results.bytes,
+        left: results.rows + results.mentions,
+        // What stands there is no file of results any more, and not ours to change.
+        unexplained: results.of_others,
+        ..Place::default()
+    };
+    Ok((results.files > 0).then_some(place))
 }
 
 /// Every file that the program keeps, by what it belongs to.
