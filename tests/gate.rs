@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, thread};
 use serde_json::Value;
 use studysync::sandbox::{Faults, LogEntry, RateLimit, Refusal, RetryAfter, RetryAfterForm, Settings, When};
 
-use crate::harness::{DAY_MS, NOW_MS, Place, Service, small};
+use crate::harness::{DAY_MS, NOW_MS, Place, Service, days_ago, small};
 
 const PER_SECOND: f64 = 10.0;
 const BURST: u32 = 10;
@@ -79,7 +79,8 @@ fn assert_parts_add_up(report: &Value) {
 
 /// Two runs of one place under a limit.
 fn obey(form: RetryAfterForm) {
-    let told = matches!(form, RetryAfterForm::Seconds | RetryAfterForm::Fraction | RetryAfterForm::HttpDate);
+    use RetryAfterForm::{EpochMillis, Fraction, HttpDate, Seconds};
+    let told = matches!(form, Seconds | Fraction | HttpDate | EpochMillis);
     let min_wait_ms = if form == RetryAfterForm::Fraction { 1250 } else { 0 };
     let service = limited(RateLimit { per_second: PER_SECOND, burst: BURST, form, min_wait_ms, in_flight_max: 0 });
     let place = place(&service);
@@ -91,7 +92,7 @@ fn obey(form: RetryAfterForm) {
     assert!(refusals > 0, "{form:?}: the limit was never met");
     assert_obeyed(&log, &format!("{form:?}"));
     let share = used_share(&log, &first);
-    let tells_too_much = matches!(form, RetryAfterForm::Fraction | RetryAfterForm::HttpDate);
+    let tells_too_much = matches!(form, Fraction | HttpDate | EpochMillis);
     let share_min = if tells_too_much { USE_MIN_TOLD_TOO_MUCH } else { USE_MIN };
     assert!(share >= share_min, "{form:?}: {:.1} % of the allowed rate, {refusals} refused", share * 100.0);
     assert_eq!(first["requests"]["total"].as_u64(), Some(requests as u64));
@@ -115,8 +116,8 @@ fn obey(form: RetryAfterForm) {
 
 #[test]
 fn p5_every_form_of_a_refusal_is_obeyed_and_the_allowed_rate_is_used() {
-    use RetryAfterForm::{Absent, Fraction, Garbage, HttpDate, Negative, PastDate, Seconds, Zero};
-    let forms = [Absent, Seconds, Fraction, HttpDate, Zero, Negative, PastDate, Garbage];
+    use RetryAfterForm::{Absent, EpochMillis, Fraction, Garbage, HttpDate, Negative, PastDate, Seconds, Zero};
+    let forms = [Absent, Seconds, Fraction, HttpDate, EpochMillis, Zero, Negative, PastDate, Garbage];
     // Nearly all of the time is waiting, so they wait side by side.
     let threads = forms.map(|form| (form, thread::spawn(move || obey(form))));
     let failed: BTreeSet<String> =
@@ -182,4 +183,75 @@ fn p5_a_wait_past_the_deadline_is_not_begun() {
     assert!(stopped["stopped_because"].as_str().unwrap().contains("deadline"), "{stopped}");
     assert!(time_ms(&stopped, "told_to_wait") < 9_000, "it waited for nothing: {}", stopped["time_ms"]);
     assert!(service.log().len() <= 9, "{} requests", service.log().len());
+}
+
+#[test]
+fn p5_a_told_wait_binds_every_later_command() {
+    let service = refusing(5, 2 * 3_600_000);
+    let place = place(&service);
+    let stopped = report(&place, &backfill(30, 0), &[], 6);
+    let said = stopped["stopped_because"].as_str().unwrap();
+    let minute = said.split_whitespace().find(|word| word.contains('T')).unwrap()[..16].to_owned();
+    service.clear_log();
+    std::fs::write(place.path("users.csv"), "userId\nuser-1\n").unwrap();
+    let from = days_ago(30);
+    let commands: [&[&str]; 7] = [
+        &["sync"],
+        &["backfill", "--from", &from],
+        &["users", "pull", "--user-id", "user-1"],
+        &["users", "push", "users.csv"],
+        &["verify", "--from", &from],
+        &["check"],
+        &["check", "--traits"],
+    ];
+    for command in commands {
+        let done = place.run(command).expect(6);
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(said.contains("no request before") && said.contains(&minute), "{command:?}, {minute}: {said}");
+        assert_eq!(service.log(), [], "{command:?} asked before it may");
+    }
+    let status = place.run(&["status"]).expect(0).stdout;
+    assert!(status.contains("no request before") && status.contains(&minute), "{status}");
+    // By hand it can be overridden; and once the service answers, nothing is left to wait for.
+    place.run(&["sync", "--stream", "surveys", "--ignore-rate-limit"]).expect(0);
+    assert!(!service.log().is_empty());
+    place.run(&["sync", "--stream", "surveys"]).expect(0);
+}
+
+#[test]
+fn p5_a_wait_that_check_is_told_binds_the_next_run() {
+    let service = Service::start(small(60, 3));
+    let place = place(&service);
+    place.run(&["sync", "--stream", "surveys"]).expect(0);
+    let told = serde_json::json!({"too_many_requests": {"when": {"count": 1}, "retry_after": {"wait_ms": 7_200_000}}});
+    service.control().merge_faults(told).unwrap();
+    let done = place.run(&["check"]).expect(6);
+    assert!(done.stdout.contains("--ignore-rate-limit"), "{}", done.stdout);
+    service.clear_log();
+    place.run(&["sync"]).expect(6);
+    assert_eq!(service.log(), []);
+    place.run(&["sync", "--ignore-rate-limit"]).expect(0);
+}
+
+#[test]
+fn p5_a_killed_run_leaves_the_told_wait_behind() {
+    let service = refusing(3, 600_000);
+    let place = place(&service);
+    let mut child = place.spawn(&backfill(30, 0).iter().map(String::as_str).collect::<Vec<_>>());
+    let kept = "SELECT count(*) FROM traits WHERE name = 'told_wait'";
+    let is_kept = || {
+        let state = rusqlite::Connection::open(place.state()).ok()?;
+        state.query_row(kept, [], |row| row.get::<_, i64>(0)).ok().filter(|count| *count > 0)
+    };
+    let begun = std::time::Instant::now();
+    while is_kept().is_none() {
+        assert!(begun.elapsed().as_secs() < 60, "the wait is not written down");
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    service.clear_log();
+    let stopped = report(&place, &backfill(30, 0), &["--deadline", "60s"], 6);
+    assert!(stopped["stopped_because"].as_str().unwrap().contains("deadline"), "{stopped}");
+    assert_eq!(service.log(), []);
 }

@@ -3,6 +3,7 @@
 use std::{
     fs::OpenOptions,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::Args;
@@ -25,6 +26,12 @@ use super::{
     traits::describe_measured,
 };
 
+/// The longest wait for the service.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Attempts for one answer.
+const ATTEMPTS_MAX: u32 = 2;
+/// What one answer may take.
+const TIMEOUT_MAX: Duration = Duration::from_secs(20);
 /// A clock that is off by more is worth a word.
 const SKEW_MS_MAX: i64 = 60_000;
 
@@ -37,8 +44,8 @@ const SKEW_MS_MAX: i64 = 60_000;
 /// time. That takes at most 60 requests; what is found is remembered, and runs make use of it. `unknown` is no failure: a service
 /// with few rows shows little, and no refusal is provoked to see its form.
 ///
-/// Exit codes: 0 all is well; 1 something is not; 2 usage or configuration; 4 key refused; 5 another run holds the lease; 6 the
-/// service must be left alone for now, so its traits could not be measured.
+/// Exit codes: 0 all is well; 1 something is not; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5 another run
+/// holds the lease; 6 the service must be left alone for now.
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
     /// Also measure the traits of the service
@@ -90,7 +97,7 @@ struct WithTraits<'a> {
 pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.shared.settings(&args.effort, &context)?;
     settings.base_url().map_err(CommandError::Config)?;
-    let mut findings = service(&settings).await;
+    let mut findings = service(&settings, &context, args.traits).await;
     findings.push(state(&settings));
     findings.extend(serve(&settings));
     // A warehouse is locked while a run works on it, so it is looked at only if the lease is free.
@@ -131,42 +138,97 @@ fn serve(settings: &Settings) -> Option<Finding> {
     Some(Finding::broken("serve", CommandError::Serve(error)))
 }
 
-async fn service(settings: &Settings) -> Vec<Finding> {
+async fn service(settings: &Settings, context: &Context, measures: bool) -> Vec<Finding> {
     let broken = |error| vec![Finding::broken("service", CommandError::Pipeline(error))];
-    let source = pipeline::source_settings(settings).and_then(|source| {
-        Source::new(source, None, TimeAccount::default(), CancellationToken::new()).map_err(PipelineError::Source)
-    });
-    let source = match source {
+    let source = match client(settings) {
         Ok(source) => source,
         Err(error) => return broken(error),
     };
-    match source.probe().await {
-        Err(error @ SourceError::KeyRefused { .. }) => vec![
-            Finding::well("service", "it answers"),
-            Finding::broken("key", CommandError::Pipeline(PipelineError::Source(error))),
-        ],
-        Err(error) => broken(PipelineError::Source(error)),
-        Ok(probe) if probe.is_not_found => vec![Finding {
-            what: "service",
-            is_well: false,
-            found: "it answers 404 to the list of surveys: there is none, or the address is not the right one"
-                .to_owned(),
-            what_to_do: Some("check --base-url, with its path: what stands before /v1/surveys".to_owned()),
-            exit_code: 1,
-        }],
-        Ok(probe) => {
-            let base_url = settings.service.base_url.as_deref().unwrap_or_default();
-            vec![
-                Finding::well("service", format!("{base_url} answers in {} ms", probe.latency_ms)),
-                Finding::well("key", "accepted"),
-                clock_skew(probe.service_now_ms),
-            ]
-        }
+    let base_url = settings.service.base_url.as_deref().unwrap_or_default();
+    if !context.is_quiet {
+        // Without stderr there is nobody to be told.
+        std::io::Write::write_all(&mut std::io::stderr(), format!("asking {base_url} ...\n").as_bytes()).ok();
+    }
+    let findings = ask(&source, settings, measures).await;
+    remember(&source, settings);
+    findings
+}
+
+/// A client that does not wait long: somebody sits before the screen.
+fn client(settings: &Settings) -> Result<Source, PipelineError> {
+    let mut source = pipeline::source_settings(settings)?;
+    (source.attempts_max, source.timeout) = (ATTEMPTS_MAX, source.timeout.min(TIMEOUT_MAX));
+    source.patience = source.patience.min(PATIENCE);
+    let learned = match own_state(settings)? {
+        Some(state) => pipeline::recall(&state, &mut source, settings.throttle.ignores_told_wait),
+        None => Ok(None),
+    };
+    let learned = learned.map_err(PipelineError::State)?;
+    Source::new(source, learned, TimeAccount::default(), CancellationToken::new()).map_err(PipelineError::Source)
+}
+
+/// The checkpoints, if there are any of this service. A file that cannot be read is another finding's business.
+fn own_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
+    let identity = pipeline::identity(settings)?;
+    let is = |state: &State, key, wanted: &str| state.meta(key).is_ok_and(|found| found.as_deref() == Some(wanted));
+    let state = State::open_read_only(&settings.state_path).ok().flatten();
+    Ok(state
+        .filter(|state| is(state, "base_url", &identity.base_url) && is(state, "environment", &identity.environment)))
+}
+
+/// What the service told of its limits, for the next command; if that cannot be written, the next one asks for itself.
+fn remember(source: &Source, settings: &Settings) {
+    let is_news = source.told_until_ms().is_some() || settings.throttle.ignores_told_wait;
+    if !is_news || !matches!(own_state(settings), Ok(Some(_))) {
+        return;
+    }
+    let Ok(identity) = pipeline::identity(settings) else { return };
+    let state = State::open(&settings.state_path, &identity.base_url, &identity.environment);
+    if let Err(error) = state.and_then(|state| pipeline::remember(&state, source, clock::now_ms())) {
+        tracing::warn!(why = pipeline::chain(&error), "cannot write down what the service told of its limits");
     }
 }
 
-/// A skew hurts nobody: windows go by the service's clock. It is said because it may surprise a reader of logs.
-fn clock_skew(service_now_ms: Option<i64>) -> Finding {
+/// `measures`: the lists are asked for their traits next, so that they need not be tried.
+async fn ask(source: &Source, settings: &Settings, measures: bool) -> Vec<Finding> {
+    let broken = |error| vec![Finding::broken("service", CommandError::Pipeline(error))];
+    let base_url = settings.service.base_url.as_deref().unwrap_or_default();
+    let probe = match source.probe().await {
+        Err(error @ SourceError::KeyRefused { .. }) => {
+            return vec![
+                Finding::well("service", "it answers"),
+                Finding::broken("key", CommandError::Pipeline(PipelineError::Source(error))),
+            ];
+        }
+        Err(error) => return broken(PipelineError::Source(error)),
+        Ok(probe) => probe,
+    };
+    let mut findings = vec![
+        Finding::well("service", format!("{base_url} answers in {} ms", probe.latency_ms)),
+        Finding::well("key", "accepted"),
+        clock_skew(source, settings, probe.service_now_ms).await,
+    ];
+    let lists = settings.streams.iter().map(|stream| stream.stream).filter(|list| *list != probe.list && !measures);
+    for list in lists {
+        if let Err(error) = source.try_list(list).await {
+            findings.push(Finding::broken(list.name(), CommandError::Pipeline(PipelineError::Source(error))));
+        }
+    }
+    findings
+}
+
+/// A small skew hurts nobody: windows go by the service's clock. It is said because it may surprise a reader of logs.
+async fn clock_skew(source: &Source, settings: &Settings, service_now_ms: Option<i64>) -> Finding {
+    let list = settings.streams.iter().find(|stream| stream.stream.is_windowed());
+    let list = list.map(|stream| (stream.stream, stream.page_rows));
+    if let Some(service_ms) = service_now_ms
+        && let Ok(Some(doubt)) = pipeline::doubt_clock(source, list, service_ms, clock::now_ms(), None).await
+    {
+        let what_to_do =
+            "correct the clock that is wrong: what is newer than the service's clock is not asked for".to_owned();
+        let (what, found) = ("clock", doubt.to_string());
+        return Finding { what, is_well: false, found, what_to_do: Some(what_to_do), exit_code: 3 };
+    }
     match service_now_ms.map(|service_ms| service_ms - clock::now_ms()) {
         None => Finding::well("clock", "the service does not tell its time; this machine's is used"),
         Some(skew_ms) if skew_ms.abs() > SKEW_MS_MAX => {

@@ -11,7 +11,7 @@ use crate::{
     person::PersonError,
     pipeline::{PipelineError, chain, load_code, state_code},
     serve::ServeError,
-    source::SourceError,
+    source::{Failure, SettingsError, SourceError, Stop},
     state::StateError,
 };
 
@@ -194,16 +194,44 @@ fn archive_hint(error: &ArchiveError) -> Option<&'static str> {
 
 fn source_hint(error: &SourceError) -> Option<&'static str> {
     match error {
-        SourceError::KeyRefused { .. } => Some("check the key and that it belongs to this environment of the service"),
+        SourceError::KeyRefused { .. } => Some(
+            "check the key and that it belongs to this environment of the service; for users also its form: auth under [service]",
+        ),
+        SourceError::Blocked { .. } => Some("ask whoever runs the proxy or firewall to let this program through"),
+        SourceError::Stopped(Stop::Patience { told: true, .. }) => {
+            Some("run the same command again after that; --ignore-rate-limit asks at once, against the service's word")
+        }
+        SourceError::Forbidden { .. } => {
+            Some("ask the service whether this key may read that, and whoever runs a proxy or firewall what it refuses")
+        }
+        SourceError::NotFound { .. } => {
+            Some("check --base-url, with its path: it is what stands before /v1/responses, without the /v1")
+        }
+        SourceError::Unreachable { last: Failure::Tls { problem, .. }, .. } if problem.is_certificate() => {
+            Some(CERTIFICATE)
+        }
+        SourceError::Unreachable {
+            last: Failure::Tls { .. } | Failure::Connect { .. } | Failure::TimedOut { .. },
+            ..
+        } => Some(CONNECTION),
         SourceError::Unreachable { .. } => {
             Some("check the address and the network; run the same command again to go on")
+        }
+        SourceError::BadAnswer { last: Failure::NotHttp { .. }, .. } => {
+            Some("check --base-url: where the port speaks https, write https://")
         }
         SourceError::BadAnswer { .. } => {
             Some("check that --base-url is the service itself, and not a web page or a proxy")
         }
+        SourceError::Settings(SettingsError::Client { .. }) => Some(CERTIFICATE),
         _ => None,
     }
 }
+
+const CERTIFICATE: &str = "if an authority of your own or a company's proxy signed it, name a PEM file with the certificates of all \
+    trusted authorities in the environment variable SSL_CERT_FILE";
+const CONNECTION: &str = "check the address (https:// or http://, host, port) and the network; where this machine reaches the internet \
+    through a proxy, name that in the environment variable HTTPS_PROXY; run the same command again to go on";
 
 fn load_hint(error: &LoadError) -> Option<&'static str> {
     match error {

@@ -61,6 +61,10 @@ pub(super) struct EffortFlags {
     /// End early after so many requests, resumable
     #[arg(long, value_name = "N", help_heading = "How")]
     pub max_requests: Option<u64>,
+
+    /// Send at once although the service told an earlier run to wait (Retry-After)
+    #[arg(long, help_heading = "How")]
+    pub ignore_rate_limit: bool,
 }
 
 impl SharedFlags {
@@ -79,6 +83,7 @@ impl SharedFlags {
             concurrency: effort.concurrency,
             deadline: effort.deadline,
             max_requests: effort.max_requests,
+            ignore_rate_limit: effort.ignore_rate_limit,
         };
         config::resolve(overrides).map_err(CommandError::Config)
     }

@@ -20,10 +20,11 @@ use super::{
 /// (the environment variable STUDYSYNC_WEBHOOK_SECRET unless set otherwise). It speaks plain HTTP: put a proxy with TLS before it,
 /// and let it pass on the webhook's path alone. When it is ready it prints one line to stdout: `listening on http://ADDRESS`.
 ///
-/// GET /healthz says whether deliveries can be stored, /metrics has counters for Prometheus, / a page for people.
+/// GET /healthz says whether deliveries can be stored and whether the service may be asked, /metrics has counters for Prometheus, / a page for people.
 ///
 /// A run that was missed or killed is caught up once. While another process holds the lease (a backfill by hand), deliveries wait
-/// in the inbox and the run is left to the next moment of the schedule. A failed run is tried again.
+/// in the inbox and the run is left to the next moment of the schedule. A failed run is tried again, not before the time that the service named; the
+/// schedule's next moment always tries.
 ///
 /// Exit codes: 0 stopped by a signal; 1 failed: the inbox cannot be used or the address is taken; 2 usage or configuration; 5 another `serve` is at
 /// work with the same state file.

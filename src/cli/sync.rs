@@ -10,7 +10,9 @@ use crate::{
     config::Settings,
     erase::erase_vanished,
     model::{DAY_MS, Window},
-    pipeline::{OPEN_END_MS, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunReport, drift_lines},
+    pipeline::{
+        OPEN_END_MS, Outcome, PeopleAsk, PipelineError, Progress, Reached, Request, Run, RunReport, drift_lines,
+    },
 };
 
 use super::{
@@ -27,8 +29,8 @@ use super::{
 /// What the service sends and this version does not know is kept and told; [streams.NAME.drift] in the configuration can say
 /// otherwise: evolve, freeze, discard_row, discard_value.
 ///
-/// Exit codes: 0 done; 1 failed (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
-/// withheld deletions, collisions, rows that the edge of a page may hide); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
+/// Exit codes: 0 done; 1 failed, wholly or in some windows or lists (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
+/// withheld deletions, collisions, rows that the edge of a page may hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
 /// rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct SyncArgs {
@@ -40,8 +42,8 @@ pub(super) struct SyncArgs {
 ///
 /// Windows are pulled side by side. Killed and started again it goes on where it was; when all is covered it sends nothing.
 ///
-/// Exit codes: 0 done; 1 failed (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
-/// withheld deletions, collisions, rows that the edge of a page may hide); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
+/// Exit codes: 0 done; 1 failed, wholly or in some windows or lists (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
+/// withheld deletions, collisions, rows that the edge of a page may hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
 /// rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct BackfillArgs {
@@ -187,9 +189,17 @@ fn summary(report: &RunReport) -> String {
         ];
         let fates: Vec<String> =
             fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
-        let fates = if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") };
         let scans = if *name == "users" { "batches" } else { "windows" };
-        text.push_str(&format!("  {name:<10} {} {scans}: {fates}\n", stream.windows));
+        let come_to = match (stream.reached, fates.is_empty()) {
+            (Reached::None, _) => "not reached".to_owned(),
+            (Reached::All, true) => format!("{} {scans}: nothing to do", stream.windows),
+            (Reached::All, false) => format!("{} {scans}: {}", stream.windows, fates.join(", ")),
+            (Reached::Part, true) => format!("{} {scans}; the rest was not reached", stream.windows),
+            (Reached::Part, false) => {
+                format!("{} {scans}: {}; the rest was not reached", stream.windows, fates.join(", "))
+            }
+        };
+        text.push_str(&format!("  {name:<10} {come_to}\n"));
     }
     for line in drift_lines(&report.drift, report.drift_unlisted) {
         text.push_str(&format!("  drift: {line}\n"));

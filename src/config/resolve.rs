@@ -58,6 +58,7 @@ pub struct Overrides {
     pub concurrency: Option<usize>,
     pub deadline: Option<Duration>,
     pub max_requests: Option<u64>,
+    pub ignore_rate_limit: bool,
 }
 
 /// `--archive PATH|none`.
@@ -135,6 +136,8 @@ pub struct ThrottleSettings {
     pub requests_per_sec_max: Option<f64>,
     /// The longest wait that is sat out; a longer one ends the run, resumable.
     pub patience: Duration,
+    /// Whether to send although the service told an earlier run to wait.
+    pub ignores_told_wait: bool,
 }
 
 /// `[streams.NAME]`.
@@ -260,6 +263,7 @@ pub(super) fn resolve_file(
         in_flight_max: overrides.concurrency.or(file.throttle.in_flight_max).unwrap_or(IN_FLIGHT_MAX),
         requests_per_sec_max: file.throttle.requests_per_sec_max,
         patience: Duration::from_secs(file.throttle.patience_secs.unwrap_or(PATIENCE_SECS)),
+        ignores_told_wait: overrides.ignore_rate_limit,
     };
     if !(1..=64).contains(&throttle.in_flight_max) {
         return Err(value(

@@ -19,7 +19,7 @@ use crate::{
     load::Destination,
     model::{DurableStep, IdentifierKind, RunId, TimeAccount, format_ms},
     person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList, fields_of_table},
-    pipeline::{self, CLOCK_SKEW, LEARNED_RATE, PipelineError, Surroundings},
+    pipeline::{self, CLOCK_SKEW, PipelineError, Surroundings},
     schema::table,
     source::Source,
     state::{self, Inbox, Lease, State},
@@ -78,13 +78,15 @@ impl Erase {
         if request.reason == Reason::Asked {
             require_all_known(&settings, &state)?;
         }
-        let learned = state.service_trait(LEARNED_RATE)?.map(|(learned, _)| learned);
-        let source = source_settings.map(|mut source| {
-            (source.clock, source.chance) = (surroundings.clock.clone(), surroundings.chance.clone());
-            source.transport = surroundings.transport.clone();
-            Source::new(source, learned, TimeAccount::default(), stop.clone())
-        });
-        let source = source.transpose()?;
+        let source = match source_settings {
+            None => None,
+            Some(mut source) => {
+                (source.clock, source.chance) = (surroundings.clock.clone(), surroundings.chance.clone());
+                source.transport = surroundings.transport.clone();
+                let learned = pipeline::recall(&state, &mut source, settings.throttle.ignores_told_wait)?;
+                Some(Source::new(source, learned, TimeAccount::default(), stop.clone())?)
+            }
+        };
         let archive = pipeline::archive(&settings, &identity)?.watched(steps.clone());
         pipeline::clear_leftovers(&settings)?;
         let patience = pipeline::lock_patience(&settings, &stop);
@@ -163,7 +165,9 @@ impl Erase {
             None => Purged::default(),
             Some(source) => {
                 let at = (&self.journals, &self.key, &self.surroundings.steps);
-                purge(source, at, &mut journal, &plan.leads, self.request.delay_seconds).await?
+                let purged = purge(source, at, &mut journal, &plan.leads, self.request.delay_seconds).await;
+                pipeline::remember(&self.state, source, self.surroundings.clock.now_ms())?;
+                purged?
             }
         };
         tracing::info!(requests = purged.requests, names = purged.names, unknown = purged.unknown, "asked the service");

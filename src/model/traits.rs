@@ -79,6 +79,8 @@ pub enum RetryAfterForm {
     Fraction,
     /// An HTTP date.
     HttpDate,
+    /// Epoch seconds or milliseconds.
+    Epoch,
     /// Something that names no time to come: zero, the past, a word.
     Useless,
 }
@@ -97,7 +99,7 @@ shown_as_stored! {
     Ties { Unknown => "unknown", Kept => "kept", Repeated => "repeated", Lost => "lost" }
     ListOrder { NewestFirst => "newest_first", OldestFirst => "oldest_first", None => "none" }
     RetryAfterForm {
-        Absent => "absent", Seconds => "seconds", Fraction => "fraction", HttpDate => "http_date", Useless => "useless",
+        Absent => "absent", Seconds => "seconds", Fraction => "fraction", HttpDate => "http_date", Epoch => "epoch", Useless => "useless",
     }
 }
 
@@ -117,8 +119,8 @@ mod tests {
         for order in [ListOrder::NewestFirst, ListOrder::OldestFirst, ListOrder::None] {
             assert_eq!(stored(order), format!("\"{order}\""));
         }
-        use RetryAfterForm::{Absent, Fraction, HttpDate, Seconds, Useless};
-        for form in [Absent, Seconds, Fraction, HttpDate, Useless] {
+        use RetryAfterForm::{Absent, Epoch, Fraction, HttpDate, Seconds, Useless};
+        for form in [Absent, Seconds, Fraction, HttpDate, Epoch, Useless] {
             assert_eq!(stored(form), format!("\"{form}\""));
         }
     }

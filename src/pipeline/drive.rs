@@ -1,6 +1,9 @@
 //! The windows of a run on their way: pulled side by side, committed one after the other.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use tokio::{
     task::{JoinError, JoinSet},
@@ -36,8 +39,8 @@ const BUSY_ROWS: u64 = 50_000;
 const SEAL_AFTER_BUSY: Duration = Duration::from_secs(20);
 /// Without a commit for so long, other processes are let at the warehouses: the service, not the warehouse, is what takes time.
 const REST_AFTER: Duration = Duration::from_secs(1);
-/// So many windows failing one after the other end the run: it is not the windows.
-const FAILURES_IN_A_ROW_MAX: u32 = 3;
+/// Consecutive failures of a list's windows after which the run gives the list up: its windows are not to blame.
+pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
 type PullEnd = (Task, Result<Pulled, PullError>);
 
@@ -62,7 +65,9 @@ struct Flow {
     applied_at: Option<(Instant, Instant)>,
     /// At most one.
     committing: JoinSet<CommitEnd>,
-    failures_in_a_row: u32,
+    failures_in_a_row: BTreeMap<Stream, u32>,
+    /// The streams of windows that were not pulled or not applied.
+    left: BTreeSet<Stream>,
     /// The first error that ends the run. What is under way is still waited for: nothing goes on behind an error's back.
     outcome: Result<(), PipelineError>,
 }
@@ -78,7 +83,8 @@ impl Flow {
             unsealed: Vec::new(),
             applied_at: None,
             committing: JoinSet::new(),
-            failures_in_a_row: 0,
+            failures_in_a_row: BTreeMap::new(),
+            left: BTreeSet::new(),
             outcome: Ok(()),
         }
     }
@@ -118,6 +124,20 @@ impl Flow {
         let tasks = waiting.chain(self.ready.iter().map(|(task, _)| task));
         let known = tasks.map(|task| (task.scope.stream, task.due.window));
         known.chain(self.pulled.iter().copied()).chain(self.queue.remaining()).collect()
+    }
+
+    /// Begins nothing more of a list.
+    fn leave(&mut self, stream: Stream) {
+        self.left.insert(stream);
+        self.queue.leave(stream);
+        self.waiting.retain(|(task, _)| task.scope.stream != stream);
+    }
+
+    /// The streams of which something is left to the next run.
+    fn left(&self) -> BTreeSet<Stream> {
+        let coming = self.coming().into_iter().map(|(stream, _)| stream);
+        let unsealed = self.unsealed.iter().map(|(task, _)| task.scope.stream);
+        coming.chain(unsealed).chain(self.left.iter().copied()).collect()
     }
 
     fn is_at_rest(&self) -> bool {
@@ -167,7 +187,10 @@ impl Run {
                         flow.fail(error);
                     }
                 }
-                else => return flow.outcome,
+                else => {
+                    self.findings.leave(flow.left());
+                    return flow.outcome;
+                }
             }
         }
     }
@@ -230,27 +253,41 @@ impl Run {
         flow.queue.ended(task.scope, task.due.window, pulled.as_ref().ok().map(|pulled| pulled.rows));
         match pulled {
             Ok(pulled) => {
-                flow.failures_in_a_row = 0;
+                flow.failures_in_a_row.remove(&task.scope.stream);
                 flow.ready.push_back((task, pulled));
             }
             Err(PullError::Stopped(stop)) => {
+                flow.left.insert(task.scope.stream);
                 self.findings.stop.get_or_insert(stop);
             }
             Err(PullError::TooMuch(_)) if flow.queue.halve(&task) => {
                 tracing::info!(window = %task.due.window, "too much for the service; trying smaller windows");
             }
             Err(PullError::TooMuch(error) | PullError::Window(error)) => self.window_failed(flow, &task, error),
-            Err(PullError::Run(error)) => flow.fail(error),
+            Err(PullError::Run(error)) => {
+                flow.left.insert(task.scope.stream);
+                flow.fail(error);
+            }
         }
     }
 
     fn window_failed(&mut self, flow: &mut Flow, task: &Task, error: SourceError) {
         tracing::error!(window = %task.due.window, scope = %task.scope, %error, "the window failed");
         self.findings.failures.push(Failure::new(task.scope, task.due.window, &error));
-        flow.failures_in_a_row += 1;
-        if flow.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
-            flow.fail(PipelineError::Source(error));
+        let stream = task.scope.stream;
+        flow.left.insert(stream);
+        let in_a_row = flow.failures_in_a_row.entry(stream).or_default();
+        *in_a_row += 1;
+        if *in_a_row < FAILURES_IN_A_ROW_MAX {
+            return;
         }
+        if error.is_no_connection() {
+            return flow.fail(PipelineError::Source(error));
+        }
+        if *in_a_row == FAILURES_IN_A_ROW_MAX {
+            self.findings.notes.push(given_up(stream));
+        }
+        flow.leave(stream);
     }
 
     fn apply_ended(&mut self, flow: &mut Flow, task: Task, applied: Result<Unsealed, PipelineError>) {
@@ -262,6 +299,8 @@ impl Run {
             }
             Err(PipelineError::Frozen(frozen)) => self.freeze(flow, &task, *frozen),
             Err(error) => {
+                flow.left.insert(task.scope.stream);
+                flow.left.extend(flow.unsealed.iter().map(|(task, _)| task.scope.stream));
                 // A warehouse may have given up, with this scan, what it had applied before: all are under way still.
                 flow.unsealed.clear();
                 flow.applied_at = None;
@@ -273,7 +312,10 @@ impl Run {
     async fn seal_ended(&mut self, flow: &mut Flow, tasks: Vec<Task>, sealed: Result<Vec<Committed>, PipelineError>) {
         let sealed = match sealed {
             Ok(sealed) => sealed,
-            Err(error) => return flow.fail(error),
+            Err(error) => {
+                flow.left.extend(tasks.iter().map(|task| task.scope.stream));
+                return flow.fail(error);
+            }
         };
         for (task, committed) in tasks.into_iter().zip(sealed) {
             if let Err(error) = self.settle(&mut flow.queue, task, committed).await {
@@ -286,8 +328,7 @@ impl Run {
     fn freeze(&mut self, flow: &mut Flow, task: &Task, frozen: Frozen) {
         tracing::error!(window = %task.due.window, scope = %task.scope, error = %frozen, "the window is not applied");
         self.findings.failures.push(Failure::new(task.scope, task.due.window, &frozen));
-        flow.queue.leave(frozen.stream);
-        flow.waiting.retain(|(task, _)| task.scope.stream != frozen.stream);
+        flow.leave(frozen.stream);
         self.findings.freeze(&frozen);
     }
 
@@ -357,6 +398,11 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Said of a list whose windows failed one after the other.
+pub(super) fn given_up(stream: Stream) -> String {
+    format!("{FAILURES_IN_A_ROW_MAX} windows of {stream} failed in a row: the rest of {stream} is left to the next run")
 }
 
 #[cfg(test)]

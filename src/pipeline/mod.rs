@@ -4,6 +4,7 @@
 //! are committed one after the other, in the order of one function, [`commit`](commit::commit). Whatever stops a run, the next one goes on.
 
 mod assemble;
+mod clocks;
 mod commit;
 mod deliveries;
 mod drift;
@@ -12,6 +13,7 @@ mod error;
 mod freeze;
 mod held;
 mod known;
+mod limits;
 mod people;
 mod progress;
 mod pull;
@@ -30,10 +32,12 @@ mod verify;
 mod work;
 
 pub use assemble::{archive, identity, lock_patience, open_destinations, open_watched, source_settings};
+pub use clocks::{ClockDoubt, doubt_clock};
 pub use deliveries::{Flushed, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use freeze::Frozen;
+pub use limits::{LEARNED_RATE, recall, remember, told_wait_until};
 pub use people::{PeopleAsk, PeopleDue, people_due, people_rules};
 pub use progress::{Progress, Snapshot};
 pub use push::{
@@ -45,8 +49,8 @@ pub use replay::{
     Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
     is_carried_events,
 };
-pub use report::{Outcome, RunReport, StreamReport};
-pub use run::{CLOCK_SKEW, LEARNED_RATE, OPEN_END_MS, Request, Run};
+pub use report::{Outcome, Reached, RunReport, StreamReport};
+pub use run::{CLOCK_SKEW, OPEN_END_MS, Request, Run};
 pub use surroundings::Surroundings;
 pub use traits::{KnownTrait, MEASURE_REQUESTS_MAX, Measured, known_traits, measure_traits};
 pub use verify::{NeverRead, Verified, Verify, VerifyReport, VerifyRequest, VerifyTotals};

@@ -362,10 +362,8 @@ async fn give_up(shared: Shared, scan: Scan, mut spool: Spool, mark: Mark, error
         Ok(Ok(())) => match error {
             SourceError::Stopped(stop) => PullError::Stopped(stop),
             SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => PullError::TooMuch(error),
-            SourceError::Looping { .. } | SourceError::Unreachable { .. } | SourceError::BadAnswer { .. } => {
-                PullError::Window(error)
-            }
-            error => PullError::Run(PipelineError::Source(error)),
+            error if error.ends_the_run() => PullError::Run(PipelineError::Source(error)),
+            error => PullError::Window(error),
         },
         Ok(Err(error)) | Err(error) => PullError::Run(error),
     }

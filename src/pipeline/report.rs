@@ -13,11 +13,7 @@ use crate::{
     source::{RequestStats, Stop},
 };
 
-use super::{DriftReport, Failure, Frozen, drift::reports};
-
-/// Said of a service of which nothing but 404 was heard.
-pub(super) const NOTHING_BUT_NOT_FOUND: &str =
-    "every answer was 404, which means 'nothing there': is the address right, with its path?";
+use super::{DriftReport, Failure, Frozen, drift::reports, limits::KEPT_WAIT_MAX};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -59,9 +55,31 @@ impl Outcome {
     }
 }
 
+/// How far a run came with a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reached {
+    /// The run ended before it began with the stream.
+    #[default]
+    None,
+    /// Something is left to the next run.
+    Part,
+    /// Nothing that was due is left.
+    All,
+}
+
+impl Reached {
+    fn is_all(&self) -> bool {
+        *self == Reached::All
+    }
+}
+
 /// One stream's part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StreamReport {
+    /// How far the run came with it.
+    #[serde(skip_serializing_if = "Reached::is_all")]
+    pub reached: Reached,
     /// Scans that were committed.
     pub windows: u64,
     /// Pages of those scans.
@@ -118,6 +136,9 @@ pub struct RunReport {
     /// Before this time the service is not to be asked again, epoch milliseconds by this machine.
     #[serde(skip)]
     pub resume_after_ms: Option<i64>,
+    /// Until when the service must be left alone, if that is longer than the run was willing to wait.
+    #[serde(skip)]
+    pub limited_until_ms: Option<i64>,
     /// What ended the run, if an error did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -171,6 +192,10 @@ pub(super) struct Findings {
     drift: BTreeMap<Stream, Drift>,
     /// Streams of which a scan was not applied.
     frozen: BTreeSet<Stream>,
+    /// Streams that the run began with.
+    begun: BTreeSet<Stream>,
+    /// Streams of which something is left.
+    left: BTreeSet<Stream>,
 }
 
 impl Findings {
@@ -181,6 +206,27 @@ impl Findings {
     pub fn drifted(&mut self, stream: Stream, drift: &Drift) {
         if !drift.is_empty() {
             self.drift.entry(stream).or_default().merge(drift);
+        }
+    }
+
+    /// The run begins with these streams.
+    pub fn begin_with(&mut self, streams: impl IntoIterator<Item = Stream>) {
+        self.begun.extend(streams);
+    }
+
+    /// Something of these streams is left to the next run.
+    pub fn leave(&mut self, streams: impl IntoIterator<Item = Stream>) {
+        self.left.extend(streams);
+    }
+
+    /// How far the run came with a stream.
+    pub fn reached(&self, stream: Stream) -> Reached {
+        let has_part = self.streams.contains_key(stream.name());
+        match (self.begun.contains(&stream), self.left.contains(&stream)) {
+            (true, false) => Reached::All,
+            (true, true) => Reached::Part,
+            (false, _) if has_part => Reached::Part,
+            (false, _) => Reached::None,
         }
     }
 
@@ -217,10 +263,21 @@ impl Findings {
         streams
     }
 
-    /// Before this time the service is not to be asked again.
-    pub fn resume_after_ms(&self) -> Option<i64> {
+    /// Before this time the service is not to be asked again. A longer wait is not believed: then it is asked once.
+    pub fn resume_after_ms(&self, now_ms: i64) -> Option<i64> {
+        let longest_ms = i64::try_from(KEPT_WAIT_MAX.as_millis()).unwrap_or(i64::MAX);
         match self.stop {
-            Some(Stop::Deadline { until_ms } | Stop::Patience { until_ms, .. }) => Some(until_ms),
+            Some(Stop::Deadline { until_ms } | Stop::Patience { until_ms, .. }) => {
+                Some(until_ms.min(now_ms.saturating_add(longest_ms)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Until when the service must be left alone, if that is longer than the run was willing to wait.
+    pub fn limited_until_ms(&self) -> Option<i64> {
+        match self.stop {
+            Some(Stop::Patience { until_ms, .. }) => Some(until_ms),
             _ => None,
         }
     }

@@ -20,12 +20,13 @@ use super::{
     commit::first_error,
     error::chain,
     held::Budget,
+    limits::{note_told_waits, recall, remember},
     people::PeopleAsk,
     pull::{Shared, blocking, side_by_side},
     queue::Queue,
     reconcile::{check_ledgers, resume},
     replay::clear_leftovers,
-    report::{Findings, NOTHING_BUT_NOT_FOUND, Outcome, peak_rss_bytes},
+    report::{Findings, Outcome, peak_rss_bytes},
     shared_destination::SharedDestination,
     surroundings::Surroundings,
     ties::TieWatch,
@@ -33,8 +34,6 @@ use super::{
     work::{ScopeWork, work},
 };
 
-/// The learned rate, as remembered between runs.
-pub const LEARNED_RATE: &str = "learned_rate";
 /// How far the service's clock is ahead of this machine's, in milliseconds.
 pub const CLOCK_SKEW: &str = "clock_skew_ms";
 
@@ -110,7 +109,8 @@ impl Run {
         let (held, engine) = side_by_side("takes the lease", take_lease, || start_engine(&settings, &surroundings));
         let (mut state, damaged, lease) = held??;
         let engine = engine?;
-        let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
+        let ignores_told_wait = settings.throttle.ignores_told_wait;
+        let learned = recall(&state, &mut source_settings, ignores_told_wait).map_err(PipelineError::State)?;
         let studies = state.service_trait(trait_names::SURVEYS_ARE_STUDIES).map_err(PipelineError::State)?;
         source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
         let patience = lock_patience(&settings, &stop);
@@ -173,8 +173,12 @@ impl Run {
     /// Works until nothing is due, or something stops it. Everything committed stays, whatever happens, and there is a report
     /// also of a run that failed.
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
-        let worked = self.work_off().await;
-        self.doubt_an_empty_service();
+        let (source, state, clock) = (self.shared.source.clone(), self.shared.state.clone(), self.clock.clone());
+        let worked = tokio::select! {
+            biased;
+            worked = self.work_off() => worked,
+            never = note_told_waits(source, &state, clock) => match never {},
+        };
         self.doubt_ties();
         // Also after an error: what was committed becomes visible. The first error is the one to tell.
         let shown = self.make_visible().await;
@@ -201,16 +205,33 @@ impl Run {
         if self.request.people == PeopleAsk::AfterLists && self.findings.stop.is_none() {
             self.pull_lists().await?;
         }
-        self.pull_people().await
+        let asked = self.pull_people().await;
+        if asked.is_err() || self.findings.stop.is_some() {
+            self.findings.leave([Stream::Users]);
+        }
+        asked
     }
 
     async fn pull_lists(&mut self) -> Result<(), PipelineError> {
         let is_for_people_alone = self.settings.streams.is_empty();
-        if is_for_people_alone || self.is_backfilled()? {
+        if is_for_people_alone {
+            return Ok(());
+        }
+        let lists: Vec<Stream> = self.settings.streams.iter().map(|stream| stream.stream).collect();
+        if self.is_backfilled()? {
+            self.findings.begin_with(lists);
             return Ok(());
         }
         let now_ms = match self.shared.source.probe().await {
-            Ok(probe) => self.remember_clock(probe.service_now_ms)?,
+            Ok(probe) => {
+                let skew = self.shared.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+                let now_ms = self.remember_clock(probe.service_now_ms)?;
+                self.check_clock(now_ms, skew.map(|(_, compared_ms)| compared_ms)).await?;
+                if self.findings.stop.is_some() {
+                    return Ok(());
+                }
+                now_ms
+            }
             Err(SourceError::Stopped(stop)) => {
                 self.findings.stop = Some(stop);
                 return Ok(());
@@ -218,6 +239,7 @@ impl Run {
             Err(error) => return Err(PipelineError::Source(error)),
         };
         let queue = Queue::new(self.due(now_ms)?, &self.shared.progress);
+        self.findings.begin_with(lists);
         self.drive(queue, Vec::new()).await
     }
 
@@ -239,7 +261,7 @@ impl Run {
         let skew = self.shared.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
         let (skew_ms, compared_ms) = skew.unwrap_or_default();
         let here_ms = self.clock.now_ms();
-        if is_open && here_ms < compared_ms {
+        if is_open && (here_ms < compared_ms || self.is_clock_doubted(-skew_ms)?) {
             return Ok(false);
         }
         let now_ms = if is_open { here_ms + skew_ms } else { OPEN_END_MS };
@@ -351,16 +373,6 @@ impl Run {
         Ok(())
     }
 
-    /// By the contract 404 on a list call is an empty result. A service that says nothing else has more likely another address.
-    fn doubt_an_empty_service(&mut self) {
-        if self.shared.source.request_stats().is_nothing_but_not_found() {
-            let note = NOTHING_BUT_NOT_FOUND.to_owned();
-            tracing::warn!("{note}");
-            self.findings.notes.push(note);
-            self.findings.is_doubtful = true;
-        }
-    }
-
     /// What the edges of pages may have hidden.
     fn doubt_ties(&mut self) {
         let notes = self.shared.ties.notes();
@@ -377,8 +389,7 @@ impl Run {
         let state = self.shared.state();
         let now_ms = self.clock.now_ms();
         self.shared.learned.remember(&state, &self.shared.source, now_ms)?;
-        state
-            .remember_trait(LEARNED_RATE, &self.shared.source.learned_rate(), now_ms)
+        remember(&state, &self.shared.source, now_ms)
             .and_then(|()| {
                 state.finish_run(&self.run_id, now_ms, report.outcome.name(), i64::from(report.exit_code), &text)
             })
@@ -408,7 +419,7 @@ impl Run {
         let lists = lists.filter(|_| self.request.people == PeopleAsk::AfterLists);
         let is_for_people = self.settings.users.is_enabled || self.request.people != PeopleAsk::AfterLists;
         for stream in lists.chain(is_for_people.then_some(Stream::Users)) {
-            streams.entry(stream.name()).or_default();
+            streams.entry(stream.name()).or_default().reached = self.findings.reached(stream);
         }
         let (drift, drift_unlisted) = self.findings.drift();
         RunReport {
@@ -426,7 +437,8 @@ impl Run {
             time_ms: self.shared.account.parts(),
             peak_rss_bytes: peak_rss_bytes(),
             stopped_because: self.findings.stop.map(|stop| stop.to_string()),
-            resume_after_ms: self.findings.resume_after_ms(),
+            resume_after_ms: self.findings.resume_after_ms(self.clock.now_ms()),
+            limited_until_ms: self.findings.limited_until_ms(),
             error: error.map(|error| chain(error)),
             failures: self.findings.failures.clone(),
             notes: self.findings.notes(),

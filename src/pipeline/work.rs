@@ -27,7 +27,6 @@ pub fn work(
     now_ms: i64,
 ) -> Result<Vec<ScopeWork>, StateError> {
     let mut all = Vec::new();
-    let page_rows_known = |stream| page_rows_known(state, stream);
     for stream in &settings.streams {
         for scope in scopes(settings, stream) {
             let held = held(state, scope, stream.flags)?;
@@ -44,11 +43,16 @@ pub fn work(
                 rescan: stream.rescan.clone(),
             };
             let due = due(scope, &held, &rules, ask, now_ms);
-            let page_rows = page_rows_known(stream.stream)?.map_or(stream.page_rows, |rows| rows.min(stream.page_rows));
+            let page_rows = page_rows(state, stream)?;
             all.push(ScopeWork { scope, rules, page_rows, held, due });
         }
     }
     Ok(all)
+}
+
+/// The rows to ask for in one call.
+pub(super) fn page_rows(state: Option<&State>, stream: &StreamSettings) -> Result<u32, StateError> {
+    Ok(page_rows_known(state, stream.stream)?.map_or(stream.page_rows, |rows| rows.min(stream.page_rows)))
 }
 
 /// The largest page that is known to come: of responses the largest in time, of themes the only one there is.

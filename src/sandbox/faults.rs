@@ -34,6 +34,10 @@ pub enum RetryAfterForm {
     Fraction,
     /// An HTTP date by the service's clock, rounded up to a second.
     HttpDate,
+    /// The moment in epoch seconds by the service's clock, rounded up.
+    EpochSeconds,
+    /// The moment in epoch milliseconds by the service's clock.
+    EpochMillis,
     /// `0`
     Zero,
     /// `-5`

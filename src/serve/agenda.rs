@@ -155,16 +155,18 @@ impl Agenda {
 
     fn sync_ended(&mut self, tick_ms: i64, ended: Ended, now_ms: i64) -> Option<i64> {
         let tries = self.tick.map_or(0, |tick| tick.tries) + 1;
+        let next = self.tick_after(tick_ms, now_ms);
         if let Ended::Again { not_before_ms } = ended
             && tries < TRIES_MAX
         {
             let due_ms = (now_ms + retry_ms(tries)).max(not_before_ms.unwrap_or(i64::MIN));
-            // The moments that pass meanwhile are done with this one.
-            let tick_ms = self.schedule.as_ref().and_then(|schedule| schedule.last(due_ms)).unwrap_or(tick_ms);
-            self.tick = Some(Tick { tick_ms, due_ms, tries });
-            return None;
+            // The schedule's next moment always tries, however long the wait.
+            if next.is_none_or(|next| due_ms < next.due_ms) {
+                self.tick = Some(Tick { tick_ms, due_ms, tries });
+                return None;
+            }
         }
-        self.tick = self.tick_after(tick_ms, now_ms);
+        self.tick = next;
         Some(tick_ms)
     }
 

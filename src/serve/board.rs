@@ -57,6 +57,8 @@ pub(super) struct Shown {
     pub running: Option<&'static str>,
     /// The last thing that went wrong, until something went right.
     pub trouble: Option<String>,
+    /// Until when the service must be left alone, where that is longer than a run waits.
+    pub limited_until_ms: Option<i64>,
 }
 
 /// Shared by the receiver, the scheduler and the pages.

@@ -161,19 +161,31 @@ impl Daemon {
         let request = Request { command, backfill: None, accept_vanished: false, people: PeopleAsk::AfterLists };
         let progress = Arc::new(Progress::default());
         let run = Run::open_in(settings, request, stop.child_token(), progress, self.surroundings.clone()).await;
-        let (ended, outcome, trouble) = match run {
-            Ok(run) => judge(run.execute().await),
-            Err(error) => (of_error(&error), "not begun".to_owned(), Some(told(&error))),
+        // Whoever starts the daemon overrides the wait that is kept at that moment, and none that is told later.
+        self.settings.throttle.ignores_told_wait = false;
+        let (ended, outcome, trouble, limited_until_ms) = match run {
+            Ok(run) => {
+                let (report, outcome) = run.execute().await;
+                let limited_until_ms = report.limited_until_ms;
+                let (ended, outcome, trouble) = judge((report, outcome));
+                (ended, outcome, trouble, limited_until_ms)
+            }
+            Err(error) => (of_error(&error), "not begun".to_owned(), Some(told(&error)), None),
         };
         let finished_ms = self.surroundings.clock.now_ms();
         match &trouble {
             None => tracing::info!(command, outcome, secs = (finished_ms - started_ms) / 1000, "the run is done"),
+            Some(why) if limited_until_ms.is_some() => {
+                tracing::error!(command, outcome, why, "{}", what_follows(ended))
+            }
             Some(why) => tracing::warn!(command, outcome, why, "{}", what_follows(ended)),
         }
         if ended != Ended::Done {
             self.board.count(Count::RunsFailed, 1);
         }
-        self.board.show(|shown| (shown.running, shown.trouble) = (None, trouble));
+        self.board.show(|shown| {
+            (shown.running, shown.trouble, shown.limited_until_ms) = (None, trouble, limited_until_ms);
+        });
         if command == "sync" {
             let noted = &mut self.noted;
             (noted.last_started_ms, noted.last_finished_ms) = (Some(started_ms), Some(finished_ms));

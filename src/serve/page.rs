@@ -16,13 +16,18 @@ use crate::model::format_ms;
 
 use super::{Board, Count};
 
-/// 200 while deliveries can be stored, else 503.
+/// 200 while deliveries can be stored, else 503. `status` is "ok" if the service can be asked too.
 pub(super) async fn health(State(board): State<Arc<Board>>) -> Response {
     let shown = board.shown();
     let is_well = board.is_storing();
     let moment = |at_ms: Option<i64>| at_ms.map(format_ms);
     let body = json!({
-        "status": if is_well { "ok" } else { "deliveries cannot be stored" },
+        "status": match (is_well, shown.limited_until_ms) {
+            (false, _) => "deliveries cannot be stored",
+            (true, Some(_)) => "error: the service must be left alone",
+            (true, None) => "ok",
+        },
+        "rate_limited_until": moment(shown.limited_until_ms),
         "started_at": format_ms(board.started_ms),
         "running": shown.running,
         "trouble": shown.trouble,
@@ -70,6 +75,11 @@ pub(super) async fn metrics(State(board): State<Arc<Board>>) -> Response {
             shown.schedule.last_finished_ms.unwrap_or(0),
         ),
         ("storing", "Whether deliveries can be stored.", i64::from(board.is_storing())),
+        (
+            "rate_limited_until_ms",
+            "Until when the service must be left alone, where that is longer than a run waits, epoch milliseconds; 0: it may be asked.",
+            shown.limited_until_ms.unwrap_or(0),
+        ),
     ] {
         metric(name, help, "gauge", &[(String::new(), value)]);
     }

@@ -20,6 +20,8 @@ const TIME_MS_MAX: i64 = 8_640_000_000_000_000;
 pub(super) struct Address {
     pub url: Url,
     pub shown: String,
+    /// The list that is asked, if one is.
+    pub list: Option<Stream>,
     /// Whether the request is about rows of one millisecond, and not a page of a window.
     pub is_about_ties: bool,
     /// What is posted; `None` for a list call. Whatever comes back is then no page.
@@ -30,7 +32,7 @@ pub(super) struct Address {
 pub(super) fn of_purge(base_url: &Url, body: Bytes) -> Address {
     let mut url = base_url.clone();
     url.set_path(&format!("{}/v2/purge/visitors", base_url.path().trim_end_matches('/')));
-    Address { shown: url.to_string(), url, is_about_ties: false, posted: Some(body) }
+    Address { shown: url.to_string(), url, list: None, is_about_ties: false, posted: Some(body) }
 }
 
 /// The address of one page. `page_rows` is `None` where no `limit` is to be sent.
@@ -77,9 +79,15 @@ fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec
     pairs
 }
 
-/// The address of the cheapest request that proves address and key: one survey, without a page token.
-pub(super) fn of_probe(base_url: &Url) -> Address {
-    build(base_url, Stream::Surveys, &[("limit", "1".to_owned())], None)
+/// The address of the cheapest request that proves address and key: one row of a list, of whatever time. Themes know no limit.
+pub(super) fn of_probe(base_url: &Url, list: Stream) -> Address {
+    let limit = list.page_rows_max().map(|_| ("limit", "1".to_owned()));
+    build(base_url, list, limit.as_slice(), None)
+}
+
+/// The address of a question that a list refuses with 400, and that no other place understands: a start that is no time.
+pub(super) fn of_nonsense(base_url: &Url, list: Stream) -> Address {
+    build(base_url, list, &[("start", "none".to_owned())], None)
 }
 
 fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option<&PageToken>) -> Address {
@@ -90,12 +98,12 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
         url.query_pairs_mut().extend_pairs(pairs);
     }
     let Some(token) = token else {
-        return Address { shown: url.to_string(), url, is_about_ties: false, posted: None };
+        return Address { shown: url.to_string(), url, list: Some(stream), is_about_ties: false, posted: None };
     };
     let joint = if pairs.is_empty() { '?' } else { '&' };
     let shown = format!("{url}{joint}cursor={}", shortened(token));
     url.query_pairs_mut().append_pair("cursor", &token.0);
-    Address { url, shown, is_about_ties: false, posted: None }
+    Address { url, shown, list: Some(stream), is_about_ties: false, posted: None }
 }
 
 /// A page token as it may be shown: enough to recognise it, not enough to use it.

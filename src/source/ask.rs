@@ -4,7 +4,7 @@
 use super::{
     Inner, address,
     error::{Failure, SourceError},
-    fetch::{Fetched, fetch},
+    fetch::Fetched,
     walk::Page,
 };
 use crate::model::PageRequest;
@@ -43,8 +43,7 @@ pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> 
         Range::Moment => address::of_moment(&source.base_url, request, rows),
         Range::Exactly => address::of_exactly(&source.base_url, request, rows),
     };
-    let fetched = fetch(&source.wire, source.backoff, &at, true).await?;
-    Ok(match fetched {
+    Ok(match source.fetch_page(&at, true, request.token.is_some()).await? {
         Fetched::Page(came) => {
             let latency_ms = u64::try_from(came.latency.as_millis()).unwrap_or(u64::MAX);
             let page = Page {
@@ -58,8 +57,8 @@ pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> 
             };
             Answer::Page { page, latency_ms }
         }
-        Fetched::Rejected(no) if matches!(no.status, 401 | 403) && request.token.is_none() => {
-            return Err(source.key_refused(no.status));
+        Fetched::Rejected(no) if no.is_about_key() && request.token.is_none() => {
+            return Err(source.refused(no, at.shown));
         }
         Fetched::Rejected(no) => Answer::Rejected { status: no.status, is_web_page: no.is_html },
         Fetched::Failed { last, .. } => Answer::Failed(last),

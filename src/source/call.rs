@@ -106,7 +106,7 @@ impl Wire {
             return Called::Redirected { status: status.as_u16(), location: self.location(&reply) };
         }
         if !status.is_success() {
-            return match self.read_error(&mut reply, tally, Instant::now()).await {
+            return match self.read_error(&mut reply, tally).await {
                 Outcome::Rejected(no) => {
                     Called::Answered { status: no.status, body: Bytes::new(), message: no.message, is_html: no.is_html }
                 }
@@ -120,7 +120,7 @@ impl Wire {
                 }
             };
         }
-        let read = body::read(&mut reply, self.body_limits, &mut tally.read_bytes).await;
+        let read = body::read(&mut reply, self.body_limits, &self.key, &mut tally.read_bytes).await;
         let answered =
             |body| Called::Answered { status: status.as_u16(), body, message: String::new(), is_html: false };
         match read {

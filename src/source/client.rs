@@ -4,7 +4,7 @@ use std::{sync::Once, time::Duration};
 
 use reqwest::{
     Client, Url,
-    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
+    header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue},
     redirect,
 };
 
@@ -32,7 +32,8 @@ pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> 
         .retry(reqwest::retry::never())
         .http1_only()
         .http1_max_headers(HEADERS_MAX)
-        .gzip(true)
+        // Bodies are unpacked where they are bounded.
+        .gzip(false)
         .connect_timeout(CONNECT_TIMEOUT.min(settings.timeout))
         .pool_max_idle_per_host(settings.in_flight_max)
         .pool_idle_timeout(POOL_IDLE);
@@ -45,6 +46,7 @@ fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, authorization(settings, settings.auth)?);
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     Ok(headers)
 }
 

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::connection::TlsProblem;
 use crate::model::format_ms;
 
 /// Why no further page can be had.
@@ -11,9 +12,21 @@ pub enum SourceError {
     #[error("stopped: {0}")]
     Stopped(Stop),
 
-    /// 401, or 403 on a request without a page token: mend the key.
-    #[error("the service refused the key from {origin} (status {status})")]
-    KeyRefused { status: u16, origin: String },
+    /// 401 or 403 from every list: the key is wrong.
+    #[error("the service refused the key from {origin} (status {status} at {url}){}", body_of(message))]
+    KeyRefused { status: u16, origin: String, url: String, message: String },
+
+    /// Every list is answered with 403 and a web page, which the service never sends: the key was not looked at.
+    #[error("a proxy or firewall refuses every request (status {status} with {message} at {url})")]
+    Blocked { status: u16, url: String, message: String },
+
+    /// 401 or 403 for this address alone: the service accepts the key elsewhere.
+    #[error("{url} is refused (status {status}), though the key is accepted elsewhere{}", body_of(message))]
+    Forbidden { status: u16, url: String, message: String, is_html: bool },
+
+    /// 404 where no answer of the run shows that the list is there: it proves nothing.
+    #[error("{url} is answered with 404, and nothing shows that this list exists: a 404 proves nothing then")]
+    NotFound { url: String },
 
     /// Any other 4xx on a request without a page token: the request itself is wrong, asking again will not help.
     #[error("the service refused {url} (status {status}): {message}")]
@@ -26,12 +39,12 @@ pub enum SourceError {
     Redirected { status: u16, location: String, url: String },
 
     /// The service gave no answer, or only server errors, however often it was asked: try later.
-    #[error("no usable answer from {url} in {attempts} attempts: {last}")]
+    #[error("no usable answer from {url} in {}: {last}", attempts_of(*attempts))]
     Unreachable { url: String, attempts: u32, last: Failure },
 
     /// The service answered, however often it was asked, with something that is no page: look at the address and at what
     /// stands between.
-    #[error("the answer to {url} is no page, in {attempts} attempts: {last}")]
+    #[error("the answer to {url} is no page, in {}: {last}", attempts_of(*attempts))]
     BadAnswer { url: String, attempts: u32, last: Failure },
 
     /// The page cannot be had at any page size while the service answers smaller questions: ask for a smaller window.
@@ -52,6 +65,42 @@ pub enum SourceError {
     /// The settings cannot work.
     #[error("{0}")]
     Settings(#[from] SettingsError),
+}
+
+fn attempts_of(attempts: u32) -> String {
+    if attempts == 1 { "one attempt".to_owned() } else { format!("{attempts} attempts") }
+}
+
+/// What is said of the body of a 401 or 403: the service's own refusals have none.
+fn body_of(message: &str) -> String {
+    match message {
+        "" => String::new(),
+        message => format!("; the refusal has a body, so it may come from a proxy or firewall: {message}"),
+    }
+}
+
+impl SourceError {
+    /// Whether no other request will go better: the run is over, or the key is no good.
+    pub fn ends_the_run(&self) -> bool {
+        matches!(
+            self,
+            SourceError::Stopped(_)
+                | SourceError::KeyRefused { .. }
+                | SourceError::Blocked { .. }
+                | SourceError::Settings(_)
+        )
+    }
+
+    /// Whether nothing that speaks HTTP was reached: then another list will not answer either.
+    pub fn is_no_connection(&self) -> bool {
+        matches!(
+            self,
+            SourceError::Unreachable {
+                last: Failure::Connect { .. } | Failure::Tls { .. } | Failure::TimedOut { .. },
+                ..
+            } | SourceError::BadAnswer { last: Failure::NotHttp { .. }, .. }
+        )
+    }
 }
 
 impl From<Stop> for SourceError {
@@ -99,6 +148,15 @@ pub enum Failure {
     /// No connection.
     #[error("cannot connect: {detail}")]
     Connect { detail: String },
+    /// No TLS connection, before somebody changes something.
+    #[error("cannot connect: {problem} ({detail})")]
+    Tls { problem: TlsProblem, detail: String },
+    /// The answer is no HTTP.
+    #[error("the answer is no HTTP: the port may be one for https ({detail})")]
+    NotHttp { detail: String },
+    /// The body is packed in a way that was not asked for.
+    #[error("the body is encoded as '{encoding}', which cannot be read: gzip is asked for")]
+    UnknownEncoding { encoding: String },
     /// The whole answer did not arrive in time.
     #[error("no complete answer within {after_ms} ms")]
     TimedOut { after_ms: u64 },
@@ -126,14 +184,25 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the same request would fail in the same way, until somebody changes something.
+    pub(super) fn is_permanent(&self) -> bool {
+        matches!(self, Failure::Tls { .. } | Failure::NotHttp { .. } | Failure::UnknownEncoding { .. })
+    }
+
     /// Whether a smaller page could help: the service or the way to it had too much to carry.
     pub(super) fn may_be_size(&self) -> bool {
         match self {
             Failure::TimedOut { .. } | Failure::Hung { .. } | Failure::Cut { .. } | Failure::BodyTooLarge { .. } => {
                 true
             }
-            Failure::Status { status, .. } => *status >= 500 || *status == 408,
-            Failure::Connect { .. } | Failure::Html { .. } | Failure::NoPage { .. } | Failure::NotJson { .. } => false,
+            Failure::Status { status, .. } => *status >= 500 || matches!(*status, 408 | 413),
+            Failure::Connect { .. }
+            | Failure::Tls { .. }
+            | Failure::NotHttp { .. }
+            | Failure::UnknownEncoding { .. }
+            | Failure::Html { .. }
+            | Failure::NoPage { .. }
+            | Failure::NotJson { .. } => false,
         }
     }
 
@@ -141,6 +210,9 @@ impl Failure {
     pub fn kind(&self) -> &'static str {
         match self {
             Failure::Connect { .. } => "connect",
+            Failure::Tls { .. } => "tls",
+            Failure::NotHttp { .. } => "not_http",
+            Failure::UnknownEncoding { .. } => "unknown_encoding",
             Failure::TimedOut { .. } => "timed_out",
             Failure::Hung { .. } => "hung",
             Failure::Cut { .. } => "cut",
@@ -154,7 +226,10 @@ impl Failure {
 
     /// Whether the service did not answer at all, as against answering with something that is no page.
     fn is_silence(&self) -> bool {
-        matches!(self, Failure::Connect { .. } | Failure::TimedOut { .. } | Failure::Status { .. })
+        matches!(
+            self,
+            Failure::Connect { .. } | Failure::Tls { .. } | Failure::TimedOut { .. } | Failure::Status { .. }
+        )
     }
 
     /// The error of a request that failed this way to the last.

@@ -15,6 +15,8 @@ use super::{
 pub const ATTEMPTS_MAX: u32 = 6;
 /// The most attempts where the page's size may be to blame and a smaller one can be asked for.
 pub const SIZE_ATTEMPTS_MAX: u32 = 2;
+/// The most attempts where a 4xx says nothing about the request, such as 421 or 499.
+pub const PASSING_ATTEMPTS_MAX: u32 = 3;
 
 /// What became of asking for one page, or of posting something.
 #[derive(Debug)]
@@ -97,7 +99,14 @@ async fn insist<T>(
     loop {
         let failure = match wanted(wire.ask(address).await?) {
             Ok(came) => return Ok(Fetched::Page(came)),
-            Err(Outcome::Rejected(rejection)) => return Ok(Fetched::Rejected(rejection)),
+            Err(Outcome::Rejected(rejection)) => {
+                attempts += 1;
+                if !is_passing(rejection.status) || attempts >= PASSING_ATTEMPTS_MAX {
+                    return Ok(Fetched::Rejected(rejection));
+                }
+                wire.gate.nap(waits.next_wait(wire.gate.chance().share())).await?;
+                continue;
+            }
             Err(Outcome::Redirected { status, location }) => {
                 return Err(SourceError::Redirected { status, location, url: address.shown.clone() });
             }
@@ -109,17 +118,23 @@ async fn insist<T>(
             }
         };
         attempts += 1;
-        if attempts >= attempts_max(&failure, can_shrink) {
+        if attempts >= attempts_max(&failure, can_shrink).min(wire.attempts_max) {
             return Ok(Fetched::Failed { last: failure, attempts });
         }
         wire.gate.nap(waits.next_wait(wire.gate.chance().share())).await?;
     }
 }
 
+/// Whether a 4xx may be about the connection or the moment, so that the same request is worth another attempt.
+fn is_passing(status: u16) -> bool {
+    !matches!(status, 400 | 401 | 403..=407 | 409..=411 | 413..=417 | 422 | 426 | 428 | 431 | 451)
+}
+
 fn attempts_max(failure: &Failure, can_shrink: bool) -> u32 {
     match failure {
+        failure if failure.is_permanent() => 1,
         // The same page will be as large the next time.
-        Failure::BodyTooLarge { .. } => 1,
+        Failure::BodyTooLarge { .. } | Failure::Status { status: 413, .. } => 1,
         other if can_shrink && other.may_be_size() => SIZE_ATTEMPTS_MAX,
         _ => ATTEMPTS_MAX,
     }

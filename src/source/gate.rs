@@ -95,6 +95,8 @@ pub(super) struct GateState {
     refusals: u64,
     closed: Option<Closed>,
     answered_at: Option<Instant>,
+    /// Whether the latest word of the service on the matter is that it takes requests.
+    is_open: bool,
     paced_until: Option<Instant>,
     naps: Vec<Instant>,
 }
@@ -110,9 +112,25 @@ impl GateState {
             refusals: 0,
             closed: None,
             answered_at: None,
+            is_open: false,
             paced_until: None,
             naps: Vec::new(),
         }
+    }
+
+    /// Nothing is sent before this moment: an earlier process was told so.
+    pub fn close_until(&mut self, until: Instant, now: Instant) {
+        self.closed = Some(Closed { until, told: true, since: now, is_probing: false });
+    }
+
+    /// Whether the service took a request, and refused none since.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Before this moment nothing may be sent, because the service said so.
+    pub fn told_until(&self) -> Option<Instant> {
+        self.closed.filter(|closed| closed.told).map(|closed| closed.until)
     }
 
     /// Whether a request may be sent at this very moment. The check and the taking are one step: after `Go` the request
@@ -176,6 +194,7 @@ impl GateState {
         self.pace.admitted(now);
         if ticket.refusals == self.refusals {
             self.closed = None;
+            self.is_open = true;
             self.backoff.reset();
         }
     }
@@ -215,6 +234,7 @@ impl GateState {
             is_probing: false,
         };
         self.closed = Some(closed);
+        self.is_open = false;
         // From here on, only what is sent after this wait can open the gate.
         self.refusals += 1;
         Some(closed.waiting())

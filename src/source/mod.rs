@@ -11,11 +11,13 @@ mod guards;
 mod page_size;
 
 mod fetch;
+mod probe;
 
 mod backoff;
 mod gate;
 
 mod client;
+mod connection;
 mod transport;
 mod wire;
 
@@ -45,12 +47,14 @@ use std::{
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
     ask::{Answer, Range},
+    connection::TlsProblem,
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
+    probe::Probe,
     purge::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest},
     settings::{AuthForm, SourceSettings, checked_address},
     stats::RequestStats,
@@ -60,13 +64,12 @@ pub use self::{
 };
 use self::{
     backoff::Backoff,
-    fetch::{Fetched, fetch},
     gate::{Gate, GateState, Limits, Machine, Pace},
     wire::Wire,
 };
 use crate::{
     clock::Clock,
-    model::{MINUTE_MS, PageRequest, RetryAfterForm, TimeAccount, Window},
+    model::{PageRequest, RetryAfterForm, Stream, TimeAccount},
     redact::ApiKey,
 };
 
@@ -106,7 +109,12 @@ impl Source {
         };
         let pace = Pace::new(learned.aged(settings.clock.now_ms()), settings.requests_per_sec_max);
         let machine = Machine { clock: settings.clock.clone(), chance: settings.chance.clone() };
-        let gate = Gate::new(GateState::new(limits, pace, settings.backoff), account, stop, machine);
+        let mut state = GateState::new(limits, pace, settings.backoff);
+        if let Some(wait) = settings.not_before {
+            let now = Instant::now();
+            state.close_until(now + wait, now);
+        }
+        let gate = Gate::new(state, account, stop, machine);
         let inner = Inner {
             base_url: client::base_url(&settings)?,
             wire: Wire::new(&settings, gate)?,
@@ -118,9 +126,20 @@ impl Source {
         Ok(Source { inner: Arc::new(inner) })
     }
 
-    /// Asks for one survey: proves address and key.
+    /// Asks the lists for one row, one list after the other until one answers: proves address and key.
+    ///
+    /// # Errors
+    /// `KeyRefused` or `Blocked` if every list refuses, else what the last list answered.
     pub async fn probe(&self) -> Result<Probe, SourceError> {
         self.inner.probe().await
+    }
+
+    /// Asks one list for the rows of one minute: proves that a run can read it.
+    ///
+    /// # Errors
+    /// What a run would fail with.
+    pub async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
+        self.inner.try_list(list).await
     }
 
     /// The pages of one window, in the service's order; `request.token` is where to resume.
@@ -145,6 +164,11 @@ impl Source {
         purge::purge(&self.inner, request).await
     }
 
+    /// Whether a list has answered with a page: then this is the service, and it accepts the key.
+    pub fn has_read_a_list(&self) -> bool {
+        !self.inner.wire.lists_seen.is_empty()
+    }
+
     /// The service's time in epoch milliseconds: its latest `Date` header, advanced by the time since.
     pub fn service_now_ms(&self) -> Option<i64> {
         self.inner.wire.clock.now_ms(Instant::now())
@@ -165,6 +189,21 @@ impl Source {
         self.inner.wire.surveys_path.is_studies()
     }
 
+    /// Before this time nothing may be sent, because the service said so: epoch milliseconds by this machine's clock.
+    pub fn told_until_ms(&self) -> Option<i64> {
+        self.inner.wire.gate.told_until_ms()
+    }
+
+    /// Whether the service took a request, and refused none since.
+    pub fn takes_requests(&self) -> bool {
+        self.inner.wire.gate.is_open()
+    }
+
+    /// Sees each such time as soon as the service names it.
+    pub fn told(&self) -> watch::Receiver<Option<i64>> {
+        self.inner.wire.gate.told()
+    }
+
     /// What is known of the service's rate limit, to be handed to the next run.
     pub fn learned_rate(&self) -> LearnedRate {
         match self.inner.wire.gate.learned() {
@@ -176,66 +215,6 @@ impl Source {
     /// What everything is waiting for, if it is.
     pub fn waiting(&self) -> Option<Waiting> {
         self.inner.wire.gate.waiting()
-    }
-}
-
-impl Inner {
-    async fn probe(&self) -> Result<Probe, SourceError> {
-        let at = address::of_probe(&self.base_url);
-        match fetch(&self.wire, self.backoff, &at, false).await? {
-            Fetched::Page(page) => Ok(Probe::new(page.latency, page.service_now_ms, false)),
-            Fetched::Rejected(rejection) => match rejection.status {
-                status @ (401 | 403) => Err(self.key_refused(status)),
-                // No survey at all: the list call's way to say so. A web page comes from somewhere else.
-                404 if !rejection.is_html => Ok(Probe::new(rejection.latency, rejection.service_now_ms, true)),
-                status => Err(SourceError::Refused { status, message: rejection.message, url: at.shown }),
-            },
-            Fetched::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
-        }
-    }
-
-    /// Whether the key is good, after a refusal that could have meant the page token as well.
-    async fn check_key(&self) -> Result<(), SourceError> {
-        match self.probe().await {
-            // Any other refusal came from behind the key's check.
-            Ok(_) | Err(SourceError::Refused { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the service answers the least that can be asked of the same list: one row of one minute. A list that is down is
-    /// not too large, and cutting its windows would only ask it more often.
-    async fn answers_a_small_question(&self, request: &PageRequest) -> Result<bool, SourceError> {
-        let start_ms = request.window.start_ms;
-        let window = Window::new(start_ms, start_ms.saturating_add(MINUTE_MS));
-        let least = PageRequest { window, page_rows: 1, token: None, ..request.clone() };
-        let rows = least.scope.stream.page_rows_max().map(|_| least.page_rows);
-        match fetch(&self.wire, self.backoff, &address::of_page(&self.base_url, &least, rows), false).await? {
-            Fetched::Page(_) | Fetched::Rejected(_) => Ok(true),
-            Fetched::Failed { .. } => Ok(false),
-        }
-    }
-
-    fn key_refused(&self, status: u16) -> SourceError {
-        SourceError::KeyRefused { status, origin: self.key.origin().to_owned() }
-    }
-}
-
-/// What [`Source::probe`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// From sending the request to the last byte of the answer, without waits before it.
-    pub latency_ms: u64,
-    /// The service's time, if its answer said so.
-    pub service_now_ms: Option<i64>,
-    /// Whether the answer was 404: there is no survey, or no such service behind the address.
-    pub is_not_found: bool,
-}
-
-impl Probe {
-    fn new(latency: Duration, service_now_ms: Option<i64>, is_not_found: bool) -> Self {
-        let latency_ms = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
-        Self { latency_ms, service_now_ms, is_not_found }
     }
 }
 

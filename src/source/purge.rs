@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Inner, address,
     error::{Failure, SourceError},
-    fetch::{Fetched, post},
+    fetch::Fetched,
 };
 use crate::text::bytes_without_mark;
 
@@ -64,7 +64,7 @@ pub enum PurgeAnswer {
 pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<PurgeAnswer, SourceError> {
     let body = serde_json::to_vec(request).map(Bytes::from).unwrap_or_default();
     let at = address::of_purge(&source.base_url, body);
-    match post(&source.wire, source.backoff, &at).await? {
+    match source.post_checked(&at).await? {
         Fetched::Page(answer) => match request_id(&answer.body) {
             Some(request_id) => Ok(PurgeAnswer::Accepted { request_id, service_now_ms: answer.service_now_ms }),
             None => {
@@ -74,9 +74,13 @@ pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<Purg
             }
         },
         Fetched::Rejected(no) => match no.status {
-            status @ (401 | 403) => Err(source.key_refused(status)),
-            status @ (400 | 404 | 422) if !no.is_html => Ok(PurgeAnswer::Refused { status, message: no.message }),
-            status => Err(SourceError::Refused { status, message: no.message, url: at.shown }),
+            404 if !no.is_html => {
+                // Of a wrong address it would mean the same of everybody.
+                source.probe().await?;
+                Ok(PurgeAnswer::Refused { status: 404, message: no.message })
+            }
+            status @ (400 | 422) if !no.is_html => Ok(PurgeAnswer::Refused { status, message: no.message }),
+            _ => Err(source.refused(no, at.shown)),
         },
         Fetched::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
     }

@@ -11,6 +11,9 @@ use crate::model::RetryAfterForm;
 /// Longer waits are taken for this one, so that arithmetic cannot overflow: no run is that patient.
 const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
+/// Moments that may be meant, in epoch seconds: 2001 to 2100.
+const EPOCH_SECS: std::ops::Range<i64> = 1_000_000_000..4_102_444_800;
+
 /// How long the service told to wait; the longest where it said so more than once. A date is judged against `date_ms`, the
 /// *service's* time: this machine's clock may be wrong.
 pub(super) fn read(headers: &HeaderMap, date_ms: i64) -> Option<Duration> {
@@ -25,15 +28,18 @@ pub(super) fn form(headers: &HeaderMap, date_ms: i64) -> RetryAfterForm {
     match wait(text, date_ms) {
         None => RetryAfterForm::Useless,
         Some(_) if !is_decimal(text) => RetryAfterForm::HttpDate,
+        Some(_) if epoch_ms(text).is_some() => RetryAfterForm::Epoch,
         Some(_) if text.contains('.') => RetryAfterForm::Fraction,
         Some(_) => RetryAfterForm::Seconds,
     }
 }
 
-/// A positive number of seconds, whole or with a fraction, or an HTTP date to come. Zero, the past and everything else is no
-/// hint at all: obeying it to the letter would be a storm.
+/// A positive number of seconds, whole or with a fraction, an HTTP date to come, or such a moment in epoch seconds or
+/// milliseconds. Zero, the past and everything else is no hint at all: obeying it to the letter would be a storm.
 fn wait(text: &str, date_ms: i64) -> Option<Duration> {
-    let wait = if is_decimal(text) {
+    let wait = if let Some(moment_ms) = epoch_ms(text) {
+        Duration::from_millis(u64::try_from(moment_ms.checked_sub(date_ms)?).ok()?)
+    } else if is_decimal(text) {
         let secs: f64 = text.parse().ok()?;
         Duration::try_from_secs_f64(secs).unwrap_or(LONGEST)
     } else {
@@ -41,6 +47,19 @@ fn wait(text: &str, date_ms: i64) -> Option<Duration> {
         Duration::from_millis(u64::try_from(ahead_ms).ok()?)
     };
     (!wait.is_zero()).then(|| wait.min(LONGEST))
+}
+
+/// A number that as a wait would be decades and as a moment is of this age: nobody means decades.
+fn epoch_ms(text: &str) -> Option<i64> {
+    let number: f64 = if is_decimal(text) { text.parse().ok()? } else { return None };
+    let is_age = |secs: f64| EPOCH_SECS.contains(&(secs as i64));
+    if is_age(number) {
+        Some((number * 1000.0) as i64)
+    } else if is_age(number / 1000.0) {
+        Some(number as i64)
+    } else {
+        None
+    }
 }
 
 /// Digits, and at most one point between digits. Rust's own reading of numbers would let `inf`, `nan` and `1e9` through.
@@ -108,6 +127,21 @@ mod tests {
         assert_eq!(read_one("86400"), Some(Duration::from_secs(86_400)));
         assert_eq!(read_one("99999999999999999999999999"), Some(LONGEST));
         assert_eq!(read_one("Fri, 31 Dec 9999 23:59:59 GMT"), Some(LONGEST));
+    }
+
+    #[test]
+    fn p5_a_number_that_can_only_be_a_moment_is_one() {
+        let now_ms = 1_795_000_000_000 - 90_000;
+        for text in ["1795000000", "1795000000000", "1795000000.0"] {
+            assert_eq!(wait(text, now_ms), Some(Duration::from_secs(90)), "{text}");
+            assert_eq!(wait(text, now_ms + 90_000), None, "{text}: that moment is over");
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(text));
+            assert_eq!(form(&headers, now_ms), RetryAfterForm::Epoch, "{text}");
+        }
+        for (text, secs) in [("2592000", 2_592_000), ("999999999", LONGEST.as_secs())] {
+            assert_eq!(wait(text, now_ms), Some(Duration::from_secs(secs)), "{text}: a wait, however long");
+        }
     }
 
     #[test]

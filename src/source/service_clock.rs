@@ -6,7 +6,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use reqwest::header::{DATE, HeaderMap};
+use reqwest::header::{AGE, DATE, HeaderMap};
 use tokio::time::Instant;
 
 /// The latest `Date` and when it came, by the monotonic clock.
@@ -30,9 +30,11 @@ impl ServiceClock {
     }
 }
 
-/// The `Date` of an answer in epoch milliseconds.
+/// The `Date` of an answer in epoch milliseconds; a cache says in `Age` how many seconds ago that was.
 pub(super) fn date_ms(headers: &HeaderMap) -> Option<i64> {
-    http_date_ms(headers.get(DATE)?.to_str().ok()?)
+    let date_ms = http_date_ms(headers.get(DATE)?.to_str().ok()?)?;
+    let age_secs = headers.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u32>().ok()).unwrap_or(0);
+    Some(date_ms.saturating_add(i64::from(age_secs).saturating_mul(1000)))
 }
 
 /// A date in any of the three forms that HTTP allows, in epoch milliseconds.
@@ -57,6 +59,17 @@ mod tests {
         assert_eq!(clock.now_ms(start + Duration::from_millis(2_500)), Some(784_111_779_500));
         clock.note(Some(1_000), start + Duration::from_secs(3));
         assert_eq!(clock.now_ms(start + Duration::from_secs(4)), Some(2_000), "the latest answer counts");
+    }
+
+    #[test]
+    fn an_answer_from_a_cache_is_as_old_as_it_says() {
+        use reqwest::header::HeaderValue;
+        let mut headers = HeaderMap::new();
+        headers.insert(DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
+        for (age, later_ms) in [("90", 90_000), ("-5", 0), ("soon", 0)] {
+            headers.insert(AGE, HeaderValue::from_static(age));
+            assert_eq!(date_ms(&headers), Some(784_111_777_000 + later_ms), "{age}");
+        }
     }
 
     #[test]

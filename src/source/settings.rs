@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{
     backoff::Backoff,
     error::{SettingsError, SourceError},
+    fetch::ATTEMPTS_MAX,
     transport::Transport,
 };
 use crate::{clock::Clock, model::Chance, redact::ApiKey};
@@ -71,10 +72,14 @@ pub struct SourceSettings {
     pub patience: Duration,
     /// The most bytes of one decompressed body; a longer one is not read on.
     pub body_bytes_max: usize,
+    /// Nothing is sent before so long from now: an earlier process was told so.
+    pub not_before: Option<Duration>,
     /// When the run must be over: nothing is sent or waited for past it.
     pub deadline: Option<Instant>,
     /// The most requests of the run, retries included.
     pub requests_max: Option<u64>,
+    /// The most attempts for one page at one size; whoever waits before a screen wants few.
+    pub attempts_max: u32,
     /// The `User-Agent` header.
     pub user_agent: String,
     /// Whether an earlier run found the list of surveys under the name of studies alone.
@@ -104,8 +109,10 @@ impl SourceSettings {
             requests_per_sec_max: None,
             patience: PATIENCE_DEFAULT,
             body_bytes_max: BODY_BYTES_MAX_DEFAULT,
+            not_before: None,
             deadline: None,
             requests_max: None,
+            attempts_max: ATTEMPTS_MAX,
             user_agent: concat!("studysync/", env!("CARGO_PKG_VERSION")).to_owned(),
             surveys_are_studies: false,
             transport: Transport::default(),

@@ -20,13 +20,6 @@ pub struct RequestStats {
     pub ties_probed: u64,
 }
 
-impl RequestStats {
-    /// Whether there were answers, and each was 404: by the contract empty results, more likely another service.
-    pub fn is_nothing_but_not_found(&self) -> bool {
-        self.by_status.contains_key(&404) && self.by_status.keys().all(|status| *status == 404)
-    }
-}
-
 /// The counts as they grow.
 #[derive(Debug, Default)]
 pub(super) struct Counters(Mutex<RequestStats>);

@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_other_name_is_asked_until_one_has_answered() {
         let base_url = Url::parse("https://example.com/v1/surveys-eu").unwrap();
-        let surveys = address::of_probe(&base_url);
+        let surveys = address::of_probe(&base_url, Stream::Surveys);
         let path = SurveysPath::default();
         assert!(path.in_use(&surveys).is_none() && path.is_studies().is_none());
         let studies = path.other(&surveys).unwrap();

@@ -6,7 +6,11 @@ use std::{fmt, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use reqwest::{Client, Request};
 
-use super::{error::Failure, wire::cause};
+use super::{
+    connection::{failure_to_connect, not_http},
+    error::Failure,
+    wire::cause,
+};
 
 /// An answer whose body is not read yet.
 pub type Reply = reqwest::Response;
@@ -46,10 +50,11 @@ impl fmt::Debug for Transport {
 
 fn failure_to_send(error: reqwest::Error, timeout: Duration) -> Failure {
     if error.is_connect() {
-        Failure::Connect { detail: cause(error) }
+        failure_to_connect(error)
     } else if error.is_timeout() {
         Failure::TimedOut { after_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) }
     } else {
-        Failure::Cut { bytes: 0, detail: cause(error) }
+        let detail = cause(error);
+        not_http(&detail).unwrap_or(Failure::Cut { bytes: 0, detail })
     }
 }

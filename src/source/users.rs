@@ -13,8 +13,12 @@ use super::{
     call::{Call, Called},
     error::{Failure, SourceError, Stop},
     fetch::ATTEMPTS_MAX,
+    probe::REFUSALS_MAX,
 };
 use crate::model::{Stream, can_be_asked};
+
+/// The id of nobody: what the service says of it is about the key.
+const NOBODY: &str = "studysync-checks-the-key";
 
 /// What came of asking for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,14 +78,24 @@ impl Inner {
             let message = "an address cannot carry the id".to_owned();
             return Err(SourceError::Refused { status: 0, message, url: call.shown });
         }
-        let (mut waits, mut attempts) = (self.backoff.series(), 0);
+        let (mut waits, mut attempts, mut refusals) = (self.backoff.series(), 0, 0);
         loop {
             let failure = match self.wire.call(&call).await? {
                 Called::Answered { status, body, .. } if (200..300).contains(&status) => {
                     return Ok(UserAnswer::Found { body });
                 }
+                Called::Answered { status: status @ (401 | 403), is_html, .. } => {
+                    refusals += 1;
+                    if refusals >= REFUSALS_MAX {
+                        // A web page may repeat the address, and with it the id.
+                        let message = if is_html { "a web page" } else { "" }.to_owned();
+                        return Err(SourceError::Forbidden { status, message, url: call.shown, is_html });
+                    }
+                    self.check_key_for_users().await?;
+                    self.wire.gate.nap(waits.next_wait(self.wire.gate.chance().share())).await?;
+                    continue;
+                }
                 Called::Answered { status, message, is_html, .. } => match status {
-                    401 | 403 => return Err(self.key_refused(status)),
                     // A web page comes from somewhere else.
                     _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
                     404 => return Ok(UserAnswer::Absent),
@@ -105,7 +119,7 @@ impl Inner {
     async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<Upserted, SourceError> {
         let (url, shown) = (self.user_address(""), self.user_address("").to_string());
         let call = Call { method: Method::POST, url, shown, body: Some(body) };
-        let (mut waits, mut attempts, mut unclear) = (self.backoff.series(), 0, 0);
+        let (mut waits, mut attempts, mut unclear, mut refusals) = (self.backoff.series(), 0, 0, 0);
         let mut may_have_left = None;
         let unless_known = |may_have_left: Option<Failure>, known: Upserted| match may_have_left {
             Some(failure) => Upserted::Unknown { failure },
@@ -121,8 +135,18 @@ impl Inner {
                 Ok(Called::Answered { status, .. }) if (200..300).contains(&status) => {
                     return Ok(Upserted::Accepted { status, unclear });
                 }
+                Ok(Called::Answered { status: status @ (401 | 403), message, .. }) => {
+                    refusals += 1;
+                    if refusals == 1 {
+                        self.check_key_for_users().await?;
+                    }
+                    if refusals >= REFUSALS_MAX {
+                        let failure = Failure::Status { status, message };
+                        return Ok(unless_known(may_have_left, Upserted::NotSent { failure }));
+                    }
+                    Failure::Status { status, message }
+                }
                 Ok(Called::Answered { status, message, is_html, .. }) => match status {
-                    401 | 403 => return Err(self.key_refused(status)),
                     404 | 405 => return Err(SourceError::Refused { status, message, url: call.shown }),
                     _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
                     _ => return Ok(Upserted::Refused { status, message }),
@@ -158,6 +182,20 @@ impl Inner {
         }
     }
 
+    /// Whether the key is good for users as well, where it may be sent in another form: nobody is asked for. An error: it is not.
+    async fn check_key_for_users(&self) -> Result<(), SourceError> {
+        self.check_key().await?;
+        match self.wire.call(&self.call_for(NOBODY)).await? {
+            Called::Answered { status: status @ (401 | 403), is_html: false, .. } => Err(SourceError::KeyRefused {
+                status,
+                origin: self.key.origin().to_owned(),
+                url: self.user_address("").to_string(),
+                message: String::new(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn call_for(&self, user_id: &str) -> Call {
         let shown = self.user_address(&format!("/#{:08x}", xxh3_64(user_id.as_bytes()) & 0xffff_ffff)).to_string();
         let url = self.user_address(&format!("/{}", escaped(user_id)));
@@ -173,9 +211,9 @@ impl Inner {
     }
 }
 
-/// Whether the service surely did not take what was sent: there was no connection, or it was not in service.
+/// Whether the service surely did not take what was sent: there was no connection, it was not in service, or it refused.
 fn was_not_taken(failure: &Failure) -> bool {
-    matches!(failure, Failure::Connect { .. } | Failure::Status { status: 503, .. })
+    matches!(failure, Failure::Connect { .. } | Failure::Status { status: 401 | 403 | 503, .. })
 }
 
 /// A path segment with every byte escaped that may mean something in an address.

@@ -10,7 +10,7 @@ use super::{
     Inner,
     address::{self, Address},
     error::{Failure, SourceError},
-    fetch::{Fetched, fetch},
+    fetch::Fetched,
     guards::Guards,
     page_size::PageSize,
     wire::{Received, Rejection},
@@ -89,8 +89,8 @@ impl Walk {
         }
         loop {
             let at = (self.address_of)(&self.source.base_url, &self.request, self.size.limit());
-            let fetched = fetch(&self.source.wire, self.source.backoff, &at, self.size.can_shrink()).await?;
-            match fetched {
+            let has_token = self.request.token.is_some();
+            match self.source.fetch_page(&at, self.size.can_shrink(), has_token).await? {
                 Fetched::Page(page) => return self.accept(page),
                 Fetched::Rejected(rejection) => return self.rejected(rejection, at.shown).await,
                 Fetched::Failed { last, attempts } => self.shrink_or_give_up(last, attempts, at.shown).await?,
@@ -127,22 +127,16 @@ impl Walk {
     }
 
     async fn rejected(&mut self, rejection: Rejection, url: String) -> Result<Step, SourceError> {
-        let Rejection { status, message, is_html, .. } = rejection;
-        let is_key = matches!(status, 401 | 403);
         if self.request.token.is_none() {
             // A web page with 404 comes from a wrong address, and proves nothing about the window.
-            if status == 404 && !is_html {
+            let is_none = rejection.status == 404 && !rejection.is_html;
+            if is_none && self.source.is_list_there(self.request.scope.stream).await? {
                 self.end = Some(EndStyle::NotFound);
                 return Ok(Step::End(EndStyle::NotFound));
             }
-            return Err(match is_key {
-                true => self.source.key_refused(status),
-                false => SourceError::Refused { status, message, url },
-            });
+            return Err(self.source.refused(rejection, url));
         }
-        if is_key {
-            self.source.check_key().await?;
-        }
+        let Rejection { status, message, is_html, .. } = rejection;
         if status == 404 && !is_html {
             match self.guards.not_found(self.size.limit(), self.request.scope.stream.page_rows_max()) {
                 Ok(()) => {

@@ -21,6 +21,7 @@ use super::{
     error::{Failure, SettingsError, Stop},
     excerpt,
     gate::{Gate, Permit},
+    probe::ListsSeen,
     retry_after,
     service_clock::{self, ServiceClock},
     settings::SourceSettings,
@@ -84,8 +85,6 @@ pub(super) struct Rejection {
     pub status: u16,
     pub message: String,
     pub is_html: bool,
-    pub service_now_ms: Option<i64>,
-    pub latency: Duration,
 }
 
 /// The connections to the service.
@@ -94,7 +93,7 @@ pub(super) struct Wire {
     client: Client,
     transport: Transport,
     machine_clock: Clock,
-    key: ApiKey,
+    pub key: ApiKey,
     pub timeout: Duration,
     pub body_limits: BodyLimits,
     pub gate: Gate,
@@ -105,6 +104,17 @@ pub(super) struct Wire {
     /// How the latest refusal said when to come back.
     pub refusal_form: Mutex<Option<RetryAfterForm>>,
     pub surveys_path: SurveysPath,
+    /// The lists that have answered with a page.
+    pub lists_seen: ListsSeen,
+    /// The most attempts for one page.
+    pub attempts_max: u32,
+}
+
+impl Rejection {
+    /// Whether it may mean the key.
+    pub fn is_about_key(&self) -> bool {
+        matches!(self.status, 401 | 403)
+    }
 }
 
 impl Wire {
@@ -122,6 +132,8 @@ impl Wire {
             user_auth: client::authorization(settings, settings.user_auth)?,
             refusal_form: Mutex::default(),
             surveys_path: SurveysPath::new(settings.surveys_are_studies),
+            lists_seen: ListsSeen::default(),
+            attempts_max: settings.attempts_max,
         })
     }
 
@@ -164,23 +176,28 @@ impl Wire {
         };
         let (status, date_ms) = (response.status(), service_clock::date_ms(response.headers()));
         if status.is_success() && address.posted.is_some() {
-            let read = body::read(&mut response, self.body_limits, &mut tally.read_bytes).await;
+            let read = body::read(&mut response, self.body_limits, &self.key, &mut tally.read_bytes).await;
             return read.map_or_else(Outcome::Failed, |body| Outcome::Posted { body, service_now_ms: date_ms });
         }
         if status.is_success() {
             match self.read_page(&mut response, tally).await {
-                Ok((body, envelope)) => Outcome::Page(Box::new(Received {
-                    body,
-                    envelope,
-                    service_now_ms: date_ms,
-                    latency: started.elapsed(),
-                })),
+                Ok((body, envelope)) => {
+                    self.lists_seen.note(address.list);
+                    let (service_now_ms, latency) = (date_ms, started.elapsed());
+                    Outcome::Page(Box::new(Received { body, envelope, service_now_ms, latency }))
+                }
                 Err(failure) => Outcome::Failed(failure),
             }
         } else if status.is_redirection() {
             Outcome::Redirected { status: status.as_u16(), location: self.location(&response) }
         } else {
-            self.read_error(&mut response, tally, started).await
+            match self.read_error(&mut response, tally).await {
+                // The page is too large for something on its way: a smaller one may come.
+                Outcome::Rejected(Rejection { status: status @ 413, message, .. }) if address.posted.is_none() => {
+                    Outcome::Failed(Failure::Status { status, message })
+                }
+                other => other,
+            }
         }
     }
 
@@ -213,7 +230,7 @@ impl Wire {
     }
 
     async fn read_page(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
-        let body = body::read(response, self.body_limits, &mut tally.read_bytes).await?;
+        let body = body::read(response, self.body_limits, &self.key, &mut tally.read_bytes).await?;
         match envelope::parse(&body) {
             Ok(envelope) => Ok((body, envelope)),
             Err(problem) => {
@@ -226,9 +243,9 @@ impl Wire {
     }
 
     /// An answer that is an error. Its body only explains, so a broken one is no further error.
-    pub(super) async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>, started: Instant) -> Outcome {
+    pub(super) async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Outcome {
         let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, idle: ERROR_BODY_IDLE };
-        let body = body::read(response, limits, &mut tally.read_bytes).await.unwrap_or_default();
+        let body = body::read(response, limits, &self.key, &mut tally.read_bytes).await.unwrap_or_default();
         let status = response.status();
         let is_html = excerpt::is_html(content_type(response.headers()), &body);
         let message = if is_html {
@@ -241,8 +258,7 @@ impl Wire {
         if is_passing || status >= 500 {
             Outcome::Failed(Failure::Status { status, message })
         } else {
-            let service_now_ms = service_clock::date_ms(response.headers());
-            Outcome::Rejected(Rejection { status, message, is_html, service_now_ms, latency: started.elapsed() })
+            Outcome::Rejected(Rejection { status, message, is_html })
         }
     }
 

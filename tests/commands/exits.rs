@@ -180,6 +180,11 @@ fn p5_exit_6_a_budget_a_deadline_and_a_long_wait_end_the_run_early_and_the_next_
         "asked again within two hours: {log:?}"
     );
     assert!(report["stopped_because"].as_str().unwrap().starts_with("no request before "), "{report}");
+    service.set_faults(Default::default());
+    service.clear_log();
+    run(&place, &[]).expect(6);
+    assert_eq!(service.log(), [], "what was told holds for the next run");
+    run(&place, &["--ignore-rate-limit"]).expect(0);
     assert_goes_on(&service, &place, "after three early ends");
 }
 

@@ -350,6 +350,28 @@ async fn thirty_nights() {
     assert_deliveries(&machine, &stored);
 }
 
+#[test]
+fn p5_a_service_that_says_to_wait_for_a_month_costs_one_night() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut machine = Machine::new();
+        let tick_ms = NOW_MS.div_euclid(DAY_MS) * DAY_MS + DAY_MS + TWO_MS;
+        let told = serde_json::json!({"too_many_requests": {"when": {"count": 1}, "retry_after": {"form": "seconds", "wait_ms": 30 * DAY_MS}}});
+        machine.control().set_faults(Faults::default().merged(told).unwrap()).unwrap();
+        machine.start().await;
+        machine.sleep_until(tick_ms + 8 * HOUR_MS).await;
+        let state = machine.root().join("state/checkpoints.sqlite");
+        let outcomes = || {
+            let runs = State::open_read_only(&state).unwrap().unwrap().runs(200).unwrap();
+            runs.into_iter().rev().filter_map(|run| run.outcome).collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(), ["stopped_early"], "nothing is asked before it may be");
+        machine.sleep_until(tick_ms + DAY_MS + 8 * HOUR_MS).await;
+        machine.stop().await;
+        assert_eq!(outcomes()[..2], ["stopped_early", "done"]);
+    });
+}
+
 /// One run of the night's schedule came to its end, however many it took.
 fn assert_the_run_was_done_once(machine: &Machine, tick_ms: i64, when: &str) {
     let state = machine.root().join("state/checkpoints.sqlite");

@@ -3,7 +3,7 @@
 
 use std::{process::Command, time::Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use studysync::{
     sandbox::{Faults, Latency},
     state::{Inbox, ScheduleEntry},
@@ -53,6 +53,29 @@ fn missed_runs_are_caught_up_by_one() {
     assert_eq!(serving.stop(), 0);
     assert_eq!(runs(&place), [("sync".to_owned(), "done".to_owned())]);
     assert!(place.duckdb_tables().count("SELECT count(*) FROM responses") > 300);
+}
+
+#[test]
+fn p5_a_wait_beyond_patience_shows_as_an_error_and_spares_the_schedule() {
+    let service = Service::start(small(60, 3));
+    for (form, wait_ms) in [("seconds", 30 * DAY_MS), ("epoch_seconds", 3650 * DAY_MS)] {
+        let told =
+            json!({"too_many_requests": {"when": {"count": 1}, "retry_after": {"form": form, "wait_ms": wait_ms}}});
+        service.control().merge_faults(told).unwrap();
+        let place = place_for(&service, NIGHTLY);
+        last_run_was(&place, &service, 2);
+        let serving = Serving::start(&place);
+        until("the run that is refused", || serving.metric("runs_failed_total") == 1);
+        let health = serving.health();
+        assert!(health["status"].as_str().unwrap().starts_with("error"), "{form}: {health}");
+        assert!(health["trouble"].as_str().unwrap().contains("no request before"), "{form}: {health}");
+        assert!(health["rate_limited_until"].is_string(), "{form}: {health}");
+        let next_ms = studysync::model::parse_date(health["next_run_at"].as_str().unwrap()).unwrap();
+        assert!(next_ms <= studysync::clock::now_ms() + DAY_MS, "{form}: {health}");
+        assert!(serving.metric("rate_limited_until_ms") > studysync::clock::now_ms() + DAY_MS, "{form}");
+        assert_eq!(serving.get("/healthz").0, 200, "deliveries can be stored");
+        serving.stop();
+    }
 }
 
 #[test]

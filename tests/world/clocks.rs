@@ -3,7 +3,7 @@
 
 use std::{path::Path, process::Command, sync::Arc, sync::Mutex};
 
-use studysync::sandbox::ChangeRequest;
+use studysync::sandbox::{ChangeRequest, LogEntry, Settings};
 
 use crate::harness::{DAY_MS, Done, NOW_MS, Place, Service, assert_holds, expected::Expected, small};
 
@@ -58,7 +58,8 @@ fn p1_p4_the_service_s_clock_may_jump_to_and_fro_between_runs() {
             ..ChangeRequest::default()
         });
         let done = place.run(&["sync"]);
-        assert!(done.code == 0, "{off_ms} ms off: {}", done.stderr);
+        let code = if off_ms.abs() == far { 3 } else { 0 };
+        assert_eq!(done.code, code, "{off_ms} ms off: {}", done.stderr);
     }
     *skew.lock().unwrap() = Some(0);
     service.advance_days(1);
@@ -93,6 +94,43 @@ fn p1_a_service_that_does_not_tell_its_time_is_read_by_this_machine_s() {
             assert_eq!(tables.count(&format!("SELECT count(*) FROM {table}")), all, "{name}: {table}");
         }
     }
+}
+
+#[test]
+fn p3_a_clock_that_is_weeks_off_is_a_finding() {
+    let now_ms = studysync::clock::now_ms();
+    let service = Service::start(Settings { now_ms, frozen_clock: false, ..small(300, DAYS) });
+    for (off_days, words) in [(-40, "40.0 days behind"), (40, "40.0 days ahead"), (-5, "5.0 days behind")] {
+        let skew: Skew = Arc::new(Mutex::new(Some(off_days * DAY_MS)));
+        let server = behind_a_clock(&service, &skew);
+        let place = Place::at(server.base_url()).without_parquet();
+        let from = (now_ms - 30 * DAY_MS).to_string();
+        let done = place.run(&["backfill", "--from", &from]).expect(3);
+        assert!(done.stderr.contains(words), "{off_days}: {}", done.stderr);
+        if off_days < 0 {
+            let missed = "Not asked for: responses and themes of ";
+            assert!(done.stderr.contains(missed), "what is missing is named: {}", done.stderr);
+        }
+        let check = place.run(&["check"]).expect(3);
+        assert!(check.stdout.contains("FAIL clock") && check.stdout.contains(words), "{}", check.stdout);
+        *skew.lock().unwrap() = Some(0);
+        place.run(&["backfill", "--from", &from]).expect(0);
+        assert_live_rows(&place, &service, "after the clock came right");
+    }
+}
+
+#[test]
+fn p6_a_service_that_is_behind_with_its_rows_is_asked_once_about_its_clock() {
+    let service = Service::start(small(60, 3));
+    let place = Place::new(&service).without_parquet();
+    place.run(&["sync"]).expect(0);
+    let has = |entry: &LogEntry, name: &str| entry.query.iter().any(|(known, _)| known == name);
+    let is_open = |entry: &&LogEntry| has(entry, "start") && !has(entry, "end");
+    let newer = |service: &Service| service.log().iter().filter(is_open).count();
+    assert_eq!(newer(&service), 1);
+    service.clear_log();
+    place.run(&["sync"]).expect(0);
+    assert_eq!(newer(&service), 0);
 }
 
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";

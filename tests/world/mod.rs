@@ -6,9 +6,11 @@ mod full_disk;
 mod hostile;
 mod locks;
 mod read_only;
+mod refusals;
 mod shifting;
 mod spools;
 mod state_file;
+mod tls;
 mod torn_warehouse;
 mod wire;
 

@@ -11,7 +11,7 @@ use crate::{
     clock,
     config::Settings,
     model::{IN_DOUBT_MS, IntervalSet, Window, format_ms},
-    pipeline::{CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, drift_lines, known_traits},
+    pipeline::{CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, drift_lines, known_traits, told_wait_until},
     source::LearnedRate,
     state::{Proven, RunEntry, State, StateError},
 };
@@ -65,6 +65,9 @@ struct Status {
     proofs: Vec<ProofStatus>,
     under_way: Vec<ScanStatus>,
     requests_per_sec: Option<f64>,
+    /// Before this time no command asks the service, which told so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_request_before: Option<String>,
     clock_skew_ms: Option<i64>,
     /// What the service's documents leave open, as far as it was seen.
     traits: Vec<KnownTrait>,
@@ -235,6 +238,7 @@ fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<S
         proofs: proofs(settings, state, range, now_ms)?,
         under_way: scans.collect(),
         requests_per_sec: state.service_trait::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
+        no_request_before: told_wait_until(state, clock::now_ms())?.map(seconds),
         clock_skew_ms: skew_ms,
         traits: known_traits(state)?,
         runs: runs.collect(),
@@ -308,6 +312,11 @@ fn describe(status: &Status) -> String {
     for (at, line) in drift_lines(drift, *drift_unlisted).iter().enumerate() {
         let heading = if at == 0 { "\nnew to this version, in the last run:\n" } else { "" };
         text.push_str(&format!("{heading}  {line}\n"));
+    }
+    if let Some(until) = &status.no_request_before {
+        text.push_str(&format!(
+            "\nno request before {until}, as the service told (--ignore-rate-limit asks at once)\n"
+        ));
     }
     match status.requests_per_sec {
         Some(rate) => text.push_str(&format!("\nlearned rate: {rate:.1} requests a second\n")),

@@ -84,7 +84,7 @@ pub(super) async fn ask(
             }
             // Those under way come to their end; of the others none is sent any more.
             Err(SourceError::Stopped(stop)) => drop(answered.stop.get_or_insert(stop)),
-            Err(error @ (SourceError::Unreachable { .. } | SourceError::BadAnswer { .. })) => {
+            Err(error) if !error.ends_the_run() => {
                 failures_in_a_row += 1;
                 if failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
                     answered.fatal = Some(error);

@@ -68,6 +68,7 @@ impl Run {
         if !is_wanted || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
             return Ok(());
         }
+        self.findings.begin_with([Stream::Users]);
         if let PeopleAsk::These(user_ids) = self.request.people.clone() {
             let (kept_out, asked): (Vec<String>, Vec<String>) =
                 user_ids.into_iter().partition(|user_id| is_kept_out(&self.shared.suppression, user_id));
@@ -119,7 +120,8 @@ impl Run {
 
     /// The service's time is what answers are remembered by; asking for it proves address and key as well.
     async fn is_clock_known(&mut self) -> Result<bool, PipelineError> {
-        if self.shared.source.service_now_ms().is_some() {
+        // Before a list has answered, that nobody is known proves nothing.
+        if self.shared.source.service_now_ms().is_some() && self.shared.source.has_read_a_list() {
             return Ok(true);
         }
         match self.shared.source.probe().await {
@@ -193,6 +195,7 @@ impl Run {
         if let Some((scan, error)) = failure {
             tracing::error!(%error, "people could not be asked for");
             self.findings.failures.push(Failure::new(scan.scope, scan.window, &error));
+            self.findings.leave([Stream::Users]);
         }
         before?;
         if let Some(pulled) = pulled {

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::{
-    source::{SourceError, Upserted},
+    model::Stream,
+    source::{Failure, SourceError, Upserted},
     state::{PushFate, PushOutcome, Pushed},
     upsert::Upsert,
 };
@@ -116,7 +117,7 @@ impl Lane {
             Ok(Upserted::NotSent { failure }) => {
                 self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
                 self.tell_not_sent(row, &failure.to_string());
-                self.failed(SourceError::Unreachable { url: "/v2/users".to_owned(), attempts: 1, last: failure });
+                self.failed(not_taken(failure));
                 Ok(Attempt::Over)
             }
             Err(error) => {
@@ -194,5 +195,16 @@ impl Lane {
         if is_enough {
             self.shared.fail(PipelineError::Source(error));
         }
+    }
+}
+
+/// Why the service did not take a row, without what it said of the person.
+fn not_taken(failure: Failure) -> SourceError {
+    let url = Stream::Users.path().to_owned();
+    match failure {
+        Failure::Status { status: status @ (401 | 403), .. } => {
+            SourceError::Forbidden { status, url, message: String::new(), is_html: false }
+        }
+        last => SourceError::Unreachable { url, attempts: 1, last },
     }
 }

@@ -37,9 +37,10 @@ use crate::{
 };
 
 use super::{
-    LEARNED_RATE, Outcome, PipelineError,
+    Outcome, PipelineError,
     assemble::{identity, source_settings, suppression},
     error::chain,
+    limits::{note_told_waits, recall, remember},
     pull::blocking,
     report::peak_rss_bytes,
     run::rfc3339,
@@ -151,7 +152,7 @@ impl Push {
     /// Takes the lease and opens the ledger. Sends nothing.
     pub fn open(settings: Settings, request: PushRequest, stop: CancellationToken) -> Result<Push, PipelineError> {
         let account = TimeAccount::default();
-        let source_settings = source_settings(&settings)?;
+        let mut source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
         let started_ms = clock::now_ms();
         let run_id = RunId::new(started_ms);
@@ -159,7 +160,8 @@ impl Push {
         // Not begun anew if it is damaged: without the ledger every row would be sent again.
         let state = State::open(&settings.state_path, base_url, environment).map_err(PipelineError::State)?;
         let lease = state.take_lease(&run_id, COMMAND, started_ms).map_err(PipelineError::State)?;
-        let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
+        let ignores_told_wait = settings.throttle.ignores_told_wait;
+        let learned = recall(&state, &mut source_settings, ignores_told_wait).map_err(PipelineError::State)?;
         let source =
             Source::new(source_settings, learned, account.clone(), stop.clone()).map_err(PipelineError::Source)?;
         state.begin_run(&run_id, COMMAND, started_ms).map_err(PipelineError::State)?;
@@ -191,7 +193,11 @@ impl Push {
 
     /// Sends until the input ends or something stops it. There is a report, and a file of results, however it ends.
     pub async fn execute(self) -> (PushReport, Result<(), PipelineError>) {
-        self.send_all().await;
+        tokio::select! {
+            biased;
+            () = self.send_all() => {}
+            never = note_told_waits(self.shared.source.clone(), &self.state, clock::Clock::default()) => match never {},
+        }
         let finished = self.shared.ledger.finish().await;
         let placed = self.shared.results.lock().unwrap_or_else(PoisonError::into_inner).finish();
         let outcome = match self.shared.found().error.take() {
@@ -299,8 +305,7 @@ impl Push {
         let text = serde_json::to_string(report).unwrap_or_default();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now_ms = clock::now_ms();
-        state
-            .remember_trait(LEARNED_RATE, &self.shared.source.learned_rate(), now_ms)
+        remember(&state, &self.shared.source, now_ms)
             .and_then(|()| {
                 let exit_code = i64::from(report.exit_code);
                 state.finish_run(&self.run_id, now_ms, report.outcome.name(), exit_code, &text)

@@ -169,7 +169,10 @@ fn cannot_be_looked_at(error: SourceError) -> Result<&'static str, LookError> {
     match error {
         SourceError::Looping { .. } => Ok("asked for alone, it has no end"),
         SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => Ok("asked for alone, it does not come whole"),
-        SourceError::Refused { .. } | SourceError::BadAnswer { .. } => Ok("the service does not answer for it alone"),
+        SourceError::Refused { .. }
+        | SourceError::Forbidden { .. }
+        | SourceError::NotFound { .. }
+        | SourceError::BadAnswer { .. } => Ok("the service does not answer for it alone"),
         error => Err(LookError::Source(error)),
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     flatten::flatten_page,
     model::{Scan, Stream, Ties},
     plan::edges::{Edge, PageMoments, ScanEdges},
-    source::{SourceError, envelope},
+    source::envelope,
 };
 
 use super::{
@@ -163,15 +163,11 @@ async fn measure_a_tie(shared: &Shared, scan: &Scan, page: &PageMoments) -> Resu
 async fn measure(shared: &Shared, scan: &Scan, at_ms: i64) -> Result<Ties, LookError> {
     let found = match asker(shared, scan).measure(at_ms).await {
         // The scan goes on without a measure, and looks at each edge.
-        Err(LookError::Source(error)) if !ends_the_run(&error) => Ties::Unknown,
+        Err(LookError::Source(error)) if !error.ends_the_run() => Ties::Unknown,
         found => found?,
     };
     shared.ties.measured(&mut shared.state(), found)?;
     Ok(found)
-}
-
-fn ends_the_run(error: &SourceError) -> bool {
-    matches!(error, SourceError::Stopped(_) | SourceError::KeyRefused { .. } | SourceError::Redirected { .. })
 }
 
 /// Whether a scan may end.

@@ -22,6 +22,7 @@ use crate::{
 use super::{
     PipelineError,
     assemble::{identity, source_settings},
+    limits::{recall, remember},
     ties::{Asker, LookError},
 };
 
@@ -60,7 +61,8 @@ pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, Pipeli
     let mut source_settings = source_settings(settings)?;
     let allowed = source_settings.requests_max.map_or(MEASURE_REQUESTS_MAX, |max| max.min(MEASURE_REQUESTS_MAX));
     source_settings.requests_max = Some(allowed);
-    let learned = state.service_trait(super::LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
+    let ignores_told_wait = settings.throttle.ignores_told_wait;
+    let learned = recall(&state, &mut source_settings, ignores_told_wait).map_err(PipelineError::State)?;
     let timeout_ms = u64::try_from(source_settings.timeout.as_millis()).unwrap_or(u64::MAX);
     let account = TimeAccount::default();
     let source = Source::new(source_settings, learned, account.clone(), CancellationToken::new());
@@ -77,9 +79,7 @@ pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, Pipeli
             state.remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
         }
     }
-    state
-        .remember_trait(super::LEARNED_RATE, &lab.asker.source.learned_rate(), now_ms)
-        .map_err(PipelineError::State)?;
+    remember(&state, &lab.asker.source, now_ms).map_err(PipelineError::State)?;
     outcome?;
     Ok(report::in_order(lab.found))
 }

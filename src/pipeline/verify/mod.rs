@@ -21,15 +21,17 @@ use crate::{
     clock,
     config::Settings,
     load::{DuckDbDestination, EngineOptions, Identity, ParquetDestination, ParquetOptions, PartitionBy},
-    model::{RunId, TimeAccount, Window},
+    model::{RunId, Stream, TimeAccount, Window},
     source::{Source, SourceError, Stop},
     state::{Lease, State},
 };
 
 use super::{
-    Failure, LEARNED_RATE, Outcome, PipelineError, Progress, Surroundings,
+    Failure, Outcome, PipelineError, Progress, Surroundings,
     assemble::{archive, engine_limits, failed, identity, source_settings, suppression},
+    drive::{FAILURES_IN_A_ROW_MAX, given_up},
     held::Budget,
+    limits::{note_told_waits, recall, remember},
     pull::{PullError, Shared},
     shared_destination::SharedDestination,
     ties::TieWatch,
@@ -38,9 +40,6 @@ use super::{
 
 use look::{Looked, compare, look};
 use windows::{Task, halves, tasks};
-
-/// So many windows failing one after the other end the run: it is not the windows.
-const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
 /// What a verify is asked to do.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +83,7 @@ impl Verify {
         progress: Arc<Progress>,
     ) -> Result<Verify, PipelineError> {
         let account = TimeAccount::default();
-        let source_settings = source_settings(&settings)?;
+        let mut source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
         settings.require_warehouse().map_err(PipelineError::Config)?;
         let started_ms = clock::now_ms();
@@ -92,7 +91,8 @@ impl Verify {
         let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)
             .map_err(PipelineError::State)?;
         let lease = state.take_lease(&run_id, "verify", started_ms).map_err(PipelineError::State)?;
-        let learned = state.service_trait(LEARNED_RATE).map_err(PipelineError::State)?.map(|(learned, _)| learned);
+        let ignores_told_wait = settings.throttle.ignores_told_wait;
+        let learned = recall(&state, &mut source_settings, ignores_told_wait).map_err(PipelineError::State)?;
         let source = Source::new(source_settings, learned, account.clone(), stop).map_err(PipelineError::Source)?;
         let archive = archive(&settings, &identity)?;
         let destinations = open_to_compare(&settings, &identity)?;
@@ -125,12 +125,16 @@ impl Verify {
 
     /// Looks at every window, until all are looked at or something stops it.
     pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
-        let outcome = self.work_off().await;
+        let (source, state) = (self.shared.source.clone(), self.shared.state.clone());
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.work_off() => outcome,
+            never = note_told_waits(source, &state, clock::Clock::default()) => match never {},
+        };
         let report = self.report(outcome.as_ref().err());
         let text = serde_json::to_string(&report.totals).unwrap_or_default();
         let (state, now_ms) = (self.shared.state(), clock::now_ms());
-        let remembered = state
-            .remember_trait(LEARNED_RATE, &self.shared.source.learned_rate(), now_ms)
+        let remembered = remember(&state, &self.shared.source, now_ms)
             .and_then(|()| {
                 state.finish_run(&self.run_id, now_ms, report.outcome.name(), i64::from(report.exit_code), &text)
             })
@@ -162,7 +166,7 @@ impl Verify {
     /// Windows are pulled side by side and compared one after the other, oldest first.
     async fn drive(&mut self, mut queue: VecDeque<Task>) -> Result<(), PipelineError> {
         let mut pulls: JoinSet<(Task, Result<Looked, PullError>)> = JoinSet::new();
-        let (mut outcome, mut failures_in_a_row) = (Ok(()), 0);
+        let (mut outcome, mut failures_in_a_row) = (Ok(()), BTreeMap::new());
         loop {
             while outcome.is_ok() && self.found.stop.is_none() && pulls.len() < self.settings.throttle.in_flight_max {
                 let Some(task) = queue.pop_front() else { break };
@@ -178,13 +182,12 @@ impl Verify {
             self.shared.progress.ended();
             match looked {
                 Ok(looked) if outcome.is_ok() => {
-                    failures_in_a_row = 0;
+                    failures_in_a_row.remove(&task.scope.stream);
                     outcome = self.compare(task, looked).await;
                 }
                 Ok(_) => self.found.left.push(task),
                 Err(error) => {
-                    failures_in_a_row += 1;
-                    if let Err(error) = self.pull_failed(task, error, &mut queue, failures_in_a_row) {
+                    if let Err(error) = self.pull_failed(task, error, &mut queue, &mut failures_in_a_row) {
                         outcome = outcome.and(Err(error));
                     }
                 }
@@ -200,7 +203,7 @@ impl Verify {
         task: Task,
         error: PullError,
         queue: &mut VecDeque<Task>,
-        failures_in_a_row: u32,
+        failures_in_a_row: &mut BTreeMap<Stream, u32>,
     ) -> Result<(), PipelineError> {
         let error = match error {
             PullError::Run(error) => return Err(error),
@@ -221,10 +224,22 @@ impl Verify {
         };
         tracing::error!(window = %task.window, scope = %task.scope, %error, "the window failed");
         self.found.failures.push(Failure::new(task.scope, task.window, &error));
-        match failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
-            true => Err(PipelineError::Source(error)),
-            false => Ok(()),
+        let stream = task.scope.stream;
+        let in_a_row = failures_in_a_row.entry(stream).or_default();
+        *in_a_row += 1;
+        if *in_a_row < FAILURES_IN_A_ROW_MAX {
+            return Ok(());
         }
+        if error.is_no_connection() {
+            return Err(PipelineError::Source(error));
+        }
+        if *in_a_row == FAILURES_IN_A_ROW_MAX {
+            self.found.notes.push(given_up(stream));
+        }
+        let (left, others) = std::mem::take(queue).into_iter().partition(|task| task.scope.stream == stream);
+        *queue = others;
+        self.found.left.extend::<VecDeque<Task>>(left);
+        Ok(())
     }
 
     async fn compare(&mut self, task: Task, looked: Looked) -> Result<(), PipelineError> {
@@ -245,9 +260,6 @@ impl Verify {
         let mut windows = std::mem::take(&mut self.found.windows);
         windows.sort_by(|left, right| (left.stream, left.start_ms).cmp(&(right.stream, right.start_ms)));
         let totals = VerifyTotals::of(&windows, &self.found.never_read);
-        if self.shared.source.request_stats().is_nothing_but_not_found() {
-            self.found.notes.push(super::report::NOTHING_BUT_NOT_FOUND.to_owned());
-        }
         let outcome = match (&error, self.found.stop) {
             (Some(_), _) => Outcome::Failed,
             (None, Some(Stop::Cancelled)) => Outcome::Interrupted,

@@ -61,6 +61,8 @@ impl Service {
             RetryAfterForm::Seconds => (seconds.to_string(), seconds * 1000),
             RetryAfterForm::Fraction => (format!("{}.{:03}", told.wait_ms / 1000, told.wait_ms % 1000), told.wait_ms),
             RetryAfterForm::HttpDate => (http_date(date_ms), (date_ms - now_ms) as u64),
+            RetryAfterForm::EpochSeconds => ((date_ms / 1000).to_string(), (date_ms - now_ms) as u64),
+            RetryAfterForm::EpochMillis => (now_ms.saturating_add(wait_ms).to_string(), told.wait_ms),
             RetryAfterForm::Zero => ("0".into(), 0),
             RetryAfterForm::Negative => ("-5".into(), 0),
             RetryAfterForm::PastDate => (http_date(now_ms - PAST_MS), 0),

@@ -65,6 +65,15 @@ fn p5_a_told_wait_is_not_cut_short_by_a_retry() {
 }
 
 #[test]
+fn p5_the_schedule_s_next_moment_tries_whatever_the_wait() {
+    let mut agenda = agenda(Some(TWO_MS - DAY_MS), TWO_MS);
+    let told_ms = TWO_MS + 3650 * DAY_MS;
+    let done = agenda.ended(&sync(TWO_MS), Ended::Again { not_before_ms: Some(told_ms) }, TWO_MS + 1);
+    assert_eq!(done, Some(TWO_MS), "the moment is done with");
+    assert_eq!(agenda.next(TWO_MS + 2), Some((TWO_MS + DAY_MS, sync(TWO_MS + DAY_MS))));
+}
+
+#[test]
 fn a_lease_that_another_process_holds_is_left_to_the_next_moment() {
     let mut agenda = agenda(Some(TWO_MS - DAY_MS), TWO_MS);
     agenda.ended(&sync(TWO_MS), Ended::LeftAlone, TWO_MS + 1);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::{
-    sync::Notify,
+    sync::{Notify, watch},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -38,11 +38,26 @@ struct Shared {
     account: TimeAccount,
     stop: CancellationToken,
     machine: Machine,
+    /// Until when the service is to be left alone, by its latest word: epoch milliseconds.
+    told: watch::Sender<Option<i64>>,
 }
 
 impl Gate {
     pub fn new(state: GateState, account: TimeAccount, stop: CancellationToken, machine: Machine) -> Self {
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), account, stop, machine }) }
+        let (state, changed, told) = (Mutex::new(state), Notify::new(), watch::Sender::new(None));
+        Self { shared: Arc::new(Shared { state, changed, account, stop, machine, told }) }
+    }
+
+    /// Sees each time that the service names, as epoch milliseconds by this machine's clock.
+    pub fn told(&self) -> watch::Receiver<Option<i64>> {
+        self.shared.told.subscribe()
+    }
+
+    /// Before this time nothing may be sent, because the service said so: epoch milliseconds.
+    pub fn told_until_ms(&self) -> Option<i64> {
+        let now = Instant::now();
+        let until = self.state().told_until().filter(|until| *until > now)?;
+        Some(self.epoch_ms(until, now))
     }
 
     /// Waits until a request may be sent, which is then to be done at once: nothing may be awaited in between.
@@ -135,6 +150,11 @@ impl Gate {
         }
     }
 
+    /// Whether the service took a request, and refused none since.
+    pub fn is_open(&self) -> bool {
+        self.state().is_open()
+    }
+
     pub fn waiting(&self) -> Option<Waiting> {
         self.state().waiting(Instant::now())
     }
@@ -199,6 +219,9 @@ impl Permit {
         if let Some(waiting) = refused {
             let until_ms = self.gate.epoch_ms(waiting.until, now);
             let why = if waiting.why == WaitReason::Told { "told to wait" } else { "backing off" };
+            if waiting.why == WaitReason::Told {
+                self.gate.shared.told.send_replace(Some(until_ms));
+            }
             tracing::warn!(status, until = %format_ms(until_ms), wait_ms = until_ms - self.gate.shared.machine.clock.now_ms(), "{why}");
         }
         self.gate.shared.changed.notify_waiters();

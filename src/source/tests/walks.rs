@@ -27,14 +27,6 @@ async fn p3_a_walk_ends_at_each_kind_of_end() {
     }
 }
 
-#[tokio::test]
-async fn p3_a_404_is_an_empty_complete_result() {
-    let server = Server::start(|_, _| json(404, r#"{"error":"nothing matches this query"}"#)).await;
-    let mut walk = server.source().walk(responses());
-    assert_eq!(follow(&mut walk).await.unwrap(), ["NotFound"]);
-    assert!(server.source().probe().await.is_ok());
-}
-
 /// A list of so many rows whose tokens say how many went before, and whose last page has one too. Tokens are answered with 404 at
 /// the end, and behind `dead_pages` pages.
 fn ends_with_404(target: &str, rows: usize, dead_pages: usize) -> Reply {
@@ -182,33 +174,6 @@ async fn p6_tokens_that_always_die_end_the_walk() {
         "{error}"
     );
     assert_eq!(server.seen().len(), 5 * 3);
-}
-
-#[tokio::test]
-async fn a_403_on_a_page_token_is_a_dead_token_if_the_key_is_good() {
-    for status in [401, 403] {
-        let server = Server::start(move |number, target| match number {
-            1 => json(status, ""),
-            _ if target.starts_with("/v1/surveys") => page(0, None),
-            _ => numbered(target, 2),
-        })
-        .await;
-        let steps = follow(&mut server.source().walk(responses())).await.unwrap();
-        assert_eq!(steps, ["2", "R", "2", "2", "Null"]);
-        assert_eq!(server.targets()[2], "/v1/surveys?limit=1", "the key was tried without a page token");
-    }
-}
-
-#[tokio::test]
-async fn a_403_on_a_page_token_is_the_key_if_the_key_is_bad() {
-    let server = Server::start(|number, target| match number {
-        0 => numbered(target, 2),
-        _ => json(403, ""),
-    })
-    .await;
-    let error = walk_error(&server.source(), responses()).await;
-    assert!(matches!(error, SourceError::KeyRefused { status: 403, .. }), "{error}");
-    assert_eq!(server.seen().len(), 3);
 }
 
 #[tokio::test]

@@ -1,0 +1,117 @@
+//! Why there is no connection to the service, in words for people. Decides what is worth another attempt: a certificate that
+//! has expired is not.
+
+use std::{error::Error, io};
+
+use rustls::{CertificateError, Error as TlsError};
+use thiserror::Error as ThisError;
+
+use super::{error::Failure, wire::cause};
+
+/// Why TLS cannot work before somebody changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
+pub enum TlsProblem {
+    #[error("its certificate has expired")]
+    Expired,
+    #[error("its certificate is not valid yet: this machine's clock may be wrong")]
+    NotYetValid,
+    #[error("its certificate is signed by an authority that this machine does not know")]
+    UnknownAuthority,
+    #[error("its certificate is for another name")]
+    OtherName,
+    #[error("its certificate cannot be used")]
+    BadCertificate,
+    #[error("it does not speak TLS: the port may be one for plain http")]
+    NotTls,
+    #[error("it refuses this program's TLS")]
+    Refused,
+}
+
+impl TlsProblem {
+    /// Whether the certificate is what is wrong.
+    pub fn is_certificate(self) -> bool {
+        !matches!(self, TlsProblem::NotTls | TlsProblem::Refused)
+    }
+}
+
+/// The failure of a request for which there was no connection.
+pub(super) fn failure_to_connect(error: reqwest::Error) -> Failure {
+    let found = find(&error);
+    let detail = cause(error);
+    match found {
+        Some(Found::Tls(problem)) => Failure::Tls { problem, detail },
+        Some(Found::Words(words)) => Failure::Connect { detail: format!("{words} ({detail})") },
+        None => Failure::Connect { detail },
+    }
+}
+
+/// The failure of a request whose answer is no HTTP, if it is that.
+pub(super) fn not_http(detail: &str) -> Option<Failure> {
+    detail.contains("invalid HTTP version").then(|| Failure::NotHttp { detail: detail.to_owned() })
+}
+
+enum Found {
+    Tls(TlsProblem),
+    Words(&'static str),
+}
+
+/// Looks through the causes of an error, also inside those of the system.
+fn find(error: &(dyn Error + 'static)) -> Option<Found> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(tls) = error.downcast_ref::<TlsError>() {
+            return tls_problem(tls).map(Found::Tls);
+        }
+        if let Some(system) = error.downcast_ref::<io::Error>() {
+            if let Some(inner) = system.get_ref() {
+                let inner: &(dyn Error + 'static) = inner;
+                if let Some(found) = find(inner) {
+                    return Some(found);
+                }
+            }
+            match system.kind() {
+                io::ErrorKind::ConnectionRefused => return Some(Found::Words("no program listens there")),
+                io::ErrorKind::TimedOut => return Some(Found::Words("no answer from there in time")),
+                io::ErrorKind::UnexpectedEof => {
+                    return Some(Found::Words(
+                        "the connection was closed before TLS began: the port may be one for plain http",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let text = error.to_string();
+        if text == "dns error" {
+            return Some(Found::Words("the name of the host is not known"));
+        }
+        if text.contains("tunnel") || text.contains("proxy") {
+            return Some(Found::Words("the proxy of HTTPS_PROXY does not let it through"));
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// `None`: it may go better the next time.
+fn tls_problem(error: &TlsError) -> Option<TlsProblem> {
+    match error {
+        TlsError::InvalidCertificate(certificate) => Some(certificate_problem(certificate)),
+        TlsError::InvalidMessage(_) => Some(TlsProblem::NotTls),
+        TlsError::AlertReceived(_) | TlsError::PeerIncompatible(_) => Some(TlsProblem::Refused),
+        _ => None,
+    }
+}
+
+fn certificate_problem(error: &CertificateError) -> TlsProblem {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsProblem::Expired,
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => TlsProblem::NotYetValid,
+        CertificateError::UnknownIssuer => TlsProblem::UnknownAuthority,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => TlsProblem::OtherName,
+        // What signs itself is its own authority.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            TlsProblem::UnknownAuthority
+        }
+        _ => TlsProblem::BadCertificate,
+    }
+}

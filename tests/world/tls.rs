@@ -1,0 +1,211 @@
+//! https as people meet it: certificates that are wrong in each way, ports that speak something else, a proxy on the way. Each is
+//! told in words, at once, with the way out. The certificates in `tests/cases/tls` are valid until 2120, but for the one that is not.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+
+use crate::harness::{Done, Place, Service, small};
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cases/tls").join(name)
+}
+
+/// A port; each connection counts, and goes to `serve`.
+struct Port {
+    port: u16,
+    connections: Arc<AtomicU64>,
+}
+
+impl Port {
+    fn start(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Port {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connections = Arc::new(AtomicU64::new(0));
+        let (count, serve) = (Arc::clone(&connections), Arc::new(serve));
+        // Lives as long as the tests do.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::Relaxed);
+                let serve = Arc::clone(&serve);
+                std::thread::spawn(move || serve(stream));
+            }
+        });
+        Port { port, connections }
+    }
+
+    fn count(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// The sandbox behind a certificate.
+fn https(service: &Service, certificate: &str) -> Port {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let chain = vec![CertificateDer::from_pem_file(fixture(certificate)).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(fixture("key.pem")).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let (config, behind) = (Arc::new(config), service.base_url().trim_start_matches("http://").to_owned());
+    Port::start(move |stream| {
+        let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read(&mut byte) {
+                Ok(1) => head.push(byte[0]),
+                _ => return,
+            }
+        }
+        let closing = String::from_utf8(head).unwrap().replacen("\r\n", "\r\nconnection: close\r\n", 1);
+        let mut upstream = TcpStream::connect(&behind).unwrap();
+        upstream.write_all(closing.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        upstream.read_to_end(&mut answer).unwrap();
+        let _ = stream.write_all(&answer);
+        stream.conn.send_close_notify();
+        let _ = stream.flush();
+    })
+}
+
+/// `check` at an address, with what this machine trusts.
+fn check(base_url: &str, environment: &[(&str, &str)]) -> Done {
+    let mut place = Place::at(base_url).without_parquet();
+    for (name, value) in environment {
+        place = place.with_env(name, value);
+    }
+    let mut command = place.command(&["check"]);
+    let proxies = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
+    for name in proxies.into_iter().chain(["SSL_CERT_FILE", "SSL_CERT_DIR"]) {
+        if environment.iter().all(|(known, _)| *known != name) {
+            command.env_remove(name);
+        }
+    }
+    Done::from(command.output().unwrap())
+}
+
+fn assert_told(done: &Done, words: &[&str]) {
+    assert_eq!(done.code, 1, "{} {}", done.stdout, done.stderr);
+    assert!(done.stderr.contains("asking "), "nobody waits without a word: {}", done.stderr);
+    for word in words.iter().chain(&["what to do:"]) {
+        assert!(done.stdout.contains(word), "'{word}' is missing in {}", done.stdout);
+    }
+}
+
+fn authority() -> String {
+    fixture("ca.pem").display().to_string()
+}
+
+#[test]
+fn an_authority_of_one_s_own_is_named_by_ssl_cert_file() {
+    let service = Service::start(small(60, 3));
+    let port = https(&service, "good.pem");
+    let done = check(&format!("https://localhost:{}", port.port), &[("SSL_CERT_FILE", &authority())]);
+    assert_eq!(done.code, 0, "{} {}", done.stdout, done.stderr);
+}
+
+#[test]
+fn a_certificate_that_is_wrong_is_told_at_once_in_words() {
+    let service = Service::start(small(60, 3));
+    let trusted = authority();
+    for (certificate, trusted, words) in [
+        ("expired.pem", &trusted, "has expired"),
+        ("other.pem", &trusted, "for another name"),
+        // Another authority than the one that signed it.
+        ("good.pem", &fixture("other-ca.pem").display().to_string(), "does not know"),
+    ] {
+        let port = https(&service, certificate);
+        let done = check(&format!("https://localhost:{}", port.port), &[("SSL_CERT_FILE", trusted)]);
+        assert_told(&done, &[words, "SSL_CERT_FILE"]);
+        assert_eq!(port.count(), 1, "{certificate}: there is no use in asking again");
+    }
+    let done = check("https://localhost:1", &[("SSL_CERT_FILE", "/nowhere/at-all.pem")]);
+    assert_eq!(done.code, 2, "{} {}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("SSL_CERT_FILE"), "{}", done.stdout);
+}
+
+#[test]
+fn a_port_that_speaks_something_else_is_told_in_words() {
+    let service = Service::start(small(60, 3));
+    let plain = Port::start(|mut stream| {
+        let mut hello = [0; 64];
+        let _ = stream.read(&mut hello);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        let _ = stream.shutdown(Shutdown::Write);
+    });
+    let trusted = authority();
+    let trust = [("SSL_CERT_FILE", trusted.as_str())];
+    assert_told(&check(&format!("https://localhost:{}", plain.port), &trust), &["plain http", "HTTPS_PROXY"]);
+    assert_eq!(plain.count(), 1);
+    let secret = https(&service, "good.pem");
+    assert_told(&check(&format!("http://localhost:{}", secret.port), &[]), &["https"]);
+    assert_eq!(secret.count(), 1);
+    let closing = Port::start(|stream| drop(stream.shutdown(Shutdown::Both)));
+    assert_told(&check(&format!("https://localhost:{}", closing.port), &trust), &["localhost"]);
+    assert!(closing.count() <= 2, "{} attempts", closing.count());
+}
+
+#[test]
+fn a_port_or_a_name_that_is_not_there_is_told_in_words() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let trusted = authority();
+    let trust = [("SSL_CERT_FILE", trusted.as_str())];
+    for scheme in ["http", "https"] {
+        let done = check(&format!("{scheme}://localhost:{port}"), &trust);
+        assert_told(&done, &["no program listens there", "HTTPS_PROXY"]);
+    }
+    assert_told(&check("https://no-such-host.invalid", &trust), &["the name of the host is not known"]);
+    let page = Port::start(|mut stream| {
+        let _ = stream.read(&mut [0; 2048]);
+        let body = "<!doctype html><title>Sign in</title>";
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", body.len());
+        let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        let _ = stream.shutdown(Shutdown::Write);
+    });
+    assert_told(&check(&format!("http://localhost:{}", page.port), &[]), &["a web page instead of JSON", "--base-url"]);
+    assert!(page.count() <= 2, "{} attempts", page.count());
+}
+
+#[test]
+fn a_proxy_is_named_by_https_proxy() {
+    let service = Service::start(small(60, 3));
+    let secret = https(&service, "good.pem");
+    let to = secret.port;
+    let proxy = Port::start(move |mut stream| {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+            head.push(byte[0]);
+        }
+        if !head.starts_with(b"CONNECT service.test:443 ") {
+            let _ = stream.write_all(b"HTTP/1.1 502 Bad Gateway\r\n\r\n");
+            return;
+        }
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        let upstream = TcpStream::connect(("127.0.0.1", to)).unwrap();
+        let (mut from, mut back) = (stream.try_clone().unwrap(), upstream.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut back);
+            let _ = back.shutdown(Shutdown::Write);
+        });
+        let _ = std::io::copy(&mut &upstream, &mut stream);
+        let _ = stream.shutdown(Shutdown::Both);
+    });
+    let (address, trusted) = (format!("http://127.0.0.1:{}", proxy.port), authority());
+    let through = [("SSL_CERT_FILE", trusted.as_str()), ("HTTPS_PROXY", address.as_str())];
+    let done = check("https://service.test", &through);
+    assert_eq!(done.code, 0, "{} {}", done.stdout, done.stderr);
+    assert!(proxy.count() > 0);
+    // A proxy that refuses is told as one.
+    assert_told(&check("https://elsewhere.test", &through), &["proxy", "HTTPS_PROXY"]);
+}
