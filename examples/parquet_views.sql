@@ -244,14 +244,75 @@ WHERE deleted_at IS NULL AND _vanished_at IS NULL;
 -- One row: one chosen option of one answer.
 -- Left out: those of answers that are deleted or have vanished at the service.
 -- Times are UTC.
+-- Where the service sent indexes alone, or one text for several of them, the label is that of the survey's option, if it is proven whether indexes begin with 0 or 1: by options that other answers name together with their index, by an index 0, or by one as high as there are options.
+-- Else it is what other answers to the question call that index, if they all agree.
+-- Else it is not known.
 CREATE OR REPLACE VIEW "current_choices" AS
+WITH listed AS (
+    SELECT survey_id, question_id, list(label ORDER BY option_ordinal) AS labels
+    FROM (
+        SELECT survey_id, question_id, option_ordinal, arg_min(label, question_ordinal) AS label
+        FROM survey_question_options
+        WHERE question_id IS NOT NULL
+        GROUP BY survey_id, question_id, option_ordinal
+    )
+    GROUP BY survey_id, question_id
+),
+told AS (
+    SELECT
+        survey_id, question_id, selected_index,
+        CASE WHEN min(label) = max(label) THEN min(label) END AS label
+    FROM response_choices
+    WHERE selected_index IS NOT NULL
+    GROUP BY survey_id, question_id, selected_index
+),
+-- What speaks for the index of the first option: an option that is told with its index, and the ends of the range.
+signs AS (
+    SELECT
+        told.survey_id, told.question_id, told.selected_index, told.label, listed.labels,
+        told.selected_index - nullif(list_position(listed.labels, told.label), 0) + 1 AS sign,
+        min(told.selected_index) OVER question AS lowest,
+        max(told.selected_index) OVER question AS highest
+    FROM told
+    LEFT JOIN listed ON listed.survey_id = told.survey_id AND listed.question_id = told.question_id
+    WINDOW question AS (PARTITION BY told.survey_id, told.question_id)
+),
+weighed AS (
+    SELECT
+        survey_id, question_id, selected_index, label, labels,
+        CASE
+            WHEN lowest = 0 AND highest < len(labels) THEN 0
+            WHEN lowest > 0 AND highest = len(labels) THEN 1
+        END AS range_sign,
+        least(range_sign, min(sign) OVER question) AS least_sign,
+        greatest(range_sign, max(sign) OVER question) AS greatest_sign
+    FROM signs
+    WINDOW question AS (PARTITION BY survey_id, question_id)
+),
+named AS (
+    SELECT
+        survey_id, question_id, selected_index, label,
+        CASE
+            WHEN least_sign = greatest_sign AND least_sign IN (0, 1) AND selected_index >= least_sign
+                THEN labels[selected_index - least_sign + 1]
+        END AS option_label
+    FROM weighed
+)
 SELECT
-    part.response_group_uid, part.question_id, part.survey_id, part.created_at,
-    part.choice_ordinal, part.selected_index, part.label
+    part.response_group_uid, part.question_id, part.survey_id, part.created_at, part.choice_ordinal, part.selected_index,
+    coalesce(part.label, named.option_label, named.label) AS label,
+    CASE
+        WHEN part.label IS NOT NULL THEN 'answer'
+        WHEN named.option_label IS NOT NULL THEN 'options'
+        WHEN named.label IS NOT NULL THEN 'other answers'
+    END AS label_source
 FROM response_choices AS part
 ANTI JOIN (
     SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
-) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id;
+) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id
+LEFT JOIN named
+    ON named.survey_id = part.survey_id AND named.question_id = part.question_id
+        AND named.selected_index = part.selected_index;
 
 -- The rows of matrix answers that stand today (MATRIX).
 -- One row: one row of the matrix of one answer.
@@ -517,12 +578,13 @@ scored AS (
     FROM counted
 )
 SELECT
-    scored.day, scored.survey_id, scored.question_id, question.survey_name,
+    scored.day, scored.survey_id, scored.question_id, survey.name AS survey_name,
     coalesce(question.question_text, scored.shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
+LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
@@ -567,12 +629,13 @@ scored AS (
     FROM counted
 )
 SELECT
-    scored.day, scored.survey_id, scored.question_id, question.survey_name,
+    scored.day, scored.survey_id, scored.question_id, survey.name AS survey_name,
     coalesce(question.question_text, scored.shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
+LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
@@ -685,12 +748,13 @@ scored AS (
     FROM counted
 )
 SELECT
-    scored.week, scored.survey_id, scored.question_id, question.survey_name,
+    scored.week, scored.survey_id, scored.question_id, survey.name AS survey_name,
     coalesce(question.question_text, scored.shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
+LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
@@ -735,12 +799,13 @@ scored AS (
     FROM counted
 )
 SELECT
-    scored.week, scored.survey_id, scored.question_id, question.survey_name,
+    scored.week, scored.survey_id, scored.question_id, survey.name AS survey_name,
     coalesce(question.question_text, scored.shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
+LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
@@ -853,12 +918,13 @@ scored AS (
     FROM counted
 )
 SELECT
-    scored.month, scored.survey_id, scored.question_id, question.survey_name,
+    scored.month, scored.survey_id, scored.question_id, survey.name AS survey_name,
     coalesce(question.question_text, scored.shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
+LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
@@ -903,12 +969,13 @@ scored AS (
     FROM counted
 )
 SELECT
-    scored.month, scored.survey_id, scored.question_id, question.survey_name,
+    scored.month, scored.survey_id, scored.question_id, survey.name AS survey_name,
     coalesce(question.question_text, scored.shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
+LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
@@ -925,14 +992,35 @@ WITH counted AS (
     WHERE question_type = 'LIKERT' AND answer_number = floor(answer_number)
     GROUP BY survey_id, question_id, value
 ),
+ranged AS (
+    SELECT
+        survey_id, question_id, min(answer_number)::BIGINT AS least, max(answer_number)::BIGINT AS most,
+        CASE WHEN min(answer_number) = 0 THEN 0 ELSE 1 END AS scale_min
+    FROM responses
+    WHERE question_type = 'LIKERT' AND answer_number = floor(answer_number) AND answer_number BETWEEN 0 AND 10
+    GROUP BY survey_id, question_id
+),
+observed AS (
+    SELECT
+        *, CASE WHEN most <= scale_min + 4 THEN scale_min + 4 WHEN most <= scale_min + 6 THEN scale_min + 6 ELSE 10 END
+            AS scale_max
+    FROM ranged
+),
 scaled AS (
     SELECT
-        counted.survey_id, counted.question_id, question.survey_name, counted.value, counted.answers,
+        counted.survey_id, counted.question_id, survey.name AS survey_name, counted.value, counted.answers,
         coalesce(question.question_text, (max(shown) OVER every).text) AS question_text,
-        coalesce(question.scale_min, min(value) FILTER (value BETWEEN 0 AND 10) OVER every) AS scale_min,
-        coalesce(question.scale_max, max(value) FILTER (value BETWEEN 0 AND 10) OVER every) AS scale_max,
-        coalesce(question.scale_source, 'observed') AS scale_source
+        coalesce(question.scale_min, observed.scale_min) AS scale_min,
+        coalesce(question.scale_max, observed.scale_max) AS scale_max,
+        CASE
+            WHEN question.scale_source IS NOT NULL THEN question.scale_source
+            WHEN observed.least = observed.scale_min AND observed.most = observed.scale_max THEN 'observed'
+            ELSE 'usual'
+        END AS scale_source
     FROM counted
+    LEFT JOIN observed
+        ON observed.survey_id = counted.survey_id AND observed.question_id = counted.question_id
+    LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
     LEFT JOIN questions AS question
         ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id
     WINDOW every AS (PARTITION BY counted.survey_id, counted.question_id)
@@ -991,12 +1079,13 @@ answered AS (
     GROUP BY survey_id, question_id
 )
 SELECT
-    chosen.survey_id, chosen.question_id, question.survey_name,
+    chosen.survey_id, chosen.question_id, survey.name AS survey_name,
     coalesce(question.question_text, answered.shown_answer.text) AS question_text,
     chosen.label, chosen.selected_index, chosen.chosen, answered.answered,
     chosen.chosen / answered.answered AS share
 FROM chosen
 JOIN answered ON answered.survey_id = chosen.survey_id AND answered.question_id = chosen.question_id
+LEFT JOIN surveys AS survey ON survey.id = chosen.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = chosen.survey_id AND question.question_id = chosen.question_id;
 
@@ -1015,10 +1104,11 @@ based AS (
     SELECT *, (sum(answers) OVER (PARTITION BY survey_id, question_id, row_label))::BIGINT AS answered FROM counted
 )
 SELECT
-    based.survey_id, based.question_id, question.survey_name, question.question_text,
+    based.survey_id, based.question_id, survey.name AS survey_name, question.question_text,
     based.row_label, based.column_label, based.column_number,
     based.answers, based.answered, based.answers / based.answered AS share
 FROM based
+LEFT JOIN surveys AS survey ON survey.id = based.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = based.survey_id AND question.question_id = based.question_id;
 
@@ -1029,20 +1119,32 @@ CREATE OR REPLACE VIEW "rank_summary" AS
 WITH sized AS (
     SELECT *, count(*) OVER (PARTITION BY survey_id, question_id, response_group_uid) AS options FROM current_ranks
 ),
-summed AS (
+-- Whole numbers first, and then a sum in one order: the digits of a sum of fractions would depend on the order of the rows.
+counted AS (
     SELECT
-        survey_id, question_id, option_label, count(*) AS answers, avg(rank) AS mean_rank,
+        survey_id, question_id, option_label, options, count(*) AS answers, sum(rank)::BIGINT AS ranks,
         count(*) FILTER (rank = 1) AS first_places,
-        sum(options - rank)::BIGINT AS borda_points,
-        avg((options - rank) / nullif(options - 1, 0)) AS borda_score
+        sum(options - rank)::BIGINT AS points
     FROM sized
     WHERE rank BETWEEN 1 AND options
+    GROUP BY survey_id, question_id, option_label, options
+),
+summed AS (
+    SELECT
+        survey_id, question_id, option_label, sum(answers)::BIGINT AS answers,
+        sum(ranks)::BIGINT / sum(answers)::BIGINT AS mean_rank,
+        sum(first_places)::BIGINT AS first_places,
+        sum(points)::BIGINT AS borda_points,
+        sum(points / (options - 1) ORDER BY options) FILTER (options > 1)
+            / sum(answers) FILTER (options > 1) AS borda_score
+    FROM counted
     GROUP BY survey_id, question_id, option_label
 )
 SELECT
-    summed.survey_id, summed.question_id, question.survey_name, question.question_text, summed.option_label,
+    summed.survey_id, summed.question_id, survey.name AS survey_name, question.question_text, summed.option_label,
     answers, mean_rank, first_places, first_places / answers AS first_place_share, borda_points, borda_score
 FROM summed
+LEFT JOIN surveys AS survey ON survey.id = summed.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = summed.survey_id AND question.question_id = summed.question_id;
 
@@ -1066,7 +1168,7 @@ WITH counted AS (
 ),
 spoken AS (
     SELECT
-        survey_id, question_id, survey_name, question_text, left_label, right_label,
+        survey_id, question_id, question_text, left_label, right_label,
         regexp_matches(left_label, '(?i)\b(most|best|highest|top)\b') AS left_best,
         regexp_matches(left_label, '(?i)\b(least|worst|lowest|bottom)\b') AS left_worst,
         regexp_matches(right_label, '(?i)\b(most|best|highest|top)\b') AS right_best,
@@ -1086,10 +1188,11 @@ told AS (
 ),
 named AS (
     SELECT
-        counted.*, told.survey_name, told.question_text, told.left_label, told.right_label,
+        counted.*, survey.name AS survey_name, told.question_text, told.left_label, told.right_label,
         CASE told.best_side WHEN 'left' THEN chosen_left WHEN 'right' THEN chosen_right END AS best,
         CASE told.best_side WHEN 'left' THEN chosen_right WHEN 'right' THEN chosen_left END AS worst
     FROM counted
+    LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
     LEFT JOIN told ON told.survey_id = counted.survey_id AND told.question_id = counted.question_id
 )
 SELECT
@@ -1188,10 +1291,11 @@ WITH counted AS (
     GROUP BY survey_id, question_id
 )
 SELECT
-    counted.survey_id, counted.question_id, question.survey_name,
+    counted.survey_id, counted.question_id, survey.name AS survey_name,
     coalesce(question.question_text, counted.shown_answer.text) AS question_text, counted.question_type,
     shown, answered, skipped, skipped / shown AS skipped_share, sent_null, sent_empty, sent_nothing
 FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id;
 

@@ -10,8 +10,8 @@
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   question_text: The wording of today; of a question that no survey defines, the latest that was shown.
---   label: Wording of the option as it was chosen; NULL when the service sent indexes alone.
---   selected_index: Index of the option as sent; only where there is no label.
+--   label: Wording of the option as it was chosen, or as its index stands for it (see current_choices); NULL when that is not known.
+--   selected_index: Index of the option as sent; only where its label is not known.
 --   chosen: Answers that chose it.
 --   answered: Answers to the question.
 --   share: chosen as a share of answered, 0 to 1.
@@ -31,11 +31,12 @@ answered AS (
     GROUP BY survey_id, question_id
 )
 SELECT
-    chosen.survey_id, chosen.question_id, question.survey_name,
+    chosen.survey_id, chosen.question_id, survey.name AS survey_name,
     coalesce(question.question_text, answered.shown_answer.text) AS question_text,
     chosen.label, chosen.selected_index, chosen.chosen, answered.answered,
     chosen.chosen / answered.answered AS share
 FROM chosen
 JOIN answered ON answered.survey_id = chosen.survey_id AND answered.question_id = chosen.question_id
+LEFT JOIN surveys AS survey ON survey.id = chosen.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = chosen.survey_id AND question.question_id = chosen.question_id

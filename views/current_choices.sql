@@ -2,6 +2,9 @@
 --
 -- One row: one chosen option of one answer.
 -- Left out: those of answers that are deleted or have vanished at the service. Times are UTC.
+-- Where the service sent indexes alone, or one text for several of them, the label is that of the survey's option, if it is proven
+-- whether indexes begin with 0 or 1: by options that other answers name together with their index, by an index 0, or by one as high
+-- as there are options. Else it is what other answers to the question call that index, if they all agree. Else it is not known.
 --
 -- Columns:
 --   response_group_uid: The session.
@@ -10,11 +13,70 @@
 --   created_at: When the answer was given.
 --   choice_ordinal: Place among the chosen options, from 1.
 --   selected_index: Index of the option as sent; NULL when none was.
---   label: Wording of the option; NULL when only indexes could be read.
+--   label: Wording of the option; NULL when only an index is known.
+--   label_source: Where the label is from: the answer itself, the survey's options, or other answers; NULL when it is not known.
+WITH listed AS (
+    SELECT survey_id, question_id, list(label ORDER BY option_ordinal) AS labels
+    FROM (
+        SELECT survey_id, question_id, option_ordinal, arg_min(label, question_ordinal) AS label
+        FROM survey_question_options
+        WHERE question_id IS NOT NULL
+        GROUP BY survey_id, question_id, option_ordinal
+    )
+    GROUP BY survey_id, question_id
+),
+told AS (
+    SELECT
+        survey_id, question_id, selected_index,
+        CASE WHEN min(label) = max(label) THEN min(label) END AS label
+    FROM response_choices
+    WHERE selected_index IS NOT NULL
+    GROUP BY survey_id, question_id, selected_index
+),
+-- What speaks for the index of the first option: an option that is told with its index, and the ends of the range.
+signs AS (
+    SELECT
+        told.survey_id, told.question_id, told.selected_index, told.label, listed.labels,
+        told.selected_index - nullif(list_position(listed.labels, told.label), 0) + 1 AS sign,
+        min(told.selected_index) OVER question AS lowest,
+        max(told.selected_index) OVER question AS highest
+    FROM told
+    LEFT JOIN listed ON listed.survey_id = told.survey_id AND listed.question_id = told.question_id
+    WINDOW question AS (PARTITION BY told.survey_id, told.question_id)
+),
+weighed AS (
+    SELECT
+        survey_id, question_id, selected_index, label, labels,
+        CASE
+            WHEN lowest = 0 AND highest < len(labels) THEN 0
+            WHEN lowest > 0 AND highest = len(labels) THEN 1
+        END AS range_sign,
+        least(range_sign, min(sign) OVER question) AS least_sign,
+        greatest(range_sign, max(sign) OVER question) AS greatest_sign
+    FROM signs
+    WINDOW question AS (PARTITION BY survey_id, question_id)
+),
+named AS (
+    SELECT
+        survey_id, question_id, selected_index, label,
+        CASE
+            WHEN least_sign = greatest_sign AND least_sign IN (0, 1) AND selected_index >= least_sign
+                THEN labels[selected_index - least_sign + 1]
+        END AS option_label
+    FROM weighed
+)
 SELECT
-    part.response_group_uid, part.question_id, part.survey_id, part.created_at,
-    part.choice_ordinal, part.selected_index, part.label
+    part.response_group_uid, part.question_id, part.survey_id, part.created_at, part.choice_ordinal, part.selected_index,
+    coalesce(part.label, named.option_label, named.label) AS label,
+    CASE
+        WHEN part.label IS NOT NULL THEN 'answer'
+        WHEN named.option_label IS NOT NULL THEN 'options'
+        WHEN named.label IS NOT NULL THEN 'other answers'
+    END AS label_source
 FROM response_choices AS part
 ANTI JOIN (
     SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
 ) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id
+LEFT JOIN named
+    ON named.survey_id = part.survey_id AND named.question_id = part.question_id
+        AND named.selected_index = part.selected_index

@@ -13,8 +13,9 @@
 --   share: answers as a share of all answers within the scale, 0 to 1.
 --   scale_min: Lowest value of the scale.
 --   scale_max: Highest value of the scale.
---   scale_source: Where the scale is known from: options or properties of the question, or observed: from the least to the
---     greatest whole number of 0 to 10 among the answers.
+--   scale_source: Where the scale is known from: options or properties of the question; observed, if its answers reach from one
+--     end of a usual scale to the other; else usual: the shortest usual scale that holds all whole numbers of 0 to 10 that
+--     were ever answered to the question, also in answers that no longer stand. Usual are 1 to 5, 7 and 10, and 0 to 4, 6 and 10.
 WITH counted AS (
     SELECT
         survey_id, question_id, try_cast(answer_number AS BIGINT) AS value, count(*) AS answers,
@@ -23,14 +24,35 @@ WITH counted AS (
     WHERE question_type = 'LIKERT' AND answer_number = floor(answer_number)
     GROUP BY survey_id, question_id, value
 ),
+ranged AS (
+    SELECT
+        survey_id, question_id, min(answer_number)::BIGINT AS least, max(answer_number)::BIGINT AS most,
+        CASE WHEN min(answer_number) = 0 THEN 0 ELSE 1 END AS scale_min
+    FROM responses
+    WHERE question_type = 'LIKERT' AND answer_number = floor(answer_number) AND answer_number BETWEEN 0 AND 10
+    GROUP BY survey_id, question_id
+),
+observed AS (
+    SELECT
+        *, CASE WHEN most <= scale_min + 4 THEN scale_min + 4 WHEN most <= scale_min + 6 THEN scale_min + 6 ELSE 10 END
+            AS scale_max
+    FROM ranged
+),
 scaled AS (
     SELECT
-        counted.survey_id, counted.question_id, question.survey_name, counted.value, counted.answers,
+        counted.survey_id, counted.question_id, survey.name AS survey_name, counted.value, counted.answers,
         coalesce(question.question_text, (max(shown) OVER every).text) AS question_text,
-        coalesce(question.scale_min, min(value) FILTER (value BETWEEN 0 AND 10) OVER every) AS scale_min,
-        coalesce(question.scale_max, max(value) FILTER (value BETWEEN 0 AND 10) OVER every) AS scale_max,
-        coalesce(question.scale_source, 'observed') AS scale_source
+        coalesce(question.scale_min, observed.scale_min) AS scale_min,
+        coalesce(question.scale_max, observed.scale_max) AS scale_max,
+        CASE
+            WHEN question.scale_source IS NOT NULL THEN question.scale_source
+            WHEN observed.least = observed.scale_min AND observed.most = observed.scale_max THEN 'observed'
+            ELSE 'usual'
+        END AS scale_source
     FROM counted
+    LEFT JOIN observed
+        ON observed.survey_id = counted.survey_id AND observed.question_id = counted.question_id
+    LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
     LEFT JOIN questions AS question
         ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id
     WINDOW every AS (PARTITION BY counted.survey_id, counted.question_id)

@@ -17,7 +17,8 @@
 --   bottom_two_share: bottom_two as a share of answers, 0 to 1.
 --   scale_min: Lowest value of the scale.
 --   scale_max: Highest value of the scale.
---   scale_source: Where the scale is known from: options or properties of the question, or observed among its answers.
+--   scale_source: Where the scale is known from: options or properties of the question, its answers (observed), or the shortest
+--     usual scale that holds them (usual): see likert_distribution.
 WITH boxed AS (
     SELECT
         survey_id, question_id, scale_min, scale_max, scale_source,

@@ -24,9 +24,10 @@ based AS (
     SELECT *, (sum(answers) OVER (PARTITION BY survey_id, question_id, row_label))::BIGINT AS answered FROM counted
 )
 SELECT
-    based.survey_id, based.question_id, question.survey_name, question.question_text,
+    based.survey_id, based.question_id, survey.name AS survey_name, question.question_text,
     based.row_label, based.column_label, based.column_number,
     based.answers, based.answered, based.answers / based.answered AS share
 FROM based
+LEFT JOIN surveys AS survey ON survey.id = based.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = based.survey_id AND question.question_id = based.question_id

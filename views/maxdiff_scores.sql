@@ -33,7 +33,7 @@ WITH counted AS (
 ),
 spoken AS (
     SELECT
-        survey_id, question_id, survey_name, question_text, left_label, right_label,
+        survey_id, question_id, question_text, left_label, right_label,
         regexp_matches(left_label, '(?i)\b(most|best|highest|top)\b') AS left_best,
         regexp_matches(left_label, '(?i)\b(least|worst|lowest|bottom)\b') AS left_worst,
         regexp_matches(right_label, '(?i)\b(most|best|highest|top)\b') AS right_best,
@@ -53,10 +53,11 @@ told AS (
 ),
 named AS (
     SELECT
-        counted.*, told.survey_name, told.question_text, told.left_label, told.right_label,
+        counted.*, survey.name AS survey_name, told.question_text, told.left_label, told.right_label,
         CASE told.best_side WHEN 'left' THEN chosen_left WHEN 'right' THEN chosen_right END AS best,
         CASE told.best_side WHEN 'left' THEN chosen_right WHEN 'right' THEN chosen_left END AS worst
     FROM counted
+    LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
     LEFT JOIN told ON told.survey_id = counted.survey_id AND told.question_id = counted.question_id
 )
 SELECT

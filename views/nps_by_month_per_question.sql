@@ -44,11 +44,12 @@ scored AS (
     FROM counted
 )
 SELECT
-    scored.month, scored.survey_id, scored.question_id, question.survey_name,
+    scored.month, scored.survey_id, scored.question_id, survey.name AS survey_name,
     coalesce(question.question_text, scored.shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
+LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id

@@ -20,19 +20,31 @@
 WITH sized AS (
     SELECT *, count(*) OVER (PARTITION BY survey_id, question_id, response_group_uid) AS options FROM current_ranks
 ),
-summed AS (
+-- Whole numbers first, and then a sum in one order: the digits of a sum of fractions would depend on the order of the rows.
+counted AS (
     SELECT
-        survey_id, question_id, option_label, count(*) AS answers, avg(rank) AS mean_rank,
+        survey_id, question_id, option_label, options, count(*) AS answers, sum(rank)::BIGINT AS ranks,
         count(*) FILTER (rank = 1) AS first_places,
-        sum(options - rank)::BIGINT AS borda_points,
-        avg((options - rank) / nullif(options - 1, 0)) AS borda_score
+        sum(options - rank)::BIGINT AS points
     FROM sized
     WHERE rank BETWEEN 1 AND options
+    GROUP BY survey_id, question_id, option_label, options
+),
+summed AS (
+    SELECT
+        survey_id, question_id, option_label, sum(answers)::BIGINT AS answers,
+        sum(ranks)::BIGINT / sum(answers)::BIGINT AS mean_rank,
+        sum(first_places)::BIGINT AS first_places,
+        sum(points)::BIGINT AS borda_points,
+        sum(points / (options - 1) ORDER BY options) FILTER (options > 1)
+            / sum(answers) FILTER (options > 1) AS borda_score
+    FROM counted
     GROUP BY survey_id, question_id, option_label
 )
 SELECT
-    summed.survey_id, summed.question_id, question.survey_name, question.question_text, summed.option_label,
+    summed.survey_id, summed.question_id, survey.name AS survey_name, question.question_text, summed.option_label,
     answers, mean_rank, first_places, first_places / answers AS first_place_share, borda_points, borda_score
 FROM summed
+LEFT JOIN surveys AS survey ON survey.id = summed.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = summed.survey_id AND question.question_id = summed.question_id

@@ -32,9 +32,10 @@ WITH counted AS (
     GROUP BY survey_id, question_id
 )
 SELECT
-    counted.survey_id, counted.question_id, question.survey_name,
+    counted.survey_id, counted.question_id, survey.name AS survey_name,
     coalesce(question.question_text, counted.shown_answer.text) AS question_text, counted.question_type,
     shown, answered, skipped, skipped / shown AS skipped_share, sent_null, sent_empty, sent_nothing
 FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id

@@ -124,7 +124,7 @@ pub fn skips(truth: &Truth) -> Rows {
         rows.push(vec![
             survey_id_cell(survey_id),
             cell(question_id),
-            truth.definition(survey_id, question_id).and_then(|definition| definition.survey_name.clone()),
+            truth.survey_name(survey_id),
             truth.wording(survey_id, question_id, answers.iter().copied()),
             kind,
             cell(answers.len()),

@@ -205,7 +205,7 @@ fn the_numbers_of_a_small_set_are_those_known_by_hand() {
                 &["2", "7", "4", "3", "0.42857142857142855", "3", "1", "7", "options"],
                 &["3", "3", "3.3333333333333335", "2", "0.6666666666666666", "1", "1", "5", "properties"],
                 &["4", "5", "0.2", "2", "0.4", "2", "-2", "2", "options"],
-                &["5", "4", "3.25", "3", "0.75", "2", "2", "4", "observed"],
+                &["5", "4", "3.25", "2", "0.5", "1", "1", "5", "usual"],
             ],
         );
         assert(
@@ -214,12 +214,35 @@ fn the_numbers_of_a_small_set_are_those_known_by_hand() {
         );
         // Four answered (the empty list did not); one of them cannot be read, one says indexes alone.
         assert(
-            "SELECT label, selected_index, chosen, answered, share FROM choice_share WHERE SURVEY",
+            "SELECT label, selected_index, chosen, answered, share FROM choice_share WHERE SURVEY AND question_id = 9",
             &[
                 &["Größe", "-", "2", "4", "0.5"],
                 &["日本語", "-", "1", "4", "0.25"],
                 &["-", "4", "1", "4", "0.25"],
                 &["-", "5", "1", "4", "0.25"],
+            ],
+        );
+        // An index stands for an option where it is proven how they are counted: each option is one row.
+        assert(
+            "SELECT question_id, label, selected_index, chosen, answered, share FROM choice_share WHERE SURVEY AND question_id >= 20",
+            &[
+                &["20", "Red", "-", "1", "3", "0.3333333333333333"],
+                &["20", "Green, dark", "-", "1", "3", "0.3333333333333333"],
+                &["20", "Blue", "-", "3", "3", "1"],
+                &["21", "One", "-", "1", "1", "1"],
+                &["21", "Three", "-", "1", "1", "1"],
+                &["22", "Up", "-", "2", "2", "1"],
+                &["22", "-", "1", "1", "2", "0.5"],
+            ],
+        );
+        assert(
+            "SELECT question_id, selected_index, label, label_source FROM current_choices WHERE SURVEY AND question_id IN (21, 22)",
+            &[
+                &["21", "1", "One", "options"],
+                &["21", "3", "Three", "options"],
+                &["22", "1", "-", "-"],
+                &["22", "2", "Up", "other answers"],
+                &["22", "2", "Up", "answer"],
             ],
         );
         // A: 1, 2, 1. B: 2, 1 (9 is no rank). C: 3. Of three options the first is worth 2 points, the last none.
@@ -261,7 +284,7 @@ fn the_numbers_of_a_small_set_are_those_known_by_hand() {
             ],
         );
         assert(
-            "SELECT question_id, question_text, shown, answered, skipped, sent_null, sent_empty, sent_nothing FROM skips WHERE SURVEY AND question_id >= 12",
+            "SELECT question_id, question_text, shown, answered, skipped, sent_null, sent_empty, sent_nothing FROM skips WHERE SURVEY AND question_id BETWEEN 12 AND 19",
             &[
                 &["12", "Planted 12 é 😀", "4", "1", "3", "1", "1", "1"],
                 &["14", "Planted 14 é 😀", "2", "2", "0", "0", "0", "0"],
@@ -293,6 +316,44 @@ fn a_condition_on_the_survey_reaches_the_scan_below_every_view() {
             }
         }
         assert!(checked > 20, "{checked}");
+    }
+}
+
+/// The order of rows is not that of one warehouse, and neither are the parts in which an engine adds them up.
+#[test]
+fn both_warehouses_say_the_same_to_the_last_digit() {
+    let service = Service::start(small(4000, 20));
+    let place = Place::new(&service);
+    place.report(&["backfill", "--from", &days_ago(40)], 0);
+    let warehouses: Vec<Warehouse> =
+        Warehouse::all(&place).into_iter().filter(|warehouse| warehouse.name.ends_with("UTC")).collect();
+    for name in
+        ["rank_summary", "likert_top_two", "nps_by_week", "maxdiff_scores", "choice_share", "matrix_distribution"]
+    {
+        let [one, other] = [&warehouses[0], &warehouses[1]].map(|warehouse| {
+            let mut rows = warehouse.rows(name);
+            rows.sort();
+            rows
+        });
+        assert!(one.len() > 1 && one == other, "{name}: {one:?}\n{other:?}");
+    }
+}
+
+/// A question that its survey no longer defines has the survey's name all the same.
+#[test]
+fn a_known_survey_is_named_also_where_its_question_is_gone() {
+    let service = Service::start(small(50, 20));
+    planted::plant(&service);
+    let place = Place::new(&service);
+    place.report(&["backfill", "--from", &days_ago(40)], 0);
+    let views =
+        ["skips", "likert_distribution", "likert_top_two", "choice_share", "rank_summary", "matrix_distribution"];
+    for warehouse in Warehouse::all(&place) {
+        for view in views {
+            let unnamed =
+                format!("SELECT count(*) FROM {view} WHERE survey_id = {} AND survey_name IS NULL", planted::SURVEY);
+            assert_eq!(warehouse.text(&unnamed).as_deref(), Some("0"), "{view}, {}", warehouse.name);
+        }
     }
 }
 

@@ -83,6 +83,9 @@ fn survey() -> Value {
             question(7, "MAXDIFF", json!([]), labels("Like", "Dislike")),
             question(8, "MAXDIFF", json!([]), labels("Most unimportant", "Least important")),
             question(1, "NPS", json!([]), json!(null)),
+            question(20, "MULTIPLESELECT", json!(["Red", "Green, dark", "Blue"]), json!(null)),
+            question(21, "MULTIPLESELECT", json!(["One", "Two", "Three"]), json!(null)),
+            question(22, "MULTIPLESELECT", json!(["Left", "Right", "Middle"]), json!(null)),
         ],
     })
 }
@@ -153,9 +156,21 @@ fn parts() -> Vec<Value> {
         let rounds = json!([round("A", "C"), round("A", "B"), round("B", "C"), round("", "")]);
         records.push(answer(&format!("m{question}"), question, "MAXDIFF", MONDAY, rounds));
     }
-    let choice = |session: &str, response: Value, indexes: Value| {
-        with(answer(session, 9, "MULTIPLESELECT", MONDAY, response), "selectedIndexes", indexes)
+    let choose = |session: &str, question: i64, response: Value, indexes: Value| {
+        with(answer(session, question, "MULTIPLESELECT", MONDAY, response), "selectedIndexes", indexes)
     };
+    let choice = |session: &str, response: Value, indexes: Value| choose(session, 9, response, indexes);
+    records.extend([
+        // Indexes from 0, by the option that the second answer names; a text that is no list stands for several.
+        choose("d1", 20, json!("Red, Blue"), json!([0, 2])),
+        choose("d2", 20, json!("Blue"), json!([2])),
+        choose("d3", 20, json!("Green, dark, Blue"), json!([1, 2])),
+        // From 1, since no index is 0 and one is as high as there are options.
+        choose("d1", 21, json!("One, Three"), json!([1, 3])),
+        // Neither is proven: one index has a name by another answer, the other has none.
+        choose("d1", 22, json!("Left, Up"), json!([1, 2])),
+        choose("d2", 22, json!("Up"), json!([2])),
+    ]);
     records.extend([
         choice("c1", json!(["Größe", "日本語", "Größe"]), json!([2, 0, 2])),
         choice("c2", json!("[\"Größe\"]"), json!([2])),

@@ -62,8 +62,7 @@ pub fn nps(truth: &Truth, cut: NpsCut) -> Rows {
         let mut row = vec![cell(period)];
         if let Some((survey_id, question_id)) = question {
             row.extend([optional(survey_id), cell(question_id)]);
-            let definition = truth.definition(survey_id, question_id);
-            row.push(definition.and_then(|definition| definition.survey_name.clone()));
+            row.push(truth.survey_name(survey_id));
             row.push(truth.wording(survey_id, question_id, answers.iter().copied()));
         }
         row.extend(score_cells(&answers.iter().map(|answer| answer.number.unwrap()).collect::<Vec<_>>()));
@@ -149,9 +148,14 @@ fn scale_of(truth: &Truth, (survey_id, question_id): Question, answers: &[&Answe
         *counts.entry(number as i64).or_insert(0) += 1;
     }
     let defined = truth.definition(survey_id, question_id).and_then(|definition| definition.scale);
-    let plausible: Vec<i64> = counts.keys().copied().filter(|value| (0..=10).contains(value)).collect();
-    let observed = plausible.first().copied().zip(plausible.last().copied());
-    let (low, high, source) = defined.or(observed.map(|(low, high)| (low, high, "observed")))?;
+    let observed = survey_id.and_then(|survey_id| truth.likert_ranges.get(&(survey_id, question_id)).copied());
+    let usual = |(least, most): (i64, i64)| {
+        let lengths: [(i64, i64); 6] = [(0, 4), (0, 6), (0, 10), (1, 5), (1, 7), (1, 10)];
+        let holds = |(low, high): &&(i64, i64)| (*low == 0) == (least == 0) && *high >= most;
+        let (low, high) = *lengths.iter().find(holds).unwrap();
+        (low, high, if (least, most) == (low, high) { "observed" } else { "usual" })
+    };
+    let (low, high, source) = defined.or(observed.map(usual))?;
     counts.retain(|value, _| (low..=high).contains(value));
     (!counts.is_empty()).then_some(Scale { low, high, source, counts })
 }
@@ -163,9 +167,13 @@ fn likert(truth: &Truth) -> Vec<(Vec<Cell>, Scale)> {
         let Some(scale) = scale_of(truth, question, &answers) else { continue };
         let whole = answers.iter().copied().filter(|answer| answer.number.is_some_and(|number| number.fract() == 0.0));
         let (survey_id, question_id) = question;
-        let name = truth.definition(survey_id, question_id).and_then(|definition| definition.survey_name.clone());
         scales.push((
-            vec![optional(survey_id), cell(question_id), name, truth.wording(survey_id, question_id, whole)],
+            vec![
+                optional(survey_id),
+                cell(question_id),
+                truth.survey_name(survey_id),
+                truth.wording(survey_id, question_id, whole),
+            ],
             scale,
         ));
     }
@@ -217,7 +225,8 @@ pub fn choice_share(truth: &Truth) -> Rows {
     for ((survey_id, question_id), answers) in by_question(&truth.answers) {
         let mut chosen: BTreeMap<(Cell, Cell), BTreeSet<&str>> = BTreeMap::new();
         for (answer, part) in parts(&answers, "response_choices") {
-            let label = part["label"].clone();
+            let known = || truth.label_of_index(survey_id?, question_id, integer(part, "selected_index")?);
+            let label = part["label"].clone().or_else(known);
             let index = if label.is_none() { part["selected_index"].clone() } else { None };
             chosen.entry((label, index)).or_default().insert(&answer.session);
         }
@@ -227,7 +236,7 @@ pub fn choice_share(truth: &Truth) -> Rows {
         if survey_id.is_none() || answered.is_empty() {
             continue;
         }
-        let name = truth.definition(survey_id, question_id).and_then(|definition| definition.survey_name.clone());
+        let name = truth.survey_name(survey_id);
         let wording = truth.wording(survey_id, question_id, answered.iter().copied());
         for ((label, index), sessions) in chosen {
             let share = sessions.len() as f64 / answered.len() as f64;
@@ -241,7 +250,7 @@ pub fn choice_share(truth: &Truth) -> Rows {
 /// The first four columns of views over parts: the wording is that of the definition alone.
 fn names(truth: &Truth, (survey_id, question_id): Question) -> Vec<Cell> {
     let definition = truth.definition(survey_id, question_id).cloned().unwrap_or_default();
-    vec![optional(survey_id), cell(question_id), definition.survey_name, definition.wording]
+    vec![optional(survey_id), cell(question_id), truth.survey_name(survey_id), definition.wording]
 }
 
 pub fn matrix_distribution(truth: &Truth) -> Rows {

@@ -47,6 +47,12 @@ pub struct Truth {
     pub definitions: BTreeMap<(i64, i64), Definition>,
     pub survey_names: BTreeMap<i64, Option<String>>,
     pub themes: Vec<Theme>,
+    /// Least and greatest whole number of 0 to 10 that was ever answered to a LIKERT question, by survey and question.
+    pub likert_ranges: BTreeMap<(i64, i64), (i64, i64)>,
+    /// Labels of options by survey, question and place from 1.
+    pub options: BTreeMap<(i64, i64), BTreeMap<i64, String>>,
+    /// Index and label of each chosen option, also of answers that no longer stand, by survey and question.
+    pub chosen: BTreeMap<(i64, i64), Vec<(i64, Option<String>)>>,
 }
 
 pub fn integer(row: &Row, name: &str) -> Option<i64> {
@@ -74,11 +80,15 @@ impl Truth {
             definitions: BTreeMap::new(),
             survey_names: BTreeMap::new(),
             themes: Vec::new(),
+            likert_ranges: BTreeMap::new(),
+            options: BTreeMap::new(),
+            chosen: BTreeMap::new(),
         };
         let mut times = BTreeMap::new();
         for (key, entity) in expected.entities("responses") {
             let stands = entity.row["deleted_at"].is_none() && !entity.has_vanished;
             times.insert(key.clone(), stands.then(|| integer(&entity.row, "created_at").unwrap()));
+            truth.note_scale_and_choices(&answer(&entity.row, &entity.children));
             if stands {
                 truth.answers.push(answer(&entity.row, &entity.children));
             }
@@ -115,8 +125,57 @@ impl Truth {
                 right: row["right_label"].clone(),
                 scale: is_likert.then(|| scale(&labels, row["options_properties"].as_deref())).flatten(),
             };
+            for (at, label) in labels.iter().enumerate() {
+                let options = self.options.entry((survey_id, question_id)).or_default();
+                label.map(|label| options.entry(at as i64 + 1).or_insert_with(|| label.to_owned()));
+            }
             self.definitions.entry((survey_id, question_id)).or_insert(definition);
         }
+    }
+
+    fn note_scale_and_choices(&mut self, answer: &Answer) {
+        let Some(survey_id) = answer.survey_id else { return };
+        let key = (survey_id, answer.question_id);
+        let plausible = answer.number.filter(|number| number.fract() == 0.0 && (0.0..=10.0).contains(number));
+        if let Some(number) = plausible.filter(|_| answer.kind.as_deref() == Some("LIKERT")) {
+            let number = number as i64;
+            let range = self.likert_ranges.entry(key).or_insert((number, number));
+            *range = (range.0.min(number), range.1.max(number));
+        }
+        for (_, row) in answer.parts.iter().filter(|(table, _)| *table == "response_choices") {
+            if let Some(index) = integer(row, "selected_index") {
+                self.chosen.entry(key).or_default().push((index, row["label"].clone()));
+            }
+        }
+    }
+
+    /// What an index alone stands for: an option of the survey, if it is proven how indexes are counted, else what all other answers call it.
+    pub fn label_of_index(&self, survey_id: i64, question_id: i64, index: i64) -> Option<String> {
+        let key = (survey_id, question_id);
+        let chosen = self.chosen.get(&key)?;
+        let called = |index: i64| {
+            let labels: std::collections::BTreeSet<&String> =
+                chosen.iter().filter(|(other, _)| *other == index).filter_map(|(_, label)| label.as_ref()).collect();
+            if labels.len() == 1 { labels.first().map(|label| (*label).clone()) } else { None }
+        };
+        let empty = BTreeMap::new();
+        let options = self.options.get(&key).unwrap_or(&empty);
+        let mut firsts = std::collections::BTreeSet::new();
+        for (index, _) in chosen {
+            let label = called(*index);
+            let place = options.iter().find(|(_, option)| Some(*option) == label.as_ref());
+            firsts.extend(place.map(|(place, _)| index - place + 1));
+        }
+        let (least, most) = (chosen.iter().map(|(at, _)| *at).min()?, chosen.iter().map(|(at, _)| *at).max()?);
+        if let Some(last) = options.keys().max() {
+            match (least == 0, most == *last) {
+                (true, _) if most < *last => drop(firsts.insert(0)),
+                (false, true) => drop(firsts.insert(1)),
+                _ => {}
+            }
+        }
+        let first = firsts.first().filter(|first| firsts.len() == 1 && (0..=1).contains(*first));
+        first.and_then(|first| options.get(&(index - first + 1)).cloned()).or_else(|| called(index))
     }
 
     pub fn definition(&self, survey_id: Option<i64>, question_id: i64) -> Option<&Definition> {
