@@ -213,6 +213,19 @@ impl Drift {
         *self.met.entry(kind).or_default() += records;
     }
 
+    /// Takes in what was met on a page of which only so many records are new: the others were counted with another page.
+    pub fn merge_new(&mut self, other: &Drift, new_records: u64) {
+        if new_records == 0 {
+            return;
+        }
+        for (kind, unlisted) in other.unlisted() {
+            self.add_unlisted(kind, unlisted);
+        }
+        for entry in other.entries.values() {
+            self.add(DriftEntry { records: entry.records.min(new_records), ..entry.clone() });
+        }
+    }
+
     /// Takes in what was met elsewhere.
     pub fn merge(&mut self, other: &Drift) {
         for (kind, unlisted) in other.unlisted() {

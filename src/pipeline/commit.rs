@@ -14,6 +14,7 @@ use crate::{
 use super::{
     PipelineError,
     assemble::failed,
+    drift::ScanDrift,
     error::chain,
     freeze::check,
     known::{reader, worth_knowing},
@@ -236,7 +237,7 @@ fn apply_in(
     options: &CommitOptions,
 ) -> Result<(Applied, Drift), PipelineError> {
     let name = destination.name();
-    let mut drift = Drift::default();
+    let mut drift = ScanDrift::default();
     destination.begin(&pulled.scan).map_err(failed(name))?;
     let is_held = match pulled.held.digest() {
         Some((digest, repeated)) => destination.stage_if_held(digest, repeated).map_err(failed(name))?,
@@ -244,11 +245,11 @@ fn apply_in(
     };
     if !is_held {
         let staged = pulled.held.for_each(&pulled.spool, |page| {
-            drift.merge(&page.drift);
+            drift.add(page);
             destination.stage(page)
         })?;
         staged.map_err(failed(name))?;
     }
     let applied = destination.apply(&pulled.scan, options).map_err(failed(name))?;
-    Ok((applied, drift))
+    Ok((applied, drift.finish()))
 }

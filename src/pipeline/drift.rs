@@ -1,13 +1,16 @@
 //! Drift in the report of a run, for programs and for people. Nothing in it says anything of a person.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
 
-use crate::model::{Drift, DriftFate, DriftKind, Stream};
+use crate::model::{Drift, DriftFate, DriftKind, FlatPage, Stream};
 
 /// Lines of drift that people are shown; the run's JSON has the rest.
 const LINES_MAX: usize = 20;
+/// Records of a scan that are told apart; beyond them, one that is read twice may count twice.
+const SEEN_MAX: usize = 1_000_000;
 
 /// Drift of one kind at one place, as the run's JSON tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +20,7 @@ pub struct DriftReport {
     /// Path of the field: `responses.meta.battery`; `?` stands for a name that does not look like one.
     #[serde(rename = "where")]
     pub place: String,
-    /// Records of this run in which it was met; one that was read twice counts twice, as in `rows_read`.
+    /// Records in which it was met; one that a scan read twice, for a look at the edge of a page, counts once.
     pub records: u64,
     /// A type, a length, a word of an enumeration; never a text that a person could have typed.
     pub example: String,
@@ -36,6 +39,37 @@ pub(super) fn reports(streams: &BTreeMap<Stream, Drift>) -> (Vec<DriftReport>, u
     };
     let listed = streams.iter().flat_map(|(stream, drift)| drift.entries().map(|entry| report(*stream, entry)));
     (listed.collect(), streams.values().map(Drift::unlisted_count).sum())
+}
+
+/// The drift of one scan, each record once, however often it was read.
+#[derive(Debug, Default)]
+pub(super) struct ScanDrift {
+    drift: Drift,
+    /// Keys of records on pages with drift; of records without one, their texts.
+    seen: HashSet<u128>,
+}
+
+impl ScanDrift {
+    /// Takes in a page.
+    pub fn add(&mut self, page: &FlatPage) {
+        if page.drift.is_empty() {
+            return;
+        }
+        let rejected = page.rejects.iter().map(|reject| xxh3_128(reject.raw.as_bytes()));
+        let mut new_records = 0;
+        for record in page.key_hashes.iter().copied().chain(rejected) {
+            let is_new = match self.seen.len() < SEEN_MAX {
+                true => self.seen.insert(record),
+                false => !self.seen.contains(&record),
+            };
+            new_records += u64::from(is_new);
+        }
+        self.drift.merge_new(&page.drift, new_records);
+    }
+
+    pub fn finish(self) -> Drift {
+        self.drift
+    }
 }
 
 /// One line for each place, without an end of line.

@@ -213,3 +213,21 @@ fn p8_ten_thousand_unknown_names_are_kept_counted_and_told_within_bounds() {
     let error = report["failures"][0]["error"].as_str().unwrap();
     assert!(error.len() < 1024 && error.contains("and more"), "{error}");
 }
+
+/// The probe of an edge reads every record of its millisecond once more.
+#[test]
+fn a_record_that_a_look_at_an_edge_reads_again_counts_once() {
+    let service = Service::start(small(40, 3));
+    const RECORDS: u32 = 24;
+    for question in 1..=RECORDS {
+        let members = r#""questionType":"NPS","response":9,"battery":1,"visitorId":[]"#;
+        service.control().plant(ListName::Responses, &response(question, members), None).unwrap();
+    }
+    let place = Place::new(&service).with_config("[streams.responses]\npage_rows = 5\n");
+    let report = place.report(&["sync"], 0);
+    assert!(report["requests"]["ties_probed"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["streams"]["responses"]["rows_read"].as_u64().unwrap() > u64::from(RECORDS) + 40, "{report}");
+    let listed = report["drift"].as_array().unwrap();
+    assert_eq!(listed.len(), 2, "{report}");
+    assert!(listed.iter().all(|drift| drift["records"] == RECORDS), "{report}");
+}
