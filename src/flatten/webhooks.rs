@@ -116,18 +116,20 @@ struct Body<'a> {
     text: Result<&'a str, &'a [u8]>,
     /// The members, if it is an object.
     entries: Option<Vec<Entry<'a>>>,
+    /// Whether it is JSON: an object, or a list, text, number or the like.
+    is_json: bool,
 }
 
 impl<'a> Body<'a> {
     fn read(bytes: &'a [u8]) -> Self {
         let text = std::str::from_utf8(bytes).map_err(|_| bytes);
-        let entries = text.ok().and_then(|text| {
-            // All of it is JSON, and nothing follows.
-            let whole: &RawValue = serde_json::from_str(without_mark(text)).ok()?;
+        // All of it is JSON, and nothing follows.
+        let whole = text.ok().and_then(|text| serde_json::from_str::<&RawValue>(without_mark(text)).ok());
+        let entries = whole.and_then(|whole| {
             let mut entries = Vec::new();
             json::read_entries(whole.get(), &mut entries).map(|()| entries)
         });
-        Self { text, entries }
+        Self { text, entries, is_json: whole.is_some() }
     }
 
     /// The exact value of a field; `None` where it is missing or null. Of one that is there twice the last counts.
@@ -174,7 +176,7 @@ impl<'a> Body<'a> {
 
     fn kind(&self) -> EventKind {
         if self.entries.is_none() {
-            return EventKind::NotJson;
+            return if self.is_json { EventKind::Unknown } else { EventKind::NotJson };
         }
         let has = |field: &str| self.raw(field).is_some();
         let is = |field: &str, value: &str| self.text(field).is_some_and(|text| text.eq_ignore_ascii_case(value));

@@ -28,9 +28,9 @@ pub enum EventKind {
     StudyStatusChanged,
     /// Somebody pressed 'Test Webhook'.
     Test,
-    /// JSON that is none of these.
+    /// JSON that is none of these, be it an object, a list, a text or a number.
     Unknown,
-    /// No JSON object.
+    /// No JSON.
     NotJson,
 }
 

@@ -25,7 +25,11 @@ fn the_kind_is_told_by_what_a_body_holds_and_not_by_its_names() {
         (r#"{"question":"Why?","responseGroupUid":"g","response":null}"#, EventKind::AnswerSubmitted),
         (r#"{"id":1,"surveyId":2,"eventType":"TEST"}"#, EventKind::Test),
         (r#"{"eventType":"something_new"}"#, EventKind::Unknown),
-        ("[1]", EventKind::NotJson),
+        ("[1]", EventKind::Unknown),
+        ("\"text\"", EventKind::Unknown),
+        (" 17 ", EventKind::Unknown),
+        ("null", EventKind::Unknown),
+        ("[1", EventKind::NotJson),
         ("{}x", EventKind::NotJson),
         ("", EventKind::NotJson),
     ] {
