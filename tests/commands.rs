@@ -1,7 +1,9 @@
 //! The command line as scripts and people meet it: exit codes, JSON, what goes to which stream, and what never goes anywhere.
 
+mod asking;
 mod exits;
 mod moved;
 mod outputs;
 mod queries;
 mod secrets;
+mod typos;

@@ -56,7 +56,7 @@ fn message(now: &Snapshot, source: &Source, started: Instant) -> String {
         count => format!("{count} under way"),
     };
     let mut text = format!(
-        "{} windows ({under_way})  {} rows, {rate:.0}/s  {requests} requests",
+        "{} windows ({under_way})  {} records, {rate:.0}/s  {requests} requests",
         now.windows_done, now.rows_pulled
     );
     if let Some(waiting) = source.waiting() {

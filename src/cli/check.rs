@@ -22,7 +22,7 @@ use crate::{
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags},
+    flags::{EffortFlags, PlaceFlags},
     traits::describe_measured,
 };
 
@@ -57,7 +57,7 @@ pub(super) struct CheckArgs {
     json: bool,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
 
     #[command(flatten)]
     effort: EffortFlags,
@@ -95,7 +95,7 @@ struct WithTraits<'a> {
 }
 
 pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.shared.settings(&args.effort, &context)?;
+    let settings = args.place.given(&context).effort(&args.effort).settings()?;
     settings.base_url().map_err(CommandError::Config)?;
     let mut findings = service(&settings, &context, args.traits).await;
     findings.push(state(&settings));

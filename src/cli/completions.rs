@@ -1,9 +1,9 @@
 //! `studysync completions`: shell completions.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::{Cli, CommandError, Context};
+use super::{CommandError, Context, command_line};
 
 /// Prints completions for a shell.
 ///
@@ -17,7 +17,7 @@ pub(super) struct CompletionsArgs {
 
 pub(super) fn run(args: &CompletionsArgs, context: Context) -> Result<u8, CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "studysync", &mut script);
+    clap_complete::generate(args.shell, &mut command_line::build(), "studysync", &mut script);
     context.printer.write(|out| out.write_all(&script))?;
     Ok(0)
 }

@@ -17,7 +17,7 @@ use crate::{
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags},
+    flags::{EffortFlags, PlaceFlags},
     sync::stop_on_signal,
 };
 
@@ -52,7 +52,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Cut short at any point, the same command goes on. Done again, it finds nothing.
 ///
 /// Exit codes: 0 done; 1 failed, the same command goes on; 2 usage or configuration; 3 done, but something needs a look (mentions
-/// by others, identifiers that were not followed); 4 key refused; 5 another run holds the lease, or a program the file; 6 stopped early at a
+/// by others, identifiers that were not followed; with --dry-run also names by which nobody is known here); 4 key refused; 5 another run holds the lease, or a program the file; 6 stopped early at a
 /// deadline, a budget or a rate limit, the same command goes on; 130 interrupted or not confirmed.
 #[derive(Args, Debug)]
 pub(super) struct EraseArgs {
@@ -97,23 +97,20 @@ pub(super) struct EraseArgs {
     json: bool,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
 
     #[command(flatten)]
     effort: EffortFlags,
 }
 
 pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, CommandError> {
-    if !args.shared.streams.is_empty() || !args.shared.surveys.is_empty() {
-        return Err(CommandError::Usage("a person is erased from everything: no --stream and no --survey".to_owned()));
-    }
     let request = request(&args)?;
     if !args.dry_run && !args.yes && !io::stdin().is_terminal() {
         return Err(CommandError::Usage(
             "nobody is there to confirm it: look at the plan with --dry-run, then say --yes".to_owned(),
         ));
     }
-    let settings = args.shared.settings(&args.effort, &context)?;
+    let settings = args.place.given(&context).effort(&args.effort).settings()?;
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     if !args.dry_run {
@@ -138,7 +135,8 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
         talk(&describe(&plan));
     }
     if args.dry_run {
-        return Ok(if plan.leads.not_followed.is_empty() && plan.leads.is_complete { 0 } else { 3 });
+        let is_clear = plan.leads.not_followed.is_empty() && plan.leads.is_complete && plan.unknown.is_empty();
+        return Ok(if is_clear { 0 } else { 3 });
     }
     if !args.yes && !is_confirmed(plan.rows()) {
         talk("nothing was removed\n");
@@ -211,6 +209,8 @@ struct PlanJson<'a> {
     named: Vec<String>,
     led_to: Vec<String>,
     not_followed: Vec<(String, &'static str)>,
+    /// Those of the named by whom nobody is known here.
+    unknown: Vec<String>,
     leads_are_complete: bool,
     rounds: u32,
     rows: std::collections::BTreeMap<&'static str, std::collections::BTreeMap<&'static str, u64>>,
@@ -231,6 +231,7 @@ impl<'a> PlanJson<'a> {
             named: leads.named.iter().map(shown).collect(),
             led_to: leads.led.iter().map(shown).collect(),
             not_followed: leads.not_followed.iter().map(|(lead, why)| (shown(lead), reason(*why))).collect(),
+            unknown: plan.unknown.iter().map(shown).collect(),
             leads_are_complete: leads.is_complete,
             rounds: leads.rounds,
             rows: plan.warehouses.iter().map(|(name, found)| (*name, found.rows.clone())).collect(),
@@ -282,6 +283,7 @@ fn describe(plan: &Plan) -> String {
     list(&mut text, "and with them", others.into_iter().map(shown).collect());
     let left = leads.not_followed.iter().map(|(lead, why)| format!("{}: {}", shown(lead), reason(*why)));
     list(&mut text, "NOT FOLLOWED", left.collect());
+    list(&mut text, "NOBODY IS KNOWN HERE BY", plan.unknown.iter().map(shown).collect());
     if !leads.is_complete {
         text.push_str(
             "  the leads go on beyond the limit of rounds: run this again afterwards with what it names last\n",

@@ -1,19 +1,21 @@
-//! Flags that several commands share.
+//! Flags that several commands share. A command has those that act on it; where things are can be said to each of them.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io::Write as _, path::PathBuf, time::Duration};
 
 use clap::Args;
 
 use crate::{
+    clock,
     config::{self, ArchiveChoice, Overrides, Settings},
-    model::{Stream, parse_date, parse_length},
+    model::{DAY_MS, Stream, parse_date, parse_length},
+    pipeline::unknown_in_warehouse,
 };
 
 use super::{CommandError, Context};
 
-/// Where things are, and how much of them.
+/// Where things are. Every command takes all of these, so that one set serves a whole job; its help lists those that it reads.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct SharedFlags {
+pub(super) struct PlaceFlags {
     /// Address of the service: what stands before /v1/responses
     #[arg(long, value_name = "URL", help_heading = "Where")]
     pub base_url: Option<String>,
@@ -37,11 +39,19 @@ pub(super) struct SharedFlags {
     /// Folder of the exact pages, or 'none' to keep none [default: archive, beside the state file]
     #[arg(long, value_name = "PATH", value_parser = parse_archive, help_heading = "Where")]
     pub archive: Option<ArchiveChoice>,
+}
 
+/// Which streams.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct StreamFlags {
     /// Only this stream: responses, surveys (or studies), themes or users; may be given again
     #[arg(long = "stream", value_name = "STREAM", help_heading = "What")]
     pub streams: Vec<Stream>,
+}
 
+/// Which surveys.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct SurveyFlags {
     /// Only answers and themes of this survey; may be given again
     #[arg(long = "survey", visible_alias = "study", value_name = "ID", help_heading = "What")]
     pub surveys: Vec<i64>,
@@ -67,10 +77,10 @@ pub(super) struct EffortFlags {
     pub ignore_rate_limit: bool,
 }
 
-impl SharedFlags {
-    /// The settings of a command.
-    pub fn settings(&self, effort: &EffortFlags, context: &Context) -> Result<Settings, CommandError> {
-        let overrides = Overrides {
+impl PlaceFlags {
+    /// What the command line says, to be completed with the other flags of the command.
+    pub fn given(&self, context: &Context) -> Given {
+        Given(Overrides {
             config: context.config.clone(),
             base_url: self.base_url.clone(),
             api_key_file: self.api_key_file.clone(),
@@ -78,15 +88,54 @@ impl SharedFlags {
             parquet: self.parquet.clone(),
             state: self.state.clone(),
             archive: self.archive.clone(),
-            streams: self.streams.clone(),
-            surveys: self.surveys.clone(),
-            concurrency: effort.concurrency,
-            deadline: effort.deadline,
-            max_requests: effort.max_requests,
-            ignore_rate_limit: effort.ignore_rate_limit,
-        };
-        config::resolve(overrides).map_err(CommandError::Config)
+            ..Overrides::default()
+        })
     }
+}
+
+/// What the command line says of the settings.
+pub(super) struct Given(Overrides);
+
+impl Given {
+    pub fn streams(self, flags: &StreamFlags) -> Given {
+        Given(Overrides { streams: flags.streams.clone(), ..self.0 })
+    }
+
+    pub fn surveys(self, flags: &SurveyFlags) -> Given {
+        Given(Overrides { surveys: flags.surveys.clone(), ..self.0 })
+    }
+
+    pub fn effort(self, flags: &EffortFlags) -> Given {
+        let EffortFlags { concurrency, deadline, max_requests, ignore_rate_limit } = *flags;
+        Given(Overrides { concurrency, deadline, max_requests, ignore_rate_limit, ..self.0 })
+    }
+
+    /// The settings of the command.
+    pub fn settings(self) -> Result<Settings, CommandError> {
+        config::resolve(self.0).map_err(CommandError::Config)
+    }
+}
+
+impl SurveyFlags {
+    /// Says on stderr which of the named surveys the warehouse does not know; whether there are such.
+    pub fn tell_unknown(&self, settings: &Settings) -> bool {
+        let Some(unknown) = unknown_in_warehouse(&settings.warehouse, &settings.surveys) else { return false };
+        let text = format!("{unknown} (in the warehouse; `sync --survey` asks the service)\n");
+        // When stderr is gone, the exit code has to say it.
+        std::io::stderr().write_all(text.as_bytes()).ok();
+        true
+    }
+}
+
+/// Refuses a range that holds no moment of the past.
+pub(super) fn check_range(from: Option<i64>, to: Option<i64>) -> Result<(), CommandError> {
+    let wrong = match (from, to) {
+        (Some(from), Some(to)) if to <= from => "--to must lie after --from",
+        // The service's clock, which says what is past, may be ahead of this machine's.
+        (Some(from), _) if clock::now_ms().saturating_add(DAY_MS) <= from => "--from lies in the future",
+        _ => return Ok(()),
+    };
+    Err(CommandError::Usage(wrong.to_owned()))
 }
 
 /// A moment on the command line, in epoch milliseconds.

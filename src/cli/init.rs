@@ -15,14 +15,14 @@ use super::{CommandError, Context};
 /// Exit codes: 0 written; 1 cannot be written; 2 the file exists.
 #[derive(Args, Debug)]
 pub(super) struct InitArgs {
-    /// Where to write it
-    #[arg(value_name = "FILE", default_value = CONFIG_FILE_NAME)]
-    path: PathBuf,
+    /// Where to write it [default: what --config names, else studysync.toml]
+    #[arg(value_name = "FILE")]
+    path: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &InitArgs, context: Context) -> Result<u8, CommandError> {
-    let path = &args.path;
-    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    let path = args.path.clone().or_else(|| context.config.clone()).unwrap_or_else(|| PathBuf::from(CONFIG_FILE_NAME));
+    let file = OpenOptions::new().write(true).create_new(true).open(&path);
     let mut file = match file {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             return Err(CommandError::Usage(format!("{} exists already; it stays as it is", path.display())));

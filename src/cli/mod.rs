@@ -2,11 +2,13 @@
 
 mod bars;
 mod check;
+mod command_line;
 mod completions;
 mod demo;
 mod erase;
 mod exit;
 mod flags;
+mod forget;
 mod init;
 mod output;
 mod plan;
@@ -26,7 +28,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use indicatif::MultiProgress;
 use tracing::Level;
 
@@ -78,6 +80,7 @@ enum Command {
     Replay(replay::ReplayArgs),
     Rebind(rebind::RebindArgs),
     Erase(erase::EraseArgs),
+    Forget(forget::ForgetArgs),
     Query(query::QueryArgs),
     Report(report::ReportArgs),
     Users(users::UsersArgs),
@@ -98,7 +101,8 @@ struct Context {
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = command_line::build().try_get_matches().unwrap_or_else(|error| command_line::refuse(&error));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let bars = MultiProgress::new();
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let level = match (cli.quiet, cli.verbose, is_terminal) {
@@ -122,10 +126,21 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command, context: Context) -> Result<u8, CommandError> {
+    let reads_no_file = match &command {
+        Command::Schema(_) => Some("schema"),
+        Command::Sandbox(_) => Some("sandbox"),
+        Command::Demo(_) => Some("demo"),
+        Command::Completions(_) => Some("completions"),
+        _ => None,
+    };
+    if let (Some(name), Some(_)) = (reads_no_file, &context.config) {
+        return Err(CommandError::Usage(format!("`studysync {name}` reads no configuration file: leave --config out")));
+    }
     match command {
         Command::Init(args) => init::run(&args, context),
         Command::Plan(args) => plan::run(&args, context),
         Command::Status(args) => status::run(&args, context),
+        Command::Forget(args) => forget::run(&args, context),
         Command::Query(args) => query::run(&args, context),
         Command::Report(args) => report::run(&args, context),
         Command::Rebind(args) => rebind::run(&args, context),
@@ -165,6 +180,7 @@ mod tests {
     #[test]
     fn the_command_line_fits_together() {
         Cli::command().debug_assert();
+        command_line::build().debug_assert();
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags, parse_moment},
+    flags::{PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
 };
 
 /// Windows that the text names one by one for each stream; `--json` has them all.
@@ -23,7 +23,8 @@ const WINDOWS_SHOWN: usize = 12;
 
 /// Shows what `sync` would do now, or `backfill` with --from: windows, requests, minutes. Sends nothing.
 ///
-/// Exit codes: 0 planned; 1 the checkpoints cannot be read; 2 usage or configuration.
+/// Exit codes: 0 planned; 1 the checkpoints cannot be read; 2 usage or configuration; 3 planned, and the warehouse does not know a survey
+/// that was named.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
     /// Plan a backfill from this moment on: 2026-01-31, RFC 3339 or epoch milliseconds
@@ -39,7 +40,13 @@ pub(super) struct PlanArgs {
     json: bool,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
+
+    #[command(flatten)]
+    streams: StreamFlags,
+
+    #[command(flatten)]
+    surveys: SurveyFlags,
 }
 
 #[derive(Serialize)]
@@ -92,7 +99,8 @@ pub(super) fn planned_people(settings: &Settings, state: Option<&State>, now_ms:
 }
 
 pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let settings = args.place.given(&context).streams(&args.streams).surveys(&args.surveys).settings()?;
+    check_range(args.from, args.to)?;
     let plan = plan(&settings, args.from, args.to)?;
     if args.json {
         let text = serde_json::to_string(&plan)
@@ -101,7 +109,7 @@ pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError>
     } else {
         context.printer.print(&describe(&plan))?;
     }
-    Ok(0)
+    Ok(if args.surveys.tell_unknown(&settings) { 3 } else { 0 })
 }
 
 fn plan(settings: &Settings, from: Option<i64>, to: Option<i64>) -> Result<Plan, CommandError> {
@@ -163,7 +171,7 @@ fn describe(plan: &Plan) -> String {
             |number: &Option<u64>| number.map_or("an unknown number of".to_owned(), |number| format!("about {number}"));
         let minutes = minutes.map(|minutes| format!(", {minutes:.1} minutes at the learned rate")).unwrap_or_default();
         text.push_str(&format!(
-            "\n{}{survey}: {} windows, {} rows, {} requests{minutes}\n",
+            "\n{}{survey}: {} windows, {} records, {} requests{minutes}\n",
             stream.stream,
             windows.len(),
             about(rows),

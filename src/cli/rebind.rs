@@ -8,10 +8,7 @@ use crate::{
     source::{SettingsError, SourceError, checked_address},
 };
 
-use super::{
-    CommandError, Context,
-    flags::{EffortFlags, SharedFlags},
-};
+use super::{CommandError, Context, flags::PlaceFlags};
 
 /// Binds state, warehouses and archive to another address or environment label of the same service.
 ///
@@ -35,11 +32,11 @@ pub(super) struct RebindArgs {
     from_environment: Option<String>,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
 }
 
 pub(super) fn run(args: &RebindArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let settings = args.place.given(&context).settings()?;
     let to = pipeline::identity(&settings).map_err(CommandError::Pipeline)?;
     let wrong = |error: SettingsError| CommandError::Pipeline(PipelineError::Source(SourceError::from(error)));
     let from = Identity {

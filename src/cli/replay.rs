@@ -13,7 +13,7 @@ use crate::{
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags, parse_moment},
+    flags::{PlaceFlags, StreamFlags, check_range, parse_moment},
     sync::stop_on_signal,
 };
 
@@ -46,12 +46,15 @@ pub(super) struct ReplayArgs {
     json: bool,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
+
+    #[command(flatten)]
+    streams: StreamFlags,
 }
 
 pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, CommandError> {
     let request = ReplayRequest { window: stretch(&args)? };
-    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let settings = args.place.given(&context).streams(&args.streams).settings()?;
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(ReplayProgress::default());
@@ -79,22 +82,16 @@ pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, Comman
 
 /// The stretch that is asked for; `None` rebuilds everything.
 fn stretch(args: &ReplayArgs) -> Result<Option<Window>, CommandError> {
-    let is_whole = args.from.is_none() && args.to.is_none() && args.shared.streams.is_empty();
-    if !args.shared.surveys.is_empty() {
-        return Err(CommandError::Usage("replay knows no --survey: windows are replayed whole".to_owned()));
-    }
+    let is_whole = args.from.is_none() && args.to.is_none() && args.streams.streams.is_empty();
     if is_whole {
         return Ok(None);
     }
-    if !args.shared.streams.is_empty() && args.shared.streams.iter().all(|stream| *stream == Stream::Surveys) {
+    if !args.streams.streams.is_empty() && args.streams.streams.iter().all(|stream| *stream == Stream::Surveys) {
         let why = "surveys are always read whole, so no stretch of them can be replayed; replay everything instead";
         return Err(CommandError::Usage(why.to_owned()));
     }
-    let (from, to) = (args.from.unwrap_or(i64::MIN), args.to.unwrap_or(i64::MAX));
-    if to <= from {
-        return Err(CommandError::Usage("--to must lie after --from".to_owned()));
-    }
-    Ok(Some(Window::new(from, to)))
+    check_range(args.from, args.to)?;
+    Ok(Some(Window::new(args.from.unwrap_or(i64::MIN), args.to.unwrap_or(i64::MAX))))
 }
 
 struct Watch(ProgressBar, tokio::task::JoinHandle<()>);
@@ -139,7 +136,8 @@ fn summary(report: &ReplayReport) -> String {
         text.push_str(&format!("  {:<8} rebuilt: {}\n", warehouse.name, warehouse.location));
     }
     for stretch in &done.stretches {
-        let rows: Vec<String> = stretch.rows.iter().map(|(name, rows)| format!("{rows} rows in {name}")).collect();
+        let rows: Vec<String> =
+            stretch.rows.iter().map(|(name, rows)| format!("{rows} rows of all its tables in {name}")).collect();
         text.push_str(&format!(
             "  {} [{}, {}) replaced: {}\n",
             stretch.stream,

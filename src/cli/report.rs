@@ -8,13 +8,14 @@ use crate::{
     clock,
     config::Settings,
     load::{Reader, ReaderLimits},
+    pipeline::unknown_surveys,
     report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
     state::{State, StateError},
 };
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags},
+    flags::{PlaceFlags, SurveyFlags},
     output::write_to,
 };
 
@@ -36,11 +37,14 @@ pub(super) struct ReportArgs {
     days: u32,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
+
+    #[command(flatten)]
+    surveys: SurveyFlags,
 }
 
 pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let settings = args.place.given(&context).surveys(&args.surveys).settings()?;
     settings.require_warehouse().map_err(CommandError::Config)?;
     if args.out.is_none() && context.printer.is_terminal() {
         let what = "a page is not for a terminal: name a file with --out report.html, or redirect the output";
@@ -49,6 +53,11 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
     let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());
     let limits = ReaderLimits { memory_bytes: settings.warehouse.memory_limit_bytes, ..ReaderLimits::default() };
     let mut reader = Reader::open_limited(duckdb, parquet, limits).map_err(CommandError::Load)?;
+    if !settings.surveys.is_empty()
+        && let Some(unknown) = unknown_surveys(&mut reader, &settings.surveys).map_err(CommandError::Load)?
+    {
+        return Err(CommandError::Usage(format!("there is nothing to report: {unknown}")));
+    }
     let state = checkpoints(&settings)?;
     let of = ReportSettings {
         warehouse: name_of(duckdb.or(parquet)),

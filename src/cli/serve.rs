@@ -9,7 +9,7 @@ use crate::{pipeline::Surroundings, serve::Server};
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags},
+    flags::{EffortFlags, PlaceFlags, StreamFlags, SurveyFlags},
     sync::stop_on_signal,
 };
 
@@ -35,14 +35,21 @@ pub(super) struct ServeArgs {
     listen: Option<SocketAddr>,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
+
+    #[command(flatten)]
+    streams: StreamFlags,
+
+    #[command(flatten)]
+    surveys: SurveyFlags,
 
     #[command(flatten)]
     effort: EffortFlags,
 }
 
 pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, CommandError> {
-    let mut settings = args.shared.settings(&args.effort, &context)?;
+    let mut settings =
+        args.place.given(&context).streams(&args.streams).surveys(&args.surveys).effort(&args.effort).settings()?;
     settings.serve.listen = args.listen.unwrap_or(settings.serve.listen);
     let server = Server::bind(settings, Surroundings::default()).await.map_err(CommandError::Serve)?;
     let address = server.address().map_err(|source| CommandError::failed("the address cannot be told", source))?;

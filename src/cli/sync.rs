@@ -6,10 +6,9 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock,
     config::Settings,
     erase::erase_vanished,
-    model::{DAY_MS, Window},
+    model::Window,
     pipeline::{
         OPEN_END_MS, Outcome, PeopleAsk, PipelineError, Progress, Reached, Request, Run, RunReport, drift_lines,
     },
@@ -17,7 +16,7 @@ use crate::{
 
 use super::{
     CommandError, Context, bars,
-    flags::{EffortFlags, SharedFlags, parse_moment},
+    flags::{EffortFlags, Given, PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
 };
 
 /// The nightly job: pulls what is new, and looks again at what is due for a re-scan.
@@ -36,6 +35,12 @@ use super::{
 pub(super) struct SyncArgs {
     #[command(flatten)]
     run: RunFlags,
+
+    #[command(flatten)]
+    streams: StreamFlags,
+
+    #[command(flatten)]
+    surveys: SurveyFlags,
 }
 
 /// Pulls history: everything created between two moments that is not in the warehouse yet.
@@ -57,6 +62,12 @@ pub(super) struct BackfillArgs {
 
     #[command(flatten)]
     run: RunFlags,
+
+    #[command(flatten)]
+    streams: StreamFlags,
+
+    #[command(flatten)]
+    surveys: SurveyFlags,
 }
 
 #[derive(Args, Debug)]
@@ -70,7 +81,7 @@ pub(super) struct RunFlags {
     pub json: bool,
 
     #[command(flatten)]
-    pub shared: SharedFlags,
+    pub place: PlaceFlags,
 
     #[command(flatten)]
     pub effort: EffortFlags,
@@ -79,27 +90,32 @@ pub(super) struct RunFlags {
 pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, CommandError> {
     let accept_vanished = args.run.accept_vanished;
     let request = Request { command: "sync", backfill: None, accept_vanished, people: PeopleAsk::AfterLists };
-    run_request(request, args.run, context).await
+    let given = args.run.given(&context).streams(&args.streams).surveys(&args.surveys);
+    run_request(request, given.settings()?, args.run.json, context).await
 }
 
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
-    let wrong = match args.to {
-        Some(to) => (to <= args.from).then_some("--to must lie after --from"),
-        // The service's clock, which says where it ends then, may be ahead of this machine's.
-        None => (clock::now_ms().saturating_add(DAY_MS) <= args.from).then_some("--from lies in the future"),
-    };
-    if let Some(wrong) = wrong {
-        return Err(CommandError::Usage(wrong.to_owned()));
-    }
+    check_range(Some(args.from), args.to)?;
     let backfill = Some(Window::new(args.from, args.to.unwrap_or(OPEN_END_MS)));
     let accept_vanished = args.run.accept_vanished;
     let request = Request { command: "backfill", backfill, accept_vanished, people: PeopleAsk::AfterLists };
-    run_request(request, args.run, context).await
+    let given = args.run.given(&context).streams(&args.streams).surveys(&args.surveys);
+    run_request(request, given.settings()?, args.run.json, context).await
+}
+
+impl RunFlags {
+    pub fn given(&self, context: &Context) -> Given {
+        self.place.given(context).effort(&self.effort)
+    }
 }
 
 /// One run, from the signal handlers to the summary.
-pub(super) async fn run_request(request: Request, flags: RunFlags, context: Context) -> Result<u8, CommandError> {
-    let settings: Settings = flags.shared.settings(&flags.effort, &context)?;
+pub(super) async fn run_request(
+    request: Request,
+    settings: Settings,
+    is_json: bool,
+    context: Context,
+) -> Result<u8, CommandError> {
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(Progress::default());
@@ -111,7 +127,7 @@ pub(super) async fn run_request(request: Request, flags: RunFlags, context: Cont
     };
     signals.abort();
     let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
-    if flags.json {
+    if is_json {
         let text = serde_json::to_string(&report)
             .map_err(|error| CommandError::failed("cannot print the report", error.into()))?;
         context.printer.print(&text)?;

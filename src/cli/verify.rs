@@ -12,10 +12,14 @@ use crate::{
 
 use super::{
     CommandError, Context, bars,
-    flags::{EffortFlags, SharedFlags, parse_moment},
+    flags::{EffortFlags, PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
     sync::stop_on_signal,
 };
 
+/// Rows that are named of each kind of difference of a window.
+const KEYS_DEFAULT: usize = 5;
+/// No window has more rows; the engine takes no larger limit.
+const ALL_KEYS: usize = 1 << 60;
 /// Windows that are shown one by one; `--json` has all of them.
 const WINDOWS_SHOWN: usize = 20;
 
@@ -43,19 +47,42 @@ pub(super) struct VerifyArgs {
     #[arg(long)]
     json: bool,
 
+    /// Rows to name of each kind of difference of a window, by key; `left_out` counts the others
+    #[arg(long, value_name = "N", default_value_t = KEYS_DEFAULT, conflicts_with = "all_keys")]
+    keys: usize,
+
+    /// Name every row that differs
+    #[arg(long)]
+    all_keys: bool,
+
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
+
+    #[command(flatten)]
+    streams: StreamFlags,
+
+    #[command(flatten)]
+    surveys: SurveyFlags,
 
     #[command(flatten)]
     effort: EffortFlags,
 }
 
 pub(super) async fn run(args: VerifyArgs, context: Context) -> Result<u8, CommandError> {
-    if args.to.is_some_and(|to| to <= args.from) {
-        return Err(CommandError::Usage("--to must lie after --from".to_owned()));
+    check_range(Some(args.from), args.to)?;
+    let settings =
+        args.place.given(&context).streams(&args.streams).surveys(&args.surveys).effort(&args.effort).settings()?;
+    if settings.streams.is_empty() {
+        return Err(CommandError::Usage(
+            "verify does not look at people: name responses, surveys or themes".to_owned(),
+        ));
     }
-    let settings = args.shared.settings(&args.effort, &context)?;
-    let request = VerifyRequest { from_ms: args.from, to_ms: args.to };
+    let is_unknown = args.surveys.tell_unknown(&settings);
+    let request = VerifyRequest {
+        from_ms: args.from,
+        to_ms: args.to,
+        keys_max: if args.all_keys { ALL_KEYS } else { args.keys },
+    };
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(Progress::default());
@@ -76,7 +103,8 @@ pub(super) async fn run(args: VerifyArgs, context: Context) -> Result<u8, Comman
     };
     context.printer.print(&text)?;
     outcome.map_err(CommandError::Pipeline)?;
-    Ok(report.exit_code)
+    // What nobody knows is equal everywhere.
+    Ok(if is_unknown && report.exit_code == 0 { 3 } else { report.exit_code })
 }
 
 fn describe(report: &VerifyReport) -> String {
@@ -85,11 +113,11 @@ fn describe(report: &VerifyReport) -> String {
         let survey = window.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
         let range = &window.range;
         text.push_str(&format!(
-            "{}{survey} {} .. {}   last read {}, {} rows at the service\n",
+            "{}{survey} {} .. {}   last read {}, {} records at the service\n",
             window.stream, range.start, range.end, window.last_read, window.service_rows
         ));
         for (name, found) in window.warehouses.iter().filter(|(_, found)| !found.is_equal()) {
-            text.push_str(&format!("  {name} has {} rows\n", found.rows));
+            text.push_str(&format!("  {name} has {} that stand\n", found.rows));
             let kinds = [("missing", &found.missing), ("extra", &found.extra), ("stale", &found.stale)];
             for (kind, difference) in kinds {
                 text.push_str(&describe_kind(kind, difference));
@@ -124,7 +152,7 @@ fn describe_kind(kind: &str, difference: &Difference) -> String {
     if difference.rows == 0 {
         return String::new();
     }
-    let mut text = format!("    {kind:<8}  {} rows\n", difference.rows);
+    let mut text = format!("    {kind:<8}  {}\n", difference.rows);
     for example in &difference.examples {
         let columns = match example.columns.as_slice() {
             [] => String::new(),
@@ -132,13 +160,16 @@ fn describe_kind(kind: &str, difference: &Difference) -> String {
         };
         text.push_str(&format!("              {}{columns}\n", example.key));
     }
+    if difference.left_out > 0 {
+        text.push_str(&format!("              and {} more (--all-keys names them all)\n", difference.left_out));
+    }
     text
 }
 
 fn verdict(report: &VerifyReport) -> String {
     let totals = &report.totals;
     let mut text = format!(
-        "{} windows compared, {} rows at the service, {} requests in {:.1} s\n",
+        "{} windows compared, {} records at the service, {} requests in {:.1} s\n",
         totals.windows,
         totals.service_rows,
         report.requests.total,
@@ -149,7 +180,7 @@ fn verdict(report: &VerifyReport) -> String {
             (0, 0, 0) => "equal".to_owned(),
             (missing, extra, stale) => format!("{missing} missing, {extra} extra, {stale} stale"),
         };
-        text.push_str(&format!("  {name:<8} {} rows: {verdict}\n", sums.rows));
+        text.push_str(&format!("  {name:<8} {} that stand: {verdict}\n", sums.rows));
     }
     if let Some(reason) = &report.stopped_because {
         text.push_str(&format!("ended early: {reason}\n"));

@@ -83,6 +83,8 @@ pub struct Settings {
     pub users: UsersSettings,
     /// What becomes of what the contracts do not know; for streams that are not enabled too, since `replay` builds all.
     pub drift: DriftPolicy,
+    /// The streams that the command line names; empty where it names none. Nothing else is read then.
+    pub named_streams: Vec<Stream>,
     /// Restricts every stream that knows such a filter to these surveys; empty for all.
     pub surveys: Vec<i64>,
     pub warehouse: WarehouseSettings,
@@ -306,6 +308,10 @@ pub(super) fn resolve_file(
         publish: file.warehouse.publish.map(&beside),
     };
     check_publish(&warehouse)?;
+    let has_filter = |stream: &Stream| stream.has_survey_filter();
+    if !overrides.surveys.is_empty() && !overrides.streams.is_empty() && !overrides.streams.iter().any(has_filter) {
+        return Err(value("--survey", "only responses and themes can be narrowed to a survey".to_owned()));
+    }
     let drift = streams::drift_policy(&tables)?;
     let erase_vanished_after_days = match file.erase.on_vanish.as_deref() {
         None | Some("keep") => None,
@@ -320,6 +326,7 @@ pub(super) fn resolve_file(
         config,
         service,
         throttle,
+        named_streams: overrides.streams,
         surveys: without_repeats(overrides.surveys),
         warehouse,
         state_path,

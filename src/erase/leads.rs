@@ -53,6 +53,8 @@ pub struct Leads {
     pub spellings: Spellings,
     /// Names that the service knows, each with the visitors that it may stand for there.
     pub visitors_of: BTreeMap<Identifier, usize>,
+    /// Those of the named that no row was found by which names people in several ways.
+    pub unmet: BTreeSet<Identifier>,
     /// How often rows were looked for.
     pub rounds: u32,
     /// Whether every lead was followed to its end.
@@ -83,6 +85,9 @@ pub fn follow<E>(
         pending.retain(|identifier| !known.looked.contains(identifier));
     }
     let mut leads = Leads { named: named.clone(), rounds, is_complete: pending.is_empty(), ..Leads::default() };
+    let is_met =
+        |identifier: &Identifier| !known.carrying(identifier).is_empty() || known.too_wide.contains(identifier);
+    leads.unmet = named.iter().filter(|identifier| !is_met(identifier)).cloned().collect();
     leads.spellings = std::mem::take(&mut known.spellings);
     for person in &people {
         leads.led.extend(person.followed.iter().filter(|identifier| !named.contains(identifier)).cloned());

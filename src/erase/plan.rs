@@ -26,6 +26,8 @@ pub struct Plan {
     /// Whether an earlier try was cut short and this goes on with it.
     pub is_resumed: bool,
     pub leads: Leads,
+    /// Those of the named whom nothing here knows: no row and no archived record is theirs.
+    pub unknown: Vec<Identifier>,
     /// By warehouse.
     pub warehouses: BTreeMap<&'static str, PeopleFound>,
     pub archive: ArchiveFound,
@@ -149,11 +151,36 @@ pub(super) fn count(
     destinations: &mut [Box<dyn Destination>],
 ) -> Result<(), EraseError> {
     let people = plan.people();
-    for destination in destinations {
+    for destination in destinations.iter_mut() {
         let name = destination.name();
         plan.warehouses.insert(name, destination.find_people(&people).map_err(EraseError::load(name))?);
     }
     let finder = plan.finder();
     plan.archive = archive::find(archive, &RecordsOf::new(&people, &finder))?;
+    let unmet: Vec<Identifier> = plan.leads.unmet.iter().cloned().collect();
+    plan.unknown = unknown_among(unmet, destinations)?;
     Ok(())
+}
+
+/// Those by whom no warehouse finds anything. The many who are unknown are looked for together.
+fn unknown_among(
+    identifiers: Vec<Identifier>,
+    destinations: &mut [Box<dyn Destination>],
+) -> Result<Vec<Identifier>, EraseError> {
+    let (mut pending, mut unknown) = (vec![identifiers], Vec::new());
+    while let Some(mut some) = pending.pop() {
+        let mut rows = 0;
+        for destination in destinations.iter_mut().filter(|_| !some.is_empty()) {
+            let name = destination.name();
+            rows += destination.find_people(&some).map_err(EraseError::load(name))?.total();
+        }
+        if rows == 0 {
+            unknown.extend(some);
+        } else if some.len() > 1 {
+            pending.push(some.split_off(some.len() / 2));
+            pending.push(some);
+        }
+    }
+    unknown.sort();
+    Ok(unknown)
 }

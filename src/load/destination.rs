@@ -58,8 +58,9 @@ pub trait Destination: Send {
         Ok(())
     }
 
-    /// Says how the warehouse differs from what was staged, which is all that the service has of the window. Changes nothing.
-    fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError>;
+    /// Says how the warehouse differs from what was staged, which is all that the service has of the window, and names at most
+    /// `keys_max` rows of each kind of difference. Changes nothing.
+    fn compare(&mut self, scan: &Scan, keys_max: usize) -> Result<Differences, LoadError>;
 
     /// Makes what was committed visible to readers of files (Parquet), or compact (DuckDB). Cheap when there is nothing to do.
     fn publish(&mut self) -> Result<(), LoadError>;

@@ -70,7 +70,8 @@ impl LoadError {
             let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
             return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
         }
-        LoadError::Engine { action: action.into(), source: Box::new(source) }
+        // The text says all: the error behind it has a number that is always the same.
+        LoadError::Engine { action: action.into(), source: message.into() }
     }
 
     /// An error of the file system; `action` completes "cannot ... PATH".

@@ -35,6 +35,6 @@ pub use json_rows::{json_rows, read_parquet_file};
 pub use lock_wait::LockPatience;
 pub use parquet::{ParquetDestination, ParquetOptions, PartitionBy};
 pub use people::{ErasureRecord, Facts, Mention, PeopleFound, Searched};
-pub use reader::{QueryResult, Reader, ReaderLimits, Streamed};
+pub use reader::{QueryResult, Reader, ReaderLimits, Streamed, in_place, statements};
 pub use rows_file::ParquetRows;
 pub use stage::Stage;

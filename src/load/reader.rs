@@ -3,6 +3,7 @@
 //! It does not wait for a lock: while a run writes a DuckDB file, opening it says who holds it. And as long as it is open, no
 //! run can write that file: open it for the question, and drop it.
 
+mod script;
 mod seal;
 mod watch;
 
@@ -24,6 +25,7 @@ use super::{
     engine::{common_config, pin_to_utc},
 };
 use crate::schema::{self, Table, ViewKind, quote_identifier, quote_text};
+pub use script::{in_place, statements};
 use seal::check_reads_only;
 use watch::Watch;
 
@@ -135,6 +137,16 @@ impl Reader {
         })?;
         let schema = schema.unwrap_or_else(|| SchemaRef::new(Schema::empty()));
         Ok(QueryResult { schema, batches: kept, truncated: streamed.truncated })
+    }
+
+    /// Says whether one statement only reads, and whether all that it names is there. Does not run it.
+    ///
+    /// # Errors
+    /// As [`Reader::query`].
+    pub fn check(&self, sql: &str) -> Result<(), LoadError> {
+        check_reads_only(&self.connection, sql)?;
+        let prepared = self.connection.prepare(sql).map(drop);
+        prepared.map_err(|source| LoadError::engine("run the query", source))
     }
 
     /// Runs one statement that only reads, and hands its rows over batch by batch as they are made, at most `rows_max` of them.

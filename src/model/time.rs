@@ -25,27 +25,49 @@ pub fn format_ms(at_ms: i64) -> String {
     }
 }
 
+/// Numbers that are taken for epoch milliseconds: 1973 to 5138. Smaller ones are seconds, larger ones micro- or nanoseconds.
+const EPOCH_MS: std::ops::Range<u128> = 100_000_000_000..100_000_000_000_000;
+/// Those that are suggested in place of another unit: 1973 to 2286.
+const SUGGESTED_MS: std::ops::Range<u128> = 100_000_000_000..10_000_000_000_000;
+
 /// Reads a moment as people write it on the command line: `2026-01-31` (midnight UTC), RFC 3339, or epoch milliseconds.
 pub fn parse_date(text: &str) -> Result<i64, String> {
     let text = text.trim();
+    let in_calendar = |at_ms: i64| match at_ms {
+        0.. => Ok(at_ms),
+        _ => Err(format!("'{text}' lies before 1970: is the year right?")),
+    };
     if let Ok(day) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
-        return Ok(day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis());
+        return in_calendar(day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis());
     }
     if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
-        return Ok(moment.timestamp_millis());
+        return in_calendar(moment.timestamp_millis());
     }
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.len() >= 9 && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        let at_ms: i64 = text.parse().map_err(|_| format!("'{text}' is too large for epoch milliseconds"))?;
-        return match DateTime::from_timestamp_millis(at_ms) {
-            Some(_) => Ok(at_ms),
-            None => Err(format!("'{text}' is outside the calendar")),
-        };
+        return parse_epoch(text);
     }
     if NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").is_ok() {
         return Err(format!("'{text}' names no zone: write '{text}Z' for UTC"));
     }
     Err(format!("'{text}' is not a date: write 2026-01-31, 2026-01-31T08:00:00Z or epoch milliseconds (1769846400000)"))
+}
+
+/// Reads epoch milliseconds. Other units are refused with what was probably meant.
+fn parse_epoch(text: &str) -> Result<i64, String> {
+    let number: u128 = text.parse().map_err(|_| format!("'{text}' is too large, or lies before 1970"))?;
+    let meant = match number {
+        _ if EPOCH_MS.contains(&number) => return text.parse().map_err(|_| format!("'{text}' is too large")),
+        _ if number < EPOCH_MS.start => Some(("seconds", number.saturating_mul(1000))),
+        _ if SUGGESTED_MS.contains(&(number / 1000)) => Some(("microseconds", number / 1000)),
+        _ if SUGGESTED_MS.contains(&(number / 1_000_000)) => Some(("nanoseconds", number / 1_000_000)),
+        _ => None,
+    };
+    let shown = meant.and_then(|(unit, meant_ms)| {
+        let meant_ms = i64::try_from(meant_ms).ok()?;
+        Some(format!("'{text}' is in {unit}: write {meant_ms} (milliseconds), which is {}", format_ms(meant_ms)))
+    });
+    Err(shown.unwrap_or_else(|| format!("'{text}' is too large for epoch milliseconds")))
 }
 
 /// Reads a length of time as people write it: `90s`, `30m`, `2h`, `30d`.
@@ -78,6 +100,26 @@ mod tests {
         assert!(parse_date("2026-01-31T01:00:00").unwrap_err().contains("zone"));
         assert!(parse_date("31.1.2026").unwrap_err().contains("not a date"));
         assert!(parse_date("99999999999999999999").unwrap_err().contains("too large"));
+    }
+
+    #[test]
+    fn a_unit_other_than_milliseconds_is_refused_with_a_suggestion() {
+        for (text, unit) in [
+            ("1793491200", "seconds"),
+            ("999999999", "seconds"),
+            ("1793491200000000", "microseconds"),
+            ("1793491200000000000", "nanoseconds"),
+        ] {
+            let error = parse_date(text).unwrap_err();
+            assert!(error.contains(&format!("is in {unit}: write ")), "{error}");
+        }
+        let error = parse_date("1793491200").unwrap_err();
+        assert!(error.contains("write 1793491200000 (milliseconds), which is 2026-11-01"), "{error}");
+        assert_eq!(parse_date("1793491200000"), Ok(1_793_491_200_000));
+        for early in ["206-01-31", "1926-01-31T00:00:00Z", "-1793491200000"] {
+            assert!(parse_date(early).unwrap_err().contains("before 1970"), "{early}");
+        }
+        assert_eq!(parse_date("1970-01-01"), Ok(0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{
     upsert::InputError,
 };
 
-use super::Frozen;
+use super::{Frozen, UnknownSurveys};
 
 /// An error that ends the run. Everything committed stays, and the next run goes on.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +78,9 @@ pub enum PipelineError {
         #[source]
         source: io::Error,
     },
+    /// Surveys were named that neither the warehouse nor the service knows. Nothing was asked for in their name.
+    #[error("{0}")]
+    UnknownSurveys(UnknownSurveys),
     /// A thread of the program died: a fault of the program.
     #[error("a part of the program stopped: {0}")]
     Died(String),
@@ -87,7 +90,9 @@ impl PipelineError {
     /// The exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            PipelineError::Config(_) | PipelineError::Source(SourceError::Settings(_)) => 2,
+            PipelineError::Config(_)
+            | PipelineError::UnknownSurveys(_)
+            | PipelineError::Source(SourceError::Settings(_)) => 2,
             PipelineError::Source(SourceError::KeyRefused { .. }) => 4,
             PipelineError::Source(SourceError::Stopped(Stop::Cancelled)) => 130,
             PipelineError::Source(SourceError::Stopped(_)) => 6,

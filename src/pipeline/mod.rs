@@ -14,6 +14,7 @@ mod freeze;
 mod held;
 mod known;
 mod limits;
+mod named_surveys;
 mod people;
 mod progress;
 mod pull;
@@ -38,6 +39,7 @@ pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use freeze::Frozen;
 pub use limits::{LEARNED_RATE, recall, remember, told_wait_until};
+pub use named_surveys::{SurveyNames, UnknownSurveys, unknown_in_warehouse, unknown_surveys};
 pub use people::{PeopleAsk, PeopleDue, people_due, people_rules};
 pub use progress::{Progress, Snapshot};
 pub use push::{

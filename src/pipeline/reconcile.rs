@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use crate::{
     archive::{Recovered, Spool},
     load::Destination,
-    model::{EndStyle, Proof, ScanId, Stream},
+    model::{EndStyle, Proof, ScanId, Scope, Stream},
     plan::edges::ScanEdges,
     source::envelope::{self, Envelope},
     state::{Covered, State, UnderWay},
@@ -29,6 +29,15 @@ pub(super) enum Resumed {
     GoesOn(Box<Begun>),
     /// All its pages are there; only the commit is missing.
     Complete(Box<Pulled>),
+}
+
+impl Resumed {
+    pub fn stream(&self) -> Stream {
+        match self {
+            Resumed::GoesOn(begun) => begun.scan.scope.stream,
+            Resumed::Complete(pulled) => pulled.scan.scope.stream,
+        }
+    }
 }
 
 /// Holds the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored from a
@@ -97,6 +106,12 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
         remember(state, destination.as_mut(), last.as_ref())?;
         names.push(name);
     }
+    // A survey without a single row was mistyped, or is as quickly read again.
+    let has_rows: HashSet<i64> =
+        scans.values().filter(|covered| covered.rows > 0).filter_map(|covered| covered.scan.scope.survey_id).collect();
+    let is_kept = |scope: Scope| scope.survey_id.is_none_or(|id| has_rows.contains(&id));
+    scans.retain(|_, covered| is_kept(covered.scan.scope));
+    begun.retain(|(scope, _)| is_kept(*scope));
     let common = common.unwrap_or_default();
     let (scans, some): (Vec<_>, Vec<_>) =
         scans.into_values().partition(|covered: &Covered| common.contains(&covered.scan.id));

@@ -24,7 +24,7 @@ use super::{
     people::PeopleAsk,
     pull::{Shared, blocking, side_by_side},
     queue::Queue,
-    reconcile::{check_ledgers, resume},
+    reconcile::{Resumed, check_ledgers, resume},
     replay::clear_leftovers,
     report::{Findings, Outcome, peak_rss_bytes},
     shared_destination::SharedDestination,
@@ -198,6 +198,10 @@ impl Run {
             let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
             blocking(move || resume(&shared, &destinations)).await??
         };
+        // What was begun of streams that nobody named waits for a run that reads them.
+        let named = &self.settings.named_streams;
+        let resumed: Vec<Resumed> =
+            resumed.into_iter().filter(|left| named.is_empty() || named.contains(&left.stream())).collect();
         if !resumed.is_empty() {
             tracing::info!(scans = resumed.len(), "going on with what an earlier run began");
             self.drive(Queue::default(), resumed).await?;
@@ -215,6 +219,10 @@ impl Run {
     async fn pull_lists(&mut self) -> Result<(), PipelineError> {
         let is_for_people_alone = self.settings.streams.is_empty();
         if is_for_people_alone {
+            return Ok(());
+        }
+        self.check_surveys().await?;
+        if self.findings.stop.is_some() {
             return Ok(());
         }
         let lists: Vec<Stream> = self.settings.streams.iter().map(|stream| stream.stream).collect();

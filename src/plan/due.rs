@@ -43,6 +43,8 @@ pub enum Reason {
     New,
     /// Its last scan is too old for its age.
     Rescan,
+    /// Complete, but read without a part that is asked for now.
+    NewFlags,
     /// Never proven complete.
     Gap,
 }
@@ -52,6 +54,7 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::New => "new",
             Reason::Rescan => "re-scan",
+            Reason::NewFlags => "new flags",
             Reason::Gap => "never scanned",
         })
     }
@@ -79,13 +82,23 @@ pub fn due(scope: Scope, held: &[Segment], rules: &Rules, ask: Ask, now_ms: i64)
             let with_flags = held.iter().filter(|segment| segment.flags.includes(rules.flags));
             let covered: IntervalSet = with_flags.map(|segment| segment.window).collect();
             let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
-            let gaps = covered.gaps_in(window).into_iter().map(|window| Due { window, reason: Reason::Gap });
+            let read: IntervalSet = held.iter().map(|segment| segment.window).collect();
+            let gaps = covered.gaps_in(window).into_iter().flat_map(|gap| by_reason(gap, &read));
             gaps.chain(in_doubt(&held, rules, window)).collect()
         }
         Ask::Sync { first_since_ms, known_since_ms } => {
             due_for_sync(&held, rules, (first_since_ms, known_since_ms), settled_ms, now_ms)
         }
     }
+}
+
+/// The parts of a gap, in order: what was read with fewer flags, and what never was.
+fn by_reason(gap: Window, read: &IntervalSet) -> Vec<Due> {
+    let never = read.gaps_in(gap).into_iter().map(|window| Due { window, reason: Reason::Gap });
+    let parts = read.windows().iter().map(|read| read.intersect(gap)).filter(|window| !window.is_empty());
+    let mut parts: Vec<Due> = never.chain(parts.map(|window| Due { window, reason: Reason::NewFlags })).collect();
+    parts.sort_by_key(|due| due.window.start_ms);
+    parts
 }
 
 /// Covered stretches that a backfill looks at again all the same: their last scan left a doubt.

@@ -3,7 +3,7 @@
 //! The checkpoints know best: they also know of scans that changed nothing. Without them (an analyst has the warehouse alone)
 //! the ledger proves the same days, only later re-scans and some doubts are not in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::{
     limits::{ROWS_MAX, SCOPES_MAX},
@@ -150,20 +150,36 @@ fn of_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {
     Ok(scopes)
 }
 
+/// A row of the ledger, as far as it is read here.
+struct LedgerScan {
+    scope: Scope,
+    window: Window,
+    leaves_doubt: bool,
+    has_rows: bool,
+}
+
 fn of_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
     // Of a ledger that is longer than that, the newest scans count. People are asked for one by one: they cover no time.
     let sql = format!(
-        "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld
+        "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld, rows_read
          FROM (SELECT * FROM sync_windows WHERE stream <> 'users' ORDER BY scanned_at DESC, scan_id DESC LIMIT {ROWS_MAX}) ORDER BY scanned_at, scan_id"
     );
     let make = |row: Row<'_>| {
         let stream: Stream = row.text("stream")?.parse().ok()?;
         let scope = Scope { stream, survey_id: row.whole("survey_id") };
-        Some((scope, Window::new(row.count("start_ms"), row.count("end_ms")), row.count("withheld") > 0))
+        let window = Window::new(row.count("start_ms"), row.count("end_ms"));
+        let (leaves_doubt, has_rows) = (row.count("withheld") > 0, row.count("rows_read") > 0);
+        Some(LedgerScan { scope, window, leaves_doubt, has_rows })
     };
+    let read = ask(reader, &sql, make)?;
+    // A survey without a single row was mistyped.
+    let has_rows: HashSet<i64> =
+        read.iter().flatten().filter(|scan| scan.has_rows).filter_map(|scan| scan.scope.survey_id).collect();
     let mut scopes: BTreeMap<Scope, ScopeCoverage> = BTreeMap::new();
-    for (scope, window, leaves_doubt) in ask(reader, &sql, make)?.into_iter().flatten() {
-        scopes.entry(scope).or_insert_with(|| ScopeCoverage::of(scope)).lay(window, leaves_doubt);
+    for LedgerScan { scope, window, leaves_doubt, .. } in read.into_iter().flatten() {
+        if scope.survey_id.is_none_or(|id| has_rows.contains(&id)) {
+            scopes.entry(scope).or_insert_with(|| ScopeCoverage::of(scope)).lay(window, leaves_doubt);
+        }
     }
     Ok(scopes.into_values().collect())
 }

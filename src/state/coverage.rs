@@ -64,6 +64,29 @@ impl State {
             .collect()
     }
 
+    /// Every scope of a single survey of which anything is known, coverage or a scan under way.
+    pub fn single_surveys(&self) -> Result<Vec<Scope>, StateError> {
+        let mut scopes = self.covered_scopes()?;
+        scopes.extend(self.scans_under_way()?.into_iter().map(|left| left.scan.scope));
+        scopes.retain(|scope| scope.survey_id.is_some());
+        scopes.sort_by_key(|scope| (scope.survey_id, scope.stream));
+        scopes.dedup();
+        Ok(scopes)
+    }
+
+    /// Forgets all that is known of a survey alone. The pages of its scans under way belong to nobody then. One transaction.
+    pub fn forget_survey(&mut self, id: i64) -> Result<(), StateError> {
+        let failed = self.failed("write");
+        let mut forget = || -> rusqlite::Result<()> {
+            let transaction = self.connection.transaction()?;
+            for table in ["coverage", "proofs", "extents", "known_pages", "scans"] {
+                transaction.execute(&format!("DELETE FROM {table} WHERE survey_id = ?1"), [stored_survey(Some(id))])?;
+            }
+            transaction.commit()
+        };
+        forget().map_err(failed)
+    }
+
     /// Where the coverage of a scope ever began, even if it is no longer proven.
     pub fn extent_start_ms(&self, scope: Scope) -> Result<Option<i64>, StateError> {
         let sql = "SELECT start_ms FROM extents WHERE stream = ?1 AND survey_id = ?2";

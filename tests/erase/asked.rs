@@ -68,6 +68,22 @@ fn a_dry_run_says_what_would_go_and_changes_nothing() {
 }
 
 #[test]
+fn exit_3_a_dry_run_names_those_by_whom_nobody_is_known() {
+    let (service, place) = small_place();
+    let done = place.run(&["erase", "--dry-run", "--user-id", "nosuch"]).expect(3);
+    assert!(done.stdout.contains("NOBODY IS KNOWN HERE BY\n    user id: nosuch"), "{}", done.stdout);
+    let named = ["erase", "--dry-run", "--json", "--user-id", ZOE, "--user-id", "nosuch", "--email", "no@such.example"];
+    let plan = place.run(&named).expect(3).json();
+    assert_eq!(plan["unknown"], json!(["user_id nosuch", "email no@such.example"]), "{plan}");
+    let plan = place.run(&["erase", "--dry-run", "--json", "--user-id", ZOE]).expect(0).json();
+    assert_eq!(plan["unknown"], json!([]));
+    // Asked in earnest, the service is asked all the same: it may know more. That nobody is known here is said.
+    let done = place.run(&["erase", "--yes", "--user-id", "nosuch"]);
+    assert_eq!(purges(&service).len(), 1, "{}", done.stderr);
+    assert!(done.stderr.contains("NOBODY IS KNOWN HERE BY"), "{}", done.stderr);
+}
+
+#[test]
 fn p9_a_hundred_deletions_a_request_and_unknown_names_hide_nobody() {
     let (service, place) = small_place();
     // 250 people of whom the service has two; whatever stands beside them in a request.

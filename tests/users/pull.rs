@@ -271,3 +271,26 @@ fn a_new_warehouse_gets_everybody_who_was_asked_for_before_it() {
     place.report(&["users", "pull", "--user-id", people.iter().next().unwrap()], 0);
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM users"), 1);
 }
+
+#[test]
+fn a_named_stream_alone_is_pulled_and_says_what_it_asks_for() {
+    let service = service(600);
+    // People are off: nobody asks for them unless somebody names the stream.
+    let place = Place::new(&service).with_config(&format!("{}page_rows = 25\n", crate::harness::ALL_FLAGS));
+    place.report(&["backfill", "--from", &days_ago(8)], 0);
+    place.run(&["backfill", "--from", &days_ago(21), "--max-requests", "3", "--concurrency", "1"]).expect(6);
+    let under_way = || place.run(&["status", "--json"]).expect(0).json()["under_way"].clone();
+    let before = under_way();
+    assert!(before.as_array().is_some_and(|scans| !scans.is_empty()), "{before}");
+    service.clear_log();
+    let done = place.run(&["sync", "--stream", "users"]).expect(0);
+    let log = service.log();
+    let people = asked(&log).len();
+    assert!(people > 30, "{people}");
+    assert!(done.stderr.contains(&format!("{people} people are asked for, one request each")), "{}", done.stderr);
+    let others = log.iter().filter(|entry| entry.path != "/v1/surveys" && !entry.path.starts_with("/v2/users/"));
+    assert_eq!(others.count(), 0, "{log:?}");
+    assert_eq!(under_way(), before, "what was begun of other streams waits");
+    place.report(&["backfill", "--from", &days_ago(21)], 0);
+    assert_eq!(under_way(), json!([]));
+}

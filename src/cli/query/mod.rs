@@ -3,19 +3,23 @@
 mod formats;
 mod table;
 
-use std::{io::Write, path::PathBuf, time::Duration};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use arrow::array::RecordBatch;
 use clap::{Args, ValueEnum};
 
 use crate::{
-    load::{LoadError, Reader, ReaderLimits},
+    load::{LoadError, Reader, ReaderLimits, in_place, statements},
     model::parse_length,
 };
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags},
+    flags::PlaceFlags,
     output::{WriteError, write_to},
 };
 use formats::{Csv, Json, Parquet};
@@ -25,38 +29,45 @@ const ROWS_DEFAULT: usize = 1000;
 /// What the program takes beside the engine's data: threads' stacks, the engine's code, rows on their way out.
 const OWN_MEMORY_BYTES: u64 = 1 << 30;
 
-/// Runs one read-only SQL statement over the warehouse (DuckDB's SQL).
+/// Runs read-only SQL over the warehouse (DuckDB's SQL): one statement, or several with a semicolon after each.
 ///
 /// The DuckDB file is read if one is named, else the Parquet files; with both, Parquet's tables are `parquet.NAME`. Times are UTC.
 /// SQL cannot write, and cannot reach other files, the network, the environment or an extension. Memory is bounded by
 /// `memory_limit_mb` of the warehouse settings.
 ///
+/// Every statement is checked before the first runs. Their answers follow one another, with an empty line between tables.
+///
 /// Exit codes: 0 answered; 1 the statement failed or took too long, or the warehouse cannot be read; 2 usage or configuration; 5 a
 /// run has the warehouse open.
 #[derive(Args, Debug)]
 pub(super) struct QueryArgs {
-    /// The statement; '-' reads it from standard input
-    #[arg(value_name = "SQL")]
-    sql: String,
+    /// The statements, comments included; '-' reads them from standard input
+    #[arg(value_name = "SQL", allow_hyphen_values = true, value_parser = parse_sql)]
+    #[arg(required_unless_present = "file", conflicts_with = "file")]
+    sql: Option<String>,
 
-    /// How to write the rows
-    #[arg(long, value_enum, default_value = "table")]
-    format: Format,
+    /// Read the statements from this file
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
 
-    /// Rows to write at most; a notice says when there are more
-    #[arg(long, value_name = "N", default_value_t = ROWS_DEFAULT)]
-    rows: usize,
+    /// How to write the rows [default: as the name of --out ends (.csv, .json, .ndjson, .jsonl, .parquet), else table]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+
+    /// Rows of each answer to write at most; a notice says when there are more [default: 1000 in a table, else all]
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
 
     /// Write to this file, which is put in place when it is whole
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// Time that the engine may work on the statement: 90s, 30m
+    /// Time that the engine may work on a statement: 90s, 30m
     #[arg(long, value_name = "TIME", value_parser = parse_length, default_value = "5m")]
     time_limit: Duration,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,6 +82,46 @@ enum Format {
     Json,
     /// A Parquet file
     Parquet,
+}
+
+impl Format {
+    /// The format that a file's name tells.
+    fn of(file: &Path) -> Option<Format> {
+        let ending = file.extension()?.to_str()?.to_ascii_lowercase();
+        match ending.as_str() {
+            "csv" => Some(Format::Csv),
+            "json" | "ndjson" | "jsonl" => Some(Format::Json),
+            "parquet" => Some(Format::Parquet),
+            _ => None,
+        }
+    }
+
+    fn is_for_people(self) -> bool {
+        matches!(self, Format::Table | Format::Lines)
+    }
+
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    fn rows(self, is_terminal: bool) -> Box<dyn Rows> {
+        match self {
+            Format::Table if is_terminal => Box::new(Table::new(Layout::Terminal)),
+            Format::Table => Box::new(Table::new(Layout::Wide)),
+            Format::Lines => Box::new(Table::new(Layout::Lines)),
+            Format::Csv => Box::new(Csv::default()),
+            Format::Json => Box::new(Json),
+            Format::Parquet => Box::new(Parquet::default()),
+        }
+    }
+}
+
+/// A statement may begin with a comment, which looks like a flag. One word in dashes is a flag that there is not.
+fn parse_sql(text: &str) -> Result<String, String> {
+    match text.starts_with('-') && text.len() > 1 && !text.contains(char::is_whitespace) {
+        true => Err(format!("there is no flag {text}")),
+        false => Ok(text.to_owned()),
+    }
 }
 
 /// One way to write rows.
@@ -98,38 +149,78 @@ fn bound_memory(engine_bytes: u64) {
 }
 
 pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let settings = args.place.given(&context).settings()?;
     settings.require_warehouse().map_err(CommandError::Config)?;
     let is_terminal = args.out.is_none() && context.printer.is_terminal();
-    if args.format == Format::Parquet && is_terminal {
+    let format = format_of(args);
+    if format == Format::Parquet && is_terminal {
         let what = "Parquet is not for a terminal: name a file with --out, or redirect the output";
         return Err(CommandError::Usage(what.to_owned()));
     }
-    let sql = match args.sql.as_str() {
-        "-" => std::io::read_to_string(std::io::stdin())
-            .map_err(|source| CommandError::failed("cannot read standard input", source))?,
-        sql => sql.to_owned(),
-    };
+    let script = script_of(args)?;
+    let found = statements(&script);
+    let asked: Vec<String> = found.iter().map(|statement| in_place(&script, statement)).collect();
+    if asked.len() > 1 && format == Format::Parquet {
+        let what = format!("a Parquet file holds the answer to one statement, and these are {}", asked.len());
+        return Err(CommandError::Usage(what));
+    }
     let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());
     let limits = ReaderLimits { memory_bytes: settings.warehouse.memory_limit_bytes, statement_time: args.time_limit };
     bound_memory(limits.memory_bytes);
     let mut reader = Reader::open_limited(duckdb, parquet, limits).map_err(CommandError::Load)?;
-    let mut rows: Box<dyn Rows> = match args.format {
-        Format::Table if is_terminal => Box::new(Table::new(Layout::Terminal)),
-        Format::Table => Box::new(Table::new(Layout::Wide)),
-        Format::Lines => Box::new(Table::new(Layout::Lines)),
-        Format::Csv => Box::new(Csv::default()),
-        Format::Json => Box::new(Json),
-        Format::Parquet => Box::new(Parquet::default()),
-    };
-    let streamed = write_to(args.out.as_deref(), &context.printer, |out| {
-        let streamed = reader.stream(&sql, args.rows, |batch| Ok::<(), WriteError>(rows.take(out, &batch)?))?;
-        rows.finish(out)?;
-        Ok(streamed)
+    if asked.is_empty() {
+        return Err(CommandError::Usage("there is no statement: nothing but blanks and comments".to_owned()));
+    }
+    for sql in asked.iter().filter(|_| asked.len() > 1) {
+        reader.check(sql).map_err(CommandError::Query)?;
+    }
+    let rows_max = args.rows.unwrap_or(if format.is_for_people() { ROWS_DEFAULT } else { usize::MAX });
+    let is_truncated = write_to(args.out.as_deref(), &context.printer, |out| {
+        let mut is_truncated = false;
+        for (at, sql) in asked.iter().enumerate() {
+            if at > 0 && format != Format::Json {
+                out.write_all(b"\n")?;
+            }
+            let mut rows = format.rows(is_terminal);
+            let streamed = reader.stream(sql, rows_max, |batch| Ok::<(), WriteError>(rows.take(out, &batch)?))?;
+            rows.finish(out)?;
+            is_truncated |= streamed.truncated;
+        }
+        Ok(is_truncated)
     })?;
-    if streamed.truncated {
-        let notice = format!("only the first {} rows are shown; --rows N shows more\n", args.rows);
-        std::io::stderr().write_all(notice.as_bytes()).ok();
+    if is_truncated {
+        notice(&format!("only the first {rows_max} rows are shown; --rows N shows more"));
     }
     Ok(0)
+}
+
+/// What --format says, else what the name of the file tells. Where they disagree, that is said.
+fn format_of(args: &QueryArgs) -> Format {
+    let told = args.out.as_deref().and_then(Format::of);
+    if let (Some(format), Some(told), Some(out)) = (args.format, told, &args.out)
+        && format != told
+    {
+        let (name, format) = (out.display(), format.name());
+        notice(&format!("{name} gets {format}, as --format says, and not {}, as its name does", told.name()));
+    }
+    args.format.or(told).unwrap_or(Format::Table)
+}
+
+fn script_of(args: &QueryArgs) -> Result<String, CommandError> {
+    let read = match (&args.file, args.sql.as_deref()) {
+        (Some(file), _) if file.as_os_str() != "-" => std::fs::read_to_string(file)
+            .map_err(|source| CommandError::failed(format!("cannot read {}", file.display()), source)),
+        (None, Some(sql)) if sql != "-" => Ok(sql.to_owned()),
+        _ => std::io::read_to_string(std::io::stdin())
+            .map_err(|source| CommandError::failed("cannot read standard input", source)),
+    };
+    read.map(|script| match script.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => script,
+    })
+}
+
+fn notice(text: &str) {
+    // When stderr is gone, the answer has to do.
+    std::io::stderr().write_all(format!("{text}\n").as_bytes()).ok();
 }

@@ -7,9 +7,10 @@ use std::io::{self, Write};
 
 use arrow::{
     array::RecordBatch,
+    datatypes::DataType,
     util::display::{ArrayFormatter, FormatOptions},
 };
-use comfy_table::{ContentArrangement, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 
 use crate::model::steers_display;
 
@@ -17,8 +18,10 @@ use super::Rows;
 
 /// A longer value is cut: a text can have megabytes.
 const CELL_CHARS_MAX: usize = 200;
-/// On a terminal a table is folded down to so many columns of text for each column of the result, and no further.
+/// On a terminal a column of texts is folded down to so many letters, and no further.
 const COLUMN_WIDTH_MIN: usize = 12;
+/// What stands between two columns: a line, and a blank on either side.
+const BORDER_WIDTH: usize = 3;
 
 /// How a table fits where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +40,19 @@ pub(super) struct Table {
     layout: Layout,
     names: Vec<String>,
     are_numbers: Vec<bool>,
+    /// Whether the column holds texts, lists or the like, which may be folded.
+    are_folded: Vec<bool>,
     rows: Vec<Vec<String>>,
     cut: usize,
 }
 
 impl Table {
     pub fn new(layout: Layout) -> Self {
-        Self { layout, names: Vec::new(), are_numbers: Vec::new(), rows: Vec::new(), cut: 0 }
+        Self { layout, names: Vec::new(), are_numbers: Vec::new(), are_folded: Vec::new(), rows: Vec::new(), cut: 0 }
     }
 
-    fn drawn(&self, layout: Layout) -> Option<String> {
+    /// The table, at most so wide; `None` where it cannot be.
+    fn drawn(&self, width_max: Option<u16>) -> Option<String> {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::UTF8_FULL_CONDENSED);
         table.set_header(&self.names);
@@ -58,14 +64,37 @@ impl Table {
         for row in &self.rows {
             table.add_row(row);
         }
-        if layout == Layout::Terminal {
-            let width = usize::from(table.width().unwrap_or(u16::MAX));
-            table.set_content_arrangement(ContentArrangement::Dynamic);
-            if self.names.len() * COLUMN_WIDTH_MIN > width && widest(&self.plain(&table)) > width {
+        if let Some(width_max) = width_max {
+            let needed = self.least_widths();
+            let borders = needed.len() * BORDER_WIDTH + 1;
+            let width = usize::from(width_max);
+            if needed.iter().sum::<usize>() + borders > width && widest(&self.plain(&table)) > width {
                 return None;
+            }
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width_max);
+            for (at, needed) in needed.into_iter().enumerate() {
+                let padded = u16::try_from(needed + BORDER_WIDTH - 1).unwrap_or(u16::MAX);
+                if let Some(column) = table.column_mut(at) {
+                    column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(padded)));
+                }
             }
         }
         Some(table.to_string())
+    }
+
+    /// How far each column can be folded: a number, a time or a word keeps its digits together.
+    fn least_widths(&self) -> Vec<usize> {
+        let least = |(at, is_folded): (usize, &bool)| {
+            let cells = || self.rows.iter().filter_map(move |row| row.get(at));
+            let whole = cells().map(|cell| cell.chars().count()).max().unwrap_or(0);
+            let numbers = || cells().flat_map(|cell| cell.split_whitespace()).filter(|word| is_number(word));
+            let name = self.names.get(at).map_or(0, |name| name.chars().count());
+            match is_folded {
+                false => whole,
+                true => numbers().map(str::len).max().unwrap_or(0).max(whole.max(name).min(COLUMN_WIDTH_MIN)),
+            }
+        };
+        self.are_folded.iter().enumerate().map(least).collect()
     }
 
     /// The table as wide as it needs to be.
@@ -92,6 +121,8 @@ impl Rows for Table {
         if self.names.is_empty() {
             let schema = batch.schema();
             self.names = schema.fields().iter().map(|field| shown(field.name()).0).collect();
+            let is_folded = |kind: &DataType| kind.is_nested() || kind.is_string() || kind.is_binary();
+            self.are_folded = schema.fields().iter().map(|field| is_folded(field.data_type())).collect();
             self.are_numbers = schema.fields().iter().map(|field| field.data_type().is_numeric()).collect();
         }
         let options = FormatOptions::default().with_null("NULL").with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"));
@@ -115,7 +146,11 @@ impl Rows for Table {
     }
 
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        let drawn = if self.layout == Layout::Lines { None } else { self.drawn(self.layout) };
+        let drawn = match self.layout {
+            Layout::Lines => None,
+            Layout::Wide => self.drawn(None),
+            Layout::Terminal => self.drawn(Some(comfy_table::Table::new().width().unwrap_or(u16::MAX))),
+        };
         match drawn {
             Some(table) => writeln!(out, "{table}")?,
             None => write!(out, "{}", self.lines())?,
@@ -134,6 +169,14 @@ impl Rows for Table {
 
 fn widest(text: &str) -> usize {
     text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}
+
+/// Whether a word is a number, with what stands around it in a list or a sentence.
+fn is_number(word: &str) -> bool {
+    let bare = word.trim_matches(|letter: char| !letter.is_ascii_digit());
+    !bare.is_empty()
+        && bare.bytes().all(|byte| byte.is_ascii_digit() || b".,:-".contains(&byte))
+        && bare.len() + 3 > word.len()
 }
 
 /// A value as it is shown, and whether it was cut.
@@ -156,6 +199,46 @@ fn shown(text: &str) -> (String, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn table(columns: &[(&str, bool, &[&str])]) -> Table {
+        let mut table = Table::new(Layout::Terminal);
+        let rows = columns.first().map_or(0, |(.., cells)| cells.len());
+        table.rows = vec![Vec::new(); rows];
+        for (name, is_folded, cells) in columns {
+            table.names.push((*name).to_owned());
+            table.are_folded.push(*is_folded);
+            table.are_numbers.push(!is_folded);
+            table.rows.iter_mut().zip(*cells).for_each(|(row, cell)| row.push((*cell).to_owned()));
+        }
+        table
+    }
+
+    #[test]
+    fn numbers_keep_their_digits_together_at_80_columns() {
+        let words = "many words that need a lot of room and are folded, of course";
+        let texts = [words, "17 of 1234567890123456"];
+        let more_texts = [words, "short"];
+        let one: &[&str] = &["1"];
+        let numbers = ["-1234567890.1234567", "2026-01-31 08:00:00.123"];
+        for count in 1..=4 {
+            let mut columns: Vec<(&str, bool, &[&str])> = Vec::new();
+            columns.push(("words", true, texts.as_slice()));
+            columns.extend((0..count).map(|_| ("a_rather_long_name_of_a_column", false, numbers.as_slice())));
+            columns.push(("more words", true, more_texts.as_slice()));
+            let Some(drawn) = table(&columns).drawn(Some(80)) else {
+                assert!(count > 1, "one number fits");
+                continue;
+            };
+            assert!(widest(&drawn) <= 80, "{drawn}");
+            for number in numbers.iter().chain(&["1234567890123456"]) {
+                let wanted = if number.len() == 16 { 1 } else { count };
+                assert_eq!(drawn.matches(number).count(), wanted, "{number}: {drawn}");
+            }
+        }
+        assert!(table(&[("n", false, one); 30]).drawn(Some(80)).is_none(), "30 columns are lines");
+        let fits = table(&[("n", false, one); 10]).drawn(Some(80)).unwrap();
+        assert_eq!(widest(&fits), 41);
+    }
 
     #[test]
     fn nothing_that_steers_a_terminal_is_shown() {

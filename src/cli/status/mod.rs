@@ -2,6 +2,7 @@
 
 mod people;
 mod proofs;
+mod rows;
 mod serving;
 
 use clap::Args;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     clock,
     config::Settings,
-    model::{IN_DOUBT_MS, IntervalSet, Window, format_ms},
+    model::{IN_DOUBT_MS, IntervalSet, Scope, Window, format_ms},
     pipeline::{CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, drift_lines, known_traits, told_wait_until},
     source::LearnedRate,
     state::{Proven, RunEntry, State, StateError},
@@ -18,11 +19,12 @@ use crate::{
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags, parse_moment},
+    flags::{PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
     traits::describe_known,
 };
 use people::PeopleStatus;
 use proofs::{ProofStatus, proofs};
+use rows::RowCounter;
 use serving::{ServeStatus, serving};
 
 const RUNS_SHOWN: u32 = 5;
@@ -33,7 +35,8 @@ const RUNS_SHOWN: u32 = 5;
 /// parts, how many rows that gave, and how it was proven: by which scan, of how many pages, and how the service said that there is
 /// no more. `verify` asks the service whether it still is so.
 ///
-/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration.
+/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and the warehouse does not know a survey that
+/// was named.
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
     /// Show the proofs from this moment on: 2026-01-31, RFC 3339 or epoch milliseconds
@@ -49,7 +52,13 @@ pub(super) struct StatusArgs {
     json: bool,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
+
+    #[command(flatten)]
+    streams: StreamFlags,
+
+    #[command(flatten)]
+    surveys: SurveyFlags,
 }
 
 #[derive(Serialize)]
@@ -97,8 +106,8 @@ struct StreamStatus {
     missing: Vec<Stretch>,
     /// Stretches whose last scan left a doubt: rows that seem to be gone and were not believed, or that a page's edge may hide.
     in_doubt: Vec<Stretch>,
-    /// Rows that the last scans returned.
-    rows: u64,
+    /// Rows of its table, or those of its survey; absent where the warehouse cannot be read now.
+    rows: Option<u64>,
     /// How far the newest complete moment lies back.
     lag_secs: i64,
     /// The oldest of the last scans of all stretches.
@@ -119,7 +128,7 @@ struct ScanStatus {
     stream: &'static str,
     window: String,
     pages: u64,
-    rows: u64,
+    records: u64,
 }
 
 #[derive(Serialize)]
@@ -133,7 +142,7 @@ struct RunStatus {
 }
 
 pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.shared.settings(&EffortFlags::default(), &context)?;
+    let settings = args.place.given(&context).streams(&args.streams).surveys(&args.surveys).settings()?;
     let range = range_of(args)?;
     let Some(state) = State::open_read_only(&settings.state_path).map_err(CommandError::State)? else {
         let path = settings.state_path.display();
@@ -154,7 +163,7 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         }
     };
     context.printer.print(&text)?;
-    Ok(0)
+    Ok(if args.surveys.tell_unknown(&settings) { 3 } else { 0 })
 }
 
 /// The range whose proofs are asked for, if one is.
@@ -162,11 +171,8 @@ fn range_of(args: &StatusArgs) -> Result<Option<Window>, CommandError> {
     if args.from.is_none() && args.to.is_none() {
         return Ok(None);
     }
-    let (from, to) = (args.from.unwrap_or(0), args.to.unwrap_or(i64::MAX));
-    match from < to {
-        true => Ok(Some(Window::new(from, to))),
-        false => Err(CommandError::Usage("--to must lie after --from".to_owned())),
-    }
+    check_range(args.from, args.to)?;
+    Ok(Some(Window::new(args.from.unwrap_or(0), args.to.unwrap_or(i64::MAX))))
 }
 
 /// Since when all of a stretch is complete: since its last part is.
@@ -175,11 +181,19 @@ fn complete_since(proofs: &[Proven], window: Window) -> Option<String> {
     last_ms.filter(|proven_ms| *proven_ms > 0).map(seconds)
 }
 
+/// Whether --stream and --survey leave the scope in. What was covered for all surveys is covered for each.
+fn is_asked_for(settings: &Settings, scope: Scope) -> bool {
+    let is_of_stream = settings.named_streams.is_empty() || settings.named_streams.contains(&scope.stream);
+    let is_of_survey = scope.survey_id.is_none_or(|id| settings.surveys.is_empty() || settings.surveys.contains(&id));
+    is_of_stream && is_of_survey
+}
+
 fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<Status, StateError> {
     let skew_ms = state.service_trait::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
     let now_ms = clock::now_ms() + skew_ms.unwrap_or(0);
     let mut streams = Vec::new();
-    for scope in state.covered_scopes()? {
+    let mut counter = RowCounter::open(&settings.warehouse);
+    for scope in state.covered_scopes()?.into_iter().filter(|scope| is_asked_for(settings, *scope)) {
         let held = state.coverage(scope)?;
         let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
         let Some(hull) = covered.hull() else { continue };
@@ -203,16 +217,18 @@ fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<S
                 .filter(|held| held.scanned_ms == IN_DOUBT_MS)
                 .map(|held| stretch(&held.window))
                 .collect(),
-            rows: held.iter().map(|segment| segment.rows).sum(),
+            rows: counter.count(scope),
             lag_secs: (now_ms - hull.end_ms).max(0) / 1000,
             oldest_scan: seconds(oldest_ms),
         });
     }
-    let scans = state.scans_under_way()?.into_iter().map(|left| ScanStatus {
+    drop(counter);
+    let scans = state.scans_under_way()?.into_iter().filter(|left| is_asked_for(settings, left.scan.scope));
+    let scans = scans.map(|left| ScanStatus {
         stream: left.scan.scope.stream.name(),
         window: left.scan.window.to_string(),
         pages: left.pages,
-        rows: left.rows,
+        records: left.rows,
     });
     let holder = state.current_holder()?;
     let runs = state.runs(RUNS_SHOWN)?;
@@ -273,9 +289,11 @@ fn describe(status: &Status) -> String {
     for stream in &status.streams {
         let survey = stream.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
         let lag = length(stream.lag_secs);
+        let uncounted = || "rows unknown (the warehouse cannot be read now)".to_owned();
+        let rows = stream.rows.map_or_else(uncounted, |rows| format!("{rows} rows"));
         text.push_str(&format!(
-            "\n{}{survey}: {} rows, {lag} behind, looked at since {}\n",
-            stream.stream, stream.rows, stream.oldest_scan
+            "\n{}{survey}: {rows}, {lag} behind, looked at since {}\n",
+            stream.stream, stream.oldest_scan
         ));
         for stretch in &stream.complete {
             let since = stretch.complete_since.as_ref().map(|since| format!("   since {since}")).unwrap_or_default();
@@ -295,7 +313,10 @@ fn describe(status: &Status) -> String {
     if !status.under_way.is_empty() {
         text.push_str("\nbegun and not committed (the next run goes on with them):\n");
         for scan in &status.under_way {
-            text.push_str(&format!("  {} {}: {} pages, {} rows\n", scan.stream, scan.window, scan.pages, scan.rows));
+            text.push_str(&format!(
+                "  {} {}: {} pages, {} records\n",
+                scan.stream, scan.window, scan.pages, scan.records
+            ));
         }
     }
     if !status.runs.is_empty() {

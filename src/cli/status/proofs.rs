@@ -8,7 +8,7 @@ use crate::{
     state::{Proven, State, StateError, Stretch},
 };
 
-use super::seconds;
+use super::{is_asked_for, seconds};
 
 /// What is known of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -36,8 +36,8 @@ pub(super) struct ProofStatus {
     pub last_read: Option<String>,
     /// The optional parts that the last scans asked for.
     pub flags: Vec<&'static str>,
-    /// Rows that they returned; an estimate where a stretch was cut.
-    pub rows: Option<u64>,
+    /// Records that they returned, those that came twice included; an estimate where a stretch was cut.
+    pub records: Option<u64>,
     /// How many scans they were.
     pub scans: u64,
     /// Their pages; an estimate where a stretch was cut.
@@ -65,12 +65,9 @@ pub(super) fn proofs(
         let enabled = settings.streams.iter().map(|stream| Scope::all(stream.stream));
         scopes.extend(enabled.filter(|scope| !scopes.contains(scope)).collect::<Vec<_>>());
     }
-    let wanted = |scope: &Scope| {
-        let is_of_survey =
-            scope.survey_id.is_none_or(|id| settings.surveys.is_empty() || settings.surveys.contains(&id));
-        is_of_survey && settings.streams.iter().any(|stream| stream.stream == scope.stream)
-    };
-    scopes.retain(wanted);
+    scopes.retain(|scope| {
+        is_asked_for(settings, *scope) && settings.streams.iter().any(|stream| stream.stream == scope.stream)
+    });
     let mut all = Vec::new();
     for scope in scopes {
         let stretches = state.stretches(scope)?;
@@ -122,7 +119,7 @@ impl ProofStatus {
             complete_since: None,
             last_read: None,
             flags: Vec::new(),
-            rows: None,
+            records: None,
             scans: 0,
             pages: 0,
             ends: Vec::new(),
@@ -142,7 +139,7 @@ impl ProofStatus {
             complete_since: proven_ms.and_then(moment),
             last_read: moment(read.read_ms),
             flags: segment.flags.iter().map(Flag::name).collect(),
-            rows: Some(segment.rows),
+            records: Some(segment.rows),
             scans: read.scans,
             // A small part of a page is on a page.
             pages: read.pages.max(u64::from(read.scans > 0)),
@@ -191,7 +188,7 @@ fn describe_one(proof: &ProofStatus) -> String {
         (Some(last_read), Some(since)) if last_read <= since => text.push_str(", not read again since\n"),
         (last_read, _) => text.push_str(&format!(", last read {}\n", last_read.clone().unwrap_or_else(unknown))),
     }
-    text.push_str(&format!("              {} rows", proof.rows.unwrap_or(0)));
+    text.push_str(&format!("              {} records", proof.records.unwrap_or(0)));
     if proof.scans > 0 {
         let many = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         text.push_str(&format!(" in {} of {}", many(proof.pages, "page"), many(proof.scans, "scan")));

@@ -45,5 +45,5 @@ pub(super) async fn run(args: PullArgs, context: Context) -> Result<u8, CommandE
     };
     let accept_vanished = args.run.accept_vanished;
     let request = Request { command: "users pull", backfill: None, accept_vanished, people };
-    run_request(request, args.run, context).await
+    run_request(request, args.run.given(&context).settings()?, args.run.json, context).await
 }

@@ -16,7 +16,7 @@ use crate::{
 
 use super::super::{
     CommandError, Context,
-    flags::{EffortFlags, SharedFlags},
+    flags::{EffortFlags, PlaceFlags},
     sync::stop_on_signal,
 };
 
@@ -88,7 +88,7 @@ pub(super) struct PushArgs {
     json: bool,
 
     #[command(flatten)]
-    shared: SharedFlags,
+    place: PlaceFlags,
 
     #[command(flatten)]
     effort: EffortFlags,
@@ -117,7 +117,7 @@ impl From<FormatArg> for PushFormat {
 }
 
 pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.shared.settings(&args.effort, &context)?;
+    let settings = args.place.given(&context).effort(&args.effort).settings()?;
     let request = PushRequest {
         input: input_of(&args)?,
         results: results_of(&args),

@@ -14,7 +14,7 @@ fn compare(lab: &mut Lab, scan: &Scan, pages: &[FlatPage]) -> Differences {
     for page in pages {
         lab.destination().stage(page).unwrap();
     }
-    let found = lab.destination().compare(scan).unwrap();
+    let found = lab.destination().compare(scan, 5).unwrap();
     lab.destination().publish().unwrap();
     found
 }

@@ -18,9 +18,6 @@ use crate::{
     schema::{Table, children_of, quote_identifier, quote_text},
 };
 
-/// Keys that are shown of each kind of difference.
-const EXAMPLES_MAX: usize = 5;
-
 /// How a warehouse differs from the service in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Differences {
@@ -44,9 +41,22 @@ pub struct Differences {
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Difference {
     pub rows: u64,
-    /// The first few, by key.
+    /// The first of them, by key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
+    /// Rows that are not among the examples.
+    #[serde(skip_serializing_if = "is_none")]
+    pub left_out: u64,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Difference {
+    fn new(rows: u64, examples: Vec<Example>) -> Difference {
+        Difference { rows, left_out: rows.saturating_sub(examples.len() as u64), examples }
+    }
 }
 
 /// A row that differs.
@@ -66,8 +76,14 @@ impl Differences {
     }
 }
 
-/// Compares the staged scan, which is complete, with the warehouse. To be called once a stage.
-pub fn differences(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets) -> Result<Differences, LoadError> {
+/// Compares the staged scan, which is complete, with the warehouse. To be called once a stage. At most `keys_max` rows of each kind of
+/// difference are named.
+pub fn differences(
+    engine: &Engine,
+    stage: &mut Stage,
+    targets: &mut dyn Targets,
+    keys_max: usize,
+) -> Result<Differences, LoadError> {
     stage.complete(engine)?;
     let mut comparison = Comparison::new(engine, stage, targets);
     let scan = comparison.scan;
@@ -85,7 +101,7 @@ pub fn differences(engine: &Engine, stage: &mut Stage, targets: &mut dyn Targets
         collect_stale_snapshots(&mut comparison, base)?;
     }
     logs::write_rejects(&mut comparison, base)?;
-    tell(&comparison, base, window)
+    tell(&comparison, base, window, keys_max)
 }
 
 /// Rows outside the window belong to other windows, and are compared there.
@@ -198,6 +214,7 @@ fn tell(
     comparison: &Comparison<'_>,
     base: &'static Table,
     window: Option<TimeBounds>,
+    keys_max: usize,
 ) -> Result<Differences, LoadError> {
     let keys: Vec<String> = key_of(base).into_iter().map(quote_identifier).collect();
     let key_text = format!("concat_ws(' / ', {})", keys.join(", "));
@@ -215,26 +232,22 @@ fn tell(
         base.name
     ))?;
     let count = i64::unsigned_abs;
-    let list = |from: &str| examples(comparison.engine, from);
+    let list = |from: &str| examples(comparison.engine, from, keys_max);
     let rejected = comparison.delta.counts.rejected;
+    let mut missing_rows = list(&format!("SELECT {key_text} AS key, '' AS columns FROM work_missing"))?;
+    let rejected_rows = (rejected > 0)
+        .then(|| Example { key: format!("{rejected} records that cannot be placed"), columns: Vec::new() });
+    let missing_left_out = count(missing).saturating_sub(missing_rows.len() as u64);
+    let has_room = missing_rows.len() < keys_max;
+    missing_rows.extend(rejected_rows.filter(|_| has_room));
     let mut differences = Differences {
         service_rows: count(staged) + comparison.stage.rows("rejects"),
         rows: count(rows),
-        missing: Difference {
-            rows: count(missing) + rejected,
-            examples: list(&format!("SELECT {key_text} AS key, '' AS columns FROM work_missing"))?,
-        },
-        extra: Difference {
-            rows: count(extra),
-            examples: list(&format!("SELECT {key_text} AS key, '' AS columns FROM work_gone"))?,
-        },
-        stale: Difference { rows: count(stale), examples: list("SELECT key, columns FROM work_differing")? },
+        missing: Difference { rows: count(missing) + rejected, examples: missing_rows, left_out: missing_left_out },
+        extra: Difference::new(count(extra), list(&format!("SELECT {key_text} AS key, '' AS columns FROM work_gone"))?),
+        stale: Difference::new(count(stale), list("SELECT key, columns FROM work_differing")?),
         columns: BTreeMap::new(),
     };
-    if rejected > 0 && differences.missing.examples.len() < EXAMPLES_MAX {
-        let key = format!("{rejected} records that cannot be placed");
-        differences.missing.examples.push(Example { key, columns: Vec::new() });
-    }
     if stale > 0 {
         let sql = format!(
             "SELECT name, count(DISTINCT {key_text})::BIGINT FROM
@@ -258,9 +271,9 @@ fn held_rows(comparison: &Comparison<'_>, base: &'static Table, window: Option<T
     format!("SELECT count(*) FROM work_held h WHERE {condition} AND h._vanished_at IS NULL")
 }
 
-fn examples(engine: &Engine, from: &str) -> Result<Vec<Example>, LoadError> {
+fn examples(engine: &Engine, from: &str, keys_max: usize) -> Result<Vec<Example>, LoadError> {
     let failed = |source| LoadError::engine("list differences", source);
-    let sql = format!("SELECT key, columns FROM ({from}) ORDER BY key LIMIT {EXAMPLES_MAX}");
+    let sql = format!("SELECT key, columns FROM ({from}) ORDER BY key LIMIT {keys_max}");
     let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
     let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)));
     let rows = rows.map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;

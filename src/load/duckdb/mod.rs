@@ -296,12 +296,12 @@ impl Destination for DuckDbDestination {
         self.seal_transaction()
     }
 
-    fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
+    fn compare(&mut self, scan: &Scan, keys_max: usize) -> Result<Differences, LoadError> {
         self.ready()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
         let mut stage =
             stage.ok_or_else(|| LoadError::Contract("a comparison with a scan that was not staged".into()))?;
-        let found = differences(&self.engine, &mut stage, &mut Attached(&self.lacking))?;
+        let found = differences(&self.engine, &mut stage, &mut Attached(&self.lacking), keys_max)?;
         Stage::clear(&self.engine)?;
         Ok(found)
     }

@@ -337,12 +337,12 @@ impl Destination for ParquetDestination {
         if self.is_built_anew { Ok(()) } else { self.commit_pending() }
     }
 
-    fn compare(&mut self, scan: &Scan) -> Result<Differences, LoadError> {
+    fn compare(&mut self, scan: &Scan, keys_max: usize) -> Result<Differences, LoadError> {
         self.commit_pending()?;
         let stage = self.stage.take().filter(|stage| stage.scan() == scan);
         let mut stage = stage.ok_or_else(|| LoadError::Contract("a comparison of a scan that was not begun".into()))?;
         let mut targets = TreeTargets { root: &self.root, tree: &mut self.tree, waiting: &self.waiting };
-        let found = differences(&self.engine, &mut stage, &mut targets)?;
+        let found = differences(&self.engine, &mut stage, &mut targets, keys_max)?;
         Stage::clear(&self.engine)?;
         Ok(found)
     }

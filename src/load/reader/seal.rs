@@ -5,6 +5,7 @@
 use duckdb::Connection;
 use serde_json::Value;
 
+use super::script::place;
 use crate::load::LoadError;
 
 /// Functions that a SELECT can call and that do something: they write, switch things, run a text as SQL, or take a pointer.
@@ -33,7 +34,12 @@ pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(),
         .map_err(|source| LoadError::Engine { action: "read the query".into(), source: Box::new(source) })?;
     let refused = |why: &str| LoadError::Engine { action: "run the query".into(), source: why.into() };
     if tree["error"].as_bool() != Some(false) {
-        return Err(refused(explain_refusal(tree["error_message"].as_str().unwrap_or_default())));
+        let why = explain_refusal(tree["error_message"].as_str().unwrap_or_default());
+        let position = tree["position"].as_str().and_then(|position| position.parse().ok());
+        return Err(match position {
+            Some(position) => refused(&format!("{why}\n\n{}", place(sql, position))),
+            None => refused(why),
+        });
     }
     if let Some(name) = refused_function(&tree) {
         return Err(refused(&format!("the function {name} is not for a question")));

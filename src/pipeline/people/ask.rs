@@ -39,6 +39,8 @@ pub(super) struct Answered {
     pub people: usize,
     /// Of them those whom the service refused to be asked for.
     pub refused: u64,
+    /// Of them those whom the service does not know.
+    pub absent: u64,
     pub stop: Option<Stop>,
     /// The first person for whom no answer came; the others were asked for all the same.
     pub failure: Option<(Scan, SourceError)>,
@@ -59,7 +61,8 @@ pub(super) async fn ask(
     };
     let Begun { mut spool, .. } = begun;
     let mut held = Held::new(&shared.budget, scan.scope.stream, shared.drift.of(scan.scope.stream));
-    let mut answered = Answered { pulled: None, people: 0, refused: 0, stop: None, failure: None, fatal: None };
+    let mut answered =
+        Answered { pulled: None, people: 0, refused: 0, absent: 0, stop: None, failure: None, fatal: None };
     let (mut draft, mut begun_at, mut failures_in_a_row) = (PageDraft::default(), Instant::now(), 0);
     shared.progress.begun();
     let mut asks = futures::stream::iter(people.to_vec())
@@ -75,7 +78,10 @@ pub(super) async fn ask(
         }
         match answer {
             Ok(UserAnswer::Found { body }) => draft.add_found(&user_id, &body),
-            Ok(UserAnswer::Absent) => draft.add_absent(user_id),
+            Ok(UserAnswer::Absent) => {
+                answered.absent += 1;
+                draft.add_absent(user_id);
+            }
             Ok(UserAnswer::Refused { status }) => {
                 // What it said may name the person.
                 tracing::warn!(status, "the service refused to be asked for a person");

@@ -54,6 +54,7 @@ struct Pace {
     committing: Option<Committing>,
     answered: usize,
     refused: u64,
+    absent: u64,
 }
 
 /// Whether a person was erased: they are not asked for while the service still has them.
@@ -80,11 +81,13 @@ impl Run {
                 self.findings.notes.push(note);
             }
             let once: BTreeSet<String> = asked.into_iter().filter(|user_id| can_be_asked(user_id)).collect();
+            self.tell_requests(once.len() as u64);
             return self.pull_these(once.into_iter().collect()).await.map(drop);
         }
         loop {
             let due = self.people_due_now().await?;
             self.tell_unaskable(due.unaskable);
+            self.tell_requests(due.due);
             let is_last = due.people.len() as u64 == due.due;
             let answered = self.pull_these(due.people).await?;
             // Nobody came although some were asked for: asking for the same once more is no way out.
@@ -115,7 +118,28 @@ impl Run {
                 pace.refused
             ));
         }
+        if pace.absent > 0 && matches!(self.request.people, PeopleAsk::These(_)) {
+            let named = people.len();
+            self.findings.notes.push(format!("the service does not know {} of the {named} people named", pace.absent));
+        }
         outcome.and(committed).map(|()| pace.answered)
+    }
+
+    /// Says how many requests are coming, before the first of them: loud if somebody asked for people by name of the stream.
+    fn tell_requests(&self, requests: u64) {
+        if requests == 0 {
+            return;
+        }
+        let is_by_hand =
+            self.request.people != PeopleAsk::AfterLists || self.settings.named_streams.contains(&Stream::Users);
+        let rate = self.shared.source.learned_rate().requests_per_sec;
+        let minutes =
+            rate.map(|rate| format!(", about {:.1} minutes at the learned rate", requests as f64 / rate / 60.0));
+        let text = format!("{requests} people are asked for, one request each{}", minutes.unwrap_or_default());
+        match is_by_hand {
+            true => tracing::warn!("{text}"),
+            false => tracing::info!("{text}"),
+        }
     }
 
     /// The service's time is what answers are remembered by; asking for it proves address and key as well.
@@ -186,9 +210,10 @@ impl Run {
 
     /// A batch was asked for: its commit begins as soon as the one before it is done.
     async fn batch_came(&mut self, pace: &mut Pace, answered: Answered) -> Result<(), PipelineError> {
-        let Answered { pulled, people, refused, stop, failure, fatal } = answered;
+        let Answered { pulled, people, refused, absent, stop, failure, fatal } = answered;
         let before = self.commit_ended_of(pace).await;
         (pace.answered, pace.refused) = (pace.answered + people, pace.refused + refused);
+        pace.absent += absent;
         if let Some(stop) = stop {
             self.findings.stop.get_or_insert(stop);
         }

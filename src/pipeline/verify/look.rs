@@ -65,6 +65,7 @@ pub(super) async fn compare(
     shared: &Shared,
     destinations: &[SharedDestination],
     looked: Looked,
+    keys_max: usize,
 ) -> Result<BTreeMap<&'static str, Differences>, PipelineError> {
     let looked = Arc::new(looked);
     let threads = destinations.iter().map(|destination| {
@@ -75,7 +76,7 @@ pub(super) async fn compare(
             destination.begin(&pulled.scan).map_err(failed(name))?;
             let staged = pulled.held.for_each(&pulled.spool, |page| destination.stage(page))?;
             staged.map_err(failed(name))?;
-            let differences = destination.compare(&pulled.scan).map_err(failed(name))?;
+            let differences = destination.compare(&pulled.scan, keys_max).map_err(failed(name))?;
             Ok::<_, PipelineError>((name, differences))
         })
     });

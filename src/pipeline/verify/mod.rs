@@ -47,6 +47,8 @@ pub struct VerifyRequest {
     pub from_ms: i64,
     /// `None`: where the coverage ends.
     pub to_ms: Option<i64>,
+    /// Rows that are named of each kind of difference of a window.
+    pub keys_max: usize,
 }
 
 /// A verify, assembled and holding the lease.
@@ -249,7 +251,8 @@ impl Verify {
                 format!("{scope} {window}: the service may have lost rows at the edges of its pages in this look");
             self.found.notes.push(note);
         }
-        let differences: BTreeMap<_, _> = compare(&self.shared, &self.destinations, looked).await?;
+        let differences: BTreeMap<_, _> =
+            compare(&self.shared, &self.destinations, looked, self.request.keys_max).await?;
         let verified = Verified::new(&task, differences);
         self.shared.progress.committed(scope, window, verified.service_rows);
         self.found.windows.push(verified);

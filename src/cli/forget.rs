@@ -1,0 +1,72 @@
+//! `studysync forget`: what is known complete of a survey is forgotten. No row is touched.
+
+use clap::Args;
+
+use crate::{
+    clock,
+    model::{RunId, Scope},
+    state::{State, StateError},
+};
+
+use super::{
+    CommandError, Context,
+    flags::{PlaceFlags, SurveyFlags},
+};
+
+/// Forgets what is known of single surveys: since when they are complete, when they were last read, what was begun of them.
+///
+/// That is what `sync --survey ID` and `backfill --survey ID` leave behind: `status` and `report` list it on its own. It is for surveys
+/// that were mistyped or are no longer read alone. No row and no page is touched, and what is known of all surveys together stays.
+/// A later run that names the survey reads it anew. People are forgotten by `erase`.
+///
+/// Exit codes: 0 forgotten; 1 the checkpoints cannot be written; 2 usage or configuration, or nothing is known of such a survey alone; 5
+/// another run holds the lease.
+#[derive(Args, Debug)]
+pub(super) struct ForgetArgs {
+    #[command(flatten)]
+    place: PlaceFlags,
+
+    #[command(flatten)]
+    surveys: SurveyFlags,
+}
+
+pub(super) fn run(args: &ForgetArgs, context: Context) -> Result<u8, CommandError> {
+    let settings = args.place.given(&context).surveys(&args.surveys).settings()?;
+    if settings.surveys.is_empty() {
+        return Err(CommandError::Usage("name a survey with --survey".to_owned()));
+    }
+    let path = &settings.state_path;
+    let Some(read) = State::open_read_only(path).map_err(CommandError::State)? else {
+        return Err(CommandError::Usage(format!("nothing is known yet: there is no state file {}", path.display())));
+    };
+    let facts = || -> Result<(String, String, Vec<Scope>), StateError> {
+        let fact = |key| read.meta(key).map(Option::unwrap_or_default);
+        Ok((fact("base_url")?, fact("environment")?, read.single_surveys()?))
+    };
+    let (base_url, environment, known) = facts().map_err(CommandError::State)?;
+    drop(read);
+    let is_known = |id: &i64| known.iter().any(|scope| scope.survey_id == Some(*id));
+    if let Some(unknown) = settings.surveys.iter().find(|id| !is_known(id)) {
+        return Err(CommandError::Usage(nothing_known(*unknown, &known)));
+    }
+    let forget = || -> Result<(), StateError> {
+        let mut state = State::open(path, &base_url, &environment)?;
+        let now_ms = clock::now_ms();
+        let _lease = state.take_lease(&RunId::new(now_ms), "forget", now_ms)?;
+        settings.surveys.iter().try_for_each(|id| state.forget_survey(*id))
+    };
+    forget().map_err(CommandError::State)?;
+    for scope in known.iter().filter(|scope| scope.survey_id.is_some_and(|id| settings.surveys.contains(&id))) {
+        context.printer.print(&format!("forgotten: {scope}"))?;
+    }
+    Ok(0)
+}
+
+fn nothing_known(id: i64, known: &[Scope]) -> String {
+    let mut ids: Vec<String> = known.iter().filter_map(|scope| scope.survey_id).map(|id| id.to_string()).collect();
+    ids.dedup();
+    match ids.is_empty() {
+        true => format!("nothing is known of survey {id} alone, nor of any other"),
+        false => format!("nothing is known of survey {id} alone; there are {}", ids.join(", ")),
+    }
+}

@@ -1,0 +1,215 @@
+//! Surveys that the command line names: whether the warehouse or the service knows them. A mistyped one would be read as empty, and
+//! stand among what is complete for ever.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use arrow::{array::AsArray as _, datatypes::Int64Type};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    config::WarehouseSettings,
+    load::{LoadError, Reader},
+    model::{FlagSet, PageRequest, Scope, Stream, Window},
+    source::{Answer, Range, SourceError},
+};
+
+use super::{
+    PipelineError, Run,
+    assemble::{failed, open_reader},
+    pull::blocking,
+};
+
+/// Surveys that are suggested for one that is unknown.
+const SUGGESTED_MAX: usize = 3;
+/// The largest page of surveys, and how many of them are asked for: more surveys than a company has.
+const PAGE_ROWS: u32 = 1000;
+const PAGES_MAX: usize = 20;
+/// What looking a survey up in the warehouse may take.
+const TIME_MAX: Duration = Duration::from_secs(300);
+
+/// Surveys by id, with their names.
+pub type SurveyNames = BTreeMap<i64, String>;
+
+/// Surveys that nobody knows, with those that may be meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnknownSurveys {
+    pub ids: Vec<i64>,
+    pub known: SurveyNames,
+}
+
+impl fmt::Display for UnknownSurveys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<String> = self.ids.iter().map(i64::to_string).collect();
+        let (noun, verb) = if ids.len() == 1 { ("survey", "is") } else { ("surveys", "are") };
+        write!(f, "{noun} {} {verb} not known", ids.join(", "))?;
+        let near: Vec<String> = self.near().map(|(id, name)| format!("{id} ({name})")).collect();
+        if !near.is_empty() {
+            write!(f, "; did you mean {}?", near.join(" or "))?;
+        }
+        Ok(())
+    }
+}
+
+impl UnknownSurveys {
+    /// The known surveys whose ids look most like the unknown ones.
+    fn near(&self) -> impl Iterator<Item = (&i64, &String)> {
+        let distance = |id: i64| {
+            let wrong =
+                self.ids.iter().map(|unknown| strsim::damerau_levenshtein(&unknown.to_string(), &id.to_string()));
+            wrong.min().unwrap_or(usize::MAX)
+        };
+        let mut known: Vec<_> = self.known.iter().collect();
+        known.sort_by_key(|(id, _)| (distance(**id), **id));
+        known.into_iter().take(SUGGESTED_MAX)
+    }
+}
+
+/// The named surveys that the warehouse does not know: it has neither the survey nor an answer to it. `None`: all are known, or the
+/// warehouse has no survey at all, so that nothing can be said.
+pub fn unknown_surveys(reader: &mut Reader, named: &[i64]) -> Result<Option<UnknownSurveys>, LoadError> {
+    let unknown = look_up(reader, named)?;
+    Ok((!unknown.ids.is_empty() && !unknown.known.is_empty()).then_some(unknown))
+}
+
+/// The same for a warehouse that is not open. `None` also where it cannot be read now.
+pub fn unknown_in_warehouse(warehouse: &WarehouseSettings, named: &[i64]) -> Option<UnknownSurveys> {
+    if named.is_empty() {
+        return None;
+    }
+    let (_, mut reader) = open_reader(warehouse, TIME_MAX).ok()?;
+    unknown_surveys(&mut reader, named).ok()?
+}
+
+fn look_up(reader: &mut Reader, named: &[i64]) -> Result<UnknownSurveys, LoadError> {
+    let mut unknown = UnknownSurveys { ids: named.to_vec(), ..UnknownSurveys::default() };
+    let listed: Vec<String> = named.iter().map(i64::to_string).collect();
+    let sql = format!(
+        "SELECT id, coalesce(name, '') AS name FROM surveys WHERE id IS NOT NULL
+         UNION ALL SELECT DISTINCT survey_id, NULL FROM responses WHERE survey_id IN ({})",
+        listed.join(", ")
+    );
+    reader.stream(&sql, usize::MAX, |batch| {
+        let (ids, names) = (batch.column(0).as_primitive_opt::<Int64Type>(), batch.column(1).as_string_opt::<i32>());
+        let (Some(ids), Some(names)) = (ids, names) else {
+            return Err(LoadError::Contract("ids of surveys are no integers".into()));
+        };
+        for (id, name) in ids.iter().zip(names.iter()) {
+            let Some(id) = id else { continue };
+            unknown.ids.retain(|unknown| *unknown != id);
+            if let Some(name) = name {
+                unknown.known.insert(id, name.to_owned());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(unknown)
+}
+
+/// A page of surveys, as far as it is read here.
+#[derive(Deserialize)]
+struct Listed {
+    data: Vec<Value>,
+}
+
+impl Run {
+    /// Refuses surveys that neither the warehouse nor the service knows, before anything is asked for in their name.
+    pub(super) async fn check_surveys(&mut self) -> Result<(), PipelineError> {
+        if self.settings.surveys.is_empty() {
+            return Ok(());
+        }
+        let mut unknown = self.unknown_here().await?;
+        if unknown.ids.is_empty() {
+            return Ok(());
+        }
+        let asked = self.ask_for_surveys(&mut unknown).await;
+        match asked {
+            Ok(()) if unknown.ids.is_empty() => Ok(()),
+            Ok(()) => Err(PipelineError::UnknownSurveys(unknown)),
+            Err(SourceError::Stopped(stop)) => {
+                self.findings.stop = Some(stop);
+                Ok(())
+            }
+            Err(error) => Err(PipelineError::Source(error)),
+        }
+    }
+
+    async fn unknown_here(&self) -> Result<UnknownSurveys, PipelineError> {
+        for destination in &self.destinations {
+            self.publish(destination).await?;
+        }
+        self.rest().await?;
+        let (warehouse, named) = (self.settings.warehouse.clone(), self.settings.surveys.clone());
+        blocking(move || {
+            let (name, mut reader) = open_reader(&warehouse, TIME_MAX)?;
+            look_up(&mut reader, &named).map_err(failed(name))
+        })
+        .await?
+    }
+
+    /// Takes out of `unknown` what the service lists, and what it has answers to. Where it does not say, a survey counts as known; so does
+    /// each one where all is 404, which proves nothing.
+    async fn ask_for_surveys(&self, unknown: &mut UnknownSurveys) -> Result<(), SourceError> {
+        let source = &self.shared.source;
+        source.probe().await?;
+        let now_ms = source.service_now_ms().unwrap_or_else(|| self.clock.now_ms());
+        let window = Window::new(0, now_ms.max(1));
+        let flags = FlagSet::EMPTY;
+        let scope = Scope::all(Stream::Surveys);
+        let mut is_heard = false;
+        let mut request = PageRequest { scope, window, flags, page_rows: PAGE_ROWS, token: None };
+        for _ in 0..PAGES_MAX {
+            let Answer::Page { page, .. } = source.ask(&request, Range::Window).await? else { break };
+            is_heard = true;
+            for survey in records(&page.body) {
+                if let Some(id) = survey["id"].as_i64() {
+                    unknown.ids.retain(|unknown| *unknown != id);
+                    unknown.known.insert(id, survey["name"].as_str().unwrap_or_default().to_owned());
+                }
+            }
+            request.token = page.next;
+            if request.token.is_none() || unknown.ids.is_empty() {
+                break;
+            }
+        }
+        for id in unknown.ids.clone() {
+            let scope = Scope { stream: Stream::Responses, survey_id: Some(id) };
+            let request = PageRequest { scope, window, flags, page_rows: 1, token: None };
+            let has_answers = match source.ask(&request, Range::Window).await? {
+                Answer::Page { page, .. } => {
+                    is_heard = true;
+                    records(&page.body).iter().any(|answer| answer["surveyId"] == id)
+                }
+                Answer::Rejected { status, is_web_page } => status != 404 || is_web_page,
+                Answer::Failed(_) => true,
+            };
+            if has_answers {
+                unknown.ids.retain(|unknown| *unknown != id);
+            }
+        }
+        if !is_heard {
+            unknown.ids.clear();
+        }
+        Ok(())
+    }
+}
+
+/// The records of a page; none where they cannot be read.
+fn records(body: &[u8]) -> Vec<Value> {
+    serde_json::from_slice(body).map_or_else(|_| Vec::new(), |listed: Listed| listed.data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_ids_are_suggested_first() {
+        let known = [(4100, "Onboarding"), (4101, "Prices"), (52, "Old"), (4200, "Exit")];
+        let known: SurveyNames = known.into_iter().map(|(id, name)| (id, name.to_owned())).collect();
+        let said = UnknownSurveys { ids: vec![4010], known: known.clone() }.to_string();
+        assert!(said.starts_with("survey 4010 is not known; did you mean 4100 (Onboarding) or "), "{said}");
+        let two = UnknownSurveys { ids: vec![1, 2], known: SurveyNames::new() }.to_string();
+        assert_eq!(two, "surveys 1, 2 are not known");
+    }
+}

@@ -1,0 +1,154 @@
+//! `query` as people type it: comments, several statements, files, formats by name, errors that show their place. And flags: a
+//! command has those that act on it.
+
+use std::{io::Write, process::Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Done, Place, Service, connect, days_ago, small};
+
+fn filled() -> (Service, Place) {
+    let service = Service::start(small(1500, 20));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    (service, place)
+}
+
+#[test]
+fn query_takes_comments_several_statements_and_files() {
+    let (_service, place) = filled();
+    let csv = |arguments: &[&str]| place.run(&[&["query", "--format", "csv"], arguments].concat()).expect(0).stdout;
+    assert_eq!(csv(&["-- how many?\nSELECT 1 AS one"]), "one\n1\n");
+    assert_eq!(csv(&["--how many?\nSELECT 1 AS one;"]), "one\n1\n");
+    assert_eq!(csv(&["/* a; b */ SELECT ';' AS one -- done;"]), "one\n;\n");
+    assert_eq!(csv(&["SELECT 1 AS one; -- then\n SELECT 'a' AS two, 2 AS three;\n"]), "one\n1\n\ntwo,three\na,2\n");
+    let lines = place.run(&["query", "SELECT 1 AS a; SELECT 2 AS b", "--format", "json"]).expect(0).stdout;
+    assert_eq!(lines, "{\"a\":1}\n{\"b\":2}\n");
+    let questions = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/questions.sql");
+    let from_file = place.run(&["query", "--file", questions]).expect(0).stdout;
+    let answers = from_file.lines().filter(|line| line.ends_with(" rows") || *line == "1 row").count();
+    let asked = std::fs::read_to_string(questions).unwrap().lines().filter(|line| line.ends_with(';')).count();
+    assert!(asked >= 10 && answers == asked, "{answers} answers to {asked}: {from_file}");
+    let mut piped = place.command(&["query", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    piped.stdin.take().unwrap().write_all(&std::fs::read(questions).unwrap()).unwrap();
+    assert_eq!(Done::from(piped.wait_with_output().unwrap()).expect(0).stdout, from_file);
+    std::fs::write(place.path("bom.sql"), "\u{feff}SELECT 1 AS one").unwrap();
+    assert_eq!(csv(&["--file", "bom.sql"]), "one\n1\n");
+
+    for (arguments, code, said) in [
+        (&["query", "-- nothing"][..], 2, "no statement"),
+        (&["query", ""], 2, "no statement"),
+        (&["query"], 2, "SQL"),
+        (&["query", "SELECT 1", "--file", "bom.sql"], 2, "cannot be used with"),
+        (&["query", "--file", "no-such.sql"], 1, "no-such.sql"),
+        (&["query", "--formatt", "csv", "SELECT 1"], 2, "--formatt"),
+        (&["query", "SELECT 1", "--formatt", "csv"], 2, "--formatt"),
+        (&["query", "SELECT 1; SELECT 2", "--out", "x.parquet"], 2, "one statement"),
+        (&["query", "SELECT 1; DROP TABLE responses"], 1, "only SELECT"),
+        (&["query", "SELECT 1; SELECT no_such_column FROM responses"], 1, "no_such_column"),
+    ] {
+        let done = place.run(arguments).expect(code);
+        assert!(done.stderr.contains(said) && done.stdout.is_empty(), "{arguments:?}: {}{}", done.stdout, done.stderr);
+    }
+}
+
+#[test]
+fn errors_of_a_statement_show_its_line_and_place() {
+    let (_service, place) = filled();
+    for (sql, line, at) in [
+        ("SELECT 1;\n-- then\nSELECT no_such_column\nFROM responses", "LINE 3: SELECT no_such_column", "no_such"),
+        ("SELECT 1\nFROM responses\nWHER survey_id = 1 AND 'x", "LINE 3: ", ""),
+        ("SELEKT 1", "LINE 1: SELEKT 1", "SELEKT"),
+        ("SELECT * FROM no_such_table", "LINE 1: SELECT * FROM no_such_table", "no_such_table"),
+        ("SELECT 1,\n  count(*) FROM responses GROUP BY 1 ORDER BY nowhere", "LINE 2: ", "nowhere"),
+        ("SELECT 'é' AS é, no_such_column FROM responses", "LINE 1: SELECT 'é' AS é, no_such", "no_such"),
+    ] {
+        let done = place.run(&["query", sql]).expect(1);
+        let lines: Vec<&str> = done.stderr.lines().collect();
+        let Some(shown) = lines.iter().position(|text| text.contains(line)) else { panic!("{sql}: {}", done.stderr) };
+        let caret = lines[shown + 1].chars().position(|letter| letter == '^');
+        let caret = caret.unwrap_or_else(|| panic!("{sql}: {}", done.stderr));
+        let below: String = lines[shown].chars().skip(caret).collect();
+        assert!(below.starts_with(at), "{sql}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn the_format_follows_the_file_name_and_tables_alone_have_a_limit() {
+    let (_service, place) = filled();
+    let count = place.duckdb_tables().count("SELECT count(*) FROM responses");
+    assert!(count > 1000);
+    let sql = "SELECT response_group_uid, question_id FROM responses";
+    let out = |name: &str, more: &[&str]| {
+        let done = place.run(&[&["query", sql, "--out", name], more].concat()).expect(0);
+        (std::fs::read(place.path(name)).unwrap(), done.stderr)
+    };
+    let lines = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().lines().count() as i64;
+    let (csv, said) = out("a.csv", &[]);
+    assert!(csv.starts_with(b"response_group_uid,question_id\n") && said.is_empty(), "{said}");
+    assert_eq!(lines(&csv), count + 1);
+    for name in ["a.json", "a.ndjson", "a.JSONL"] {
+        let (rows, _) = out(name, &[]);
+        assert_eq!(lines(&rows), count, "{name}");
+        let first: Value = serde_json::from_slice(rows.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+        assert!(first["question_id"].is_i64());
+    }
+    out("a.parquet", &[]);
+    let path = place.path("a.parquet");
+    let read = format!("SELECT count(*) FROM '{}'", path.display());
+    assert_eq!(connect().query_row(&read, [], |row| row.get::<_, i64>(0)).unwrap(), count);
+    for name in ["a.txt", "noending"] {
+        let (table, said) = out(name, &[]);
+        assert!(
+            String::from_utf8(table).unwrap().ends_with("1000 rows\n") && said.contains("first 1000 rows"),
+            "{name}: {said}"
+        );
+    }
+    // What is said wins, and a contradiction is told.
+    let (rows, said) = out("b.parquet", &["--format", "csv"]);
+    assert!(rows.starts_with(b"response_group_uid,") && said.contains("b.parquet") && said.contains("csv"), "{said}");
+    let (rows, said) = out("b.csv", &["--rows", "3"]);
+    assert!(lines(&rows) == 4 && said.contains("only the first 3 rows"), "{said}");
+    let stdout = place.run(&["query", sql, "--format", "json"]).expect(0);
+    assert_eq!(stdout.stdout.lines().count() as i64, count);
+}
+
+#[test]
+fn a_command_has_only_flags_that_act_on_it() {
+    let (_service, place) = filled();
+    for arguments in [
+        &["query", "SELECT 1", "--survey", "1"][..],
+        &["query", "SELECT 1", "--stream", "responses"],
+        &["report", "--stream", "responses"],
+        &["report", "--max-requests", "1"],
+        &["replay", "--survey", "1"],
+        &["erase", "--user-id", "a", "--survey", "1"],
+        &["users", "pull", "--stream", "users"],
+        &["users", "push", "x.csv", "--survey", "1"],
+        &["check", "--stream", "themes"],
+        &["status", "--deadline", "1h"],
+        &["plan", "--concurrency", "2"],
+    ] {
+        let flag = arguments.iter().rev().find(|word| word.starts_with("--")).unwrap();
+        let done = place.run(arguments).expect(2);
+        assert!(done.stderr.contains(&format!("has no {flag}")), "{arguments:?}: {}", done.stderr);
+    }
+    let bare = |arguments: &[&str]| Done::from(place.bare(arguments).output().unwrap());
+    for command in ["schema", "demo", "sandbox"] {
+        let done = bare(&["--config", "x.toml", command]).expect(2);
+        assert!(done.stderr.contains("reads no configuration"), "{command}: {}", done.stderr);
+    }
+    let done = bare(&["sync", "--no-such-flag"]).expect(2);
+    assert!(!done.stderr.contains("has no"), "{}", done.stderr);
+    // These act, also without a range.
+    let streams = |more: &[&str]| -> Vec<Value> {
+        let status = place.run(&[&["status", "--json"], more].concat()).expect(0).json();
+        status["streams"].as_array().unwrap().iter().map(|stream| stream["stream"].clone()).collect()
+    };
+    assert_eq!(streams(&[]).len(), 3);
+    assert_eq!(streams(&["--stream", "themes"]), [json!("themes")]);
+    let done = place.run(&["sync", "--stream", "surveys", "--survey", "1"]).expect(2);
+    assert!(done.stderr.contains("--survey"), "{}", done.stderr);
+    let done = place.run(&["verify", "--from", &days_ago(3), "--stream", "users"]).expect(2);
+    assert!(done.stderr.contains("people"), "{}", done.stderr);
+}
