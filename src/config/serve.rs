@@ -29,6 +29,7 @@ pub(super) struct ServeTable {
     pub webhook: Option<String>,
     pub token_env: Option<String>,
     pub token_file: Option<PathBuf>,
+    pub environment_id: Option<String>,
     pub schedule: Option<String>,
     pub timezone: Option<String>,
     pub jitter_secs: Option<u64>,
@@ -45,6 +46,8 @@ pub struct ServeSettings {
     pub webhook: Option<String>,
     pub token_env: String,
     pub token_file: Option<PathBuf>,
+    /// The environment whose webhooks count, as the service calls it; `None`: that of the first that comes.
+    pub environment_id: Option<String>,
     /// The cron expression; `None`: nothing runs by the clock.
     pub schedule: Option<String>,
     /// The zone whose clock the expression means.
@@ -103,6 +106,7 @@ pub(super) fn resolve(table: ServeTable, beside: &impl Fn(PathBuf) -> PathBuf) -
         webhook: (webhook != WEBHOOK_OFF).then_some(webhook),
         token_env: table.token_env.unwrap_or_else(|| TOKEN_ENV.to_owned()),
         token_file: table.token_file.map(beside),
+        environment_id: table.environment_id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
         schedule: (schedule != WEBHOOK_OFF).then_some(schedule),
         timezone: table.timezone.unwrap_or_else(|| TIMEZONE.to_owned()),
         jitter: Duration::from_secs(jitter_secs),
@@ -122,6 +126,9 @@ pub(super) fn template() -> String {
 # The environment variable that holds the webhooks' bearer secret, or a file that holds nothing else.
 # token_env = "{TOKEN_ENV}"
 # token_file = "/run/secrets/studysync-webhook"
+# The `environmentId` of the webhooks that count; without it, that of the first that comes. Others are stored as other_environment,
+# and change nothing.
+# environment_id = "12345"
 # When `sync` runs: minute, hour, day of month, month, day of week; or "off". A run that was missed is caught up once.
 # schedule = "{SCHEDULE}"
 # timezone = "{TIMEZONE}"

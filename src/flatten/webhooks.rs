@@ -33,6 +33,18 @@ pub struct Told {
     /// What a body without a moment of its own is about. The same bytes about the same thing are told again only if nothing else
     /// about it was told in between, and only for a while.
     pub timeless_subject: Option<String>,
+    /// The environment that it is of, as the service calls it.
+    pub environment_id: Option<String>,
+}
+
+impl Told {
+    /// What it is for the warehouse of an environment, if that is known.
+    pub fn kind_in(&self, environment_id: Option<&str>) -> EventKind {
+        match (&self.environment_id, environment_id) {
+            (Some(told), Some(ours)) if told != ours => EventKind::OtherEnvironment,
+            _ => self.kind,
+        }
+    }
 }
 
 /// Looks at a body.
@@ -40,7 +52,8 @@ pub fn tell(body: &[u8]) -> Told {
     let told = Body::read(body);
     let kind = told.kind();
     let timeless_subject = told.timeless_subject(kind);
-    Told { kind, timeless_subject }
+    let environment_id = told.text("environmentId").filter(|id| !id.is_empty()).map(Cow::into_owned);
+    Told { kind, timeless_subject, environment_id }
 }
 
 /// The hash by which the same bytes are known.
@@ -48,14 +61,15 @@ pub fn body_hash(body: &[u8]) -> u128 {
     xxh3_128(body)
 }
 
-/// One row of `webhook_events` for each delivery, in order.
+/// One row of `webhook_events` for each delivery, in order. Those of another environment than this one, if it is known, are told apart
+/// by their kind.
 ///
 /// # Errors
 /// A fault of the program alone: no body can cause one.
-pub fn flatten_deliveries(deliveries: &[Delivery]) -> Result<RecordBatch, ArrowError> {
+pub fn flatten_deliveries(deliveries: &[Delivery], environment_id: Option<&str>) -> Result<RecordBatch, ArrowError> {
     let mut row = TableBuilder::new(TABLE, deliveries.len())?;
     for (place, delivery) in deliveries.iter().enumerate() {
-        append(&mut row, delivery);
+        append(&mut row, delivery, tell(&delivery.body).kind_in(environment_id));
         row.end_row(place as i64);
     }
     let mut batches = Vec::new();
@@ -64,7 +78,7 @@ pub fn flatten_deliveries(deliveries: &[Delivery]) -> Result<RecordBatch, ArrowE
     batches.pop().map(|batch| batch.rows).ok_or_else(empty)
 }
 
-fn append(row: &mut TableBuilder, delivery: &Delivery) {
+fn append(row: &mut TableBuilder, delivery: &Delivery, shown_as: EventKind) {
     let body = Body::read(&delivery.body);
     let kind = body.kind();
     let texts = |row: &mut TableBuilder, cells: &[(&'static str, &'static str)]| {
@@ -73,7 +87,7 @@ fn append(row: &mut TableBuilder, delivery: &Delivery) {
         }
     };
     row.text("event_key", Some(&body.event_key(kind, delivery)));
-    row.text("kind", Some(kind.name()));
+    row.text("kind", Some(shown_as.name()));
     row.timestamp("received_at", Some(delivery.received_ms.saturating_mul(1000)));
     row.timestamp("occurred_at", body.moment());
     row.text("body_hash", Some(&format!("{:032x}", body_hash(&delivery.body))));
@@ -253,7 +267,11 @@ impl<'a> Body<'a> {
                 add(&text("productId").unwrap_or_default());
                 add(&text("environmentId").unwrap_or_default());
             }
-            EventKind::StudyStatusChanged | EventKind::Test | EventKind::Unknown | EventKind::NotJson => return None,
+            EventKind::StudyStatusChanged
+            | EventKind::Test
+            | EventKind::OtherEnvironment
+            | EventKind::Unknown
+            | EventKind::NotJson => return None,
         }
         Some(hash.digest128())
     }

@@ -28,6 +28,8 @@ pub enum EventKind {
     StudyStatusChanged,
     /// Somebody pressed 'Test Webhook'.
     Test,
+    /// It tells of another environment of the service than the one that the warehouse is of.
+    OtherEnvironment,
     /// JSON that is none of these, be it an object, a list, a text or a number.
     Unknown,
     /// No JSON.
@@ -36,7 +38,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [EventKind; 9] = [
+    pub const ALL: [EventKind; 10] = [
         EventKind::AnswerSubmitted,
         EventKind::StudySubmitted,
         EventKind::StudySent,
@@ -44,6 +46,7 @@ impl EventKind {
         EventKind::ThemeIdentified,
         EventKind::StudyStatusChanged,
         EventKind::Test,
+        EventKind::OtherEnvironment,
         EventKind::Unknown,
         EventKind::NotJson,
     ];
@@ -58,9 +61,15 @@ impl EventKind {
             EventKind::ThemeIdentified => "theme_identified",
             EventKind::StudyStatusChanged => "study_status_changed",
             EventKind::Test => "test",
+            EventKind::OtherEnvironment => "other_environment",
             EventKind::Unknown => "unknown",
             EventKind::NotJson => "not_json",
         }
+    }
+
+    /// Whether such a delivery tells which environment's webhooks come here. Anybody may try a webhook.
+    pub fn names_the_environment(self) -> bool {
+        !matches!(self, EventKind::Test | EventKind::OtherEnvironment | EventKind::Unknown | EventKind::NotJson)
     }
 
     /// The stream in which there is something new; `None` where nothing is to be read.

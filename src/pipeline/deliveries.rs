@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     config::Settings,
-    flatten::{FlattenError, flatten_deliveries},
+    flatten::{FlattenError, flatten_deliveries, tell},
     load::EventRows,
-    model::{Delivery, DurableStep, RunId, Steps},
+    model::{Delivery, DurableStep, EventKind, RunId, Steps},
     person::{Suppression, fields_of_table},
     schema::table,
     state::{Inbox, State},
@@ -36,6 +36,8 @@ pub struct Flushed {
     pub deliveries: u64,
     /// Events that no warehouse had.
     pub added: u64,
+    /// Deliveries that tell of another environment than the warehouse's.
+    pub of_other_environments: u64,
 }
 
 /// Takes the lease and brings what waits in the inbox into every warehouse. `publishes`: readers of Parquet see it at once, which
@@ -72,7 +74,9 @@ fn flush(
     let opened = open_watched(settings, &identity, &lock_patience(settings, stop), surroundings, None)?;
     let destinations: Vec<SharedDestination> = opened.into_iter().map(SharedDestination::new).collect();
     let kept_out = suppression(settings)?;
-    let applied = apply(&inbox, &destinations, &run_id, &kept_out, (&surroundings.clock, &surroundings.steps));
+    let environment_id = settings.serve.environment_id.clone();
+    let surroundings = (&surroundings.clock, &surroundings.steps);
+    let applied = apply(&inbox, &destinations, &run_id, (&kept_out, environment_id), surroundings);
     // Also after a failure: what was committed is let go of.
     for destination in &destinations {
         let mut destination = destination.lock();
@@ -100,10 +104,14 @@ fn apply(
     inbox: &Inbox,
     destinations: &[SharedDestination],
     run_id: &RunId,
-    kept_out: &Suppression,
+    (kept_out, environment_id): (&Suppression, Option<String>),
     (clock, steps): (&Clock, &Steps),
 ) -> Result<Flushed, PipelineError> {
     let mut flushed = Flushed::default();
+    let mut environment_id = match environment_id {
+        None => inbox.environment_id().map_err(PipelineError::State)?,
+        id => id,
+    };
     let fields = table("webhook_events").map(fields_of_table).unwrap_or_default();
     loop {
         let waiting = inbox.waiting(BATCH_ROWS_MAX, BATCH_BYTES_MAX).map_err(PipelineError::State)?;
@@ -116,7 +124,14 @@ fn apply(
         let taken: Vec<Delivery> = waiting.iter().filter(|delivery| !is_kept_out(delivery)).cloned().collect();
         let mut added = 0;
         if !taken.is_empty() {
-            let rows = flatten_deliveries(&taken).map_err(FlattenError::Contract).map_err(PipelineError::Flatten)?;
+            if environment_id.is_none() {
+                environment_id = learn_environment(inbox, &taken)?;
+            }
+            let ours = environment_id.as_deref();
+            let is_other = |delivery: &&Delivery| tell(&delivery.body).kind_in(ours) == EventKind::OtherEnvironment;
+            flushed.of_other_environments += taken.iter().filter(is_other).count() as u64;
+            let rows =
+                flatten_deliveries(&taken, ours).map_err(FlattenError::Contract).map_err(PipelineError::Flatten)?;
             let events = EventRows { rows, run_id: run_id.clone(), applied_ms: clock.now_ms() };
             for destination in destinations {
                 let mut destination = destination.lock();
@@ -132,7 +147,22 @@ fn apply(
     if flushed.deliveries > 0 {
         inbox.fold().map_err(PipelineError::State)?;
     }
+    if flushed.of_other_environments > 0 {
+        tracing::warn!(
+            deliveries = flushed.of_other_environments,
+            environment_id = environment_id.unwrap_or_default(),
+            "webhooks of another environment were stored and change nothing"
+        );
+    }
     Ok(flushed)
+}
+
+/// The environment of the first delivery that tells one: from here on, others are told apart.
+fn learn_environment(inbox: &Inbox, deliveries: &[Delivery]) -> Result<Option<String>, PipelineError> {
+    let named = deliveries.iter().map(|delivery| tell(&delivery.body)).filter(|told| told.kind.names_the_environment());
+    let Some(id) = named.into_iter().find_map(|told| told.environment_id) else { return Ok(None) };
+    inbox.remember_environment_id(&id).map_err(PipelineError::State)?;
+    Ok(Some(id))
 }
 
 impl Run {
@@ -142,8 +172,17 @@ impl Run {
         let Some(inbox) = inbox_of(&self.settings)? else { return Ok(()) };
         let (destinations, run_id) = (self.destinations.clone(), self.run_id.clone());
         let (clock, steps) = (self.clock.clone(), self.steps.clone());
-        let kept_out = self.shared.suppression.clone();
-        let flushed = blocking(move || apply(&inbox, &destinations, &run_id, &kept_out, (&clock, &steps))).await??;
+        let (kept_out, environment_id) = (self.shared.suppression.clone(), self.settings.serve.environment_id.clone());
+        let apply = move || apply(&inbox, &destinations, &run_id, (&kept_out, environment_id), (&clock, &steps));
+        let flushed = blocking(apply).await??;
+        if flushed.of_other_environments > 0 {
+            self.findings.is_doubtful = true;
+            self.findings.notes.push(format!(
+                "{} webhooks told of another environment of the service than those before; they stand in webhook_events as \
+                 other_environment and changed nothing. If they are the right ones, set [serve] environment_id",
+                flushed.of_other_environments
+            ));
+        }
         self.findings.wrote |= flushed.added > 0;
         self.findings.webhook_events += flushed.added;
         Ok(())

@@ -12,6 +12,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
+    flatten::Told,
     model::{EventKind, Stream},
     state::{ScheduleEntry, Waiting},
 };
@@ -68,6 +69,8 @@ pub struct Board {
     counts: [AtomicU64; Count::ALL.len()],
     stored: [AtomicU64; EventKind::ALL.len()],
     is_storing: AtomicBool,
+    /// The environment whose webhooks count; that of the first that tells one.
+    environment_id: Mutex<Option<String>>,
     hints: Mutex<BTreeSet<Stream>>,
     has_deliveries: AtomicBool,
     wake: Notify,
@@ -82,6 +85,7 @@ impl Board {
             counts: Default::default(),
             stored: Default::default(),
             is_storing: AtomicBool::new(true),
+            environment_id: Mutex::default(),
             hints: Mutex::default(),
             has_deliveries: AtomicBool::new(false),
             wake: Notify::new(),
@@ -103,6 +107,20 @@ impl Board {
     /// Deliveries that were stored, by kind.
     pub(super) fn stored(&self) -> impl Iterator<Item = (EventKind, u64)> {
         EventKind::ALL.into_iter().zip(&self.stored).map(|(kind, count)| (kind, count.load(Ordering::Relaxed)))
+    }
+
+    /// Says whose webhooks count.
+    pub(super) fn set_environment_id(&self, id: Option<String>) {
+        *lock(&self.environment_id) = id;
+    }
+
+    /// What a delivery is for the warehouse of this environment.
+    pub(super) fn kind_of(&self, told: &Told) -> EventKind {
+        let mut ours = lock(&self.environment_id);
+        if ours.is_none() && told.kind.names_the_environment() {
+            ours.clone_from(&told.environment_id);
+        }
+        told.kind_in(ours.as_deref())
     }
 
     /// A delivery of so many bytes was stored: the scheduler hears what it hints at.

@@ -55,6 +55,11 @@ impl Daemon {
         let inbox = Inbox::open(&settings.state_path, &identity.base_url, &identity.environment);
         let mut inbox = inbox.map_err(ServeError::State)?;
         inbox.set_destinations(&settings.warehouse.names()).map_err(ServeError::State)?;
+        let environment_id = match &serve.environment_id {
+            None => inbox.environment_id().map_err(ServeError::State)?,
+            id => id.clone(),
+        };
+        board.set_environment_id(environment_id);
         let now_ms = surroundings.clock.now_ms();
         let expression = schedule.as_ref().map_or("off", Schedule::text).to_owned();
         let noted = inbox.schedule().map_err(ServeError::State)?.unwrap_or_default();

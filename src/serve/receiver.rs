@@ -115,7 +115,7 @@ async fn accept(door: &Door, connection: &Connection, request: Request) -> Resul
     let delivery = NewDelivery {
         received_ms: door.clock.now_ms(),
         body_hash: body_hash(&body),
-        timeless_subject: told.timeless_subject,
+        timeless_subject: told.timeless_subject.clone(),
         body,
     };
     let bytes = delivery.body.len() as u64;
@@ -125,7 +125,7 @@ async fn accept(door: &Door, connection: &Connection, request: Request) -> Resul
         Refused::Failed => Refusal::NotStored,
     })?;
     if stored == Accepted::Stored {
-        door.board.told(told.kind, bytes);
+        door.board.told(door.board.kind_of(&told), bytes);
     }
     Ok(stored)
 }

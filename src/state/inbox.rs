@@ -240,6 +240,19 @@ impl Inbox {
         done.map_err(self.failed("fold the log of"))
     }
 
+    /// The environment of the service whose webhooks come here, as the service calls it; `None` until one told.
+    pub fn environment_id(&self) -> Result<Option<String>, StateError> {
+        let sql = "SELECT value FROM meta WHERE key = 'webhook_environment_id'";
+        self.connection.query_row(sql, [], |row| row.get(0)).optional().map_err(self.failed("read"))
+    }
+
+    /// Remembers it, unless another one is known.
+    pub fn remember_environment_id(&self, id: &str) -> Result<(), StateError> {
+        let sql = "INSERT INTO meta (key, value) VALUES ('webhook_environment_id', ?1) ON CONFLICT DO NOTHING";
+        self.connection.execute(sql, [id]).map_err(self.failed("write"))?;
+        Ok(())
+    }
+
     /// Remembers which warehouses are to have the deliveries.
     pub fn set_destinations(&mut self, names: &[&str]) -> Result<(), StateError> {
         let path = self.path.clone();

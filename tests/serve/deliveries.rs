@@ -271,3 +271,63 @@ fn answers_that_only_one_side_knows_are_listed() {
     let untold = untold.filter(|body| body["timestamp"].as_i64().unwrap() >= told_from && !is_told(body)).count();
     assert_eq!(listed("scan"), untold as i64);
 }
+
+/// The webhook of a change of status, as the service posts it.
+fn status_body(environment: &str, survey: i64, old: &str, new: &str) -> String {
+    format!(
+        r#"{{"surveyId":{survey},"surveyName":"s","oldStatus":"{old}","status":"{new}","environmentId":"{environment}","eventName":"surveyStatusChange","eventType":"product_message"}}"#
+    )
+}
+
+#[test]
+fn p10_a_webhook_of_another_environment_changes_nothing_unsaid() {
+    let service = Service::start(small(100, 3));
+    // What is posted waits until a run takes it in.
+    let place = place_for(&service, "schedule = \"off\"\nwake_secs = 1\nflush_secs = 3600\n");
+    place.run(&["sync", "--quiet"]).expect(0);
+    let surveys = service.truth(studysync::sandbox::ListName::Surveys);
+    let survey: serde_json::Value = serde_json::from_str(&surveys[0]).unwrap();
+    let (id, status) = (survey["id"].as_i64().unwrap(), survey["status"].as_str().unwrap());
+    let serving = Serving::start(&place);
+    // Trying a webhook from elsewhere says nothing of whose webhooks come here.
+    assert_eq!(
+        serving.post(br#"{"id":1,"environmentId":"dev","surveyId":1,"surveyName":"s","eventType":"TEST"}"#),
+        200
+    );
+    assert_eq!(serving.post(answer_body(1).as_bytes()), 200);
+    assert_eq!(serving.post(status_body("dev", id, status, "GONE").as_bytes()), 200);
+    let stored = |kind: &str| {
+        let line = format!("studysync_deliveries_stored_total{{kind=\"{kind}\"}} 1");
+        serving.get("/metrics").1.lines().any(|found| found == line)
+    };
+    assert!(stored("other_environment") && stored("answer_submitted"), "{}", serving.get("/metrics").1);
+    assert_eq!(serving.health()["running"], serde_json::Value::Null, "it wakes no scan");
+    serving.stop();
+    let done = place.run(&["sync"]).expect(3);
+    assert!(done.stderr.contains("another environment"), "{}", done.stderr);
+    in_each(&place, |name, tables| {
+        let changes = format!("SELECT count(*) FROM survey_status_changes WHERE survey_id = {id}");
+        assert_eq!(tables.count(&changes), 1, "{name}: only that it was first seen");
+        let others = "SELECT count(*) FROM webhook_events WHERE kind = 'other_environment' AND environment_id = 'dev'";
+        assert_eq!((tables.count(others), tables.count("SELECT count(*) FROM webhook_events")), (2, 3), "{name}");
+    });
+    place.run(&["sync", "--quiet"]).expect(0);
+
+    // The settings can say whose webhooks count.
+    let place = place.with_config(&format!(
+        "{}[serve]\nlisten = \"127.0.0.1:0\"\nschedule = \"off\"\nflush_secs = 3600\nenvironment_id = \"dev\"\n",
+        crate::harness::ALL_FLAGS
+    ));
+    let serving = Serving::start(&place);
+    assert_eq!(serving.post(status_body("dev", id, status, "LATER").as_bytes()), 200);
+    assert_eq!(serving.post(answer_body(2).as_bytes()), 200);
+    serving.stop();
+    place.run(&["sync", "--quiet"]).expect(3);
+    in_each(&place, |name, tables| {
+        let change =
+            format!("SELECT count(*) FROM survey_status_changes WHERE survey_id = {id} AND new_status = 'LATER'");
+        assert_eq!(tables.count(&change), 1, "{name}");
+        let other = "SELECT count(*) FROM webhook_events WHERE kind = 'other_environment' AND environment_id = 'e'";
+        assert_eq!(tables.count(other), 1, "{name}");
+    });
+}

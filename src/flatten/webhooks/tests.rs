@@ -9,7 +9,7 @@ fn delivery(body: &str) -> Delivery {
 }
 
 fn cell(body: &str, column: &str) -> Option<String> {
-    let rows = flatten_deliveries(&[delivery(body)]).unwrap();
+    let rows = flatten_deliveries(&[delivery(body)], None).unwrap();
     let column = rows.column_by_name(column).unwrap();
     (!column.is_null(0)).then(|| column.as_string::<i32>().value(0).to_owned())
 }
@@ -75,7 +75,7 @@ fn json_inside_texts_is_read_beside_the_exact_body() {
 #[test]
 fn p1_bytes_that_are_no_text_are_kept() {
     let body = b"\xff\x00{".to_vec();
-    let rows = flatten_deliveries(&[Delivery { body: body.clone(), ..delivery("") }]).unwrap();
+    let rows = flatten_deliveries(&[Delivery { body: body.clone(), ..delivery("") }], None).unwrap();
     let kept = rows.column_by_name("raw_base64").unwrap().as_string::<i32>().value(0).to_owned();
     assert_eq!(STANDARD.decode(kept).unwrap(), body);
     assert!(rows.column_by_name("raw").unwrap().is_null(0));
@@ -94,4 +94,26 @@ fn only_what_tells_no_time_has_a_subject() {
     let timed = r#"{"surveyId":7,"oldStatus":"PAUSED","status":"IN_PROGRESS","timestamp":1769846400123}"#;
     assert_eq!(tell(timed.as_bytes()).timeless_subject, None);
     assert_eq!(tell(br#"{"question":"?","responseGroupUid":"g"}"#).timeless_subject, None);
+}
+
+#[test]
+fn deliveries_of_another_environment_are_told_apart_by_kind() {
+    let body = r#"{"environmentId":"b","surveyId":7,"oldStatus":"PAUSED","status":"ARCHIVED","eventName":"x"}"#;
+    for (ours, kind) in [
+        (None, EventKind::StudyStatusChanged),
+        (Some("b"), EventKind::StudyStatusChanged),
+        (Some("a"), EventKind::OtherEnvironment),
+    ] {
+        assert_eq!(tell(body.as_bytes()).kind_in(ours), kind);
+        let rows = flatten_deliveries(&[delivery(body)], ours).unwrap();
+        assert_eq!(rows.column_by_name("kind").unwrap().as_string::<i32>().value(0), kind.name());
+        assert_eq!(rows.column_by_name("environment_id").unwrap().as_string::<i32>().value(0), "b");
+    }
+    // What names none, and a number for a text.
+    assert_eq!(
+        tell(br#"{"surveyId":7,"oldStatus":"A","status":"B"}"#).kind_in(Some("a")),
+        EventKind::StudyStatusChanged
+    );
+    assert_eq!(tell(br#"{"environmentId":12,"themename":"x"}"#).kind_in(Some("12")), EventKind::ThemeIdentified);
+    assert_eq!(tell(br#"{"environmentId":"b","eventType":"TEST"}"#).kind_in(Some("a")), EventKind::OtherEnvironment);
 }
