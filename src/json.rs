@@ -4,8 +4,10 @@
 //! than that it does not: whoever needs to know why, or has a text with another form of nesting or of escapes than services send, asks
 //! serde_json. It looks for the end of a text sixteen bytes at once, and goes through no layers of a visitor for each value.
 
+mod broken;
 mod steers;
 
+pub(crate) use self::broken::{shown, take_apart};
 use self::steers::{PIECE_BYTES, steers};
 
 /// Containers within one another that are followed: one bit for each.

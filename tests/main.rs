@@ -25,4 +25,5 @@ mod users;
 mod verify;
 mod views;
 mod warehouses;
+mod windows;
 mod world;

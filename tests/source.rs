@@ -65,6 +65,7 @@ async fn rows_of(mut walk: Walk) -> usize {
             Step::Page(page) => rows += page.rows,
             Step::Restarted { reason } => panic!("restarted: {reason}"),
             Step::End(_) => return rows,
+            Step::Unproven => walk.settle_end(false),
         }
     }
 }

@@ -27,7 +27,7 @@ fn measured_at(place: &Place, service: &Service) -> BTreeMap<String, Value> {
     let json = place.run(&["check", "--traits", "--json"]).expect(0).json();
     assert!(json["findings"].as_array().unwrap().iter().all(|finding| finding["is_well"] == true), "{json}");
     let traits = json["traits"].as_array().unwrap_or_else(|| panic!("no traits in {json}"));
-    assert_eq!(traits.len(), 10, "{json}");
+    assert_eq!(traits.len(), 13, "{json}");
     let log = service.log();
     assert!(log.len() <= REQUESTS_MAX, "{} requests", log.len());
     let told: u64 = traits.iter().map(|one| one["requests"].as_u64().unwrap()).sum();
@@ -121,7 +121,10 @@ fn the_form_of_a_refusal_is_told_when_one_was_seen() {
 #[test]
 fn an_empty_service_leaves_all_unknown_and_that_is_no_error() {
     for faults in [json!({}), json!({"not_found_when_empty": true})] {
-        let found = measured(Settings { responses: 0, ..plain() }, faults);
+        let mut found = measured(Settings { responses: 0, ..plain() }, faults);
+        // It has surveys.
+        let surveys = ["survey_status_form", "surveys_listed_whole"].map(|name| found.remove(name));
+        assert_eq!(surveys, [Some(json!("comma")), Some(json!(true))]);
         assert!(found.values().all(Value::is_null), "{found:?}");
     }
 }

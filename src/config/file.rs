@@ -55,6 +55,7 @@ pub(super) struct StreamTable {
     pub settle_secs: Option<u64>,
     pub rescan: Option<Vec<String>>,
     pub since: Option<String>,
+    pub statuses: Option<Vec<String>>,
     pub refresh_after: Option<String>,
     pub ask_again_after: Option<String>,
     pub drift: DriftTable,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    model::{DriftPolicy, FlagSet, Stream},
+    model::{DriftPolicy, FlagSet, Stream, SurveyStatus},
     plan::RescanRules,
     redact::ApiKey,
 };
@@ -154,6 +154,8 @@ pub struct StreamSettings {
     pub rescan: RescanRules,
     /// Where a first sync begins, epoch milliseconds; `None`: some days back.
     pub since_ms: Option<i64>,
+    /// The states of surveys that are asked for; empty: all of them, and all that other streams have.
+    pub statuses: Vec<SurveyStatus>,
 }
 
 /// `[streams.users]`.

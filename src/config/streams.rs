@@ -8,7 +8,7 @@ use super::{
     resolve::{ASK_AGAIN_AFTER, REFRESH_AFTER, SETTLE_SECS, value},
 };
 use crate::{
-    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, parse_date, parse_length},
+    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, SurveyStatus, parse_date, parse_length},
     plan::{RescanRules, Tier},
 };
 
@@ -71,6 +71,7 @@ pub(super) fn users_settings(table: StreamTable, only: &[Stream]) -> Result<User
         ("settle_secs", table.settle_secs.is_some()),
         ("rescan", table.rescan.is_some()),
         ("since", table.since.is_some()),
+        ("statuses", table.statuses.is_some()),
     ];
     if let Some((key, _)) = meaningless.iter().find(|(_, is_set)| *is_set) {
         return Err(value(place(key), "users are asked for one by one: there is refresh_after".to_owned()));
@@ -127,5 +128,14 @@ fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings,
     let since_ms =
         table.since.as_deref().map(parse_date).transpose().map_err(|problem| value(place("since"), problem))?;
     let settle = Duration::from_secs(table.settle_secs.unwrap_or(SETTLE_SECS));
-    Ok(StreamSettings { stream, flags, page_rows, settle, rescan, since_ms })
+    let statuses = match table.statuses {
+        None => Vec::new(),
+        Some(_) if stream != Stream::Surveys => {
+            return Err(value(place("statuses"), "only surveys have a status".to_owned()));
+        }
+        Some(names) => SurveyStatus::read_all(&names)
+            .map(|statuses| if statuses.len() < SurveyStatus::ALL.len() { statuses } else { Vec::new() })
+            .map_err(|problem| value(place("statuses"), problem))?,
+    };
+    Ok(StreamSettings { stream, flags, page_rows, settle, rescan, since_ms, statuses })
 }

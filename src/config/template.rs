@@ -59,6 +59,8 @@ flags = ["with_deleted_responses"]
 [streams.surveys]
 # May be called [streams.studies].
 # enabled = true
+# The states of surveys that are read; without it, all of them. Surveys in other states stay as they were stored.
+# statuses = ["NEW", "IN_PROGRESS", "PAUSED", "COMPLETED", "DRAFT", "ARCHIVED"]
 # As above, under [streams.surveys.drift] and [streams.themes.drift].
 
 [streams.themes]

@@ -24,6 +24,7 @@ fn the_file_that_init_writes_is_read_and_its_comments_are_the_defaults() {
             !line.starts_with("# parquet =") && !line.starts_with("# keep_days") && !line.starts_with("# publish")
         })
         .filter(|line| !line.starts_with("# requests_per_sec_max") && !line.starts_with("# token_file"))
+        .filter(|line| !line.starts_with("# environment_id"))
         .map(|line| match line.strip_prefix("# ") {
             Some(setting) if setting.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => {
                 format!("{setting}\n")
@@ -133,6 +134,9 @@ fn values_out_of_range_name_the_range() {
         ("[streams.responses]\npage_rows = 1001", "between 1 and 1000"),
         ("[streams.responses]\npage_rows = 0", "between 1 and 1000"),
         ("[streams.themes]\nflags = ['with_urls']", "only responses"),
+        ("[streams.themes]\nstatuses = ['NEW']", "only surveys"),
+        ("[streams.surveys]\nstatuses = ['LIVE']", "IN_PROGRESS"),
+        ("[streams.surveys]\nstatuses = []", "no survey at all"),
         ("[throttle]\nin_flight_max = 65", "between 1 and 64"),
         ("[throttle]\nrequests_per_sec_max = 0.0", "more than 0"),
         ("[streams.responses]\nrescan = ['30d daily', '3d every run']", "youngest"),

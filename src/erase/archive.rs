@@ -222,13 +222,24 @@ pub(super) fn redact(found_in: &[PathBuf], finder: &Finder, steps: &Steps) -> Re
     let mut changed = 0;
     for path in found_in {
         let counts = rewrite(path, steps, false, |body| {
-            let text = std::str::from_utf8(body).ok();
-            let redacted = text.filter(|_| finder.may_be_in(body)).and_then(|text| finder.redacted(text));
-            Ok::<_, EraseError>(redacted.map(|text| PageChange { body: text.into_bytes(), removed: 0 }))
+            let redacted = if finder.may_be_in(body) { redacted(body, finder) } else { None };
+            Ok::<_, EraseError>(redacted.map(|body| PageChange { body, removed: 0 }))
         })?;
         changed += counts.changed;
     }
     Ok(changed)
+}
+
+/// The page without mentions; `None` if it has none. Bytes that are no UTF-8 stay.
+fn redacted(body: &[u8], finder: &Finder) -> Option<Vec<u8>> {
+    let (mut redacted, mut is_changed) = (Vec::with_capacity(body.len()), false);
+    for chunk in body.utf8_chunks() {
+        let text = finder.redacted(chunk.valid());
+        is_changed |= text.is_some();
+        redacted.extend_from_slice(text.as_deref().unwrap_or(chunk.valid()).as_bytes());
+        redacted.extend_from_slice(chunk.invalid());
+    }
+    is_changed.then_some(redacted)
 }
 
 /// What a search of the pages found.

@@ -7,10 +7,12 @@
 //! into fields that are slices of the page (`fields`), a field into the cell that its column's type demands (`json`,
 //! `timestamp`). No DOM is built, and what does not fit its column is still at hand as it was sent (`extra`).
 //!
+//! A record that is no JSON is known by its place in the page, and goes to the rejects like others that have none in a table.
+//!
 //! What the contracts do not know is noted (`drift`). A page with records that the drift rules discard is read a second time
 //! without them: which those are shows only when a record was read to its end.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, str::Utf8Error};
 
 use arrow::{
     array::{AsArray as _, BooleanArray, RecordBatch},
@@ -29,6 +31,7 @@ use self::{
     drift::{Doom, DriftLog},
     fields::Unplaceable,
     json::Entry,
+    page::Listed,
     responses::ResponseTables,
     surveys::SurveyTables,
     themes::ThemeTables,
@@ -67,6 +70,9 @@ pub use webhooks::{Told, body_hash, flatten_deliveries, tell};
 /// bound on the rows of child tables, no text column can overflow.
 pub const PAGE_BYTES_MAX: usize = 256 << 20;
 
+/// The field at fault where a record as a whole is.
+const DATA: Cow<'static, str> = Cow::Borrowed("data");
+
 /// Bytes of a record, to guess how many a page holds.
 const RECORD_BYTES_LIKELY: usize = 400;
 
@@ -90,8 +96,7 @@ pub enum FlattenError {
     Contract(#[source] ArrowError),
 }
 
-/// Flattens one page body of a stream by its drift rules. Every record lands, in a batch or in the rejects; invalid UTF-8 becomes
-/// U+FFFD. `freeze` is the caller's to keep: the rows are those of `evolve`, and `drift` says whether there is cause.
+/// Flattens one page body of a stream by its drift rules. Every record lands, in a batch or in the rejects. `freeze` is the caller's to keep: the rows are those of `evolve`, and `drift` says whether there is cause.
 ///
 /// # Errors
 ///
@@ -102,17 +107,14 @@ pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<Fl
     }
     // The one check of the encoding; from here on serde_json takes the text as it is.
     let body = bytes_without_mark(body);
-    let text = match std::str::from_utf8(body) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => String::from_utf8_lossy(body),
-    };
+    let text = std::str::from_utf8(body);
     match stream {
-        Stream::Responses => flatten_text::<ResponseTables>(stream, &text, rules),
-        Stream::Surveys => flatten_text::<SurveyTables>(stream, &text, rules),
-        Stream::Themes => flatten_text::<ThemeTables>(stream, &text, rules),
+        Stream::Responses => flatten_body::<ResponseTables>(stream, body, text, rules),
+        Stream::Surveys => flatten_body::<SurveyTables>(stream, body, text, rules),
+        Stream::Themes => flatten_body::<ThemeTables>(stream, body, text, rules),
         Stream::Users => {
-            let flat = flatten_text::<UserTables>(stream, &text, rules)?;
-            Ok(FlatPage { absent: users::absent_of(&text), ..flat })
+            let flat = flatten_body::<UserTables>(stream, body, text, rules)?;
+            Ok(FlatPage { absent: text.map(users::absent_of).unwrap_or_default(), ..flat })
         }
     }
 }
@@ -136,25 +138,28 @@ trait RecordTables<'a>: Sized {
 /// A page, and the records of it that the rules discard.
 type Read = (FlatPage, BTreeMap<i64, Doom>);
 
-fn flatten_text<'a, T: RecordTables<'a>>(
+fn flatten_body<'a, T: RecordTables<'a>>(
     stream: Stream,
-    text: &'a str,
+    body: &'a [u8],
+    text: Result<&'a str, Utf8Error>,
     rules: DriftRules,
 ) -> Result<FlatPage, FlattenError> {
-    let (flat, doomed) = match flatten_objects::<T>(text, rules).map_err(FlattenError::Contract)? {
+    let first = match text {
+        Ok(text) => flatten_objects::<T>(text, rules).map_err(FlattenError::Contract)?,
+        Err(_) => None,
+    };
+    let (flat, doomed) = match first {
         Some(read) => read,
-        None => flatten_records::<T>(&records_of(text)?, rules, &BTreeMap::new()).map_err(FlattenError::Contract)?,
+        None => {
+            flatten_records::<T>(&page::read_records(body)?, rules, &BTreeMap::new()).map_err(FlattenError::Contract)?
+        }
     };
     if doomed.is_empty() {
         return Ok(flat);
     }
-    let (kept, _) = flatten_records::<T>(&records_of(text)?, rules, &doomed).map_err(FlattenError::Contract)?;
+    let (kept, _) = flatten_records::<T>(&page::read_records(body)?, rules, &doomed).map_err(FlattenError::Contract)?;
     let discarded = discarded_of(stream, &flat, &doomed).map_err(FlattenError::Contract)?;
     Ok(FlatPage { discarded, drift: flat.drift, ..kept })
-}
-
-fn records_of(text: &str) -> Result<Vec<&str>, FlattenError> {
-    page::read_records(text).map_err(FlattenError::NotAPage)?.ok_or(FlattenError::NoData)
 }
 
 /// One scan over a page of which every record can be placed, as nearly every page is. `None` for any other page: the text of a
@@ -177,7 +182,7 @@ fn flatten_objects<'a, T: RecordTables<'a>>(text: &'a str, rules: DriftRules) ->
 
 /// Any page, record by record. The doomed records are not read.
 fn flatten_records<'a, T: RecordTables<'a>>(
-    records: &[&'a str],
+    records: &[Listed<'a>],
     rules: DriftRules,
     doomed: &BTreeMap<i64, Doom>,
 ) -> Result<Read, ArrowError> {
@@ -185,8 +190,15 @@ fn flatten_records<'a, T: RecordTables<'a>>(
     let mut flat = FlatPage { records: records.len(), ..FlatPage::default() };
     flat.key_hashes.reserve(records.len());
     let mut entries = Vec::new();
-    for (ordinal, raw) in records.iter().copied().enumerate() {
+    for (ordinal, record) in records.iter().enumerate() {
         let ordinal = ordinal as i64;
+        let raw = match record {
+            Listed::Json(raw) => *raw,
+            Listed::Broken(raw) => {
+                flat.rejects.push(Reject { reason: RejectReason::NotJson, field: DATA, raw: raw.clone() });
+                continue;
+            }
+        };
         entries.clear();
         let outcome = match (doomed.get(&ordinal), json::read_entries(raw, &mut entries)) {
             (Some((reason, field)), _) => Err((*reason, Cow::Owned(field.clone()))),
@@ -196,7 +208,7 @@ fn flatten_records<'a, T: RecordTables<'a>>(
             }),
             (None, None) => {
                 tables.drift().note_unplaceable(ordinal, "", raw);
-                Err((RejectReason::NotAnObject, Cow::Borrowed("data")))
+                Err((RejectReason::NotAnObject, DATA))
             }
         };
         match outcome {

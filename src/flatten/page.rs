@@ -1,7 +1,7 @@
 //! The envelope of a list call: finds the records in a page.
 //!
 //! Records come as members ([`for_each_object`], one scan of the page) or as texts ([`read_records`], which a second scan then
-//! takes apart, and which no record can fail). Should an envelope have several lists `data`, which the grammar allows, the
+//! takes apart, and which no record can fail, not even one that is no JSON). Should an envelope have several lists `data`, which the grammar allows, the
 //! records of all of them are read.
 
 use std::fmt;
@@ -9,8 +9,11 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json::{Entry, take_entries, unescaped, unquoted};
-use crate::json::Scanner;
+use super::{
+    FlattenError,
+    json::{Entry, take_entries, unescaped, unquoted},
+};
+use crate::json::{Scanner, shown, take_apart};
 
 /// Hands the members of each record to `take`, in order, until that answers `false`. False if it did, if a record is no object, or
 /// if the scanner does not take the text: [`read_records`] then tells what there is.
@@ -31,13 +34,38 @@ pub(super) fn for_each_object<'a>(text: &'a str, mut take: impl FnMut(&[Entry<'a
     read.is_some() && has_data && scanner.is_at_end()
 }
 
-/// The exact texts of the records, in order; `None` if the envelope has no list `data`.
-pub(super) fn read_records(text: &str) -> Result<Option<Vec<&str>>, serde_json::Error> {
+/// A record of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Listed<'a> {
+    /// Its exact text.
+    Json(&'a str),
+    /// Its bytes as a text, where it is no JSON.
+    Broken(String),
+}
+
+/// The records, in order.
+pub(super) fn read_records(body: &[u8]) -> Result<Vec<Listed<'_>>, FlattenError> {
     let mut records = Vec::new();
-    let mut parser = serde_json::Deserializer::from_str(text);
-    let has_data = parser.deserialize_map(Envelope(&mut records))?;
-    parser.end()?;
-    Ok(has_data.then_some(records))
+    let mut parser = serde_json::Deserializer::from_slice(body);
+    let parsed = parser.deserialize_map(Envelope(&mut records)).and_then(|has_data| parser.end().map(|()| has_data));
+    match parsed {
+        Ok(true) => Ok(records.into_iter().map(Listed::Json).collect()),
+        Ok(false) => Err(FlattenError::NoData),
+        Err(error) => broken_records(body).ok_or(FlattenError::NotAPage(error)),
+    }
+}
+
+/// The records of a page of which some are no JSON.
+fn broken_records(body: &[u8]) -> Option<Vec<Listed<'_>>> {
+    let (_, page) = take_apart(body)?;
+    let records = page.records.into_iter().map(|record| {
+        let bytes = body.get(record.place)?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) if !record.is_broken => Some(Listed::Json(text)),
+            _ => Some(Listed::Broken(shown(bytes))),
+        }
+    });
+    records.collect()
 }
 
 /// Whether a member's name, as it stands between its quotes, is `data`, however it is written.

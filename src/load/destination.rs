@@ -222,6 +222,9 @@ pub enum VanishPolicy {
     },
     /// Mark them all: the user said so.
     Accept,
+    /// Mark none, and withhold none: the scan does not show all rows of its window, so that a row that is not there may be at the
+    /// service.
+    Ignore,
 }
 
 impl Default for VanishPolicy {

@@ -68,13 +68,15 @@ pub struct Reject {
     pub reason: RejectReason,
     /// The field at fault, as the service names it.
     pub field: Cow<'static, str>,
-    /// The record's raw text.
+    /// The record's raw text. Bytes that are no UTF-8 stand there as `\xff`.
     pub raw: String,
 }
 
 /// Why a record could not be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RejectReason {
+    /// The item of `data` is no JSON.
+    NotJson,
     /// The item of `data` is not an object.
     NotAnObject,
     /// A field of the key, or the creation time, is missing or null.
@@ -90,6 +92,7 @@ pub enum RejectReason {
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            RejectReason::NotJson => "not_json",
             RejectReason::NotAnObject => "not_an_object",
             RejectReason::MissingKey => "missing_key",
             RejectReason::BadKey => "bad_key",

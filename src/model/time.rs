@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 
+/// Milliseconds in a second.
+pub const SECOND_MS: i64 = 1000;
 /// Milliseconds in a minute.
 pub const MINUTE_MS: i64 = 60_000;
 /// Milliseconds in an hour.

@@ -29,6 +29,12 @@ pub mod names {
     pub const PAGE_ROWS: &str = "page_rows";
     /// Whether the list of surveys is served under the name of studies alone: a boolean.
     pub const SURVEYS_ARE_STUDIES: &str = "surveys_are_studies";
+    /// [`super::ThemeTime`].
+    pub const THEMES_FILTERED_BY: &str = "themes_filtered_by";
+    /// [`crate::model::StatusSpelling`] that the list of surveys understands; "none" if it understands none.
+    pub const SURVEY_STATUS_FORM: &str = "survey_status_form";
+    /// Whether surveys of every state are listed without being asked for: a boolean.
+    pub const SURVEYS_LISTED_WHOLE: &str = "surveys_listed_whole";
     /// [`super::RetryAfterForm`] that was seen last.
     pub const RETRY_AFTER: &str = "retry_after";
 }
@@ -67,6 +73,16 @@ pub enum ListOrder {
     None,
 }
 
+/// Whose creation `start` and `end` of themes mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThemeTime {
+    /// The theme's.
+    Theme,
+    /// The answer's, on which the theme stands.
+    Answer,
+}
+
 /// The form of a `Retry-After` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -97,6 +113,7 @@ macro_rules! shown_as_stored {
 
 shown_as_stored! {
     Ties { Unknown => "unknown", Kept => "kept", Repeated => "repeated", Lost => "lost" }
+    ThemeTime { Theme => "theme", Answer => "answer" }
     ListOrder { NewestFirst => "newest_first", OldestFirst => "oldest_first", None => "none" }
     RetryAfterForm {
         Absent => "absent", Seconds => "seconds", Fraction => "fraction", HttpDate => "http_date", Epoch => "epoch", Useless => "useless",

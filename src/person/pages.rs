@@ -1,11 +1,14 @@
 //! A page without some of its records. Every other byte of the page but the commas between records stays.
 
-use std::{fmt, ops::Range};
+use std::{borrow::Cow, fmt, ops::Range};
 
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::text::without_mark;
+use crate::{
+    json::{shown, take_apart},
+    text::without_mark,
+};
 
 /// A page that lost records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,13 +24,12 @@ const LISTS: [&str; 3] = ["data", "absent", "refused"];
 
 /// The page without the records for which `is_gone` holds; `None` if there are none. What is no page has no records.
 pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Option<LessPage> {
-    let text = std::str::from_utf8(body).ok()?;
     let mut cuts: Vec<Range<usize>> = Vec::new();
     let mut removed = 0;
-    for records in lists(text)? {
+    for records in std::str::from_utf8(body).ok().and_then(lists).or_else(|| lists_of_broken(body))? {
         let gone: Vec<bool> = records
             .iter()
-            .map(|record| match text.get(record.clone()).unwrap_or_default() {
+            .map(|record| match &*text_of(body.get(record.clone()).unwrap_or_default()) {
                 user_id if user_id.starts_with('"') => is_gone(&format!("{{\"userId\":{user_id}}}")),
                 record => is_gone(record),
             })
@@ -45,6 +47,16 @@ pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Op
     }
     less.extend_from_slice(body.get(done..).unwrap_or_default());
     Some(LessPage { body: less, removed: u32::try_from(removed).unwrap_or(u32::MAX) })
+}
+
+/// The records of a page of which some are no JSON.
+fn lists_of_broken(body: &[u8]) -> Option<Vec<Vec<Range<usize>>>> {
+    let (_, page) = take_apart(body)?;
+    Some(vec![page.records.into_iter().map(|record| record.place).collect()])
+}
+
+fn text_of(record: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(record).map_or_else(|_| shown(record).into(), Cow::Borrowed)
 }
 
 /// What to cut so that the rest is a list again: with each record the comma behind it, and with the last of the list the comma
@@ -139,6 +151,7 @@ mod tests {
     #[test]
     fn p9_the_rest_of_a_page_keeps_its_bytes() {
         let page = |data: &str| format!("{{ \"cursor\": \"x\\u0041\", \"data\": [{data}] }}\n");
+        let page2 = |data: &str| format!("{{ \"data\": [{data}], \"cursor\": \"x\" }}");
         for (data, rest, removed) in [
             ("{\"a\":1}, {\"b\":2} ,\n{\"c\":3}", "{\"a\":1}, {\"c\":3}", 1),
             ("{\"b\":1}, {\"a\":2}", "{\"a\":2}", 1),
@@ -154,6 +167,10 @@ mod tests {
         let people = r#"{"data":[{"userId":"a"}],"absent":["b","c"],"refused":[{"userId":"b","status":400}]}"#;
         let rest = r#"{"data":[{"userId":"a"}],"absent":["c"],"refused":[]}"#;
         assert_eq!(without(people, "{\"userId\":\"b\""), Some((rest.to_owned(), 2)));
+        for broken in ["{\"b\":NaN}", "{\"b\":\"a\nline\"}", "{\"b\":\"cut"] {
+            assert_eq!(without(&page2(&format!("{{\"a\":1}},{broken}")), "\"b\""), Some((page2("{\"a\":1}"), 1)));
+            assert_eq!(without(&page2(&format!("{{\"b\":1}},{broken}")), "{\"b\":1}"), Some((page2(broken), 1)));
+        }
         for odd in ["", "[1]", "{\"data\":7}", "{\"data\":[1", "\u{0}"] {
             assert_eq!(without(odd, "1"), None, "{odd}");
         }

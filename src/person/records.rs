@@ -1,6 +1,10 @@
 //! Which fields of a record identify somebody, by the contracts, and what stands in them.
 
-use std::{collections::BTreeMap, fmt, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::LazyLock,
+};
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -89,10 +93,11 @@ impl RecordFields {
         self.members.is_empty()
     }
 
-    /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none.
+    /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none. Of an object that is no
+    /// JSON, whatever is spelled like one of these fields counts, wherever it stands.
     pub fn for_each(&self, record: &str, each: &mut dyn FnMut(Spelled) -> bool) -> bool {
         let mut goes_on = true;
-        for_each_member(without_mark(record), &mut |name, value| {
+        let is_read = for_each_member(without_mark(record), &mut |name, value| {
             let known = self
                 .members
                 .get(name)
@@ -113,7 +118,24 @@ impl RecordFields {
                 goes_on = member.inside.for_each(value, each);
             }
         });
+        if goes_on && !is_read && record.trim_start().starts_with('{') {
+            goes_on = for_each_spelled(record, &mut |name, value| {
+                let identifiers = self.kinds_of(name).into_iter().filter_map(|kind| read(kind, value));
+                identifiers.into_iter().all(&mut *each)
+            });
+        }
         goes_on
+    }
+
+    /// What a field of this name may identify somebody by, at any depth.
+    fn kinds_of(&self, name: &str) -> BTreeSet<IdentifierKind> {
+        let mut kinds = BTreeSet::new();
+        for (known, member) in &self.members {
+            kinds.extend(member.kind.filter(|_| known == name));
+            kinds.extend((member.has_emails && names_an_email(name)).then_some(IdentifierKind::Email));
+            kinds.extend(member.inside.kinds_of(name));
+        }
+        kinds
     }
 }
 
@@ -135,8 +157,48 @@ fn text(raw: &str) -> String {
     String::from_utf8_lossy(&Decoded::of_json(inner.as_bytes()).bytes).into_owned()
 }
 
-/// Hands over the members of an object, repeated ones too. What is no object has none.
-fn for_each_member(raw: &str, each: &mut dyn FnMut(&str, &str)) {
+/// Hands over what is spelled like members in a text that is no JSON, until `each` answers `false`.
+fn for_each_spelled(text: &str, each: &mut dyn FnMut(&str, &str) -> bool) -> bool {
+    let quote = |from: usize| text.get(from..)?.find('"').map(|found| from + found);
+    let spaces = |at: usize| text.get(at..).map_or(at, |rest| text.len() - rest.trim_start().len());
+    let mut at = 0;
+    while let Some(start) = quote(at) {
+        let Some(end) = end_of_text(text, start) else { return true };
+        // Where no colon follows, this may be the beginning of the next text: which quotes belong together is not known.
+        at = end - 1;
+        let colon = spaces(end);
+        if !text.get(colon..).is_some_and(|rest| rest.starts_with(':')) {
+            continue;
+        }
+        let value = spaces(colon + 1);
+        let value_end = match text.as_bytes().get(value) {
+            Some(b'"') => end_of_text(text, value).unwrap_or(text.len()),
+            _ => text
+                .get(value..)
+                .and_then(|rest| rest.find([',', '}', ']', ' ', '\n']))
+                .map_or(text.len(), |end| value + end),
+        };
+        let (Some(name), Some(value)) = (text.get(start..end), text.get(value..value_end)) else { continue };
+        if !each(&self::text(name), value) {
+            return false;
+        }
+        at = colon;
+    }
+    true
+}
+
+/// Behind the quote that closes the text which begins here.
+fn end_of_text(text: &str, start: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = start + 1;
+    while *bytes.get(at)? != b'"' {
+        at += if bytes.get(at) == Some(&b'\\') { 2 } else { 1 };
+    }
+    Some(at + 1)
+}
+
+/// Hands over the members of an object, repeated ones too; whether all of it could be read. What is no object has none.
+fn for_each_member(raw: &str, each: &mut dyn FnMut(&str, &str)) -> bool {
     struct Members<'e>(&'e mut dyn FnMut(&str, &str));
     impl<'de> Visitor<'de> for Members<'_> {
         type Value = ();
@@ -150,8 +212,8 @@ fn for_each_member(raw: &str, each: &mut dyn FnMut(&str, &str)) {
             Ok(())
         }
     }
-    // Half an object has been read where it breaks off; more is not there.
-    let _ = serde_json::Deserializer::from_str(raw).deserialize_map(Members(each));
+    // Half an object has been read where it breaks off.
+    serde_json::Deserializer::from_str(raw).deserialize_map(Members(each)).is_ok()
 }
 
 #[cfg(test)]
@@ -165,6 +227,24 @@ mod tests {
             true
         });
         found
+    }
+
+    #[test]
+    fn p9_a_record_that_is_no_json_is_known_by_what_is_spelled_in_it() {
+        use IdentifierKind::{Email, Session, UserId};
+        let all = [(Session, "g"), (Email, "a@b"), (UserId, "usér")];
+        for fault in ["NaN", "\"two\nlines\"", "\"not closed", "\"a \"quoted\" word\""] {
+            let record = format!(
+                r#"{{"responseGroupUid":"G","response":{fault},"visitorSnapshot":{{"attributes":{{"E-Mail" : "A@B","x":"y"}},"externalUserId":"us\u00e9r"}}"#
+            );
+            let found = found(Stream::Responses, &record);
+            for (kind, value) in all {
+                assert!(found.contains(&(kind, value.to_owned())), "{value} in {record}: {found:?}");
+            }
+        }
+        // What is no object has none, and neither has a whole record under other names.
+        assert_eq!(found(Stream::Responses, r#""{\"externalUserId\":\"u\"""#), []);
+        assert_eq!(found(Stream::Responses, r#"{"response":{"externalUserId":"u"}}"#), []);
     }
 
     #[test]

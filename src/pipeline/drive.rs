@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    load::{CommitOptions, VanishPolicy},
+    load::CommitOptions,
     model::{IntervalSet, Scan, ScanId, Stream, Window},
     plan::{Due, Reason},
     source::{SourceError, Stop},
@@ -41,6 +41,9 @@ const SEAL_AFTER_BUSY: Duration = Duration::from_secs(20);
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// Consecutive failures of a list's windows after which the run gives the list up: its windows are not to blame.
 pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 3;
+/// The same of windows that cannot be cut any smaller, with no row between them: some records beside one another can be to blame, and
+/// not all that there are.
+const MISSING_IN_A_ROW_MAX: u32 = 16;
 
 type PullEnd = (Task, Result<Pulled, PullError>);
 
@@ -66,6 +69,7 @@ struct Flow {
     /// At most one.
     committing: JoinSet<CommitEnd>,
     failures_in_a_row: BTreeMap<Stream, u32>,
+    missing_in_a_row: BTreeMap<Stream, u32>,
     /// The streams of windows that were not pulled or not applied.
     left: BTreeSet<Stream>,
     /// The first error that ends the run. What is under way is still waited for: nothing goes on behind an error's back.
@@ -84,6 +88,7 @@ impl Flow {
             applied_at: None,
             committing: JoinSet::new(),
             failures_in_a_row: BTreeMap::new(),
+            missing_in_a_row: BTreeMap::new(),
             left: BTreeSet::new(),
             outcome: Ok(()),
         }
@@ -251,9 +256,17 @@ impl Run {
             flow.pulled.swap_remove(at);
         }
         flow.queue.ended(task.scope, task.due.window, pulled.as_ref().ok().map(|pulled| pulled.rows));
+        if !matches!(pulled, Ok(_) | Err(PullError::Stopped(_)))
+            && let Err(error) = self.doubt_statuses(&task)
+        {
+            flow.fail(error);
+        }
         match pulled {
             Ok(pulled) => {
                 flow.failures_in_a_row.remove(&task.scope.stream);
+                if pulled.rows > 0 {
+                    flow.missing_in_a_row.remove(&task.scope.stream);
+                }
                 flow.ready.push_back((task, pulled));
             }
             Err(PullError::Stopped(stop)) => {
@@ -262,6 +275,9 @@ impl Run {
             }
             Err(PullError::TooMuch(_)) if flow.queue.halve(&task) => {
                 tracing::info!(window = %task.due.window, "too much for the service; trying smaller windows");
+            }
+            Err(PullError::TooMuch(error)) if task.scope.stream.is_windowed() => {
+                self.rows_are_missing(flow, &task, &error);
             }
             Err(PullError::TooMuch(error) | PullError::Window(error)) => self.window_failed(flow, &task, error),
             Err(PullError::Run(error)) => {
@@ -288,6 +304,27 @@ impl Run {
             self.findings.notes.push(given_up(stream));
         }
         flow.leave(stream);
+    }
+
+    /// The smallest window around what the service cannot deliver. It answers all others.
+    fn rows_are_missing(&mut self, flow: &mut Flow, task: &Task, error: &SourceError) {
+        let (scope, window) = (task.scope, task.due.window);
+        tracing::error!(%window, %scope, %error, "the service cannot deliver these rows");
+        self.findings.failures.push(Failure::new(scope, window, error));
+        self.findings.notes.push(format!(
+            "the rows of {scope} in {window} are missing: the service cannot deliver them in pages of any size. What lies around \
+             them is complete; the next run asks for them again"
+        ));
+        flow.left.insert(scope.stream);
+        let in_a_row = flow.missing_in_a_row.entry(scope.stream).or_default();
+        *in_a_row += 1;
+        if *in_a_row == MISSING_IN_A_ROW_MAX {
+            self.findings.notes.push(format!(
+                "nothing of {stream} comes: the rest of {stream} is left to the next run",
+                stream = scope.stream
+            ));
+            flow.leave(scope.stream);
+        }
     }
 
     fn apply_ended(&mut self, flow: &mut Flow, task: Task, applied: Result<Unsealed, PipelineError>) {
@@ -343,8 +380,9 @@ impl Run {
             flags: task.flags,
             started_ms,
         };
-        let (shared, page_rows) = (self.shared.clone(), task.page_rows);
-        blocking(move || begin(&shared, scan, page_rows)).await?
+        let (shared, page_rows, is_part) = (self.shared.clone(), task.page_rows, task.is_part);
+        let begun = blocking(move || begin(&shared, scan, page_rows)).await??;
+        Ok(Begun { is_part, ..begun })
     }
 
     /// The task that an earlier run was at.
@@ -355,18 +393,19 @@ impl Run {
         let reason = if is_first_proof { Reason::Gap } else { Reason::Rescan };
         let due = Due { window: scan.window, reason };
         self.shared.progress.due(scan.scope, &due);
-        Ok(Task { scope: scan.scope, flags: scan.flags, page_rows, due, is_first_proof, is_second_look: false })
+        Ok(Task {
+            scope: scan.scope,
+            flags: scan.flags,
+            page_rows,
+            due,
+            is_first_proof,
+            is_second_look: false,
+            is_part: false,
+        })
     }
 
     fn commit_options(&self, task: &Task, pulled: &Pulled) -> CommitOptions {
-        let vanish = if self.request.accept_vanished {
-            VanishPolicy::Accept
-        } else if self.shared.ties.is_doubtful(&pulled.scan, &pulled.edges) {
-            // A row that this scan lacks may be one that it lost.
-            VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
-        } else {
-            VanishPolicy::default()
-        };
+        let vanish = self.vanish_policy(task, pulled);
         CommitOptions { vanish, record_unchanged: task.is_first_proof, ..CommitOptions::default() }
     }
 

@@ -25,7 +25,8 @@ use super::{
     PipelineError, Progress,
     commit::CommitNote,
     held::{Budget, Held},
-    known,
+    known, list_end,
+    theme_times::ThemeTimes,
     ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of, next_waiting, reopened},
     traits::Learned,
 };
@@ -40,6 +41,7 @@ pub(super) struct Shared {
     pub budget: Budget,
     pub progress: Arc<Progress>,
     pub ties: TieWatch,
+    pub theme_times: ThemeTimes,
     pub learned: Learned,
     pub drift: DriftPolicy,
     /// Who is kept out of everything that is pulled.
@@ -66,6 +68,8 @@ pub(super) struct Begun {
     /// How the service said that there is no more, if it did: only edges are left to look at.
     pub end: Option<EndStyle>,
     pub edges: EdgesLeft,
+    /// Whether this is a part of a window that did not come.
+    pub is_part: bool,
 }
 
 /// A complete scan, durable in its spool.
@@ -106,12 +110,12 @@ impl From<PipelineError> for PullError {
 pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun, PipelineError> {
     let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
     shared.state().begin_scan(&scan, page_rows).map_err(PipelineError::State)?;
-    Ok(Begun { scan, page_rows, spool, rows: 0, next: None, end: None, edges: EdgesLeft::default() })
+    Ok(Begun { scan, page_rows, spool, rows: 0, next: None, end: None, edges: EdgesLeft::default(), is_part: false })
 }
 
 /// Pulls the rest of a window.
 pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
-    let Begun { scan, page_rows, mut spool, mut rows, next, mut end, edges: mut left } = begun;
+    let Begun { scan, page_rows, mut spool, mut rows, next, mut end, edges: mut left, is_part } = begun;
     let stream = scan.scope.stream;
     let rules = shared.drift.of(stream);
     let mut held = if spool.pages() == 0 {
@@ -121,7 +125,12 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     };
     let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
     let mut resume_at = request.token.clone();
-    let mut walk = shared.source.walk(request.clone());
+    let source = shared.source.clone();
+    let new_walk = |request: PageRequest| match is_part {
+        true => source.walk(request).part_of_a_failed_window(),
+        false => source.walk(request),
+    };
+    let mut walk = new_walk(request.clone());
     let mut is_at_end = end.is_some();
     // The page from which the scan goes on, if a kill came before its edge was looked at.
     let last_page = left.last_page.take();
@@ -142,6 +151,10 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
             let moments = moments_of(scan.scope.stream, &flat);
             after_page(&shared, &scan, &mut edges, &moments, resume_at.is_some()).await.map(Some)
         } else if is_at_end {
+            // What is asked for by the moment of a theme's creation is another moment there.
+            if shared.theme_times.may_lack_rows(stream) {
+                edges.pass_waiting();
+            }
             next_waiting(&shared, &scan, &mut edges).await
         } else {
             match walk.next().await {
@@ -156,7 +169,11 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                     let before = (!edges.awaits_rows()).then(|| Arc::clone(&before));
                     (spool, held, moments) = keep(&shared, &scan, spool, held, (&page, before), mark).await?;
                     shared.learned.page(scan.scope.stream, &page, &moments);
-                    after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await.map(Some)
+                    match shared.theme_times.page(&shared, &scan, &moments).await {
+                        Ok(()) if shared.theme_times.may_lack_rows(stream) => Ok(Some(Vec::new())),
+                        Ok(()) => after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await.map(Some),
+                        Err(error) => Err(error),
+                    }
                 }
                 Ok(Step::Restarted { reason }) => {
                     tracing::info!(window = %scan.window, scope = %scan.scope, %reason, "the window starts over");
@@ -173,10 +190,15 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                     }
                     continue;
                 }
-                Err(error) => {
-                    let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
-                    return Err(give_up(shared, scan, spool, mark, error).await);
-                }
+                Ok(Step::Unproven) => match list_end::is_end(&shared, &scan, page_rows, spool.path()).await {
+                    Ok(is_end) => {
+                        tracing::debug!(window = %scan.window, scope = %scan.scope, is_end, "404 on a page token");
+                        walk.settle_end(is_end);
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(LookError::Source(error)),
             }
         };
         match sides {
@@ -198,7 +220,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                 spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
                 held.restart();
                 (rows, resume_at, is_at_end) = (0, None, false);
-                walk = shared.source.walk(PageRequest { token: None, ..request.clone() });
+                walk = new_walk(PageRequest { token: None, ..request.clone() });
             }
             Err(error) => {
                 let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };

@@ -18,6 +18,8 @@ pub(super) struct Task {
     pub is_first_proof: bool,
     /// Whether this is a second look at rows that seem to have vanished.
     pub is_second_look: bool,
+    /// Whether this is a part of a window that did not come.
+    pub is_part: bool,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +65,7 @@ impl Queue {
                     due,
                     is_first_proof: due.reason != Reason::Rescan,
                     is_second_look: false,
+                    is_part: cutter.is_half(due.window),
                 })
             },
         )
@@ -101,7 +104,8 @@ impl Queue {
     pub fn look_again(&mut self, task: &Task, progress: &Progress) {
         progress.due(task.scope, &task.due);
         let page_rows = (task.page_rows * 2 / 3).max(1);
-        self.second_looks.push(Task { page_rows, is_second_look: true, is_first_proof: false, ..task.clone() });
+        let second = Task { page_rows, is_second_look: true, is_first_proof: false, is_part: false, ..task.clone() };
+        self.second_looks.push(second);
     }
 
     fn scope(&mut self, scope: Scope) -> Option<&mut ScopeQueue> {

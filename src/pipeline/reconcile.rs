@@ -231,7 +231,7 @@ fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineE
         return complete(shared, left, spool, (true, end), (noted, &edges)).map(Some);
     }
     let UnderWay { scan, page_rows, rows, .. } = left;
-    Ok(Some(Resumed::GoesOn(Box::new(Begun { scan, page_rows, spool, rows, next, end, edges }))))
+    Ok(Some(Resumed::GoesOn(Box::new(Begun { scan, page_rows, spool, rows, next, end, edges, is_part: false }))))
 }
 
 fn complete(
@@ -256,5 +256,14 @@ fn complete(
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
     spool.restart().map_err(PipelineError::Archive)?;
     let (scan, page_rows, edges) = (left.scan, left.page_rows, EdgesLeft::default());
-    Ok(Resumed::GoesOn(Box::new(Begun { scan, page_rows, spool, rows: 0, next: None, end: None, edges })))
+    Ok(Resumed::GoesOn(Box::new(Begun {
+        scan,
+        page_rows,
+        spool,
+        rows: 0,
+        next: None,
+        end: None,
+        edges,
+        is_part: false,
+    })))
 }

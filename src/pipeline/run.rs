@@ -29,6 +29,7 @@ use super::{
     report::{Findings, Outcome, peak_rss_bytes},
     shared_destination::SharedDestination,
     surroundings::Surroundings,
+    theme_times::ThemeTimes,
     ties::TieWatch,
     traits::Learned,
     work::{ScopeWork, work},
@@ -135,6 +136,7 @@ impl Run {
         }
         state.begin_run(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
         let ties = TieWatch::load(&state, clock.clone())?;
+        let theme_times = ThemeTimes::load(&state, clock.clone())?;
         let state = Arc::new(Mutex::new(state));
         let shared = Shared {
             source,
@@ -144,6 +146,7 @@ impl Run {
             budget: Budget::default(),
             progress,
             ties,
+            theme_times,
             learned: Learned::default(),
             drift: settings.drift,
             suppression: suppression(&settings)?,
@@ -194,6 +197,7 @@ impl Run {
 
     async fn work_off(&mut self) -> Result<(), PipelineError> {
         self.take_in_deliveries().await?;
+        self.list_known_surveys()?;
         let resumed = {
             let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
             blocking(move || resume(&shared, &destinations)).await??
@@ -246,7 +250,14 @@ impl Run {
             }
             Err(error) => return Err(PipelineError::Source(error)),
         };
-        let queue = Queue::new(self.due(now_ms)?, &self.shared.progress);
+        let due = self.due(now_ms)?;
+        if due.iter().any(|work| work.scope.stream == Stream::Surveys && !work.due.is_empty()) {
+            self.findings.stop = self.choose_surveys().await?;
+            if self.findings.stop.is_some() {
+                return Ok(());
+            }
+        }
+        let queue = Queue::new(due, &self.shared.progress);
         self.findings.begin_with(lists);
         self.drive(queue, Vec::new()).await
     }

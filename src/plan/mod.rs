@@ -9,7 +9,7 @@ pub mod edges;
 mod estimate;
 mod rescan;
 
-pub use cutter::Cutter;
+pub use cutter::{Cutter, halves};
 pub use due::{Ask, Due, Reason, Rules, due};
 pub use estimate::{Estimate, estimate};
 pub use rescan::{RescanRules, Tier};

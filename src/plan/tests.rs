@@ -182,7 +182,8 @@ fn a_window_that_is_too_much_comes_back_in_halves() {
         show(&halves),
         ["never scanned 2026-01-01 2026-01-01T12:00:00Z", "never scanned 2026-01-01T12:00:00Z 2026-01-02"]
     );
-    assert!(!cutter.halve(Window::new(0, MINUTE_MS), Reason::Gap));
+    assert!(cutter.halve(Window::new(0, MINUTE_MS), Reason::Gap), "down to the second around a record");
+    assert!(!cutter.halve(Window::new(0, 1999), Reason::Gap));
 }
 
 #[test]

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::record_faults::BrokenRecords;
+
 /// When a fault strikes. The ways add up; none is set by default, so it never strikes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -236,6 +238,20 @@ pub enum EndMark {
     Missing,
     /// `"cursor":""`
     Empty,
+    /// None: `cursor` and `data` are never empty. The token of the last page is answered with 404, and so is an empty list.
+    NotFound,
+}
+
+/// How several values of `status` are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StatusSpelling {
+    /// `status=A,B`
+    Comma,
+    /// `status[]=A&status[]=B`
+    Brackets,
+    /// `status=A&status=B`
+    Repeated,
 }
 
 /// Which forms of `Authorization` are accepted.
@@ -275,6 +291,8 @@ pub struct Faults {
     pub ties: Ties,
     /// What marks the last page.
     pub end_mark: EndMark,
+    /// The same of themes, where it is another one.
+    pub themes_end_mark: Option<EndMark>,
     /// A list ends with an empty page: the last page with rows still has a token.
     pub trailing_empty_page: bool,
     /// An empty list is answered with 404.
@@ -283,6 +301,15 @@ pub struct Faults {
     pub exclusive_start: bool,
     /// Rows created at `end` are left out.
     pub exclusive_end: bool,
+    /// `start` and `end` of themes mean the creation of the answer, which came so long before the theme, in milliseconds; 0: they
+    /// mean that of the theme.
+    pub theme_lag_ms: i64,
+    /// Without `status` only surveys in these states are listed; empty: all.
+    pub default_statuses: Vec<String>,
+    /// The one spelling of several values of `status` that is understood. What is spelled otherwise is refused with 400.
+    pub status_spelling: Option<StatusSpelling>,
+    /// What is spelled otherwise is ignored, not refused.
+    pub ignore_other_spellings: bool,
     /// Rows of a page when no `limit` is given. Default 100.
     pub default_page_rows: usize,
     /// Parameters that the contract does not know are ignored, not refused with 400.
@@ -336,6 +363,8 @@ pub struct Faults {
     pub latency: Latency,
     /// Pages that are too large.
     pub slow_pages: SlowPages,
+    /// Records that never come, or come broken.
+    pub broken_records: BrokenRecords,
 }
 
 impl Default for Faults {
@@ -345,10 +374,15 @@ impl Default for Faults {
             order: Order::default(),
             ties: Ties::default(),
             end_mark: EndMark::default(),
+            themes_end_mark: None,
             trailing_empty_page: false,
             not_found_when_empty: false,
             exclusive_start: false,
             exclusive_end: false,
+            theme_lag_ms: 0,
+            default_statuses: Vec::new(),
+            status_spelling: None,
+            ignore_other_spellings: false,
             default_page_rows: 100,
             ignore_unknown_parameters: false,
             auth: Auth::default(),
@@ -375,6 +409,7 @@ impl Default for Faults {
             dead_tokens: DeadTokens::default(),
             latency: Latency::default(),
             slow_pages: SlowPages::default(),
+            broken_records: BrokenRecords::default(),
         }
     }
 }

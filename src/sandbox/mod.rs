@@ -16,6 +16,7 @@ mod control_http;
 mod faults;
 mod json_text;
 mod random;
+mod record_faults;
 mod request_log;
 mod service;
 mod settings;
@@ -36,8 +37,9 @@ use tokio::{net::TcpListener, task::JoinHandle};
 pub use control::{Control, ListName, Stats};
 pub use faults::{
     Auth, BrokenBody, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal, RepeatedRows, RetryAfter,
-    RetryAfterForm, ServerError, SlowPages, SurveysAt, Ties, When,
+    RetryAfterForm, ServerError, SlowPages, StatusSpelling, SurveysAt, Ties, When,
 };
+pub use record_faults::{BrokenRecords, RecordFault};
 pub use request_log::LogEntry;
 pub use service::UpsertedUser;
 pub use settings::{DAYS_MAX, RESPONSES_MAX, SURVEYS_MAX, Settings};

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use reqwest::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::model::{PageRequest, PageToken, Scope, Stream, Window};
+use crate::model::{PageRequest, PageToken, Scope, StatusFilter, Stream, Window};
 
 /// The last moment that common calendars know (JavaScript's, in the year 275760). A window that ends later has no end.
 const TIME_MS_MAX: i64 = 8_640_000_000_000_000;
@@ -106,6 +106,16 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
     Address { url, shown, list: Some(stream), is_about_ties: false, posted: None }
 }
 
+/// The address of a list of surveys with the states that are asked for.
+pub(super) fn with_statuses(at: Address, filter: &StatusFilter) -> Address {
+    let text = filter.to_string();
+    let Address { mut url, shown, .. } = at;
+    let query = url.query().map_or_else(|| text.clone(), |query| format!("{query}&{text}"));
+    url.set_query(Some(&query));
+    let joint = if shown.contains('?') { '&' } else { '?' };
+    Address { url, shown: format!("{shown}{joint}{text}"), ..at }
+}
+
 /// A page token as it may be shown: enough to recognise it, not enough to use it.
 pub(super) fn shortened(token: &PageToken) -> String {
     format!("#{:08x}", token_hash(token) & 0xffff_ffff)
@@ -119,7 +129,7 @@ pub(super) fn token_hash(token: &PageToken) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Flag, FlagSet};
+    use crate::model::{Flag, FlagSet, StatusSpelling, SurveyStatus};
 
     fn request(stream: Stream, window: Window) -> PageRequest {
         PageRequest { scope: Scope::all(stream), window, flags: FlagSet::EMPTY, page_rows: 1000, token: None }
@@ -168,6 +178,22 @@ mod tests {
         surveys.scope.survey_id = Some(3);
         assert_eq!(url(&surveys, Some(500)), "https://example.com/v1/surveys?limit=500");
         assert_eq!(url(&surveys, None), "https://example.com/v1/surveys");
+    }
+
+    #[test]
+    fn surveys_are_asked_for_by_status_in_the_form_that_is_understood() {
+        let surveys = request(Stream::Surveys, Window::new(5, 50));
+        let base_url = Url::parse("https://example.com").unwrap();
+        for (spelling, query) in [
+            (StatusSpelling::Comma, "status=PAUSED,ARCHIVED"),
+            (StatusSpelling::Brackets, "status[]=PAUSED&status[]=ARCHIVED"),
+            (StatusSpelling::Repeated, "status=PAUSED&status=ARCHIVED"),
+        ] {
+            let filter = StatusFilter { spelling, statuses: vec![SurveyStatus::Paused, SurveyStatus::Archived] };
+            let at = |rows| with_statuses(of_page(&base_url, &surveys, rows), &filter);
+            assert_eq!(at(Some(5)).url.as_str(), format!("https://example.com/v1/surveys?limit=5&{query}"));
+            assert_eq!(at(None).shown, format!("https://example.com/v1/surveys?{query}"));
+        }
     }
 
     #[test]

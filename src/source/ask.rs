@@ -2,7 +2,8 @@
 //! rules as a page of a walk; what the answer means is the caller's to say.
 
 use super::{
-    Inner, address,
+    Inner,
+    address::{self, Address},
     error::{Failure, SourceError},
     fetch::Fetched,
     walk::Page,
@@ -14,7 +15,9 @@ use crate::model::PageRequest;
 pub enum Range {
     /// The request's window, a millisecond wider on either side, as a walk asks for it.
     Window,
-    /// The same, also where the stream is else read whole; counted in [`super::RequestStats::ties_probed`].
+    /// The same, also where the stream is else read whole.
+    Part,
+    /// The same, for the rows of a millisecond; counted in [`super::RequestStats::ties_probed`].
     Moment,
     /// The window's start and end exactly as they are, to learn whether the service includes them.
     Exactly,
@@ -40,9 +43,11 @@ pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> 
     let rows = rows_max.map(|max| request.page_rows.clamp(1, max));
     let at = match range {
         Range::Window => address::of_page(&source.base_url, request, rows),
+        Range::Part => Address { is_about_ties: false, ..address::of_moment(&source.base_url, request, rows) },
         Range::Moment => address::of_moment(&source.base_url, request, rows),
         Range::Exactly => address::of_exactly(&source.base_url, request, rows),
     };
+    let at = source.listed_at(request.scope.stream, at);
     Ok(match source.fetch_page(&at, true, request.token.is_some()).await? {
         Fetched::Page(came) => {
             let latency_ms = u64::try_from(came.latency.as_millis()).unwrap_or(u64::MAX);

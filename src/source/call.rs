@@ -115,9 +115,11 @@ impl Wire {
                 }
                 Outcome::Failed(failure) => Called::Failed(failure),
                 // An error is none of these.
-                Outcome::Page(_) | Outcome::Posted { .. } | Outcome::Later | Outcome::Redirected { .. } => {
-                    Called::Later
-                }
+                Outcome::Page(_)
+                | Outcome::Broken { .. }
+                | Outcome::Posted { .. }
+                | Outcome::Later
+                | Outcome::Redirected { .. } => Called::Later,
             };
         }
         let read = body::read(&mut reply, self.body_limits, &self.key, &mut tally.read_bytes).await;

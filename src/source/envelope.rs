@@ -4,6 +4,8 @@
 //! One pass over the text, by a [`Scanner`]. What that does not take, serde_json reads, or says what is wrong with it. A row's own depth does
 //! not matter: serde_json skips ignored values in a loop, not by recursion, so that its limit of 128 levels does not apply to what is
 //! inside a row.
+//!
+//! A page of which single records are no JSON is a page all the same, as long as it can be told which they are.
 
 use std::{fmt, ops::Range};
 
@@ -15,7 +17,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::{
-    json::Scanner,
+    json::{Scanner, take_apart},
     model::{EndStyle, PageToken},
     text::without_mark,
 };
@@ -34,6 +36,8 @@ pub struct Envelope {
     pub end: Option<EndStyle>,
     /// Where the list `data` stands in the body, in bytes; `None` where only serde_json could read it.
     pub list: Option<Range<usize>>,
+    /// Items of `data` that are no JSON.
+    pub broken: usize,
 }
 
 /// Why a body is no page.
@@ -68,6 +72,26 @@ pub enum EnvelopeError {
 
 /// Reads a page's envelope. Fields other than `cursor` and `data` are ignored.
 pub fn parse(body: &[u8]) -> Result<Envelope, EnvelopeError> {
+    match parse_whole(body) {
+        Err(error @ (EnvelopeError::NotUtf8 { .. } | EnvelopeError::NotJson { .. })) => {
+            parse_broken(body).unwrap_or(Err(error))
+        }
+        parsed => parsed,
+    }
+}
+
+/// The same where records are no JSON; `None` where it cannot be told which.
+fn parse_broken(body: &[u8]) -> Option<Result<Envelope, EnvelopeError>> {
+    let (text, page) = take_apart(body)?;
+    let token = read_token(text.get(page.token));
+    Some(token.map(|token| {
+        let (next, end) = token.map_or_else(|end| (None, Some(end)), |token| (Some(token), None));
+        let broken = page.records.iter().filter(|record| record.is_broken).count();
+        Envelope { rows: page.records.len(), next, end, list: Some(page.list), broken }
+    }))
+}
+
+fn parse_whole(body: &[u8]) -> Result<Envelope, EnvelopeError> {
     let text = std::str::from_utf8(body).map_err(|error| EnvelopeError::NotUtf8 { at: error.valid_up_to() })?;
     let mark_bytes = text.len() - without_mark(text).len();
     let text = without_mark(text);
@@ -85,8 +109,8 @@ pub fn parse(body: &[u8]) -> Result<Envelope, EnvelopeError> {
     };
     let list = fields.list.map(|list| list.start + mark_bytes..list.end + mark_bytes);
     match read_token(fields.token)? {
-        Ok(token) => Ok(Envelope { rows, next: Some(token), end: None, list }),
-        Err(end) => Ok(Envelope { rows, next: None, end: Some(end), list }),
+        Ok(token) => Ok(Envelope { rows, next: Some(token), end: None, list, broken: 0 }),
+        Err(end) => Ok(Envelope { rows, next: None, end: Some(end), list, broken: 0 }),
     }
 }
 

@@ -48,7 +48,9 @@ pub enum SourceError {
     BadAnswer { url: String, attempts: u32, last: Failure },
 
     /// The page cannot be had at any page size while the service answers smaller questions: ask for a smaller window.
-    #[error("{url} is too large for the service even in pages of {page_rows} rows ({last}): use a smaller window")]
+    #[error(
+        "{url} does not come, even in pages of {page_rows} rows, while the service answers smaller questions: {last}"
+    )]
     TooLarge { url: String, page_rows: u32, last: Failure },
 
     /// The page tokens die before the window's end: ask for a smaller window.
@@ -178,6 +180,9 @@ pub enum Failure {
     /// The body is no page of a list; `came` says what came.
     #[error("{problem} ({came})")]
     NoPage { problem: super::envelope::EnvelopeError, came: String },
+    /// Some records of the page are no JSON.
+    #[error("{records} records on the page are not JSON")]
+    BrokenRecords { records: usize },
     /// The body is no JSON; `came` says what came.
     #[error("the body is not JSON: {reason} ({came})")]
     NotJson { reason: String, came: String },
@@ -202,8 +207,14 @@ impl Failure {
             | Failure::UnknownEncoding { .. }
             | Failure::Html { .. }
             | Failure::NoPage { .. }
+            | Failure::BrokenRecords { .. }
             | Failure::NotJson { .. } => false,
         }
+    }
+
+    /// Whether one record may be to blame, so that pages and windows without it can be read.
+    pub(super) fn may_be_a_record(&self) -> bool {
+        matches!(self, Failure::NoPage { .. } | Failure::BrokenRecords { .. })
     }
 
     /// What went wrong in a word, for logs: an answer's content does not belong there.
@@ -220,6 +231,7 @@ impl Failure {
             Failure::Status { .. } => "status",
             Failure::Html { .. } => "html",
             Failure::NoPage { .. } => "no_page",
+            Failure::BrokenRecords { .. } => "broken_records",
             Failure::NotJson { .. } => "not_json",
         }
     }

@@ -2,6 +2,7 @@
 //! windows.
 
 use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     address::Address,
@@ -36,7 +37,7 @@ pub(super) struct Posted {
     pub service_now_ms: Option<i64>,
 }
 
-/// Asks for a page. `can_shrink`: a smaller page could be asked for instead, so that it is not worth insisting on this one.
+/// Asks for a page. `can_shrink`: a smaller page or window could be asked for instead, so that it is not worth insisting on this one.
 pub(super) async fn fetch(
     wire: &Wire,
     backoff: Backoff,
@@ -96,8 +97,17 @@ async fn insist<T>(
 ) -> Result<Fetched<T>, SourceError> {
     let mut waits = backoff.series();
     let mut attempts = 0;
+    // The records of a page with broken ones, as they came last.
+    let mut broken = None;
     loop {
-        let failure = match wanted(wire.ask(address).await?) {
+        let outcome = match wire.ask(address).await? {
+            Outcome::Broken { page, failure } => {
+                let before = broken.replace(records_hash(&page));
+                if before == broken { Outcome::Page(page) } else { Outcome::Failed(failure) }
+            }
+            outcome => outcome,
+        };
+        let failure = match wanted(outcome) {
             Ok(came) => return Ok(Fetched::Page(came)),
             Err(Outcome::Rejected(rejection)) => {
                 attempts += 1;
@@ -113,7 +123,7 @@ async fn insist<T>(
             Err(Outcome::Later) => continue,
             Err(Outcome::Failed(failure)) => failure,
             // `wire` answers each kind of request with its own kind.
-            Err(Outcome::Page(_) | Outcome::Posted { .. }) => {
+            Err(Outcome::Page(_) | Outcome::Broken { .. } | Outcome::Posted { .. }) => {
                 Failure::NoPage { problem: EnvelopeError::NoData, came: "the answer to another request".to_owned() }
             }
         };
@@ -135,7 +145,13 @@ fn attempts_max(failure: &Failure, can_shrink: bool) -> u32 {
         failure if failure.is_permanent() => 1,
         // The same page will be as large the next time.
         Failure::BodyTooLarge { .. } | Failure::Status { status: 413, .. } => 1,
-        other if can_shrink && other.may_be_size() => SIZE_ATTEMPTS_MAX,
+        other if can_shrink && (other.may_be_size() || other.may_be_a_record()) => SIZE_ATTEMPTS_MAX,
         _ => ATTEMPTS_MAX,
     }
+}
+
+/// What a page's records are known by: the token beside them is another one each time.
+fn records_hash(page: &Received) -> u128 {
+    let list = page.envelope.list.clone().and_then(|list| page.body.get(list));
+    xxh3_128(list.unwrap_or(&page.body))
 }

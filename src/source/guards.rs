@@ -35,6 +35,19 @@ pub(super) struct Guards {
     is_from_start: bool,
     /// Where the walk before met a 404 on its token: rows since the window's start, and the page size.
     not_found_at: Option<(u64, u32)>,
+    /// Whether a 404 on a token turned out not to be the end.
+    was_denied: bool,
+}
+
+/// What a 404 on a page token means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotFound {
+    /// The end of the list: two walks agree.
+    End,
+    /// Another walk in pages of this size, if one can be asked for, tells more.
+    Again(Option<u32>),
+    /// Other windows tell more than other page sizes.
+    Unproven,
 }
 
 impl Guards {
@@ -73,26 +86,54 @@ impl Guards {
         Ok(())
     }
 
+    /// Pages since the window's first one; `None` where a walk was resumed.
+    pub fn pages_from_start(&self) -> Option<u64> {
+        self.is_from_start.then_some(self.pages)
+    }
+
     /// A page token was answered with 404, which is what some services say at the end of a list, and others of a token that is
     /// dead. Two walks from the start in pages of different sizes have edges at the multiples of the one and of the other: where
     /// both meet a 404 behind the same rows, and that is no common multiple, no token died, the list is over (promise P3).
-    /// Returns the page size that the next walk needs to be such a second one; `Ok` if this was it.
-    pub fn not_found(&mut self, page_rows: Option<u32>, rows_max: Option<u32>) -> Result<(), Option<u32>> {
-        let Some(page_rows) = page_rows.filter(|_| self.is_from_start) else { return Err(None) };
+    ///
+    /// `has_parts`: first of all the caller can look at parts of the window.
+    pub fn not_found(&mut self, page_rows: Option<u32>, rows_max: Option<u32>, has_parts: bool) -> NotFound {
+        if !self.is_from_start {
+            return NotFound::Again(None);
+        }
+        if has_parts && !self.was_denied {
+            return NotFound::Unproven;
+        }
+        let Some(page_rows) = page_rows.filter(|_| self.rows > 1) else { return NotFound::Unproven };
         let before = self.not_found_at.replace((self.rows, page_rows));
         let is_edge = |size: u32| self.rows.is_multiple_of(u64::from(size.max(1)));
         if before.is_some_and(|(rows, size)| {
             rows == self.rows && size != page_rows && !(is_edge(size) && is_edge(page_rows))
         }) {
-            return Ok(());
+            return NotFound::End;
         }
         // Behind the first page of two sizes: the rows of one moment may fill more than either, at a service that loses such rows at
         // an edge. The largest page may need no token at all.
         let is_first_edge = |rows: u64, size: u32| rows == u64::from(size);
         if is_first_edge(self.rows, page_rows) && before.is_some_and(|(rows, size)| is_first_edge(rows, size)) {
-            return Err(rows_max.filter(|max| *max > page_rows));
+            return NotFound::Again(rows_max.filter(|max| *max > page_rows));
         }
-        Err(other_page_rows(self.rows, page_rows, rows_max.unwrap_or(page_rows)))
+        NotFound::Again(other_page_rows(self.rows, page_rows, rows_max.unwrap_or(page_rows)))
+    }
+
+    /// A 404 on a token was not the end. Starting over is worth it once: perhaps that token alone died.
+    pub fn end_denied(&mut self, last: &str) -> Result<(), SourceError> {
+        match std::mem::replace(&mut self.was_denied, true) {
+            false => self.token_died(last),
+            true => Err(self.tokens_die(last)),
+        }
+    }
+
+    fn tokens_die(&self, last: &str) -> SourceError {
+        SourceError::TokensDie {
+            restarts: self.restarts,
+            pages: self.furthest_pages.max(self.pages),
+            last: last.to_owned(),
+        }
     }
 
     /// A page token died. Starting over is worth it while that gets further than before, and a few times more.
@@ -105,8 +146,7 @@ impl Guards {
         self.furthest_rows = self.furthest_rows.max(self.rows);
         self.furthest_pages = self.furthest_pages.max(self.pages);
         if self.idle_restarts > IDLE_RESTARTS_MAX || self.restarts >= RESTARTS_MAX {
-            let (restarts, pages) = (self.restarts, self.furthest_pages);
-            return Err(SourceError::TokensDie { restarts, pages, last: last.to_owned() });
+            return Err(self.tokens_die(last));
         }
         self.restarts += 1;
         self.start_over();

@@ -16,6 +16,8 @@ mod probe;
 mod backoff;
 mod gate;
 
+mod ends;
+
 mod client;
 mod connection;
 mod transport;
@@ -41,7 +43,7 @@ mod settings;
 mod stats;
 
 use std::{
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -50,6 +52,13 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+use self::{
+    address::Address,
+    backoff::Backoff,
+    ends::TokenDepths,
+    gate::{Gate, GateState, Limits, Machine, Pace},
+    wire::Wire,
+};
 pub use self::{
     ask::{Answer, Range},
     connection::TlsProblem,
@@ -62,14 +71,9 @@ pub use self::{
     users::{Upserted, UserAnswer},
     walk::{Page, Step, Walk},
 };
-use self::{
-    backoff::Backoff,
-    gate::{Gate, GateState, Limits, Machine, Pace},
-    wire::Wire,
-};
 use crate::{
     clock::Clock,
-    model::{PageRequest, RetryAfterForm, Stream, TimeAccount},
+    model::{PageRequest, RetryAfterForm, StatusFilter, Stream, TimeAccount},
     redact::ApiKey,
 };
 
@@ -87,6 +91,9 @@ struct Inner {
     clock: Clock,
     /// What was learned before this run.
     learned: LearnedRate,
+    token_depths: TokenDepths,
+    /// Which surveys are asked for; `None`: those that the service lists by itself.
+    statuses: Mutex<Option<StatusFilter>>,
     wire: Wire,
 }
 
@@ -122,6 +129,8 @@ impl Source {
             backoff: settings.backoff,
             clock: settings.clock,
             learned,
+            token_depths: TokenDepths::default(),
+            statuses: Mutex::default(),
         };
         Ok(Source { inner: Arc::new(inner) })
     }
@@ -157,6 +166,11 @@ impl Source {
     /// in `start` and `end`, word for word; without it the request's window goes onto the wire as it does in a walk.
     pub async fn ask(&self, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
         ask::ask(&self.inner, request, range).await
+    }
+
+    /// From here on, lists of surveys ask for these; `None`: for what the service lists by itself.
+    pub fn list_surveys_with(&self, filter: Option<StatusFilter>) {
+        *self.inner.statuses.lock().unwrap_or_else(PoisonError::into_inner) = filter;
     }
 
     /// Asks the service to purge people. Asked again it purges nobody twice, so a lost answer costs another request.
@@ -215,6 +229,17 @@ impl Source {
     /// What everything is waiting for, if it is.
     pub fn waiting(&self) -> Option<Waiting> {
         self.inner.wire.gate.waiting()
+    }
+}
+
+impl Inner {
+    /// The address of a list call with what else is asked for.
+    fn listed_at(&self, stream: Stream, at: Address) -> Address {
+        let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        match statuses.as_ref().filter(|_| stream == Stream::Surveys) {
+            Some(filter) => address::with_statuses(at, filter),
+            None => at,
+        }
     }
 }
 

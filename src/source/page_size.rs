@@ -16,13 +16,24 @@ pub(super) struct PageSize {
     good: u32,
     good_needed: u32,
     has_grown: bool,
+    /// Whether a page that does not come is followed by the smallest one at once.
+    is_steep: bool,
 }
 
 impl PageSize {
     /// `asked` is brought into the contract's bounds.
     pub fn new(asked: u32, rows_max: Option<u32>) -> Self {
         let full = rows_max.map(|max| asked.clamp(1, max));
-        Self { full, rows: full.unwrap_or(0), good: 0, good_needed: GOOD_PAGES, has_grown: false }
+        Self { full, rows: full.unwrap_or(0), good: 0, good_needed: GOOD_PAGES, has_grown: false, is_steep: false }
+    }
+
+    /// For a part of a window that did not come: that the size of pages was not to blame is known.
+    pub fn steep(&mut self) {
+        self.is_steep = true;
+    }
+
+    pub fn is_steep(&self) -> bool {
+        self.is_steep
     }
 
     /// The `limit` to send.
@@ -42,7 +53,7 @@ impl PageSize {
         if self.has_grown {
             self.good_needed = (self.good_needed * 2).min(GOOD_PAGES_MAX);
         }
-        self.rows = (self.rows / 2).max(ROWS_MIN);
+        self.rows = if self.is_steep { ROWS_MIN } else { (self.rows / 2).max(ROWS_MIN) };
         self.good = 0;
         true
     }
@@ -107,6 +118,13 @@ mod tests {
         assert_eq!(size.limit(), Some(1000));
         size.good_page();
         assert_eq!(size.limit(), Some(1000), "never more than asked for");
+    }
+
+    #[test]
+    fn a_part_of_a_window_that_did_not_come_goes_to_the_smallest_page() {
+        let mut size = PageSize::new(1000, Some(1000));
+        size.steep();
+        assert!(size.shrink() && size.limit() == Some(ROWS_MIN) && !size.shrink());
     }
 
     #[test]

@@ -215,17 +215,21 @@ impl Inner {
         }
     }
 
-    /// Whether the service answers the least that can be asked of the same list: one row of one minute. A list that is down is
-    /// not too large, and cutting its windows would only ask it more often.
+    /// Whether the service answers the least that can be asked of the same list: one row of the minute before the window, or of the
+    /// one behind it. A list that is down is not too large, and cutting its windows would only ask it more often.
     pub(super) async fn answers_a_small_question(&self, request: &PageRequest) -> Result<bool, SourceError> {
-        let start_ms = request.window.start_ms;
-        let window = Window::new(start_ms, start_ms.saturating_add(MINUTE_MS));
-        let least = PageRequest { window, page_rows: 1, token: None, ..request.clone() };
-        let rows = least.scope.stream.page_rows_max().map(|_| least.page_rows);
-        match fetch(&self.wire, self.backoff, &address::of_page(&self.base_url, &least, rows), false).await? {
-            Fetched::Page(_) | Fetched::Rejected(_) => Ok(true),
-            Fetched::Failed { .. } => Ok(false),
+        let Window { start_ms, end_ms } = request.window;
+        let beside = [(start_ms.saturating_sub(MINUTE_MS), start_ms), (end_ms, end_ms.saturating_add(MINUTE_MS))];
+        for (start_ms, end_ms) in beside {
+            let window = Window::new(start_ms, end_ms);
+            let least = PageRequest { window, page_rows: 1, token: None, ..request.clone() };
+            let rows = least.scope.stream.page_rows_max().map(|_| least.page_rows);
+            match fetch(&self.wire, self.backoff, &address::of_page(&self.base_url, &least, rows), true).await? {
+                Fetched::Page(_) | Fetched::Rejected(_) => return Ok(true),
+                Fetched::Failed { .. } => {}
+            }
         }
+        Ok(false)
     }
 }
 

@@ -182,6 +182,10 @@ async fn follow(walk: &mut Walk) -> Result<Vec<String>, SourceError> {
         match walk.next().await? {
             Step::Page(page) => steps.push(page.rows.to_string()),
             Step::Restarted { .. } => steps.push("R".to_owned()),
+            Step::Unproven => {
+                steps.push("?".to_owned());
+                walk.settle_end(false);
+            }
             Step::End(end) => {
                 steps.push(format!("{end:?}"));
                 return Ok(steps);

@@ -1,21 +1,25 @@
 //! One window, page by page, up to the end of results (promise P3). Decides what an answer means for the window; how a page is
 //! got is `fetch`'s business.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use reqwest::Url;
+use tokio::time::Instant;
 
 use super::{
     Inner,
     address::{self, Address},
     error::{Failure, SourceError},
     fetch::Fetched,
-    guards::Guards,
+    guards::{Guards, NotFound},
     page_size::PageSize,
     wire::{Received, Rejection},
 };
 use crate::model::{EndStyle, PageRequest, PageToken};
+
+/// A page token of this age has not died of it.
+const FRESH: Duration = Duration::from_secs(10);
 
 /// One step of a walk.
 #[derive(Debug)]
@@ -29,6 +33,9 @@ pub enum Step {
     },
     /// There is no further page. `NotFound`: the service answered 404, an empty and complete result.
     End(EndStyle),
+    /// The page token was answered with 404: the end of the list, or a token that died. The caller finds out and says so with
+    /// [`Walk::settle_end`].
+    Unproven,
 }
 
 /// One page of a window.
@@ -59,6 +66,14 @@ pub struct Walk {
     size: PageSize,
     guards: Guards,
     end: Option<EndStyle>,
+    /// Whether the service answers the least that can be asked of this list: then what does not come is a matter of its rows.
+    is_answering: bool,
+    /// When the page token came.
+    token_at: Instant,
+    /// Whether this page token was answered with 404 once.
+    is_not_found: bool,
+    is_end_denied: bool,
+    is_of_moment: bool,
     address_of: AddressOf,
 }
 
@@ -67,18 +82,37 @@ type AddressOf = fn(&Url, &PageRequest, Option<u32>) -> Address;
 
 impl Walk {
     pub(super) fn new(source: Arc<Inner>, request: PageRequest) -> Self {
-        Self::at(source, request, address::of_page)
+        Self::at(source, request, address::of_page, false)
     }
 
     /// The rows of one millisecond.
     pub(super) fn of_moment(source: Arc<Inner>, request: PageRequest) -> Self {
-        Self::at(source, request, address::of_moment)
+        Self::at(source, request, address::of_moment, true)
     }
 
-    fn at(source: Arc<Inner>, request: PageRequest, address_of: AddressOf) -> Self {
+    fn at(source: Arc<Inner>, request: PageRequest, address_of: AddressOf, is_of_moment: bool) -> Self {
         let size = PageSize::new(request.page_rows, request.scope.stream.page_rows_max());
         let guards = Guards::new(request.token.as_ref());
-        Self { source, request, size, guards, end: None, address_of }
+        Self {
+            source,
+            request,
+            size,
+            guards,
+            end: None,
+            is_answering: false,
+            token_at: Instant::now(),
+            is_not_found: false,
+            is_end_denied: false,
+            is_of_moment,
+            address_of,
+        }
+    }
+
+    /// For a part of a window that did not come: asks for it in pages of the usual size, then of the smallest, and not for long.
+    #[must_use]
+    pub fn part_of_a_failed_window(mut self) -> Self {
+        self.size.steep();
+        self
     }
 
     /// What comes next. After the last page this is `End`, as often as asked. Dropping the future loses nothing: the next
@@ -87,20 +121,54 @@ impl Walk {
         if let Some(end) = self.end {
             return Ok(Step::End(end));
         }
+        if std::mem::take(&mut self.is_end_denied) {
+            let reason = "status 404 on a page token that was not the last";
+            self.guards.end_denied(reason)?;
+            return Ok(self.restarted(reason, reason.to_owned()));
+        }
         loop {
             let at = (self.address_of)(&self.source.base_url, &self.request, self.size.limit());
+            let at = self.source.listed_at(self.request.scope.stream, at);
             let has_token = self.request.token.is_some();
-            match self.source.fetch_page(&at, self.size.can_shrink(), has_token).await? {
+            match self.source.fetch_page(&at, self.can_be_smaller(), has_token).await? {
                 Fetched::Page(page) => return self.accept(page),
-                Fetched::Rejected(rejection) => return self.rejected(rejection, at.shown).await,
+                Fetched::Rejected(rejection) => {
+                    if let Some(step) = self.rejected(rejection, at.shown).await? {
+                        return Ok(step);
+                    }
+                }
                 Fetched::Failed { last, attempts } => self.shrink_or_give_up(last, attempts, at.shown).await?,
             }
         }
     }
 
+    /// Says whether the list ended where a page token was answered with 404.
+    pub fn settle_end(&mut self, is_end: bool) {
+        if is_end {
+            self.end = Some(EndStyle::NotFound);
+        } else {
+            self.is_end_denied = true;
+        }
+    }
+
+    /// Whether the page token that was answered with 404 is young, and stands less deep in its list than others that lived.
+    fn is_token_alive(&self) -> bool {
+        // Rows of one moment may stand behind its last page: only pages of another size tell.
+        if self.is_of_moment && self.size.limit().is_some() {
+            return false;
+        }
+        let has_lived = |pages| self.source.token_depths.has_lived(self.request.scope.stream, pages);
+        self.token_at.elapsed() < FRESH && self.guards.pages_from_start().is_some_and(has_lived)
+    }
+
     /// The rows a page is asked for at the moment; 0 where the stream has no `limit`.
     pub fn page_rows(&self) -> u32 {
         self.size.limit().unwrap_or(0)
+    }
+
+    /// Whether a page that does not come can be asked for otherwise.
+    fn can_be_smaller(&self) -> bool {
+        self.size.can_shrink() || self.size.is_steep()
     }
 
     fn accept(&mut self, page: Received) -> Result<Step, SourceError> {
@@ -113,6 +181,10 @@ impl Walk {
             return Ok(self.restarted("a page token came twice", reason));
         }
         self.size.good_page();
+        (self.token_at, self.is_not_found) = (Instant::now(), false);
+        if let Some(pages) = self.guards.pages_from_start() {
+            self.source.token_depths.came(self.request.scope.stream, pages);
+        }
         self.end = envelope.end;
         let request_token = std::mem::replace(&mut self.request.token, envelope.next.clone());
         Ok(Step::Page(Page {
@@ -126,43 +198,58 @@ impl Walk {
         }))
     }
 
-    async fn rejected(&mut self, rejection: Rejection, url: String) -> Result<Step, SourceError> {
+    /// `None`: the same is asked for again.
+    async fn rejected(&mut self, rejection: Rejection, url: String) -> Result<Option<Step>, SourceError> {
         if self.request.token.is_none() {
             // A web page with 404 comes from a wrong address, and proves nothing about the window.
             let is_none = rejection.status == 404 && !rejection.is_html;
             if is_none && self.source.is_list_there(self.request.scope.stream).await? {
                 self.end = Some(EndStyle::NotFound);
-                return Ok(Step::End(EndStyle::NotFound));
+                return Ok(self.end.map(Step::End));
             }
             return Err(self.source.refused(rejection, url));
         }
         let Rejection { status, message, is_html, .. } = rejection;
         if status == 404 && !is_html {
-            match self.guards.not_found(self.size.limit(), self.request.scope.stream.page_rows_max()) {
-                Ok(()) => {
-                    self.end = Some(EndStyle::NotFound);
-                    return Ok(Step::End(EndStyle::NotFound));
+            if self.is_token_alive() {
+                // Tokens that die at random are answered when they are asked for again.
+                if !std::mem::replace(&mut self.is_not_found, true) {
+                    return Ok(None);
                 }
-                Err(Some(smaller)) => self.size.fix(smaller),
-                Err(None) => {}
+                self.end = Some(EndStyle::NotFound);
+                return Ok(self.end.map(Step::End));
+            }
+            let rows_max = self.request.scope.stream.page_rows_max();
+            match self.guards.not_found(self.size.limit(), rows_max, !self.is_of_moment) {
+                NotFound::End => {
+                    self.end = Some(EndStyle::NotFound);
+                    return Ok(self.end.map(Step::End));
+                }
+                NotFound::Unproven => return Ok(Some(Step::Unproven)),
+                NotFound::Again(smaller) => smaller.into_iter().for_each(|rows| self.size.fix(rows)),
             }
         }
         let cause = format!("status {status} on a page token");
         let reason = if message.is_empty() { cause.clone() } else { format!("{cause}: {message}") };
         self.guards.token_died(&reason)?;
-        Ok(self.restarted(&cause, reason))
+        Ok(Some(self.restarted(&cause, reason)))
     }
 
     fn restarted(&mut self, cause: &str, reason: String) -> Step {
         // What the service said is for the caller to show; it does not belong in a log.
         tracing::warn!(scope = %self.request.scope, window = %self.request.window, cause, "the window starts over");
         self.request.token = None;
+        self.is_not_found = false;
         Step::Restarted { reason }
     }
 
     /// A page did not come: asks for smaller ones from here on, or says which error it is.
     async fn shrink_or_give_up(&mut self, last: Failure, attempts: u32, url: String) -> Result<(), SourceError> {
-        if !last.may_be_size() {
+        if !last.may_be_size() && !last.may_be_a_record() {
+            return Err(last.give_up(url, attempts));
+        }
+        // What is no page comes perhaps from something else than the service: then no smaller one is a page either.
+        if last.may_be_a_record() && !self.is_answering(&last).await? {
             return Err(last.give_up(url, attempts));
         }
         let rows = self.page_rows();
@@ -171,11 +258,16 @@ impl Walk {
             return Ok(());
         }
         // A service that answers nothing at all is down; one that answers a small question finds this one too large.
-        let is_down = !matches!(last, Failure::BodyTooLarge { .. })
-            && !self.source.answers_a_small_question(&self.request).await?;
-        Err(match is_down {
-            true => last.give_up(url, attempts),
-            false => SourceError::TooLarge { url, page_rows: rows, last },
+        Err(match self.is_answering(&last).await? {
+            false => last.give_up(url, attempts),
+            true => SourceError::TooLarge { url, page_rows: rows, last },
         })
+    }
+
+    async fn is_answering(&mut self, last: &Failure) -> Result<bool, SourceError> {
+        self.is_answering = self.is_answering
+            || matches!(last, Failure::BodyTooLarge { .. })
+            || self.source.answers_a_small_question(&self.request).await?;
+        Ok(self.is_answering)
     }
 }

@@ -47,6 +47,8 @@ const LOCATION_CHARS_MAX: usize = 200;
 pub(super) enum Outcome {
     /// A page.
     Page(Box<Received>),
+    /// A page of which some records are no JSON. Another attempt tells whether they are so at the service, or broke on the way.
+    Broken { page: Box<Received>, failure: Failure },
     /// The answer to what was posted.
     Posted { body: Bytes, service_now_ms: Option<i64> },
     /// Refused for now; the gate knows until when.
@@ -183,8 +185,13 @@ impl Wire {
             match self.read_page(&mut response, tally).await {
                 Ok((body, envelope)) => {
                     self.lists_seen.note(address.list);
-                    let (service_now_ms, latency) = (date_ms, started.elapsed());
-                    Outcome::Page(Box::new(Received { body, envelope, service_now_ms, latency }))
+                    let broken = envelope.broken;
+                    let latency = started.elapsed();
+                    let page = Box::new(Received { body, envelope, service_now_ms: date_ms, latency });
+                    match broken {
+                        0 => Outcome::Page(page),
+                        records => Outcome::Broken { page, failure: Failure::BrokenRecords { records } },
+                    }
                 }
                 Err(failure) => Outcome::Failed(failure),
             }

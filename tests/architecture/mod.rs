@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("source", &["model", "clock", "json", "redact", "text"]),
     ("upsert", &["model", "text"]),
     ("flatten", &["model", "json", "schema", "text"]),
-    ("person", &["model", "schema", "text"]),
+    ("person", &["model", "json", "schema", "text"]),
     ("load", &["model", "schema", "person"]),
     ("config", &["model", "plan", "redact", "text"]),
     (

@@ -168,12 +168,29 @@ fn p1_a_value_of_a_hundred_thousand_levels_lands() {
 }
 
 #[test]
-fn p1_invalid_utf8_is_replaced_and_the_record_lands() {
-    let mut body = page_of(&[response(1, r#""questionType":"OPEN","response":"caf?""#)]).into_bytes();
-    let at = body.iter().position(|byte| *byte == b'?').unwrap();
-    body[at] = 0xE9;
+fn p1_a_record_that_is_no_json_is_set_aside_alone() {
+    let good = [response(1, r#""response":1"#), response(2, r#""response":"}],{""#)];
+    for broken in ["NaN", "\"two\nlines\"", "\"caf\u{1}\"", "\"cut", "[1,"] {
+        let broken = response(9, &format!(r#""response":{broken}"#));
+        let broken =
+            if broken.contains("cut") || broken.contains("[1,") { broken.trim_end_matches('}') } else { &broken };
+        let body = format!(r#"{{"data":[{},{broken},{}],"cursor":"x"}}"#, good[0], good[1]);
+        let flat = flatten(Stream::Responses, &body);
+        assert_eq!((flat.records, flat.table("responses").unwrap().num_rows()), (3, 2), "{body}");
+        assert_eq!((flat.rejects[0].reason, flat.rejects[0].raw.as_str()), (RejectReason::NotJson, broken));
+    }
+}
+
+#[test]
+fn p1_a_record_that_is_no_utf8_is_set_aside_with_its_bytes() {
+    let broken = response(9, r#""response":"caf?""#);
+    let body =
+        format!(r#"{{"data":[{},{broken}],"cursor":null}}"#, response(1, r#""response":1"#)).replace('?', "\u{1}");
+    let body: Vec<u8> = body.bytes().map(|byte| if byte == 1 { 0xE9 } else { byte }).collect();
     let flat = flatten_page(Stream::Responses, &body, DriftRules::default()).unwrap();
-    assert_eq!(text(flat.table("responses").unwrap(), "answer_text", 0), Some("caf\u{FFFD}"));
+    assert_eq!((flat.records, flat.rejects.len()), (2, 1));
+    assert_eq!(flat.rejects[0].raw, broken.replace('?', "\\xe9"));
+    assert_eq!(flat.rejects[0].reason, RejectReason::NotJson);
 }
 
 #[test]

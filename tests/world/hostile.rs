@@ -223,13 +223,7 @@ fn p3_bodies_that_lie_about_their_length_are_no_pages() {
 #[test]
 fn p3_texts_that_are_no_pages_are_refused() {
     all_refused(&[
-        (
-            "bytes that are no UTF-8",
-            |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\xff\xfe\"],\"cursor\":null}"),
-            &["not UTF-8"],
-        ),
         ("NULs", |stream| respond(stream, "200 OK", "", &[0; 5000]), &["not JSON"]),
-        ("a NUL inside", |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\0\"],\"cursor\":null}"), &["not JSON"]),
         (
             "two ends",
             |stream| respond(stream, "200 OK", "", b"{\"cursor\":null,\"data\":[],\"cursor\":\"x\"}"),
@@ -254,6 +248,17 @@ fn p3_texts_that_are_no_pages_are_refused() {
             &["'cursor' is longer than"],
         ),
     ]);
+}
+
+#[test]
+fn p1_items_that_are_no_json_are_set_aside() {
+    const NO_UTF8: Hostile = |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\xff\xfe\"],\"cursor\":null}");
+    const A_NUL: Hostile = |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\0\"],\"cursor\":null}");
+    for hostile in [NO_UTF8, A_NUL] {
+        let met = meet(hostile, MEMORY_MIB);
+        assert_eq!(met.done.code, 3, "{}", met.done.stderr);
+        assert_eq!(met.count("SELECT count(*) FROM rejects WHERE reason = 'not_json'"), 1);
+    }
 }
 
 /// A record of the contract with a text as its answer, and more members.

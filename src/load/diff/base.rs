@@ -11,8 +11,8 @@ use super::{
     upsert_relation,
 };
 use crate::{
-    model::{Flag, FlagSet, Scan},
-    schema::{Column, Table, quote_identifier},
+    model::{Flag, FlagSet, RejectReason, Scan},
+    schema::{Column, Table, quote_identifier, quote_text},
 };
 
 /// What the comparison of a base table found.
@@ -165,6 +165,9 @@ pub(super) fn collect_gone(
         let same_key = equal_columns("h", "d", &key_of(base));
         expected.push_str(&format!(" AND NOT EXISTS (SELECT 1 FROM stage_{DISCARDED} d WHERE {same_key})"));
     }
+    if *vanish == VanishPolicy::Ignore {
+        expected = "false".to_owned();
+    }
     comparison.execute(&format!(
         "CREATE TEMP TABLE work_gone AS
          SELECT {keys}{held_at} FROM work_held h ANTI JOIN stage_{} s ON {same_key} WHERE {expected}",
@@ -173,11 +176,21 @@ pub(super) fn collect_gone(
     let gone = comparison.count("SELECT count(*) FROM work_gone")?;
     let held = comparison.count(&format!("SELECT count(*) FROM work_held h WHERE {in_scope}"))?;
     let is_empty_answer = comparison.stage.records() == 0;
-    if vanish.withholds(gone, held, is_empty_answer) {
+    // A record that is no JSON may be any of those that are not there.
+    let may_be_broken = gone > 0 && *vanish != VanishPolicy::Accept && has_broken_records(comparison)?;
+    if may_be_broken || vanish.withholds(gone, held, is_empty_answer) {
         comparison.delta.counts.withheld = gone;
         comparison.execute("TRUNCATE work_gone")?;
     }
     Ok(())
+}
+
+fn has_broken_records(comparison: &Comparison<'_>) -> Result<bool, LoadError> {
+    if comparison.stage.rows("rejects") == 0 {
+        return Ok(false);
+    }
+    let not_json = quote_text(&RejectReason::NotJson.to_string());
+    Ok(comparison.count(&format!("SELECT count(*) FROM stage_rejects WHERE reason = {not_json}"))? > 0)
 }
 
 /// Whether the row `alias` is there and belongs to what the scan asked for, as SQL.
@@ -342,7 +355,7 @@ impl VanishPolicy {
     /// it looks the same as a service that has lost its way for a night.
     fn withholds(self, gone: u64, held: u64, is_empty_answer: bool) -> bool {
         match self {
-            VanishPolicy::Accept => false,
+            VanishPolicy::Accept | VanishPolicy::Ignore => false,
             // Counts of rows are far below 2^53: exact as f64.
             VanishPolicy::Guarded { .. } if is_empty_answer => gone > GONE_AT_ONCE_MAX,
             VanishPolicy::Guarded { share_max, rows_max } => gone > rows_max && gone as f64 > share_max * held as f64,

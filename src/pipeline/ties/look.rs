@@ -12,7 +12,9 @@ use serde::Deserialize;
 
 use crate::{
     flatten::flatten_page,
-    model::{Activity, DriftRules, FlagSet, FlatPage, PageRequest, Scope, Stream, Ties, TimeAccount, Window},
+    model::{
+        Activity, DriftRules, FlagSet, FlatPage, PageRequest, SECOND_MS, Scope, Stream, Ties, TimeAccount, Window,
+    },
     plan::edges::{PageMoments, judge, measuring_page_rows},
     schema::RECORD_COLUMN,
     source::{Answer, Range, Source, SourceError, Step},
@@ -20,8 +22,6 @@ use crate::{
 
 use super::super::{PipelineError, pull::blocking};
 
-/// Milliseconds in a second.
-const SECOND_MS: i64 = 1000;
 /// The most pages of a look: more rows of one millisecond than any page holds are rare, and more than this are none.
 const LOOK_PAGES_MAX: usize = 50;
 /// Why a look may lack rows.
@@ -110,9 +110,16 @@ impl Asker {
                     }
                 }
                 Ok(Step::Restarted { .. }) => cut_at = None,
+                // A moment cannot be halved: what was not cut for its number, and is followed by nothing, is all there is.
+                Ok(Step::Unproven) => {
+                    let full = seen_rows.max(usize::try_from(page_rows).unwrap_or(usize::MAX));
+                    walk.settle_end(cut_at.is_none_or(|rows| rows <= 1 || rows < full));
+                }
                 Ok(Step::End(_)) => {
-                    // Two walks with different edges have agreed on this end: no edge hid anything.
-                    look.is_whole = Ok(());
+                    // Two walks with different edges have agreed on this end: no edge hid anything. Where no page size can be asked for,
+                    // there was one walk.
+                    let is_cut = page_rows == 0 && cut_at.is_some_and(|rows| rows > 1 && rows >= seen_rows);
+                    look.is_whole = if is_cut { Err(MORE_THAN_A_PAGE) } else { Ok(()) };
                     return Ok(look);
                 }
                 Err(error) => {
@@ -218,15 +225,20 @@ fn rows_of(batch: &RecordBatch, key_hashes: &[u128]) -> Vec<PlacedRow> {
     records.values().iter().zip(key_hashes).enumerate().map(row).collect()
 }
 
-/// The creation time of a record that has no place in a table.
+/// The creation time of a record that has no place in a table, even if it is no JSON.
 fn created_ms(raw: &str) -> Option<i64> {
     #[derive(Deserialize)]
     struct Created<'a> {
         #[serde(rename = "createdAt", borrow)]
         created_at: std::borrow::Cow<'a, str>,
     }
-    let created: Created = serde_json::from_str(raw).ok()?;
-    chrono::DateTime::parse_from_rfc3339(&created.created_at).ok().map(|at| at.timestamp_millis())
+    let created = serde_json::from_str::<Created>(raw).ok().map(|created| created.created_at);
+    let text = created.or_else(|| {
+        let (_, behind) = raw.split_once("\"createdAt\"")?;
+        let value = behind.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+        value.split_once('"').map(|(text, _)| text.into())
+    })?;
+    chrono::DateTime::parse_from_rfc3339(&text).ok().map(|at| at.timestamp_millis())
 }
 
 #[cfg(test)]
@@ -254,6 +266,9 @@ mod tests {
         let page = moments(&format!(r#"{{"data":[{first},{{"id":3}}]}}"#));
         assert_eq!((page.records > 0, page.last_ms), (true, None), "it must not be taken for the row before");
         assert_eq!(moments(r#"{"data":[]}"#).records, 0);
+        let broken = r#"{"id":NaN,"createdAt": "1970-01-01T00:00:00.009Z","theme":"cut"#;
+        let page = moments(&format!(r#"{{"data":[{first},{broken}],"cursor":"x"}}"#));
+        assert_eq!((page.records, page.rows.len(), page.last_ms), (2, 1, Some(9)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{
 use super::PipelineError;
 
 pub(super) use look::{Asker, LookError, SidePage, moments_of};
-pub(super) use scan::{AtEnd, EdgesLeft, after_page, at_end, ended, next_waiting, reopened};
+pub(super) use scan::{AtEnd, EdgesLeft, after_page, asker, at_end, ended, next_waiting, reopened};
 
 /// An older measure is made again when there is an occasion.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;

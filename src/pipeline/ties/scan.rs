@@ -94,7 +94,8 @@ impl EdgesLeft {
     }
 }
 
-fn asker(shared: &Shared, scan: &Scan) -> Asker {
+/// Whom to ask about a scan.
+pub(in super::super) fn asker(shared: &Shared, scan: &Scan) -> Asker {
     let (source, account) = (shared.source.clone(), shared.account.clone());
     let rules = shared.drift.of(scan.scope.stream);
     Asker { source, account, scope: scan.scope, flags: scan.flags, rules }

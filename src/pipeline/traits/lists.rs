@@ -1,13 +1,20 @@
 //! Where lists begin and end: whether `start` and `end` belong to the range, how the end of results is said, what an empty
 //! result looks like, and how long a page of themes is.
 
+use bytes::Bytes;
+
 use crate::{
+    flatten::flatten_page,
     model::{DAY_MS, EndStyle, FlagSet, PageRequest, Scope, Stream, Window, trait_names},
     source::{Answer, Range},
 };
 
 use super::{
-    super::ties::{LookError, moments_of},
+    super::{
+        PipelineError,
+        theme_times::measure as measure_theme_times,
+        ties::{Asker, LookError, moments_of},
+    },
     Lab, Measured,
     paging::Sample,
 };
@@ -125,6 +132,10 @@ async fn themes(lab: &mut Lab) -> Result<(), LookError> {
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
     let answer = lab.asker.source.ask(&request, Range::Window).await.map_err(LookError::Source)?;
+    let first = match &answer {
+        Answer::Page { page, .. } => Some(page.body.clone()),
+        Answer::Rejected { .. } | Answer::Failed(_) => None,
+    };
     lab.note(match answer {
         Answer::Page { page, .. } if page.next.is_some() && page.rows > 0 => {
             Measured::known(name, page.rows, "the first page of themes, which another follows")
@@ -132,6 +143,24 @@ async fn themes(lab: &mut Lab) -> Result<(), LookError> {
         Answer::Page { page, .. } => Measured::unknown(name, format!("not enough rows: {} themes in all", page.rows)),
         Answer::Rejected { status, .. } => Measured::unknown(name, format!("no themes (status {status})")),
         Answer::Failed(failure) => Measured::unknown(name, format!("themes did not come: {}", failure.kind())),
+    });
+    theme_times(lab, scope, first).await
+}
+
+/// Themes are asked for at the moment of their own creation.
+async fn theme_times(lab: &mut Lab, scope: Scope, first_page: Option<Bytes>) -> Result<(), LookError> {
+    let name = trait_names::THEMES_FILTERED_BY;
+    let asker = Asker { scope, flags: FlagSet::EMPTY, ..lab.asker.clone() };
+    let found = match first_page {
+        Some(body) => {
+            let flat = flatten_page(Stream::Themes, &body, asker.rules).map_err(PipelineError::Flatten)?;
+            measure_theme_times(&asker, &moments_of(Stream::Themes, &flat)).await?
+        }
+        None => None,
+    };
+    lab.note(match found {
+        Some(time) => Measured::known(name, time, "some themes, asked for at the moment of their own creation"),
+        None => Measured::unknown(name, "no theme could be asked for at the moment of its creation"),
     });
     Ok(())
 }

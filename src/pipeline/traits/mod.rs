@@ -8,6 +8,7 @@ mod lists;
 mod paging;
 mod refusals;
 mod report;
+mod statuses;
 
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +29,7 @@ use super::{
 
 pub(super) use learned::Learned;
 pub use report::{KnownTrait, Measured, known_traits};
+pub(super) use statuses::{KnownStatuses, choose_statuses};
 
 /// The most requests that measuring may take, retries included.
 pub const MEASURE_REQUESTS_MAX: u64 = 60;
@@ -89,6 +91,7 @@ async fn measure_all(lab: &mut Lab) -> Result<(), PipelineError> {
     let outcome = async {
         let probe = lab.asker.source.probe().await.map_err(LookError::Source)?;
         lab.now_ms = probe.service_now_ms.unwrap_or(lab.now_ms);
+        statuses(lab).await?;
         let Some(sample) = paging::measure(lab).await? else { return Ok(()) };
         ties(lab, &sample).await?;
         lists::measure(lab, &sample).await
@@ -102,6 +105,13 @@ async fn measure_all(lab: &mut Lab) -> Result<(), PipelineError> {
         }
         Err(LookError::Source(error)) => Err(PipelineError::Source(error)),
     }
+}
+
+async fn statuses(lab: &mut Lab) -> Result<(), LookError> {
+    for measured in choose_statuses(&lab.asker.source, KnownStatuses::default()).await? {
+        lab.note(measured);
+    }
+    Ok(())
 }
 
 async fn ties(lab: &mut Lab, sample: &paging::Sample) -> Result<(), LookError> {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Every trait, in the order in which people are told.
-const ORDER: [&str; 10] = [
+const ORDER: [&str; 13] = [
     trait_names::ORDER,
     trait_names::START_INCLUSIVE,
     trait_names::END_INCLUSIVE,
@@ -19,6 +19,9 @@ const ORDER: [&str; 10] = [
     trait_names::TIES,
     trait_names::PAGE_ROWS,
     trait_names::THEMES_PAGE_ROWS,
+    trait_names::THEMES_FILTERED_BY,
+    trait_names::SURVEY_STATUS_FORM,
+    trait_names::SURVEYS_LISTED_WHOLE,
     trait_names::RETRY_AFTER,
 ];
 

@@ -34,12 +34,13 @@ use super::{
     limits::{note_told_waits, recall, remember},
     pull::{PullError, Shared},
     shared_destination::SharedDestination,
+    theme_times::ThemeTimes,
     ties::TieWatch,
-    traits::Learned,
+    traits::{KnownStatuses, Learned},
 };
 
 use look::{Looked, compare, look};
-use windows::{Task, halves, tasks};
+use windows::{Task, halves_of, tasks};
 
 /// What a verify is asked to do.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +101,10 @@ impl Verify {
         let destinations = open_to_compare(&settings, &identity)?;
         state.begin_run(&run_id, "verify", started_ms).map_err(PipelineError::State)?;
         let ties = TieWatch::load(&state, clock::Clock::default())?;
+        let theme_times = ThemeTimes::load(&state, clock::Clock::default())?;
+        let statuses = settings.streams.iter().find(|stream| stream.stream == Stream::Surveys);
+        let statuses = statuses.map(|surveys| surveys.statuses.clone()).unwrap_or_default();
+        source.list_surveys_with(KnownStatuses::load(&state, started_ms)?.filter(&statuses));
         let state = Arc::new(Mutex::new(state));
         let (budget, learned) = (Budget::default(), Learned::default());
         let suppression = suppression(&settings)?;
@@ -111,6 +116,7 @@ impl Verify {
             budget,
             progress,
             ties,
+            theme_times,
             learned,
             drift: settings.drift,
             suppression,
@@ -215,7 +221,7 @@ impl Verify {
                 return Ok(());
             }
             PullError::TooMuch(error) => {
-                if let Some([first, second]) = halves(&task) {
+                if let Some([first, second]) = halves_of(&task) {
                     queue.push_front(second);
                     queue.push_front(first);
                     return Ok(());

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::{
     config::Settings,
     model::{FlagSet, IntervalSet, MINUTE_MS, Scope, Segment, Window, format_ms},
-    plan::{Cutter, Due, Reason},
+    plan::{Cutter, Due, Reason, halves},
     state::State,
 };
 
@@ -27,6 +27,10 @@ pub(super) struct Task {
     pub page_rows: u32,
     /// When it was last read, by the service's clock; epoch milliseconds.
     pub read_ms: i64,
+    /// Whether this is a part of a window that did not come.
+    pub is_part: bool,
+    /// Whether the settings ask for some states of surveys alone.
+    pub is_part_of_all: bool,
 }
 
 impl Task {
@@ -81,7 +85,18 @@ pub(super) fn tasks(
             let mut cutter = Cutter::new(vec![due], vec![segment], work.page_rows, scope.stream.is_windowed());
             while let Some(Due { window, .. }) = cutter.next_window() {
                 let (flags, page_rows) = (segment.flags, work.page_rows);
-                planned.tasks.push(Task { scope, window, flags, page_rows, read_ms });
+                planned.tasks.push(Task {
+                    scope,
+                    window,
+                    flags,
+                    page_rows,
+                    read_ms,
+                    is_part: false,
+                    is_part_of_all: settings
+                        .streams
+                        .iter()
+                        .any(|of| of.stream == scope.stream && !of.statuses.is_empty()),
+                });
             }
         }
     }
@@ -98,10 +113,7 @@ fn read_ms(state: &State, scope: Scope, segment: &Segment) -> Result<i64, Pipeli
 }
 
 /// A window that was too much for the service in two; `None` when it cannot be cut any smaller.
-pub(super) fn halves(task: &Task) -> Option<[Task; 2]> {
-    let Window { start_ms, end_ms } = task.window;
-    let half_ms = task.window.len_ms() / 2 / MINUTE_MS * MINUTE_MS;
-    let part = |start_ms, end_ms| Task { window: Window::new(start_ms, end_ms), ..task.clone() };
-    let can_be_cut = half_ms >= MINUTE_MS && task.scope.stream.is_windowed();
-    can_be_cut.then(|| [part(start_ms, start_ms + half_ms), part(start_ms + half_ms, end_ms)])
+pub(super) fn halves_of(task: &Task) -> Option<[Task; 2]> {
+    let halves = halves(task.window).filter(|_| task.scope.stream.is_windowed())?;
+    Some(halves.map(|window| Task { window, is_part: true, ..task.clone() }))
 }

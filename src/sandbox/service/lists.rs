@@ -7,6 +7,7 @@ use axum::http::{StatusCode, Uri};
 use super::{
     super::{
         faults::{EndMark, Faults, Order},
+        record_faults::RecordFault,
         world::{Ordered, Position, Record, Timeline, World, shuffled_order},
     },
     List, Reply, Service, lock,
@@ -32,6 +33,8 @@ struct Page {
     body: Vec<u8>,
     rows: usize,
     next: Option<PageToken>,
+    /// What is wrong with a record on it.
+    record_fault: Option<RecordFault>,
 }
 
 impl Service {
@@ -71,7 +74,7 @@ impl Service {
         let is_empty_page = self.strikes("empty_page", path);
         let repeated =
             if token.is_some() && self.strikes("repeated_rows", path) { faults.repeated_rows.rows } else { 0 };
-        let plan = PagePlan { query, token, faults, is_empty_page, repeated, service: self };
+        let plan = PagePlan { query, token, faults, is_empty_page, repeated, service: self, path };
         let world: &World = &self.world();
         let page = match query.list {
             List::Responses => plan.page(
@@ -97,8 +100,19 @@ impl Service {
 
     /// Adds the end mark or the token, and makes the reply.
     fn finish(&self, page: Page, query: &ListQuery, faults: &Faults, path: &str) -> Reply {
+        match page.record_fault {
+            Some(RecordFault::ServerError) => {
+                return Reply::error(StatusCode::INTERNAL_SERVER_ERROR, "internal error").struck_by("broken_records");
+            }
+            Some(RecordFault::NoPage) => {
+                return Reply::json(StatusCode::OK, br#"{"data":[{"#.to_vec()).struck_by("broken_records");
+            }
+            _ => {}
+        }
         let mut body = page.body;
-        if page.rows == 0 && page.next.is_none() && faults.not_found_when_empty {
+        let end_mark = query.end_mark(faults);
+        let is_not_found = faults.not_found_when_empty || end_mark == EndMark::NotFound;
+        if page.rows == 0 && page.next.is_none() && is_not_found {
             return Reply::error(StatusCode::NOT_FOUND, "not found").struck_by("not_found_when_empty");
         }
         let mut next = page.next.map(|token| token.encode(query.binding()));
@@ -107,7 +121,7 @@ impl Service {
             let start = PageToken { position: Position::Start, empties: 0 }.encode(query.binding());
             next = Some(query.token.clone().unwrap_or(start));
         }
-        match (&next, faults.end_mark) {
+        match (&next, end_mark) {
             (Some(token), _) => {
                 if faults.dead_tokens.after_ms > 0 || faults.dead_tokens.after_pages > 0 {
                     lock(&self.tokens).issue(token, query.token.as_deref(), self.clock.elapsed_us());
@@ -117,7 +131,8 @@ impl Service {
             }
             (None, EndMark::Null) => body.extend_from_slice(br#","cursor":null}"#),
             (None, EndMark::Empty) => body.extend_from_slice(br#","cursor":""}"#),
-            (None, EndMark::Missing) => body.push(b'}'),
+            // Of such a list, an empty page alone has no token.
+            (None, EndMark::Missing | EndMark::NotFound) => body.push(b'}'),
         }
         let reply = Reply { rows: page.rows as u32, ..Reply::json(StatusCode::OK, body) };
         if is_looping { reply.struck_by("looping_cursor") } else { reply }
@@ -188,6 +203,7 @@ struct PagePlan<'a> {
     is_empty_page: bool,
     repeated: usize,
     service: &'a Service,
+    path: &'a str,
 }
 
 impl PagePlan<'_> {
@@ -210,23 +226,46 @@ impl PagePlan<'_> {
         let mut visible = (first..ordered.len()).filter_map(|at| ordered.get(at)).filter(|row| is_visible(row));
         if self.is_empty_page {
             let next = PageToken { empties: token.empties + 1, ..token };
-            return Page { body: br#"{"data":[]"#.to_vec(), rows: 0, next: Some(next) };
+            return Page { body: br#"{"data":[]"#.to_vec(), rows: 0, next: Some(next), record_fault: None };
         }
         let mut body =
             Vec::with_capacity(self.query.flags.record_bytes_hint() * self.query.page_rows.min(ordered.len()) + 64);
         body.extend_from_slice(br#"{"data":["#);
-        let (mut count, mut last) = (0, None);
+        let (mut count, mut last, mut record_fault) = (0, None, None);
+        let broken = &self.faults.broken_records;
         for row in visible.by_ref().take(self.query.page_rows) {
             if count > 0 {
                 body.push(b',');
             }
+            let begin = body.len();
             write(&mut body, row);
+            if broken.created_ms.contains(&row.created_ms()) && self.path.starts_with(&broken.path) {
+                record_fault = Some(broken.fault);
+                broken.fault.strike(&mut body, begin);
+            }
             count += 1;
             last = Some((row.created_ms(), row.serial()));
         }
         body.push(b']');
-        let has_more = visible.next().is_some() || (self.faults.trailing_empty_page && count > 0);
+        let is_open = self.faults.trailing_empty_page || self.query.end_mark(self.faults) == EndMark::NotFound;
+        let has_more = visible.next().is_some() || (is_open && count > 0);
         let next = last.filter(|_| has_more).map(|(ms, serial)| PageToken::after(ms, serial, self.faults.ties));
-        Page { body, rows: count, next }
+        Page { body, rows: count, next, record_fault }
+    }
+}
+
+impl RecordFault {
+    /// Breaks the record that begins here, and is the last of the body.
+    fn strike(self, body: &mut Vec<u8>, begin: usize) {
+        let member: &[u8] = match self {
+            RecordFault::ServerError | RecordFault::NoPage => return,
+            RecordFault::Truncated => return body.truncate(begin + (body.len() - begin) * 2 / 3),
+            RecordFault::Nan => b",\"score\":NaN}",
+            RecordFault::RawNewline => b",\"note\":\"two\nlines\"}",
+            RecordFault::ControlCharacter => b",\"note\":\"a \x07 bell\"}",
+            RecordFault::BadUtf8 => b",\"note\":\"caf\xe9\"}",
+        };
+        body.pop();
+        body.extend_from_slice(member);
     }
 }

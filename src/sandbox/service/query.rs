@@ -6,7 +6,7 @@ use axum::{extract::Query, http::Uri};
 
 use super::{
     super::{
-        faults::Faults,
+        faults::{EndMark, Faults, StatusSpelling},
         random::mix,
         world::{Flags, Status},
     },
@@ -57,6 +57,16 @@ impl ListQuery {
                 return Err(format!("unknown parameter '{name}'"));
             }
         }
+        if !query.statuses.is_empty() && faults.status_spelling.is_some_and(|wanted| !is_spelled(&pairs, wanted)) {
+            if !faults.ignore_other_spellings {
+                return Err("'status' cannot be read".into());
+            }
+            query.statuses.clear();
+        }
+        if list == List::Surveys && query.statuses.is_empty() {
+            let listed = |status: &Status| faults.default_statuses.iter().any(|name| name == status.name());
+            query.statuses.extend(Status::ALL.into_iter().filter(listed));
+        }
         match (query.start_ms, query.end_ms) {
             (Some(start), Some(end)) if start > end => Err("'start' must not be after 'end'".into()),
             _ => Ok(query),
@@ -102,10 +112,17 @@ impl ListQuery {
         Ok(true)
     }
 
+    /// What marks the last page of this list.
+    pub(crate) fn end_mark(&self, faults: &Faults) -> EndMark {
+        faults.themes_end_mark.filter(|_| self.list == List::Themes).unwrap_or(faults.end_mark)
+    }
+
     /// The creation times asked for, half-open.
     pub(crate) fn created_ms(&self, faults: &Faults) -> Range<i64> {
-        let start = self.start_ms.map_or(i64::MIN, |start| start.saturating_add(i64::from(faults.exclusive_start)));
-        let end = self.end_ms.map_or(i64::MAX, |end| end.saturating_add(i64::from(!faults.exclusive_end)));
+        let lag_ms = if self.list == List::Themes { faults.theme_lag_ms } else { 0 };
+        let later = |at_ms: i64, by: bool| at_ms.saturating_add(lag_ms).saturating_add(i64::from(by));
+        let start = self.start_ms.map_or(i64::MIN, |start| later(start, faults.exclusive_start));
+        let end = self.end_ms.map_or(i64::MAX, |end| later(end, !faults.exclusive_end));
         start..end.max(start)
     }
 
@@ -118,6 +135,19 @@ impl ListQuery {
         let words = parts.into_iter().flatten();
         let words = words.chain(self.statuses.iter().map(|status| *status as u64));
         words.chain(flags.map(u64::from)).fold(0, mix)
+    }
+}
+
+/// Whether several values of `status` are spelled so. One value alone has no comma, and is repeated once.
+fn is_spelled(pairs: &[(String, String)], wanted: StatusSpelling) -> bool {
+    let values =
+        |wanted: &str| pairs.iter().filter(|(name, _)| name == wanted).map(|(_, value)| value).collect::<Vec<_>>();
+    let (plain, brackets) = (values("status"), values("status[]"));
+    let has_comma = plain.iter().chain(&brackets).any(|value| value.contains(','));
+    match wanted {
+        StatusSpelling::Comma => plain.len() == 1 && brackets.is_empty(),
+        StatusSpelling::Brackets => plain.is_empty() && !has_comma,
+        StatusSpelling::Repeated => brackets.is_empty() && !has_comma,
     }
 }
 

@@ -12,7 +12,7 @@ fn error(text: &str) -> EnvelopeError {
 
 #[test]
 fn p3_the_end_is_null_or_missing_or_empty_and_nothing_else() {
-    let ended = |end, list| Envelope { rows: 0, next: None, end: Some(end), list: Some(list) };
+    let ended = |end, list| Envelope { rows: 0, next: None, end: Some(end), list: Some(list), broken: 0 };
     assert_eq!(page(r#"{"cursor":null,"data":[]}"#), ended(EndStyle::Null, 22..24));
     assert_eq!(page(r#"{"data":[]}"#), ended(EndStyle::Missing, 8..10));
     assert_eq!(page(r#"{"data":[],"cursor":""}"#), ended(EndStyle::EmptyText, 8..10));
@@ -29,7 +29,22 @@ fn p3_the_end_is_null_or_missing_or_empty_and_nothing_else() {
 #[test]
 fn p3_an_empty_page_with_a_token_is_not_the_end() {
     let empty = page(r#"{"data":[],"cursor":"MTIz"}"#);
-    assert_eq!(empty, Envelope { rows: 0, next: Some(PageToken("MTIz".into())), end: None, list: Some(8..10) });
+    assert_eq!(
+        empty,
+        Envelope { rows: 0, next: Some(PageToken("MTIz".into())), end: None, list: Some(8..10), broken: 0 }
+    );
+}
+
+#[test]
+fn p3_a_page_with_a_broken_record_keeps_its_token_and_its_end() {
+    let broken = |end, next| Envelope { rows: 2, next, end, list: Some(8..25), broken: 1 };
+    assert_eq!(page(r#"{"data":[{"a":NaN},{}   ],"cursor":null}"#), broken(Some(EndStyle::Null), None));
+    let next = Some(PageToken("a\n".into()));
+    assert_eq!(page("{\"data\":[{\"a\":\"\n\"},{}   ],\"cursor\":\"a\\n\"}"), broken(None, next));
+    assert_eq!(error(r#"{"data":[{"a":NaN},{}   ],"cursor":{}}"#), EnvelopeError::BadToken);
+    // Without a cursor nobody knows that this is all.
+    assert!(matches!(error(r#"{"data":[{"a":NaN}]}"#), EnvelopeError::NotJson { .. }));
+    assert!(matches!(parse(b"{\"data\":[{\"a\":\"\xff\"}]"), Err(EnvelopeError::NotUtf8 { at: 15 })));
 }
 
 #[test]

@@ -1,0 +1,87 @@
+//! What a run asks for, and what it believes, because of the habits of this service: measured when it is first needed.
+
+use crate::{
+    load::VanishPolicy,
+    model::{Stream, SurveyStatus},
+    source::{SourceError, Stop},
+};
+
+use super::{
+    PipelineError, Run,
+    pull::Pulled,
+    queue::Task,
+    ties::LookError,
+    traits::{KnownStatuses, choose_statuses},
+};
+
+impl Run {
+    /// Lists of surveys ask for the states that the settings name, as far as it is known how.
+    pub(super) fn list_known_surveys(&self) -> Result<KnownStatuses, PipelineError> {
+        let known = KnownStatuses::load(&self.shared.state(), self.clock.now_ms())?;
+        self.shared.source.list_surveys_with(known.filter(self.wanted_statuses()));
+        Ok(known)
+    }
+
+    /// Before surveys are read: finds out how the service is asked for surveys of all states, as long as that is not known.
+    pub(super) async fn choose_surveys(&mut self) -> Result<Option<Stop>, PipelineError> {
+        let mut known = self.list_known_surveys()?;
+        if known.are_open() {
+            let measured = match choose_statuses(&self.shared.source, known).await {
+                Ok(measured) => measured,
+                Err(LookError::Run(error)) => return Err(error),
+                Err(LookError::Source(SourceError::Stopped(stop))) => return Ok(Some(stop)),
+                Err(LookError::Source(error)) => return Err(PipelineError::Source(error)),
+            };
+            let now_ms = self.clock.now_ms();
+            for measured in measured {
+                tracing::debug!(name = measured.name, value = ?measured.value, how = measured.how, "measured");
+                if let Some(value) = &measured.value {
+                    self.shared.state().remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
+                }
+            }
+            known = self.list_known_surveys()?;
+        }
+        if !self.wanted_statuses().is_empty() && known.filter(self.wanted_statuses()).is_none() {
+            self.findings.is_doubtful = true;
+            self.findings.notes.push(
+                "the service understands `status` of surveys in none of the contract's forms, so that [streams.surveys] statuses \
+                 has no effect: all surveys that it lists were read"
+                    .to_owned(),
+            );
+        }
+        Ok(None)
+    }
+
+    /// A list of surveys did not come: perhaps the service no longer understands how it is asked. The next run finds out.
+    pub(super) fn doubt_statuses(&self, task: &Task) -> Result<(), PipelineError> {
+        if task.scope.stream != Stream::Surveys {
+            return Ok(());
+        }
+        let (state, now_ms) = (self.shared.state(), self.clock.now_ms());
+        let unknown: Option<String> = None;
+        state
+            .remember_trait(crate::model::trait_names::SURVEY_STATUS_FORM, &unknown, now_ms)
+            .map_err(PipelineError::State)
+    }
+
+    /// What is made of rows that a scan did not find.
+    pub(super) fn vanish_policy(&self, task: &Task, pulled: &Pulled) -> VanishPolicy {
+        let stream = task.scope.stream;
+        let is_part_of_all = stream == Stream::Surveys && !self.wanted_statuses().is_empty();
+        if is_part_of_all || self.shared.theme_times.may_lack_rows(stream) {
+            VanishPolicy::Ignore
+        } else if self.request.accept_vanished {
+            VanishPolicy::Accept
+        } else if self.shared.ties.is_doubtful(&pulled.scan, &pulled.edges) {
+            // A row that this scan lacks may be one that it lost.
+            VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
+        } else {
+            VanishPolicy::default()
+        }
+    }
+
+    fn wanted_statuses(&self) -> &[SurveyStatus] {
+        let surveys = self.settings.streams.iter().find(|stream| stream.stream == Stream::Surveys);
+        surveys.map_or(&[], |surveys| &surveys.statuses)
+    }
+}

@@ -1,0 +1,122 @@
+//! What `start` and `end` of themes mean: the creation of the theme, or that of the answer it stands on. The contract does not say.
+//!
+//! Where it is the answer's, a window lists themes that were created outside of it, and lacks some that were created inside. Then a
+//! theme that a window does not show has not vanished. Measured once, by asking for themes at the moment of their own creation; a
+//! theme outside its window tells as well.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{
+    clock::Clock,
+    model::{DAY_MS, FlagSet, PageRequest, SECOND_MS, Scan, Scope, Stream, ThemeTime, Window, trait_names},
+    plan::edges::PageMoments,
+    source::{Answer, Range},
+    state::State,
+};
+
+use super::{
+    PipelineError,
+    pull::Shared,
+    ties::{Asker, LookError, asker, moments_of},
+};
+
+/// Themes that are asked for by their own creation.
+const SAMPLE: usize = 3;
+/// An older measure is made again when there is an occasion.
+const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
+/// A theme so little outside its window may have been rounded.
+const ROUNDED_MS: i64 = SECOND_MS;
+
+/// What the pulls of a run know together.
+#[derive(Clone, Debug)]
+pub(super) struct ThemeTimes(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    clock: Clock,
+    known: Option<ThemeTime>,
+    /// Whether it is to be measured, and nobody does.
+    is_due: bool,
+}
+
+impl ThemeTimes {
+    /// What earlier runs measured.
+    pub fn load(state: &State, clock: Clock) -> Result<ThemeTimes, PipelineError> {
+        let known = state.service_trait::<ThemeTime>(trait_names::THEMES_FILTERED_BY).map_err(PipelineError::State)?;
+        let is_due = known.is_none_or(|(_, at_ms)| clock.now_ms() - at_ms > MEASURE_AGE_MAX_MS);
+        let known = known.map(|(time, _)| time);
+        Ok(ThemeTimes(Arc::new(Mutex::new(Inner { clock, known, is_due }))))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a complete scan of a stream can lack rows of its window that the service has.
+    pub fn may_lack_rows(&self, stream: Stream) -> bool {
+        stream == Stream::Themes && self.inner().known == Some(ThemeTime::Answer)
+    }
+
+    /// A page came: what it tells, and what is measured because of it.
+    pub async fn page(&self, shared: &Shared, scan: &Scan, page: &PageMoments) -> Result<(), LookError> {
+        if scan.scope.stream != Stream::Themes {
+            return Ok(());
+        }
+        let Window { start_ms, end_ms } = scan.window;
+        let is_outside =
+            |at_ms: i64| at_ms < start_ms.saturating_sub(ROUNDED_MS) || at_ms > end_ms.saturating_add(ROUNDED_MS);
+        let found = if page.rows.iter().filter_map(|(at_ms, _)| *at_ms).any(is_outside) {
+            Some(ThemeTime::Answer)
+        } else if !page.rows.is_empty() && std::mem::take(&mut self.inner().is_due) {
+            measure(&asker(shared, scan), page).await?
+        } else {
+            None
+        };
+        let mut inner = self.inner();
+        let Some(found) = found.filter(|found| inner.known != Some(*found) || *found == ThemeTime::Theme) else {
+            return Ok(());
+        };
+        if inner.known != Some(found) {
+            tracing::info!(%found, "what the start and the end of themes mean");
+        }
+        (inner.known, inner.is_due) = (Some(found), false);
+        let now_ms = inner.clock.now_ms();
+        drop(inner);
+        shared
+            .state()
+            .remember_trait(trait_names::THEMES_FILTERED_BY, &found, now_ms)
+            .map_err(|error| LookError::Run(PipelineError::State(error)))
+    }
+}
+
+/// Asks for some of the themes of a page by their own creation. `None`: the answers do not tell.
+pub(super) async fn measure(asker: &Asker, page: &PageMoments) -> Result<Option<ThemeTime>, LookError> {
+    let timed: Vec<(i64, u128)> = page.rows.iter().filter_map(|(at_ms, key)| Some(((*at_ms)?, *key))).collect();
+    let step = timed.len().div_ceil(SAMPLE).max(1);
+    let mut found = None;
+    for (at_ms, key) in timed.iter().step_by(step) {
+        // A time without milliseconds may be a rounded one.
+        let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
+        let window = Window::new(*at_ms, at_ms.saturating_add(length_ms));
+        let scope = Scope::all(Stream::Themes);
+        let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
+        let is_there = match asker.source.ask(&request, Range::Part).await.map_err(LookError::Source)? {
+            Answer::Page { page, .. } => {
+                let has_more = page.next.is_some();
+                let moments = moments_of(Stream::Themes, &asker.flatten(page.body).await?);
+                let is_there = moments.rows.iter().any(|(_, listed)| listed == key);
+                if has_more && !is_there {
+                    continue;
+                }
+                is_there
+            }
+            Answer::Rejected { status: 404, is_web_page: false } => false,
+            Answer::Rejected { .. } | Answer::Failed(_) => continue,
+        };
+        if !is_there {
+            return Ok(Some(ThemeTime::Answer));
+        }
+        found = Some(ThemeTime::Theme);
+    }
+    Ok(found)
+}
