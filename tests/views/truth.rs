@@ -52,8 +52,11 @@ pub struct Truth {
     /// Labels of options by survey, question and place from 1.
     pub options: BTreeMap<(i64, i64), BTreeMap<i64, String>>,
     /// Index and label of each chosen option, also of answers that no longer stand, by survey and question.
-    pub chosen: BTreeMap<(i64, i64), Vec<(i64, Option<String>)>>,
+    pub chosen: BTreeMap<(i64, i64), Vec<ChosenOption>>,
 }
+
+/// Index and label.
+pub type ChosenOption = (i64, Option<String>);
 
 pub fn integer(row: &Row, name: &str) -> Option<i64> {
     row[name].as_deref().map(|text| text.parse().unwrap())
