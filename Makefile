@@ -39,5 +39,6 @@ check: ## what CI checks before the tests
 	scripts/cargo.sh clippy --all-targets --bench floor --bench hot_paths -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" scripts/cargo.sh doc --no-deps --document-private-items
 
-install: ## the program into ~/.cargo/bin, with DuckDB compiled in so that it needs nothing beside it
-	cargo install --path . --locked
+PREFIX ?= $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)
+install: build ## the program into PREFIX/bin, and DuckDB's library into PREFIX/lib/studysync; PREFIX is ~/.cargo if not set
+	scripts/install.sh "$(PREFIX)"

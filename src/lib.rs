@@ -11,6 +11,7 @@
 pub mod model;
 
 pub mod clock;
+mod files;
 mod json;
 pub mod redact;
 pub mod text;

@@ -11,6 +11,7 @@ mod harness;
 mod kills;
 mod known_pages;
 mod nights;
+mod places;
 mod reading;
 mod replay;
 mod report;

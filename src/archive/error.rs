@@ -26,6 +26,9 @@ pub enum ArchiveError {
     /// The file was pulled from another service or environment.
     #[error("{} was pulled from {found}, and the settings say {wanted}", path.display())]
     OtherService { path: PathBuf, found: String, wanted: String },
+    /// The folder holds the pages of another state file.
+    #[error("{} holds the pages of the state file {found}, and this run uses {wanted}", path.display())]
+    OtherOwner { path: PathBuf, found: String, wanted: String },
     /// A page cannot be read back.
     #[error("page {page} of {} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, page: usize, why: String },

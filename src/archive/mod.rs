@@ -4,6 +4,7 @@
 //! is the archive from which every table can be built again. Knows neither what is in a page nor how it was fetched.
 //!
 //! ```text
+//! <root>/owner.json                                whose pages they are
 //! <root>/under-way/<scan id>.pages                 scans that are not committed yet
 //! <root>/<stream>/<YYYY-MM of the window>/<scan id>.pages   committed scans, if they are kept
 //! ```
@@ -12,6 +13,7 @@ mod error;
 mod frame;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod owner;
 mod reader;
 mod rewrite;
 mod spool;

@@ -6,16 +6,19 @@
 use std::{
     fs::{self, File},
     io::{BufReader, BufWriter, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use super::{
     Archive, ArchiveError, ArchiveSettings,
     frame::{self, Frame, FrameError},
     read_pages,
-    store::{UNDER_WAY, sync_folder},
+    store::UNDER_WAY,
 };
-use crate::model::{DurableStep, Steps, is_same_service};
+use crate::{
+    files,
+    model::{DurableStep, Steps, is_same_service},
+};
 
 /// How the name of a file that is being written anew ends.
 pub const FRESH_SUFFIX: &str = ".rewrite";
@@ -62,7 +65,7 @@ pub fn rewrite<E: From<ArchiveError>>(
     if counts.changed == 0 || is_trial {
         return Ok(counts);
     }
-    let fresh = beside(path);
+    let fresh = files::beside(path, FRESH_SUFFIX);
     let written = write_anew(path, &fresh, &mut change);
     if written.is_err() {
         // The first error is the one to tell, and a copy of what should go must not stay.
@@ -70,8 +73,7 @@ pub fn rewrite<E: From<ArchiveError>>(
     }
     written?;
     steps.reach(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", path))?;
-    fs::rename(&fresh, path).map_err(ArchiveError::io("replace", path))?;
-    sync_folder(path.parent().unwrap_or(Path::new(".")))?;
+    files::replace(&fresh, path).map_err(ArchiveError::io("replace", path))?;
     Ok(counts)
 }
 
@@ -113,7 +115,7 @@ impl Archive {
 fn rebind_file(path: &Path, base_url: &str, environment: &str) -> Result<(), ArchiveError> {
     let mut header = read_pages(path)?.header().clone();
     (header.base_url, header.environment) = (base_url.to_owned(), environment.to_owned());
-    let fresh = beside(path);
+    let fresh = files::beside(path, FRESH_SUFFIX);
     let write = || -> Result<(), ArchiveError> {
         let failed = |source| ArchiveError::io("write", &fresh)(source);
         let mut out = BufWriter::with_capacity(1 << 20, File::create(&fresh).map_err(failed)?);
@@ -130,8 +132,7 @@ fn rebind_file(path: &Path, base_url: &str, environment: &str) -> Result<(), Arc
         fs::remove_file(&fresh).ok();
         return Err(error);
     }
-    fs::rename(&fresh, path).map_err(ArchiveError::io("replace", path))?;
-    sync_folder(path.parent().unwrap_or(Path::new(".")))
+    files::replace(&fresh, path).map_err(ArchiveError::io("replace", path))
 }
 
 fn write_anew<E: From<ArchiveError>>(
@@ -212,10 +213,4 @@ fn each_frame<E: From<ArchiveError>>(
             Err(FrameError::Io(source)) => return Err(ArchiveError::io("read", path)(source).into()),
         }
     }
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(FRESH_SUFFIX);
-    PathBuf::from(name)
 }

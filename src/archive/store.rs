@@ -1,14 +1,17 @@
 //! The folder of the archive: where the file of a scan is, and what becomes of it after the commit.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
-use crate::model::{DAY_MS, DurableStep, Scan, ScanId, Steps, format_ms};
+use crate::{
+    files,
+    model::{DAY_MS, DurableStep, Scan, ScanId, Steps, format_ms, is_same_service},
+};
 
-use super::{ArchiveError, FileHeader, Recovered, Spool, frame};
+use super::{ArchiveError, FileHeader, Recovered, Spool, frame, owner};
 
 pub(super) const UNDER_WAY: &str = "under-way";
 
@@ -25,6 +28,8 @@ pub struct ArchiveSettings {
     pub base_url: String,
     /// The environment label (promise P10).
     pub environment: String,
+    /// The name of the state file: a folder holds the pages of one.
+    pub state: String,
 }
 
 /// The archive of one service and environment.
@@ -36,10 +41,15 @@ pub struct Archive {
 
 impl Archive {
     /// Makes the folder if it is missing.
+    ///
+    /// # Errors
+    /// `OtherService` or `OtherOwner` if the folder holds the pages of another service, environment or state file.
     pub fn open(settings: ArchiveSettings) -> Result<Archive, ArchiveError> {
         let under_way = settings.root.join(UNDER_WAY);
-        fs::create_dir_all(&under_way).map_err(ArchiveError::io("create", &under_way))?;
-        Ok(Archive { settings, steps: Steps::default() })
+        files::create_folders(&under_way).map_err(ArchiveError::io("create", &under_way))?;
+        let archive = Archive::of_anybody(settings);
+        owner::claim(&archive, &archive.settings)?;
+        Ok(archive)
     }
 
     /// The folder, whosever pages it holds.
@@ -101,14 +111,13 @@ impl Archive {
         }
         let to = self.place(scan);
         let folder = to.parent().unwrap_or(&self.settings.root);
-        fs::create_dir_all(folder).map_err(ArchiveError::io("create", folder))?;
+        files::create_folders(folder).map_err(ArchiveError::io("create", folder))?;
         self.steps.reach(DurableStep::SpoolArchived).map_err(ArchiveError::io("move", &from))?;
-        match fs::rename(&from, &to) {
+        match files::put_in_place(&from, &to) {
             // Gone already: an earlier run was killed between this step and its checkpoint.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => sync_folder(folder),
             outcome => outcome.map_err(ArchiveError::io("move", &from)),
-        }?;
-        sync_folder(folder)
+        }
     }
 
     /// Drops the file of a scan that will not be committed.
@@ -144,6 +153,11 @@ impl Archive {
         Ok(dropped)
     }
 
+    /// Whether a scan was pulled from the service and environment of this archive.
+    pub(super) fn is_ours(&self, header: &FileHeader) -> bool {
+        is_same_service(&header.base_url, &self.settings.base_url) && header.environment == self.settings.environment
+    }
+
     /// The files of committed scans, in no particular order.
     pub fn committed(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         let mut files = Vec::new();
@@ -161,6 +175,24 @@ impl Archive {
     /// The files of scans under way, in no particular order.
     pub fn spools(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         pages_in(&self.under_way_folder())
+    }
+
+    /// Every file of pages, in no particular order.
+    pub(super) fn all_pages(&self) -> Result<Vec<PathBuf>, ArchiveError> {
+        Ok([self.spools()?, self.committed()?].concat())
+    }
+
+    /// One file of pages, if there is any.
+    pub(super) fn any_pages(&self) -> Result<Option<PathBuf>, ArchiveError> {
+        for stream in folders_in(&self.settings.root)? {
+            let months = if stream.ends_with(UNDER_WAY) { vec![stream] } else { folders_in(&stream)? };
+            for month in months {
+                if let Some(pages) = pages_in(&month)?.pop() {
+                    return Ok(Some(pages));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The folder of scans that are not committed yet.
@@ -204,10 +236,7 @@ impl Archive {
 }
 
 fn remove(path: &Path) -> Result<(), ArchiveError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome.map_err(ArchiveError::io("remove", path)),
-    }
+    files::remove(path).map_err(ArchiveError::io("remove", path))
 }
 
 /// The files of pages in a folder, without those that are being written anew.
@@ -229,7 +258,7 @@ fn entries(folder: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<P
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(ArchiveError::io("list", folder))? {
         let entry = entry.map_err(ArchiveError::io("list", folder))?;
-        if entry.file_type().is_ok_and(&wanted) {
+        if files::kind_of(&entry).map_err(ArchiveError::io("look at", entry.path()))?.is_some_and(&wanted) {
             found.push(entry.path());
         }
     }
@@ -238,5 +267,5 @@ fn entries(folder: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<P
 
 /// A new name is durable only once its folder is.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), ArchiveError> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(ArchiveError::io("sync", folder))
+    files::sync_folder(folder).map_err(ArchiveError::io("sync", folder))
 }

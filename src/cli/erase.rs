@@ -219,6 +219,7 @@ struct PlanJson<'a> {
     archive_pages: u64,
     archive_records: u64,
     push_result_rows: u64,
+    hard_linked: Vec<String>,
 }
 
 impl<'a> PlanJson<'a> {
@@ -240,6 +241,7 @@ impl<'a> PlanJson<'a> {
             archive_pages: plan.archive.pages,
             archive_records: plan.archive.records,
             push_result_rows: plan.results.rows,
+            hard_linked: plan.hard_linked.iter().map(|file| file.path.display().to_string()).collect(),
         }
     }
 }
@@ -307,6 +309,8 @@ fn describe(plan: &Plan) -> String {
         let ResultsFound { files, rows, .. } = plan.results;
         text.push_str(&format!("  rows in results of users push: {rows} in {files} files\n"));
     }
+    let linked = plan.hard_linked.iter().map(|file| file.path.display().to_string()).collect();
+    list(&mut text, "FILES WITH OTHER NAMES (hard links), which keep what is removed from them here", linked);
     if plan.others_unfinished > 0 {
         text.push_str(&format!(
             "  {} other erasures were begun and not ended: run their commands again\n",
@@ -344,6 +348,12 @@ fn summary(receipt: &Receipt, path: &str) -> String {
     }
     if receipt.redacted > 0 {
         text.push_str(&format!("  replaced in {} rows and pages\n", receipt.redacted));
+    }
+    if receipt.kept_under_other_names > 0 {
+        text.push_str(&format!(
+            "  LEFT UNDER OTHER NAMES: {} files had hard links, which keep their old bytes: remove those\n",
+            receipt.kept_under_other_names
+        ));
     }
     if receipt.not_followed > 0 {
         text.push_str(&format!(

@@ -1,6 +1,6 @@
 //! Errors become exit codes, and a hint where there is a way out. The whole chain of an error is printed here and nowhere else.
 
-use std::{error::Error, io};
+use std::{error::Error, io, path::Path};
 
 use super::users::input_hint;
 use crate::{
@@ -109,7 +109,14 @@ impl CommandError {
             CommandError::Erase(EraseError::Pipeline(error)) | CommandError::NotErased(EraseError::Pipeline(error)) => {
                 pipeline_hint(error)
             }
+            CommandError::Erase(EraseError::Io { path, source, .. })
+            | CommandError::NotErased(EraseError::Io { path, source, .. }) => refusal_hint(path, source, Wish::Write),
             CommandError::Pipeline(error) => pipeline_hint(error),
+            CommandError::Load(LoadError::Locked { holder, .. }) if is_own(holder.as_deref()) => Some(
+                "a run of studysync writes to it: ask again when the run has ended; `publish` under [warehouse] leaves a copy that \
+                 can be read at any time",
+            ),
+            CommandError::Load(LoadError::Io { path, source, .. }) => refusal_hint(path, source, Wish::Read),
             CommandError::Load(source) => load_hint(source),
             CommandError::Query(LoadError::OutOfTime { .. }) => {
                 Some("ask for less (a range of created_at, one survey), or allow more with --time-limit")
@@ -137,6 +144,9 @@ fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
         ),
         PipelineError::Person(PersonError::Damaged { .. }) => Some("restore it from a backup"),
         PipelineError::Person(PersonError::Newer { .. }) => Some("use the newer version of studysync"),
+        PipelineError::Person(PersonError::Io { path, source, .. })
+        | PipelineError::Swap { path, source, .. }
+        | PipelineError::Results { path, source } => refusal_hint(path, source, Wish::Write),
         PipelineError::NotReplayable(_) => Some(
             "the warehouse is as it was; a stretch whose scans are all archived can be replayed with --from and --to, and \
              anything can be pulled again into a new warehouse with `backfill`",
@@ -175,19 +185,57 @@ fn serve_hint(error: &ServeError) -> Option<&'static str> {
 
 const SPACE: &str = "make room and run the same command again: nothing committed is lost, and it goes on where it was";
 
+const LOCKS: &str = "keep it on a file system that gives locks: a local disk, or a network mount with its lock service (NFS: lockd, not \
+     `nolock`). No other process holds it";
 const WRITABLE: &str = "make the folder writable for this user, or name another place for it";
 const DAMAGED: &str =
     "restore it from a backup, or move it away and run the same command again: what it held is pulled anew";
 
-fn is_refused(error: &io::Error) -> bool {
+/// Whether a lock is held by this program.
+fn is_own(holder: Option<&str>) -> bool {
+    holder.is_some_and(|holder| holder == "this process" || holder.ends_with("studysync"))
+}
+
+/// What a command wanted of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Read,
+    Write,
+}
+
+/// The way out where the system refuses a file: by what this user lacks.
+fn refusal_hint(path: &Path, error: &io::Error, wish: Wish) -> Option<&'static str> {
     use io::ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied, ReadOnlyFilesystem};
-    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | NotADirectory | AlreadyExists)
+    let may = |right| rustix::fs::access(path, right).is_ok();
+    match error.kind() {
+        PermissionDenied if path.try_exists().is_err() => {
+            Some("let this user enter the folders above it, or run the command as the user who owns them")
+        }
+        PermissionDenied if path.exists() && !may(rustix::fs::Access::READ_OK) => {
+            Some("let this user read it, or run the command as the user who owns it")
+        }
+        PermissionDenied if wish == Wish::Write && path.is_file() && !may(rustix::fs::Access::WRITE_OK) => {
+            Some("make the file writable for this user, or run the command as the user who owns it")
+        }
+        ReadOnlyFilesystem if wish == Wish::Write => {
+            Some("its file system is mounted read-only: make it writable, or name another place for it")
+        }
+        NotADirectory | AlreadyExists => {
+            Some("a file stands where a folder is needed, and nothing below it is writable: name another place for it")
+        }
+        PermissionDenied | ReadOnlyFilesystem if wish == Wish::Write => Some(WRITABLE),
+        _ => None,
+    }
 }
 
 fn archive_hint(error: &ArchiveError) -> Option<&'static str> {
     match error {
         ArchiveError::Full { .. } => Some(SPACE),
-        ArchiveError::Io { source, .. } if is_refused(source) => Some(WRITABLE),
+        ArchiveError::Io { path, source, .. } => refusal_hint(path, source, Wish::Write),
+        ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. } => Some(
+            "name another folder with --archive (path under [archive]): a folder holds the pages of one service, environment and state \
+             file. After the state file was renamed, remove owner.json from the folder",
+        ),
         _ => None,
     }
 }
@@ -235,6 +283,14 @@ const CONNECTION: &str = "check the address (https:// or http://, host, port) an
 
 fn load_hint(error: &LoadError) -> Option<&'static str> {
     match error {
+        LoadError::Locked { holder, .. } if is_own(holder.as_deref()) => Some(
+            "another command of studysync has it open: wait for it to end, then run again; a run waits for it as long as lock_wait_secs \
+             under [warehouse] says",
+        ),
+        LoadError::LockRefused { .. } => Some(LOCKS),
+        LoadError::Missing { .. } => {
+            Some("run `studysync sync` first, which makes it, or name the warehouse with --duckdb or --parquet")
+        }
         LoadError::Locked { .. } => Some(
             "close the program that has it open (an analyst's session, a notebook), then run again; a run waits for it as long as \
              lock_wait_secs under [warehouse] says",
@@ -258,7 +314,7 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::Engine { source, .. } if source.to_string().contains("Out of Memory Error") => {
             Some("raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost")
         }
-        LoadError::Io { source, .. } if is_refused(source) => Some(WRITABLE),
+        LoadError::Io { path, source, .. } => refusal_hint(path, source, Wish::Write),
         _ => None,
     }
 }
@@ -277,11 +333,40 @@ fn state_hint(error: &StateError) -> Option<&'static str> {
             Some("run sync: it puts the file aside and rebuilds the checkpoints from the ledgers of the warehouses")
         }
         StateError::PutAside { .. } => Some("move it away yourself and run the same command again"),
-        StateError::Folder { .. } | StateError::Lock { .. } => Some(WRITABLE),
+        StateError::Unreachable { path, source } => refusal_hint(path, source, Wish::Read),
+        StateError::LockRefused { .. } => Some(LOCKS),
+        StateError::Folder { path, source } | StateError::Lock { path, source } => {
+            refusal_hint(path, source, Wish::Write).or(Some(WRITABLE))
+        }
         StateError::ReadOnly { .. } => Some(WRITABLE),
         StateError::Sqlite { .. } => {
             Some("look at the disk (space, quota, errors) and run the same command again: nothing committed is lost")
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_of_a_refusal_has_its_own_way_out() {
+        let held = |holder: &str| LoadError::Locked { path: "w".into(), holder: Some(holder.to_owned()) };
+        let refused = || LoadError::LockRefused { path: "w".into(), source: io::Error::other("No locks available") };
+        let asked = |error| CommandError::Load(error).hint().unwrap_or_default();
+        let synced = |source| CommandError::Pipeline(PipelineError::Load { destination: "duckdb", source });
+        let run = "process 7, /usr/local/bin/studysync";
+        assert!(asked(held(run)).contains("when the run has ended"));
+        assert!(asked(held("process 7, /usr/bin/duckdb")).contains("close the program"));
+        assert!(synced(held(run)).hint().unwrap_or_default().contains("another command of studysync"));
+        assert!(synced(held("process 7, /usr/bin/duckdb")).hint().unwrap_or_default().contains("lock_wait_secs"));
+        for error in [CommandError::Load(refused()), synced(refused())] {
+            assert_eq!(error.exit_code(), 1);
+            assert!(error.hint().unwrap_or_default().contains("gives locks"));
+        }
+        let state = StateError::LockRefused { path: "s".into(), source: io::Error::other("No locks available") };
+        let state = CommandError::State(state);
+        assert!(state.exit_code() == 1 && state.hint().unwrap_or_default().contains("gives locks"));
     }
 }

@@ -29,7 +29,8 @@ pub(super) fn run(args: &InitArgs, context: Context) -> Result<u8, CommandError>
         }
         file => file.map_err(|source| CommandError::failed(format!("cannot write {}", path.display()), source))?,
     };
-    file.write_all(template().as_bytes())
+    crate::files::share_as_usual(&file)
+        .and_then(|()| file.write_all(template().as_bytes()))
         .map_err(|source| CommandError::failed(format!("cannot write {}", path.display()), source))?;
     context.printer.print(&format!(
         "{} is written. Next: set base_url in it, put the key into STUDYSYNC_API_KEY, and run `studysync check`.",

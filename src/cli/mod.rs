@@ -32,7 +32,10 @@ use clap::{ArgAction, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use indicatif::MultiProgress;
 use tracing::Level;
 
-use crate::telemetry::{self, LogFormat};
+use crate::{
+    files,
+    telemetry::{self, LogFormat},
+};
 
 use exit::CommandError;
 use printer::Printer;
@@ -101,6 +104,7 @@ struct Context {
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    files::keep_private();
     let matches = command_line::build().try_get_matches().unwrap_or_else(|error| command_line::refuse(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let bars = MultiProgress::new();

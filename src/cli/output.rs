@@ -1,12 +1,12 @@
 //! Where a command's data goes: stdout, or a file that is put in place when it is whole.
 
 use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
+    io::{self, Write},
+    path::Path,
 };
 
 use super::{CommandError, printer::Printer};
+use crate::files::{Access, Output};
 
 /// Why data was not written to its end: its maker failed, or its taker did.
 #[derive(Debug)]
@@ -21,36 +21,30 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// Writes to the file, or to stdout without one. A file is written beside its place and renamed at the end: whoever looks sees
-/// the old one or the whole new one.
+/// Writes to the file, or to stdout without one. A regular file is written beside its place and renamed at the end: readers see
+/// the old file or the whole new one. `access` is that of a new file; an existing file keeps its own.
 pub(super) fn write_to<T>(
     file: Option<&Path>,
+    access: Access,
     printer: &Printer,
     write: impl FnOnce(&mut dyn Write) -> Result<T, WriteError>,
 ) -> Result<T, CommandError> {
     let Some(path) = file else { return printer.write_made(write) };
-    let failed = |source| CommandError::failed(format!("cannot write {}", path.display()), source);
-    let partial = beside(path);
-    let written = write_file(&partial, write).map_err(|error| match error {
+    write_file(path, access, write).map_err(|error| match error {
         WriteError::Made(error) => error,
-        WriteError::Taken(source) => failed(source),
-    });
-    let placed = written.and_then(|value| std::fs::rename(&partial, path).map(|()| value).map_err(failed));
-    if placed.is_err() {
-        std::fs::remove_file(&partial).ok();
-    }
-    placed
+        // Whoever reads a pipe may have enough, as with stdout.
+        WriteError::Taken(source) if source.kind() == io::ErrorKind::BrokenPipe => CommandError::PipeClosed,
+        WriteError::Taken(source) => CommandError::failed(format!("cannot write {}", path.display()), source),
+    })
 }
 
-fn write_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T, WriteError>) -> Result<T, WriteError> {
-    let mut out = BufWriter::new(File::create(path)?);
+fn write_file<T>(
+    path: &Path,
+    access: Access,
+    write: impl FnOnce(&mut dyn Write) -> Result<T, WriteError>,
+) -> Result<T, WriteError> {
+    let mut out = Output::begin(path, &format!(".{}.part", std::process::id()), access)?;
     let value = write(&mut out)?;
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    out.finish()?;
     Ok(value)
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::{
     clock,
     config::Settings,
+    files::Access,
     load::{Reader, ReaderLimits},
     pipeline::unknown_surveys,
     report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
@@ -28,7 +29,8 @@ use super::{
 /// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has the warehouse open.
 #[derive(Args, Debug)]
 pub(super) struct ReportArgs {
-    /// Write to this file, which is put in place when it is whole [default: standard output]
+    /// Write to this file, which is put in place when it is whole. A new file has the mode that your umask gives it; an existing
+    /// file keeps its mode [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -71,7 +73,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         drawing @ ReportError::Draw(_) => CommandError::Refused(drawing.to_string()),
     })?;
     drop(reader);
-    write_to(args.out.as_deref(), &context.printer, |out| Ok(out.write_all(page.as_bytes())?))?;
+    write_to(args.out.as_deref(), Access::Usual, &context.printer, |out| Ok(out.write_all(page.as_bytes())?))?;
     Ok(0)
 }
 

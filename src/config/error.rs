@@ -16,6 +16,13 @@ pub enum ConfigError {
     /// The text is not TOML of the right shape; the message has the line.
     #[error("{}: {message}", path.display())]
     Parse { path: PathBuf, message: String },
+    /// A path cannot be followed to the file that it leads to.
+    #[error("cannot find out where {} leads", path.display())]
+    Link {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("{place}: {problem}")]
     Value { place: String, problem: String },
     #[error("no service is named: give --base-url or set base_url under [service] in {file}")]

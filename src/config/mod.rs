@@ -8,6 +8,7 @@ mod file;
 pub mod fuzzing;
 mod limits;
 mod paths;
+mod places;
 mod resolve;
 mod secret;
 mod serve;

@@ -16,6 +16,7 @@ use super::{
     file::{CONFIG_FILE_NAME, ConfigFile},
     limits,
     paths::{self, expanded},
+    places::{folder_of_pages, real, real_state},
     secret::secret,
     streams,
 };
@@ -92,6 +93,8 @@ pub struct Settings {
     pub archive: ArchiveChoice,
     /// Where the pages of scans under way are.
     pub archive_root: PathBuf,
+    /// The name of the state file, as it was given: whose the pages are.
+    pub archive_owner: String,
     /// How long archived pages stay, in days; `None` keeps them for ever.
     pub archive_keep_days: Option<u32>,
     /// After so many days sessions that the service no longer returns are erased here as well; `None` keeps them, marked.
@@ -230,7 +233,8 @@ impl Settings {
 pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
     let config = overrides.config.clone().or_else(|| {
         let default = PathBuf::from(CONFIG_FILE_NAME);
-        default.exists().then_some(default)
+        // One that cannot be reached is no missing one: reading it says why.
+        default.try_exists().unwrap_or(true).then_some(default)
     });
     let config = config.map(expanded).transpose().map_err(|problem| value("--config", problem))?;
     let file = config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
@@ -279,24 +283,25 @@ pub(super) fn resolve_file(
         return Err(value("[throttle] requests_per_sec_max", "must be more than 0".to_owned()));
     }
     let state_path = overrides.state.or(file.state.path.map(beside)).unwrap_or_else(|| beside(STATE_PATH.into()));
-    let beside_state = |name: &str| state_path.parent().map(Path::to_owned).unwrap_or_default().join(name);
     let archive = overrides.archive.unwrap_or_else(|| match file.archive.path {
         Some(path) if path.as_os_str() == "none" => ArchiveChoice::Nothing,
         Some(path) => ArchiveChoice::Folder(beside(path)),
-        None => ArchiveChoice::Folder(beside_state(ARCHIVE_FOLDER)),
+        None => ArchiveChoice::Folder(folder_of_pages(&state_path, ARCHIVE_FOLDER)),
     });
     let archive_root = match &archive {
         ArchiveChoice::Folder(path) => path.clone(),
-        ArchiveChoice::Nothing => beside_state(SPOOL_FOLDER),
+        ArchiveChoice::Nothing => folder_of_pages(&state_path, SPOOL_FOLDER),
     };
+    let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (state_path, archive_root) = (real_state(state_path)?, real(archive_root)?);
     let memory_limit_mb = file.warehouse.memory_limit_mb.unwrap_or(MEMORY_LIMIT_MB);
     if memory_limit_mb < MEMORY_LIMIT_MB_MIN {
         let problem = format!("{memory_limit_mb} is less than {MEMORY_LIMIT_MB_MIN}");
         return Err(value("[warehouse] memory_limit_mb", problem));
     }
     let warehouse = WarehouseSettings {
-        duckdb: overrides.duckdb.or(file.warehouse.duckdb.map(&beside)),
-        parquet: overrides.parquet.or(file.warehouse.parquet.map(&beside)),
+        duckdb: overrides.duckdb.or(file.warehouse.duckdb.map(&beside)).map(real).transpose()?,
+        parquet: overrides.parquet.or(file.warehouse.parquet.map(&beside)).map(real).transpose()?,
         parquet_by_day: match file.warehouse.parquet_partition.as_deref() {
             None | Some("month") => false,
             Some("day") => true,
@@ -307,7 +312,7 @@ pub(super) fn resolve_file(
         },
         memory_limit_bytes: memory_limit_mb.saturating_mul(1024 * 1024),
         lock_wait: Duration::from_secs(file.warehouse.lock_wait_secs.unwrap_or(LOCK_WAIT_SECS)),
-        publish: file.warehouse.publish.map(&beside),
+        publish: file.warehouse.publish.map(&beside).map(real).transpose()?,
     };
     check_publish(&warehouse)?;
     let has_filter = |stream: &Stream| stream.has_survey_filter();
@@ -334,6 +339,7 @@ pub(super) fn resolve_file(
         state_path,
         archive,
         archive_root,
+        archive_owner,
         archive_keep_days: file.archive.keep_days,
         erase_vanished_after_days,
         serve: super::serve::resolve(file.serve, &beside)?,

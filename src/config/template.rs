@@ -84,7 +84,7 @@ duckdb = "warehouse.duckdb"
 # An analyst's session keeps a DuckDB file locked: how long a run waits for it, before it gives up with exit code 5.
 # lock_wait_secs = {LOCK_WAIT_SECS}
 # A read-only copy of the DuckDB file, replaced in one step at the end of each run that changed it: who reads it never waits for a
-# run, and keeps none waiting.
+# run, and keeps none waiting. The first copy is for this user alone; later copies keep the mode, owner and group of the one before.
 # publish = "analytics.duckdb"
 
 [state]
@@ -92,6 +92,7 @@ duckdb = "warehouse.duckdb"
 
 [archive]
 # The exact pages of every scan, compressed: every table can be built again from them. "none" keeps nothing beyond the scan.
+# One folder holds the pages of one state file. Beside a state file of another name the default is NAME.sqlite.{ARCHIVE_FOLDER}.
 # path = "studysync-state/{ARCHIVE_FOLDER}"
 # How long they stay; without it, for ever.
 # keep_days = 400

@@ -171,7 +171,7 @@ fn the_command_line_wins() {
     assert_eq!(settings.streams.iter().map(|stream| stream.stream).collect::<Vec<_>>(), [Stream::Themes]);
     assert_eq!(
         (settings.archive.clone(), settings.archive_root.clone()),
-        (ArchiveChoice::Nothing, PathBuf::from("/tmp/s/spool"))
+        (ArchiveChoice::Nothing, PathBuf::from("/tmp/s/state.sqlite.spool"))
     );
     assert!(settings.require_warehouse().unwrap_err().to_string().contains("--duckdb"));
 }

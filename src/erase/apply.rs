@@ -142,6 +142,7 @@ impl Erase {
             // Nobody is kept from the warehouse while a person reads the plan.
             destination.publish().map_err(EraseError::load(name))?;
         }
+        plan.hard_linked = verify::hard_linked(&self.settings)?;
         Ok(plan)
     }
 
@@ -158,6 +159,8 @@ impl Erase {
         let people = plan.people();
         let id = (plan.erasure_id.as_str(), self.started_ms);
         let mut journal = self.journals.begin(self.journal.take(), id, &self.request.people, &people)?;
+        journal.hard_linked = journal.hard_linked.max(plan.hard_linked.len());
+        self.journals.write(&journal)?;
         if self.request.reason == Reason::Asked {
             self.suppress(&plan, &mut journal)?;
         }
@@ -255,7 +258,7 @@ impl Erase {
 
     /// What webhooks told of them since the inbox was last emptied. What comes from here on, the suppression keeps out.
     fn discard_deliveries(&self, records: &RecordsOf<'_>) -> Result<u64, EraseError> {
-        if !Inbox::path_of(&self.settings.state_path).exists() {
+        if !Inbox::is_there(&self.settings.state_path)? {
             return Ok(0);
         }
         let identity = pipeline::identity(&self.settings)?;
@@ -326,7 +329,13 @@ impl Erase {
         let verified = search.verified;
         // Of people whom it sent, the service can hardly say that it has nobody: more likely it takes no purge of this kind.
         let is_refused = journal.purge_requests.is_empty() && journal.unknown_there > 0 && !journal.removed.is_empty();
+        let kept_under_other_names = match plan.is_resumed {
+            // Which of them were written anew before the kill is not known.
+            true => journal.hard_linked,
+            false => plan.hard_linked.iter().filter(|file| file.was_replaced()).count(),
+        };
         let needs_a_look = is_refused
+            || kept_under_other_names > 0
             || verified.mentions() > 0
             || verified.left() > 0
             || verified.in_tables_of_others() > 0
@@ -353,6 +362,7 @@ impl Erase {
             delay_seconds: self.request.delay_seconds,
             suppressed_from: journal.suppressed_from_ms.map(format_ms),
             removed: journal.removed.clone(),
+            kept_under_other_names,
             verified,
             redacted,
             outcome,
@@ -380,7 +390,7 @@ impl Erase {
 /// What is named by mistake is not there, and a new one in its place would prove nothing.
 fn require_places(settings: &Settings) -> Result<(), EraseError> {
     let warehouses = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
-    match warehouses.chain([&settings.state_path]).find(|path| !path.exists()) {
+    match warehouses.chain([&settings.state_path]).find(|path| !path.try_exists().unwrap_or(true)) {
         Some(missing) => Err(EraseError::Names(format!(
             "{} is not there: an erasure goes by everything that a sync keeps, so name the same places",
             missing.display()
@@ -394,7 +404,7 @@ fn require_all_known(settings: &Settings, state: &State) -> Result<(), EraseErro
     let named = [("duckdb", &settings.warehouse.duckdb), ("parquet", &settings.warehouse.parquet)];
     for (name, path) in named {
         let Some(known) = state.destination(name)? else { continue };
-        if path.is_none() && std::path::Path::new(&known.location).exists() {
+        if path.is_none() && std::path::Path::new(&known.location).try_exists().unwrap_or(true) {
             return Err(EraseError::Names(format!(
                 "the {name} warehouse {} was filled as well, and would keep them: name it with --{name}, or remove it",
                 known.location

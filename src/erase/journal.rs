@@ -52,6 +52,9 @@ pub(super) struct Journal {
     pub unknown_there: u64,
     /// What was removed so far, by place.
     pub removed: BTreeMap<String, u64>,
+    /// Files that had more than one name before anything was removed.
+    #[serde(default)]
+    pub hard_linked: usize,
     nonce: String,
     sealed: String,
 }
@@ -119,6 +122,7 @@ impl Journals {
             purged: BTreeSet::new(),
             unknown_there: 0,
             removed: BTreeMap::new(),
+            hard_linked: 0,
             nonce: String::new(),
             sealed: String::new(),
         });

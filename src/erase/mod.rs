@@ -27,4 +27,4 @@ pub use purge::Purged;
 pub use receipt::Receipt;
 pub use request::{EraseRequest, PEOPLE_MAX, Reason, read_people};
 pub use vanished::erase_vanished;
-pub use verify::{Place, Verified};
+pub use verify::{HardLinked, Place, Verified};

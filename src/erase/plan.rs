@@ -7,6 +7,7 @@ use super::{
     archive::{self, ArchiveFound, ArchivedFacts, RecordsOf},
     leads,
     request::PEOPLE_MAX,
+    verify::HardLinked,
 };
 use crate::{
     archive::Archive,
@@ -33,6 +34,8 @@ pub struct Plan {
     pub archive: ArchiveFound,
     /// In the results of `users push`.
     pub results: ResultsFound,
+    /// Files with more than one name: what is written anew leaves its old bytes under the others.
+    pub hard_linked: Vec<HardLinked>,
     /// Erasures of other people that were begun and not ended.
     pub others_unfinished: usize,
 }

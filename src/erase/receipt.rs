@@ -45,6 +45,8 @@ pub struct Receipt {
     pub suppressed_from: Option<String>,
     /// Rows, records and files that were removed, by place.
     pub removed: BTreeMap<String, u64>,
+    /// Files that were written anew while another name (a hard link) keeps their old bytes. Those are not searched.
+    pub kept_under_other_names: usize,
     /// What was searched afterwards, and what was found.
     pub verified: Verified,
     /// Rows and pages of others in which the identifier was replaced.

@@ -2,8 +2,9 @@
 //! the bytes of every file as they lie on the disk.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -16,6 +17,7 @@ use super::{
 use crate::{
     archive::Archive,
     config::Settings,
+    files,
     load::{Destination, Mention},
     model::Identifier,
     person::Finder,
@@ -120,9 +122,9 @@ pub(super) fn search(
     if let Some(place) = search_results(settings, &RecordsOf::new(people, finder))? {
         search.verified.places.insert("push results".to_owned(), place);
     }
-    for (name, files) in files(settings)? {
+    for (name, paths) in files_of(settings)? {
         let mut place = Place::default();
-        for path in files {
+        for path in paths {
             let file = File::open(&path).map_err(EraseError::io("open", &path))?;
             let (hits, bytes) = finder.count_in_raw(file).map_err(EraseError::io("read", &path))?;
             place.searched += 1;
@@ -158,7 +160,7 @@ fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<
 }
 
 /// Every file that the program keeps, by what it belongs to.
-pub(super) fn files(settings: &Settings) -> Result<Vec<(&'static str, Vec<PathBuf>)>, EraseError> {
+pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<PathBuf>)>, EraseError> {
     let mut all = Vec::new();
     if let Some(path) = &settings.warehouse.duckdb {
         all.push(("duckdb", beside(path)?));
@@ -177,42 +179,75 @@ pub(super) fn files(settings: &Settings) -> Result<Vec<(&'static str, Vec<PathBu
     Ok(all)
 }
 
+/// A file with more than one name. If it is written anew, the other names keep the old bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HardLinked {
+    pub path: PathBuf,
+    inode: u64,
+}
+
+impl HardLinked {
+    /// Whether another file is in its place by now.
+    pub(super) fn was_replaced(&self) -> bool {
+        fs::metadata(&self.path).map_or(true, |found| found.ino() != self.inode)
+    }
+}
+
+/// The files that have more than one name.
+pub(super) fn hard_linked(settings: &Settings) -> Result<Vec<HardLinked>, EraseError> {
+    let mut found = Vec::new();
+    for path in files_of(settings)?.into_iter().flat_map(|(_, paths)| paths) {
+        let metadata = fs::metadata(&path).map_err(EraseError::io("look at", &path))?;
+        if metadata.nlink() > 1 {
+            found.push(HardLinked { path, inode: metadata.ino() });
+        }
+    }
+    Ok(found)
+}
+
 /// A file and those whose names begin with its name and a dot: its log, what it spills, what was built beside it.
 fn beside(path: &Path) -> Result<Vec<PathBuf>, EraseError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = files::folder_of(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut files = Vec::new();
+    let mut paths = Vec::new();
     let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(paths),
         entries => entries.map_err(EraseError::io("list", folder))?,
     };
     for entry in entries {
         let path = entry.map_err(EraseError::io("list", folder))?.path();
         let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if found == name || found.strip_prefix(&name).is_some_and(|rest| rest.starts_with('.')) {
-            files.extend(below(&path)?);
+            paths.extend(below(&path)?);
         }
     }
-    files.sort();
-    Ok(files)
+    paths.sort();
+    Ok(paths)
 }
 
-/// Every file below a folder; a file is its own.
+/// Every file below a folder, behind links too; a file is its own.
+///
+/// # Errors
+/// A link that leads nowhere: what it leads to cannot be searched, so nobody may say that it was.
 fn below(root: &Path) -> Result<Vec<PathBuf>, EraseError> {
-    let (mut files, mut folders) = (Vec::new(), vec![root.to_owned()]);
-    while let Some(path) = folders.pop() {
-        match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(EraseError::io("look at", &path)(error)),
-            Ok(found) if found.is_dir() => {
+    let (mut found, mut paths, mut folders) = (Vec::new(), vec![root.to_owned()], BTreeSet::new());
+    while let Some(path) = paths.pop() {
+        match files::metadata(&path).map_err(EraseError::io("look at", &path))? {
+            // A link may lead to a folder above it.
+            Some(folder) if folder.is_dir() && folders.insert((folder.dev(), folder.ino())) => {
                 for entry in fs::read_dir(&path).map_err(EraseError::io("list", &path))? {
-                    folders.push(entry.map_err(EraseError::io("list", &path))?.path());
+                    paths.push(entry.map_err(EraseError::io("list", &path))?.path());
                 }
             }
-            Ok(found) if found.is_file() => files.push(path),
-            Ok(_) => {}
+            Some(file) if file.is_file() => found.push(path),
+            Some(_) => {}
+            None if path.is_symlink() => {
+                let why = std::io::Error::new(std::io::ErrorKind::NotFound, "it is a link that leads nowhere");
+                return Err(EraseError::io("search", &path)(why));
+            }
+            None => {}
         }
     }
-    files.sort();
-    Ok(files)
+    found.sort();
+    Ok(found)
 }

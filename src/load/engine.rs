@@ -15,7 +15,10 @@ use duckdb::{Config, Connection};
 
 use self::handed::Counter;
 use super::LoadError;
-use crate::model::{DurableStep, Steps};
+use crate::{
+    files,
+    model::{DurableStep, Steps},
+};
 
 mod handed;
 
@@ -215,7 +218,7 @@ fn remove_leftovers(folder: &Path) -> Result<(), LoadError> {
         move |source| LoadError::io(action, &path, source)
     };
     if let Some(parent) = folder.parent() {
-        std::fs::create_dir_all(parent).map_err(io("create the folder", parent))?;
+        files::create_folders(parent).map_err(io("create the folder", parent))?;
     }
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

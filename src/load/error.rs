@@ -5,12 +5,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::files;
+
 /// An error of a warehouse.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// Another process has the file open; wait, or close it.
     #[error("{} is held open by another process{}", path.display(), holder.as_deref().map(|holder| format!(" ({holder})")).unwrap_or_default())]
     Locked { path: PathBuf, holder: Option<String> },
+    /// The file system gives no locks, so nobody can tell whether another process writes.
+    #[error("the file system gives no lock on {}", path.display())]
+    LockRefused {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// There is no such file or folder.
+    #[error("there is no warehouse at {}", path.display())]
+    Missing { path: PathBuf },
     /// The warehouse was filled from another service or environment.
     #[error("{} was filled from {found}, and this run reads {wanted}", path.display())]
     OtherIdentity { path: PathBuf, found: String, wanted: String },
@@ -72,6 +84,27 @@ impl LoadError {
         }
         // The text says all: the error behind it has a number that is always the same.
         LoadError::Engine { action: action.into(), source: message.into() }
+    }
+
+    /// Nothing at all if the file is there; else why it cannot be read.
+    pub(super) fn require_file(path: &Path) -> Result<(), LoadError> {
+        match Self::require(path)? {
+            found if found.is_file() => Ok(()),
+            _ => Err(LoadError::NotOurs { path: path.to_owned(), why: "it is not a file".into() }),
+        }
+    }
+
+    /// The same of a folder.
+    pub(super) fn require_folder(path: &Path) -> Result<(), LoadError> {
+        match Self::require(path)? {
+            found if found.is_dir() => Ok(()),
+            _ => Err(LoadError::NotOurs { path: path.to_owned(), why: "it is not a folder".into() }),
+        }
+    }
+
+    fn require(path: &Path) -> Result<std::fs::Metadata, LoadError> {
+        let found = files::metadata(path).map_err(|source| LoadError::io("reach", path, source))?;
+        found.ok_or_else(|| LoadError::Missing { path: path.to_owned() })
     }
 
     /// An error of the file system; `action` completes "cannot ... PATH".

@@ -24,7 +24,10 @@ use super::{
     duckdb::{Claim, explain},
     engine::{common_config, pin_to_utc},
 };
-use crate::schema::{self, Table, ViewKind, quote_identifier, quote_text};
+use crate::{
+    files,
+    schema::{self, Table, ViewKind, quote_identifier, quote_text},
+};
 pub use script::{in_place, statements};
 use seal::check_reads_only;
 use watch::Watch;
@@ -93,7 +96,7 @@ impl Reader {
     /// the DuckDB file's, and Parquet's are `parquet.NAME`.
     ///
     /// # Errors
-    /// `Locked` while a process (this one, too) has the DuckDB file open for writing, `NotOurs` if there is no such file.
+    /// `Locked` while a process (this one, too) has the DuckDB file open for writing, `Missing` if there is no such file.
     pub fn open_limited(
         duckdb: Option<&Path>,
         parquet: Option<&Path>,
@@ -213,9 +216,7 @@ fn without_zones(batch: RecordBatch) -> RecordBatch {
 
 fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadError> {
     // Attaching would not create a file for reading, but its message would not say so.
-    if !path.is_file() {
-        return Err(LoadError::NotOurs { path: path.to_owned(), why: "there is no such file".into() });
-    }
+    LoadError::require_file(path)?;
     let claim = Claim::for_reading(path)?;
     let name = quote_text(&path.to_string_lossy());
     connection
@@ -225,12 +226,10 @@ fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadErro
 }
 
 fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Result<(), LoadError> {
-    if !root.is_dir() {
-        return Err(LoadError::NotOurs { path: root.to_owned(), why: "there is no such folder".into() });
-    }
+    LoadError::require_folder(root)?;
     let mut statements = vec![format!("ATTACH ':memory:' AS {PARQUET_CATALOG}; USE {PARQUET_CATALOG}.main")];
     for table in schema::tables() {
-        let rows = if has_files(root, table) { files_of(root, table) } else { no_rows_of(table) };
+        let rows = if has_files(root, table)? { files_of(root, table) } else { no_rows_of(table) };
         let name = quote_identifier(&table.name);
         statements.push(format!("CREATE VIEW {name} AS {rows}"));
     }
@@ -266,11 +265,24 @@ fn no_rows_of(table: &Table) -> String {
     format!("SELECT {} WHERE false", columns.join(", "))
 }
 
-fn has_files(root: &Path, table: &Table) -> bool {
+/// Whether a table has files. An error for what this user may not read: the engine leaves it out and says nothing.
+fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
     let folder = root.join(&table.name);
-    let Some(_) = table.partition else { return folder.join(PARQUET_FILE).is_file() };
-    let Ok(partitions) = std::fs::read_dir(folder) else { return false };
-    partitions.flatten().any(|partition| partition.path().join(PARQUET_FILE).is_file())
+    let is_file = |path: &Path| match files::metadata(path) {
+        Ok(found) => Ok(found.is_some_and(|found| found.is_file())),
+        Err(source) => Err(LoadError::io("read", path, source)),
+    };
+    let Some(_) = table.partition else { return is_file(&folder.join(PARQUET_FILE)) };
+    let failed = |source| LoadError::io("read", &folder, source);
+    let partitions = match std::fs::read_dir(&folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        partitions => partitions.map_err(failed)?,
+    };
+    let mut has_any = false;
+    for partition in partitions {
+        has_any |= is_file(&partition.map_err(failed)?.path().join(PARQUET_FILE))?;
+    }
+    Ok(has_any)
 }
 
 /// The folder as the engine compares it: absolute, with a slash at its end.

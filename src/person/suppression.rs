@@ -22,7 +22,10 @@ use super::{
     records::{RecordFields, fields_of_stream},
     write_privately,
 };
-use crate::model::{DAY_MS, IdentifierKind, IntervalSet, Scan, ScanId, Spelled, Stream, Window};
+use crate::{
+    files,
+    model::{DAY_MS, IdentifierKind, IntervalSet, Scan, ScanId, Spelled, Stream, Window},
+};
 
 /// So long after the service's own delay a person is still kept out.
 pub const SUPPRESSION_MARGIN_MS: i64 = 2 * DAY_MS;
@@ -103,7 +106,7 @@ impl SuppressionList {
             return Ok(key.clone());
         }
         let failed = |source| PersonError::Io { action: "create", path: self.folder.clone(), source };
-        fs::create_dir_all(&self.folder).map_err(failed)?;
+        files::create_folders(&self.folder).map_err(failed)?;
         let key = Key::create(&self.folder.join(KEY_FILE))?;
         Ok(self.key.insert(key).clone())
     }

@@ -51,6 +51,7 @@ pub fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, Pipe
         keep_days: settings.archive_keep_days,
         base_url: identity.base_url.clone(),
         environment: identity.environment.clone(),
+        state: settings.archive_owner.clone(),
     };
     Archive::open(archive).map_err(PipelineError::Archive)
 }

@@ -89,7 +89,7 @@ fn flush(
 
 /// The inbox of the state file, if `serve` ever ran there and this run has every warehouse that the deliveries are for.
 fn inbox_of(settings: &Settings) -> Result<Option<Inbox>, PipelineError> {
-    if !Inbox::path_of(&settings.state_path).exists() {
+    if !Inbox::is_there(&settings.state_path).map_err(PipelineError::State)? {
         return Ok(None);
     }
     let identity = identity(settings)?;

@@ -99,7 +99,7 @@ impl PipelineError {
             PipelineError::Load { source, .. } | PipelineError::InputTable(source) => load_code(source),
             PipelineError::Input(InputError::Columns(_)) | PipelineError::InputFile { .. } => 2,
             PipelineError::State(error) => state_code(error),
-            PipelineError::Archive(ArchiveError::OtherService { .. }) => 2,
+            PipelineError::Archive(ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. }) => 2,
             _ => 1,
         }
     }
@@ -112,6 +112,7 @@ pub fn load_code(error: &LoadError) -> u8 {
         LoadError::OtherIdentity { .. }
         | LoadError::OtherPartition { .. }
         | LoadError::Newer { .. }
+        | LoadError::Missing { .. }
         | LoadError::NotOurs { .. }
         | LoadError::InTheWay { .. } => 2,
         _ => 1,

@@ -7,7 +7,9 @@ use std::{
 
 use rusqlite::{ErrorCode, ffi::SQLITE_IOERR_SHMSIZE};
 
-use super::Holder;
+use rustix::io::Errno;
+
+use super::{Holder, lease};
 
 /// An error of the checkpoint database.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,20 @@ pub enum StateError {
         path: PathBuf,
         #[source]
         source: rusqlite::Error,
+    },
+    /// This user may not reach or read the file.
+    #[error("the state file {} cannot be read", path.display())]
+    Unreachable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The file system gives no locks, so nobody can tell whether another run is at work.
+    #[error("the file system gives no lock on {}", path.display())]
+    LockRefused {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
     },
     /// A damaged file cannot be put aside.
     #[error("the damaged state file {} cannot be put aside", path.display())]
@@ -96,8 +112,17 @@ impl StateError {
             Some(error)
                 if matches!(error.code, ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) =>
             {
-                StateError::ReadOnly { path, source }
+                // Not by opening it: to close a file gives back every lock that this process has on it.
+                match rustix::fs::access(&path, rustix::fs::Access::READ_OK) {
+                    Err(errno @ Errno::ACCESS) => StateError::Unreachable { path, source: errno.into() },
+                    _ => StateError::ReadOnly { path, source },
+                }
             }
+            // SQLite waits for a lock that the file system refuses, and then says that somebody holds it.
+            Some(error) if error.code == ErrorCode::DatabaseBusy => match lease::try_lock(&path) {
+                Err(refused @ StateError::LockRefused { .. }) => refused,
+                _ => StateError::Sqlite { action, path, source },
+            },
             _ => StateError::Sqlite { action, path, source },
         }
     }

@@ -85,7 +85,8 @@ impl Inbox {
     pub fn open(state: &Path, base_url: &str, environment: &str) -> Result<Inbox, StateError> {
         let path = Inbox::path_of(state);
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|source| StateError::Folder { path: folder.to_owned(), source })?;
+            crate::files::create_folders(folder)
+                .map_err(|source| StateError::Folder { path: folder.to_owned(), source })?;
         }
         let mut inbox = Inbox::connect(path, OpenFlags::default())?;
         let set = |name, value: &str| inbox.connection.pragma_update(None, name, value).map_err(inbox.failed("set up"));
@@ -103,10 +104,15 @@ impl Inbox {
         super::lease::try_lock(&Inbox::path_of(state))
     }
 
+    /// Whether a state file has one.
+    pub fn is_there(state: &Path) -> Result<bool, StateError> {
+        super::is_there(&Inbox::path_of(state))
+    }
+
     /// Opens it for reading; `None` when there is none.
     pub fn open_read_only(state: &Path) -> Result<Option<Inbox>, StateError> {
         let path = Inbox::path_of(state);
-        match path.exists() {
+        match super::is_there(&path)? {
             true => Inbox::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX).map(Some),
             false => Ok(None),
         }

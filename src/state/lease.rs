@@ -83,6 +83,9 @@ impl State {
 }
 
 /// The lock beside a state file; `None` while another process has it.
+///
+/// # Errors
+/// `LockRefused` if the file system gives no locks.
 pub(super) fn try_lock(state: &Path) -> Result<Option<File>, StateError> {
     let path = lock_path(state);
     let failed = |path: PathBuf| move |source| StateError::Lock { path, source };
@@ -91,7 +94,7 @@ pub(super) fn try_lock(state: &Path) -> Result<Option<File>, StateError> {
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(lock)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(errno) => Err(failed(path)(errno.into())),
+        Err(errno) => Err(StateError::LockRefused { path, source: errno.into() }),
     }
 }
 

@@ -36,7 +36,10 @@ pub use wipe::{files_of, was_put_aside};
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{DurableStep, Steps};
+use crate::{
+    files,
+    model::{DurableStep, Steps},
+};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use rusqlite_migration::{M, Migrations};
@@ -48,6 +51,7 @@ const MIGRATIONS: &[M<'_>] = &[
     M::up(include_str!("../../state/0004_pushes.sql")),
     M::up(include_str!("../../state/0005_known_pages.sql")),
 ];
+const READ_ONLY: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 /// How long a reader (`status`) and the writer wait for each other.
 const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -64,7 +68,7 @@ impl State {
     /// refuses others (promise P10).
     pub fn open(path: &Path, base_url: &str, environment: &str) -> Result<State, StateError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|source| StateError::Folder { path: folder.to_owned(), source })?;
+            files::create_folders(folder).map_err(|source| StateError::Folder { path: folder.to_owned(), source })?;
         }
         let mut state = State::connect(path, OpenFlags::default())?;
         state.check_pages()?;
@@ -84,14 +88,18 @@ impl State {
 
     /// Opens the file for reading alone; `None` when there is none.
     pub fn open_read_only(path: &Path) -> Result<Option<State>, StateError> {
-        if !path.exists() {
+        if !is_there(path)? {
             return Ok(None);
         }
-        let mut state = State::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        let version: i64 = state
-            .connection
-            .pragma_query_value(None, "user_version", |row| row.get(0))
-            .map_err(state.failed("read"))?;
+        let mut state = State::connect(path, READ_ONLY)?;
+        let version = match state.version() {
+            // SQLite makes files beside it even to read it. Without a log nobody is at work, and it can do without them.
+            Err(StateError::ReadOnly { .. }) if !is_there(&files::beside(path, "-wal"))? => {
+                state = State::connect_immutable(path)?;
+                state.version()?
+            }
+            version => version?,
+        };
         match usize::try_from(version).unwrap_or(usize::MAX).cmp(&MIGRATIONS.len()) {
             std::cmp::Ordering::Equal => Ok(Some(state)),
             std::cmp::Ordering::Greater => Err(StateError::Newer { path: path.to_owned() }),
@@ -102,6 +110,21 @@ impl State {
                 Ok(Some(state))
             }
         }
+    }
+
+    /// The version of its tables.
+    fn version(&self) -> Result<i64, StateError> {
+        let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        version.map_err(self.failed("read"))
+    }
+
+    /// Opens a file to which nobody writes.
+    fn connect_immutable(path: &Path) -> Result<State, StateError> {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let escaped = absolute.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let uri = format!("file:{escaped}?immutable=1");
+        let state = State::connect(Path::new(&uri), READ_ONLY | OpenFlags::SQLITE_OPEN_URI)?;
+        Ok(State { path: path.to_owned(), ..state })
     }
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<State, StateError> {
@@ -145,6 +168,13 @@ impl State {
         let path = self.path.clone();
         move |source| StateError::sqlite(action, &path, source)
     }
+}
+
+/// Whether there is a file. An error if nobody can tell.
+fn is_there(path: &Path) -> Result<bool, StateError> {
+    files::metadata(path)
+        .map(|found| found.is_some())
+        .map_err(|source| StateError::Unreachable { path: path.to_owned(), source })
 }
 
 /// `survey_id` as stored: -1 for all surveys, so that it can be part of a key.

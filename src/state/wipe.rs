@@ -63,8 +63,9 @@ pub fn files_of(state: &Path) -> std::io::Result<Vec<PathBuf>> {
     for entry in entries {
         let path = entry?.path();
         let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let rest = found.strip_prefix(&name);
-        if rest.is_some_and(|rest| rest != NOT_OURS) && path.is_file() {
+        // Without `-` or `.` it is another state file, whose name begins with this one's.
+        let is_ours = |rest: &str| rest.is_empty() || (rest.starts_with(['-', '.']) && rest != NOT_OURS);
+        if found.strip_prefix(&name).is_some_and(is_ours) && path.is_file() {
             files.push(path);
         }
     }

@@ -3,11 +3,11 @@
 
 mod asked;
 mod files;
-mod grep;
+pub mod grep;
 mod kills;
 mod objects;
 mod others;
-mod people;
+pub mod people;
 mod placeholders;
 mod spelled;
 mod users;

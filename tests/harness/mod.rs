@@ -149,6 +149,11 @@ impl Place {
         self
     }
 
+    pub fn with_parquet(mut self) -> Place {
+        self.has_parquet = true;
+        self
+    }
+
     pub fn without_archive(mut self) -> Place {
         self.archive = "none".into();
         self

@@ -5,6 +5,7 @@ mod pull;
 mod push;
 mod push_kills;
 mod rate;
+mod results;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 //! with a message that names the thing and the way out, loses nothing, and the next run makes good what can be made good.
 
 mod clocks;
-mod full_disk;
+pub mod full_disk;
 mod hostile;
 mod locks;
 mod read_only;

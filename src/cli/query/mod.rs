@@ -13,6 +13,7 @@ use arrow::array::RecordBatch;
 use clap::{Args, ValueEnum};
 
 use crate::{
+    files::Access,
     load::{LoadError, Reader, ReaderLimits, in_place, statements},
     model::parse_length,
 };
@@ -58,7 +59,7 @@ pub(super) struct QueryArgs {
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
 
-    /// Write to this file, which is put in place when it is whole
+    /// Write to this file, which is put in place when it is whole. A new file is for you alone; an existing file keeps its mode
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -175,7 +176,7 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
         reader.check(sql).map_err(CommandError::Query)?;
     }
     let rows_max = args.rows.unwrap_or(if format.is_for_people() { ROWS_DEFAULT } else { usize::MAX });
-    let is_truncated = write_to(args.out.as_deref(), &context.printer, |out| {
+    let is_truncated = write_to(args.out.as_deref(), Access::Private, &context.printer, |out| {
         let mut is_truncated = false;
         for (at, sql) in asked.iter().enumerate() {
             if at > 0 && format != Format::Json {

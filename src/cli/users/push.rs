@@ -66,7 +66,8 @@ pub(super) struct PushArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_encoding)]
     encoding: Option<Encoding>,
 
-    /// Where each row's fate is written, as CSV [default: FILE.results.csv, else users-push.results.csv]
+    /// Where each row's fate is written, as CSV [default: FILE.results.csv, else users-push.results.csv]. If this push ends early,
+    /// the file of an earlier push is kept as FILE.1, FILE.2 and so on
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
 
@@ -261,7 +262,9 @@ fn summary(report: &PushReport) -> String {
     if let Some(reason) = &report.stopped_because {
         text.push_str(&format!("  ended early: {reason}. Run the same command again to go on\n"));
     }
-    text.push_str(&format!("  each row's fate: {}\n", report.results));
+    if !report.results.is_empty() {
+        text.push_str(&format!("  each row's fate: {}\n", report.results));
+    }
     text
 }
 

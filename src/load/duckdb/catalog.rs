@@ -199,7 +199,7 @@ fn bind_sql(identity: &Identity) -> String {
 
 impl super::DuckDbDestination {
     /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name. The copy for readers
-    /// goes: the next run makes another.
+    /// is emptied: the next run makes another.
     pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.attach()?;
         in_transaction(&self.engine, &self.path, "bind the file to another address", || {
@@ -207,7 +207,7 @@ impl super::DuckDbDestination {
         })?;
         self.identity = identity.clone();
         self.release()?;
-        self.copy.as_deref().map_or(Ok(()), rewrite::remove_copy)
+        self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)
     }
 }
 

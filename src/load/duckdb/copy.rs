@@ -4,19 +4,23 @@
 //! on a copy keeps a run waiting.
 
 use std::{
-    fs::{self, File, FileTimes, Metadata},
+    fs::{self, File, FileTimes, Metadata, Permissions},
     io,
+    os::unix::fs::PermissionsExt,
     path::Path,
 };
 
 use super::{Engine, LoadError, catalog, file};
 use crate::{
+    files,
     load::{Identity, duckdb::Claim},
     model::DurableStep,
 };
 
 /// Ends the name of a copy that is being made. A run that was killed leaves it behind; the next one overwrites it.
-const UNFINISHED: &str = ".unfinished";
+pub(super) const UNFINISHED: &str = ".unfinished";
+/// The mode of a first copy; the next ones keep the mode of the copy before.
+const READ_ONLY: u32 = 0o400;
 
 /// Whether the copy is of the file as it is now. A copy gets the time and the size of its original.
 pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
@@ -27,7 +31,9 @@ pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
 
 /// An error if something else than an earlier copy is in the place. Nothing of ours may be attached.
 pub(super) fn check_place(engine: &Engine, copy: &Path, identity: &Identity) -> Result<(), LoadError> {
-    if !copy.exists() {
+    let found = files::metadata(copy).map_err(|source| LoadError::io("look at", copy, source))?;
+    // An erasure leaves an empty one until there is a new one.
+    if found.is_none_or(|found| found.len() == 0) {
         return Ok(());
     }
     let _claim = Claim::for_reading(copy)?;
@@ -39,9 +45,9 @@ pub(super) fn check_place(engine: &Engine, copy: &Path, identity: &Identity) -> 
 
 /// Makes the copy. The original is attached, so that nobody else writes to it, and nothing waits in its log.
 pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), LoadError> {
-    let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
-    let unfinished = file::beside(copy, UNFINISHED);
+    let folder = files::folder_of(copy);
+    files::create_folders(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
+    let unfinished = files::beside(copy, UNFINISHED);
     let made = write(original, &unfinished);
     if made.is_err() {
         // The first error is the one to tell; what is left would take space that others need.
@@ -56,16 +62,13 @@ pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), 
 
 fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
     // An earlier one may be read-only, and so not to be written over.
-    fs::remove_file(unfinished)
-        .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    files::remove(unfinished)?;
     let metadata = fs::metadata(original)?;
     // Shares the blocks of the original where the file system can.
     fs::copy(original, unfinished)?;
     let file = File::options().write(true).open(unfinished)?;
     file.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
     // What is written to a copy is lost with the next one: better refused.
-    let mut permissions = metadata.permissions();
-    permissions.set_readonly(true);
-    file.set_permissions(permissions)?;
+    file.set_permissions(Permissions::from_mode(READ_ONLY))?;
     file.sync_all()
 }

@@ -1,16 +1,17 @@
 //! Attaching the file, and what the engine's refusals mean.
 
 use std::{
-    fs::{self, File},
     io,
     path::{Path, PathBuf},
 };
 
 use super::{CATALOG, Engine, LoadError};
-use crate::{load::error::is_full, model::DurableStep, schema::quote_text};
+use crate::{files, load::error::is_full, model::DurableStep, schema::quote_text};
 
 /// What the engine says of a file that may not be written.
 const REFUSALS: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
+/// What the engine says of a lock that somebody holds. Any other reason is the file system's.
+const HELD: [&str; 4] = ["onflicting lock", "already held", "temporarily unavailable", "Resource unavailable"];
 /// What the engine says of a file that was a database once: its checksums are wrong, its pages missing, its log torn in the
 /// middle.
 const DAMAGE: [&str; 6] = [
@@ -31,7 +32,7 @@ const NEW: &str = ".new";
 
 /// Attaches the file for writing; creates it if there is none.
 pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+    if files::metadata(path).map_err(|source| LoadError::io("reach", path, source))?.is_none() {
         create(engine, path)?;
     }
     attach_as(engine, path, CATALOG, "TYPE duckdb")
@@ -40,7 +41,7 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 /// Creates the file under another name, which a killed run may leave behind, and moves it into its place: the engine writes the
 /// head of a new file in several steps, and refuses what it finds after a kill between them.
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let new = beside(path, NEW);
+    let new = files::beside(path, NEW);
     clear(&new)?;
     attach_file(engine, [&new, path], CATALOG, AS_NEW)?;
     detach(engine, &new)?;
@@ -49,12 +50,9 @@ fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     put_in_place(&new, path)
 }
 
-/// Moves a file into the place of another, durably.
+/// Moves a file into the place of another, durably; after an error it is gone.
 pub(super) fn put_in_place(new: &Path, path: &Path) -> Result<(), LoadError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::rename(new, path)
-        .and_then(|()| File::open(folder)?.sync_all())
-        .map_err(|source| LoadError::io("replace", path, source))
+    files::replace(new, path).map_err(|source| LoadError::io("replace", path, source))
 }
 
 /// Removes a database that is not whole, if it is there.
@@ -65,10 +63,7 @@ pub(super) fn clear(path: &Path) -> Result<(), LoadError> {
 
 /// Removes a file, if it is there.
 pub(super) fn remove(path: &Path) -> Result<(), LoadError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LoadError::io("remove", path, error)),
-        _ => Ok(()),
-    }
+    files::remove(path).map_err(|source| LoadError::io("remove", path, source))
 }
 
 /// Attaches the file for reading alone.
@@ -102,14 +97,7 @@ pub(super) fn commit_log_bytes(path: &Path) -> u64 {
 
 /// Where the engine keeps the commit log of a file.
 pub(super) fn commit_log(path: &Path) -> PathBuf {
-    beside(path, ".wal")
-}
-
-/// The file whose name is that of another and so much more.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+    files::beside(path, ".wal")
 }
 
 /// Closes the file.
@@ -131,7 +119,10 @@ pub(in super::super) fn explain(error: duckdb::Error, action: &str, path: &Path)
     let message = error.to_string();
     let path = path.to_owned();
     if message.contains("Could not set lock on file") {
-        return LoadError::Locked { path, holder: holder_of(&message) };
+        return match HELD.iter().any(|sign| message.contains(sign)) {
+            true => LoadError::Locked { path, holder: holder_of(&message) },
+            false => LoadError::LockRefused { path, source: io::Error::other(message) },
+        };
     }
     if is_full(&message) {
         return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
@@ -177,6 +168,29 @@ mod tests {
                        (PID 4711) by user ann. See also https://duckdb.org/docs/stable/connect/concurrency";
         assert_eq!(holder_of(message).as_deref(), Some("process 4711, /usr/bin/duckdb"));
         assert_eq!(holder_of("IO Error: Could not set lock on file \"/data/w.duckdb\": Resource unavailable"), None);
+    }
+
+    #[test]
+    fn a_lock_that_the_file_system_refuses_is_not_told_as_held() {
+        let explained = |reason: &str| {
+            let message = format!("IO Error: Could not set lock on file \"/data/w.duckdb\": {reason}");
+            explain(duckdb::Error::DuckDBFailure(duckdb::ffi::Error::new(1), Some(message)), "open", Path::new("w"))
+        };
+        for refused in [
+            "No locks available. See also https://duckdb.org/docs/stable/connect/concurrency",
+            "File locks are not supported for this file system, cannot open the file in read-write mode.",
+            "Function not implemented",
+            "Input/output error",
+        ] {
+            assert!(matches!(explained(refused), LoadError::LockRefused { .. }), "{refused}");
+        }
+        for held in [
+            "Conflicting lock is held in PID 7",
+            "Lock is already held in current process",
+            "Resource temporarily unavailable",
+        ] {
+            assert!(matches!(explained(held), LoadError::Locked { .. }), "{held}");
+        }
     }
 
     #[test]

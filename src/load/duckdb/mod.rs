@@ -31,6 +31,7 @@ use super::{
     ledger, people,
 };
 use crate::{
+    files,
     model::{Digest, FlatPage, Identifier, Scan, ScanId, Steps},
     person::Finder,
     schema::{Table, quote_identifier},
@@ -92,9 +93,8 @@ impl DuckDbDestination {
         patience: LockPatience,
         steps: Steps,
     ) -> Result<Self, LoadError> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
-        }
+        let folder = files::folder_of(path);
+        files::create_folders(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
         Self::open_as(path, identity, engine, false, (patience, steps))
     }
 
@@ -102,11 +102,9 @@ impl DuckDbDestination {
     /// widened or repaired.
     ///
     /// # Errors
-    /// As [`DuckDbDestination::open`]; `NotOurs` if there is no such file.
+    /// As [`DuckDbDestination::open`]; `Missing` if there is no such file.
     pub fn open_to_compare(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
-        if !path.is_file() {
-            return Err(LoadError::NotOurs { path: path.to_owned(), why: "there is no such file".into() });
-        }
+        LoadError::require_file(path)?;
         let engine = StartedEngine::start(options.clone())?;
         Self::open_as(path, identity, engine, true, (LockPatience::default(), Steps::default()))
     }
@@ -193,7 +191,7 @@ impl DuckDbDestination {
         rewrite::put_in_place(&self.engine, &self.path)?;
         if let Some(copy) = &self.copy {
             // It is a copy of the file with those rows; the run's end makes a new one.
-            rewrite::remove_copy(copy)?;
+            rewrite::empty_copy(copy)?;
         }
         Ok(())
     }

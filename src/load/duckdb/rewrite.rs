@@ -7,17 +7,19 @@
 use std::{fs::File, io, path::Path};
 
 use super::{
-    CATALOG, Engine, LoadError, file,
+    CATALOG, Engine, LoadError,
+    copy::UNFINISHED,
+    file,
     objects::{FRESH_CATALOG, clone_schema, copy_rows, in_its_schemas, require_copyable, tables, with_fresh},
 };
-use crate::{model::DurableStep, schema::quote_identifier};
+use crate::{files, model::DurableStep, schema::quote_identifier};
 
 /// Ends the name of a file that is being written anew. What a killed run leaves of it is removed by the next rewrite.
 const FRESH: &str = ".rewrite";
 
 /// Writes the fresh file beside the old one, which is attached, and checks that it has every row.
 pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let fresh = file::beside(path, FRESH);
+    let fresh = files::beside(path, FRESH);
     let action = "write the warehouse anew";
     let written = with_fresh(engine, &fresh, || {
         let copy = || {
@@ -43,7 +45,7 @@ pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// An error if the attached file holds what could not come along. Leaves nothing behind.
 pub(super) fn require_possible(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    require_copyable(engine, path, &file::beside(path, FRESH))
+    require_copyable(engine, path, &files::beside(path, FRESH))
 }
 
 /// Every table has as many rows in the fresh file as in the old one.
@@ -69,9 +71,10 @@ fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Puts the fresh file in the place of the old one, which nobody in this process has open.
 pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let fresh = file::beside(path, FRESH);
+    let fresh = files::beside(path, FRESH);
     engine.reach(DurableStep::DuckDbRewritten, path)?;
     if file::has_commit_log(path) {
+        file::clear(&fresh)?;
         // It would be taken for the log of the fresh file.
         let source = io::Error::other("its commit log is not folded in");
         return Err(LoadError::io("replace", path, source));
@@ -79,10 +82,15 @@ pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError
     file::put_in_place(&fresh, path)
 }
 
-/// Removes the copy for readers, and what is left of one that was being made.
-pub(super) fn remove_copy(copy: &Path) -> Result<(), LoadError> {
-    for path in [copy.to_owned(), file::beside(copy, ".unfinished"), file::commit_log(copy)] {
-        file::remove(&path)?;
+/// Puts an empty file in the place of the copy for readers: the next copy gets its access. Removes what is left of one that was being
+/// made.
+pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
+    let empty = files::beside(copy, UNFINISHED);
+    file::remove(&empty)?;
+    file::remove(&file::commit_log(copy))?;
+    if files::metadata(copy).map_err(|source| LoadError::io("look at", copy, source))?.is_none() {
+        return Ok(());
     }
-    Ok(())
+    File::create(&empty).map_err(|source| LoadError::io("write", &empty, source))?;
+    file::put_in_place(&empty, copy)
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::{
+    files,
     load::LoadError,
     model::{DurableStep, Steps},
 };
@@ -63,24 +64,26 @@ impl Disk {
             return Ok(());
         }
         self.step("create", path)?;
-        fs::create_dir(path).map_err(|source| io_error("create", path, source))?;
+        files::create_folders(path).map_err(|source| io_error("create", path, source))?;
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
     /// Puts a file or folder in the place of another in one step, and makes it durable there.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> Result<(), LoadError> {
         self.step("rename", to)?;
-        fs::rename(from, to).map_err(|source| io_error("replace", to, source))?;
-        to.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
+        if from.is_dir() {
+            fs::rename(from, to).map_err(|source| io_error("replace", to, source))?;
+            return to.parent().map_or(Ok(()), |parent| self.sync_folder(parent));
+        }
+        files::put_in_place(from, to).map_err(|source| io_error("replace", to, source))?;
+        to.parent().map_or(Ok(()), |parent| self.step("sync", parent))
     }
 
     /// Removes a file, durably, if it is there.
     pub(super) fn remove_file(&self, path: &Path) -> Result<(), LoadError> {
         self.step("remove", path)?;
-        match fs::remove_file(path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, source)),
-            _ => path.parent().map_or(Ok(()), |parent| self.sync_folder(parent)),
-        }
+        files::remove(path).map_err(|source| io_error("remove", path, source))?;
+        path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
     /// Removes a folder with what is in it, if it is there. Not synced: whoever comes next removes it again.

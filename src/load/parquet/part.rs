@@ -24,6 +24,7 @@ use super::{
     whole::{self, Whole},
 };
 use crate::{
+    files,
     load::{
         DeltaRows, Engine, Fill, Identity, LoadError, TableDelta, TimeBounds, pending::AppliedScan, stage::column_of,
     },
@@ -199,7 +200,7 @@ pub(super) fn write(engine: &Engine, root: &Root, disk: &Disk, new: NewPart<'_>)
     let unfinished = unfinished(&folder);
     disk.remove_folder(&unfinished)?;
     disk.step("create", &unfinished)?;
-    fs::create_dir(&unfinished).map_err(|source| io_error("create", &unfinished, source))?;
+    files::create_folders(&unfinished).map_err(|source| io_error("create", &unfinished, source))?;
     let mut tables: BTreeMap<String, Changes> = BTreeMap::new();
     let run_id = new.scans.last().map(|applied| applied.scan.run_id.0.as_str());
     let notes = Notes { applied_part: new.number, identity: new.identity, run_id };

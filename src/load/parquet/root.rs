@@ -26,6 +26,7 @@ use super::{
     partition::{Partition, PartitionBy},
 };
 use crate::{
+    files,
     load::{Identity, LoadError},
     model::is_same_service,
     schema::{Table, tables},
@@ -66,7 +67,7 @@ impl Root {
         partition_by: PartitionBy,
         disk: &Disk,
     ) -> Result<Self, LoadError> {
-        fs::create_dir_all(path).map_err(|source| io_error("create", path, source))?;
+        files::create_folders(path).map_err(|source| io_error("create", path, source))?;
         let (path, text) = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
         if !private.is_dir() && !is_empty_folder(&path)? {
@@ -87,6 +88,7 @@ impl Root {
         identity: &Identity,
         partition_by: PartitionBy,
     ) -> Result<Self, LoadError> {
+        LoadError::require_folder(path)?;
         let (path, text) = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
         let lock = shared_lock(&path, &private.join("lock"))?;
@@ -300,8 +302,11 @@ fn shared_lock(root: &Path, path: &Path) -> Result<Option<File>, LoadError> {
     let Ok(file) = File::open(path) else { return Ok(None) };
     match file.try_lock_shared() {
         Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Err(LoadError::Locked { path: root.to_path_buf(), holder: None }),
-        Err(TryLockError::Error(source)) => Err(io_error("lock", path, source)),
+        Err(TryLockError::WouldBlock) => {
+            Err(LoadError::Locked { path: root.to_path_buf(), holder: Some("studysync".to_owned()) })
+        }
+        // A file system without locks has no other reader's lock to respect either; a writer refuses it.
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
@@ -318,10 +323,10 @@ fn lock(root: &Path, path: &Path) -> Result<File, LoadError> {
             let holder = read.is_ok().then(|| holder.trim().to_owned()).filter(|holder| !holder.is_empty());
             return Err(LoadError::Locked { path: root.to_path_buf(), holder });
         }
-        Err(TryLockError::Error(source)) => return Err(failed(source)),
+        Err(TryLockError::Error(source)) => return Err(LoadError::LockRefused { path: path.to_path_buf(), source }),
     }
     // Only for the message that the next one gets, so it need not be durable.
-    let me = format!("process {}\n", std::process::id());
+    let me = format!("process {}, studysync\n", std::process::id());
     if holder != me {
         let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(me.as_bytes()));
         written.map_err(failed)?;

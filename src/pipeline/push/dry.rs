@@ -17,7 +17,7 @@ use super::{
     is_kept_out,
     ledger::{Verdict, Wanted, judge},
     past,
-    results::{Fate, Results, RowResult},
+    results::{Ending, Fate, Results, RowResult},
 };
 
 pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushReport, PipelineError> {
@@ -37,8 +37,9 @@ pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushRepo
         problem = told.err();
         problem.is_none()
     });
-    let outcome = problem.map_or(ended, Err).and(results.finish());
-    outcome.map(|()| PushReport {
+    // After an error nothing is put in place: the file of an earlier push stays.
+    let outcome = problem.map_or(ended, Err).and_then(|()| results.finish(Ending::Complete));
+    outcome.map(|_| PushReport {
         run_id: None,
         command: COMMAND,
         outcome: rows.outcome(),

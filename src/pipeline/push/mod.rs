@@ -48,7 +48,7 @@ use super::{
 use input::{Fed, feed};
 use lane::Lane;
 use ledger::Ledger;
-use results::{Results, RowResult};
+use results::{Ending, Results, RowResult};
 
 /// The command, as the lease and the history of runs name it.
 pub(super) const COMMAND: &str = "users push";
@@ -199,12 +199,18 @@ impl Push {
             never = note_told_waits(self.shared.source.clone(), &self.state, clock::Clock::default()) => match never {},
         }
         let finished = self.shared.ledger.finish().await;
-        let placed = self.shared.results.lock().unwrap_or_else(PoisonError::into_inner).finish();
+        let ending = {
+            let found = self.shared.found();
+            let is_complete = found.error.is_none() && found.stop.is_none() && finished.is_ok();
+            if is_complete { Ending::Complete } else { Ending::Early }
+        };
+        let placed = self.shared.results.lock().unwrap_or_else(PoisonError::into_inner).finish(ending);
+        let has_results = placed.as_ref().is_ok_and(|is_placed| *is_placed);
         let outcome = match self.shared.found().error.take() {
             Some(error) => Err(error),
-            None => finished.and(placed),
+            None => finished.and(placed.map(drop)),
         };
-        let report = self.report(outcome.as_ref().err());
+        let report = self.report(outcome.as_ref().err(), has_results);
         let remembered = self.remember(&report);
         (report, outcome.and(remembered))
     }
@@ -275,7 +281,8 @@ impl Push {
         }
     }
 
-    fn report(&self, error: Option<&PipelineError>) -> PushReport {
+    fn report(&self, error: Option<&PipelineError>, has_results: bool) -> PushReport {
+        let results = &self.shared.request.results;
         let found = self.shared.found();
         let outcome = match (error, found.stop) {
             (Some(_), _) => Outcome::Failed,
@@ -292,7 +299,7 @@ impl Push {
             finished_at: rfc3339(clock::now_ms()),
             dry_run: false,
             rows: found.rows,
-            results: self.shared.request.results.display().to_string(),
+            results: if has_results { results.display().to_string() } else { String::new() },
             requests: self.shared.source.request_stats(),
             time_ms: self.account.parts(),
             peak_rss_bytes: peak_rss_bytes(),

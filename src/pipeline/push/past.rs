@@ -8,10 +8,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Write},
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{OpenOptionsExt, PermissionsExt},
-    },
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -19,7 +16,10 @@ use super::{
     super::PipelineError,
     results::{HEADER, UNFINISHED},
 };
-use crate::config::Settings;
+use crate::{
+    config::Settings,
+    files::{self, Access, Output},
+};
 
 const NOTES: &str = "push-results";
 /// Ends the name of a file that is being cleaned.
@@ -61,7 +61,7 @@ pub(super) fn note(settings: &Settings, results: &Path) -> Result<(), PipelineEr
     if noted(&folder).map_err(failed)?.contains(&place) {
         return Ok(());
     }
-    fs::create_dir_all(&folder).map_err(failed)?;
+    files::create_folders(&folder).map_err(failed)?;
     let mut line = place.as_os_str().as_bytes().to_vec();
     line.push(0);
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&notes).map_err(failed)?;
@@ -86,7 +86,7 @@ fn results_files(settings: &Settings) -> Result<Vec<PathBuf>, PipelineError> {
     };
     let mut files = Vec::new();
     for place in noted(&folder).map_err(failed(&folder))? {
-        let place = place.canonicalize().unwrap_or(place);
+        let place = files::real_path(&place).map_err(failed(&place))?;
         let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else { continue };
         let entries = match fs::read_dir(folder) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
@@ -145,17 +145,9 @@ pub fn clean_results(settings: &Settings, erased: &dyn Erased) -> Result<Results
 }
 
 fn rewrite(path: &Path, erased: &dyn Erased) -> io::Result<()> {
-    let real = path.canonicalize()?;
-    let mut name = real.clone().into_os_string();
-    name.push(CLEANED);
-    let cleaned = PathBuf::from(name);
-    let mode = fs::metadata(&real)?.permissions().mode() & 0o777;
-    let file = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&cleaned)?;
-    let mut out = csv::Writer::from_writer(file);
-    clean_into(&real, erased, &mut ResultsFound::default(), Some(&mut out))?;
-    let file = out.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
-    file.sync_all()?;
-    fs::rename(&cleaned, &real)
+    let mut out = csv::Writer::from_writer(Output::begin(path, CLEANED, Access::Private)?);
+    clean_into(path, erased, &mut ResultsFound::default(), Some(&mut out))?;
+    out.into_inner().map_err(|error| io::Error::other(error.to_string()))?.finish()
 }
 
 /// Counts what a file holds of people, and writes the rest of it.
@@ -163,7 +155,7 @@ fn clean_into(
     path: &Path,
     erased: &dyn Erased,
     found: &mut ResultsFound,
-    mut out: Option<&mut csv::Writer<File>>,
+    mut out: Option<&mut csv::Writer<Output>>,
 ) -> io::Result<()> {
     let file = BufReader::new(File::open(path)?);
     // The last line of a push that was killed may be cut.
@@ -208,6 +200,7 @@ fn search_text(path: &Path, erased: &dyn Erased, found: &mut ResultsFound) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     struct Anna;
 

@@ -1,13 +1,18 @@
-//! The file with each row's fate: CSV, a line a row, in the order in which the fates became known. It is written beside its place and
-//! put there when the push ends; of a push that was killed the unfinished file stays.
+//! The file with each row's fate: CSV, a line a row, in the order in which the fates became known.
+//!
+//! It is written beside its place and put there when the push ends. What an earlier push told is never lost by a later failure: a
+//! push without any fate leaves the file of an earlier one alone, and one that ends early moves it aside. Of a push that was
+//! killed the unfinished file stays, and the next push moves it aside.
 
 use std::{
-    fs::{self, File},
-    io::{self, BufWriter},
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use crate::state::{PushFate, Pushed};
+use crate::{
+    files::{self, Access, Output},
+    state::{PushFate, Pushed},
+};
 
 use super::super::PipelineError;
 
@@ -121,16 +126,29 @@ impl<'a> RowResult<'a> {
 /// The file under construction.
 pub(super) struct Results {
     /// `None` once it is in its place.
-    out: Option<csv::Writer<BufWriter<File>>>,
+    out: Option<csv::Writer<Output>>,
     path: PathBuf,
+    /// Whether it tells of a row more than that it was not sent.
+    tells: bool,
+}
+
+/// How a push ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Each row of the input has a fate.
+    Complete,
+    /// It failed, or was stopped.
+    Early,
 }
 
 impl Results {
     pub fn begin(path: &Path) -> Result<Results, PipelineError> {
-        let path = path.to_owned();
-        let opened = File::create(unfinished(&path));
-        let file = opened.map_err(|source| PipelineError::Results { path: path.clone(), source })?;
-        let mut results = Results { out: Some(csv::Writer::from_writer(BufWriter::new(file))), path };
+        let failed = |source| PipelineError::Results { path: path.to_owned(), source };
+        let real = files::real_path(path).map_err(failed)?;
+        // Of a push that was killed.
+        keep_aside(&files::beside(&real, UNFINISHED), &real).map_err(failed)?;
+        let out = Output::begin(path, UNFINISHED, Access::Private).map_err(failed)?;
+        let mut results = Results { out: Some(csv::Writer::from_writer(out)), path: path.to_owned(), tells: false };
         results.record(HEADER)?;
         Ok(results)
     }
@@ -145,6 +163,7 @@ impl Results {
         };
         let user_id = result.user_id.unwrap_or_default();
         let (fate, events) = (result.fate_name(), result.events_name());
+        self.tells |= result.fate != Fate::NotSent;
         self.record([&row, user_id, fate, this_push, &status, &unknown_sends, events, result.reason])
     }
 
@@ -153,13 +172,19 @@ impl Results {
         out.write_record(cells).map_err(|error| self.failed(error.into()))
     }
 
-    /// Puts the file in its place.
-    pub fn finish(&mut self) -> Result<(), PipelineError> {
-        let Some(out) = self.out.take() else { return Ok(()) };
-        let place = || -> io::Result<()> {
-            let buffered = out.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
-            buffered.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-            fs::rename(unfinished(&self.path), &self.path)
+    /// Puts the file in its place. Returns false if the file of an earlier push stays there, since this one tells nothing.
+    pub fn finish(&mut self, ending: Ending) -> Result<bool, PipelineError> {
+        let Some(out) = self.out.take() else { return Ok(false) };
+        let place = || -> io::Result<bool> {
+            let out = out.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
+            if ending == Ending::Early && out.is_regular() {
+                let real = files::real_path(&self.path)?;
+                if !self.tells && files::metadata(&real)?.is_some() {
+                    return Ok(false);
+                }
+                keep_aside(&real, &real)?;
+            }
+            out.finish().map(|()| true)
         };
         place().map_err(|source| self.failed(source))
     }
@@ -169,8 +194,20 @@ impl Results {
     }
 }
 
-fn unfinished(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(UNFINISHED);
-    PathBuf::from(name)
+/// Moves a file of results, if there is one, to the first name that is free: `<place>.1`, `<place>.2` and so on.
+fn keep_aside(results: &Path, place: &Path) -> io::Result<()> {
+    if !files::metadata(results)?.is_some_and(|found| found.is_file()) {
+        return Ok(());
+    }
+    let mut number = 1;
+    let aside = loop {
+        let aside = files::beside(place, &format!(".{number}"));
+        if fs::symlink_metadata(&aside).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            break aside;
+        }
+        number += 1;
+    };
+    fs::rename(results, &aside)?;
+    tracing::warn!("the results of an earlier push are kept as {}", aside.display());
+    Ok(())
 }

@@ -145,9 +145,11 @@ impl Drop for CarriedEvents {
 /// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, which runs they know, and
 /// what webhooks told, which is in no archive.
 fn leave_old(task: &Task<'_>, aside: &Settings) -> Result<BTreeMap<&'static str, Left>, PipelineError> {
+    // One that cannot be reached is no missing one: opening it says why.
+    let is_there = |path: &Path| path.try_exists().unwrap_or(true);
     let mut there = task.settings.clone();
-    there.warehouse.duckdb = there.warehouse.duckdb.filter(|path| path.exists());
-    there.warehouse.parquet = there.warehouse.parquet.filter(|path| path.exists());
+    there.warehouse.duckdb = there.warehouse.duckdb.filter(|path| is_there(path));
+    there.warehouse.parquet = there.warehouse.parquet.filter(|path| is_there(path));
     let mut left = BTreeMap::new();
     if there.require_warehouse().is_err() {
         return Ok(left);

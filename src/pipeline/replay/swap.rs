@@ -9,13 +9,12 @@
 //! ```
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use super::super::PipelineError;
-use crate::{config::Settings, schema};
+use crate::{config::Settings, files, schema};
 
 const BESIDE: &str = ".replay";
 const REPLACED: &str = ".replaced";
@@ -26,9 +25,7 @@ fn real(path: &Path) -> PathBuf {
 }
 
 fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = real(path).into_os_string();
-    name.push(suffix);
-    PathBuf::from(name)
+    files::beside(&real(path), suffix)
 }
 
 /// Where the warehouse of this path is built.
@@ -41,8 +38,8 @@ pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
     for path in settings.warehouse.duckdb.iter().chain([&settings.state_path]) {
         let beside = beside(path);
         remove(&beside)?;
-        remove(&appended(&beside, ".wal"))?;
-        remove(&appended(&beside, ".spill"))?;
+        remove(&files::beside(&beside, ".wal"))?;
+        remove(&files::beside(&beside, ".spill"))?;
     }
     if let Some(root) = &settings.warehouse.parquet {
         let replaced = suffixed(root, REPLACED);
@@ -58,14 +55,15 @@ pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
 /// Puts the file that was built beside `path` in its place.
 pub(super) fn swap_file(path: &Path) -> Result<(), PipelineError> {
     for file in [real(path), beside(path)] {
-        let log = appended(&file, ".wal");
+        let log = files::beside(&file, ".wal");
         if log.exists() {
             // It would be taken for the log of the file that comes into this place.
             let source = io::Error::other("its commit log is not folded in");
             return Err(PipelineError::Swap { action: "replace", path: file, source });
         }
     }
-    rename(&beside(path), &real(path))
+    let failed = |source| PipelineError::Swap { action: "replace", path: path.to_owned(), source };
+    files::replace(&beside(path), &real(path)).map_err(failed)
 }
 
 /// Puts the folder that was built beside `path` in its place.
@@ -74,6 +72,11 @@ pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
     if !old.exists() {
         return rename(&new, &old);
     }
+    files::keep_access_below(&old, &new).map_err(|source| PipelineError::Swap {
+        action: "replace",
+        path: path.to_owned(),
+        source,
+    })?;
     keep_others(&old, &new)?;
     if exchange(&old, &new)? {
         sync_parent(&old)?;
@@ -135,12 +138,6 @@ fn exchange(_left: &Path, _right: &Path) -> Result<bool, PipelineError> {
     Ok(false)
 }
 
-fn appended(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
 fn rename(from: &Path, to: &Path) -> Result<(), PipelineError> {
     let failed = |source| PipelineError::Swap { action: "replace", path: to.to_owned(), source };
     fs::rename(from, to).map_err(failed)?;
@@ -149,9 +146,8 @@ fn rename(from: &Path, to: &Path) -> Result<(), PipelineError> {
 
 /// A new name is durable only once its folder is.
 fn sync_parent(path: &Path) -> Result<(), PipelineError> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let synced = File::open(parent).and_then(|folder| folder.sync_all());
-    synced.map_err(|source| PipelineError::Swap { action: "sync", path: parent.to_owned(), source })
+    let parent = files::folder_of(path);
+    files::sync_folder(parent).map_err(|source| PipelineError::Swap { action: "sync", path: parent.to_owned(), source })
 }
 
 fn remove(path: &Path) -> Result<(), PipelineError> {

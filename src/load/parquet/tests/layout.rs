@@ -43,7 +43,9 @@ fn a_second_writer_is_refused_and_told_who_holds_the_folder() {
     let root = new_folder();
     let warehouse = open(&root);
     match open_error(root.path(), &identity(), &options()) {
-        LoadError::Locked { holder, .. } => assert_eq!(holder, Some(format!("process {}", std::process::id()))),
+        LoadError::Locked { holder, .. } => {
+            assert_eq!(holder, Some(format!("process {}, studysync", std::process::id())))
+        }
         error => panic!("{error}"),
     }
     drop(warehouse);

@@ -1,0 +1,155 @@
+//! Who may read and write a file: new files are for this user alone, and a replaced file keeps its mode, owner and group.
+//!
+//! A folder with the set-group-id bit is shared with a group on purpose: what is created in it gets the group's rights of the
+//! folder.
+
+use std::{
+    fs::{self, DirBuilder, File, Metadata, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown},
+    path::Path,
+    sync::OnceLock,
+};
+
+use rustix::fs::Mode;
+
+use super::folder_of;
+
+/// The bits of a mode that say who may do what.
+const RIGHTS: u32 = 0o777;
+/// Set-user-id, set-group-id and sticky: of folders they are kept, of files they are not.
+const SPECIAL: u32 = 0o7000;
+const OF_OWNER: u32 = 0o700;
+const OF_GROUP: u32 = 0o070;
+const SHARED_WITH_GROUP: u32 = 0o2000;
+
+/// The umask that the process was started with.
+static USUAL_UMASK: OnceLock<u32> = OnceLock::new();
+
+/// Who may read a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// This user alone: it may hold personal data.
+    Private,
+    /// Whoever the user's umask admits.
+    Usual,
+}
+
+/// From here on, this process creates files and folders for its user alone, the engine's and SQLite's among them. To be called
+/// once, before anything is created.
+pub fn keep_private() {
+    let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    USUAL_UMASK.get_or_init(|| before.as_raw_mode() & RIGHTS);
+}
+
+/// Gives a new file its access.
+pub(super) fn begin(file: &File, place: &Path, access: Access) -> io::Result<()> {
+    let mode = file.metadata()?.mode() & RIGHTS;
+    let wanted = match access {
+        Access::Private => mode & OF_OWNER | group_rights(mode, folder_of(place))?,
+        Access::Usual => usual_mode(),
+    };
+    set_mode(file, mode, wanted)
+}
+
+/// Gives a file the access of the one that it replaces, and never more.
+pub(super) fn keep(file: &File, place: &Path, old: &Metadata) -> io::Result<()> {
+    let new = file.metadata()?;
+    let kept = if old.is_dir() { SPECIAL | RIGHTS } else { RIGHTS };
+    let mut wanted = old.mode() & kept;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
+        let has_group = new.gid() == old.gid() || fchown(file, None, Some(old.gid())).is_ok();
+        wanted &= if has_group { kept } else { !OF_GROUP };
+    }
+    set_mode(file, new.mode() & kept, wanted)?;
+    if !keep_acl(file, place) {
+        // With an access control list, these bits are its limit and not the group's rights.
+        file.set_permissions(Permissions::from_mode(wanted & !OF_GROUP))?;
+    }
+    Ok(())
+}
+
+/// Gives a new file the access that the user's umask admits.
+pub fn share_as_usual(file: &File) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(usual_mode()))
+}
+
+fn usual_mode() -> u32 {
+    0o666 & !USUAL_UMASK.get().copied().unwrap_or(OF_GROUP | 0o007)
+}
+
+fn set_mode(file: &File, mode: u32, wanted: u32) -> io::Result<()> {
+    if mode == wanted { Ok(()) } else { file.set_permissions(Permissions::from_mode(wanted)) }
+}
+
+/// Takes the access control list over. Returns false if there is one and it cannot be kept.
+#[cfg(target_os = "linux")]
+fn keep_acl(file: &File, place: &Path) -> bool {
+    const ACL: &str = "system.posix_acl_access";
+    const ACL_BYTES_MAX: usize = 65536;
+    let mut list = Vec::with_capacity(ACL_BYTES_MAX);
+    match rustix::fs::getxattr(place, ACL, rustix::buffer::spare_capacity(&mut list)) {
+        Ok(_) => rustix::fs::fsetxattr(file, ACL, &list, rustix::fs::XattrFlags::empty()).is_ok(),
+        Err(_) => true,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_acl(_file: &File, _place: &Path) -> bool {
+    true
+}
+
+/// What a group may do with something new in a folder, where its owner may do what `mode` says.
+fn group_rights(mode: u32, folder: &Path) -> io::Result<u32> {
+    let of_folder = fs::metadata(folder)?.mode();
+    Ok(if of_folder & SHARED_WITH_GROUP == 0 { 0 } else { (mode & OF_OWNER) >> 3 & of_folder & OF_GROUP })
+}
+
+/// Creates a folder and those above it, as far as they are missing.
+pub fn create_folders(path: &Path) -> io::Result<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent() {
+        create_folders(above)?;
+    }
+    match DirBuilder::new().mode(OF_OWNER).create(path) {
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(()),
+        created => created?,
+    }
+    let folder = File::open(path)?;
+    let mode = folder.metadata()?.mode();
+    let group = group_rights(mode, folder_of(path))?;
+    if group == 0 { Ok(()) } else { folder.set_permissions(Permissions::from_mode(mode & 0o7777 | group)) }
+}
+
+/// Gives a folder, and all that is in it, the access of what has the same name in the folder that it is going to replace.
+///
+/// # Errors
+/// `InvalidInput` if the old folder holds a link: what the link leads to would be left behind.
+pub fn keep_access_below(old: &Path, new: &Path) -> io::Result<()> {
+    let mut paths = vec![(old.to_owned(), new.to_owned())];
+    while let Some((old, new)) = paths.pop() {
+        match old.symlink_metadata() {
+            Ok(found) if found.is_symlink() => {
+                let why = format!("{} is a link, and the new folder has a folder or file in its place", old.display());
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            }
+            Ok(found) => keep(&File::open(&new)?, &old, &found)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = File::open(&new)?;
+                let mode = file.metadata()?.mode() & (SPECIAL | RIGHTS);
+                set_mode(&file, mode, mode & (SPECIAL | OF_OWNER) | group_rights(mode, folder_of(&new))?)?;
+            }
+            Err(error) => return Err(error),
+        }
+        if new.is_dir() {
+            for entry in fs::read_dir(&new)? {
+                let name = entry?.file_name();
+                paths.push((old.join(&name), new.join(&name)));
+            }
+        }
+    }
+    Ok(())
+}

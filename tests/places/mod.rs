@@ -1,0 +1,16 @@
+//! Where files are, whose they are and who may read them: links, devices, modes, owners, and what a command says of a file that it
+//! may not read.
+
+mod access;
+mod installed;
+mod links;
+mod outputs;
+mod owners;
+mod refusals;
+
+use std::{os::unix::fs::MetadataExt, path::Path};
+
+/// The rights of a file or folder.
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).mode() & 0o777
+}

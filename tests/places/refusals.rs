@@ -1,0 +1,142 @@
+//! What a command says of a file that it may not read, that is missing, or that is locked: each cause in its own words.
+
+use std::{
+    fs,
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::CommandExt,
+    },
+    path::Path,
+};
+
+use crate::harness::{Done, Place, Service, days_ago, small};
+
+const NOBODY: u32 = 65_534;
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The command as a user without rights; `None` where nobody else can start the program.
+fn as_another(place: &Place, arguments: &[&str]) -> Option<Done> {
+    let run = |mut command: std::process::Command| {
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Done::from(command.output().unwrap())
+    };
+    let starts = place.bare(&["--version"]);
+    set_mode(place.root(), 0o755);
+    (run(starts).code == 0).then(|| run(place.command(arguments)))
+}
+
+fn filled(service: &Service) -> Place {
+    let place = Place::new(service);
+    place.run(&["backfill", "--from", &days_ago(6)]).expect(0);
+    place
+}
+
+fn assert_says(done: &Done, words: &[&str], not: &[&str]) {
+    for word in words {
+        assert!(done.stderr.contains(word), "no '{word}' in {}", done.stderr);
+    }
+    for word in not {
+        assert!(
+            !format!("{}{}", done.stderr, done.stdout).contains(word),
+            "'{word}' in {}{}",
+            done.stderr,
+            done.stdout
+        );
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_not_taken_for_missing() {
+    let service = Service::start(small(60, 3));
+    let place = filled(&service);
+    let Some(status) = as_another(&place, &["status"]) else {
+        return println!("SKIPPED: nobody else can start the program here");
+    };
+    // The state's folder is closed to others.
+    assert_says(
+        &status.expect(1),
+        &["checkpoints.sqlite", "Permission denied", "let this user enter"],
+        &["Nothing was synced"],
+    );
+    assert_says(&as_another(&place, &["plan"]).unwrap().expect(1), &["Permission denied"], &[]);
+    let place = place.without_parquet();
+    let query = as_another(&place, &["query", "FROM responses"]).unwrap().expect(1);
+    assert_says(&query, &["warehouse.duckdb", "let this user read it"], &["writable"]);
+    let place = place.without_duckdb().with_parquet();
+    let query = as_another(&place, &["query", "FROM responses"]).unwrap().expect(1);
+    assert_says(&query, &["parquet", "let this user enter"], &["writable"]);
+    // One partition of many: the engine would leave it out and say nothing.
+    for (path, mode) in [("parquet", 0o755), ("parquet/responses", 0o755)] {
+        set_mode(&place.path(path), mode);
+    }
+    let query = as_another(&place, &["query", "SELECT count(*) FROM responses"]).unwrap().expect(1);
+    assert_says(&query, &["created_month"], &["writable"]);
+}
+
+#[test]
+fn status_reads_what_it_may_not_write() {
+    let service = Service::start(small(60, 3));
+    let place = filled(&service);
+    set_mode(&place.path("state"), 0o755);
+    set_mode(&place.state(), 0o644);
+    if rustix::process::geteuid().is_root() {
+        chown(place.path("state"), Some(0), Some(0)).unwrap();
+    } else {
+        set_mode(&place.path("state"), 0o555);
+    }
+    let Some(status) = as_another(&place, &["status"]) else {
+        return println!("SKIPPED: nobody else can start the program here");
+    };
+    set_mode(&place.path("state"), 0o755);
+    assert!(status.expect(0).stdout.contains("complete"));
+}
+
+#[test]
+fn what_is_missing_is_called_missing() {
+    let service = Service::start(small(60, 3));
+    let place = Place::new(&service).without_parquet();
+    for command in [&["query", "FROM responses"][..], &["report", "--out", "r.html"]] {
+        let done = place.run(command).expect(2);
+        assert_says(&done, &["no warehouse at", "warehouse.duckdb", "studysync sync"], &["backup", "writable"]);
+    }
+    let done = place.run_on_parquet(&["query", "FROM responses"]).expect(2);
+    assert_says(&done, &["no warehouse at", "parquet"], &["backup"]);
+    fs::create_dir(place.path("warehouse.duckdb")).unwrap();
+    let done =
+        Done::from(place.bare(&["query", "SELECT 1", "--duckdb", "warehouse.duckdb"]).output().unwrap()).expect(2);
+    assert_says(&done, &["it is not a file"], &[]);
+}
+
+/// The command where the system refuses every lock on a whole file; `None` where nobody can make it do so.
+fn without_locks(place: &Place, arguments: &[&str]) -> Option<Done> {
+    let strace = |command: &std::process::Command| {
+        let mut traced = std::process::Command::new("strace");
+        traced.args(["-f", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK"]);
+        traced.arg(command.get_program()).args(command.get_args()).current_dir(place.root());
+        traced.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        traced.output().ok()
+    };
+    strace(&std::process::Command::new("true")).filter(|tried| tried.status.success())?;
+    strace(&place.command(arguments)).map(Done::from)
+}
+
+#[test]
+fn a_lock_that_the_file_system_refuses_is_not_told_as_held() {
+    let service = Service::start(small(60, 3));
+    let place = Place::new(&service);
+    let Some(refused) = without_locks(&place, &["sync"]) else { return println!("SKIPPED: there is no strace") };
+    assert_says(
+        &refused.expect(1),
+        &["no lock on", "No locks available", "gives locks"],
+        &["another process", "writable"],
+    );
+    place.run(&["sync"]).expect(0);
+    // Who only reads needs no lock.
+    without_locks(&place, &["status"]).unwrap().expect(0);
+    without_locks(&place, &["query", "FROM responses"]).unwrap().expect(0);
+}
