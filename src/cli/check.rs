@@ -28,6 +28,8 @@ use super::{
 
 /// The longest wait for the service.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Rows that are held against the service's clock: few, since it may not be able to send many.
+const CLOCK_ROWS: u32 = 10;
 /// Attempts for one answer.
 const ATTEMPTS_MAX: u32 = 2;
 /// What one answer may take.
@@ -220,7 +222,7 @@ async fn ask(source: &Source, settings: &Settings, measures: bool) -> Vec<Findin
 /// A small skew hurts nobody: windows go by the service's clock. It is said because it may surprise a reader of logs.
 async fn clock_skew(source: &Source, settings: &Settings, service_now_ms: Option<i64>) -> Finding {
     let list = settings.streams.iter().find(|stream| stream.stream.is_windowed());
-    let list = list.map(|stream| (stream.stream, stream.page_rows));
+    let list = list.map(|stream| (stream.stream, CLOCK_ROWS));
     if let Some(service_ms) = service_now_ms
         && let Ok(Some(doubt)) = pipeline::doubt_clock(source, list, service_ms, clock::now_ms(), None).await
     {
