@@ -47,6 +47,10 @@ pub(super) struct QueryArgs {
     #[arg(required_unless_present = "file", conflicts_with = "file")]
     sql: Option<String>,
 
+    /// Refused. It is taken so that a mistyped flag before a value is named, and not the value
+    #[arg(hide = true)]
+    surplus: Option<String>,
+
     /// Read the statements from this file
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -208,6 +212,9 @@ fn format_of(args: &QueryArgs) -> Format {
 }
 
 fn script_of(args: &QueryArgs) -> Result<String, CommandError> {
+    if let Some(surplus) = &args.surplus {
+        return Err(CommandError::Usage(format!("unexpected argument '{surplus}': write the SQL in quotes")));
+    }
     let read = match (&args.file, args.sql.as_deref()) {
         (Some(file), _) if file.as_os_str() != "-" => std::fs::read_to_string(file)
             .map_err(|source| CommandError::failed(format!("cannot read {}", file.display()), source)),
