@@ -32,7 +32,9 @@ pub(super) const SETTLE_SECS: u64 = 600;
 /// Where a first sync begins when nothing says otherwise: so many days back.
 pub const FIRST_SYNC_DAYS: i64 = 30;
 pub(super) const MEMORY_LIMIT_MB: u64 = 1024;
-const MEMORY_LIMIT_MB_MIN: u64 = 64;
+/// The least that the engine of one warehouse works with, in MiB: below it, comparing a window of wide answers with what a warehouse
+/// holds ran out of memory.
+pub(super) const MEMORY_LIMIT_MB_MIN: u64 = 256;
 pub(super) const LOCK_WAIT_SECS: u64 = 60;
 pub(super) const STATE_PATH: &str = "studysync-state/checkpoints.sqlite";
 /// How long rows that the service no longer returns are kept, where they are to go.
@@ -295,10 +297,6 @@ pub(super) fn resolve_file(
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (state_path, archive_root) = (real_state(state_path)?, real(archive_root)?);
     let memory_limit_mb = file.warehouse.memory_limit_mb.unwrap_or(MEMORY_LIMIT_MB);
-    if memory_limit_mb < MEMORY_LIMIT_MB_MIN {
-        let problem = format!("{memory_limit_mb} is less than {MEMORY_LIMIT_MB_MIN}");
-        return Err(value("[warehouse] memory_limit_mb", problem));
-    }
     let warehouse = WarehouseSettings {
         duckdb: overrides.duckdb.or(file.warehouse.duckdb.map(&beside)).map(real).transpose()?,
         parquet: overrides.parquet.or(file.warehouse.parquet.map(&beside)).map(real).transpose()?,
@@ -319,6 +317,7 @@ pub(super) fn resolve_file(
     if !overrides.surveys.is_empty() && !overrides.streams.is_empty() && !overrides.streams.iter().any(has_filter) {
         return Err(value("--survey", "only responses and themes can be narrowed to a survey".to_owned()));
     }
+    check_memory_limit(&warehouse, memory_limit_mb)?;
     let drift = streams::drift_policy(&tables)?;
     let erase_vanished_after_days = match file.erase.on_vanish.as_deref() {
         None | Some("keep") => None,
@@ -346,6 +345,18 @@ pub(super) fn resolve_file(
         deadline: overrides.deadline,
         max_requests: overrides.max_requests,
     })
+}
+
+/// Two warehouses share the limit.
+fn check_memory_limit(warehouse: &WarehouseSettings, memory_limit_mb: u64) -> Result<(), ConfigError> {
+    let has_both = warehouse.duckdb.is_some() && warehouse.parquet.is_some();
+    let least_mb = if has_both { 2 * MEMORY_LIMIT_MB_MIN } else { MEMORY_LIMIT_MB_MIN };
+    if memory_limit_mb >= least_mb {
+        return Ok(());
+    }
+    let problem =
+        format!("{memory_limit_mb} is less than {least_mb}: each warehouse needs at least {MEMORY_LIMIT_MB_MIN}");
+    Err(value("[warehouse] memory_limit_mb", problem))
 }
 
 /// A copy needs an original, and a place of its own.

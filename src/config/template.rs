@@ -2,13 +2,14 @@
 
 use super::resolve::{
     API_KEY_ENV, ARCHIVE_FOLDER, ASK_AGAIN_AFTER, ENVIRONMENT, EXAMPLE_URL, FIRST_SYNC_DAYS, GRACE_DAYS, IN_FLIGHT_MAX,
-    LOCK_WAIT_SECS, MEMORY_LIMIT_MB, PATIENCE_SECS, REFRESH_AFTER, SETTLE_SECS, STATE_PATH, TIMEOUT_SECS,
+    LOCK_WAIT_SECS, MEMORY_LIMIT_MB, MEMORY_LIMIT_MB_MIN, PATIENCE_SECS, REFRESH_AFTER, SETTLE_SECS, STATE_PATH,
+    TIMEOUT_SECS,
 };
 
 /// The commented file that `init` writes.
 pub fn template() -> String {
     let days = FIRST_SYNC_DAYS;
-    let mib = MEMORY_LIMIT_MB;
+    let (mib, mib_min) = (MEMORY_LIMIT_MB, MEMORY_LIMIT_MB_MIN);
     format!(
         r#"# studysync: what to read, how politely, and where to put it.
 # Every key has a default; lines that begin with '#' show it. Paths are relative to this file; ~/ is your home.
@@ -79,7 +80,7 @@ duckdb = "warehouse.duckdb"
 # parquet = "warehouse-parquet"
 # Parquet is cut by "month" or by "day".
 # parquet_partition = "month"
-# Memory of the engine; beyond it, it spills to disk.
+# Memory of the engine; beyond it, it spills to disk. At least {mib_min} for each warehouse.
 # memory_limit_mb = {mib}
 # An analyst's session keeps a DuckDB file locked: how long a run waits for it, before it gives up with exit code 5.
 # lock_wait_secs = {LOCK_WAIT_SECS}

@@ -141,7 +141,11 @@ fn values_out_of_range_name_the_range() {
         ("[throttle]\nrequests_per_sec_max = 0.0", "more than 0"),
         ("[streams.responses]\nrescan = ['30d daily', '3d every run']", "youngest"),
         ("[streams.responses]\nsince = 'yesterday'", "not a date"),
-        ("[warehouse]\nmemory_limit_mb = 1", "less than 64"),
+        ("[warehouse]\nmemory_limit_mb = 1", "less than 256"),
+        (
+            "[warehouse]\nmemory_limit_mb = 511\nduckdb = 'w.duckdb'\nparquet = 'p'",
+            "less than 512: each warehouse needs at least 256",
+        ),
         ("[warehouse]\nparquet = 's3://bucket/x'", "folders only"),
         ("[warehouse]\nduckdb = '~bob/w.duckdb'", "[warehouse] duckdb: "),
         ("[state]\npath = '$HOME/s'", "[state] path: "),

@@ -6,7 +6,7 @@ use crate::harness::{ALL_FLAGS, Done, Place, Service, connect, small};
 
 fn filled() -> (Service, Place) {
     let service = Service::start(small(600, 20));
-    let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}[warehouse]\nmemory_limit_mb = 128\n"));
+    let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}[warehouse]\nmemory_limit_mb = 512\n"));
     place.report(&["sync"], 0);
     (service, place)
 }

@@ -4,6 +4,7 @@
 mod clocks;
 pub mod full_disk;
 mod hostile;
+mod little_memory;
 mod locks;
 mod read_only;
 mod refusals;
