@@ -142,7 +142,7 @@ fn assert_none_failed(failed: &[(u64, String)], count: u64) {
     const SHOWN: usize = 5;
     let tell = |(seed, problem): &(u64, String)| {
         format!(
-            "{}{problem}\nreplay: STUDYSYNC_SEED={seed} cargo test --release -- simulation::replay --nocapture\n",
+            "{}{problem}\nreplay: STUDYSYNC_SEED={seed} cargo test --profile quick -- simulation::replay --nocapture\n",
             draw::draw(*seed)
         )
     };

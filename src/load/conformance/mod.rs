@@ -15,10 +15,13 @@ pub(super) mod throughput;
 pub(super) use lab::{Lab, Warehouse, identity};
 pub(super) use pages::{answer, answers_scan, day, page};
 
-/// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Warehouse>`.
+/// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Warehouse>`. `slow`: `make test-slow` runs them.
 macro_rules! conformance_tests {
-    ($make:path) => {
-        crate::load::conformance::conformance_tests! { @cases $make,
+    (slow $make:path) => {
+        crate::load::conformance::conformance_tests! { #[ignore = "slow: run by `make test-slow`"] $make }
+    };
+    ($(#[$attribute:meta])? $make:path) => {
+        crate::load::conformance::conformance_tests! { @cases [$(#[$attribute])?] $make,
             answers: first_load_fills_every_table
             answers: p2_an_unchanged_rescan_touches_no_byte
             answers: p2_a_key_with_another_row_beside_is_never_taken_unread
@@ -60,11 +63,15 @@ macro_rules! conformance_tests {
             random: p2_p4_scans_that_are_sealed_together_match_a_plain_model
         }
     };
-    (@cases $make:path, $($group:ident: $case:ident)*) => {
-        $(#[test]
+    (@cases $attributes:tt $make:path, $($group:ident: $case:ident)*) => {
+        $(crate::load::conformance::conformance_tests! { @case $attributes $make, $group: $case })*
+    };
+    (@case [$(#[$attribute:meta])?] $make:path, $group:ident: $case:ident) => {
+        #[test]
+        $(#[$attribute])?
         fn $case() {
             crate::load::conformance::$group::$case(&mut crate::load::conformance::Lab::new($make()));
-        })*
+        }
     };
 }
 pub(super) use conformance_tests;

@@ -62,12 +62,12 @@ impl Warehouse for File {
 
 conformance_tests!(file);
 
-mod built_anew {
-    crate::load::conformance::conformance_tests!(super::file_built_anew);
+mod slow_built_anew {
+    crate::load::conformance::conformance_tests!(slow super::file_built_anew);
 }
 
-mod built_anew_in_little_memory {
-    crate::load::conformance::conformance_tests!(super::file_built_anew_in_little_memory);
+mod slow_built_anew_in_little_memory {
+    crate::load::conformance::conformance_tests!(slow super::file_built_anew_in_little_memory);
 }
 
 #[test]

@@ -48,16 +48,16 @@ impl Warehouse for Folder {
 
 conformance_tests!(folder);
 
-mod in_little_memory {
-    crate::load::conformance::conformance_tests!(super::folder_in_little_memory);
+mod slow_in_little_memory {
+    crate::load::conformance::conformance_tests!(slow super::folder_in_little_memory);
 }
 
-mod built_anew {
-    crate::load::conformance::conformance_tests!(super::folder_built_anew);
+mod slow_built_anew {
+    crate::load::conformance::conformance_tests!(slow super::folder_built_anew);
 }
 
-mod built_anew_in_little_memory {
-    crate::load::conformance::conformance_tests!(super::folder_built_anew_in_little_memory);
+mod slow_built_anew_in_little_memory {
+    crate::load::conformance::conformance_tests!(slow super::folder_built_anew_in_little_memory);
 }
 
 #[test]
