@@ -1,24 +1,31 @@
-# The two commands of the README, and what else is done now and then. All share one profile, so that hardly anything is compiled
-# twice: the tests alone add a switch of tokio that stops its clock.
+# The two commands of the README, and what else is done now and then. What only tests or shows the program is built with the profile
+# `quick`, which compiles in a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
 
-.PHONY: demo test build check install simulate readers bench micro instructions
+.PHONY: demo test test-slow build build-quick check install simulate readers bench micro instructions
+
+QUICK = PROFILE=quick scripts/cargo.sh
 
 demo: ## a service, a backfill, a night of changes, the nightly sync, and SQL over the result
-	scripts/cargo.sh run --quiet -- demo
+	$(QUICK) run --quiet -- demo
 
-test: ## every test
-	scripts/cargo.sh test
+test: ## every test but the slow ones
+	$(QUICK) test
+
+test-slow: ## what takes too long for each change: slow tests, 2,000 seeds, the instructions of the hot paths; see docs/testing.md
+	$(QUICK) test -- --ignored slow
+	$(MAKE) simulate SEEDS=2000
+	$(MAKE) instructions
 
 MINUTES ?= 60
 simulate: ## plays seeds against the whole program: SEEDS=2000 the same ones each time, else new ones for so many MINUTES
 ifdef SEEDS
-	STUDYSYNC_SEEDS=$(SEEDS) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-1} scripts/cargo.sh test -- simulation::p1_ --nocapture
+	STUDYSYNC_SEEDS=$(SEEDS) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-1} $(QUICK) test --test tests -- simulation::p1_ --nocapture
 else
-	STUDYSYNC_SIMULATE_MINUTES=$(MINUTES) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-$$(date +%s)} scripts/cargo.sh test -- simulation::p1_ --nocapture
+	STUDYSYNC_SIMULATE_MINUTES=$(MINUTES) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-$$(date +%s)} $(QUICK) test --test tests -- simulation::p1_ --nocapture
 endif
 
-readers: build ## reads both warehouses with DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion and Spark
-	scripts/readers/run.sh
+readers: build-quick ## reads both warehouses with DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion and Spark
+	scripts/readers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
 # SECTIONS: some rows of the table only. N rounds, ROWS responses; BIG_ROWS=10000000 for the rows that ask for it.
 bench: build ## measures the table of docs/benchmarks.md, floors beside it; takes about an hour at its full size
@@ -34,10 +41,13 @@ instructions: ## counts instructions of the hot paths against the kept numbers; 
 build: ## the program, in target/release/studysync
 	scripts/cargo.sh build
 
+build-quick:
+	$(QUICK) build
+
 check: ## what CI checks before the tests
 	cargo fmt --check
-	scripts/cargo.sh clippy --all-targets --bench floor --bench hot_paths -- -D warnings
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" scripts/cargo.sh doc --no-deps --document-private-items
+	$(QUICK) clippy --all-targets --bench floor --bench hot_paths -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(QUICK) doc --no-deps --document-private-items
 
 PREFIX ?= $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)
 install: build ## the program into PREFIX/bin, and DuckDB's library into PREFIX/lib/studysync; PREFIX is ~/.cargo if not set

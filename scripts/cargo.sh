@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Runs cargo with DuckDB linked the quick way where the pinned library can be had, else with DuckDB compiled in.
-# Usage: cargo.sh SUBCOMMAND [ARGUMENTS]     DUCKDB=bundled asks for the compiled-in one.
+# Usage: cargo.sh SUBCOMMAND [ARGUMENTS]     DUCKDB=bundled asks for the compiled-in one; PROFILE=quick for the profile of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 library=$target/libduckdb
+profile=${PROFILE:-release}
 subcommand=${1:?usage: cargo.sh SUBCOMMAND [ARGUMENTS]}
 shift
 
 if [ "${DUCKDB:-}" != bundled ] && scripts/fetch-libduckdb.sh "$library"; then
     export DUCKDB_LIB_DIR=$library
-    exec cargo "$subcommand" --release --locked --no-default-features "$@"
+    exec cargo "$subcommand" --profile "$profile" --locked --no-default-features "$@"
 fi
 echo "DuckDB is compiled in: that takes half an hour the first time" >&2
 unset DUCKDB_LIB_DIR
-exec cargo "$subcommand" --release --locked "$@"
+exec cargo "$subcommand" --profile "$profile" --locked "$@"
