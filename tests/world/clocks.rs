@@ -99,7 +99,10 @@ fn p1_a_service_that_does_not_tell_its_time_is_read_by_this_machine_s() {
 #[test]
 fn p3_a_clock_that_is_weeks_off_is_a_finding() {
     let now_ms = studysync::clock::now_ms();
-    let service = Service::start(Settings { now_ms, frozen_clock: false, ..small(300, DAYS) });
+    // The youngest row is an hour old: a clock that is ahead has rows read that are too young for a right one.
+    let hour_ms = 3_600_000;
+    let service = Service::start(Settings { now_ms: now_ms - hour_ms, frozen_clock: false, ..small(300, DAYS) });
+    service.control().advance_clock(hour_ms as u64);
     for (off_days, words) in [(-40, "40.0 days behind"), (40, "40.0 days ahead"), (-5, "5.0 days behind")] {
         let skew: Skew = Arc::new(Mutex::new(Some(off_days * DAY_MS)));
         let server = behind_a_clock(&service, &skew);
