@@ -13,6 +13,30 @@ use self::steers::{PIECE_BYTES, steers};
 /// Containers within one another that are followed: one bit for each.
 const DEPTH_MAX: u32 = u64::BITS;
 
+/// The shape of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Null,
+    Boolean,
+    Number,
+    Text,
+    List,
+    Object,
+}
+
+/// The shape of a value, by its first character.
+#[inline]
+pub(crate) fn shape(raw: &str) -> Shape {
+    match raw.as_bytes().first() {
+        Some(b'"') => Shape::Text,
+        Some(b'{') => Shape::Object,
+        Some(b'[') => Shape::List,
+        Some(b't' | b'f') => Shape::Boolean,
+        Some(b'-' | b'0'..=b'9') => Shape::Number,
+        _ => Shape::Null,
+    }
+}
+
 /// A JSON text, and a place in it. After `None` the place means nothing.
 #[derive(Debug)]
 pub(crate) struct Scanner<'a> {

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use super::FileHeader;
+
 /// An error of the archive.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
@@ -38,6 +40,12 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
+    /// A file of pages is not of this service and environment.
+    pub fn other_service(path: PathBuf, header: &FileHeader, base_url: &str, environment: &str) -> Self {
+        let found = format!("{} ({})", header.base_url, header.environment);
+        ArchiveError::OtherService { path, found, wanted: format!("{base_url} ({environment})") }
+    }
+
     /// For `map_err`: tells a full disk from other failures.
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ArchiveError {
         let path = path.into();

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::model::Scan;
+use crate::model::{Scan, is_same_service};
 
 /// The largest page that is archived, decompressed; a page over it is an error, never cut.
 pub const PAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -47,6 +47,13 @@ pub struct FileHeader {
     pub environment: String,
     /// The scan whose pages these are.
     pub scan: Scan,
+}
+
+impl FileHeader {
+    /// Whether the pages are of this service and environment.
+    pub fn is_of(&self, base_url: &str, environment: &str) -> bool {
+        is_same_service(&self.base_url, base_url) && self.environment == environment
+    }
 }
 
 /// A frame as it stands in the file.

@@ -29,12 +29,9 @@ pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(),
     for page in &pages {
         // A scan that was cut short while its file was made has no header, and one that got no answer binds nothing.
         let Ok(FileSummary { header, pages: 1.., .. }) = summarize(page) else { continue };
-        if !archive.is_ours(&header) && has_records(page) {
-            return Err(ArchiveError::OtherService {
-                path: page.clone(),
-                found: format!("{} ({})", header.base_url, header.environment),
-                wanted: format!("{} ({})", settings.base_url, settings.environment),
-            });
+        let (base_url, environment) = (&settings.base_url, &settings.environment);
+        if !header.is_of(base_url, environment) && has_records(page) {
+            return Err(ArchiveError::other_service(page.clone(), &header, base_url, environment));
         }
     }
     match owner {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     files,
-    model::{DurableStep, Steps, is_same_service},
+    model::{DurableStep, Steps},
 };
 
 /// How the name of a file that is being written anew ends.
@@ -94,16 +94,11 @@ impl Archive {
             // A scan that was cut short while its file was made has no header.
             let Ok(pages) = read_pages(&path) else { continue };
             let header = pages.header();
-            let is_of = |base_url: &str, environment: &str| {
-                is_same_service(&header.base_url, base_url) && header.environment == environment
-            };
-            if is_of(to_url, to_environment) {
+            if header.is_of(to_url, to_environment) {
                 continue;
             }
-            if !is_of(from_url, from_environment) {
-                let found = format!("{} ({})", header.base_url, header.environment);
-                let wanted = format!("{from_url} ({from_environment})");
-                return Err(ArchiveError::OtherService { path, found, wanted });
+            if !header.is_of(from_url, from_environment) {
+                return Err(ArchiveError::other_service(path, header, from_url, from_environment));
             }
             left.push(path);
         }

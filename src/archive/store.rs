@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     files,
-    model::{DAY_MS, DurableStep, Scan, ScanId, Steps, format_ms, is_same_service},
+    model::{DAY_MS, DurableStep, Scan, ScanId, Steps, format_ms},
 };
 
 use super::{ArchiveError, FileHeader, Recovered, Spool, frame, owner};
@@ -151,11 +151,6 @@ impl Archive {
             }
         }
         Ok(dropped)
-    }
-
-    /// Whether a scan was pulled from the service and environment of this archive.
-    pub(super) fn is_ours(&self, header: &FileHeader) -> bool {
-        is_same_service(&header.base_url, &self.settings.base_url) && header.environment == self.settings.environment
     }
 
     /// The files of committed scans, in no particular order.

@@ -12,6 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::json::Scanner;
+pub(super) use crate::json::{Shape, shape};
 
 /// A member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,29 +21,6 @@ pub(super) struct Entry<'a> {
     pub key: &'a str,
     /// The exact text of the value.
     pub value: &'a str,
-}
-
-/// The shape of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    Null,
-    Boolean,
-    Number,
-    Text,
-    List,
-    Object,
-}
-
-/// The shape of a value, by its first character.
-pub(super) fn shape(raw: &str) -> Shape {
-    match raw.as_bytes().first() {
-        Some(b'"') => Shape::Text,
-        Some(b'{') => Shape::Object,
-        Some(b'[') => Shape::List,
-        Some(b't' | b'f') => Shape::Boolean,
-        Some(b'-' | b'0'..=b'9') => Shape::Number,
-        _ => Shape::Null,
-    }
 }
 
 /// Appends the members of an object in the order sent, duplicates too. `None` if the text is not an object.

@@ -34,6 +34,12 @@ impl State {
         self.bind(base_url, environment)
     }
 
+    /// Whether it is bound to this service and environment.
+    pub fn is_of(&self, base_url: &str, environment: &str) -> Result<bool, StateError> {
+        let is_service = self.meta("base_url")?.is_some_and(|found| is_same_service(&found, base_url));
+        Ok(is_service && self.meta("environment")?.as_deref() == Some(environment))
+    }
+
     /// Writes whose it is, whatever it was.
     pub fn bind(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
         let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES ('base_url', ?1), ('environment', ?2)";

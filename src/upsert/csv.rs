@@ -6,11 +6,14 @@ use std::{borrow::Cow, io::Read};
 
 use super::{
     InputError, Row, SetAside, Take, Upsert,
-    members::{Member, Sort, compact},
+    members::{Member, compact},
     records::{Fed, Record, Records, Splitter},
     row::{ATTRIBUTE_PREFIX, IdsOf, check_columns, is_blank, read_members, shown},
 };
-use crate::text::decoding;
+use crate::{
+    json::{Shape, shape},
+    text::decoding,
+};
 
 /// What may stand between cells, the likeliest first.
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
@@ -194,7 +197,7 @@ fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<String>, String> {
                 Err(_) => return wrong("no integer"),
             }
         }
-        CellType::Number if Sort::of(trimmed) == Sort::Number && is_json(trimmed) => trimmed.to_owned(),
+        CellType::Number if shape(trimmed) == Shape::Number && is_json(trimmed) => trimmed.to_owned(),
         CellType::Number => return wrong("no number such as 1.5"),
         CellType::Json if is_json(trimmed) => compact(trimmed),
         CellType::Json => return wrong("no JSON"),

@@ -6,6 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::row::shown;
+use crate::json::Shape;
 
 /// A member's name, and the JSON text of its value.
 pub(super) type Member<'a> = (String, Cow<'a, str>);
@@ -51,39 +52,15 @@ impl<'de> Visitor<'de> for MembersVisitor {
     }
 }
 
-/// What a JSON text is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
-    Null,
-    Boolean,
-    Number,
-    Text,
-    List,
-    Object,
-}
-
-impl Sort {
-    /// By the first byte of a value without spaces around it.
-    pub fn of(json: &str) -> Sort {
-        match json.as_bytes().first() {
-            Some(b'"') => Sort::Text,
-            Some(b'{') => Sort::Object,
-            Some(b'[') => Sort::List,
-            Some(b't' | b'f') => Sort::Boolean,
-            Some(b'-' | b'0'..=b'9') => Sort::Number,
-            _ => Sort::Null,
-        }
-    }
-
-    pub fn words(self) -> &'static str {
-        match self {
-            Sort::Null => "null",
-            Sort::Boolean => "true or false",
-            Sort::Number => "a number",
-            Sort::Text => "a text",
-            Sort::List => "a list",
-            Sort::Object => "an object",
-        }
+/// What a value is, for people.
+pub(super) fn words(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Null => "null",
+        Shape::Boolean => "true or false",
+        Shape::Number => "a number",
+        Shape::Text => "a text",
+        Shape::List => "a list",
+        Shape::Object => "an object",
     }
 }
 

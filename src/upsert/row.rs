@@ -4,9 +4,12 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
     ATTRIBUTES_MAX, AttributeValue, Event, SetAside, Upsert,
-    members::{Member, Sort, compact, items_of, members_of},
+    members::{Member, compact, items_of, members_of, words},
 };
-use crate::model::{epoch_ms, parse_date, steers_display};
+use crate::{
+    json::{Shape, shape},
+    model::{epoch_ms, parse_date, steers_display},
+};
 
 const USER_ID: &str = "userId";
 const EMAIL: &str = "email";
@@ -59,8 +62,8 @@ pub(super) fn read_json(text: &[u8], ids: IdsOf) -> Result<Upsert, SetAside> {
         let at = error.valid_up_to() + 1;
         SetAside::of(format!("its byte {at} is not UTF-8: save the file as UTF-8, or name its --encoding"))
     })?;
-    match Sort::of(text) {
-        Sort::Object => {}
+    match shape(text) {
+        Shape::Object => {}
         _ if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
             return Err(SetAside::of("the row is no JSON object"));
         }
@@ -75,10 +78,10 @@ pub(super) fn read_json(text: &[u8], ids: IdsOf) -> Result<Upsert, SetAside> {
 pub(super) fn read_members(mut members: Vec<Member<'_>>, ids: IdsOf) -> Result<Upsert, SetAside> {
     let at = members.iter().position(|(name, _)| name == USER_ID);
     let user_id = at.map(|at| members.swap_remove(at).1).unwrap_or(Cow::Borrowed("null"));
-    let user_id = match Sort::of(&user_id) {
-        Sort::Text => text_of(&user_id).map_err(SetAside::of)?,
-        Sort::Null => String::new(),
-        other => return Err(SetAside::of(format!("userId is {}, and not a text", other.words()))),
+    let user_id = match shape(&user_id) {
+        Shape::Text => text_of(&user_id).map_err(SetAside::of)?,
+        Shape::Null => String::new(),
+        other => return Err(SetAside::of(format!("userId is {}, and not a text", words(other)))),
     };
     if user_id.is_empty() {
         return Err(SetAside::of("there is no userId"));
@@ -131,7 +134,7 @@ fn read_rest(members: Vec<Member<'_>>) -> Result<Rest, String> {
     let mut rest = Rest { email: None, attributes: BTreeMap::new(), events: Vec::new() };
     for (name, value) in members {
         check_name(&name)?;
-        if Sort::of(&value) == Sort::Null {
+        if shape(&value) == Shape::Null {
             continue;
         }
         match name.as_str() {
@@ -139,8 +142,8 @@ fn read_rest(members: Vec<Member<'_>>) -> Result<Rest, String> {
             EVENTS => rest.events = read_events(&value)?,
             ATTRIBUTES => {
                 let opened = opened(&value)?;
-                if Sort::of(&opened) != Sort::Object {
-                    return Err(format!("attributes are {}, and not an object", Sort::of(&value).words()));
+                if shape(&opened) != Shape::Object {
+                    return Err(format!("attributes are {}, and not an object", words(shape(&value))));
                 }
                 let members = members_of(&opened).map_err(|problem| format!("attributes: {problem}"))?;
                 members.into_iter().try_for_each(|(name, value)| add(&mut rest.attributes, name, &value))?;
@@ -164,32 +167,32 @@ fn text_of(json: &str) -> Result<String, String> {
 
 /// What a text holds, where a column carries JSON as text.
 fn opened(json: &str) -> Result<Cow<'_, str>, String> {
-    match Sort::of(json) {
-        Sort::Text => Ok(Cow::Owned(text_of(json)?.trim_matches(is_blank).to_owned())),
+    match shape(json) {
+        Shape::Text => Ok(Cow::Owned(text_of(json)?.trim_matches(is_blank).to_owned())),
         _ => Ok(Cow::Borrowed(json)),
     }
 }
 
 fn read_email(json: &str) -> Result<String, String> {
-    match Sort::of(json) {
-        Sort::Text => {
+    match shape(json) {
+        Shape::Text => {
             let email = text_of(json)?;
             let is_address = email.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
             if is_address { Ok(email) } else { Err(format!("'{}' is no e-mail address", shown(&email))) }
         }
-        other => Err(format!("email is {}, and not a text", other.words())),
+        other => Err(format!("email is {}, and not a text", words(other))),
     }
 }
 
 fn add(attributes: &mut BTreeMap<String, AttributeValue>, name: String, json: &str) -> Result<(), String> {
-    let value = match Sort::of(json) {
+    let value = match shape(json) {
         // Nothing is said of it, so it stays as it is at the service.
-        Sort::Null => return Ok(()),
+        Shape::Null => return Ok(()),
         _ if name.is_empty() => return Err("an attribute without a name".to_owned()),
-        Sort::Text => AttributeValue::Text(text_of(json)?),
-        Sort::Boolean => AttributeValue::Boolean(json == "true"),
+        Shape::Text => AttributeValue::Text(text_of(json)?),
+        Shape::Boolean => AttributeValue::Boolean(json == "true"),
         // The contract is silent about fractions, large numbers, lists and objects: the service decides about them.
-        Sort::Number | Sort::List | Sort::Object => match json.parse::<i64>() {
+        Shape::Number | Shape::List | Shape::Object => match json.parse::<i64>() {
             Ok(number) if number.to_string() == json => AttributeValue::Integer(number),
             _ => AttributeValue::Json(compact(json)),
         },
@@ -202,30 +205,29 @@ fn add(attributes: &mut BTreeMap<String, AttributeValue>, name: String, json: &s
 
 fn read_events(json: &str) -> Result<Vec<Event>, String> {
     let opened = opened(json)?;
-    match Sort::of(&opened) {
-        Sort::List => {
+    match shape(&opened) {
+        Shape::List => {
             let items = items_of(&opened).map_err(|problem| format!("events: {problem}"))?;
             items.into_iter().enumerate().map(|(at, item)| read_event(at + 1, item)).collect()
         }
         // An empty cell.
         _ if opened.is_empty() => Ok(Vec::new()),
         _ => {
-            let sort = Sort::of(json).words();
+            let sort = words(shape(json));
             Err(format!("events are {sort}, and not a list of {{event, timestamp}}"))
         }
     }
 }
 
 fn read_event(place: usize, json: &str) -> Result<Event, String> {
-    let sort = Sort::of(json);
-    if sort != Sort::Object {
-        return Err(format!("event {place} is {}, and not {{event, timestamp}}", sort.words()));
+    if shape(json) != Shape::Object {
+        return Err(format!("event {place} is {}, and not {{event, timestamp}}", words(shape(json))));
     }
     let (mut event, mut timestamp) = (None, None);
     for (name, value) in members_of(json).map_err(|problem| format!("event {place}: {problem}"))? {
-        match (name.as_str(), Sort::of(&value)) {
-            (_, Sort::Null) => {}
-            ("event", Sort::Text) => event = Some(text_of(&value)?),
+        match (name.as_str(), shape(&value)) {
+            (_, Shape::Null) => {}
+            ("event", Shape::Text) => event = Some(text_of(&value)?),
             ("event", _) => {}
             ("timestamp", _) => timestamp = Some(value),
             (unknown, _) => {
@@ -234,13 +236,13 @@ fn read_event(place: usize, json: &str) -> Result<Event, String> {
         }
     }
     let event = event.filter(|event| !event.is_empty()).ok_or_else(|| format!("event {place} has no name"))?;
-    let timestamp = timestamp.ok_or_else(|| "there is none".to_owned()).and_then(|value| match Sort::of(&value) {
-        Sort::Text => {
+    let timestamp = timestamp.ok_or_else(|| "there is none".to_owned()).and_then(|value| match shape(&value) {
+        Shape::Text => {
             let text = text_of(&value)?;
             let text = text.trim();
             if text.bytes().all(|byte| byte.is_ascii_digit()) { epoch_ms(text) } else { parse_date(text) }
         }
-        Sort::Number => epoch_ms(&value),
+        Shape::Number => epoch_ms(&value),
         _ => Err("there is none".to_owned()),
     });
     let timestamp = timestamp.map_err(|problem| format!("event {place} has no timestamp: {problem}"))?;

@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("state", &["model", "files"]),
     ("archive", &["model", "files"]),
     ("source", &["model", "clock", "json", "redact", "text"]),
-    ("upsert", &["model", "text"]),
+    ("upsert", &["model", "json", "text"]),
     ("flatten", &["model", "json", "schema", "text"]),
     ("person", &["model", "files", "json", "schema", "text"]),
     ("load", &["model", "files", "schema", "person"]),

@@ -34,6 +34,9 @@ fn query_takes_comments_several_statements_and_files() {
     assert_eq!(Done::from(piped.wait_with_output().unwrap()).expect(0).stdout, from_file);
     std::fs::write(place.path("bom.sql"), "\u{feff}SELECT 1 AS one").unwrap();
     assert_eq!(csv(&["--file", "bom.sql"]), "one\n1\n");
+    let wide: Vec<u8> = "\u{feff}SELECT 'é' AS one".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    std::fs::write(place.path("wide.sql"), wide).unwrap();
+    assert_eq!(csv(&["--file", "wide.sql"]), "one\né\n");
 
     for (arguments, code, said) in [
         (&["query", "-- nothing"][..], 2, "no statement"),

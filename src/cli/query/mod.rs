@@ -4,6 +4,7 @@ mod formats;
 mod table;
 
 use std::{
+    fs::File,
     io::Write,
     path::{Path, PathBuf},
     time::Duration,
@@ -16,6 +17,7 @@ use crate::{
     files::Access,
     load::{LoadError, Reader, ReaderLimits, in_place, statements},
     model::parse_length,
+    text,
 };
 
 use super::{
@@ -215,17 +217,13 @@ fn script_of(args: &QueryArgs) -> Result<String, CommandError> {
     if let Some(surplus) = &args.surplus {
         return Err(CommandError::Usage(format!("unexpected argument '{surplus}': write the SQL in quotes")));
     }
-    let read = match (&args.file, args.sql.as_deref()) {
-        (Some(file), _) if file.as_os_str() != "-" => std::fs::read_to_string(file)
+    match (&args.file, args.sql.as_deref()) {
+        (Some(file), _) if file.as_os_str() != "-" => File::open(file)
+            .and_then(text::read)
             .map_err(|source| CommandError::failed(format!("cannot read {}", file.display()), source)),
-        (None, Some(sql)) if sql != "-" => Ok(sql.to_owned()),
-        _ => std::io::read_to_string(std::io::stdin())
-            .map_err(|source| CommandError::failed("cannot read standard input", source)),
-    };
-    read.map(|script| match script.strip_prefix('\u{feff}') {
-        Some(rest) => rest.to_owned(),
-        None => script,
-    })
+        (None, Some(sql)) if sql != "-" => Ok(text::without_mark(sql).to_owned()),
+        _ => text::read(std::io::stdin()).map_err(|source| CommandError::failed("cannot read standard input", source)),
+    }
 }
 
 fn notice(text: &str) {

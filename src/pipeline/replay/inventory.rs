@@ -3,9 +3,9 @@
 use std::{collections::HashSet, path::PathBuf};
 
 use crate::{
-    archive::{Archive, FileSummary, summarize},
+    archive::{Archive, ArchiveError, FileSummary, summarize},
     load::{Identity, LedgerEntry, VanishPolicy},
-    model::{Scan, ScanId, is_same_service},
+    model::{Scan, ScanId},
 };
 
 use super::super::{PipelineError, commit::CommitNote};
@@ -47,12 +47,9 @@ fn archived(
     is_under_way: bool,
 ) -> Result<Archived, PipelineError> {
     let FileSummary { header, pages, note, .. } = summary;
-    if !is_same_service(&header.base_url, &identity.base_url) || header.environment != identity.environment {
-        return Err(PipelineError::Archive(crate::archive::ArchiveError::OtherService {
-            path,
-            found: format!("{} ({})", header.base_url, header.environment),
-            wanted: format!("{} ({})", identity.base_url, identity.environment),
-        }));
+    let (base_url, environment) = (&identity.base_url, &identity.environment);
+    if !header.is_of(base_url, environment) {
+        return Err(PipelineError::Archive(ArchiveError::other_service(path, &header, base_url, environment)));
     }
     let note = match note {
         Some(text) => CommitNote::read(&text)?,
