@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     config::Settings,
-    model::{RunId, TimeAccount},
+    model::{RunId, Stream, TimeAccount},
     pipeline::{self, Measured, PipelineError},
     serve::check_schedule,
     source::{Source, SourceError},
@@ -99,7 +99,7 @@ struct WithTraits<'a> {
 pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.place.given(&context).effort(&args.effort).settings()?;
     settings.base_url().map_err(CommandError::Config)?;
-    let mut findings = service(&settings, &context, args.traits).await;
+    let mut findings = service(&settings, &context).await;
     findings.push(state(&settings));
     findings.extend(serve(&settings));
     // A warehouse is locked while a run works on it, so it is looked at only if the lease is free.
@@ -107,7 +107,9 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
         findings.push(warehouse(&settings));
     }
     let mut measured = None;
-    if args.traits && findings.iter().all(|finding| finding.is_well || finding.what == "warehouse") {
+    // A list that does not answer leaves its own traits unknown.
+    let is_no_obstacle = |what: &str| what == "warehouse" || Stream::LISTS.into_iter().any(|list| list.name() == what);
+    if args.traits && findings.iter().all(|finding| finding.is_well || is_no_obstacle(finding.what)) {
         match pipeline::measure_traits(&settings).await {
             Ok(found) => measured = Some(found),
             Err(error) => findings.push(Finding::broken("traits", CommandError::Pipeline(error))),
@@ -140,7 +142,7 @@ fn serve(settings: &Settings) -> Option<Finding> {
     Some(Finding::broken("serve", CommandError::Serve(error)))
 }
 
-async fn service(settings: &Settings, context: &Context, measures: bool) -> Vec<Finding> {
+async fn service(settings: &Settings, context: &Context) -> Vec<Finding> {
     let broken = |error| vec![Finding::broken("service", CommandError::Pipeline(error))];
     let source = match client(settings) {
         Ok(source) => source,
@@ -151,7 +153,7 @@ async fn service(settings: &Settings, context: &Context, measures: bool) -> Vec<
         // Without stderr there is nobody to be told.
         std::io::Write::write_all(&mut std::io::stderr(), format!("asking {base_url} ...\n").as_bytes()).ok();
     }
-    let findings = ask(&source, settings, measures).await;
+    let findings = ask(&source, settings).await;
     remember(&source, settings);
     findings
 }
@@ -172,10 +174,8 @@ fn client(settings: &Settings) -> Result<Source, PipelineError> {
 /// The checkpoints, if there are any of this service. A file that cannot be read is another finding's business.
 fn own_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
     let identity = pipeline::identity(settings)?;
-    let is = |state: &State, key, wanted: &str| state.meta(key).is_ok_and(|found| found.as_deref() == Some(wanted));
     let state = State::open_read_only(&settings.state_path).ok().flatten();
-    Ok(state
-        .filter(|state| is(state, "base_url", &identity.base_url) && is(state, "environment", &identity.environment)))
+    Ok(state.filter(|state| state.is_of(&identity.base_url, &identity.environment).unwrap_or(false)))
 }
 
 /// What the service told of its limits, for the next command; if that cannot be written, the next one asks for itself.
@@ -191,8 +191,7 @@ fn remember(source: &Source, settings: &Settings) {
     }
 }
 
-/// `measures`: the lists are asked for their traits next, so that they need not be tried.
-async fn ask(source: &Source, settings: &Settings, measures: bool) -> Vec<Finding> {
+async fn ask(source: &Source, settings: &Settings) -> Vec<Finding> {
     let broken = |error| vec![Finding::broken("service", CommandError::Pipeline(error))];
     let base_url = settings.service.base_url.as_deref().unwrap_or_default();
     let probe = match source.probe().await {
@@ -210,7 +209,7 @@ async fn ask(source: &Source, settings: &Settings, measures: bool) -> Vec<Findin
         Finding::well("key", "accepted"),
         clock_skew(source, settings, probe.service_now_ms).await,
     ];
-    let lists = settings.streams.iter().map(|stream| stream.stream).filter(|list| *list != probe.list && !measures);
+    let lists = settings.streams.iter().map(|stream| stream.stream).filter(|list| *list != probe.list);
     for list in lists {
         if let Err(error) = source.try_list(list).await {
             findings.push(Finding::broken(list.name(), CommandError::Pipeline(PipelineError::Source(error))));
@@ -222,9 +221,9 @@ async fn ask(source: &Source, settings: &Settings, measures: bool) -> Vec<Findin
 /// A small skew hurts nobody: windows go by the service's clock. It is said because it may surprise a reader of logs.
 async fn clock_skew(source: &Source, settings: &Settings, service_now_ms: Option<i64>) -> Finding {
     let list = settings.streams.iter().find(|stream| stream.stream.is_windowed());
-    let list = list.map(|stream| (stream.stream, CLOCK_ROWS));
+    let sample = list.map(|list| pipeline::ClockSample { list: list.stream, page_rows: CLOCK_ROWS });
     if let Some(service_ms) = service_now_ms
-        && let Ok(Some(doubt)) = pipeline::doubt_clock(source, list, service_ms, clock::now_ms(), None).await
+        && let Ok(Some(doubt)) = pipeline::doubt_clock(source, sample, service_ms, clock::now_ms(), None).await
     {
         let what_to_do =
             "correct the clock that is wrong: what is newer than the service's clock is not asked for".to_owned();

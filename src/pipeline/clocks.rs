@@ -15,8 +15,19 @@ const FAR_MS: i64 = DAY_MS;
 const WRITTEN_MS: i64 = 1_767_225_600_000;
 /// How far behind the service's clock was when its rows agreed with it, in milliseconds.
 const AGREED_BEHIND: &str = "clock_agreed_behind_ms";
+/// The latest time that this machine's clock has shown in a run, in epoch milliseconds.
+const LATEST_HERE: &str = "clock_latest_here_ms";
 /// A clock that is behind by so much more than when its rows agreed with it is held against them again.
 const SAME_MS: i64 = 3_600_000;
+
+/// The rows that the service's clock is held against.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockSample {
+    pub list: Stream,
+    /// How many of its rows to ask for.
+    pub page_rows: u32,
+}
+
 /// What is wrong with the service's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockDoubt {
@@ -48,10 +59,10 @@ impl std::fmt::Display for ClockDoubt {
 }
 
 /// Holds the service's clock against this machine's, and where it is far behind, against the rows of a list: a machine's clock may be
-/// wrong as well. `list`: the list, and how many rows of it to ask for. `seen_ms`: the latest time that this machine's clock is known to have shown.
+/// wrong as well. `seen_ms`: the latest time that this machine's clock is known to have shown.
 pub async fn doubt_clock(
     source: &Source,
-    list: Option<(Stream, u32)>,
+    sample: Option<ClockSample>,
     service_ms: i64,
     here_ms: i64,
     seen_ms: Option<i64>,
@@ -63,7 +74,7 @@ pub async fn doubt_clock(
         let was_set_back = here_ms < WRITTEN_MS || seen_ms.is_some_and(|seen_ms| here_ms < seen_ms - FAR_MS);
         return Ok((!was_set_back).then_some(ClockDoubt::Ahead { service_ms, here_ms }));
     }
-    let Some((list, page_rows)) = list else { return Ok(None) };
+    let Some(ClockSample { list, page_rows }) = sample else { return Ok(None) };
     let after_ms = service_ms.saturating_add(FAR_MS);
     let (window, flags) = (Window::new(after_ms, i64::MAX), FlagSet::EMPTY);
     let request = PageRequest { scope: Scope::all(list), window, flags, page_rows, token: None };
@@ -87,19 +98,31 @@ impl Run {
         Ok(behind_ms < 0 || agreed.is_none_or(|(agreed_ms, _)| behind_ms > agreed_ms + SAME_MS))
     }
 
-    /// Says so if the service's clock cannot be right, and what could not be asked for because of it. `seen_ms`: the latest time
-    /// that this machine's clock is known to have shown.
-    pub(super) async fn check_clock(&mut self, service_ms: i64, seen_ms: Option<i64>) -> Result<(), PipelineError> {
+    /// The latest time that this machine's clock showed in an earlier run; remembers what it shows now.
+    fn latest_here(&self, here_ms: i64) -> Result<Option<i64>, PipelineError> {
+        let state = self.shared.state();
+        let latest = state.service_trait::<i64>(LATEST_HERE).map_err(PipelineError::State)?.map(|(at_ms, _)| at_ms);
+        if latest.is_none_or(|latest_ms| here_ms > latest_ms) {
+            state.remember_trait(LATEST_HERE, &here_ms, here_ms).map_err(PipelineError::State)?;
+        }
+        Ok(latest)
+    }
+
+    /// Says so if the service's clock cannot be right, and what could not be asked for because of it.
+    pub(super) async fn check_clock(&mut self, service_ms: i64) -> Result<(), PipelineError> {
         let here_ms = self.clock.now_ms();
+        let seen_ms = self.latest_here(here_ms)?;
         let behind_ms = here_ms - service_ms;
         if !self.is_clock_doubted(behind_ms)? {
             return Ok(());
         }
         let windowed = || self.settings.streams.iter().map(|stream| stream.stream).filter(|list| list.is_windowed());
         let list = self.settings.streams.iter().find(|stream| stream.stream.is_windowed());
-        let list = list.map(|stream| page_rows(Some(&self.shared.state()), stream).map(|rows| (stream.stream, rows)));
-        let list = list.transpose().map_err(PipelineError::State)?;
-        let doubt = match doubt_clock(&self.shared.source, list, service_ms, here_ms, seen_ms).await {
+        let sample = list.map(|list| {
+            page_rows(Some(&self.shared.state()), list).map(|page_rows| ClockSample { list: list.stream, page_rows })
+        });
+        let sample = sample.transpose().map_err(PipelineError::State)?;
+        let doubt = match doubt_clock(&self.shared.source, sample, service_ms, here_ms, seen_ms).await {
             Ok(doubt) => doubt,
             Err(SourceError::Stopped(stop)) => {
                 self.findings.stop.get_or_insert(stop);

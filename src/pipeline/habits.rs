@@ -30,7 +30,9 @@ impl Run {
                 Ok(measured) => measured,
                 Err(LookError::Run(error)) => return Err(error),
                 Err(LookError::Source(SourceError::Stopped(stop))) => return Ok(Some(stop)),
-                Err(LookError::Source(error)) => return Err(PipelineError::Source(error)),
+                Err(LookError::Source(error)) if error.ends_the_run() => return Err(PipelineError::Source(error)),
+                // The scan of the list says what is wrong with it; the other lists are read all the same.
+                Err(LookError::Source(_)) => Vec::new(),
             };
             let now_ms = self.clock.now_ms();
             for measured in measured {

@@ -36,7 +36,7 @@ mod verify;
 mod work;
 
 pub use assemble::{archive, identity, lock_patience, open_destinations, open_watched, source_settings};
-pub use clocks::{ClockDoubt, doubt_clock};
+pub use clocks::{ClockDoubt, ClockSample, doubt_clock};
 pub use deliveries::{Flushed, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};

@@ -236,9 +236,8 @@ impl Run {
         }
         let now_ms = match self.shared.source.probe().await {
             Ok(probe) => {
-                let skew = self.shared.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
                 let now_ms = self.remember_clock(probe.service_now_ms)?;
-                self.check_clock(now_ms, skew.map(|(_, compared_ms)| compared_ms)).await?;
+                self.check_clock(now_ms).await?;
                 if self.findings.stop.is_some() {
                     return Ok(());
                 }

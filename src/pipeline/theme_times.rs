@@ -4,7 +4,10 @@
 //! theme that a window does not show has not vanished. Measured once, by asking for themes at the moment of their own creation; a
 //! theme outside its window tells as well.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use crate::{
     clock::Clock,
@@ -68,7 +71,7 @@ impl ThemeTimes {
         let found = if page.rows.iter().filter_map(|(at_ms, _)| *at_ms).any(is_outside) {
             Some(ThemeTime::Answer)
         } else if !page.rows.is_empty() && std::mem::take(&mut self.inner().is_due) {
-            measure(&asker(shared, scan), page).await?
+            measure(&asker(shared, scan), scan.window, page).await?
         } else {
             None
         };
@@ -89,34 +92,52 @@ impl ThemeTimes {
     }
 }
 
-/// Asks for some of the themes of a page by their own creation. `None`: the answers do not tell.
-pub(super) async fn measure(asker: &Asker, page: &PageMoments) -> Result<Option<ThemeTime>, LookError> {
+/// Asks for some of the themes of a page of a window by their own creation. `None`: the answers do not tell.
+pub(super) async fn measure(asker: &Asker, window: Window, page: &PageMoments) -> Result<Option<ThemeTime>, LookError> {
     let timed: Vec<(i64, u128)> = page.rows.iter().filter_map(|(at_ms, key)| Some(((*at_ms)?, *key))).collect();
     let step = timed.len().div_ceil(SAMPLE).max(1);
-    let mut found = None;
+    let (mut is_any_there, mut missed) = (false, Vec::new());
     for (at_ms, key) in timed.iter().step_by(step) {
         // A time without milliseconds may be a rounded one.
         let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
-        let window = Window::new(*at_ms, at_ms.saturating_add(length_ms));
-        let scope = Scope::all(Stream::Themes);
-        let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
-        let is_there = match asker.source.ask(&request, Range::Part).await.map_err(LookError::Source)? {
-            Answer::Page { page, .. } => {
-                let has_more = page.next.is_some();
-                let moments = moments_of(Stream::Themes, &asker.flatten(page.body).await?);
-                let is_there = moments.rows.iter().any(|(_, listed)| listed == key);
-                if has_more && !is_there {
-                    continue;
-                }
-                is_there
-            }
-            Answer::Rejected { status: 404, is_web_page: false } => false,
-            Answer::Rejected { .. } | Answer::Failed(_) => continue,
+        let Some(first) = first_page(asker, Window::new(*at_ms, at_ms.saturating_add(length_ms))).await? else {
+            continue;
         };
-        if !is_there {
+        match first.keys.contains(key) {
+            true => is_any_there = true,
+            false if !first.has_more => missed.push(*key),
+            false => {}
+        }
+    }
+    if !missed.is_empty() {
+        // A theme that was deleted since is listed nowhere, and tells nothing.
+        let again = first_page(asker, window).await?;
+        if again.is_some_and(|again| missed.iter().any(|key| again.keys.contains(key))) {
             return Ok(Some(ThemeTime::Answer));
         }
-        found = Some(ThemeTime::Theme);
     }
-    Ok(found)
+    Ok(is_any_there.then_some(ThemeTime::Theme))
+}
+
+/// The keys on the first page of a window.
+struct FirstPage {
+    keys: HashSet<u128>,
+    has_more: bool,
+}
+
+/// `None`: the service did not answer with one.
+async fn first_page(asker: &Asker, window: Window) -> Result<Option<FirstPage>, LookError> {
+    let scope = Scope::all(Stream::Themes);
+    let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
+    Ok(match asker.source.ask(&request, Range::Part).await.map_err(LookError::Source)? {
+        Answer::Page { page, .. } => {
+            let has_more = page.next.is_some();
+            let moments = moments_of(Stream::Themes, &asker.flatten(page.body).await?);
+            Some(FirstPage { keys: moments.rows.into_iter().map(|(_, key)| key).collect(), has_more })
+        }
+        Answer::Rejected { status: 404, is_web_page: false } => {
+            Some(FirstPage { keys: HashSet::new(), has_more: false })
+        }
+        Answer::Rejected { .. } | Answer::Failed(_) => None,
+    })
 }

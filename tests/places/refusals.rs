@@ -6,7 +6,8 @@ use std::{
         fs::{PermissionsExt, chown},
         process::CommandExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
+    process::Stdio,
 };
 
 use crate::harness::{Done, Place, Service, days_ago, small};
@@ -17,17 +18,34 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The command as a user without rights; `None` where nobody else can start the program.
-fn as_another(place: &Place, arguments: &[&str]) -> Option<Done> {
-    let run = |mut command: std::process::Command| {
-        if rustix::process::geteuid().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+/// The program, with the library beside it, within a place that every user can enter: it may have been built where others cannot go.
+fn reachable_program(place: &Place) -> PathBuf {
+    let built = Path::new(env!("CARGO_BIN_EXE_studysync"));
+    for name in ["studysync", "libduckdb.so"] {
+        let (from, to) = (built.with_file_name(name), place.path(name));
+        if from.exists() && !to.exists() {
+            fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop)).unwrap();
         }
-        Done::from(command.output().unwrap())
-    };
-    let starts = place.bare(&["--version"]);
+    }
+    place.path("studysync")
+}
+
+/// The command as a user without rights.
+fn as_another(place: &Place, arguments: &[&str]) -> Done {
+    let of_place = place.command(arguments);
+    let mut command = std::process::Command::new(reachable_program(place));
+    command.current_dir(place.root()).args(of_place.get_args()).stdin(Stdio::null());
+    for (name, value) in of_place.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
     set_mode(place.root(), 0o755);
-    (run(starts).code == 0).then(|| run(place.command(arguments)))
+    Done::from(command.output().unwrap())
 }
 
 fn filled(service: &Service) -> Place {
@@ -54,27 +72,25 @@ fn assert_says(done: &Done, words: &[&str], not: &[&str]) {
 fn what_may_not_be_read_is_not_taken_for_missing() {
     let service = Service::start(small(60, 3));
     let place = filled(&service);
-    let Some(status) = as_another(&place, &["status"]) else {
-        return println!("SKIPPED: nobody else can start the program here");
-    };
+    let status = as_another(&place, &["status"]);
     // The state's folder is closed to others.
     assert_says(
         &status.expect(1),
         &["checkpoints.sqlite", "Permission denied", "let this user enter"],
         &["Nothing was synced"],
     );
-    assert_says(&as_another(&place, &["plan"]).unwrap().expect(1), &["Permission denied"], &[]);
+    assert_says(&as_another(&place, &["plan"]).expect(1), &["Permission denied"], &[]);
     let place = place.without_parquet();
-    let query = as_another(&place, &["query", "FROM responses"]).unwrap().expect(1);
+    let query = as_another(&place, &["query", "FROM responses"]).expect(1);
     assert_says(&query, &["warehouse.duckdb", "let this user read it"], &["writable"]);
     let place = place.without_duckdb().with_parquet();
-    let query = as_another(&place, &["query", "FROM responses"]).unwrap().expect(1);
+    let query = as_another(&place, &["query", "FROM responses"]).expect(1);
     assert_says(&query, &["parquet", "let this user enter"], &["writable"]);
     // One partition of many: the engine would leave it out and say nothing.
     for (path, mode) in [("parquet", 0o755), ("parquet/responses", 0o755)] {
         set_mode(&place.path(path), mode);
     }
-    let query = as_another(&place, &["query", "SELECT count(*) FROM responses"]).unwrap().expect(1);
+    let query = as_another(&place, &["query", "SELECT count(*) FROM responses"]).expect(1);
     assert_says(&query, &["created_month"], &["writable"]);
 }
 
@@ -89,9 +105,7 @@ fn status_reads_what_it_may_not_write() {
     } else {
         set_mode(&place.path("state"), 0o555);
     }
-    let Some(status) = as_another(&place, &["status"]) else {
-        return println!("SKIPPED: nobody else can start the program here");
-    };
+    let status = as_another(&place, &["status"]);
     set_mode(&place.path("state"), 0o755);
     assert!(status.expect(0).stdout.contains("complete"));
 }

@@ -195,6 +195,16 @@ fn a_list_that_is_refused_costs_that_list_alone() {
                 }
                 let check = place.run(&["check"]).expect(1);
                 assert!(check.stdout.contains(path), "{status} {path}: {}", check.stdout);
+                // Each list that answers shows its traits.
+                let traits = place.run(&["check", "--traits", "--json"]).expect(1).json();
+                for (name, list) in
+                    [("order", "responses"), ("themes_filtered_by", "themes"), ("survey_status_form", "surveys")]
+                {
+                    let known =
+                        traits["traits"].as_array().unwrap().iter().find(|known| known["trait"] == name).unwrap();
+                    let is_known = !known["value"].is_null();
+                    assert_eq!(is_known, !path.ends_with(list), "{status} {path}: {known}");
+                }
             });
         }
     });

@@ -17,6 +17,7 @@ use super::{
     },
     Lab, Measured,
     paging::Sample,
+    report,
 };
 
 /// The most pages of a small list.
@@ -63,13 +64,12 @@ async fn small_list(lab: &Lab, window: Window, range: Range, at_ms: i64) -> Resu
 
 pub(super) async fn measure(lab: &mut Lab, sample: &Sample) -> Result<(), LookError> {
     let Some(at_ms) = sample.moment() else {
-        super::report::fill(&mut lab.found, "no row has a creation time that can be read");
+        report::fill(&mut lab.found, &report::OF_RESPONSES, "no row has a creation time that can be read");
         return Ok(());
     };
     list_end(lab, at_ms).await?;
     range_ends(lab, at_ms).await?;
-    empty_list(lab).await?;
-    themes(lab).await
+    empty_list(lab).await
 }
 
 async fn list_end(lab: &mut Lab, at_ms: i64) -> Result<(), LookError> {
@@ -126,7 +126,7 @@ async fn empty_list(lab: &mut Lab) -> Result<(), LookError> {
 }
 
 /// No page size can be asked for here, so a page with another one behind it is as long as pages are.
-async fn themes(lab: &mut Lab) -> Result<(), LookError> {
+pub(super) async fn themes(lab: &mut Lab) -> Result<(), LookError> {
     let name = trait_names::THEMES_PAGE_ROWS;
     let window = Window::new(0, lab.now_ms.saturating_add(DAY_MS));
     let scope = Scope::all(Stream::Themes);
@@ -144,17 +144,17 @@ async fn themes(lab: &mut Lab) -> Result<(), LookError> {
         Answer::Rejected { status, .. } => Measured::unknown(name, format!("no themes (status {status})")),
         Answer::Failed(failure) => Measured::unknown(name, format!("themes did not come: {}", failure.kind())),
     });
-    theme_times(lab, scope, first).await
+    theme_times(lab, scope, window, first).await
 }
 
 /// Themes are asked for at the moment of their own creation.
-async fn theme_times(lab: &mut Lab, scope: Scope, first_page: Option<Bytes>) -> Result<(), LookError> {
+async fn theme_times(lab: &mut Lab, scope: Scope, window: Window, first_page: Option<Bytes>) -> Result<(), LookError> {
     let name = trait_names::THEMES_FILTERED_BY;
     let asker = Asker { scope, flags: FlagSet::EMPTY, ..lab.asker.clone() };
     let found = match first_page {
         Some(body) => {
             let flat = flatten_page(Stream::Themes, &body, asker.rules).map_err(PipelineError::Flatten)?;
-            measure_theme_times(&asker, &moments_of(Stream::Themes, &flat)).await?
+            measure_theme_times(&asker, window, &moments_of(Stream::Themes, &flat)).await?
         }
         None => None,
     };

@@ -86,25 +86,45 @@ pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, Pipeli
     Ok(report::in_order(lab.found))
 }
 
-/// Each measure in turn. A spent allowance leaves the rest unknown; any other end is an error.
+/// Each measure in turn. A list that does not answer leaves what it would show unknown, and a spent allowance all the rest; any
+/// other end is an error.
 async fn measure_all(lab: &mut Lab) -> Result<(), PipelineError> {
     let outcome = async {
         let probe = lab.asker.source.probe().await.map_err(LookError::Source)?;
         lab.now_ms = probe.service_now_ms.unwrap_or(lab.now_ms);
-        statuses(lab).await?;
-        let Some(sample) = paging::measure(lab).await? else { return Ok(()) };
-        ties(lab, &sample).await?;
-        lists::measure(lab, &sample).await
+        let outcome = statuses(lab).await;
+        passed(lab, &report::OF_SURVEYS, outcome)?;
+        let outcome = responses(lab).await;
+        passed(lab, &report::OF_RESPONSES, outcome)?;
+        let outcome = lists::themes(lab).await;
+        passed(lab, &report::OF_THEMES, outcome)
     };
     match outcome.await {
         Ok(()) => Ok(()),
         Err(LookError::Run(error)) => Err(error),
         Err(LookError::Source(SourceError::Stopped(Stop::Budget { requests }))) => {
-            report::fill(&mut lab.found, &format!("the allowance of {requests} requests is used up"));
+            report::fill(&mut lab.found, &report::ORDER, &format!("the allowance of {requests} requests is used up"));
             Ok(())
         }
         Err(LookError::Source(error)) => Err(PipelineError::Source(error)),
     }
+}
+
+/// An error that is about one list alone becomes the reason why its traits are not known.
+fn passed(lab: &mut Lab, names: &[&'static str], outcome: Result<(), LookError>) -> Result<(), LookError> {
+    match outcome {
+        Err(LookError::Source(error)) if !error.ends_the_run() => {
+            report::fill(&mut lab.found, names, &error.to_string());
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+async fn responses(lab: &mut Lab) -> Result<(), LookError> {
+    let Some(sample) = paging::measure(lab).await? else { return Ok(()) };
+    ties(lab, &sample).await?;
+    lists::measure(lab, &sample).await
 }
 
 async fn statuses(lab: &mut Lab) -> Result<(), LookError> {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Every trait, in the order in which people are told.
-const ORDER: [&str; 13] = [
+pub(super) const ORDER: [&str; 13] = [
     trait_names::ORDER,
     trait_names::START_INCLUSIVE,
     trait_names::END_INCLUSIVE,
@@ -24,6 +24,21 @@ const ORDER: [&str; 13] = [
     trait_names::SURVEYS_LISTED_WHOLE,
     trait_names::RETRY_AFTER,
 ];
+/// Those that the list of responses shows.
+pub(super) const OF_RESPONSES: [&str; 8] = [
+    trait_names::ORDER,
+    trait_names::START_INCLUSIVE,
+    trait_names::END_INCLUSIVE,
+    trait_names::END_STYLE,
+    trait_names::TRAILING_EMPTY_PAGE,
+    trait_names::NOT_FOUND_WHEN_EMPTY,
+    trait_names::TIES,
+    trait_names::PAGE_ROWS,
+];
+/// Those that the list of themes shows.
+pub(super) const OF_THEMES: [&str; 2] = [trait_names::THEMES_PAGE_ROWS, trait_names::THEMES_FILTERED_BY];
+/// Those that the list of surveys shows.
+pub(super) const OF_SURVEYS: [&str; 2] = [trait_names::SURVEY_STATUS_FORM, trait_names::SURVEYS_LISTED_WHOLE];
 
 /// One trait as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,10 +66,10 @@ impl Measured {
     }
 }
 
-/// What is missing becomes unknown, for this reason.
-pub(super) fn fill(found: &mut Vec<Measured>, why: &str) {
-    for name in ORDER {
-        if found.iter().all(|measured| measured.name != name) {
+/// Those of these traits that are missing become unknown, for this reason.
+pub(super) fn fill(found: &mut Vec<Measured>, names: &[&'static str], why: &str) {
+    for name in names {
+        if found.iter().all(|measured| measured.name != *name) {
             found.push(Measured::unknown(name, why));
         }
     }
