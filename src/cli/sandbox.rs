@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::{CommandError, Context};
 use crate::{
     clock,
-    sandbox::{EndMark, Faults, Order, RateLimit, Sandbox, Settings, Ties},
+    sandbox::{EndMark, Faults, Order, RateLimit, Rough, Sandbox, Settings, Ties},
 };
 
 /// Runs a stand-in for the study feedback service, with generated data in memory.
@@ -52,9 +52,13 @@ pub(super) struct SandboxArgs {
     #[arg(long, value_name = "KEY", default_value_t = Settings::default().api_key)]
     pub api_key: String,
 
-    /// Order of lists
-    #[arg(long, value_enum, default_value = "newest-first")]
-    pub order: OrderArg,
+    /// What the data is like
+    #[arg(long, value_enum, default_value = "smooth")]
+    pub data: DataArg,
+
+    /// Order of lists [default: newest-first; of rough data shuffled]
+    #[arg(long, value_enum)]
+    pub order: Option<OrderArg>,
 
     /// What becomes of rows that share a millisecond at a page edge
     #[arg(long, value_enum, default_value = "kept")]
@@ -91,6 +95,16 @@ pub(super) struct SandboxArgs {
     /// More faults, as JSON; wins over the flags above. Example: '{"server_error":{"when":{"every":10}}}'
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub faults: String,
+}
+
+/// What the data is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DataArg {
+    /// As even as it is generated
+    Smooth,
+    /// Sessions at the edges of hours and days, equal milliseconds, sessions over days, records that are rejected, keys that come
+    /// twice, snapshots that differ within a session, longer texts
+    Rough,
 }
 
 /// Order of lists.
@@ -141,9 +155,10 @@ fn settings(args: &SandboxArgs) -> io::Result<Settings> {
     let mut faults = Faults {
         seed: args.seed,
         order: match args.order {
-            OrderArg::NewestFirst => Order::NewestFirst,
-            OrderArg::OldestFirst => Order::OldestFirst,
-            OrderArg::Shuffled => Order::Shuffled,
+            None if args.data == DataArg::Rough => Order::Shuffled,
+            None | Some(OrderArg::NewestFirst) => Order::NewestFirst,
+            Some(OrderArg::OldestFirst) => Order::OldestFirst,
+            Some(OrderArg::Shuffled) => Order::Shuffled,
         },
         ties: match args.ties {
             TiesArg::Kept => Ties::Kept,
@@ -171,6 +186,7 @@ fn settings(args: &SandboxArgs) -> io::Result<Settings> {
         surveys: args.surveys,
         hostile_share: args.hostile_share,
         ties_per_ms: args.ties_per_ms,
+        rough: (args.data == DataArg::Rough).then(Rough::default),
         api_key: args.api_key.clone(),
         faults,
         ..Settings::default()
@@ -227,5 +243,10 @@ mod tests {
         assert_eq!(made.faults.latency.ms, 7);
         assert!(parsed(&["--faults", r#"{"latencies":1}"#]).unwrap_err().to_string().contains("latencies"));
         assert!(parsed(&["--now", "yesterday"]).is_err());
+        let made = parsed(&["--data", "rough"]).unwrap();
+        assert_eq!((made.rough, made.faults.order), (Some(Rough::default()), Order::Shuffled));
+        let made = parsed(&["--data", "rough", "--order", "oldest-first"]).unwrap();
+        assert_eq!(made.faults.order, Order::OldestFirst);
+        assert_eq!(parsed(&[]).unwrap().rough, None);
     }
 }

@@ -42,7 +42,7 @@ pub use faults::{
 pub use record_faults::{BrokenRecords, RecordFault};
 pub use request_log::LogEntry;
 pub use service::UpsertedUser;
-pub use settings::{DAYS_MAX, RESPONSES_MAX, SURVEYS_MAX, Settings};
+pub use settings::{DAYS_MAX, RESPONSES_MAX, Rough, SURVEYS_MAX, Settings};
 pub use webhooks::{Delivered, WebhookTarget, deliver};
 pub use world::{ChangeRequest, ChangeSummary, RowKey, StatusChange};
 

@@ -13,6 +13,25 @@ pub const SURVEYS_MAX: u32 = 2000;
 /// The longest history, in days.
 pub const DAYS_MAX: u32 = 20_000;
 
+/// How often data is what evenly generated data never is, as shares from 0.0 to 1.0. All of it is within the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rough {
+    /// Sessions that begin at the first or last millisecond of a day or an hour; half of these at midnight, as data that was
+    /// imported with a date alone.
+    pub edge_share: f64,
+    /// Responses that have no place in a table: their question has no number.
+    pub reject_share: f64,
+    /// Responses with the key of another one, and another answer.
+    pub twice_share: f64,
+}
+
+impl Default for Rough {
+    fn default() -> Self {
+        Self { edge_share: 0.005, reject_share: 0.0001, twice_share: 0.0001 }
+    }
+}
+
 /// What a sandbox is started with. The same settings give the same rows, byte by byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -37,6 +56,8 @@ pub struct Settings {
     pub hostile_share: f64,
     /// Responses that share each millisecond of creation; 0 and 1 leave the times as they fall.
     pub ties_per_ms: u32,
+    /// Rough data, as other services have it; `None`: as smooth as it is generated. See `world::rough`.
+    pub rough: Option<Rough>,
     /// The one API key.
     pub api_key: String,
     /// Requests that the log keeps; the oldest are dropped.
@@ -58,6 +79,7 @@ impl Default for Settings {
             theme_share: 0.25,
             hostile_share: 0.0,
             ties_per_ms: 0,
+            rough: None,
             api_key: "sandbox-key".into(),
             log_entries_max: 1_000_000,
             faults: Faults::default(),
@@ -68,7 +90,8 @@ impl Default for Settings {
 impl Settings {
     /// Refuses what cannot be generated.
     pub(crate) fn validate(&self) -> io::Result<()> {
-        let shares = [self.deleted_share, self.theme_share, self.hostile_share];
+        let Rough { edge_share, reject_share, twice_share } = self.rough.unwrap_or_default();
+        let shares = [self.deleted_share, self.theme_share, self.hostile_share, edge_share, reject_share, twice_share];
         let problem = if self.responses > RESPONSES_MAX {
             format!("responses: at most {RESPONSES_MAX}")
         } else if !(1..=DAYS_MAX).contains(&self.days) {

@@ -4,7 +4,7 @@ use studysync::{
     model::{DAY_MS, DurableStep, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
     sandbox::{
         BrokenBody, ChangeRequest, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal,
-        RepeatedRows, RetryAfter, RetryAfterForm, ServerError, Settings, SlowPages, Ties, When,
+        RepeatedRows, RetryAfter, RetryAfterForm, Rough, ServerError, Settings, SlowPages, Ties, When,
     },
 };
 
@@ -43,6 +43,7 @@ pub fn draw(seed: u64) -> Script {
         hostile_share: dice.pick(&[0.0, 0.0, 0.05, 0.3]),
         theme_share: 0.5,
         ties_per_ms,
+        rough: rough(seed),
         api_key: KEY.into(),
         log_entries_max: 100_000,
         faults: habits(&mut dice, ties_per_ms),
@@ -78,6 +79,17 @@ pub fn draw(seed: u64) -> Script {
         ends_by_tiers,
         acts,
     }
+}
+
+/// Every third seed plays on rough data. Its worlds are small, so that what is rare elsewhere is frequent in them.
+fn rough(seed: u64) -> Option<Rough> {
+    let mut dice = Dice::new(seed, 4);
+    let is_rough = seed.is_multiple_of(3) && !super::REGRESSIONS.iter().any(|(once, _)| *once == seed);
+    is_rough.then(|| Rough {
+        edge_share: dice.pick(&[0.1, 0.4]),
+        reject_share: dice.pick(&[0.0, 0.02, 0.1]),
+        twice_share: dice.pick(&[0.0, 0.02, 0.1]),
+    })
 }
 
 /// Most kills of light scripts hit where a mistake would show, and the killed run is run again: what it then does is wrong before

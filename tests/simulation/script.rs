@@ -117,6 +117,9 @@ impl fmt::Display for Script {
             if self.keeps_pages { "kept" } else { "not kept" },
         )?;
         writeln!(f, "  edges planted: {}, unplaceable records: {}", self.plants_edges, self.unplaceable)?;
+        if let Some(rough) = &self.service.rough {
+            writeln!(f, "  {rough:?}")?;
+        }
         writeln!(f, "  habits: {}", faults_text(&self.service.faults))?;
         for (at, act) in self.acts.iter().enumerate() {
             writeln!(f, "  {:>2}. {act}", at + 1)?;

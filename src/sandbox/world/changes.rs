@@ -211,6 +211,12 @@ impl World {
         Some(((survey_at, at), questions.get(at)?.kind != super::kinds::Kind::TextUrlPrompt))
     }
 
+    /// The question that a row answers, if it has more than one possible answer.
+    pub(super) fn asked_in(&self, row: &ResponseRow) -> Option<&super::surveys::Question> {
+        let ((survey, at), has_answers) = self.question_of(row)?;
+        self.survey_table.get(survey)?.questions.get(at).filter(|_| has_answers)
+    }
+
     fn edit_answers(&mut self, targets: &HashSet<u32>, now_ms: i64, random: &mut Random, summary: &mut ChangeSummary) {
         let mut edited = Vec::new();
         for (at, row) in self.responses.iter().enumerate().filter(|(_, row)| targets.contains(&row.serial)) {

@@ -6,6 +6,7 @@ use super::{
     super::{json_text::TimeStyle, random::Random, settings::Settings},
     Device, NOT_DELETED, ResponseRow, Session, Survey, SurveyRow, Theme, ThemeRow, Timeline, World, answers, hostile,
     kinds::Kind,
+    rough::{self, Pace},
     surveys::Question,
     words,
 };
@@ -65,7 +66,10 @@ impl World {
             visitors: 0,
             gone_visitors: HashSet::new(),
             next_serial: 0,
+            rough: settings.rough,
         };
+        // A place of its own: no survey has it, and the hostile ones are to be the last.
+        world.wordings.push(rough::NO_QUESTION.to_owned());
         hostile::add_wordings(&mut world.wordings);
         world.generate_theme_table();
         let wanted = settings.responses as usize;
@@ -93,6 +97,10 @@ impl World {
         random: &mut Random,
         rows: &mut Vec<ResponseRow>,
     ) {
+        let (begun_ms, pace) = match &self.rough {
+            Some(rough) => rough.session(begun_ms, self.start_ms, random),
+            None => (begun_ms, Pace::Usual),
+        };
         let survey_at = self.live_survey(begun_ms, random);
         let session = self.sessions.len() as u32;
         let visitor = self.draw_visitor(random);
@@ -106,6 +114,10 @@ impl World {
                 85..95 => at_ms + random.between(1000, 240_000),
                 _ => at_ms + random.between(60_000, 5 * DAY_MS),
             };
+            let mut answer = answers::draw(question, at_ms, random);
+            if self.rough.is_some() && question.kind == Kind::Open {
+                rough::lengthen(&mut answer, random);
+            }
             rows.push(ResponseRow {
                 created_ms: at_ms,
                 updated_ms: updated_ms.min(now_ms).max(at_ms),
@@ -115,9 +127,10 @@ impl World {
                 session,
                 wording: question.wording,
                 style: TimeStyle::Millis,
-                answer: answers::draw(question, at_ms, random).into_boxed_str(),
+                answer: answer.into_boxed_str(),
             });
-            at_ms += random.between(2000, ANSWER_MS_MAX);
+            let usual_ms = random.between(2000, ANSWER_MS_MAX);
+            at_ms = (at_ms + pace.step_ms(usual_ms, random)).min(now_ms.max(begun_ms));
         }
         self.sessions.push(Session { visitor, survey: survey_at as u32 });
     }
@@ -143,6 +156,14 @@ impl World {
 
     /// Sorts and numbers new rows, makes ties, soft deletes and hostile rows.
     fn finish_rows(&mut self, rows: &mut [ResponseRow], settings: &Settings) {
+        let mut random = Random::new(settings.seed, 4);
+        if let Some(rough) = &settings.rough {
+            self.repeat_keys(rows, rough, &mut random);
+            let no_question =
+                self.wordings.iter().position(|wording| wording == rough::NO_QUESTION).unwrap_or_default();
+            let unfit = rows.iter_mut().filter(|_| random.chance(rough.reject_share));
+            unfit.for_each(|row| row.wording = no_question as u32);
+        }
         rows.sort_unstable_by_key(|row| (row.created_ms, row.session, row.wording));
         if settings.ties_per_ms > 1 {
             for tie in rows.chunks_mut(settings.ties_per_ms as usize) {

@@ -8,6 +8,7 @@ mod kinds;
 mod people;
 mod plant;
 mod render;
+mod rough;
 mod surveys;
 mod timeline;
 mod vanish;
@@ -23,7 +24,7 @@ pub(crate) use surveys::{Status, Survey};
 pub(crate) use timeline::{Ordered, Position, Record, Timeline, shuffled_order};
 pub(crate) use vanish::Named;
 
-use super::{json_text::TimeStyle, random::uuid_of};
+use super::{json_text::TimeStyle, random::uuid_of, settings::Rough};
 use people::Device;
 
 /// `deleted_ms` of a row that is not soft-deleted.
@@ -123,6 +124,8 @@ pub(crate) struct World {
     visitors: u32,
     gone_visitors: HashSet<u32>,
     next_serial: u32,
+    /// How rough the data is; `None`: smooth.
+    rough: Option<Rough>,
 }
 
 impl World {

@@ -98,11 +98,12 @@ impl Visitor {
     }
 
     /// Appends the snapshot taken when a survey was shown. The contract misspells `attributes`, and so do half the rows.
-    pub(crate) fn write_snapshot(&self, out: &mut Vec<u8>, group: u128, shown_ms: i64) {
+    /// `added_items`: how many more items than the session's other snapshots it has.
+    pub(crate) fn write_snapshot(&self, out: &mut Vec<u8>, group: u128, shown_ms: i64, added_items: u32) {
         out.extend_from_slice(if group & 1 == 0 { b"{\"attributes\":" } else { b"{\"attribtues\":" });
         self.write_attributes(out);
         out.extend_from_slice(b",\"eventProperties\":{\"cartItems\":");
-        push_integer(out, (group >> 8 & 15) as i64);
+        push_integer(out, (group >> 8 & 15) as i64 + i64::from(added_items));
         out.extend_from_slice(b",\"currency\":\"EUR\"},\"events\":{\"page_view\":");
         push_integer(out, (self.bits >> 40 & 0x3ff) as i64);
         out.extend_from_slice(b",\"login\":");
