@@ -33,7 +33,6 @@ pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> 
         .http1_only()
         .http1_max_headers(HEADERS_MAX)
         // Bodies are unpacked where they are bounded.
-        .gzip(false)
         .connect_timeout(CONNECT_TIMEOUT.min(settings.timeout))
         .pool_max_idle_per_host(settings.in_flight_max)
         .pool_idle_timeout(POOL_IDLE);

@@ -1,6 +1,6 @@
 //! Parameters, records, statuses and authentication as the contract has them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io::Read as _};
 
 use studysync::sandbox::{Auth, EndMark, Faults, Settings};
 
@@ -258,9 +258,15 @@ async fn bodies_are_compressed_when_both_sides_agree() {
     let path = "/v1/responses?limit=100";
     let plain = service.get(path).await.text().await.unwrap();
     service.control("faults", serde_json::json!({"gzip": true})).await;
+    // A client that does not say that it unpacks gzip gets none.
     assert_eq!(service.get(path).await.text().await.unwrap(), plain);
+    let asked = service.client.get(service.url(path)).bearer_auth(KEY).header("accept-encoding", "gzip");
+    let packed = asked.send().await.unwrap().bytes().await.unwrap();
+    let mut unpacked = String::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut unpacked).unwrap();
+    assert_eq!(unpacked, plain);
     let sent = service.running.control().log_since(0).last().unwrap().bytes as usize;
-    assert!(sent * 2 < plain.len(), "{sent} of {}", plain.len());
+    assert!(sent == packed.len() && sent * 2 < plain.len(), "{sent} of {}", plain.len());
 }
 
 #[tokio::test]
