@@ -4,12 +4,14 @@
 .PHONY: demo test test-slow build build-quick check install simulate readers bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
+# Many tests wait: for a service that is slow, or says to come back later.
+THREADS = $$(($$(getconf _NPROCESSORS_ONLN) * 2))
 
 demo: ## a service, a backfill, a night of changes, the nightly sync, and SQL over the result
 	$(QUICK) run --quiet -- demo
 
 test: ## every test but the slow ones
-	$(QUICK) test
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(THREADS)} $(QUICK) test
 
 test-slow: ## what takes too long for each change: slow tests, 2,000 seeds, the instructions of the hot paths; see docs/testing.md
 	$(QUICK) test -- --ignored slow

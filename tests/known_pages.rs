@@ -86,7 +86,8 @@ fn p4_a_warehouse_that_lost_rows_gets_them_back_from_pages_that_are_known() {
 }
 
 #[test]
-fn p1_what_is_known_wrongly_is_not_believed() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_slow_what_is_known_wrongly_is_not_believed() {
     let (service, place) = settled(3_000);
     let held = now(&service);
     let state = rusqlite::Connection::open(place.state()).unwrap();

@@ -160,12 +160,13 @@ fn p2_readers_who_never_stop_see_whole_partitions_and_whole_copies() {
 }
 
 #[test]
-fn the_file_is_free_while_a_run_waits_for_the_service_and_shows_whole_windows() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_the_file_is_free_while_a_run_waits_for_the_service_and_shows_whole_windows() {
     let service = Service::start(small(600, 40));
     let place = Place::new(&service).without_parquet();
     // Windows arrive one after the other, and seconds apart.
     let place = place.with_config(&format!("{ALL_FLAGS}page_rows = 40\n[throttle]\nin_flight_max = 1\n"));
-    service.control().merge_faults(serde_json::json!({"latency": {"ms": 1300}})).unwrap();
+    service.control().merge_faults(serde_json::json!({"latency": {"ms": 900}})).unwrap();
     let mut run = place.spawn(&["sync"]);
     let connection = connect();
     let mut seen = BTreeSet::new();
@@ -196,7 +197,8 @@ fn inode(path: &Path) -> u64 {
 }
 
 #[test]
-fn p6_a_copy_is_replaced_only_when_the_warehouse_changed_and_never_under_a_reader() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p6_slow_a_copy_is_replaced_only_when_the_warehouse_changed_and_never_under_a_reader() {
     let service = Service::start(small(1500, 28));
     let place = place_with_copy(&service);
     let copy = place.path(COPY);

@@ -90,7 +90,8 @@ fn each_kind_of_range_and_each_end_of_a_list_is_measured() {
 }
 
 #[test]
-fn the_page_sizes_are_measured() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_the_page_sizes_are_measured() {
     let slow = |above_rows, status| json!({"slow_pages": {"above_rows": above_rows, "wait_ms": 1, "status": status}});
     assert_measures(&plain(), slow(400, 504), json!({"page_rows": 250}));
     assert_measures(&small(300, 20), slow(300, 500), json!({"page_rows": 250}));
@@ -100,7 +101,8 @@ fn the_page_sizes_are_measured() {
 }
 
 #[test]
-fn the_form_of_a_refusal_is_told_when_one_was_seen() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_the_form_of_a_refusal_is_told_when_one_was_seen() {
     let forms = [
         ("absent", "absent"),
         ("seconds", "seconds"),

@@ -38,7 +38,8 @@ fn init_and_check_before_the_file_is_edited_bind_nothing() {
 }
 
 #[test]
-fn a_first_run_with_a_wrong_address_key_or_label_binds_nothing() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_a_first_run_with_a_wrong_address_key_or_label_binds_nothing() {
     let (right, wrong) = (Service::start(small(60, 3)), Service::start(small(0, 3)));
     let mut place = Place::at("http://127.0.0.1:9");
     place.run(&["sync"]).expect(1);

@@ -168,7 +168,8 @@ fn status_tells_coverage_lag_and_runs_and_sends_nothing() {
 }
 
 #[test]
-fn query_answers_in_three_formats_and_can_only_read() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_query_answers_in_three_formats_and_can_only_read() {
     let service = Service::start(small(600, 20));
     let place = Place::new(&service);
     place.report(&["sync"], 0);

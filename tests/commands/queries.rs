@@ -12,7 +12,8 @@ fn filled() -> (Service, Place) {
 }
 
 #[test]
-fn query_reaches_nothing_but_the_warehouse() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_query_reaches_nothing_but_the_warehouse() {
     let (_service, place) = filled();
     std::fs::write(place.path("secret.csv"), "secret\n1\n").unwrap();
     std::fs::write(place.path("secret.json"), "{\"secret\": 1}\n").unwrap();
@@ -70,7 +71,8 @@ fn query_reaches_nothing_but_the_warehouse() {
 }
 
 #[test]
-fn p8_a_statement_has_a_limit_of_time_and_of_memory() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p8_slow_a_statement_has_a_limit_of_time_and_of_memory() {
     let (_service, place) = filled();
     let began = Instant::now();
     let endless = "SELECT max(hash(range)) FROM range(1_000_000_000_000)";

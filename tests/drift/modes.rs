@@ -94,7 +94,8 @@ fn p1_a_discarded_row_is_in_the_rejects_and_comes_back_by_replay() {
 }
 
 #[test]
-fn p1_a_discarded_value_comes_back_by_replay() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_slow_a_discarded_value_comes_back_by_replay() {
     let service = drifting();
     for stream in &STREAMS {
         let place = Place::new(&service).with_config(&config(&[stream.name], "discard_value"));
@@ -113,7 +114,8 @@ fn p1_a_discarded_value_comes_back_by_replay() {
 }
 
 #[test]
-fn p1_a_frozen_stream_applies_no_window_with_drift_and_goes_on_with_another_mode() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_slow_a_frozen_stream_applies_no_window_with_drift_and_goes_on_with_another_mode() {
     let service = drifting();
     for stream in &STREAMS {
         let place = Place::new(&service).with_config(&config(&[stream.name], "freeze"));
@@ -169,7 +171,8 @@ fn p1_a_frozen_scan_is_committed_by_the_mode_of_the_run_that_commits_it() {
 }
 
 #[test]
-fn p2_a_replay_goes_by_the_modes_that_are_set() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_a_replay_goes_by_the_modes_that_are_set() {
     let service = drifting();
     for (mode, code, rows, rejects) in [("discard_row", 3, 0, 6), ("discard_value", 0, 2, 0)] {
         let place = Place::new(&service).with_config(&config(&["responses", "surveys", "themes"], mode));

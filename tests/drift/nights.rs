@@ -34,7 +34,8 @@ fn p4_a_discarded_value_that_changes_every_night_edits_nothing() {
 }
 
 #[test]
-fn p4_another_mode_is_an_update_and_no_deletion() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p4_slow_another_mode_is_an_update_and_no_deletion() {
     let service = drifting();
     let place = Place::new(&service);
     place.report(&["sync"], 0);

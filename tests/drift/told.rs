@@ -96,7 +96,8 @@ fn assert_silent_run(done: &Done, what: &str) {
 }
 
 #[test]
-fn p9_no_output_tells_anything_of_a_person_whatever_the_mode() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_no_output_tells_anything_of_a_person_whatever_the_mode() {
     let service = full_of_a_person();
     for mode in ["evolve", "freeze", "discard_row", "discard_value"] {
         let place = Place::new(&service).with_config(&config(&["responses", "surveys", "themes"], mode));

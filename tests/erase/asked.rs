@@ -68,7 +68,8 @@ fn a_dry_run_says_what_would_go_and_changes_nothing() {
 }
 
 #[test]
-fn exit_3_a_dry_run_names_those_by_whom_nobody_is_known() {
+#[ignore = "slow: run by `make test-slow`"]
+fn exit_3_slow_a_dry_run_names_those_by_whom_nobody_is_known() {
     let (service, place) = small_place();
     let done = place.run(&["erase", "--dry-run", "--user-id", "nosuch"]).expect(3);
     assert!(done.stdout.contains("NOBODY IS KNOWN HERE BY\n    user id: nosuch"), "{}", done.stdout);
@@ -153,7 +154,8 @@ fn p9_a_service_that_takes_no_name_is_told() {
 }
 
 #[test]
-fn exit_4_5_6_nothing_is_removed_before_the_service_took_it() {
+#[ignore = "slow: run by `make test-slow`"]
+fn exit_4_slow_5_6_nothing_is_removed_before_the_service_took_it() {
     let (service, place) = small_place();
     let is_held = || {
         place.duckdb_tables().count(&format!("SELECT count(*) FROM responses WHERE external_user_id = '{ZOE}'")) == 4

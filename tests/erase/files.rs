@@ -28,7 +28,8 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
 }
 
 #[test]
-fn p9_spools_of_an_interrupted_backfill_lose_the_person_and_go_on() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_spools_of_an_interrupted_backfill_lose_the_person_and_go_on() {
     let service = Service::start(small(400, 12));
     plant(&service);
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 20\n"));
@@ -87,7 +88,8 @@ fn p9_a_damaged_state_file_a_copy_and_a_report_of_a_run_lose_the_person() {
 }
 
 #[test]
-fn p9_a_restored_archive_brings_nobody_back() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_a_restored_archive_brings_nobody_back() {
     let service = Service::start(small(60, 12));
     plant(&service);
     let place = Place::new(&service);

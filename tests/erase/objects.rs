@@ -118,7 +118,8 @@ fn p9_everything_that_analysts_made_is_there_after_an_erasure_and_a_replay() {
 }
 
 #[test]
-fn p9_an_object_in_the_way_is_named_before_anything_is_touched() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_an_object_in_the_way_is_named_before_anything_is_touched() {
     for (objects, named) in [
         (
             "ALTER TABLE surveys ADD PRIMARY KEY (id); CREATE TABLE notes (survey BIGINT REFERENCES surveys (id))",

@@ -43,7 +43,8 @@ fn sessions(place: &Place) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn p9_who_shares_a_device_keeps_everything() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_who_shares_a_device_keeps_everything() {
     let (service, place) = shared_device();
     // Named itself, the device takes along what was answered there, and tells who else has it.
     let plan = place.run(&["erase", "--dry-run", "--json", "--visitor-id", SHARED]).expect(3).json();
@@ -76,7 +77,8 @@ fn p9_who_shares_a_device_keeps_everything() {
 }
 
 #[test]
-fn p9_what_others_wrote_is_counted_and_replaced_only_if_asked() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_what_others_wrote_is_counted_and_replaced_only_if_asked() {
     let (_service, place) = shared_device();
     let needle = [Needle::new(MAIL)];
     let berts = |place: &Place| -> Vec<String> {

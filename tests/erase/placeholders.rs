@@ -61,7 +61,8 @@ fn p9_a_placeholder_in_place_of_an_address_leads_to_nobody() {
 }
 
 #[test]
-fn p9_an_address_of_several_visitors_is_shown_and_not_followed() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_an_address_of_several_visitors_is_shown_and_not_followed() {
     let (service, place) = filled(&[json!("test@example.com")]);
     let plan = place.run(&["erase", "--dry-run", "--visitor-id", &uuid(1)]).expect(3);
     let shown = "mail address: test@example.com: visitors without a user id have it too";

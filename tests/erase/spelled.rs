@@ -56,7 +56,8 @@ fn sessions(place: &Place) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn p9_a_person_is_erased_in_whatever_form_the_name_is_written() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_a_person_is_erased_in_whatever_form_the_name_is_written() {
     let (service, place) = filled();
     let plan = place.run(&["erase", "--dry-run", "--json", "--email", "J\u{fc}rgen@EX\u{c4}MPLE.de."]).expect(0).json();
     assert_eq!(plan["named"], json!([format!("email {COMPOSED_MAIL}")]));

@@ -15,7 +15,8 @@ use crate::{
 const ABSENT: &str = "nobody+there@example.com";
 
 #[test]
-fn p9_an_erased_person_is_in_no_table_and_no_page_of_people_and_is_neither_asked_for_nor_sent() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_an_erased_person_is_in_no_table_and_no_page_of_people_and_is_neither_asked_for_nor_sent() {
     let service = Service::start(small(300, 5));
     plant(&service);
     let person =

@@ -14,7 +14,8 @@ fn texts(tables: &Tables, sql: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn p9_what_vanished_at_the_service_goes_after_the_grace_period() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p9_slow_what_vanished_at_the_service_goes_after_the_grace_period() {
     let service = Service::start(small(900, 12));
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}{GRACE}"));
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);

@@ -19,7 +19,7 @@ fn place(service: &Service) -> Place {
 /// A service, an undisturbed place, and a place whose backfill was killed a few times and is not done.
 fn half_done(seed: u64) -> (Service, Place, Place) {
     // Slow enough that windows become durable on the way, and not all at the end.
-    let service = service_with_latency(900, DAYS as u32, Latency { ms: 80, jitter_ms: 40, per_row_us: 0 });
+    let service = service_with_latency(360, DAYS as u32, Latency { ms: 80, jitter_ms: 40, per_row_us: 0 });
     let calm = place(&service);
     let mut killer = Killer::new(seed);
     let measured = killer.measure(&service, &calm, &backfill(DAYS));
@@ -64,7 +64,8 @@ fn p2_p6_lost_checkpoints_are_rebuilt_from_the_ledgers() {
 }
 
 #[test]
-fn p2_a_warehouse_that_joins_later_is_filled_by_the_next_backfill() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_a_warehouse_that_joins_later_is_filled_by_the_next_backfill() {
     let service = slow_service(900, DAYS as u32);
     let calm = place(&service);
     run_to_the_end(&calm, &backfill(DAYS));
@@ -81,7 +82,8 @@ fn p2_a_warehouse_that_joins_later_is_filled_by_the_next_backfill() {
 }
 
 #[test]
-fn p2_a_deleted_warehouse_is_filled_anew_although_the_checkpoints_stayed() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_a_deleted_warehouse_is_filled_anew_although_the_checkpoints_stayed() {
     let (_service, calm, stormy) = half_done(0x5eed_0012);
     std::fs::remove_file(stormy.duckdb()).unwrap();
     let _ = std::fs::remove_file(stormy.path("warehouse.duckdb.wal"));

@@ -60,7 +60,8 @@ fn p9_what_is_new_is_for_nobody_else_whatever_the_umask() {
 }
 
 #[test]
-fn modes_that_somebody_set_are_kept_by_every_writer() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_modes_that_somebody_set_are_kept_by_every_writer() {
     let service = Service::start(small(60, 3));
     let place = place(&service);
     place.run(&["backfill", "--from", &days_ago(6)]).expect(0);

@@ -11,8 +11,8 @@ use crate::harness::{Service, assert_equal, small};
 
 #[test]
 fn p2_a_replay_killed_at_any_instant_leaves_the_old_warehouse() {
-    const KILLS: u32 = 8;
-    let service = hostile_service(1200);
+    const KILLS: u32 = 4;
+    let service = hostile_service(500);
     let place = place_after_three_nights(&service);
     let before = Before::of(&place, "before");
     let begun = std::time::Instant::now();

@@ -4,7 +4,8 @@ use super::{Before, hostile_service, place_after_three_nights, replay};
 use crate::harness::{DAY_MS, NOW_MS, days_ago};
 
 #[test]
-fn p2_a_damaged_stretch_is_replaced_and_the_rest_left_alone() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_a_damaged_stretch_is_replaced_and_the_rest_left_alone() {
     let service = hostile_service(2000);
     let place = place_after_three_nights(&service);
     let before = Before::of(&place, "before");

@@ -104,7 +104,8 @@ fn assert_is_accessible(page: &Page) {
 }
 
 #[test]
-fn a_report_needs_nothing_but_itself_and_is_the_same_each_time() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_a_report_needs_nothing_but_itself_and_is_the_same_each_time() {
     let (_service, place) = rich();
     for (kind, run) in KINDS {
         let page = report(&place, run, &[]);

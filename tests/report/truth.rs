@@ -279,7 +279,8 @@ fn runs_are(page: &Page, ask: Ask<'_>) {
 }
 
 #[test]
-fn p3_coverage_is_what_status_says_also_by_the_ledger_alone() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p3_slow_coverage_is_what_status_says_also_by_the_ledger_alone() {
     let service = Service::start(small(3000, 20));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(20), "--to", &days_ago(15)], 0);

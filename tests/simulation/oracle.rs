@@ -93,9 +93,11 @@ impl Oracle {
     /// What was always there is in a warehouse, and not as vanished, once a backfill of its time is finished (promises P3, P6).
     pub fn is_whole(&self, contents: &Contents, window: Window, surveys: &[i64], with_deleted: bool) {
         let table = contract("responses");
-        let rows: BTreeMap<String, bool> = (contents.tables["responses"].iter())
-            .map(|row| (key_text(table, row), row["_vanished_at"].is_none()))
-            .collect();
+        // A key can have rows of several moments, one of which went.
+        let mut rows: BTreeMap<String, bool> = BTreeMap::new();
+        for row in &contents.tables["responses"] {
+            *rows.entry(key_text(table, row)).or_default() |= row["_vanished_at"].is_none();
+        }
         for (key, settler) in self.settlers.iter().flatten() {
             let is_asked_for = window.contains(settler.created_ms)
                 && (surveys.is_empty() || surveys.contains(&settler.survey_id))

@@ -59,7 +59,7 @@ fn p3_a_service_that_loses_ties_is_read_whole_whatever_its_order() {
         [(2, 40, "newest_first"), (3, 25, "oldest_first"), (5, 40, "shuffled"), (7, 30, "newest_first")]
     {
         let when = format!("{ties_per_ms} rows a millisecond, {order}");
-        let service = service(1500, ties_per_ms, json!({"ties": "lost", "order": order, "default_page_rows": 10}));
+        let service = service(700, ties_per_ms, json!({"ties": "lost", "order": order, "default_page_rows": 10}));
         let place = Place::new(&service).with_config(&paged(page_rows));
         let report = backfill(&place, 0);
         assert_holds(&place, &Expected::now(&service), &when);
@@ -72,9 +72,10 @@ fn p3_a_service_that_loses_ties_is_read_whole_whatever_its_order() {
 }
 
 #[test]
-fn p3_p4_three_nights_against_a_service_that_loses_ties() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p3_p4_slow_three_nights_against_a_service_that_loses_ties() {
     let service = service(1200, 4, json!({"ties": "lost", "default_page_rows": 10}));
-    let place = Place::new(&service).with_config(&paged(13));
+    let place = Place::new(&service).without_parquet().with_config(&paged(13));
     place.report(&["sync"], 0);
     let mut held = Expected::now(&service);
     assert_holds(&place, &held, "the first sync");
@@ -101,10 +102,11 @@ fn p3_p4_three_nights_against_a_service_that_loses_ties() {
 }
 
 #[test]
-fn p3_keeping_and_repeating_services_are_measured_once_and_then_cost_next_to_nothing() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p3_slow_keeping_and_repeating_services_are_measured_once_and_then_cost_next_to_nothing() {
     for (ties, found) in [("kept", Ties::Kept), ("repeated", Ties::Repeated)] {
         let service = service(3000, 3, json!({"ties": ties}));
-        let place = Place::new(&service).with_config(&paged(10));
+        let place = Place::new(&service).without_parquet().with_config(&paged(10));
         let report = backfill(&place, 0);
         assert_holds(&place, &Expected::now(&service), ties);
         assert_eq!(known_ties(&place), Some(found));
@@ -121,7 +123,8 @@ fn p3_keeping_and_repeating_services_are_measured_once_and_then_cost_next_to_not
 }
 
 #[test]
-fn p3_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before_it() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p3_slow_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before_it() {
     // A row on a page, two of a millisecond: no page shows a tie, and every second edge hides a row.
     for (ties, found) in [("lost", Ties::Lost), ("kept", Ties::Kept)] {
         let service = service(160, 2, json!({ "ties": ties }));
@@ -157,13 +160,14 @@ fn p3_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before_it()
 }
 
 #[test]
-fn p3_a_run_that_ends_between_the_last_page_and_the_looks_loses_no_row() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p3_slow_a_run_that_ends_between_the_last_page_and_the_looks_loses_no_row() {
     // One window, a row on a page, two of a millisecond: what a run with so many requests leaves is made good by the next.
     let service = service(16, 2, json!({"ties": "lost"}));
     let command = ["backfill", "--from", &days_ago(i64::from(DAYS) + 1), "--stream", "responses", "--json"];
     let expected = Expected::now(&service).rows("responses").len() as i64;
     for requests in 1.. {
-        let place = Place::new(&service).with_config(&paged(1));
+        let place = Place::new(&service).without_parquet().with_config(&paged(1));
         let budget = requests.to_string();
         let stopped = place.run(&[&command[..], &["--max-requests", &budget]].concat());
         place.run(&command).expect(0);
@@ -184,7 +188,8 @@ fn assert_cheap(report: &Value, when: &str) {
 }
 
 #[test]
-fn p3_a_sample_notices_that_ties_are_lost_now_and_the_next_run_mends_it() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p3_slow_a_sample_notices_that_ties_are_lost_now_and_the_next_run_mends_it() {
     let service = service(2400, 6, json!({"ties": "kept", "default_page_rows": 10}));
     let place = Place::new(&service).with_config(&paged(25));
     place.report(&["sync"], 0);
@@ -204,7 +209,8 @@ fn p3_a_sample_notices_that_ties_are_lost_now_and_the_next_run_mends_it() {
 }
 
 #[test]
-fn p3_a_millisecond_with_more_rows_than_a_page_is_whole_or_told_in_every_run() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p3_slow_a_millisecond_with_more_rows_than_a_page_is_whole_or_told_in_every_run() {
     // More than the largest page may have.
     let kept = service(2200, 1100, json!({"ties": "kept"}));
     let place = Place::new(&kept).with_config(&paged(500));

@@ -271,7 +271,7 @@ fn p5_a_limit_is_obeyed_and_a_refusal_for_now_is_of_no_unknown_fate() {
 
 #[test]
 fn p2_a_kill_while_the_service_is_to_be_left_alone_leaves_no_unknown_fate() {
-    let told = RetryAfter { form: RetryAfterForm::Seconds, wait_ms: 60_000 };
+    let told = RetryAfter { form: RetryAfterForm::Seconds, wait_ms: 9_000 };
     let too_many_requests = Refusal { when: When { every: 1, ..When::default() }, retry_after: told };
     let service = service(Faults { too_many_requests, ..Faults::default() });
     let place = Place::new(&service);

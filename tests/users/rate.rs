@@ -30,7 +30,8 @@ fn pull_under(people: usize, per_second: f64) -> f64 {
 }
 
 #[test]
-fn p5_people_are_pulled_as_fast_as_a_limit_allows_and_never_early() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p5_slow_people_are_pulled_as_fast_as_a_limit_allows_and_never_early() {
     let (people, per_second) = (400, 25.0);
     let secs = pull_under(people, per_second);
     let least = (people as f64 - 10.0) / per_second;

@@ -21,7 +21,8 @@ fn statements(script: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_question_is_answered_alike_by_both_warehouses() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_every_question_is_answered_alike_by_both_warehouses() {
     let service = Service::start(small(12_000, 60));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(62)], 0);

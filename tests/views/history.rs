@@ -24,7 +24,8 @@ fn moment(nights: i64) -> String {
 }
 
 #[test]
-fn what_was_known_at_a_moment_is_what_the_warehouse_said_then() {
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_what_was_known_at_a_moment_is_what_the_warehouse_said_then() {
     let service = Service::start(small(3000, 40));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(42)], 0);

@@ -59,7 +59,8 @@ fn p8_a_service_that_delivers_no_record_ends_the_run_soon() {
 }
 
 #[test]
-fn p1_a_record_that_is_no_json_blocks_itself_alone() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_slow_a_record_that_is_no_json_blocks_itself_alone() {
     let well = lab().backfill(i64::from(DAYS)).expect(0);
     for (fault, word) in [
         ("nan", "NaN"),

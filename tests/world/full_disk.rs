@@ -18,8 +18,6 @@ use crate::harness::{DAY_MS, Done, Place, Service, assert_each_holds, days_ago, 
 use super::{copy_folder, restore};
 
 const DAYS: u32 = 12;
-/// Sizes that are tried between nothing and what a run needs.
-const STEPS: u64 = 9;
 
 /// The names by which messages tell what was being written.
 const PLACES: [&str; 4] = ["under-way", "checkpoints.sqlite", "warehouse.duckdb", "parquet"];
@@ -88,8 +86,25 @@ fn kib_below(folder: &Path) -> u64 {
     entries.map(|entry| kib_below(&entry.unwrap().path())).sum()
 }
 
+/// What is tried.
+struct Tried<'a> {
+    responses: u64,
+    /// The folders that are full.
+    folders: &'a [&'a str],
+    /// How much room there is: so many sizes between nothing and what a run needs.
+    sizes: u64,
+    /// How many of [`PLACES`] are full at least once.
+    places: usize,
+}
+
 /// Tries a command with all sorts of room on a folder; returns what was full, and how often.
-fn sweep(service: &Service, place: &Place, full: &str, command: &[&str]) -> (BTreeSet<&'static str>, u64) {
+fn sweep(
+    tried: &Tried<'_>,
+    service: &Service,
+    place: &Place,
+    full: &str,
+    command: &[&str],
+) -> (BTreeSet<&'static str>, u64) {
     let before = tempfile::tempdir().unwrap();
     copy_folder(place.root(), before.path());
     let path = if full == "." { place.root().to_owned() } else { place.path(full) };
@@ -100,9 +115,9 @@ fn sweep(service: &Service, place: &Place, full: &str, command: &[&str]) -> (BTr
     let expected = Expected::now(service);
     assert_each_holds(place, &expected, "with room");
     let (mut told, mut failures) = (BTreeSet::new(), 0);
-    for step in 0..STEPS {
+    for step in 0..tried.sizes {
         // Not on page borders alone.
-        let room_kib = needed_kib * step / STEPS + step * 3 % 7;
+        let room_kib = needed_kib * step / tried.sizes + step * 3 % 7;
         restore(place, before.path());
         let when = format!("{full} with {room_kib} of {needed_kib} KiB");
         let (first, second) = on_a_full_disk(place, full, room_kib, command);
@@ -119,19 +134,34 @@ fn sweep(service: &Service, place: &Place, full: &str, command: &[&str]) -> (BTr
 }
 
 #[test]
-fn p1_p2_exit_1_a_full_disk_at_any_write_loses_nothing() {
+fn p1_p2_exit_1_a_full_disk_loses_nothing() {
+    fill_disks(&Tried { responses: 300, folders: &["."], sizes: 6, places: 3 });
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_p2_exit_1_slow_a_full_disk_at_any_write_loses_nothing() {
+    // All on one disk, and each on one of its own.
+    fill_disks(&Tried {
+        responses: 900,
+        folders: &[".", "state", "archive", "parquet"],
+        sizes: 9,
+        places: PLACES.len(),
+    });
+}
+
+fn fill_disks(tried: &Tried<'_>) {
     if !may_mount() {
         println!("SKIPPED: this user may not mount; limits on the size of files are tried instead");
         limits_on_file_size();
         return;
     }
-    let service = Service::start(small(900, DAYS));
+    let service = Service::start(small(tried.responses, DAYS));
     let first = days_ago(i64::from(DAYS));
     let (mut told, mut failures) = (BTreeSet::new(), 0);
-    // All on one disk, and each on one of its own.
-    for full in [".", "state", "archive", "parquet"] {
+    for &full in tried.folders {
         let place = Place::new(&service);
-        let (of_fill, failed) = sweep(&service, &place, full, &["backfill", "--from", &first]);
+        let (of_fill, failed) = sweep(tried, &service, &place, full, &["backfill", "--from", &first]);
         told.extend(of_fill);
         assert!(failed >= 3, "{full}: only {failed} runs met a full disk");
         failures += failed;
@@ -142,10 +172,11 @@ fn p1_p2_exit_1_a_full_disk_at_any_write_loses_nothing() {
     let changes =
         ChangeRequest { edits: 200, new_answers: 200, within_ms: Some(10 * DAY_MS), ..ChangeRequest::default() };
     service.change(&changes);
-    let (of_night, failed) = sweep(&service, &place, ".", &["sync"]);
+    let (of_night, failed) = sweep(tried, &service, &place, ".", &["sync"]);
     told.extend(of_night);
-    assert!(failures + failed >= 20, "only {} of the runs met a full disk", failures + failed);
-    assert_eq!(told, PLACES.into_iter().collect(), "not every kind of write failed");
+    let runs = tried.sizes * (tried.folders.len() as u64 + 1);
+    assert!(failures + failed >= runs * 4 / 9, "only {} of the runs met a full disk", failures + failed);
+    assert!(told.len() >= tried.places, "only {told:?} failed");
 }
 
 /// `ulimit -f` counts blocks of 512 bytes; the signal that goes with the limit is ignored, as a service manager may set it.
@@ -164,7 +195,7 @@ fn limits_on_file_size() {
     let command = ["backfill", "--from", &first];
     let expected = Expected::now(&service);
     let mut failures = 0;
-    for blocks in [0, 1, 2, 4, 9, 17, 40, 64, 100, 180, 300, 520, 1000, 2000, 4000, 6000, 9000] {
+    for blocks in [0, 1, 4, 17, 64, 180, 520, 2000] {
         let place = Place::new(&service);
         let when = format!("files of at most {blocks} blocks");
         let done = with_files_of_at_most(&place, blocks, &command);
@@ -178,10 +209,11 @@ fn limits_on_file_size() {
         place.run(&command).expect(0);
         assert_each_holds(&place, &expected, &when);
     }
-    assert!(failures >= 10, "only {failures} runs met the limit");
+    assert!(failures >= 5, "only {failures} runs met the limit");
 }
 
 #[test]
-fn p1_p2_exit_1_a_limit_on_the_size_of_files_loses_nothing() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_p2_exit_1_slow_a_limit_on_the_size_of_files_loses_nothing() {
     limits_on_file_size();
 }

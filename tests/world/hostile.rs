@@ -137,7 +137,8 @@ fn endless_chunks(stream: &mut TcpStream) {
 }
 
 #[test]
-fn p8_bodies_without_end_are_not_read_on() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p8_slow_bodies_without_end_are_not_read_on() {
     all_refused(&[
         ("a gzip bomb", gzip_bomb, &["larger than", "bytes"]),
         ("an endless body", endless_body, &["larger than", "bytes"]),
@@ -221,7 +222,8 @@ fn p3_bodies_that_lie_about_their_length_are_no_pages() {
 }
 
 #[test]
-fn p3_texts_that_are_no_pages_are_refused() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p3_slow_texts_that_are_no_pages_are_refused() {
     all_refused(&[
         ("NULs", |stream| respond(stream, "200 OK", "", &[0; 5000]), &["not JSON"]),
         (
@@ -251,7 +253,8 @@ fn p3_texts_that_are_no_pages_are_refused() {
 }
 
 #[test]
-fn p1_items_that_are_no_json_are_set_aside() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_slow_items_that_are_no_json_are_set_aside() {
     const NO_UTF8: Hostile = |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\xff\xfe\"],\"cursor\":null}");
     const A_NUL: Hostile = |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\0\"],\"cursor\":null}");
     for hostile in [NO_UTF8, A_NUL] {
@@ -276,7 +279,8 @@ fn page(records: &[String]) -> Vec<u8> {
 }
 
 #[test]
-fn p1_p8_a_page_of_fifty_megabytes_lands() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_p8_slow_a_page_of_fifty_megabytes_lands() {
     let met = meet(
         |stream| {
             let text = format!("\"{}\"", "t".repeat(MIB));

@@ -34,7 +34,8 @@ fn go_on(place: &Place, when: &str) {
 }
 
 #[test]
-fn p2_a_spool_torn_at_any_byte_is_gone_on_with() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_a_spool_torn_at_any_byte_is_gone_on_with() {
     let (service, place, copy, spools) = cut_short();
     let expected = Expected::now(&service);
     let whole = fs::read(&spools[0]).unwrap();

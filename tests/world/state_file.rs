@@ -60,7 +60,8 @@ fn damages(whole: &[u8]) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn p2_p6_a_torn_state_file_is_put_aside_and_rebuilt_without_asking_again() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_p6_slow_a_torn_state_file_is_put_aside_and_rebuilt_without_asking_again() {
     let (service, place, copy) = filled();
     let whole = fs::read(place.state()).unwrap();
     let expected = Expected::now(&service);

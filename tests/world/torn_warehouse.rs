@@ -41,7 +41,8 @@ fn assert_way_out(service: &Service, place: &Place, damaged: &Path, away: &Path,
 }
 
 #[test]
-fn p1_a_torn_duckdb_file_is_named_and_filled_anew_once_it_is_moved_away() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_slow_a_torn_duckdb_file_is_named_and_filled_anew_once_it_is_moved_away() {
     let (service, place, copy) = filled(Place::without_parquet);
     let whole = fs::read(place.duckdb()).unwrap();
     let mut damages: Vec<(String, Vec<u8>)> = [1, 8, 100, 4096, 8192, 12_288, 100_000, whole.len() / 2]
@@ -104,7 +105,8 @@ fn leave_a_log(place: &Place, copy: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn p2_a_log_that_a_kill_left_is_replayed_and_a_torn_end_of_it_is_dropped() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_a_log_that_a_kill_left_is_replayed_and_a_torn_end_of_it_is_dropped() {
     let (service, place, copy) = filled(Place::without_parquet);
     let log = leave_a_log(&place, copy.path());
     assert!(log.len() > 100);
@@ -139,7 +141,8 @@ fn partitions(place: &Place) -> Vec<PathBuf> {
 }
 
 #[test]
-fn p1_a_torn_or_missing_parquet_file_is_named_and_the_folder_filled_anew_once_it_is_moved_away() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_slow_a_torn_or_missing_parquet_file_is_named_and_the_folder_filled_anew_once_it_is_moved_away() {
     let (service, place, copy) = filled(Place::without_duckdb);
     let file = partitions(&place).pop().unwrap();
     let whole = fs::read(&file).unwrap();

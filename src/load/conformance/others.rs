@@ -72,6 +72,30 @@ pub(in crate::load) fn a_snapshot_does_not_depend_on_what_was_sealed(lab: &mut L
     }
 }
 
+pub(in crate::load) fn p1_a_session_of_weeks_has_each_of_its_snapshots_once(lab: &mut Lab) {
+    const BY_MOMENT: &str =
+        "SELECT s.response_group_uid, s.created_at::VARCHAR, s.attributes, a.value_text FROM visitor_snapshots s
+        LEFT JOIN visitor_snapshot_attributes a USING (response_group_uid, created_at) ORDER BY ALL";
+    let (first, last) = (with_snapshot(answer("s", 0, "x"), 1, "free"), with_snapshot(answer("s", 20, "x"), 2, "paid"));
+    // Two windows that do not see each other's row, in the wrong order, and then a scan that sees both.
+    lab.apply(&snapshots_scan(0, 20, 21), &[page(std::slice::from_ref(&last))]);
+    lab.apply(&snapshots_scan(1, 0, 1), &[page(std::slice::from_ref(&first))]);
+    let both = [
+        "s | 2026-03-01 12:00:00 | {\"plan\":\"free\"} | free",
+        "s | 2026-03-21 12:00:00 | {\"plan\":\"paid\"} | paid",
+    ];
+    assert_eq!(lab.rows(BY_MOMENT), both);
+    for hour in 2..4 {
+        lab.apply(&snapshots_scan(hour, 0, 30), &[page(&[first.clone(), last.clone()])]);
+        assert_eq!(lab.rows(BY_MOMENT), both, "scan {hour}");
+    }
+    // An edit of the first is none of the second.
+    let edited = with_snapshot(answer("s", 0, "x"), 1, "trial");
+    lab.apply(&snapshots_scan(4, 0, 30), &[page(&[edited, last])]);
+    let first_edited = "s | 2026-03-01 12:00:00 | {\"plan\":\"trial\"} | trial";
+    assert_eq!(lab.rows(BY_MOMENT), [first_edited, both[1]]);
+}
+
 pub(in crate::load) fn an_edited_snapshot_replaces_its_attributes(lab: &mut Lab) {
     lab.apply(&snapshots_scan(0, 0, 1), &[page(&[with_snapshot(answer("s", 0, "x"), 1, "free")])]);
     let applied = lab.apply(&snapshots_scan(1, 0, 1), &[page(&[with_snapshot(answer("s", 0, "x"), 1, "paid")])]);

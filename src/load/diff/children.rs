@@ -24,6 +24,8 @@ pub(super) enum Sets {
         added: &'static str,
         /// Has the key of the stored rows whose children are taken out.
         taken_out: &'static str,
+        /// Whether their children are those of the same `created_at` alone: a key can have rows of several moments.
+        same_moment: bool,
         /// Range of the partition column in which those children are.
         bounds: Option<TimeBounds>,
     },
@@ -37,6 +39,7 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
         Fates::Compared => Sets::Replaced {
             added: "(SELECT _seq FROM work_fate WHERE verdict IN ('new', 'edited') OR is_doubled)",
             taken_out: "(FROM work_fate WHERE verdict = 'edited' OR is_doubled)",
+            same_moment: false,
             bounds: hull(comparison, base, &old_rows(comparison, base))?,
         },
     };
@@ -61,10 +64,15 @@ pub(super) fn replace(comparison: &mut Comparison<'_>, parent: &'static Table, s
                 comparison.record(child, None, Some(&relation))?;
             }
             Sets::None | Sets::AllAdded => {}
-            Sets::Replaced { added, taken_out, bounds } => {
+            Sets::Replaced { added, taken_out, same_moment, bounds } => {
                 let only_added = format!("SEMI JOIN {added} a ON s._seq = a._seq");
                 let upserts = if has_staged { Some(add(comparison, child, "TABLE", &only_added)?) } else { None };
-                let deletes = take_out(comparison, parent, child, taken_out, *bounds)?;
+                let deletes = take_out(
+                    comparison,
+                    parent,
+                    child,
+                    &Taken { rows: taken_out, same_moment: *same_moment, bounds: *bounds },
+                )?;
                 comparison.record(child, Some(&deletes), upserts.as_deref())?;
             }
         }
@@ -81,24 +89,34 @@ fn add(comparison: &Comparison<'_>, child: &Table, kind: &str, only: &str) -> Re
     Ok(relation)
 }
 
+/// The stored rows whose children are taken out; see [`Sets::Replaced`].
+struct Taken<'a> {
+    rows: &'a str,
+    same_moment: bool,
+    bounds: Option<TimeBounds>,
+}
+
 /// Only parents that have children are named, so that tables (and their files) without any are left alone.
 fn take_out(
     comparison: &mut Comparison<'_>,
     parent: &'static Table,
     child: &'static Table,
-    taken_out: &str,
-    bounds: Option<TimeBounds>,
+    taken: &Taken<'_>,
 ) -> Result<String, LoadError> {
     let relation = delete_relation(child);
     let columns = column_list("t", super::delta::delete_columns(child));
     let pairs = owner_key(child).into_iter().zip(&parent.key);
-    let same_parent: Vec<String> =
+    let mut same_parent: Vec<String> =
         pairs.map(|(own, key)| format!("t.{} = p.{}", quote_identifier(own), quote_identifier(key))).collect();
-    let stored = comparison.targets.relation(child, bounds)?;
-    let inside = bounds.map_or("true".to_owned(), |bounds| bounds.condition("t.created_at"));
+    if taken.same_moment {
+        same_parent.push("t.created_at = p.created_at".to_owned());
+    }
+    let stored = comparison.targets.relation(child, taken.bounds)?;
+    let inside = taken.bounds.map_or("true".to_owned(), |bounds| bounds.condition("t.created_at"));
     comparison.execute(&format!(
         "CREATE TEMP TABLE {relation} AS SELECT DISTINCT {columns} FROM {stored} t
-         SEMI JOIN {taken_out} p ON {} WHERE {inside}",
+         SEMI JOIN {} p ON {} WHERE {inside}",
+        taken.rows,
         same_parent.join(" AND ")
     ))?;
     Ok(relation)

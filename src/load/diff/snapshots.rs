@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How far apart the answers of one session can be: a session may cross the edge of a window, and its row is looked up this far
-/// around. A session that goes on for longer can get a second row.
+/// around. A session that goes on for longer can get a second row, of another moment; the first one is then the session's.
 const SESSION_MS_MAX: i64 = 7 * DAY_MS;
 
 /// Puts the changes of `visitor_snapshots` and its children into the delta.
@@ -33,7 +33,8 @@ pub(super) fn write(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
     write_rows(comparison, table)?;
     let sets = Sets::Replaced {
         added: "work_snapshot_fate",
-        taken_out: "(FROM work_snapshot_fate WHERE held_at IS NOT NULL)",
+        taken_out: "(SELECT response_group_uid, held_at AS created_at FROM work_snapshot_fate WHERE held_at IS NOT NULL)",
+        same_moment: true,
         bounds: Some(bounds),
     };
     children::replace(comparison, table, &sets)
@@ -77,6 +78,7 @@ fn judge(comparison: &mut Comparison<'_>, table: &'static Table, bounds: TimeBou
             SELECT s._seq, s.response_group_uid, h.created_at AS held_at, h._first_seen_at AS first_seen_at
             FROM work_snapshot_first s LEFT JOIN (
                 SELECT t.response_group_uid, t.created_at, t._row_hash, t._first_seen_at FROM {stored} t WHERE {inside}
+                QUALIFY row_number() OVER (PARTITION BY t.response_group_uid ORDER BY t.created_at, t._row_hash) = 1
             ) h ON h.response_group_uid = s.response_group_uid
             WHERE h.created_at IS NULL OR s.created_at < h.created_at
                 OR (s.created_at = h.created_at AND s._row_hash <> h._row_hash)"

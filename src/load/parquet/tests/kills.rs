@@ -78,10 +78,22 @@ fn at_every_step(stride: usize, threads: u32, recover: impl Fn(&TempDir, Parquet
 }
 
 #[test]
-fn p2_a_kill_at_any_step_of_commit_or_publish_changes_nothing_in_the_end() {
-    at_every_step(1, 1, |root, warehouse, commits| {
+fn p2_a_kill_within_commit_or_publish_changes_nothing_in_the_end() {
+    // A stride that shares no factor with how often steps repeat, so that each kind of them has its turn.
+    opened_again_after_every(13, 1);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_a_kill_at_any_step_of_commit_or_publish_changes_nothing_in_the_end() {
+    opened_again_after_every(1, 1);
+}
+
+/// Runs with a kill after every so many steps, and once more on what is left.
+fn opened_again_after_every(stride: usize, threads: u32) {
+    at_every_step(stride, threads, |root, warehouse, commits| {
         drop(warehouse);
-        let mut warehouse = open(root);
+        let mut warehouse = open_with(root, threads);
         run(&mut warehouse, commits).unwrap();
     });
 }
@@ -89,7 +101,7 @@ fn p2_a_kill_at_any_step_of_commit_or_publish_changes_nothing_in_the_end() {
 #[test]
 fn p2_a_failed_step_can_be_tried_again_without_opening_anew() {
     // What is on the disk is the same as above: only what is in memory matters, so fewer steps will do.
-    at_every_step(7, 1, |_, mut warehouse, commits| {
+    at_every_step(17, 1, |_, mut warehouse, commits| {
         warehouse.disk = Disk::default();
         run(&mut warehouse, commits).unwrap();
     });
@@ -97,15 +109,21 @@ fn p2_a_failed_step_can_be_tried_again_without_opening_anew() {
 
 #[test]
 fn p2_a_kill_while_partitions_are_merged_side_by_side_changes_nothing_in_the_end() {
-    at_every_step(5, 2, |root, warehouse, commits| {
-        drop(warehouse);
-        let mut warehouse = open_with(root, 2);
-        run(&mut warehouse, commits).unwrap();
-    });
+    opened_again_after_every(19, 2);
 }
 
 #[test]
 fn p2_a_kill_while_the_folder_is_first_laid_out_leaves_one_that_opens() {
+    laid_out_after_every(7);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_a_kill_at_any_step_of_the_first_layout_leaves_a_folder_that_opens() {
+    laid_out_after_every(1);
+}
+
+fn laid_out_after_every(stride: usize) {
     let model = Model::new();
     let mut kills = 0;
     loop {
@@ -117,7 +135,7 @@ fn p2_a_kill_while_the_folder_is_first_laid_out_leaves_one_that_opens() {
         }
         drop(open(&root));
         assert_eq!(model.digest_of_tree(root.path()), model.digest(), "killed after {kills} steps");
-        kills += 1;
+        kills += stride;
     }
 }
 

@@ -123,6 +123,6 @@ fn p2_what_could_not_be_committed_on_the_way_goes_on_waiting_and_is_there_once()
             assert!(fails >= 10, "only {fails} steps");
             return;
         }
-        fails += 1;
+        fails += 3;
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 
 /// Days of the service's calendar: more than two months.
 const DAYS: u64 = 75;
-const SCANS: i64 = 40;
+const SCANS: i64 = 16;
 
 /// A service whose records change from scan to scan.
 struct Service {
