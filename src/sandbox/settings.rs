@@ -20,7 +20,7 @@ pub struct Rough {
     /// Sessions that begin at the first or last millisecond of a day or an hour; half of these at midnight, as data that was
     /// imported with a date alone.
     pub edge_share: f64,
-    /// Responses that have no place in a table: their question has no number.
+    /// Responses that have no place in a table: their question has no id.
     pub reject_share: f64,
     /// Responses with the key of another one, and another answer.
     pub twice_share: f64,

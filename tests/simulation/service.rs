@@ -49,9 +49,9 @@ struct Past {
 }
 
 impl Past {
-    /// Whether no table can hold a response: it was planted so, or the world is rough and its question has no number.
+    /// Whether no table can hold a response: it was planted so, or the world is rough and its question has no id.
     fn is_unplaceable(&self, record: &str) -> bool {
-        record.contains("\"questionId\":\"imported\"") || self.unplaceable.iter().any(|planted| planted == record)
+        record.contains("\"questionId\":null,") || self.unplaceable.iter().any(|planted| planted == record)
     }
 }
 

@@ -10,9 +10,8 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 /// How far apart the answers of a slow session are at most.
 const SLOW_MS_MAX: i64 = 30 * HOUR_MS;
-/// The question member of a record that has no place in a table: the id is no number.
-pub(super) const NO_QUESTION: &str =
-    r#""questionId":"imported","questionText":"Imported","questionType":"TEXTURLPROMPT""#;
+/// The question members of a record that has no place in a table: it has no id. Tools that read by type take it.
+pub(super) const NO_QUESTION: &str = r#""questionId":null,"questionText":"Imported","questionType":"TEXTURLPROMPT""#;
 /// Texts that are added to free answers, at most, so that a record has about 500 bytes.
 const MORE_TEXTS: i64 = 5;
 
