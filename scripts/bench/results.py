@@ -32,19 +32,30 @@ class Row:
         return self.value <= self.limit if self.at_most else self.value >= self.limit
 
 
+DATA = ("smooth", "rough")
+
+
 class Results:
+    """The rows by key: what is measured, and what came out on smooth and on rough data."""
+
     def __init__(self, path, conditions):
         self.path = pathlib.Path(path)
         self.rows = json.loads(self.path.read_text()) if self.path.exists() else {}
         self.conditions = conditions
+        self.data = "smooth"
+
+    def of(self, data):
+        """The same results, to which rows of this kind of data are added."""
+        self.data = data
+        return self
 
     def add(self, row):
         load = os.getloadavg()[0]
         # The benchmark itself keeps about two processes busy: the load tells of others only where it is above that.
-        self.rows[row.key] = {**dataclasses.asdict(row), "verdict": row.verdict(), "load": round(load, 1),
-                              "date": time.strftime("%Y-%m-%d"), **self.conditions}
+        self.rows.setdefault(row.key, {})[self.data] = {
+            **dataclasses.asdict(row), "verdict": row.verdict(), "load": round(load, 1), "date": time.strftime("%Y-%m-%d"), **self.conditions}
         self.path.write_text(json.dumps(self.rows, indent=1, ensure_ascii=False) + "\n")
-        print(f"{row.verdict().strip('*'):8}{row.value:8.2f}  {row.goal:12} {row.work} | {row.ours} | {row.other}", flush=True)
+        print(f"{row.verdict().strip('*'):8}{row.value:8.2f}  {row.goal:12} {self.data}: {row.work} | {row.ours} | {row.other}", flush=True)
 
 
 def machine():
@@ -67,12 +78,18 @@ def shown(value):
 
 
 def write_markdown(results, template, path, machine_text, versions_text):
-    """Fills the table into the page: what stands around it is written by hand, in the template."""
-    lines = ["| work | goal | measured | | ours | held against | rows | rounds | load | date |", "|---|---|---|---|---|---|---|---|---|---|"]
+    """Fills the tables into the page: what stands around them is written by hand, in the template."""
+    table = ["| work | goal | smooth | | rough | | rough / smooth |", "|---|---|---|---|---|---|---|"]
+    details = ["| work | data | ours | held against | rows | rounds | load | date |", "|---|---|---|---|---|---|---|---|"]
     for row in results.rows.values():
-        lines.append(
-            f"| {row['work']} | {row['goal']} | {shown(row['value'])} | {row['verdict']} | {row['ours']} | {row['other']} "
-            f"| {row['rows']:,} | {row['rounds']} | {row['load']} | {row['date']} |")
+        either = row.get("smooth") or row["rough"]
+        cells = [cell for data in DATA for cell in ((shown(row[data]["value"]), row[data]["verdict"]) if data in row else ("", ""))]
+        values = [row[data]["value"] for data in DATA if data in row]
+        ratio = f"{values[1] / values[0]:.2f}" if len(values) == 2 and values[0] else ""
+        table.append(f"| {either['work']} | {either['goal']} | {' | '.join(cells)} | {ratio} |")
+        for data in DATA:
+            if one := row.get(data):
+                details.append(f"| {one['work']} | {data} | {one['ours']} | {one['other']} | {one['rows']:,} | {one['rounds']} | {one['load']} | {one['date']} |")
     text = pathlib.Path(template).read_text()
-    text = text.replace("{table}", "\n".join(lines)).replace("{machine}", machine_text).replace("{versions}", versions_text)
-    pathlib.Path(path).write_text(text)
+    text = text.replace("{table}", "\n".join(table)).replace("{details}", "\n".join(details))
+    pathlib.Path(path).write_text(text.replace("{machine}", machine_text).replace("{versions}", versions_text))

@@ -37,6 +37,8 @@ def main(disposition, destination, address, from_ms, to_ms, folder, *flags):
                             + [(name, pyarrow.string()) for name in JSONS])
 
     def arrow_of(records):
+        # A primary key may not be NULL.
+        records = [record for record in records if record.get("questionId") is not None]
         for record in records:
             for name in JSONS:
                 if name in record:

@@ -3,9 +3,9 @@
 import dataclasses
 import pathlib
 
-from service import days_of
+from service import Service, days_of
 
-from . import answers, backfill, compare, erase, growth, latency, nightly, replay, rescan, small
+from . import answers, backfill, compare, erase, growth, latency, nightly, replay, rescan, rough, small
 
 
 @dataclasses.dataclass
@@ -17,11 +17,17 @@ class Setting:
     big_rows: int
     threads: int
     folder: pathlib.Path
+    # What the sandbox's data is like: "smooth" or "rough".
+    data: str = "smooth"
 
     def days(self):
         return days_of(self.rows)
 
+    def service(self, rows, days, *arguments):
+        return Service(self.program, rows, days, "--data", self.data, *arguments)
 
+
+# Measured on smooth and on rough data.
 ALL = {
     "backfill": backfill.without_flags,
     "flags": backfill.with_all_flags,
@@ -36,3 +42,5 @@ ALL = {
     "growth": growth.measure_growth,
     "compare": compare.measure_others,
 }
+# Measured on both at once.
+BOTH = {"rough": rough.measure_rough}

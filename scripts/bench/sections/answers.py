@@ -5,7 +5,7 @@ import time
 import measure
 from measure import Cost, median
 from results import Row
-from service import Service, Side, days_of
+from service import Side, days_of
 
 NPS = """
 SELECT date_trunc('week', created_at)::DATE AS week, count(*) AS responses,
@@ -26,7 +26,7 @@ TIMES = 5
 def measure_views(setting, table):
     import duckdb
     rows = setting.big_rows or setting.rows
-    with Service(setting.program, rows, days_of(rows)) as service:
+    with setting.service(rows, days_of(rows)) as service:
         side = Side(setting.program, setting.folder / "answers", service, archive=False)
         side.first_load()
     with duckdb.connect(str(side.folder / "warehouse.duckdb"), read_only=True, config={"threads": setting.threads}) as connection:

@@ -10,7 +10,7 @@ import measure
 from measure import median
 from results import Row
 from sections import floor as floors
-from service import FLAGS, Service, Side, days_of, report_of
+from service import FLAGS, Side, days_of, report_of
 
 MIB = 2**20
 # What the engine may take unless set otherwise (`[warehouse] memory_limit_mb`), and what the program may take beside it.
@@ -20,7 +20,7 @@ PAGE_ROWS = 1000
 
 
 def without_flags(setting, table):
-    with Service(setting.program, setting.rows, setting.days()) as service:
+    with setting.service(setting.rows, setting.days()) as service:
         costs, pages = first_loads(setting, service, [])
         add_rows(table, costs, "flags off")
         alone = bare(setting, pages)
@@ -30,7 +30,7 @@ def without_flags(setting, table):
 
 
 def with_all_flags(setting, table):
-    with Service(setting.program, setting.rows, setting.days()) as service:
+    with setting.service(setting.rows, setting.days()) as service:
         costs, pages = first_loads(setting, service, FLAGS)
         add_rows(table, costs, "all flags")
         parts(setting, table, service, costs, bare(setting, pages), FLAGS)
@@ -72,9 +72,9 @@ def check_rows(costs):
     """A side that did less is no measure."""
     read = json.loads(costs["read_json"][-1].stdout)["rows"]
     for name in ("duckdb", "parquet", "both"):
-        ours = report_of(costs[name][-1])["streams"]["responses"]["inserted"]
+        ours = report_of(costs[name][-1])["streams"]["responses"]["rows_read"]
         if ours != read:
-            sys.exit(f"{name} holds {ours} rows, read_json {read}")
+            sys.exit(f"{name} read {ours} rows, read_json {read}")
 
 
 def add_rows(table, costs, flags):
@@ -159,7 +159,7 @@ def memory(setting, table):
     """Peak memory at both sizes. The larger one only with BIG_ROWS."""
     peaks, floor_peaks = {}, {}
     for rows in [setting.rows] + [setting.big_rows] * (setting.big_rows > 0):
-        with Service(setting.program, rows, days_of(rows)) as service:
+        with setting.service(rows, days_of(rows)) as service:
             cost = Side(setting.program, setting.folder / "memory", service).first_load()
         file = setting.folder / "memory" / "warehouse.duckdb"
         floor_peaks[rows] = floors.run("rewrite", file, setting.folder / "anew.duckdb", setting.threads, ENGINE_BYTES // MIB).peak_rss_bytes

@@ -10,7 +10,7 @@ import sys
 import measure
 from measure import median
 from results import Row
-from service import FLAGS, Service, Side, report_of
+from service import FLAGS, Side, report_of
 
 PULL = pathlib.Path(__file__).parent.parent / "compare" / "dlt_pull.py"
 PACKAGES = ["dlt[duckdb,parquet]==1.31.0", "duckdb==1.5.5", "pyarrow==26.0.1", "orjson==3.13.0", "requests"]
@@ -18,7 +18,7 @@ PACKAGES = ["dlt[duckdb,parquet]==1.31.0", "duckdb==1.5.5", "pyarrow==26.0.1", "
 
 def measure_others(setting, table):
     python = installed()
-    with Service(setting.program, setting.rows, setting.days()) as service:
+    with setting.service(setting.rows, setting.days()) as service:
         for name, flags in (("flags off", []), ("all flags", FLAGS)):
             costs = measure.alternate(setting.rounds, sides_of(setting, service, python, flags))
             for destination in ("duckdb", "parquet"):
@@ -42,9 +42,10 @@ def sides_of(setting, service, python, flags):
             cost = measure.run([python, PULL, way, destination, *reach, folder, *flags])
             told = json.loads(cost.stdout.strip().splitlines()[-1])
             cost.wall_secs = told["secs"]
-            read = report_of(loads[destination])["streams"]["responses"]["inserted"]
-            if told["rows"] != read:
-                sys.exit(f"dlt took {told['rows']} rows, studysync {read}")
+            ours = report_of(loads[destination])["streams"]["responses"]
+            # Of a record without a key dlt takes none, and of a key that comes twice a row or two, by its way.
+            if not ours["inserted"] <= told["rows"] <= ours["rows_read"]:
+                sys.exit(f"dlt took {told['rows']} rows, studysync {ours}")
             return cost
         return run
 

@@ -4,7 +4,7 @@ import measure
 from measure import median
 from results import Row
 from sections import floor as floors
-from service import Service, Side, days_of
+from service import Side, days_of
 
 # What is "close to one rewrite": a rewrite, a search of every file, and some.
 CLOSE = 1.5
@@ -13,7 +13,7 @@ CLOSE = 1.5
 def measure_erase(setting, table):
     import duckdb
     rows = setting.big_rows or setting.rows
-    with Service(setting.program, rows, days_of(rows)) as service:
+    with setting.service(rows, days_of(rows)) as service:
         for name, archive in (("without an archive", False), ("with the archive of all pages", True)):
             side = Side(setting.program, setting.folder / "erase", service, archive=archive)
             side.first_load()

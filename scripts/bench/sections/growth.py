@@ -4,7 +4,7 @@ import pathlib
 
 import measure
 from results import Row
-from service import Service, Side, days_of, report_of
+from service import Side, days_of, report_of
 
 PICTURE = pathlib.Path(__file__).parent.parent.parent.parent / "docs" / "growth.svg"
 ROWS = [10_000, 100_000, 1_000_000]
@@ -38,7 +38,7 @@ def measure_growth(setting, table):
 def by_rows(setting):
     costs = {"duckdb": [], "parquet": []}
     for rows in ROWS + [setting.big_rows] * (setting.big_rows > 0):
-        with Service(setting.program, rows, days_of(rows)) as service:
+        with setting.service(rows, days_of(rows)) as service:
             for warehouse, found in costs.items():
                 cost = Side(setting.program, setting.folder / "growth", service, (), (warehouse,)).first_load()
                 found.append((rows, cost))
@@ -49,7 +49,7 @@ def by_rows(setting):
 def by_windows(setting):
     """Windows, requests and cost of the same rows."""
     found = []
-    with Service(setting.program, WINDOW_ROWS, days_of(WINDOW_ROWS)) as service:
+    with setting.service(WINDOW_ROWS, days_of(WINDOW_ROWS)) as service:
         for page_rows in PAGE_ROWS:
             side = Side(setting.program, setting.folder / "growth", service, more=f"page_rows = {page_rows}")
             cost = side.first_load()
@@ -63,7 +63,7 @@ def by_latency(setting):
     """Seconds of a backfill, by latency and by requests under way."""
     found = {}
     for latency_ms in LATENCIES_MS:
-        with Service(setting.program, LATENCY_ROWS, days_of(LATENCY_ROWS), "--latency-ms", str(latency_ms)) as service:
+        with setting.service(LATENCY_ROWS, days_of(LATENCY_ROWS), "--latency-ms", str(latency_ms)) as service:
             side = Side(setting.program, setting.folder / "growth", service)
             found[latency_ms] = [side.first_load("--concurrency", str(in_flight)).wall_secs for in_flight in IN_FLIGHT]
             measure.tell(f"  {latency_ms} ms: {', '.join(f'{secs:.2f}' for secs in found[latency_ms])} s with {IN_FLIGHT} under way")

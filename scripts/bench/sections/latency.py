@@ -5,7 +5,7 @@ import statistics
 
 import measure
 from results import Row
-from service import Service, Side, days_of, report_of
+from service import Side, days_of, report_of
 
 LATENCY_MS = 200
 LIMIT_PER_SEC = 50
@@ -21,7 +21,7 @@ ROWS = 3_000_000
 
 def measure_latency(setting, table):
     arguments = ["--latency-ms", str(LATENCY_MS), "--rate-limit", str(LIMIT_PER_SEC), "--burst", str(BURST)]
-    with Service(setting.program, ROWS, days_of(ROWS), *arguments) as service:
+    with setting.service(ROWS, days_of(ROWS), *arguments) as service:
         side = Side(setting.program, setting.folder / "latency", service).clear()
         # The first run learns the rate. The second begins with it, as every night after the first does: its warehouse is gone, and so
         # it has to pull everything again.

@@ -3,7 +3,7 @@
 import measure
 from measure import median
 from results import Row
-from service import DAY_MS, Service, Side, days_of, report_of
+from service import DAY_MS, Side, days_of, report_of
 
 SMALL_ROWS = 100_000
 CHANGED = 1000
@@ -15,7 +15,7 @@ def measure_nightly(setting, table):
     costs = {}
     sizes = (SMALL_ROWS, setting.big_rows or setting.rows)
     for rows in sizes:
-        with Service(setting.program, rows, max(3, days_of(rows))) as service:
+        with setting.service(rows, max(3, days_of(rows))) as service:
             side = Side(setting.program, setting.folder / "nightly", service, ["with_deleted_responses"], archive=False)
             side.first_load()
             side.run("sync", "--json")

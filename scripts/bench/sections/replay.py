@@ -3,11 +3,11 @@
 import measure
 from measure import median
 from results import Row
-from service import Service, Side
+from service import Side
 
 
 def measure_replay(setting, table):
-    with Service(setting.program, setting.rows, setting.days()) as service:
+    with setting.service(setting.rows, setting.days()) as service:
         for warehouse in ("duckdb", "parquet"):
             side = Side(setting.program, setting.folder / "replay", service, [], (warehouse,))
             costs = measure.alternate(setting.rounds, {"backfill": side.first_load, "replay": lambda: after_load(side)})

@@ -5,13 +5,13 @@ import hashlib
 import measure
 from measure import median
 from results import Row
-from service import Service, Side, report_of
+from service import Side, report_of
 
 EVERY_RUN = 'rescan = ["all every run"]'
 
 
 def measure_rescan(setting, table):
-    with Service(setting.program, setting.rows, setting.days()) as service:
+    with setting.service(setting.rows, setting.days()) as service:
         for warehouse, files in (("duckdb", "warehouse.duckdb"), ("parquet", "parquet/**/*.parquet")):
             side = Side(setting.program, setting.folder / "rescan", service, [], (warehouse,), more=EVERY_RUN)
             loads, scans, written = [], [], 0

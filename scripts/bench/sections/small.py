@@ -7,7 +7,7 @@ import floors
 import measure
 from measure import median
 from results import Row
-from service import DAY_MS, NOW_MS, Service, Side, report_of
+from service import DAY_MS, NOW_MS, Side, report_of
 
 ROUNDS_MIN = 11
 GOAL_MS = 50
@@ -17,7 +17,7 @@ SETTLE_MS = 10 * 60 * 1000
 
 
 def measure_starts(setting, table):
-    with Service(setting.program, setting.rows, setting.days()) as service:
+    with setting.service(setting.rows, setting.days()) as service:
         side = Side(setting.program, setting.folder / "small", service)
         side.first_load()
         side.run("sync", "--json")
