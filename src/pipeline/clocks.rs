@@ -15,8 +15,6 @@ const FAR_MS: i64 = DAY_MS;
 const WRITTEN_MS: i64 = 1_767_225_600_000;
 /// How far behind the service's clock was when its rows agreed with it, in milliseconds.
 const AGREED_BEHIND: &str = "clock_agreed_behind_ms";
-/// The latest time that this machine's clock has shown in a run, in epoch milliseconds.
-const LATEST_HERE: &str = "clock_latest_here_ms";
 /// A clock that is behind by so much more than when its rows agreed with it is held against them again.
 const SAME_MS: i64 = 3_600_000;
 
@@ -98,24 +96,21 @@ impl Run {
         Ok(behind_ms < 0 || agreed.is_none_or(|(agreed_ms, _)| behind_ms > agreed_ms + SAME_MS))
     }
 
-    /// The latest time that this machine's clock showed in an earlier run; remembers what it shows now.
-    fn latest_here(&self, here_ms: i64) -> Result<Option<i64>, PipelineError> {
-        let state = self.shared.state();
-        let latest = state.service_trait::<i64>(LATEST_HERE).map_err(PipelineError::State)?.map(|(at_ms, _)| at_ms);
-        if latest.is_none_or(|latest_ms| here_ms > latest_ms) {
-            state.remember_trait(LATEST_HERE, &here_ms, here_ms).map_err(PipelineError::State)?;
-        }
-        Ok(latest)
+    /// The latest time that this machine's clock showed at the start of an earlier run.
+    fn latest_here(&self) -> Result<Option<i64>, PipelineError> {
+        // The latest of all, unless it is this one.
+        let latest = self.shared.state().runs(2).map_err(PipelineError::State)?;
+        Ok(latest.into_iter().find(|run| run.run_id != self.run_id.0).map(|run| run.started_ms))
     }
 
     /// Says so if the service's clock cannot be right, and what could not be asked for because of it.
     pub(super) async fn check_clock(&mut self, service_ms: i64) -> Result<(), PipelineError> {
         let here_ms = self.clock.now_ms();
-        let seen_ms = self.latest_here(here_ms)?;
         let behind_ms = here_ms - service_ms;
         if !self.is_clock_doubted(behind_ms)? {
             return Ok(());
         }
+        let seen_ms = self.latest_here()?;
         let windowed = || self.settings.streams.iter().map(|stream| stream.stream).filter(|list| list.is_windowed());
         let list = self.settings.streams.iter().find(|stream| stream.stream.is_windowed());
         let sample = list.map(|list| {

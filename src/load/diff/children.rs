@@ -22,13 +22,18 @@ pub(super) enum Sets {
     Replaced {
         /// Has `_seq` of the staged rows whose children are added.
         added: &'static str,
-        /// Has the key of the stored rows whose children are taken out.
-        taken_out: &'static str,
-        /// Whether their children are those of the same `created_at` alone: a key can have rows of several moments.
-        same_moment: bool,
-        /// Range of the partition column in which those children are.
-        bounds: Option<TimeBounds>,
+        taken_out: TakenOut,
     },
+}
+
+/// The stored rows whose children are taken out.
+pub(super) struct TakenOut {
+    /// Relation with their key.
+    pub rows: &'static str,
+    /// Whether their children are those of the same `created_at` alone: a key can have rows of several moments.
+    pub same_moment: bool,
+    /// Range of the partition column in which those children are.
+    pub bounds: Option<TimeBounds>,
 }
 
 /// Puts the changes of the children of a base table into the delta.
@@ -38,9 +43,11 @@ pub(super) fn write(comparison: &mut Comparison<'_>, base: &'static Table, fates
         Fates::AllNew => Sets::AllAdded,
         Fates::Compared => Sets::Replaced {
             added: "(SELECT _seq FROM work_fate WHERE verdict IN ('new', 'edited') OR is_doubled)",
-            taken_out: "(FROM work_fate WHERE verdict = 'edited' OR is_doubled)",
-            same_moment: false,
-            bounds: hull(comparison, base, &old_rows(comparison, base))?,
+            taken_out: TakenOut {
+                rows: "(FROM work_fate WHERE verdict = 'edited' OR is_doubled)",
+                same_moment: false,
+                bounds: hull(comparison, base, &old_rows(comparison, base))?,
+            },
         },
     };
     replace(comparison, base, &sets)
@@ -64,15 +71,10 @@ pub(super) fn replace(comparison: &mut Comparison<'_>, parent: &'static Table, s
                 comparison.record(child, None, Some(&relation))?;
             }
             Sets::None | Sets::AllAdded => {}
-            Sets::Replaced { added, taken_out, same_moment, bounds } => {
+            Sets::Replaced { added, taken_out } => {
                 let only_added = format!("SEMI JOIN {added} a ON s._seq = a._seq");
                 let upserts = if has_staged { Some(add(comparison, child, "TABLE", &only_added)?) } else { None };
-                let deletes = take_out(
-                    comparison,
-                    parent,
-                    child,
-                    &Taken { rows: taken_out, same_moment: *same_moment, bounds: *bounds },
-                )?;
+                let deletes = take_out(comparison, parent, child, taken_out)?;
                 comparison.record(child, Some(&deletes), upserts.as_deref())?;
             }
         }
@@ -89,19 +91,12 @@ fn add(comparison: &Comparison<'_>, child: &Table, kind: &str, only: &str) -> Re
     Ok(relation)
 }
 
-/// The stored rows whose children are taken out; see [`Sets::Replaced`].
-struct Taken<'a> {
-    rows: &'a str,
-    same_moment: bool,
-    bounds: Option<TimeBounds>,
-}
-
 /// Only parents that have children are named, so that tables (and their files) without any are left alone.
 fn take_out(
     comparison: &mut Comparison<'_>,
     parent: &'static Table,
     child: &'static Table,
-    taken: &Taken<'_>,
+    taken: &TakenOut,
 ) -> Result<String, LoadError> {
     let relation = delete_relation(child);
     let columns = column_list("t", super::delta::delete_columns(child));

@@ -5,7 +5,7 @@
 
 use super::{
     Comparison, LoadError, TimeBounds,
-    children::{self, Sets},
+    children::{self, Sets, TakenOut},
     contract, delete_relation,
     fill::brings_snapshots,
     sql::{hull, select_list, timestamp_ms},
@@ -33,9 +33,11 @@ pub(super) fn write(comparison: &mut Comparison<'_>) -> Result<(), LoadError> {
     write_rows(comparison, table)?;
     let sets = Sets::Replaced {
         added: "work_snapshot_fate",
-        taken_out: "(SELECT response_group_uid, held_at AS created_at FROM work_snapshot_fate WHERE held_at IS NOT NULL)",
-        same_moment: true,
-        bounds: Some(bounds),
+        taken_out: TakenOut {
+            rows: "(SELECT response_group_uid, held_at AS created_at FROM work_snapshot_fate WHERE held_at IS NOT NULL)",
+            same_moment: true,
+            bounds: Some(bounds),
+        },
     };
     children::replace(comparison, table, &sets)
 }

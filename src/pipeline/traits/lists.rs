@@ -64,7 +64,7 @@ async fn small_list(lab: &Lab, window: Window, range: Range, at_ms: i64) -> Resu
 
 pub(super) async fn measure(lab: &mut Lab, sample: &Sample) -> Result<(), LookError> {
     let Some(at_ms) = sample.moment() else {
-        report::fill(&mut lab.found, &report::OF_RESPONSES, "no row has a creation time that can be read");
+        report::fill(&mut lab.found, report::OF_RESPONSES, "no row has a creation time that can be read");
         return Ok(());
     };
     list_end(lab, at_ms).await?;

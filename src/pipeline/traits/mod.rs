@@ -93,17 +93,17 @@ async fn measure_all(lab: &mut Lab) -> Result<(), PipelineError> {
         let probe = lab.asker.source.probe().await.map_err(LookError::Source)?;
         lab.now_ms = probe.service_now_ms.unwrap_or(lab.now_ms);
         let outcome = statuses(lab).await;
-        passed(lab, &report::OF_SURVEYS, outcome)?;
+        passed(lab, report::OF_SURVEYS, outcome)?;
         let outcome = responses(lab).await;
-        passed(lab, &report::OF_RESPONSES, outcome)?;
+        passed(lab, report::OF_RESPONSES, outcome)?;
         let outcome = lists::themes(lab).await;
-        passed(lab, &report::OF_THEMES, outcome)
+        passed(lab, report::OF_THEMES, outcome)
     };
     match outcome.await {
         Ok(()) => Ok(()),
         Err(LookError::Run(error)) => Err(error),
         Err(LookError::Source(SourceError::Stopped(Stop::Budget { requests }))) => {
-            report::fill(&mut lab.found, &report::ORDER, &format!("the allowance of {requests} requests is used up"));
+            report::fill(&mut lab.found, report::all(), &format!("the allowance of {requests} requests is used up"));
             Ok(())
         }
         Err(LookError::Source(error)) => Err(PipelineError::Source(error)),
@@ -111,7 +111,11 @@ async fn measure_all(lab: &mut Lab) -> Result<(), PipelineError> {
 }
 
 /// An error that is about one list alone becomes the reason why its traits are not known.
-fn passed(lab: &mut Lab, names: &[&'static str], outcome: Result<(), LookError>) -> Result<(), LookError> {
+fn passed(
+    lab: &mut Lab,
+    names: impl IntoIterator<Item = &'static str>,
+    outcome: Result<(), LookError>,
+) -> Result<(), LookError> {
     match outcome {
         Err(LookError::Source(error)) if !error.ends_the_run() => {
             report::fill(&mut lab.found, names, &error.to_string());

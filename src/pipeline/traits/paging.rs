@@ -81,14 +81,14 @@ pub(super) async fn measure(lab: &mut Lab) -> Result<Option<Sample>, LookError> 
                 }
             }
             Tried::Empty => {
-                report::fill(&mut lab.found, &report::OF_RESPONSES, "the service shows no responses");
+                report::fill(&mut lab.found, report::OF_RESPONSES, "the service shows no responses");
                 return Ok(None);
             }
             Tried::Failed(failure) => tried.push(format!("{size} rows: {}", failure.kind())),
         }
         at += 1;
     }
-    report::fill(&mut lab.found, &report::OF_RESPONSES, &format!("no page of responses came: {}", tried.join(", ")));
+    report::fill(&mut lab.found, report::OF_RESPONSES, &format!("no page of responses came: {}", tried.join(", ")));
     Ok(None)
 }
 

@@ -8,22 +8,6 @@ use crate::{
     state::{State, StateError},
 };
 
-/// Every trait, in the order in which people are told.
-pub(super) const ORDER: [&str; 13] = [
-    trait_names::ORDER,
-    trait_names::START_INCLUSIVE,
-    trait_names::END_INCLUSIVE,
-    trait_names::END_STYLE,
-    trait_names::TRAILING_EMPTY_PAGE,
-    trait_names::NOT_FOUND_WHEN_EMPTY,
-    trait_names::TIES,
-    trait_names::PAGE_ROWS,
-    trait_names::THEMES_PAGE_ROWS,
-    trait_names::THEMES_FILTERED_BY,
-    trait_names::SURVEY_STATUS_FORM,
-    trait_names::SURVEYS_LISTED_WHOLE,
-    trait_names::RETRY_AFTER,
-];
 /// Those that the list of responses shows.
 pub(super) const OF_RESPONSES: [&str; 8] = [
     trait_names::ORDER,
@@ -39,6 +23,12 @@ pub(super) const OF_RESPONSES: [&str; 8] = [
 pub(super) const OF_THEMES: [&str; 2] = [trait_names::THEMES_PAGE_ROWS, trait_names::THEMES_FILTERED_BY];
 /// Those that the list of surveys shows.
 pub(super) const OF_SURVEYS: [&str; 2] = [trait_names::SURVEY_STATUS_FORM, trait_names::SURVEYS_LISTED_WHOLE];
+
+/// Every trait, in the order in which people are told.
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    let of_lists = OF_RESPONSES.into_iter().chain(OF_THEMES).chain(OF_SURVEYS);
+    of_lists.chain([trait_names::RETRY_AFTER])
+}
 
 /// One trait as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -67,16 +57,16 @@ impl Measured {
 }
 
 /// Those of these traits that are missing become unknown, for this reason.
-pub(super) fn fill(found: &mut Vec<Measured>, names: &[&'static str], why: &str) {
+pub(super) fn fill(found: &mut Vec<Measured>, names: impl IntoIterator<Item = &'static str>, why: &str) {
     for name in names {
-        if found.iter().all(|measured| measured.name != *name) {
+        if found.iter().all(|measured| measured.name != name) {
             found.push(Measured::unknown(name, why));
         }
     }
 }
 
 pub(super) fn in_order(mut found: Vec<Measured>) -> Vec<Measured> {
-    found.sort_by_key(|measured| ORDER.iter().position(|name| *name == measured.name));
+    found.sort_by_key(|measured| all().position(|name| name == measured.name));
     found
 }
 
@@ -94,8 +84,7 @@ pub struct KnownTrait {
 
 /// Every trait as it is remembered, known or not.
 pub fn known_traits(state: &State) -> Result<Vec<KnownTrait>, StateError> {
-    ORDER
-        .into_iter()
+    all()
         .map(|name| {
             let known = state.service_trait::<Value>(name)?;
             let (value, measured_ms) = known.map_or((None, None), |(value, at_ms)| (Some(value), Some(at_ms)));
