@@ -148,7 +148,17 @@ fn key_of(key: &RowKey) -> String {
 
 #[test]
 fn p4_three_nights_of_changes_arrive_each_morning() {
-    let service = Service::start(small(2500, DAYS));
+    changes_arrive(2500);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p4_slow_three_nights_of_more_changes_arrive_each_morning() {
+    changes_arrive(6000);
+}
+
+fn changes_arrive(responses: u64) {
+    let service = Service::start(small(responses, DAYS));
     let place = Place::new(&service);
     let mut past = Past::default();
     place.report(&["sync"], 0);

@@ -166,7 +166,7 @@ fn slow_the_file_is_free_while_a_run_waits_for_the_service_and_shows_whole_windo
     let place = Place::new(&service).without_parquet();
     // Windows arrive one after the other, and seconds apart.
     let place = place.with_config(&format!("{ALL_FLAGS}page_rows = 40\n[throttle]\nin_flight_max = 1\n"));
-    service.control().merge_faults(serde_json::json!({"latency": {"ms": 900}})).unwrap();
+    service.control().merge_faults(serde_json::json!({"latency": {"ms": 1300}})).unwrap();
     let mut run = place.spawn(&["sync"]);
     let connection = connect();
     let mut seen = BTreeSet::new();

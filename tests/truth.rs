@@ -30,13 +30,23 @@ fn total(report: &Value, count: &str) -> u64 {
 
 #[test]
 fn p1_a_backfill_equals_the_truth_in_every_table_and_column() {
-    let service = Service::start(small(8000, 90));
+    equals_the_truth(8000);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p1_slow_a_large_backfill_equals_the_truth_in_every_table_and_column() {
+    equals_the_truth(30_000);
+}
+
+fn equals_the_truth(generated: u64) {
+    let service = Service::start(small(generated, 90));
     let place = Place::new(&service);
     let report = backfill(&place, 92, 0);
     let expected = Expected::now(&service);
     assert_is_rich(&expected);
     let responses = expected.rows("responses").len();
-    assert!(responses > 7_970, "{responses}: only the last minutes are left out");
+    assert!(responses as u64 > generated * 299 / 300, "{responses}: only the last minutes are left out");
     assert!(expected.rows("responses").iter().any(|row| row["deleted_at"].is_some()), "nothing is soft-deleted");
     assert_holds(&place, &expected, "after the backfill");
     assert_eq!(
@@ -183,7 +193,17 @@ fn p3_rows_of_one_millisecond_at_page_edges_are_neither_lost_nor_doubled() {
 
 #[test]
 fn p2_p5_whatever_the_service_throws_the_tables_equal_the_truth() {
-    let service = Service::start(small(700, DAYS));
+    is_thrown_at(700, 13);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_p5_slow_whatever_the_service_throws_for_longer_the_tables_equal_the_truth() {
+    is_thrown_at(2000, 29);
+}
+
+fn is_thrown_at(responses: u64, dead_token_every: u64) {
+    let service = Service::start(small(responses, DAYS));
     service
         .control()
         .merge_faults(json!({
@@ -193,7 +213,7 @@ fn p2_p5_whatever_the_service_throws_the_tables_equal_the_truth() {
             "cut_body": {"when": {"every": 17}},
             "html": {"when": {"every": 31}},
             "no_data": {"when": {"every": 37}},
-            "dead_tokens": {"when": {"every": 13}, "status": 410}
+            "dead_tokens": {"when": {"every": dead_token_every}, "status": 410}
         }))
         .unwrap();
     let place = Place::new(&service).with_config(&paged(50));

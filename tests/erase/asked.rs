@@ -155,7 +155,7 @@ fn p9_a_service_that_takes_no_name_is_told() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn exit_4_slow_5_6_nothing_is_removed_before_the_service_took_it() {
+fn exit_4_5_6_slow_nothing_is_removed_before_the_service_took_it() {
     let (service, place) = small_place();
     let is_held = || {
         place.duckdb_tables().count(&format!("SELECT count(*) FROM responses WHERE external_user_id = '{ZOE}'")) == 4

@@ -171,7 +171,7 @@ fn killed_at_night(kills_wanted: usize, days: u32) {
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
 fn p2_slow_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
-    const KILLS: u64 = 3;
+    const KILLS: u64 = 6;
     const TRIES_MAX: u64 = 4 * KILLS;
     let service = slow_service(600, 6);
     let command = backfill(6);

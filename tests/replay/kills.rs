@@ -11,18 +11,27 @@ use crate::harness::{Service, assert_equal, small};
 
 #[test]
 fn p2_a_replay_killed_at_any_instant_leaves_the_old_warehouse() {
-    const KILLS: u32 = 4;
-    let service = hostile_service(500);
+    is_killed(4, 500);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_a_replay_killed_at_more_instants_leaves_the_old_warehouse() {
+    is_killed(8, 1200);
+}
+
+fn is_killed(kills: u32, responses: u64) {
+    let service = hostile_service(responses);
     let place = place_after_three_nights(&service);
     let before = Before::of(&place, "before");
     let begun = std::time::Instant::now();
     replay(&service, &place, &[]).expect(0);
     let calm = begun.elapsed();
     let (mut killed, mut had_leftovers) = (0, 0);
-    for turn in 0..KILLS {
+    for turn in 0..kills {
         let mut child = place.command(&["replay", "--quiet"]).stdout(Stdio::null()).spawn().unwrap();
         if turn % 2 == 0 {
-            std::thread::sleep(calm.mul_f64(f64::from(turn + 1) / f64::from(KILLS + 4)));
+            std::thread::sleep(calm.mul_f64(f64::from(turn + 1) / f64::from(kills + 4)));
         } else {
             wait_for_the_swap(&place.path("warehouse.duckdb.replay"), u64::from(turn / 2));
         }
@@ -31,7 +40,7 @@ fn p2_a_replay_killed_at_any_instant_leaves_the_old_warehouse() {
         had_leftovers += u32::from(!leftovers(&place).is_empty());
         before.assert_is(&place, &format!("after kill {turn}"));
     }
-    assert!(killed >= KILLS / 2 && had_leftovers > 0, "{killed} kills, {had_leftovers} with leftovers");
+    assert!(killed >= kills / 2 && had_leftovers > 0, "{killed} kills, {had_leftovers} with leftovers");
     // A sync begins clean, and pulls what is new and nothing else.
     night(&service, 9);
     service.clear_log();

@@ -55,11 +55,21 @@ fn notes(report: &Value) -> String {
 
 #[test]
 fn p3_a_service_that_loses_ties_is_read_whole_whatever_its_order() {
+    is_read_whole(700);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p3_slow_a_larger_service_that_loses_ties_is_read_whole_whatever_its_order() {
+    is_read_whole(1500);
+}
+
+fn is_read_whole(responses: u64) {
     for (ties_per_ms, page_rows, order) in
         [(2, 40, "newest_first"), (3, 25, "oldest_first"), (5, 40, "shuffled"), (7, 30, "newest_first")]
     {
         let when = format!("{ties_per_ms} rows a millisecond, {order}");
-        let service = service(700, ties_per_ms, json!({"ties": "lost", "order": order, "default_page_rows": 10}));
+        let service = service(responses, ties_per_ms, json!({"ties": "lost", "order": order, "default_page_rows": 10}));
         let place = Place::new(&service).with_config(&paged(page_rows));
         let report = backfill(&place, 0);
         assert_holds(&place, &Expected::now(&service), &when);
@@ -75,7 +85,7 @@ fn p3_a_service_that_loses_ties_is_read_whole_whatever_its_order() {
 #[ignore = "slow: run by `make test-slow`"]
 fn p3_p4_slow_three_nights_against_a_service_that_loses_ties() {
     let service = service(1200, 4, json!({"ties": "lost", "default_page_rows": 10}));
-    let place = Place::new(&service).without_parquet().with_config(&paged(13));
+    let place = Place::new(&service).with_config(&paged(13));
     place.report(&["sync"], 0);
     let mut held = Expected::now(&service);
     assert_holds(&place, &held, "the first sync");
@@ -106,7 +116,7 @@ fn p3_p4_slow_three_nights_against_a_service_that_loses_ties() {
 fn p3_slow_keeping_and_repeating_services_are_measured_once_and_then_cost_next_to_nothing() {
     for (ties, found) in [("kept", Ties::Kept), ("repeated", Ties::Repeated)] {
         let service = service(3000, 3, json!({"ties": ties}));
-        let place = Place::new(&service).without_parquet().with_config(&paged(10));
+        let place = Place::new(&service).with_config(&paged(10));
         let report = backfill(&place, 0);
         assert_holds(&place, &Expected::now(&service), ties);
         assert_eq!(known_ties(&place), Some(found));
@@ -167,7 +177,7 @@ fn p3_slow_a_run_that_ends_between_the_last_page_and_the_looks_loses_no_row() {
     let command = ["backfill", "--from", &days_ago(i64::from(DAYS) + 1), "--stream", "responses", "--json"];
     let expected = Expected::now(&service).rows("responses").len() as i64;
     for requests in 1.. {
-        let place = Place::new(&service).without_parquet().with_config(&paged(1));
+        let place = Place::new(&service).with_config(&paged(1));
         let budget = requests.to_string();
         let stopped = place.run(&[&command[..], &["--max-requests", &budget]].concat());
         place.run(&command).expect(0);

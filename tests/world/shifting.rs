@@ -14,7 +14,7 @@ const DAYS: u32 = 10;
 #[ignore = "slow: run by `make test-slow`"]
 fn p1_p4_slow_answers_that_change_between_two_pages_are_true_after_the_next_look() {
     for order in [Order::NewestFirst, Order::OldestFirst, Order::Shuffled] {
-        let service = Service::start(small(600, DAYS));
+        let service = Service::start(small(1200, DAYS));
         let slow = Faults { order, latency: Latency { ms: 25, ..Latency::default() }, ..Faults::default() };
         service.set_faults(slow);
         let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 15\n"));

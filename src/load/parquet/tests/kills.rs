@@ -79,7 +79,6 @@ fn at_every_step(stride: usize, threads: u32, recover: impl Fn(&TempDir, Parquet
 
 #[test]
 fn p2_a_kill_within_commit_or_publish_changes_nothing_in_the_end() {
-    // A stride that shares no factor with how often steps repeat, so that each kind of them has its turn.
     opened_again_after_every(13, 1);
 }
 
@@ -100,8 +99,18 @@ fn opened_again_after_every(stride: usize, threads: u32) {
 
 #[test]
 fn p2_a_failed_step_can_be_tried_again_without_opening_anew() {
+    tried_again_after_every(17);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_more_failed_steps_can_be_tried_again_without_opening_anew() {
+    tried_again_after_every(7);
+}
+
+fn tried_again_after_every(stride: usize) {
     // What is on the disk is the same as above: only what is in memory matters, so fewer steps will do.
-    at_every_step(17, 1, |_, mut warehouse, commits| {
+    at_every_step(stride, 1, |_, mut warehouse, commits| {
         warehouse.disk = Disk::default();
         run(&mut warehouse, commits).unwrap();
     });
@@ -110,6 +119,12 @@ fn p2_a_failed_step_can_be_tried_again_without_opening_anew() {
 #[test]
 fn p2_a_kill_while_partitions_are_merged_side_by_side_changes_nothing_in_the_end() {
     opened_again_after_every(19, 2);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_more_kills_while_partitions_are_merged_side_by_side_change_nothing_in_the_end() {
+    opened_again_after_every(5, 2);
 }
 
 #[test]

@@ -97,6 +97,16 @@ fn p2_what_could_not_be_sealed_goes_on_waiting_and_is_there_once() {
 
 #[test]
 fn p2_what_could_not_be_committed_on_the_way_goes_on_waiting_and_is_there_once() {
+    is_there_once(3);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_what_could_not_be_committed_at_any_step_goes_on_waiting_and_is_there_once() {
+    is_there_once(1);
+}
+
+fn is_there_once(stride: usize) {
     // Two months, the first of which is complete when the last scans come.
     let scans = [(0, 1), (1, 2), (40, 41), (41, 42), (42, 43)];
     let apply_all = |warehouse: &mut ParquetDestination| {
@@ -123,6 +133,6 @@ fn p2_what_could_not_be_committed_on_the_way_goes_on_waiting_and_is_there_once()
             assert!(fails >= 10, "only {fails} steps");
             return;
         }
-        fails += 3;
+        fails += stride;
     }
 }

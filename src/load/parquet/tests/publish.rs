@@ -12,7 +12,17 @@ use crate::{
 
 #[test]
 fn random_commits_and_publishes_give_what_transactions_would_give() {
-    for seed in 0..2 {
+    give_what_transactions_would_give(2);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn slow_more_random_commits_and_publishes_give_what_transactions_would_give() {
+    give_what_transactions_would_give(4);
+}
+
+fn give_what_transactions_would_give(seeds: u64) {
+    for seed in 0..seeds {
         let (root, model, mut scenario) = (new_folder(), Model::new(), Scenario::new(seed, 100));
         let mut warehouse = open_with_slices(&root, seed);
         for at in 0..10 {

@@ -16,7 +16,6 @@ use crate::{
 
 /// Days of the service's calendar: more than two months.
 const DAYS: u64 = 75;
-const SCANS: i64 = 16;
 
 /// A service whose records change from scan to scan.
 struct Service {
@@ -131,6 +130,16 @@ fn apply(destination: &mut dyn Destination, scan: &Scan, pages: &[FlatPage], van
 
 #[test]
 fn p2_both_warehouses_hold_the_same_rows_after_the_same_scans() {
+    hold_the_same_rows(16);
+}
+
+#[test]
+#[ignore = "slow: run by `make test-slow`"]
+fn p2_slow_both_warehouses_hold_the_same_rows_after_more_of_the_same_scans() {
+    hold_the_same_rows(40);
+}
+
+fn hold_the_same_rows(scans: i64) {
     let mut totals = RowCounts::default();
     for seed in 0..3 {
         let folder = new_folder();
@@ -141,7 +150,7 @@ fn p2_both_warehouses_hold_the_same_rows_after_the_same_scans() {
         let mut parquet = ParquetDestination::open(&root, &identity(), &options()).unwrap();
         let mut service = Service { random: Scenario::new(seed, DAYS), answers: BTreeMap::new(), next_group: 0 };
         (0..8).for_each(|_| service.live());
-        for hour in 0..SCANS {
+        for hour in 0..scans {
             service.live();
             let (scan, pages) = service.scan(hour);
             let vanish = match service.below(2) {
