@@ -217,7 +217,8 @@ struct Record<'a> {
     external_user_id: Option<Text<'a>>,
     #[serde(borrow)]
     partner_anonymous_id: Option<Text<'a>>,
-    question_id: i64,
+    /// Rough data has records without one.
+    question_id: Option<i64>,
     #[serde(borrow)]
     question_text: Option<Text<'a>>,
     #[serde(borrow)]

@@ -33,13 +33,10 @@ def main(wanted):
     table = results.Results(REPOSITORY / "docs" / "benchmarks.json", {"rows": setting.rows, "rounds": setting.rounds})
     try:
         for name in wanted or [*sections.BOTH, *sections.ALL]:
-            if name in sections.BOTH:
-                tell(f"{name}:")
-                sections.BOTH[name](setting, table.of("rough"))
-                continue
-            for data in os.environ.get("DATA", "smooth rough").split():
-                tell(f"{name}, {data}:")
-                sections.ALL[name](dataclasses.replace(setting, data=data), table.of(data))
+            measured = ["rough"] if name in sections.BOTH else os.environ.get("DATA", "smooth rough").split()
+            for table.data in measured:
+                tell(f"{name}, {table.data}:")
+                {**sections.ALL, **sections.BOTH}[name](dataclasses.replace(setting, data=table.data), table)
     finally:
         if not os.environ.get("KEEP"):
             shutil.rmtree(setting.folder, ignore_errors=True)

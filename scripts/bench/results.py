@@ -42,12 +42,8 @@ class Results:
         self.path = pathlib.Path(path)
         self.rows = json.loads(self.path.read_text()) if self.path.exists() else {}
         self.conditions = conditions
+        # The kind of data that is measured now.
         self.data = "smooth"
-
-    def of(self, data):
-        """The same results, to which rows of this kind of data are added."""
-        self.data = data
-        return self
 
     def add(self, row):
         load = os.getloadavg()[0]

@@ -2,8 +2,9 @@
 
 import dataclasses
 import pathlib
+import sys
 
-from service import Service, days_of
+from service import Service, days_of, report_of
 
 from . import answers, backfill, compare, erase, growth, latency, nightly, replay, rescan, rough, small
 
@@ -25,6 +26,16 @@ class Setting:
 
     def service(self, rows, days, *arguments):
         return Service(self.program, rows, days, "--data", self.data, *arguments)
+
+    def require_same_rows(self, cost, other, rows):
+        """A side that did less is no measure. Rough data has records without a key, keys that come twice, and records at the very end
+        of what is asked for: of those each side makes what it will."""
+        ours = report_of(cost)["streams"]["responses"]
+        least = most = ours["inserted"]
+        if self.data == "rough":
+            least, most = ours["inserted"] - ours["outside_window"], ours["rows_read"]
+        if not least <= rows <= most:
+            sys.exit(f"{other} has {rows} rows, studysync {ours}")
 
 
 # Measured on smooth and on rough data.

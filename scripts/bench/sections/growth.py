@@ -23,7 +23,8 @@ def measure_growth(setting, table):
     rows = by_rows(setting)
     windows = by_windows(setting)
     latency = by_latency(setting)
-    draw(rows, windows, latency)
+    if setting.data == "smooth":  # The page shows one picture.
+        draw(rows, windows, latency)
     for warehouse, costs in rows.items():
         (few, cost_of_few), (many, cost_of_many) = costs[-2:]
         steeper = cost_of_many.wall_secs / cost_of_few.wall_secs / (many / few)

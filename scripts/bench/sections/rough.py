@@ -1,19 +1,23 @@
 """Backfills of rough data against those of smooth data, in turns. A byte of JSON is the measure: rough records are longer."""
 
+import dataclasses
+
 import measure
 from measure import median
 from results import Row
-from service import FLAGS, Service, Side, report_of
+from service import FLAGS, Side, report_of
 
 
 def measure_rough(setting, table):
-    with (Service(setting.program, setting.rows, setting.days(), "--data", "smooth") as smooth,
-          Service(setting.program, setting.rows, setting.days(), "--data", "rough") as rough):
+    def service(data):
+        return dataclasses.replace(setting, data=data).service(setting.rows, setting.days())
+
+    with service("smooth") as smooth, service("rough") as rough:
         for label, flags in (("flags off", []), ("all flags", FLAGS)):
             for warehouse, name in (("duckdb", "DuckDB"), ("parquet", "Parquet")):
                 sides = {
-                    data: Side(setting.program, setting.folder / f"{data}-{warehouse}", service, flags, (warehouse,)).first_load
-                    for data, service in (("smooth", smooth), ("rough", rough))
+                    data: Side(setting.program, setting.folder / f"{data}-{warehouse}", asked, flags, (warehouse,)).first_load
+                    for data, asked in (("smooth", smooth), ("rough", rough))
                 }
                 costs = measure.alternate(setting.rounds, sides)
                 add(table, f"{label} rough {warehouse}", f"backfill into {name}, rough data against smooth, a byte of JSON, {label}", costs)
