@@ -53,6 +53,16 @@ pub struct Finder {
     not_in_bytes: usize,
 }
 
+/// Letters that are composed to one of ASCII: texts with them are looked at whole.
+const COMPOSED_TO_ASCII: [&str; 3] = ["\u{212a}", "\u{37e}", "\u{1fef}"];
+
+/// What the bytes of a field hold that is read as one of these values, if all of its letters are ASCII's: a UUID is the same without its
+/// hyphens.
+fn as_in_fields(values: &[String]) -> Vec<String> {
+    let simple = values.iter().filter(|value| uuid::Uuid::try_parse(value).is_ok()).map(|value| value.replace('-', ""));
+    values.iter().cloned().chain(simple).chain(COMPOSED_TO_ASCII.map(str::to_owned)).collect()
+}
+
 impl Finder {
     /// A finder of these identifiers.
     pub fn new(identifiers: &[Identifier]) -> Finder {
@@ -85,7 +95,7 @@ impl Finder {
         let not_in_texts = all - identifiers.len();
         Finder {
             plain: Patterns::new(&plain),
-            fields: Patterns::new(&values),
+            fields: Patterns::new(&as_in_fields(&values)),
             raw: Patterns::new(&raw),
             identifiers,
             has_quoted,
@@ -370,6 +380,29 @@ mod tests {
         ] {
             assert_eq!(finder.redacted(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn p9_a_field_may_hold_an_identifier_in_whatever_form_it_is_read() {
+        let uuid = "2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162";
+        for (kind, value, written) in [
+            (IdentifierKind::VisitorUuid, uuid, "2F1C9D6E0B7A4C559A401D2E3F405162"),
+            (IdentifierKind::Session, uuid, "{2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162}"),
+            (IdentifierKind::UserId, "K-1", "\u{212a}-1"),
+            (IdentifierKind::UserId, "a;b", "a\u{37e}b"),
+        ] {
+            let identifier = Identifier::read(kind, written).unwrap();
+            assert_eq!(Some(&identifier), Identifier::read(kind, value).as_ref(), "{written}");
+            let field = format!(r#"{{"id":"{written}"}}"#);
+            assert!(Finder::new(&[identifier]).may_be_a_field(field.as_bytes()), "{written}");
+        }
+        // Every letter of the table is composed to one of ASCII, and no other letter is.
+        let composed: Vec<String> = ('\u{80}'..=char::MAX)
+            .map(String::from)
+            .filter(|letter| crate::model::composed(letter).is_ascii())
+            .collect();
+        assert_eq!(composed.len(), COMPOSED_TO_ASCII.len(), "{composed:?}");
+        assert!(COMPOSED_TO_ASCII.iter().all(|letter| composed.iter().any(|found| found == letter)));
     }
 
     #[test]
