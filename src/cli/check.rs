@@ -296,8 +296,7 @@ fn warehouse(settings: &Settings) -> Finding {
         }
     }
     if existing.require_warehouse().is_ok() {
-        let opened =
-            pipeline::identity(settings).and_then(|identity| pipeline::open_destinations(&existing, &identity));
+        let opened = pipeline::identity(settings).and_then(|identity| pipeline::open_warehouses(&existing, &identity));
         match opened {
             Ok(destinations) => places.extend(
                 destinations

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     archive::Archive,
-    load::{Destination, Facts, PeopleFound},
+    load::{Facts, PeopleFound, Warehouse},
     model::{Identifier, IdentifierKind},
     person::Finder,
     pipeline::ResultsFound,
@@ -63,7 +63,7 @@ pub(super) fn follow(
     request: &EraseRequest,
     earlier: Vec<Identifier>,
     archive: &Archive,
-    destinations: &mut [Box<dyn Destination>],
+    destinations: &mut [Warehouse],
 ) -> Result<Leads, EraseError> {
     // The archive is large and seldom knows more than the warehouses: it is asked for everything at once, and the leads are
     // followed anew, with what it knew. If that leads to somebody new, it is asked again.
@@ -110,7 +110,7 @@ pub(super) fn follow(
 pub(super) fn vanished(
     before_ms: i64,
     earlier: Vec<Identifier>,
-    destinations: &mut [Box<dyn Destination>],
+    destinations: &mut [Warehouse],
 ) -> Result<Leads, EraseError> {
     let mut sessions: BTreeSet<Identifier> = earlier.into_iter().collect();
     for destination in &mut *destinations {
@@ -129,11 +129,7 @@ pub(super) fn vanished(
 }
 
 /// What the warehouses and the archive know of some identifiers.
-fn look(
-    wanted: &[Identifier],
-    archived: &ArchivedFacts,
-    destinations: &mut [Box<dyn Destination>],
-) -> Result<Facts, EraseError> {
+fn look(wanted: &[Identifier], archived: &ArchivedFacts, destinations: &mut [Warehouse]) -> Result<Facts, EraseError> {
     let mut facts = Facts::default();
     for destination in destinations {
         let name = destination.name();
@@ -148,11 +144,7 @@ fn look(
 }
 
 /// Counts what is held of them.
-pub(super) fn count(
-    plan: &mut Plan,
-    archive: &Archive,
-    destinations: &mut [Box<dyn Destination>],
-) -> Result<(), EraseError> {
+pub(super) fn count(plan: &mut Plan, archive: &Archive, destinations: &mut [Warehouse]) -> Result<(), EraseError> {
     let people = plan.people();
     for destination in destinations.iter_mut() {
         let name = destination.name();
@@ -166,10 +158,7 @@ pub(super) fn count(
 }
 
 /// Those by whom no warehouse finds anything. The many who are unknown are looked for together.
-fn unknown_among(
-    identifiers: Vec<Identifier>,
-    destinations: &mut [Box<dyn Destination>],
-) -> Result<Vec<Identifier>, EraseError> {
+fn unknown_among(identifiers: Vec<Identifier>, destinations: &mut [Warehouse]) -> Result<Vec<Identifier>, EraseError> {
     let (mut pending, mut unknown) = (vec![identifiers], Vec::new());
     while let Some(mut some) = pending.pop() {
         let mut rows = 0;

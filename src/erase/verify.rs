@@ -18,7 +18,7 @@ use crate::{
     archive::Archive,
     config::Settings,
     files,
-    load::{Destination, Mention},
+    load::{Mention, Warehouse},
     model::Identifier,
     person::Finder,
     pipeline, state,
@@ -81,7 +81,7 @@ pub(super) struct Search {
 pub(super) fn search(
     settings: &Settings,
     archive: &Archive,
-    destinations: &mut [Box<dyn Destination>],
+    destinations: &mut [Warehouse],
     (people, finder): (&[Identifier], &Finder),
 ) -> Result<Search, EraseError> {
     let mut search = Search::default();

@@ -5,7 +5,6 @@
 //! one. A warehouse is something this engine attaches (a DuckDB file) or reads (Parquet files). It knows no contract and no scan.
 
 use std::{
-    cell::Cell,
     io::ErrorKind,
     path::{Path, PathBuf},
 };
@@ -74,10 +73,8 @@ impl StartedEngine {
             counter,
             steps: Steps::default(),
             threads: self.options.threads.max(1),
-            may_hold_tables: Cell::new(false),
         };
         pin_to_utc(&engine.connection)?;
-        super::people::register(&engine.connection).map_err(|source| LoadError::engine("open", source))?;
         // Rows are compressed and written as they come, a row group at a time, and not all at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
         Ok(engine)
@@ -93,27 +90,12 @@ pub struct Engine {
     counter: Counter,
     steps: Steps,
     threads: u32,
-    /// Whether a statement ran that may have left a temporary table: to look for them takes as long as a small scan.
-    may_hold_tables: Cell<bool>,
 }
 
 impl Engine {
     /// An empty engine.
     pub fn open(options: &EngineOptions) -> Result<Self, LoadError> {
         StartedEngine::start(options.clone())?.ready()
-    }
-
-    /// Another session of the same engine, for another thread: it shares the limits, and has temporary tables of its own.
-    pub(super) fn beside(&self) -> Result<Self, LoadError> {
-        let connection = self.connection.try_clone().map_err(|source| LoadError::engine("open a session", source))?;
-        pin_to_utc(&connection)?;
-        let (counter, steps) = (self.counter.clone(), self.steps.clone());
-        Ok(Self { connection, counter, steps, threads: 1, may_hold_tables: Cell::new(false) })
-    }
-
-    /// Threads for what gains by them.
-    pub(super) fn threads(&self) -> u32 {
-        self.threads
     }
 
     /// The same engine, with somebody who watches the durable steps taken through it.
@@ -144,7 +126,6 @@ impl Engine {
     /// Runs statements that return nothing of interest. `action` completes "the engine failed to ...".
     pub fn execute(&self, action: &str, sql: &str) -> Result<(), LoadError> {
         tracing::trace!(action, sql);
-        self.may_hold_tables.set(true);
         self.connection.execute_batch(sql).map_err(|source| LoadError::engine(action, source))
     }
 
@@ -153,23 +134,26 @@ impl Engine {
         self.counter.insert(&self.connection, table, rows)
     }
 
-    /// Drops all temporary tables and views that [`Engine::execute`] made.
-    pub fn clear(&self) -> Result<(), LoadError> {
-        if !self.may_hold_tables.get() {
-            return Ok(());
-        }
-        let failed = |source| LoadError::engine("forget a scan", source);
-        let sql = "SELECT 'DROP VIEW ' || view_name FROM duckdb_views() WHERE temporary AND NOT internal
-                   UNION ALL SELECT 'DROP TABLE ' || table_name FROM duckdb_tables() WHERE temporary";
-        let mut statement = self.connection.prepare_cached(sql).map_err(failed)?;
-        let drops =
-            statement.query_map([], |row| row.get::<_, String>(0)).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        match drops.map_err(failed)?.join("; ") {
-            nothing if nothing.is_empty() => {}
-            drops => self.execute("forget a scan", &drops)?,
-        }
-        self.may_hold_tables.set(false);
-        Ok(())
+    /// Runs a statement that reads these rows. `sql` makes it, given how it is to name them.
+    pub(super) fn execute_with_rows(
+        &self,
+        rows: &[RecordBatch],
+        sql: impl FnOnce(&str) -> String,
+    ) -> Result<(), duckdb::Error> {
+        let handed = self.counter.hand_over(rows);
+        self.connection.execute_batch(&sql(&handed.relation()))
+    }
+
+    /// As [`Engine::each_batch`], of a query that reads these rows. `sql` makes it, given how it is to name them.
+    pub(super) fn each_batch_with_rows(
+        &self,
+        action: &str,
+        rows: &[RecordBatch],
+        sql: impl FnOnce(&str) -> String,
+        take: impl FnMut(RecordBatch) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
+        let handed = self.counter.hand_over(rows);
+        self.each_batch(action, &sql(&handed.relation()), take)
     }
 
     /// Runs a query of one row of integers that are never NULL.

@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::files;
+use arrow::error::ArrowError;
+
+use crate::{files, schema::Table};
 
 /// An error of a warehouse.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +71,9 @@ pub enum LoadError {
     /// A question took longer than it may.
     #[error("no answer within {} s", limit.as_secs_f64())]
     OutOfTime { limit: std::time::Duration },
+    /// A page of the scan cannot be had; whoever reads the pages knows why.
+    #[error("a page of the scan cannot be read")]
+    Pages(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Pages were handed over in a way that the contract does not know; a fault of the program.
     #[error("a batch does not fit its contract: {0}")]
     Contract(String),
@@ -117,6 +122,11 @@ impl LoadError {
             _ => LoadError::Io { action, path, source },
         }
     }
+}
+
+/// An error of Arrow about rows of a table, which follows no input: a fault of the program.
+pub(super) fn unfit(table: &Table) -> impl Fn(ArrowError) -> LoadError + use<'_> {
+    move |error| LoadError::Contract(format!("{}: {error}", table.name))
 }
 
 /// Whether the engine ran out of disk: it has no codes, so its messages are read. The last is its bound on what it spills, which

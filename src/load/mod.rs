@@ -1,40 +1,39 @@
-//! Applies scans to warehouses. Knows no network, no files of pages and no configuration.
+//! Keeps warehouses: applies scans to them, and does everything else that is done with their rows. Knows no network, no files of pages and no
+//! configuration.
 //!
-//! A scan's pages go to the [`stage`](Stage) of an in-memory [`Engine`]; [`diff()`] compares the stage with the warehouse and
-//! leaves what must change as a [`Delta`]; the destination applies the delta in one transaction. Stage and diff are the same
-//! for every destination.
+//! A [`Warehouse`] is a store ([`store`]: a DuckDB file, or a folder of Parquet files) and what is done with it: scans are compared with what
+//! is stored and applied ([`scan`]), the tables that tell of the program itself are kept ([`tables`]), and people are found and taken
+//! out ([`persons`]).
 
 #[cfg(test)]
 mod conformance;
-mod destination;
-mod diff;
-mod duckdb;
+mod contract;
 mod engine;
 mod error;
+mod interface;
 mod json_rows;
-mod ledger;
 mod lock_wait;
-mod parquet;
-mod pending;
-mod people;
+mod open;
+mod persons;
 mod reader;
 mod rows_file;
-mod stage;
+mod scan;
+mod store;
+mod tables;
+mod warehouse;
 
-pub use self::duckdb::DuckDbDestination;
-pub use destination::{
-    Applied, CommitOptions, Destination, EventRows, Identity, LedgerEntry, Replacement, RowCounts, RunRecord,
-    VanishPolicy,
-};
-pub use diff::{
-    Delta, DeltaRows, Difference, Differences, Example, Fill, TableDelta, Targets, TimeBounds, diff, differences,
-};
-pub use engine::{Engine, EngineOptions, StartedEngine};
+pub use engine::{EngineOptions, StartedEngine};
 pub use error::LoadError;
+pub use interface::{
+    Applied, CommitOptions, EventRows, Identity, LedgerEntry, Replacement, RowCounts, RunRecord, VanishPolicy,
+};
 pub use json_rows::{json_rows, read_parquet_file};
 pub use lock_wait::LockPatience;
-pub use parquet::{ParquetDestination, ParquetOptions, PartitionBy};
-pub use people::{ErasureRecord, Facts, Mention, PeopleFound, Searched};
+pub use open::{Opening, Place, start_engine};
+pub use persons::{Facts, Mention, PeopleFound, Searched};
 pub use reader::{QueryResult, Reader, ReaderLimits, Streamed, in_place, statements};
 pub use rows_file::ParquetRows;
-pub use stage::Stage;
+pub use scan::{Difference, Differences, Example, Pages};
+pub use store::{ParquetOptions, PartitionBy, TimeBounds};
+pub use tables::ErasureRecord;
+pub use warehouse::Warehouse;

@@ -21,8 +21,8 @@ use duckdb::{Config, Connection};
 
 use super::{
     LoadError,
-    duckdb::{Claim, explain},
     engine::{common_config, pin_to_utc},
+    store::duckdb::{Claim, explain},
 };
 use crate::{
     files,

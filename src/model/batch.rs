@@ -87,6 +87,8 @@ pub enum RejectReason {
     UnknownField,
     /// A value that its column cannot take, and the stream's mode for those is `discard_row`.
     TypeClash,
+    /// Another record of the same key stands in its table.
+    KeyCollision,
 }
 
 impl fmt::Display for RejectReason {
@@ -98,6 +100,7 @@ impl fmt::Display for RejectReason {
             RejectReason::BadKey => "bad_key",
             RejectReason::UnknownField => "unknown_field",
             RejectReason::TypeClash => "type_clash",
+            RejectReason::KeyCollision => "key_collision",
         })
     }
 }

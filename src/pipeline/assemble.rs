@@ -1,6 +1,6 @@
 //! Settings become stages: the client, the archive and the warehouses of a run.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -8,8 +8,8 @@ use crate::{
     archive::{Archive, ArchiveSettings},
     config::{ArchiveChoice, AuthChoice, Settings, WarehouseSettings},
     load::{
-        Destination, DuckDbDestination, EngineOptions, Identity, LoadError, LockPatience, ParquetDestination,
-        ParquetOptions, PartitionBy, Reader, ReaderLimits, StartedEngine,
+        Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader, ReaderLimits, StartedEngine, Warehouse,
+        start_engine as engine_at,
     },
     person::{Suppression, SuppressionList},
     source::{AuthForm, SourceError, SourceSettings, checked_address},
@@ -68,8 +68,27 @@ pub fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatie
     LockPatience { wait: settings.deadline.map_or(wait, |deadline| wait.min(deadline)), stop: stop.clone() }
 }
 
+/// The warehouses that the settings name.
+pub(super) fn places(settings: &WarehouseSettings) -> Vec<Place> {
+    let duckdb = settings.duckdb.clone().map(|path| Place::DuckDb { path, copy: settings.publish.clone() });
+    let partition_by = if settings.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
+    let parquet = settings.parquet.clone().map(|root| Place::Parquet { root, partition_by });
+    duckdb.into_iter().chain(parquet).collect()
+}
+
+/// What opening them takes: in the surroundings of this machine, and without waiting.
+pub(super) fn opening(settings: &Settings, identity: &Identity, surroundings: &Surroundings) -> Opening {
+    Opening {
+        identity: identity.clone(),
+        memory_limit_bytes: memory_limit_bytes(settings),
+        threads: threads(surroundings),
+        patience: LockPatience::default(),
+        steps: surroundings.steps.clone(),
+    }
+}
+
 /// Opens every warehouse that the settings name.
-pub fn open_destinations(settings: &Settings, identity: &Identity) -> Result<Vec<Box<dyn Destination>>, PipelineError> {
+pub fn open_warehouses(settings: &Settings, identity: &Identity) -> Result<Vec<Warehouse>, PipelineError> {
     open_watched(settings, identity, &LockPatience::default(), &Surroundings::default(), None)
 }
 
@@ -80,48 +99,28 @@ pub fn open_watched(
     identity: &Identity,
     patience: &LockPatience,
     surroundings: &Surroundings,
-    started: Option<StartedEngine>,
-) -> Result<Vec<Box<dyn Destination>>, PipelineError> {
+    mut started: Option<StartedEngine>,
+) -> Result<Vec<Warehouse>, PipelineError> {
     settings.require_warehouse().map_err(PipelineError::Config)?;
-    let (memory_limit_bytes, threads) = engine_limits(settings, surroundings);
-    let steps = || surroundings.steps.clone();
-    let mut destinations: Vec<Box<dyn Destination>> = Vec::new();
-    let engine = started.map_or_else(|| start_engine(settings, surroundings), |engine| Ok(Some(engine)))?;
-    if let Some((path, engine)) = settings.warehouse.duckdb.as_ref().zip(engine) {
-        let opened = DuckDbDestination::open_watched(path, identity, engine, patience.clone(), steps());
-        let opened = opened.map_err(failed("duckdb"))?;
-        destinations.push(Box::new(opened.with_copy(settings.warehouse.publish.clone())));
-    }
-    if let Some(root) = &settings.warehouse.parquet {
-        let partition_by = if settings.warehouse.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
-        let options = ParquetOptions { partition_by, memory_limit_bytes, threads };
-        let opened = ParquetDestination::open_watched(root, identity, &options, patience, &steps());
-        let opened = opened.map_err(failed("parquet"))?;
-        destinations.push(Box::new(opened));
+    let opening = Opening { patience: patience.clone(), ..opening(settings, identity, surroundings) };
+    let mut warehouses = Vec::new();
+    for place in places(&settings.warehouse) {
+        warehouses.push(place.open(&opening, started.take()).map_err(failed(place.name()))?);
     }
     if surroundings.last_warehouse_first {
-        destinations.reverse();
+        warehouses.reverse();
     }
-    Ok(destinations)
+    Ok(warehouses)
 }
 
-/// What each engine may use: memory in bytes, and threads.
-pub(super) fn engine_limits(settings: &Settings, surroundings: &Surroundings) -> (u64, u32) {
-    // Two engines share what the settings allow.
-    let share = if settings.warehouse.duckdb.is_some() && settings.warehouse.parquet.is_some() { 2 } else { 1 };
-    (settings.warehouse.memory_limit_bytes / share, surroundings.engine_threads.unwrap_or_else(engine_threads))
+/// Memory of each warehouse: they share what the settings allow.
+fn memory_limit_bytes(settings: &Settings) -> u64 {
+    settings.warehouse.memory_limit_bytes / places(&settings.warehouse).len().max(1) as u64
 }
 
-/// Threads of an engine, where nothing else is said.
-pub(super) fn engine_threads() -> u32 {
-    std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32)
-}
-
-/// An engine for a DuckDB file, which spills beside it.
-pub(super) fn engine_for(path: &Path, (memory_limit_bytes, threads): (u64, u32)) -> EngineOptions {
-    let mut spill = path.as_os_str().to_owned();
-    spill.push(".spill");
-    EngineOptions { memory_limit_bytes, threads, temp_directory: spill.into() }
+fn threads(surroundings: &Surroundings) -> u32 {
+    let processors = || std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
+    surroundings.engine_threads.unwrap_or_else(processors)
 }
 
 /// The engine of the DuckDB file, if there is to be one. Touches no file: whoever may not yet open the warehouse can start it.
@@ -130,8 +129,8 @@ pub(super) fn start_engine(
     surroundings: &Surroundings,
 ) -> Result<Option<StartedEngine>, PipelineError> {
     let Some(path) = &settings.warehouse.duckdb else { return Ok(None) };
-    let options = engine_for(path, engine_limits(settings, surroundings));
-    StartedEngine::start(options).map(Some).map_err(failed("duckdb"))
+    let started = engine_at(path, memory_limit_bytes(settings), threads(surroundings));
+    started.map(Some).map_err(failed("duckdb"))
 }
 
 /// A reader of one warehouse, which nobody may have open for writing, and that warehouse's name: with both, of the DuckDB file, since
@@ -151,5 +150,12 @@ pub(super) fn open_reader(
 
 /// For `map_err`: which warehouse an error is from.
 pub(super) fn failed(destination: &'static str) -> impl FnOnce(LoadError) -> PipelineError {
-    move |source| PipelineError::Load { destination, source }
+    move |source| match source {
+        // Pages are read by the pipeline itself: its errors come back as they were.
+        LoadError::Pages(source) => match source.downcast::<PipelineError>() {
+            Ok(error) => *error,
+            Err(source) => PipelineError::Load { destination, source: LoadError::Pages(source) },
+        },
+        source => PipelineError::Load { destination, source },
+    }
 }

@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use crate::{
     clock,
-    load::{Applied, CommitOptions, Destination, RowCounts, VanishPolicy},
+    load::{Applied, CommitOptions, RowCounts, VanishPolicy, Warehouse},
     model::{Activity, Drift, IN_DOUBT_MS, Proof, Scan, Stream},
     state::Covered,
 };
@@ -14,12 +14,11 @@ use crate::{
 use super::{
     PipelineError,
     assemble::failed,
-    drift::ScanDrift,
     error::chain,
     freeze::check,
-    known::{reader, worth_knowing},
     people,
     pull::{Pulled, Shared, blocking},
+    pulled_pages::PulledPages,
     shared_destination::SharedDestination,
 };
 
@@ -63,7 +62,7 @@ fn take_note(shared: &Shared, pulled: &Pulled, options: CommitOptions) -> Result
     let note = CommitNote { ordinal, vanish, record_unchanged };
     let text = serde_json::to_vec(&note).map_err(|error| PipelineError::Note(error.to_string()))?;
     shared.archive.note(&pulled.scan.id, &text).map_err(PipelineError::Archive)?;
-    Ok(CommitOptions { vanish, record_unchanged, proof: pulled.proof, coming: options.coming })
+    Ok(CommitOptions { vanish, record_unchanged, proof: pulled.proof })
 }
 
 /// A scan that every warehouse has applied, some of them perhaps in a transaction that is still open.
@@ -181,8 +180,7 @@ fn checkpoint(shared: &Shared, sealed: Unsealed) -> Result<Committed, PipelineEr
     let mut state = shared.state();
     let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
     let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
-    let (reader, known) = (reader(shared.drift.of(scan.scope.stream)), worth_knowing(pulled.held.known(), &counts));
-    state.checkpoint_with_pages(&covered, &acknowledged, reader, known).map_err(PipelineError::State)?;
+    state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
     drop(state);
     shared.suppression.committed(scan);
     if !is_in_a_ledger {
@@ -232,24 +230,12 @@ async fn apply_everywhere(
 }
 
 fn apply_in(
-    destination: &mut dyn Destination,
+    destination: &mut Warehouse,
     pulled: &Pulled,
     options: &CommitOptions,
 ) -> Result<(Applied, Drift), PipelineError> {
     let name = destination.name();
-    let mut drift = ScanDrift::default();
-    destination.begin(&pulled.scan).map_err(failed(name))?;
-    let is_held = match pulled.held.digest() {
-        Some((digest, repeated)) => destination.stage_if_held(digest, repeated).map_err(failed(name))?,
-        None => false,
-    };
-    if !is_held {
-        let staged = pulled.held.for_each(&pulled.spool, |page| {
-            drift.add(page);
-            destination.stage(page)
-        })?;
-        staged.map_err(failed(name))?;
-    }
-    let applied = destination.apply(&pulled.scan, options).map_err(failed(name))?;
-    Ok((applied, drift.finish()))
+    let pages = PulledPages::of(pulled);
+    let applied = destination.apply(&pulled.scan, &pages, options).map_err(failed(name))?;
+    Ok((applied, pages.drift()))
 }

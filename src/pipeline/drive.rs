@@ -123,14 +123,6 @@ impl Flow {
             })
     }
 
-    /// The windows that are still to be committed in this run, but for second looks.
-    fn coming(&self) -> Vec<(Stream, Window)> {
-        let waiting = self.waiting.iter().map(|(task, _)| task);
-        let tasks = waiting.chain(self.ready.iter().map(|(task, _)| task));
-        let known = tasks.map(|task| (task.scope.stream, task.due.window));
-        known.chain(self.pulled.iter().copied()).chain(self.queue.remaining()).collect()
-    }
-
     /// Begins nothing more of a list.
     fn leave(&mut self, stream: Stream) {
         self.left.insert(stream);
@@ -140,9 +132,11 @@ impl Flow {
 
     /// The streams of which something is left to the next run.
     fn left(&self) -> BTreeSet<Stream> {
-        let coming = self.coming().into_iter().map(|(stream, _)| stream);
-        let unsealed = self.unsealed.iter().map(|(task, _)| task.scope.stream);
-        coming.chain(unsealed).chain(self.left.iter().copied()).collect()
+        let waiting = self.waiting.iter().map(|(task, _)| task);
+        let tasks =
+            waiting.chain(self.ready.iter().map(|(task, _)| task)).chain(self.unsealed.iter().map(|(task, _)| task));
+        let streams = tasks.map(|task| task.scope.stream).chain(self.pulled.iter().map(|(stream, _)| *stream));
+        streams.chain(self.queue.remaining()).chain(self.left.iter().copied()).collect()
     }
 
     fn is_at_rest(&self) -> bool {
@@ -237,7 +231,7 @@ impl Run {
         let is_seal_due = is_ending || flow.is_seal_due();
         let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
         if let Some((task, pulled)) = if is_seal_due { None } else { flow.ready.pop_front() } {
-            let options = CommitOptions { coming: flow.coming(), ..self.commit_options(&task, &pulled) };
+            let options = self.commit_options(&task, &pulled);
             flow.committing.spawn(async move {
                 let applied = apply(&shared, &destinations, pulled, options).await;
                 CommitEnd::Applied(Box::new((task, applied)))
@@ -454,15 +448,20 @@ mod tests {
     };
 
     #[test]
-    fn what_is_pulled_and_what_is_not_begun_is_still_to_come() {
+    fn a_stream_is_left_while_a_window_of_it_is_pulled_or_not_begun() {
         let due = vec![Due { window: Window::new(0, 9 * DAY_MS), reason: Reason::Gap }];
         let rules = Rules { flags: FlagSet::EMPTY, settle_ms: 0, rescan: RescanRules::default() };
         let work = ScopeWork { scope: Scope::all(Stream::Responses), rules, page_rows: 1000, held: Vec::new(), due };
         let mut flow = Flow::new(Queue::new(vec![work], &Progress::default()));
         let first = flow.queue.next_task().unwrap().due.window;
-        let rest = (Stream::Responses, Window::new(first.end_ms, 9 * DAY_MS));
-        assert_eq!(flow.coming(), [rest]);
+        let responses = BTreeSet::from([Stream::Responses]);
+        assert_eq!(flow.left(), responses);
+        flow.queue.ended(Scope::all(Stream::Responses), first, Some(10));
+        while let Some(task) = flow.queue.next_task() {
+            flow.queue.ended(task.scope, task.due.window, Some(10));
+        }
+        assert!(flow.left().is_empty());
         flow.pulled.push((Stream::Responses, first));
-        assert_eq!(flow.coming(), [(Stream::Responses, first), rest]);
+        assert_eq!(flow.left(), responses);
     }
 }

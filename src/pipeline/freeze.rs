@@ -34,7 +34,7 @@ pub(super) fn check(shared: &Shared, pulled: &Pulled) -> Result<(), PipelineErro
     let stream = pulled.scan.scope.stream;
     let rules = shared.drift.of(stream);
     // There is no drift in a page that is known.
-    if !rules.can_freeze() || pulled.noted.is_some() || pulled.held.is_known() {
+    if !rules.can_freeze() || pulled.noted.is_some() {
         return Ok(());
     }
     let mut drift = Drift::default();

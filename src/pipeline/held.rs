@@ -10,14 +10,12 @@ use std::{
     thread,
 };
 
-use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     archive::{ArchiveError, read_pages},
     flatten::flatten_page,
-    model::{Digest, DriftRules, FlatPage, Stream},
-    state::KnownPage,
+    model::{DriftRules, FlatPage, Stream},
 };
 
 use super::PipelineError;
@@ -90,126 +88,30 @@ pub(super) struct Held {
     budget: Budget,
     stream: Stream,
     rules: DriftRules,
-    pages: Vec<HeldPage>,
+    pages: Vec<FlatPage>,
     bytes: usize,
-    /// What the pages come to, while each was known before it came.
-    digest: Option<Digest>,
-    /// Records that came once more, beside those.
-    repeated: u64,
-    /// What is known of single pages, for the next scan of the window.
-    known: Vec<KnownPage>,
     /// Set once a page did not fit, or was there before this run: then all are read from the spool.
     is_spooled: bool,
 }
 
-#[derive(Debug)]
-enum HeldPage {
-    Read(FlatPage),
-    /// It is known what the page comes to: that it has to be read is not likely.
-    Body(Bytes),
-}
-
-impl HeldPage {
-    fn bytes(&self) -> usize {
-        match self {
-            HeldPage::Read(page) => page.memory_bytes(),
-            HeldPage::Body(body) => body.len(),
-        }
-    }
-}
-
 impl Held {
     pub fn new(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
-        Self {
-            budget: budget.clone(),
-            stream,
-            rules,
-            pages: Vec::new(),
-            bytes: 0,
-            digest: Some(Digest::default()),
-            repeated: 0,
-            known: Vec::new(),
-            is_spooled: false,
-        }
+        Self { budget: budget.clone(), stream, rules, pages: Vec::new(), bytes: 0, is_spooled: false }
     }
 
     /// For a scan whose first pages are in the spool alone.
     pub fn spooled(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
         let mut held = Self::new(budget, stream, rules);
-        (held.is_spooled, held.digest) = (true, None);
+        held.is_spooled = true;
         held
     }
 
-    /// Takes a page that was read. Those before it that were not are read now: the pages of other scans are read at the same time, while a
-    /// warehouse would read them one after the other.
-    pub fn push(&mut self, page: FlatPage) -> Result<(), PipelineError> {
-        if self.digest.take().is_some() {
-            let pages = std::mem::take(&mut self.pages);
-            self.clear();
-            for held in pages {
-                if self.is_spooled {
-                    break;
-                }
-                let read = match held {
-                    HeldPage::Body(body) => self.read(&body)?,
-                    HeldPage::Read(page) => page,
-                };
-                self.hold(HeldPage::Read(read));
-            }
-        }
-        self.hold(HeldPage::Read(page));
-        Ok(())
-    }
-
-    /// Takes a page of which is known what it comes to, where [`Held::is_known`].
-    pub fn push_known(&mut self, body: Bytes, page: KnownPage) {
-        if let Some(digest) = &mut self.digest {
-            digest.merge(page.digest);
-        }
-        self.known.push(page);
-        if body.len() < LARGE_BODY_BYTES {
-            self.hold(HeldPage::Body(body));
-        } else {
-            // It would have to be read while no other large one is.
-            self.clear();
-            self.is_spooled = true;
-        }
-    }
-
-    /// Takes records that came once more, for a look at an edge, where [`Held::is_known`].
-    pub fn push_repeated(&mut self, records: usize) {
-        self.repeated += records as u64;
-    }
-
-    /// Notes what the page comes to that was pushed last.
-    pub fn know(&mut self, page: KnownPage) {
-        self.known.push(page);
-    }
-
-    /// Whether each page so far was known before it came.
-    pub fn is_known(&self) -> bool {
-        self.digest.is_some()
-    }
-
-    /// What all pages come to, if each was known before it came and there is any record; and how many records came once more.
-    pub fn digest(&self) -> Option<(Digest, u64)> {
-        self.digest.filter(|digest| digest.records > 0).map(|digest| (digest, self.repeated))
-    }
-
-    /// What is known of single pages.
-    pub fn known(&self) -> &[KnownPage] {
-        &self.known
-    }
-
-    fn read(&self, body: &[u8]) -> Result<FlatPage, PipelineError> {
-        flatten_page(self.stream, body, self.rules).map_err(PipelineError::Flatten)
-    }
-
-    fn hold(&mut self, page: HeldPage) {
+    /// Takes a page.
+    pub fn push(&mut self, page: FlatPage) {
         if self.is_spooled {
             return;
         }
-        let bytes = page.bytes();
+        let bytes = page.memory_bytes();
         if self.budget.take(bytes) {
             self.bytes += bytes;
             self.pages.push(page);
@@ -219,11 +121,14 @@ impl Held {
         }
     }
 
+    fn read(&self, body: &[u8]) -> Result<FlatPage, PipelineError> {
+        flatten_page(self.stream, body, self.rules).map_err(PipelineError::Flatten)
+    }
+
     /// The window starts over.
     pub fn restart(&mut self) {
         self.clear();
-        self.known.clear();
-        (self.is_spooled, self.digest, self.repeated) = (false, Some(Digest::default()), 0);
+        self.is_spooled = false;
     }
 
     /// They are where they are to go: gives back what they take.
@@ -244,16 +149,7 @@ impl Held {
         mut take: impl FnMut(&FlatPage) -> Result<(), E>,
     ) -> Result<Result<(), E>, PipelineError> {
         if !self.is_spooled {
-            for page in &self.pages {
-                let taken = match page {
-                    HeldPage::Read(page) => take(page),
-                    HeldPage::Body(body) => take(&self.read(body)?),
-                };
-                if taken.is_err() {
-                    return Ok(taken);
-                }
-            }
-            return Ok(Ok(()));
+            return Ok(self.pages.iter().try_for_each(take));
         }
         let mut pages = read_pages(spool).map_err(PipelineError::Archive)?;
         let mut count = 0;
@@ -287,11 +183,6 @@ mod tests {
 
     const BODY: &[u8] = br#"{"data":[{"responseGroupUid":"a","questionId":7,"createdAt":"2026-01-01T00:00:00.001Z"}]}"#;
 
-    fn known(page: u128) -> KnownPage {
-        let digest = Digest { records: 1, sum: page };
-        KnownPage { page, digest, last_ms: Some(1), edge: Vec::new(), tie_ms: None }
-    }
-
     fn held_bytes(budget: &Budget) -> usize {
         budget.held_bytes.load(Ordering::Relaxed)
     }
@@ -307,35 +198,26 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_known_are_read_when_one_is_not() {
+    fn p8_what_does_not_fit_is_given_back_once() {
         let budget = Budget::default();
+        let page = |held: &Held| held.read(BODY).unwrap();
         let mut held = Held::new(&budget, Stream::Responses, DriftRules::default());
-        for page in 0..3 {
-            held.push_known(Bytes::from_static(BODY), known(page));
-        }
-        held.push_repeated(2);
-        assert_eq!(held.digest(), Some((Digest { records: 3, sum: 3 }, 2)));
-        assert_eq!((keys(&held), held_bytes(&budget)), (3, 3 * BODY.len()));
-        held.push(held.read(BODY).unwrap()).unwrap();
-        assert!(held.digest().is_none() && !held.is_known() && held.known().len() == 3);
-        assert_eq!(keys(&held), 4);
-        assert!(held.pages.iter().all(|page| matches!(page, HeldPage::Read(_))));
-        drop(held);
-        assert_eq!(held_bytes(&budget), 0);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_given_back_once() {
-        let budget = Budget::default();
-        // Room for bodies, and for hardly any rows.
-        let others = HELD_BYTES_MAX - 10 * BODY.len();
+        let bytes = page(&held).memory_bytes();
+        // Room for three pages.
+        let others = HELD_BYTES_MAX - 3 * bytes;
         assert!(budget.take(others));
-        let mut held = Held::new(&budget, Stream::Responses, DriftRules::default());
-        for page in 0..5 {
-            held.push_known(Bytes::from_static(BODY), known(page));
+        for _ in 0..3 {
+            let page = page(&held);
+            held.push(page);
         }
-        held.push(held.read(BODY).unwrap()).unwrap();
+        assert_eq!((keys(&held), held_bytes(&budget)), (3, HELD_BYTES_MAX));
+        for _ in 0..2 {
+            let page = page(&held);
+            held.push(page);
+        }
         assert!(held.is_spooled);
+        assert_eq!(held_bytes(&budget), others);
+        drop(held);
         assert_eq!(held_bytes(&budget), others);
     }
 }

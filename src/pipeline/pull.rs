@@ -1,7 +1,6 @@
 //! One window: asked for page by page, each page in the spool before anything else sees it, up to the end of results.
 
 use std::{
-    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -18,14 +17,14 @@ use crate::{
     person::{LessPage, Suppression},
     plan::edges::{PageMoments, ScanEdges},
     source::{Page, Source, SourceError, Step, Stop},
-    state::{KnownPage, State},
+    state::State,
 };
 
 use super::{
     PipelineError, Progress,
     commit::CommitNote,
     held::{Budget, Held},
-    known, list_end,
+    list_end,
     theme_times::ThemeTimes,
     ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of, next_waiting, reopened},
     traits::Learned,
@@ -46,8 +45,6 @@ pub(super) struct Shared {
     pub drift: DriftPolicy,
     /// Who is kept out of everything that is pulled.
     pub suppression: Suppression,
-    /// Whether also pages that are known are read, each of them.
-    pub reads_all: bool,
 }
 
 impl Shared {
@@ -135,10 +132,6 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     // The page from which the scan goes on, if a kill came before its edge was looked at.
     let last_page = left.last_page.take();
     let mut last_page = last_page.map(|body| flatten(scan.scope.stream, &body, rules)).transpose()?;
-    let before = {
-        let (shared, scan) = (shared.clone(), scan.clone());
-        Arc::new(blocking(move || known::before(&shared, &scan)).await??)
-    };
     let mut edges = {
         let (shared, scan, path) = (shared.clone(), scan.clone(), spool.path().to_owned());
         blocking(move || reopened(&shared, &scan, &path, &left)).await??
@@ -165,9 +158,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
                     (end, is_at_end) = (page.end, page.next.is_none());
                     let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
                     let moments;
-                    // Rows that are waited for may be on any page.
-                    let before = (!edges.awaits_rows()).then(|| Arc::clone(&before));
-                    (spool, held, moments) = keep(&shared, &scan, spool, held, (&page, before), mark).await?;
+                    (spool, held, moments) = keep(&shared, &scan, spool, held, &page, mark).await?;
                     shared.learned.page(scan.scope.stream, &page, &moments);
                     match shared.theme_times.page(&shared, &scan, &moments).await {
                         Ok(()) if shared.theme_times.may_lack_rows(stream) => Ok(Some(Vec::new())),
@@ -232,8 +223,7 @@ pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullErr
     let busy = shared.account.enter(Activity::Write);
     let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
     drop(busy);
-    let is_as_before = held.is_known();
-    tracing::debug!(window = %scan.window, scope = %scan.scope, pages = proof.pages, rows, is_as_before, "pulled");
+    tracing::debug!(window = %scan.window, scope = %scan.scope, pages = proof.pages, rows, "pulled");
     Ok(Pulled { scan, page_rows, rows, spool: spool.path().to_owned(), proof, held, edges, noted: None })
 }
 
@@ -244,14 +234,13 @@ struct Mark {
     next: Option<PageToken>,
 }
 
-/// One page into the spool; then it is flattened and held for the commit. One that was there `before`, as all pages of the scan so far, is
-/// held as it is. Returns the creation times on it.
+/// One page into the spool; it is flattened and held for the commit. Returns the creation times on it.
 async fn keep(
     shared: &Shared,
     scan: &Scan,
     mut spool: Spool,
     mut held: Held,
-    (page, before): (&Page, Option<Arc<HashMap<u128, KnownPage>>>),
+    page: &Page,
     mark: Mark,
 ) -> Result<(Spool, Held, PageMoments), PipelineError> {
     let (shared, scan, page) = (shared.clone(), scan.clone(), page.clone());
@@ -260,10 +249,7 @@ async fn keep(
         let body = &page.body;
         let _turn = shared.budget.turn(body.len());
         let rules = shared.drift.of(scan.scope.stream);
-        let hash = known::hash_of(&shared, &scan, &page);
-        let before = before.filter(|_| held.is_known());
-        let known_page = hash.zip(before).and_then(|(hash, before)| before.get(&hash).cloned());
-        let mut write = || {
+        let write = || {
             let _busy = shared.account.enter(Activity::Write);
             // Whoever is kept out is not written anywhere, not even for a moment.
             let less = shared.suppression.filtered(&scan, body);
@@ -276,31 +262,14 @@ async fn keep(
             let _busy = shared.account.enter(Activity::Parse);
             flatten(scan.scope.stream, body, rules)
         };
-        let (less, flat) = match known_page {
-            None => {
-                let (less, flat) = side_by_side("keeps a page", write, || read(body));
-                (less??, flat?)
-            }
-            Some(known_page) => match write()? {
-                None => {
-                    let moments = known::moments_of(&known_page);
-                    held.push_known(page.body, known_page);
-                    return Ok((spool, held, moments));
-                }
-                // Somebody is kept out of it.
-                less => (less, read(body)?),
-            },
-        };
+        let (less, flat) = side_by_side("keeps a page", write, || read(body));
+        let (less, flat) = (less??, flat?);
         // The page's edge is where the service ended it, whoever stands there.
         let moments = moments_of(scan.scope.stream, &flat);
-        match less {
-            Some(less) => held.push(read(&less.body)?)?,
-            None => {
-                let known_page = hash.and_then(|hash| known::page_of(hash, &flat, &moments));
-                held.push(flat)?;
-                known_page.into_iter().for_each(|known_page| held.know(known_page));
-            }
-        }
+        held.push(match less {
+            Some(less) => read(&less.body)?,
+            None => flat,
+        });
         Ok((spool, held, moments))
     })
     .await?
@@ -323,14 +292,10 @@ async fn keep_sides(
             let less = shared.suppression.filtered(&scan, &side.body);
             append(&mut spool, &side.body, less.as_ref(), true)?;
             let _busy = shared.account.enter(Activity::Parse);
-            match &less {
-                // The stage would leave them out, too.
-                None if held.is_known() && known::shows_nothing_new(&side.flat, held.known()) => {
-                    held.push_repeated(side.flat.records);
-                }
-                None => held.push(side.flat)?,
-                Some(less) => held.push(flatten(scan.scope.stream, &less.body, shared.drift.of(scan.scope.stream))?)?,
-            }
+            held.push(match &less {
+                None => side.flat,
+                Some(less) => flatten(scan.scope.stream, &less.body, shared.drift.of(scan.scope.stream))?,
+            });
         }
         Ok((spool, held))
     })

@@ -71,13 +71,10 @@ impl Queue {
         )
     }
 
-    /// What is not handed out yet.
-    pub fn remaining(&self) -> impl Iterator<Item = (Stream, Window)> {
-        let stretches = |scope: &ScopeQueue| {
-            let stream = scope.work.scope.stream;
-            scope.cutter.remaining().map(|due| (stream, due.window)).collect::<Vec<_>>()
-        };
-        self.scopes.iter().flat_map(stretches)
+    /// The streams of which something is not handed out yet.
+    pub fn remaining(&self) -> impl Iterator<Item = Stream> {
+        let has_more = |scope: &&ScopeQueue| scope.cutter.remaining().next().is_some();
+        self.scopes.iter().filter(has_more).map(|scope| scope.work.scope.stream)
     }
 
     /// A window was pulled, or given up: how many rows it showed, for the size of the windows to come.

@@ -7,14 +7,14 @@ use crate::{
     archive::{Archive, ArchiveSettings},
     clock,
     config::{ArchiveChoice, Settings},
-    load::{DuckDbDestination, Identity, LoadError, ParquetDestination, ParquetOptions, PartitionBy},
-    model::{RunId, Steps, is_same_service},
+    load::Identity,
+    model::{RunId, is_same_service},
     state::{Inbox, State, StateError},
 };
 
 use super::{
     PipelineError, Surroundings,
-    assemble::{engine_for, engine_limits, failed, identity},
+    assemble::{failed, identity, opening, places},
 };
 
 /// Binds everything that the settings name to their service and environment. Returns a sentence for each thing that was bound to `from`.
@@ -28,11 +28,12 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
     let now_ms = clock::now_ms();
     let lease = state.as_ref().map(|(state, _)| state.take_lease(&RunId::new(now_ms), "rebind", now_ms));
     let _lease = lease.transpose().map_err(PipelineError::State)?;
-    if let Some(path) = settings.warehouse.duckdb.as_deref().filter(|path| path.exists()) {
-        rebind_duckdb(settings, path, from, &to, &mut told).map_err(failed("duckdb"))?;
-    }
-    if let Some(path) = settings.warehouse.parquet.as_deref().filter(|path| path.exists()) {
-        rebind_parquet(settings, path, from, &to, &mut told).map_err(failed("parquet"))?;
+    let opening = opening(settings, &to, &Surroundings::default());
+    for place in places(&settings.warehouse).into_iter().filter(|place| place.path().exists()) {
+        if place.rebind(from, &opening).map_err(failed(place.name()))? {
+            let what = if place.name() == "duckdb" { "the DuckDB file" } else { "the Parquet files in" };
+            told.push(format!("{what} {}", place.path().display()));
+        }
     }
     let archive = ArchiveSettings {
         root: settings.archive_root.clone(),
@@ -72,54 +73,6 @@ fn state_of_either(
         opened => opened.map(|state| Some((state, false))),
     }
     .map_err(PipelineError::State)
-}
-
-/// What is bound to `from`, opened; `None` if it is bound to `to` already.
-fn bound_to<T>(
-    from: &Identity,
-    to: &Identity,
-    open: impl Fn(&Identity) -> Result<T, LoadError>,
-) -> Result<Option<T>, LoadError> {
-    match open(to) {
-        Err(LoadError::OtherIdentity { .. }) => open(from).map(Some),
-        opened => opened.map(|_| None),
-    }
-}
-
-fn rebind_duckdb(
-    settings: &Settings,
-    path: &Path,
-    from: &Identity,
-    to: &Identity,
-    told: &mut Vec<String>,
-) -> Result<(), LoadError> {
-    let options = engine_for(path, engine_limits(settings, &Surroundings::default()));
-    let opened = bound_to(from, to, |identity| DuckDbDestination::open(path, identity, &options))?;
-    if let Some(opened) = opened {
-        opened.with_copy(settings.warehouse.publish.clone()).rebind(to)?;
-        told.push(format!("the DuckDB file {}", path.display()));
-    }
-    Ok(())
-}
-
-fn rebind_parquet(
-    settings: &Settings,
-    path: &Path,
-    from: &Identity,
-    to: &Identity,
-    told: &mut Vec<String>,
-) -> Result<(), LoadError> {
-    let partition_by = if settings.warehouse.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
-    let (memory_limit_bytes, threads) = engine_limits(settings, &Surroundings::default());
-    let options = ParquetOptions { partition_by, memory_limit_bytes, threads };
-    let opened = bound_to(from, to, |identity| {
-        ParquetDestination::open_watched(path, identity, &options, &Default::default(), &Steps::default())
-    })?;
-    if let Some(mut opened) = opened {
-        opened.rebind(to)?;
-        told.push(format!("the Parquet files in {}", path.display()));
-    }
-    Ok(())
 }
 
 fn rebind_inbox(state: &Path, from: &Identity, to: &Identity, told: &mut Vec<String>) -> Result<(), StateError> {

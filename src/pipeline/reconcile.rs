@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::{
     archive::{Recovered, Spool},
-    load::Destination,
+    load::Warehouse,
     model::{EndStyle, Proof, ScanId, Scope, Stream},
     plan::edges::ScanEdges,
     source::envelope::{self, Envelope},
@@ -71,7 +71,7 @@ pub(super) fn check_ledgers(
     }
     if doubtful.is_empty() {
         for destination in destinations {
-            remember(state, destination.lock().as_mut(), None)?;
+            remember(state, &mut destination.lock(), None)?;
         }
         return Ok(None);
     }
@@ -103,7 +103,7 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
             // What one warehouse withheld leaves a doubt, whatever the others say.
             held.scanned_ms = held.scanned_ms.min(covered.scanned_ms);
         }
-        remember(state, destination.as_mut(), last.as_ref())?;
+        remember(state, &mut destination, last.as_ref())?;
         names.push(name);
     }
     // A survey without a single row was mistyped, or is as quickly read again.
@@ -119,7 +119,7 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
     Ok(scans.len())
 }
 
-fn remember(state: &State, destination: &mut dyn Destination, last: Option<&ScanId>) -> Result<(), PipelineError> {
+fn remember(state: &State, destination: &mut Warehouse, last: Option<&ScanId>) -> Result<(), PipelineError> {
     let name = destination.name();
     let known = state.destination(name).map_err(PipelineError::State)?;
     let last = last.cloned().or_else(|| known.and_then(|known| known.last_scan_id));

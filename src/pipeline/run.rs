@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     config::Settings,
-    load::{Destination, Identity, LoadError, RunRecord},
+    load::{Identity, LoadError, RunRecord, Warehouse},
     model::{Activity, Chance, RunId, Steps, Stream, TimeAccount, Window, trait_names},
     source::{Source, SourceError},
     state::{Lease, State},
@@ -150,7 +150,6 @@ impl Run {
             learned: Learned::default(),
             drift: settings.drift,
             suppression: suppression(&settings)?,
-            reads_all: false,
         };
         Ok(Run {
             settings,
@@ -325,7 +324,7 @@ impl Run {
     async fn with(
         &self,
         destination: &SharedDestination,
-        work: impl FnOnce(&mut dyn Destination) -> Result<(), LoadError> + Send + 'static,
+        work: impl FnOnce(&mut Warehouse) -> Result<(), LoadError> + Send + 'static,
     ) -> Result<(), PipelineError> {
         let account = self.shared.account.clone();
         let worked = destination.work(move |destination| {

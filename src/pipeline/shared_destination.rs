@@ -16,25 +16,25 @@ use futures::{
 use tokio::sync::oneshot;
 
 use super::{PipelineError, pull::is_single_threaded};
-use crate::load::Destination;
+use crate::load::Warehouse;
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// A warehouse that several threads can reach; one at a time uses it.
 #[derive(Clone)]
 pub(super) struct SharedDestination {
-    destination: Arc<Mutex<Box<dyn Destination>>>,
+    destination: Arc<Mutex<Warehouse>>,
     /// Made when there is something to do for it.
     thread: Arc<OnceLock<Sender<Work>>>,
 }
 
 impl SharedDestination {
-    pub fn new(destination: Box<dyn Destination>) -> Self {
+    pub fn new(destination: Warehouse) -> Self {
         Self { destination: Arc::new(Mutex::new(destination)), thread: Arc::default() }
     }
 
     /// A thread that died while it held a warehouse left no transaction behind that could be committed.
-    pub fn lock(&self) -> MutexGuard<'_, Box<dyn Destination>> {
+    pub fn lock(&self) -> MutexGuard<'_, Warehouse> {
         self.destination.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -42,10 +42,10 @@ impl SharedDestination {
     /// the allocator, and a run over years has many of both. A runtime of one thread does it there and then.
     pub fn work<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut dyn Destination) -> T + Send + 'static,
+        work: impl FnOnce(&mut Warehouse) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, PipelineError>> {
         let shared = self.clone();
-        let work = move || work(shared.lock().as_mut());
+        let work = move || work(&mut shared.lock());
         if is_single_threaded() {
             return ready(Ok(work())).boxed();
         }

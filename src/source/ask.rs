@@ -53,7 +53,6 @@ pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> 
             let latency_ms = u64::try_from(came.latency.as_millis()).unwrap_or(u64::MAX);
             let page = Page {
                 rows: came.envelope.rows,
-                list: came.envelope.list,
                 next: came.envelope.next,
                 end: came.envelope.end,
                 body: came.body,

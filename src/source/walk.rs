@@ -1,7 +1,7 @@
 //! One window, page by page, up to the end of results (promise P3). Decides what an answer means for the window; how a page is
 //! got is `fetch`'s business.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use reqwest::Url;
@@ -45,8 +45,6 @@ pub struct Page {
     pub body: Bytes,
     /// Items in its `data`.
     pub rows: usize,
-    /// Where that list stands in the body, in bytes, if that is known.
-    pub list: Option<Range<usize>>,
     /// Where to continue. `None`: this page carried the end.
     pub next: Option<PageToken>,
     /// How the end was said; present exactly when `next` is not.
@@ -190,7 +188,6 @@ impl Walk {
         Ok(Step::Page(Page {
             body,
             rows: envelope.rows,
-            list: envelope.list,
             next: envelope.next,
             end: envelope.end,
             request_token,

@@ -4,10 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use crate::model::{DurableStep, EndStyles, FlagSet, IN_DOUBT_MS, Proof, Scan, ScanId, Scope, Segment, Stream, Window};
 
-use super::{
-    KnownPage, LastRead, State, StateError, Stretch, known_pages::know, loaded_survey, proofs::prove, stored_survey,
-    stretch::lay_over,
-};
+use super::{LastRead, State, StateError, Stretch, loaded_survey, proofs::prove, stored_survey, stretch::lay_over};
 
 /// A complete scan, as the checkpoints take it in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +76,7 @@ impl State {
         let failed = self.failed("write");
         let mut forget = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
-            for table in ["coverage", "proofs", "extents", "known_pages", "scans"] {
+            for table in ["coverage", "proofs", "extents", "scans"] {
                 transaction.execute(&format!("DELETE FROM {table} WHERE survey_id = ?1"), [stored_survey(Some(id))])?;
             }
             transaction.commit()
@@ -99,17 +96,6 @@ impl State {
     /// The checkpoint: the scan's window is complete and committed everywhere. One transaction. `taken_by` names the warehouses
     /// of the run, and whether the scan is in their ledger.
     pub fn checkpoint(&mut self, covered: &Covered, taken_by: &[(&str, bool)]) -> Result<(), StateError> {
-        self.checkpoint_with_pages(covered, taken_by, 0, &[])
-    }
-
-    /// The same, with what the scan's pages come to as `reader` read them: see [`State::known_pages`].
-    pub fn checkpoint_with_pages(
-        &mut self,
-        covered: &Covered,
-        taken_by: &[(&str, bool)],
-        reader: i64,
-        pages: &[KnownPage],
-    ) -> Result<(), StateError> {
         let scan = &covered.scan;
         self.reach(DurableStep::Checkpointed)?;
         let failed = self.failed("write");
@@ -117,7 +103,6 @@ impl State {
             let transaction = self.connection.transaction()?;
             cover(&transaction, covered)?;
             prove(&transaction, scan)?;
-            know(&transaction, scan, reader, pages)?;
             extend(&transaction, scan.scope, scan.window.start_ms)?;
             transaction.execute("DELETE FROM scans WHERE scan_id = ?1", [&scan.id.0])?;
             let number = next_checkpoint(&transaction)?;

@@ -8,7 +8,6 @@ mod damage;
 mod destinations;
 mod error;
 mod inbox;
-mod known_pages;
 mod lease;
 mod owner;
 mod people;
@@ -24,7 +23,6 @@ pub use coverage::Covered;
 pub use destinations::KnownDestination;
 pub use error::StateError;
 pub use inbox::{Accepted, Inbox, NewDelivery, REPEATS_KNOWN_MS, ScheduleEntry, Waiting};
-pub use known_pages::KnownPage;
 pub use lease::{Holder, Lease};
 pub use people::{PeopleCounts, PeopleRules};
 pub use proofs::Proven;
@@ -50,6 +48,7 @@ const MIGRATIONS: &[M<'_>] = &[
     M::up(include_str!("../../state/0003_people.sql")),
     M::up(include_str!("../../state/0004_pushes.sql")),
     M::up(include_str!("../../state/0005_known_pages.sql")),
+    M::up(include_str!("../../state/0006_no_known_pages.sql")),
 ];
 const READ_ONLY: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 /// How long a reader (`status`) and the writer wait for each other.

@@ -6,7 +6,7 @@ use crate::model::is_same_service;
 use super::{State, StateError, lease};
 
 /// What would be known of a service, and is nothing worth keeping where no row was ever seen.
-const KNOWLEDGE: [&str; 7] = ["coverage", "proofs", "extents", "scans", "destinations", "traits", "known_pages"];
+const KNOWLEDGE: [&str; 6] = ["coverage", "proofs", "extents", "scans", "destinations", "traits"];
 
 impl State {
     /// Remembers the service and the environment, or refuses others.

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::model::{DurableStep, PersonAsked};
 
-use super::{State, StateError, known_pages::forget_all};
+use super::{State, StateError};
 
 /// How far the clocks of a service's machines may lie apart. What was asked for later than that from now was asked for by a clock
 /// that was wrong, and counts as never.
@@ -96,7 +96,6 @@ impl State {
                 forgotten += transaction.execute("DELETE FROM people WHERE person = ?1", [person])?;
                 forgotten += transaction.execute("DELETE FROM pushes WHERE person = ?1", [person])?;
             }
-            forget_all(&transaction)?;
             transaction.commit()?;
             Ok(forgotten)
         };

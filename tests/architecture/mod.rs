@@ -101,7 +101,13 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     // Over a file that somebody has, only `files` renames: behind links, with its access. The others move folders, or to a free name.
     (
         &["fs", "::", "rename"],
-        &["files", "load/parquet/disk.rs", "pipeline/replay/swap.rs", "pipeline/push/results.rs", "state/damage.rs"],
+        &[
+            "files",
+            "load/store/parquet/disk.rs",
+            "pipeline/replay/swap.rs",
+            "pipeline/push/results.rs",
+            "state/damage.rs",
+        ],
     ),
     (&["unsafe"], &["load/engine/handed.rs", "json/steers.rs"]),
 ];

@@ -1,14 +1,12 @@
 //! Cases of `responses`, their children and their history.
 
-use arrow::{array::AsArray as _, datatypes::Int64Type};
-
 use super::{
     Lab,
-    pages::{Answer, answer, answers_scan, day, page, scan},
+    pages::{answer, answers_scan, day, page, scan},
 };
 use crate::{
-    load::{CommitOptions, RowCounts, VanishPolicy},
-    model::{Digest, Flag, FlagSet, FlatPage, Scan, Scope, Stream},
+    load::{RowCounts, VanishPolicy},
+    model::{Flag, FlagSet, Stream},
 };
 
 const TEXTS: &str = "SELECT response_group_uid, answer_text FROM responses ORDER BY ALL";
@@ -47,82 +45,18 @@ pub(in crate::load) fn p2_an_unchanged_rescan_touches_no_byte(lab: &mut Lab) {
     assert_eq!(lab.files(), before);
 }
 
-pub(in crate::load) fn p4_records_that_were_not_read_are_taken_only_if_just_they_are_held(lab: &mut Lab) {
-    let held = page(&[answer("a", 0, "hello"), answer("b", 0, "hi"), answer("c", 1, "of the next day")]);
-    lab.apply(&answers_scan(0, 0, 2), std::slice::from_ref(&held));
-    let before = lab.files();
-    let mut takes = |scan: &Scan, answers: &[Answer]| {
-        lab.destination().begin(scan).unwrap();
-        let digest = digest_of(&page(answers));
-        lab.destination().stage_if_held(digest, 0).unwrap()
-    };
-    let [a, b, c] = [answer("a", 0, "hello"), answer("b", 0, "hi"), answer("c", 1, "of the next day")];
-    let day = answers_scan(1, 0, 1);
-    let mut is_not_taken = |scan: &Scan, answers: &[&Answer], why: &str| {
-        let answers: Vec<Answer> = answers.iter().map(|answer| (*answer).clone()).collect();
-        assert!(!takes(scan, &answers), "{why}");
-    };
-    is_not_taken(&day, &[&a], "a row vanished");
-    is_not_taken(&day, &[&a, &answer("b", 0, "ho")], "a row was edited");
-    is_not_taken(&day, &[&a, &b, &answer("d", 0, "new")], "a row is new");
-    is_not_taken(&day, &[&a, &b, &b], "a row came twice");
-    is_not_taken(&day, &[&a, &b, &c], "a row lies outside the window");
-    is_not_taken(&day, &[&a, &answer("c", 0, "hi")], "a key is another");
-    is_not_taken(&day, &[], "nothing at all came");
-    let flags = day.flags.with(Flag::WithUrls);
-    is_not_taken(&Scan { flags, ..day.clone() }, &[&a, &b], "the rows were stored under other flags");
-    let scope = Scope { stream: Stream::Responses, survey_id: Some(8) };
-    is_not_taken(&Scan { scope, ..day.clone() }, &[&a, &b], "the rows are of another survey");
-    let flags = day.flags.with(Flag::WithSnapshots);
-    is_not_taken(&Scan { flags, ..day.clone() }, &[&a, &b], "snapshots are to be read");
-
-    assert!(takes(&day, &[b, a]), "in another order they are the same");
-    let options = CommitOptions::default();
-    let applied = lab.destination().apply(&day, &options).unwrap();
-    assert!(!applied.wrote);
-    assert_eq!(applied.counts, RowCounts { rows_read: 2, unchanged: 2, ..RowCounts::default() });
-    lab.reopen();
-    assert_eq!(lab.files(), before);
-    // What is not taken can be staged as ever.
-    let changed = page(&[answer("a", 0, "hello"), answer("b", 0, "ho")]);
-    let scan = answers_scan(2, 0, 1);
-    lab.destination().begin(&scan).unwrap();
-    assert!(!lab.destination().stage_if_held(digest_of(&changed), 0).unwrap());
-    lab.destination().stage(&changed).unwrap();
-    let applied = lab.destination().commit(&scan, &options).unwrap();
-    assert_eq!(applied.counts, RowCounts { rows_read: 2, unchanged: 1, updated: 1, ..RowCounts::default() });
-    // And one that is taken has its row in the ledger where it is wanted.
-    let scan = answers_scan(3, 0, 1);
-    lab.destination().begin(&scan).unwrap();
-    assert!(lab.destination().stage_if_held(digest_of(&changed), 0).unwrap());
-    let applied = lab.destination().commit(&scan, &CommitOptions { record_unchanged: true, ..options }).unwrap();
-    assert!(applied.wrote && applied.counts.unchanged == 2);
-    assert!(lab.destination().holds(&scan.id).unwrap());
-}
-
-pub(in crate::load) fn p2_a_key_with_another_row_beside_is_never_taken_unread(lab: &mut Lab) {
+pub(in crate::load) fn p2_a_key_that_has_rows_in_two_windows_has_one_after_a_scan_of_both(lab: &mut Lab) {
     // A record that the service moved from one window to another: its row of the one vanished.
     lab.apply(&answers_scan(0, 0, 1), &[page(&[answer("a", 0, "hello")])]);
     lab.apply(&answers_scan(1, 1, 2), &[page(&[answer("a", 1, "hello")])]);
     lab.apply(&answers_scan(2, 0, 1), &[page(&[])]);
     assert_eq!(lab.count("SELECT count(*) FROM responses"), 2);
     let both = page(&[answer("a", 1, "hello")]);
-    for scan in [answers_scan(3, 0, 2), answers_scan(4, 0, 2)] {
-        lab.destination().begin(&scan).unwrap();
-        let is_taken = lab.destination().stage_if_held(digest_of(&both), 0).unwrap();
-        assert_eq!(is_taken, scan.id == answers_scan(4, 0, 2).id, "the two rows are to be judged");
-        lab.apply(&scan, std::slice::from_ref(&both));
-        assert_eq!(lab.count("SELECT count(*) FROM responses"), 1);
+    for hour in 3..5 {
+        let applied = lab.apply(&answers_scan(hour, 0, 2), std::slice::from_ref(&both));
+        assert_eq!(applied.wrote, hour == 3);
+        assert_eq!(lab.rows("SELECT created_at::DATE::VARCHAR, _vanished_at FROM responses"), ["2026-03-02 | NULL"]);
     }
-}
-
-fn digest_of(page: &FlatPage) -> Digest {
-    let mut digest = Digest::default();
-    if let Some(rows) = page.table("responses") {
-        let hashes = rows.column_by_name("_row_hash").unwrap().as_primitive::<Int64Type>();
-        page.key_hashes.iter().zip(hashes.values()).for_each(|(key, row)| digest.add(*key, *row));
-    }
-    digest
 }
 
 pub(in crate::load) fn p4_an_edit_goes_to_the_history_and_replaces_children(lab: &mut Lab) {

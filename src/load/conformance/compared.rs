@@ -10,12 +10,8 @@ use crate::{
 };
 
 fn compare(lab: &mut Lab, scan: &Scan, pages: &[FlatPage]) -> Differences {
-    lab.destination().begin(scan).unwrap();
-    for page in pages {
-        lab.destination().stage(page).unwrap();
-    }
-    let found = lab.destination().compare(scan, 5).unwrap();
-    lab.destination().publish().unwrap();
+    let found = lab.warehouse().compare(scan, &pages, 5).unwrap();
+    lab.warehouse().publish().unwrap();
     found
 }
 

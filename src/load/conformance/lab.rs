@@ -10,14 +10,16 @@ use arrow::util::display::array_value_to_string;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    load::{Applied, CommitOptions, Destination, Identity, LoadError, Reader, VanishPolicy},
-    model::{FlatPage, Scan},
+    load::{
+        Applied, CommitOptions, Identity, LoadError, LockPatience, Opening, Place, Reader, VanishPolicy, Warehouse,
+    },
+    model::{FlatPage, Scan, Steps},
 };
 
 /// How the suite opens a kind of warehouse. Dropping it removes its files.
-pub(in crate::load) trait Warehouse {
+pub(in crate::load) trait Kind {
     /// Opens the same warehouse each time.
-    fn open(&self, identity: &Identity) -> Result<Box<dyn Destination>, LoadError>;
+    fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError>;
 
     /// Opens what was published.
     fn reader(&self) -> Reader;
@@ -28,8 +30,8 @@ pub(in crate::load) trait Warehouse {
 
 /// A warehouse under test.
 pub(in crate::load) struct Lab {
-    pub destination: Option<Box<dyn Destination>>,
-    pub warehouse: Box<dyn Warehouse>,
+    pub warehouse: Option<Warehouse>,
+    pub kind: Box<dyn Kind>,
     pub vanish: VanishPolicy,
     pub record_unchanged: bool,
 }
@@ -38,22 +40,34 @@ pub(in crate::load) fn identity(environment: &str) -> Identity {
     Identity { base_url: "https://service.example".into(), environment: environment.into() }
 }
 
+/// The warehouse in a DuckDB file.
+pub(in crate::load) fn opened_duckdb(path: &Path) -> Warehouse {
+    let opening = Opening {
+        identity: identity("test"),
+        memory_limit_bytes: 256 << 20,
+        threads: 1,
+        patience: LockPatience::default(),
+        steps: Steps::default(),
+    };
+    Place::DuckDb { path: path.to_owned(), copy: None }.open(&opening, None).unwrap()
+}
+
 impl Lab {
-    pub(in crate::load) fn new(warehouse: Box<dyn Warehouse>) -> Self {
-        let mut destination = warehouse.open(&identity("test")).unwrap();
-        destination.publish().unwrap();
-        Self { destination: Some(destination), warehouse, vanish: VanishPolicy::default(), record_unchanged: false }
+    pub(in crate::load) fn new(kind: Box<dyn Kind>) -> Self {
+        let mut warehouse = kind.open(&identity("test")).unwrap();
+        warehouse.publish().unwrap();
+        Self { warehouse: Some(warehouse), kind, vanish: VanishPolicy::default(), record_unchanged: false }
     }
 
-    pub(in crate::load) fn destination(&mut self) -> &mut dyn Destination {
-        self.destination.as_mut().unwrap().as_mut()
+    pub(in crate::load) fn warehouse(&mut self) -> &mut Warehouse {
+        self.warehouse.as_mut().unwrap()
     }
 
     /// Applies a scan and publishes it.
     pub(in crate::load) fn apply(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
         let applied = self.apply_unsealed(scan, pages);
-        self.destination().seal().unwrap();
-        self.destination().publish().unwrap();
+        self.warehouse().seal().unwrap();
+        self.warehouse().publish().unwrap();
         applied
     }
 
@@ -61,23 +75,19 @@ impl Lab {
     pub(in crate::load) fn apply_unsealed(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
         let options =
             CommitOptions { vanish: self.vanish, record_unchanged: self.record_unchanged, ..CommitOptions::default() };
-        self.destination().begin(scan).unwrap();
-        for page in pages {
-            self.destination().stage(page).unwrap();
-        }
-        self.destination().apply(scan, &options).unwrap()
+        self.warehouse().apply(scan, &pages, &options).unwrap()
     }
 
     /// The warehouse as another run finds it.
     pub(in crate::load) fn reopen(&mut self) {
-        self.destination = None;
-        self.destination = Some(self.warehouse.open(&identity("test")).unwrap());
-        self.destination().publish().unwrap();
+        self.warehouse = None;
+        self.warehouse = Some(self.kind.open(&identity("test")).unwrap());
+        self.warehouse().publish().unwrap();
     }
 
     /// The rows of a query, as text: columns parted by ` | `.
     pub(in crate::load) fn rows(&self, sql: &str) -> Vec<String> {
-        let result = self.warehouse.reader().query(sql, 100_000).unwrap();
+        let result = self.kind.reader().query(sql, 100_000).unwrap();
         assert!(!result.truncated);
         let mut rows = Vec::new();
         for batch in &result.batches {
@@ -100,7 +110,7 @@ impl Lab {
     /// Every file: when it was written, and a hash of its bytes.
     pub(in crate::load) fn files(&self) -> BTreeMap<PathBuf, (SystemTime, u128)> {
         let mut files = BTreeMap::new();
-        let mut folders = vec![self.warehouse.root().to_owned()];
+        let mut folders = vec![self.kind.root().to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();

@@ -1,4 +1,4 @@
-//! What every destination must do: one suite, run against each of them by [`conformance_tests`].
+//! What every warehouse must do: one suite, run against each of them by [`conformance_tests`].
 //!
 //! Pages are built by hand (`pages`), so a fault of `flatten` cannot hide one here, and tables are read as analysts read
 //! them, through [`Reader`].
@@ -12,10 +12,10 @@ pub(super) mod random;
 pub(super) mod safety;
 pub(super) mod throughput;
 
-pub(super) use lab::{Lab, Warehouse, identity};
-pub(super) use pages::{answer, answers_scan, day, page};
+pub(super) use lab::{Kind, Lab, identity, opened_duckdb};
+pub(super) use pages::{Answer, answer, answers_scan, day, page};
 
-/// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Warehouse>`. `slow`: `make test-slow` runs them.
+/// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Kind>`. `slow`: `make test-slow` runs them.
 macro_rules! conformance_tests {
     (slow $make:path) => {
         crate::load::conformance::conformance_tests! { #[ignore = "slow: run by `make test-slow`"] $make }
@@ -24,8 +24,7 @@ macro_rules! conformance_tests {
         crate::load::conformance::conformance_tests! { @cases [$(#[$attribute])?] $make,
             answers: first_load_fills_every_table
             answers: p2_an_unchanged_rescan_touches_no_byte
-            answers: p2_a_key_with_another_row_beside_is_never_taken_unread
-            answers: p4_records_that_were_not_read_are_taken_only_if_just_they_are_held
+            answers: p2_a_key_that_has_rows_in_two_windows_has_one_after_a_scan_of_both
             answers: p4_an_edit_goes_to_the_history_and_replaces_children
             answers: p4_a_soft_delete_is_an_edit_of_its_own_kind
             answers: p4_a_vanished_row_is_marked_and_comes_back

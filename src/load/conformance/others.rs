@@ -60,8 +60,8 @@ pub(in crate::load) fn a_snapshot_does_not_depend_on_what_was_sealed(lab: &mut L
             let pages: Vec<_> = window.iter().map(|day| page(&days[*day as usize])).collect();
             assert!(lab.apply_unsealed(&scan, &pages).wrote);
         }
-        lab.destination().seal().unwrap();
-        lab.destination().publish().unwrap();
+        lab.warehouse().seal().unwrap();
+        lab.warehouse().publish().unwrap();
         let held = format!(
             "SELECT s.response_group_uid, date_diff('day', DATE '2026-03-01', s.created_at) - {first_day}, a.value_text
              FROM visitor_snapshots s LEFT JOIN visitor_snapshot_attributes a USING (response_group_uid, created_at)
@@ -209,21 +209,21 @@ pub(in crate::load) fn a_run_is_recorded_once(lab: &mut Lab) {
         program_version: "0.1.0".into(),
         report: "{\"it's\": 1}".into(),
     };
-    lab.destination().record_run(&run).unwrap();
+    lab.warehouse().record_run(&run).unwrap();
     run.outcome = "needs_a_look".into();
     run.exit_code = 3;
-    lab.destination().record_run(&run).unwrap();
-    lab.destination().publish().unwrap();
+    lab.warehouse().record_run(&run).unwrap();
+    lab.warehouse().publish().unwrap();
     assert_eq!(
         lab.rows("SELECT run_id, outcome, exit_code, finished_at::VARCHAR, report FROM sync_runs"),
         ["run-1 | needs_a_look | 3 | 2026-03-02 00:00:00 | {\"it's\": 1}"]
     );
-    assert_eq!(lab.destination().runs().unwrap(), std::slice::from_ref(&run));
+    assert_eq!(lab.warehouse().runs().unwrap(), std::slice::from_ref(&run));
     let others = [RunRecord { run_id: RunId("run-2".into()), ..run.clone() }, run.clone()];
-    lab.destination().record_runs(&others).unwrap();
-    assert_eq!(lab.destination().runs().unwrap().len(), 2, "also before publish");
-    lab.destination().record_runs(&[]).unwrap();
-    lab.destination().publish().unwrap();
+    lab.warehouse().record_runs(&others).unwrap();
+    assert_eq!(lab.warehouse().runs().unwrap().len(), 2, "also before publish");
+    lab.warehouse().record_runs(&[]).unwrap();
+    lab.warehouse().publish().unwrap();
     assert_eq!(lab.count("SELECT count(*) FROM sync_runs"), 2);
 }
 
@@ -233,11 +233,10 @@ pub(in crate::load) fn p1_commits_that_wait_for_publish_go_together(lab: &mut La
         [&[(1, "DRAFT", &["q"])], &[(1, "PAUSED", &["q"]), (2, "NEW", &[])], &[(2, "NEW", &[])]];
     for (hour, surveys) in (1..).zip(nights) {
         // Committed and not published: what a killed run leaves.
-        lab.destination().begin(&scan(hour)).unwrap();
-        lab.destination().stage(&survey_page(surveys)).unwrap();
-        lab.destination().commit(&scan(hour), &CommitOptions::default()).unwrap();
+        let page = survey_page(surveys);
+        lab.warehouse().commit(&scan(hour), &std::slice::from_ref(&page), &CommitOptions::default()).unwrap();
     }
-    lab.destination().publish().unwrap();
+    lab.warehouse().publish().unwrap();
     let changes = "SELECT survey_id, old_status, new_status FROM survey_status_changes ORDER BY changed_at, survey_id";
     assert_eq!(lab.rows(changes), ["1 | NULL | DRAFT", "1 | DRAFT | PAUSED", "2 | NULL | NEW", "1 | PAUSED | NULL"]);
 }

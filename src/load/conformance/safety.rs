@@ -10,14 +10,14 @@ use super::{
     pages::{answer, answers_scan, page, scan, survey_page},
 };
 use crate::{
-    load::{CommitOptions, LedgerEntry, LoadError, RowCounts, VanishPolicy},
+    load::{CommitOptions, LedgerEntry, LoadError, Pages, RowCounts},
     model::{Flag, FlagSet, FlatPage, Proof, Stream},
 };
 
 pub(in crate::load) fn p2_applying_a_scan_again_changes_nothing(lab: &mut Lab) {
     let scan = answers_scan(0, 0, 1);
     let first = lab.apply(&scan, &[page(&[answer("a", 0, "x")])]);
-    assert!(lab.destination().holds(&scan.id).unwrap());
+    assert!(lab.warehouse().holds(&scan.id).unwrap());
     lab.reopen();
     let before = lab.files();
     // Whatever is handed over: the ledger says that it was applied.
@@ -25,28 +25,35 @@ pub(in crate::load) fn p2_applying_a_scan_again_changes_nothing(lab: &mut Lab) {
     assert!(again.was_held && !again.wrote);
     assert_eq!(again.counts, first.counts);
     assert_eq!(lab.files(), before);
-    assert!(!lab.destination().holds(&answers_scan(9, 0, 1).id).unwrap());
+    assert!(!lab.warehouse().holds(&answers_scan(9, 0, 1).id).unwrap());
 }
 
 pub(in crate::load) fn p2_a_failure_before_commit_leaves_nothing(lab: &mut Lab) {
     let before = lab.files();
-    lab.destination().begin(&answers_scan(0, 0, 1)).unwrap();
-    lab.destination().stage(&page(&[answer("a", 0, "lost")])).unwrap();
+    let applied = lab.apply_unsealed(&answers_scan(0, 0, 1), &[page(&[answer("a", 0, "lost")])]);
+    assert!(applied.wrote);
     lab.reopen();
     assert_eq!(lab.files(), before);
-    // Begun and abandoned, then begun again in the same process: only the second counts.
-    lab.destination().begin(&answers_scan(1, 0, 1)).unwrap();
-    lab.destination().stage(&page(&[answer("a", 0, "abandoned")])).unwrap();
-    lab.apply(&answers_scan(2, 0, 1), &[page(&[answer("b", 0, "kept")])]);
+    assert!(!lab.warehouse().holds(&answers_scan(0, 0, 1).id).unwrap());
+    // A scan whose pages cannot be read takes those with it that were applied and not sealed, and says so once.
+    lab.apply_unsealed(&answers_scan(1, 0, 1), &[page(&[answer("a", 0, "lost, too")])]);
+    let options = CommitOptions { record_unchanged: true, ..CommitOptions::default() };
+    let error = lab.warehouse().apply(&answers_scan(2, 1, 2), &Torn, &options).unwrap_err();
+    assert!(matches!(error, LoadError::Pages(_)), "{error:?}");
+    assert!(matches!(lab.warehouse().seal(), Err(LoadError::Contract(_))));
+    lab.apply(&answers_scan(3, 0, 1), &[page(&[answer("b", 0, "kept")])]);
     assert_eq!(lab.rows("SELECT answer_text FROM responses"), ["kept"]);
-    assert_eq!(lab.rows("SELECT scan_id FROM sync_windows"), ["scan-responses-2-0"]);
-    // A commit of another scan than the staged one is a fault of the caller, and does nothing.
-    lab.destination().begin(&answers_scan(3, 0, 1)).unwrap();
-    let options = CommitOptions { vanish: VanishPolicy::Accept, record_unchanged: true, ..CommitOptions::default() };
-    let error = lab.destination().commit(&answers_scan(4, 0, 1), &options).unwrap_err();
-    assert!(matches!(error, LoadError::Contract(_)), "{error:?}");
-    lab.destination().publish().unwrap();
-    assert_eq!(lab.count("SELECT count(*) FROM sync_windows"), 1);
+    assert_eq!(lab.rows("SELECT scan_id FROM sync_windows"), ["scan-responses-3-0"]);
+}
+
+/// Pages of which the second cannot be read.
+struct Torn;
+
+impl Pages for Torn {
+    fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
+        take(&page(&[answer("c", 1, "lost")]))?;
+        Err(LoadError::Pages("the disk is gone".into()))
+    }
 }
 
 pub(in crate::load) fn p2_the_order_of_disjoint_windows_does_not_matter(lab: &mut Lab) {
@@ -83,7 +90,7 @@ pub(in crate::load) fn the_ledger_gives_back_the_scans(lab: &mut Lab) {
     lab.apply(&one, &[]);
     lab.apply(&surveys, &[survey_page(&[(1, "NEW", &[])])]);
     lab.reopen();
-    let mut ledger = lab.destination().ledger().unwrap();
+    let mut ledger = lab.warehouse().ledger().unwrap();
     ledger.sort_by_key(|entry| entry.scan.started_ms);
     let entry = |scan, rows_read| LedgerEntry { scan, rows_read, withheld: 0, proof: Proof::default() };
     assert_eq!(ledger, [entry(one, 0), entry(surveys, 1)]);
@@ -91,9 +98,9 @@ pub(in crate::load) fn the_ledger_gives_back_the_scans(lab: &mut Lab) {
 
 pub(in crate::load) fn p10_another_environment_is_refused(lab: &mut Lab) {
     lab.apply(&answers_scan(0, 0, 1), &[page(&[answer("a", 0, "x")])]);
-    lab.destination = None;
+    lab.warehouse = None;
     let before = lab.files();
-    let error = lab.warehouse.open(&identity("production")).err().unwrap();
+    let error = lab.kind.open(&identity("production")).err().unwrap();
     assert!(matches!(error, LoadError::OtherIdentity { .. }), "{error:?}");
     assert_eq!(lab.files(), before);
 }
@@ -116,8 +123,8 @@ pub(in crate::load) fn a_batch_that_does_not_fit_is_refused(lab: &mut Lab) {
     let mut no_hashes = good.clone();
     no_hashes.key_hashes.clear();
     for bad in [last_missing, first_twice, no_hashes, survey_page(&[(1, "NEW", &[])])] {
-        lab.destination().begin(&answers_scan(0, 0, 1)).unwrap();
-        let error = lab.destination().stage(&bad).unwrap_err();
+        let (scan, pages) = (answers_scan(0, 0, 1), [bad]);
+        let error = lab.warehouse().apply(&scan, &pages.as_slice(), &CommitOptions::default()).unwrap_err();
         assert!(matches!(error, LoadError::Contract(_)), "{error:?}");
     }
     assert!(lab.apply(&answers_scan(0, 0, 1), &[good]).wrote);

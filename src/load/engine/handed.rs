@@ -7,7 +7,7 @@
 //! - A vector of the engine has as many places as [`FlatVector::capacity`] says, in the layout that DuckDB documents for the type of its column,
 //!   which is the one that was bound from the same Arrow type.
 //! - What a vector points at stays where it is until the statement is gone: the rows belong to the data that the statement was bound with. An
-//!   `INSERT` copies texts into the table's own segments, and nothing else is run over these rows.
+//!   `INSERT` copies texts into the table's own segments, and a join reads them while the statement runs; none of their columns is part of a result.
 
 use std::{
     collections::HashMap,
@@ -64,17 +64,18 @@ impl Counter {
         let Some(first) = rows.iter().find(|batch| batch.num_rows() > 0) else { return Ok(()) };
         let columns: Vec<String> = first.schema().fields().iter().map(|field| quote_identifier(field.name())).collect();
         let columns = columns.join(", ");
-        let laid = self.lay(rows);
+        let relation = self.hand_over(rows);
         connection
-            .execute_batch(&format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {FUNCTION}({})", laid.place))
+            .execute_batch(&format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {}", relation.relation()))
     }
 
-    fn lay(&self, rows: &[RecordBatch]) -> Lying<'_> {
+    /// Rows that statements can read until what this returns is dropped. All batches have the same columns.
+    pub fn hand_over(&self, rows: &[RecordBatch]) -> Handed<'_> {
         let mut laid = self.laid();
         laid.next_place += 1;
         let place = laid.next_place;
         laid.rows.insert(place, rows.into());
-        Lying { counter: self, place }
+        Handed { counter: self, place }
     }
 
     fn laid(&self) -> MutexGuard<'_, Laid> {
@@ -83,12 +84,19 @@ impl Counter {
 }
 
 /// Rows that lie at a place, until this is dropped.
-struct Lying<'c> {
+pub(super) struct Handed<'c> {
     counter: &'c Counter,
     place: i64,
 }
 
-impl Drop for Lying<'_> {
+impl Handed<'_> {
+    /// What stands for them behind `FROM`.
+    pub fn relation(&self) -> String {
+        format!("{FUNCTION}({})", self.place)
+    }
+}
+
+impl Drop for Handed<'_> {
     fn drop(&mut self) {
         self.counter.laid().rows.remove(&self.place);
     }
@@ -121,6 +129,7 @@ impl VTab for HandedRows {
         for field in first.schema().fields() {
             bind.add_result_column(field.name(), engine_type(field.data_type())?);
         }
+        bind.set_cardinality(rows.iter().map(|batch| batch.num_rows() as u64).sum(), true);
         // The vectors are made for these types.
         match rows.iter().find(|batch| !has_columns_of(batch, first)) {
             Some(batch) => Err(format!("batches with the columns {} and {}", first.schema(), batch.schema()).into()),

@@ -5,14 +5,12 @@ use duckdb::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::load::{DuckDbDestination, EngineOptions, conformance::identity, destination::Destination};
+use crate::load::conformance::opened_duckdb;
 
 fn warehouse() -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
-    let options =
-        EngineOptions { memory_limit_bytes: 256 << 20, threads: 1, temp_directory: folder.path().join("spill") };
-    DuckDbDestination::open(&path, &identity("test"), &options).unwrap().publish().unwrap();
+    opened_duckdb(&path).publish().unwrap();
     (folder, path)
 }
 

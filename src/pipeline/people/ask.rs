@@ -138,7 +138,7 @@ async fn keep(
         }
         let _turn = shared.budget.turn(page.len());
         let _busy = shared.account.enter(Activity::Parse);
-        held.push(flatten_page(stream, &page, shared.drift.of(stream)).map_err(PipelineError::Flatten)?)?;
+        held.push(flatten_page(stream, &page, shared.drift.of(stream)).map_err(PipelineError::Flatten)?);
         Ok((spool, held))
     })
     .await?

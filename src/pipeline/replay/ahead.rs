@@ -51,26 +51,33 @@ impl Drop for Room {
     }
 }
 
-/// The pages that a writer has staged. Their memory is in use until the scan is applied, or handed over to the engine.
+/// The pages of a scan that a writer is to apply, as far as there is room for them.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pages: Vec<(Arc<FlatPage>, Sender<Arc<FlatPage>>)>,
     bytes: usize,
+    is_too_much: bool,
 }
 
 impl Taken {
-    /// Keeps a page, as far as there is room for it.
+    /// Keeps a page. If there is no room for it, none of the scan is kept.
     pub fn keep(&mut self, page: Arc<FlatPage>, room: &Room) {
         self.pages.push((page, room.maker.clone()));
         self.bytes += room.bytes;
-        if self.bytes >= BYTES_MAX {
+        if self.is_too_much || self.bytes >= BYTES_MAX {
             self.give_back();
+            self.is_too_much = true;
         }
     }
 
-    /// Gives all of them back.
+    /// All pages of the scan; `None`: they are not kept.
+    pub fn pages(&self) -> Option<impl Iterator<Item = &FlatPage>> {
+        (!self.is_too_much).then(|| self.pages.iter().map(|(page, _)| page.as_ref()))
+    }
+
+    /// Gives all of them back; the next page is another scan's.
     pub fn give_back(&mut self) {
-        self.bytes = 0;
+        (self.bytes, self.is_too_much) = (0, false);
         for (page, maker) in self.pages.drain(..) {
             // A maker that is gone takes none: then it is freed here.
             let _ = maker.send(page);

@@ -12,14 +12,16 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    load::{CommitOptions, Destination, LoadError},
-    model::{Activity, DriftPolicy, FlatPage, Scan, TimeAccount},
+    archive::read_pages,
+    load::{CommitOptions, LoadError, Pages, Warehouse},
+    model::{Activity, DriftPolicy, FlatPage, TimeAccount},
     person::Suppression,
 };
 
 use super::{
     super::{PipelineError, assemble::failed, commit::UNSEALED_ROWS_MAX},
     ahead::{Ahead, Room, Taken},
+    flatteners::flatten,
     inventory::Archived,
     read::{Ended, Reader},
 };
@@ -61,15 +63,15 @@ impl ReplayProgress {
 /// What a writer is told.
 #[derive(Clone)]
 pub(super) enum Step {
-    Begin(Arc<Scan>),
     Page(Arc<FlatPage>, Arc<Room>),
-    Commit(Arc<Scan>, CommitOptions),
+    /// All pages of the scan came.
+    Commit(Arc<Archived>, CommitOptions),
     /// There are no more scans.
     Complete,
 }
 
 /// The warehouses that are filled.
-pub(super) type Warehouses = Vec<Box<dyn Destination>>;
+pub(super) type Warehouses = Vec<Warehouse>;
 
 /// What is built, beside the scans.
 pub(super) struct Around<Open, Complete> {
@@ -81,13 +83,20 @@ pub(super) struct Around<Open, Complete> {
     pub complete: Complete,
 }
 
+/// What keeps records out of the warehouses.
+#[derive(Clone, Copy)]
+pub(super) struct KeptOut<'a> {
+    pub drift: DriftPolicy,
+    pub suppression: &'a Suppression,
+}
+
 /// Applies the scans, in order, to the warehouses, and completes them. Returns what `open` gave; `None`: it was asked to stop.
 pub(super) fn build<Rest: Sync>(
     scans: &[Archived],
-    (drift, suppression): (DriftPolicy, &Suppression),
+    kept_out: KeptOut<'_>,
     around: Around<
         impl FnOnce() -> Result<(Warehouses, Rest), PipelineError>,
-        impl Fn(&mut dyn Destination, &Rest) -> Result<(), LoadError> + Sync,
+        impl Fn(&mut Warehouse, &Rest) -> Result<(), LoadError> + Sync,
     >,
     account: &TimeAccount,
     stop: &CancellationToken,
@@ -102,7 +111,7 @@ pub(super) fn build<Rest: Sync>(
     let is_done = thread::scope(move |scope| {
         let reader = scope.spawn(move || {
             let ahead = Ahead::default();
-            Reader { drift, suppression, writers, ahead, account, stop, progress }.read_all(scans)
+            Reader { kept_out, writers, ahead, account, stop, progress }.read_all(scans)
         });
         // If it fails, the reader finds the writers gone.
         let (destinations, rest) = filled.insert(open()?);
@@ -112,8 +121,9 @@ pub(super) fn build<Rest: Sync>(
         }
         let mut handles = Vec::new();
         for (destination, steps) in destinations.iter_mut().zip(steps) {
-            let complete = move |destination: &mut dyn Destination| complete(destination, rest);
-            handles.push(scope.spawn(move || write(destination.as_mut(), &steps, complete, account)));
+            let complete = move |destination: &mut Warehouse| complete(destination, rest);
+            let writer = Writer { kept_out, account };
+            handles.push(scope.spawn(move || writer.write(destination, &steps, complete)));
         }
         let read = reader.join().map_err(|_| PipelineError::Died("the thread that reads the archive".to_owned()))?;
         for handle in handles {
@@ -130,37 +140,64 @@ pub(super) fn build<Rest: Sync>(
     Ok(opened.filter(|_| is_done))
 }
 
-fn write(
-    destination: &mut dyn Destination,
-    steps: &Receiver<Step>,
-    complete: impl Fn(&mut dyn Destination) -> Result<(), LoadError>,
-    account: &TimeAccount,
-) -> Result<(), PipelineError> {
-    let name = destination.name();
-    destination.build_anew().map_err(failed(name))?;
-    let (mut taken, mut unsealed) = (Taken::default(), 0);
-    for step in steps {
-        let _busy = account.enter(Activity::Write);
-        match step {
-            Step::Begin(scan) => destination.begin(&scan).map_err(failed(name))?,
-            Step::Page(page, room) => {
-                destination.stage(&page).map_err(failed(name))?;
-                taken.keep(page, &room);
-            }
-            Step::Commit(scan, options) => {
-                let applied = destination.apply(&scan, &options).map_err(failed(name))?;
-                taken.give_back();
-                unsealed += applied.counts.rows_read;
-                if unsealed >= UNSEALED_ROWS_MAX {
-                    destination.seal().map_err(failed(name))?;
-                    unsealed = 0;
+/// Fills one warehouse.
+struct Writer<'a> {
+    kept_out: KeptOut<'a>,
+    account: &'a TimeAccount,
+}
+
+impl Writer<'_> {
+    fn write(
+        &self,
+        destination: &mut Warehouse,
+        steps: &Receiver<Step>,
+        complete: impl Fn(&mut Warehouse) -> Result<(), LoadError>,
+    ) -> Result<(), PipelineError> {
+        let name = destination.name();
+        let (mut taken, mut unsealed) = (Taken::default(), 0);
+        for step in steps {
+            let _busy = self.account.enter(Activity::Write);
+            match step {
+                Step::Page(page, room) => taken.keep(page, &room),
+                Step::Commit(archived, options) => {
+                    let pages = ScanPages { taken: &taken, archived: &archived, kept_out: self.kept_out };
+                    let applied = destination.apply(&archived.scan, &pages, &options).map_err(failed(name))?;
+                    taken.give_back();
+                    unsealed += applied.counts.rows_read;
+                    if unsealed >= UNSEALED_ROWS_MAX {
+                        destination.seal().map_err(failed(name))?;
+                        unsealed = 0;
+                    }
+                    if destination.wants_publish() {
+                        destination.publish().map_err(failed(name))?;
+                    }
                 }
-                if destination.wants_publish() {
-                    destination.publish().map_err(failed(name))?;
-                }
+                Step::Complete => complete(destination).map_err(failed(name))?,
             }
-            Step::Complete => complete(destination).map_err(failed(name))?,
         }
+        Ok(())
     }
-    Ok(())
+}
+
+/// The pages of a scan: those that were taken, or, where they were too many to be kept, those of the archive.
+struct ScanPages<'a> {
+    taken: &'a Taken,
+    archived: &'a Archived,
+    kept_out: KeptOut<'a>,
+}
+
+impl Pages for ScanPages<'_> {
+    fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
+        if let Some(mut pages) = self.taken.pages() {
+            return pages.try_for_each(take);
+        }
+        let scan = &self.archived.scan;
+        let rules = self.kept_out.drift.of(scan.scope.stream);
+        let failed = |error: PipelineError| LoadError::Pages(Box::new(error));
+        for body in read_pages(&self.archived.path).map_err(|error| failed(PipelineError::Archive(error)))? {
+            let body = body.map_err(|error| failed(PipelineError::Archive(error)))?;
+            take(&flatten(scan, rules, &body, self.kept_out.suppression).map_err(failed)?)?;
+        }
+        Ok(())
+    }
 }

@@ -131,16 +131,25 @@ fn flatten_all(
         let next = given.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((ArchivedPage { scan, rules, body }, done)) = next else { return };
         let _busy = account.enter(Activity::Parse);
-        // An archive that was restored from a backup may hold people who are kept out.
-        let less = suppression.filtered(&scan, &body);
-        let kept = less.as_ref().map_or(body.as_slice(), |less| &less.body);
-        let outcome = flatten_page(scan.scope.stream, kept, rules).map_err(PipelineError::Flatten).and_then(|page| {
-            check_drift(scan.scope.stream, rules, &page.drift)?;
-            Ok(Box::new(FlattenedPage { page, maker: maker.clone() }))
-        });
+        let page = flatten(&scan, rules, &body, suppression);
+        let outcome = page.map(|page| Box::new(FlattenedPage { page, maker: maker.clone() }));
         // A replay that has ended waits for none.
         let _ = done.send(outcome);
     }
+}
+
+/// Flattens a page of the archive. One that was restored from a backup may hold people who are kept out.
+pub(super) fn flatten(
+    scan: &Scan,
+    rules: DriftRules,
+    body: &[u8],
+    suppression: &Suppression,
+) -> Result<FlatPage, PipelineError> {
+    let less = suppression.filtered(scan, body);
+    let kept = less.as_ref().map_or(body, |less| &less.body);
+    let page = flatten_page(scan.scope.stream, kept, rules).map_err(PipelineError::Flatten)?;
+    check_drift(scan.scope.stream, rules, &page.drift)?;
+    Ok(page)
 }
 
 #[cfg(test)]

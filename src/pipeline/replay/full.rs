@@ -6,26 +6,32 @@
 use std::{
     collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use crate::{
     archive::Archive,
     config::Settings,
-    load::{Destination, ErasureRecord, Identity, LedgerEntry, LoadError, RunRecord},
+    load::{ErasureRecord, Identity, LedgerEntry, LoadError, RunRecord, Warehouse},
     model::{IntervalSet, RunId, ScanId},
     state::RunEntry,
 };
 
 use super::{
-    super::{PipelineError, assemble::failed, commit::covered, open_destinations},
+    super::{
+        PipelineError,
+        assemble::{failed, places},
+        commit::covered,
+        open_warehouses,
+    },
     Archived, Replayed, Task,
-    build::{Around, Warehouses, build},
+    build::{Around, KeptOut, Warehouses, build},
     inventory::require_all,
     report::Rebuilt,
     swap::{beside, swap_file, swap_folder},
 };
 
-/// How the names of those files end that carry events.
+/// How the names of those files end in which an earlier version carried events from one warehouse to the next.
 const CARRIED: &str = "-events.parquet";
 /// Runs, or receipts, that are written at once.
 const RECORDS_AT_ONCE: usize = 200;
@@ -34,7 +40,7 @@ const RUNS_MAX: u32 = 1000;
 
 pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, PipelineError> {
     let mut replayed = Replayed { scans: task.scans.len() as u64, ..Replayed::default() };
-    let kept_out = (task.settings.drift, task.suppression);
+    let kept_out = KeptOut { drift: task.settings.drift, suppression: task.suppression };
     let around =
         Around { warehouses: task.settings.warehouse.names().len(), open: || open(&task), complete: carry_over };
     let built = build(&task.scans, kept_out, around, task.account, task.stop, task.progress)?;
@@ -68,7 +74,7 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
         finish(state, archive, archived, &ledgers)?;
     }
     if settings.warehouse.publish.is_some() {
-        for mut destination in open_destinations(settings, identity)? {
+        for mut destination in open_warehouses(settings, identity)? {
             let name = destination.name();
             destination.finish().map_err(failed(name))?;
         }
@@ -80,7 +86,7 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
 fn open(task: &Task<'_>) -> Result<(Warehouses, BTreeMap<&'static str, Left>), PipelineError> {
     let aside = built_beside(task.settings);
     let mut left = leave_old(task, &aside)?;
-    let fresh = open_destinations(&aside, task.identity)?;
+    let fresh = open_warehouses(&aside, task.identity)?;
     for name in task.settings.warehouse.names() {
         if !left.contains_key(name) {
             left.insert(name, Left { runs: remembered_runs(task)?, ..Left::default() });
@@ -94,52 +100,37 @@ fn open(task: &Task<'_>) -> Result<(Warehouses, BTreeMap<&'static str, Left>), P
 struct Left {
     runs: Vec<RunRecord>,
     receipts: Vec<ErasureRecord>,
-    events: Option<CarriedEvents>,
-    /// Where it is, if the new one is its clone.
-    cloned_from: Option<PathBuf>,
+    /// The warehouse itself: its events, and what others keep in it, go to the new one.
+    old: Option<Old>,
+}
+
+/// A warehouse whose place another one is to take. It is closed.
+struct Old {
+    warehouse: Mutex<Warehouse>,
+    path: PathBuf,
 }
 
 /// Brings what the old warehouse knew into the new one, and publishes it.
-fn carry_over(destination: &mut dyn Destination, left: &BTreeMap<&'static str, Left>) -> Result<(), LoadError> {
+fn carry_over(destination: &mut Warehouse, left: &BTreeMap<&'static str, Left>) -> Result<(), LoadError> {
     let left = left.get(destination.name());
-    let Left { runs, receipts, events, cloned_from } =
+    let Left { runs, receipts, old } =
         left.ok_or_else(|| LoadError::Contract(format!("nothing was asked of {}", destination.name())))?;
-    if let Some(events) = events {
-        destination.carry_events_in(events.path())?;
+    if let Some(old) = old {
+        let mut old = old.warehouse.lock().unwrap_or_else(PoisonError::into_inner);
+        destination.copy_events(&mut old)?;
+        old.publish()?;
     }
     runs.chunks(RECORDS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs))?;
     receipts.chunks(RECORDS_AT_ONCE).try_for_each(|receipts| destination.record_erasures(receipts))?;
-    if let Some(cloned_from) = cloned_from {
-        destination.import_objects(cloned_from)?;
+    if let Some(old) = old {
+        destination.import_foreign(&old.path)?;
     }
     destination.publish()
 }
 
-/// Whether a killed replay left this file: events on their way from one warehouse to the next.
+/// Whether a killed replay of an earlier version left this file: events on their way from one warehouse to the next.
 pub fn is_carried_events(path: &Path) -> bool {
     path.to_string_lossy().ends_with(CARRIED)
-}
-
-/// The file in which events go from the old warehouse to the new one; it goes when it is done with.
-struct CarriedEvents(PathBuf);
-
-impl CarriedEvents {
-    fn of(state: &Path, warehouse: &str) -> Self {
-        let mut name = state.as_os_str().to_owned();
-        name.push(format!(".{warehouse}{CARRIED}"));
-        Self(PathBuf::from(name))
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for CarriedEvents {
-    fn drop(&mut self) {
-        // The next replay writes it anew; there may be none.
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 /// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, which runs they know, and
@@ -154,23 +145,19 @@ fn leave_old(task: &Task<'_>, aside: &Settings) -> Result<BTreeMap<&'static str,
     if there.require_warehouse().is_err() {
         return Ok(left);
     }
-    for mut destination in open_destinations(&there, task.identity)? {
+    for mut destination in open_warehouses(&there, task.identity)? {
         let name = destination.name();
         require_all(name, &destination.ledger().map_err(failed(name))?, &task.scans)?;
         let runs = destination.runs().map_err(failed(name))?;
         let receipts = destination.erasures().map_err(failed(name))?;
-        let events = CarriedEvents::of(&task.settings.state_path, name);
-        destination.carry_events_out(events.path()).map_err(failed(name))?;
-        let (old, fresh) = match name {
-            "duckdb" => (&there.warehouse.duckdb, &aside.warehouse.duckdb),
-            _ => (&there.warehouse.parquet, &aside.warehouse.parquet),
-        };
-        if let Some(fresh) = fresh {
-            destination.clone_objects(fresh).map_err(failed(name))?;
-        }
-        left.insert(name, Left { runs, receipts, events: Some(events), cloned_from: old.clone() });
+        let of = |settings: &Settings| places(&settings.warehouse).into_iter().find(|place| place.name() == name);
+        let (old, fresh) =
+            of(&there).zip(of(aside)).ok_or_else(|| PipelineError::Died(format!("the place of {name}")))?;
+        destination.create_empty_beside(fresh.path()).map_err(failed(name))?;
         // Nothing may be left in a log beside the file that is going to be replaced.
         destination.publish().map_err(failed(name))?;
+        let old = Old { warehouse: Mutex::new(destination), path: old.path().to_owned() };
+        left.insert(name, Left { runs, receipts, old: Some(old) });
     }
     Ok(left)
 }

@@ -10,20 +10,16 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{PipelineError, held::LARGE_BODY_BYTES},
     ahead::Ahead,
-    build::{ReplayProgress, Step},
+    build::{KeptOut, ReplayProgress, Step},
     flatteners::{ArchivedPage, FlattenedPage, Flatteners, Passed},
     inventory::Archived,
 };
 use crate::{
     archive::{ArchiveError, read_pages},
     load::CommitOptions,
-    model::{DriftPolicy, EndStyle, Proof, Stream, TimeAccount},
-    person::Suppression,
+    model::{EndStyle, Proof, Stream, TimeAccount},
     source::envelope,
 };
-
-/// Scans that a warehouse is told of before they come: those of a month lie near each other, but for later re-scans of it.
-const SCANS_COMING: usize = 16;
 
 /// Why the archive was not read to its end.
 pub(super) enum Ended {
@@ -35,8 +31,7 @@ pub(super) enum Ended {
 
 /// Reads the archive for the writers, some way ahead of them.
 pub(super) struct Reader<'a> {
-    pub drift: DriftPolicy,
-    pub suppression: &'a Suppression,
+    pub kept_out: KeptOut<'a>,
     pub writers: Vec<SyncSender<Step>>,
     pub ahead: Ahead,
     pub account: &'a TimeAccount,
@@ -48,22 +43,21 @@ impl Reader<'_> {
     /// Tells the writers all steps of these scans, in order, and that there are no more.
     pub fn read_all(self, scans: &[Archived]) -> Result<(), Ended> {
         thread::scope(|scope| {
-            let mut flatteners = Flatteners::start(scope, self.suppression, self.account);
-            for (at, archived) in scans.iter().enumerate() {
-                self.read(archived, &scans[at + 1..], &mut flatteners)?;
+            let mut flatteners = Flatteners::start(scope, self.kept_out.suppression, self.account);
+            for archived in scans {
+                self.read(archived, &mut flatteners)?;
             }
             flatteners.push(Step::Complete);
             self.hand_on(&mut flatteners, 0)
         })
     }
 
-    fn read(&self, archived: &Archived, rest: &[Archived], flatteners: &mut Flatteners<Step>) -> Result<(), Ended> {
+    fn read(&self, archived: &Archived, flatteners: &mut Flatteners<Step>) -> Result<(), Ended> {
         if self.stop.is_cancelled() {
             return Err(Ended::Stopped);
         }
         let scan = Arc::new(archived.scan.clone());
-        let rules = self.drift.of(scan.scope.stream);
-        flatteners.push(Step::Begin(Arc::clone(&scan)));
+        let rules = self.kept_out.drift.of(scan.scope.stream);
         let mut pages = read_pages(&archived.path).map_err(|error| self.unreadable(flatteners, error))?;
         let mut last = None;
         for body in pages.by_ref() {
@@ -80,14 +74,12 @@ impl Reader<'_> {
             let why = "its end is missing".to_owned();
             return Err(self.unreadable(flatteners, ArchiveError::Damaged { path, page, why }));
         }
-        let coming = rest.iter().take(SCANS_COMING).map(|coming| (coming.scan.scope.stream, coming.scan.window));
         let options = CommitOptions {
             vanish: archived.note.vanish,
             record_unchanged: archived.note.record_unchanged,
             proof: Proof { pages: archived.pages, end: end_of(scan.scope.stream, last.as_deref().map(Vec::as_slice)) },
-            coming: coming.collect(),
         };
-        flatteners.push(Step::Commit(scan, options));
+        flatteners.push(Step::Commit(Arc::new(archived.clone()), options));
         self.hand_on(flatteners, flatteners.pages_max())
     }
 

@@ -5,18 +5,18 @@
 //! gave the stretch is taken.
 
 use crate::{
-    load::{Destination, DuckDbDestination, LedgerEntry, Replacement},
+    load::{LedgerEntry, Place, Replacement, Warehouse},
     model::{DAY_MS, Stream, Window, format_ms},
 };
 
 use super::{
     super::{
-        PipelineError,
-        assemble::{engine_for, engine_threads, failed},
-        open_destinations,
+        PipelineError, Surroundings,
+        assemble::{failed, opening},
+        open_warehouses,
     },
     Archived, Replayed, Task,
-    build::{Around, build},
+    build::{Around, KeptOut, build},
     inventory::require_all,
     report::Replaced,
     swap::beside,
@@ -27,7 +27,7 @@ const REACH_MS: i64 = 7 * DAY_MS;
 
 pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, PipelineError> {
     let mut replayed = Replayed::default();
-    let mut warehouses = open_destinations(task.settings, task.identity)?;
+    let mut warehouses = open_warehouses(task.settings, task.identity)?;
     let mut ledgers = Vec::new();
     for warehouse in &mut warehouses {
         let name = warehouse.name();
@@ -50,15 +50,15 @@ pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, Pipeline
         }
         let scans = touching.iter().filter(|archived| archived.scan.window.overlaps(window));
         let what = Replacement { stream, window, scans: scans.map(|archived| archived.scan.id.clone()).collect() };
-        if !build_stretch(&task, &touching)? {
+        let Some(mut stretch) = build_stretch(&task, &touching)? else {
             replayed.is_stopped = true;
             return Ok(replayed);
-        }
+        };
         replayed.scans += touching.len() as u64;
         let mut rows = std::collections::BTreeMap::new();
         for warehouse in &mut warehouses {
             let name = warehouse.name();
-            let put_in = warehouse.replace(&beside(&task.settings.state_path), &what);
+            let put_in = warehouse.replace(&mut stretch, &what);
             rows.insert(name, put_in.and_then(|rows| warehouse.publish().map(|()| rows)).map_err(failed(name))?);
         }
         let (start, end) = (format_ms(window.start_ms), format_ms(window.end_ms));
@@ -105,16 +105,15 @@ fn whole_windows(
     }
 }
 
-/// Builds the scans into a DuckDB file beside the checkpoints. `false`: it was asked to stop.
-fn build_stretch(task: &Task<'_>, scans: &[Archived]) -> Result<bool, PipelineError> {
+/// Builds the scans into a DuckDB file beside the checkpoints. `None`: it was asked to stop.
+fn build_stretch(task: &Task<'_>, scans: &[Archived]) -> Result<Option<Warehouse>, PipelineError> {
     super::clear_leftovers(task.settings)?;
-    let path = beside(&task.settings.state_path);
-    let options = engine_for(&path, (task.settings.warehouse.memory_limit_bytes, engine_threads()));
-    let stretch = DuckDbDestination::open(&path, task.identity, &options).map_err(failed("replayed"))?;
-    let open = || Ok((vec![Box::new(stretch) as Box<dyn Destination>], ()));
-    let kept_out = (task.settings.drift, task.suppression);
-    let around = Around { warehouses: 1, open, complete: |stretch: &mut dyn Destination, _: &()| stretch.publish() };
+    let place = Place::DuckDb { path: beside(&task.settings.state_path), copy: None };
+    let opening = opening(task.settings, task.identity, &Surroundings::default());
+    let stretch = place.open(&opening, None).map_err(failed("replayed"))?;
+    let open = || Ok((vec![stretch], ()));
+    let around = Around { warehouses: 1, open, complete: |stretch: &mut Warehouse, _: &()| stretch.publish() };
+    let kept_out = KeptOut { drift: task.settings.drift, suppression: task.suppression };
     let built = build(scans, kept_out, around, task.account, task.stop, task.progress)?;
-    // Dropped, the file is closed.
-    Ok(built.is_some())
+    Ok(built.and_then(|(stretches, ())| stretches.into_iter().next()))
 }

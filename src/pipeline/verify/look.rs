@@ -14,6 +14,7 @@ use super::{
         PipelineError,
         assemble::failed,
         pull::{Begun, PullError, Pulled, Shared, pull},
+        pulled_pages::PulledPages,
         shared_destination::SharedDestination,
         ties::EdgesLeft,
     },
@@ -76,10 +77,8 @@ pub(super) async fn compare(
         destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
             let (name, pulled) = (destination.name(), &looked.pulled);
-            destination.begin(&pulled.scan).map_err(failed(name))?;
-            let staged = pulled.held.for_each(&pulled.spool, |page| destination.stage(page))?;
-            staged.map_err(failed(name))?;
-            let mut differences = destination.compare(&pulled.scan, keys_max).map_err(failed(name))?;
+            let pages = PulledPages::of(pulled);
+            let mut differences = destination.compare(&pulled.scan, &pages, keys_max).map_err(failed(name))?;
             if looked.may_lack_rows {
                 differences.extra = Difference::default();
             }

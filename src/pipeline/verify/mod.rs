@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     config::Settings,
-    load::{DuckDbDestination, EngineOptions, Identity, ParquetDestination, ParquetOptions, PartitionBy},
+    load::{Identity, Place},
     model::{RunId, Stream, TimeAccount, Window},
     source::{Source, SourceError, Stop},
     state::{Lease, State},
@@ -28,7 +28,7 @@ use crate::{
 
 use super::{
     Failure, Outcome, PipelineError, Progress, Surroundings,
-    assemble::{archive, engine_limits, failed, identity, source_settings, suppression},
+    assemble::{archive, failed, identity, opening, places, source_settings, suppression},
     drive::{FAILURES_IN_A_ROW_MAX, given_up},
     held::Budget,
     limits::{note_told_waits, recall, remember},
@@ -120,7 +120,6 @@ impl Verify {
             learned,
             drift: settings.drift,
             suppression,
-            reads_all: true,
         };
         let found = Found::default();
         Ok(Verify { settings, request, run_id, started_ms, shared, destinations, found, _lease: lease })
@@ -304,20 +303,12 @@ impl Verify {
 
 /// Opens every warehouse that the settings name for reading alone.
 fn open_to_compare(settings: &Settings, identity: &Identity) -> Result<Vec<SharedDestination>, PipelineError> {
-    let (memory_limit_bytes, threads) = engine_limits(settings, &Surroundings::default());
-    // Where the warehouses are, perhaps nothing may be written.
-    let spill = |name: &str| settings.archive_root.join("under-way").join(format!("verify-spill-{name}"));
-    let mut destinations: Vec<SharedDestination> = Vec::new();
-    if let Some(path) = &settings.warehouse.duckdb {
-        let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill("duckdb") };
-        let opened = DuckDbDestination::open_to_compare(path, identity, &options).map_err(failed("duckdb"))?;
-        destinations.push(SharedDestination::new(Box::new(opened)));
-    }
-    if let Some(root) = &settings.warehouse.parquet {
-        let partition_by = if settings.warehouse.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
-        let options = ParquetOptions { partition_by, memory_limit_bytes, threads };
-        let opened = ParquetDestination::open_to_compare(root, identity, &options, &spill("parquet"));
-        destinations.push(SharedDestination::new(Box::new(opened.map_err(failed("parquet"))?)));
-    }
-    Ok(destinations)
+    let opening = opening(settings, identity, &Surroundings::default());
+    let open = |place: Place| {
+        let name = place.name();
+        // Where the warehouses are, perhaps nothing may be written.
+        let spill = settings.archive_root.join("under-way").join(format!("verify-spill-{name}"));
+        place.open_to_compare(&opening, spill).map(SharedDestination::new).map_err(failed(name))
+    };
+    places(&settings.warehouse).into_iter().map(open).collect()
 }

@@ -118,21 +118,27 @@ fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn sessions_of_an_engine_hand_over_side_by_side() {
+fn p2_rows_are_joined_with_those_of_a_table_and_gone_after_it() {
     let (_folder, engine) = engine(2, 64 << 20);
-    let beside = engine.beside().unwrap();
-    let rows = |number: i64| {
-        let numbers: ArrayRef = Arc::new(Int64Array::from_value(number, 5000));
-        vec![RecordBatch::try_from_iter([("a", numbers)]).unwrap()]
+    // Longer than what stands in a vector, and more than a vector has places for.
+    let name = |at: usize| (!at.is_multiple_of(5)).then(|| format!("a text that is pointed at, number {at}"));
+    let rows = |step: usize| {
+        let names: ArrayRef = Arc::new((0..20_000).step_by(step).map(name).collect::<StringArray>());
+        vec![RecordBatch::try_from_iter([("name", names)]).unwrap()]
     };
-    let load = |engine: &Engine, number| {
-        engine.execute("make a table", "CREATE TEMP TABLE held (a BIGINT)").unwrap();
-        (0..20).for_each(|_| engine.insert("held", &rows(number)).unwrap());
-        engine.integers("count", "SELECT count(*), sum(a)::BIGINT FROM held").unwrap()
-    };
-    std::thread::scope(|scope| {
-        let other = scope.spawn(move || load(&beside, 2));
-        assert_eq!(load(&engine, 1), [100_000, 100_000]);
-        assert_eq!(other.join().unwrap(), [100_000, 200_000]);
-    });
+    engine.execute("make a table", "CREATE TABLE held (name VARCHAR)").unwrap();
+    engine.insert("held", &rows(1)).unwrap();
+    let mut found = 0;
+    let join = |rows: &str| format!("SELECT t.name FROM held t SEMI JOIN {rows} k ON t.name = k.name");
+    engine
+        .each_batch_with_rows("join", &rows(2), join, |batch| {
+            found += batch.num_rows();
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(found, 8_000);
+    let delete = |rows: &str| format!("DELETE FROM held t USING {rows} k WHERE t.name IS NOT DISTINCT FROM k.name");
+    engine.execute_with_rows(&rows(2), delete).unwrap();
+    assert_eq!(engine.integers("count", "SELECT count(*), count(name) FROM held").unwrap(), [8_000, 8_000]);
+    assert!(engine.counter.laid().rows.is_empty());
 }

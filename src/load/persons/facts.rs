@@ -1,0 +1,198 @@
+//! Which identifiers stand together in rows.
+
+use std::collections::BTreeSet;
+
+use arrow::array::RecordBatch;
+use foldhash::{HashMap, HashSet};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    fold::{fold_batches, workers},
+    marks::{Mark, MarkValues, columns_of, marks_of},
+    wanted::{Folded, Wanted},
+};
+use crate::{
+    load::{
+        LoadError,
+        store::{BufferedStore, Filter},
+    },
+    model::{Identifier, IdentifierKind, Spelled, Spellings},
+    schema::{Table, tables},
+};
+
+/// What a warehouse knows of some identifiers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// For each row that carries one of them, without repetitions: all identifiers of that row.
+    pub rows: Vec<Vec<Identifier>>,
+    /// Identifiers in so many rows that these were not read.
+    pub too_wide: Vec<Identifier>,
+    /// How those of the rows are written there.
+    pub spellings: Spellings,
+}
+
+impl Facts {
+    /// Takes in how identifiers are written elsewhere.
+    pub fn note_spellings(&mut self, spellings: Spellings) {
+        for (identifier, written) in spellings {
+            self.spellings.entry(identifier).or_default().extend(written);
+        }
+    }
+}
+
+/// Bounds the memory, and tells people from identifiers that many share.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Different rows that are taken from one table.
+    rows_max: usize,
+    /// Sessions of one identifier beyond which it is too wide, if there are more rows than may be taken.
+    sessions_max: usize,
+}
+
+const LIMITS: Limits = Limits { rows_max: 200_000, sessions_max: 20_000 };
+
+/// The rows of every table that carry one of the identifiers.
+///
+/// # Errors
+/// `Contract` if there are more than can be taken although no single identifier is too wide.
+pub(in crate::load) fn facts(store: &mut BufferedStore, wanted: &[Identifier]) -> Result<Facts, LoadError> {
+    facts_within(store, wanted, LIMITS)
+}
+
+fn facts_within(store: &mut BufferedStore, wanted: &[Identifier], limits: Limits) -> Result<Facts, LoadError> {
+    let mut wanted = Wanted::of(wanted);
+    let mut rows = BTreeSet::new();
+    let mut facts = Facts::default();
+    for table in tables() {
+        let marks = marks_of(table);
+        // A table that names people in one way leads to no other identifier.
+        if marks.len() < 2 || !marks.iter().any(|mark| mark.may_hold(&wanted)) {
+            continue;
+        }
+        let mut found = rows_together(store, table, &marks, &wanted, limits)?;
+        if found.is_too_large(limits) {
+            let wide = found.wide(limits, marks.iter().any(|mark| mark.kind == IdentifierKind::Session));
+            wanted.remove(&wide);
+            facts.too_wide.extend(wide);
+            found = rows_together(store, table, &marks, &wanted, limits)?;
+        }
+        if found.is_too_large(limits) {
+            let why =
+                format!("more than {} sessions carry these identifiers: name fewer people at once", limits.rows_max);
+            return Err(LoadError::Contract(why));
+        }
+        rows.extend(found.rows);
+        facts.note_spellings(found.spellings);
+    }
+    facts.rows = rows.into_iter().collect();
+    facts.too_wide.sort();
+    Ok(facts)
+}
+
+/// What was read of one table.
+#[derive(Debug, Default)]
+struct Together {
+    /// Nothing more comes in once there are more than may be taken.
+    rows: HashSet<Vec<Identifier>>,
+    spellings: Spellings,
+    /// By wanted identifier.
+    carriers: HashMap<Identifier, Carriers>,
+}
+
+/// The rows that carry an identifier.
+#[derive(Debug, Default)]
+struct Carriers {
+    rows: usize,
+    /// Hashes of their sessions; nothing more comes in once there are too many.
+    sessions: HashSet<u64>,
+}
+
+impl Together {
+    fn is_too_large(&self, limits: Limits) -> bool {
+        self.rows.len() > limits.rows_max
+    }
+
+    /// The identifiers in more sessions than a person has; in a table without sessions, in more rows.
+    fn wide(&self, limits: Limits, has_sessions: bool) -> HashSet<Identifier> {
+        let is_wide = |carriers: &Carriers| {
+            let count = if has_sessions { carriers.sessions.len() } else { carriers.rows };
+            count > limits.sessions_max
+        };
+        self.carriers.iter().filter(|(_, carriers)| is_wide(carriers)).map(|(wanted, _)| wanted.clone()).collect()
+    }
+
+    fn add(&mut self, row: Vec<Spelled>, wanted: &Wanted, limits: Limits) {
+        let session = row.iter().find(|spelled| spelled.identifier.kind == IdentifierKind::Session);
+        let session = session.map(|spelled| xxh3_64(spelled.identifier.value.as_bytes()));
+        let is_full = self.is_too_large(limits);
+        let mut identifiers = BTreeSet::new();
+        for spelled in row {
+            if wanted.contains(&spelled.identifier) && !identifiers.contains(&spelled.identifier) {
+                let carriers = self.carriers.entry(spelled.identifier.clone()).or_default();
+                carriers.rows += 1;
+                carriers.sessions.extend(session.filter(|_| carriers.sessions.len() <= limits.sessions_max));
+            }
+            identifiers.insert(if is_full { spelled.identifier } else { spelled.noted_in(&mut self.spellings) });
+        }
+        if !is_full {
+            self.rows.insert(identifiers.into_iter().collect());
+        }
+    }
+
+    fn merge(&mut self, other: Together, limits: Limits) {
+        for (identifier, carriers) in other.carriers {
+            let all = self.carriers.entry(identifier).or_default();
+            all.rows += carriers.rows;
+            all.sessions.extend(carriers.sessions);
+        }
+        for (identifier, written) in other.spellings {
+            self.spellings.entry(identifier).or_default().extend(written);
+        }
+        for row in other.rows {
+            if !self.is_too_large(limits) {
+                self.rows.insert(row);
+            }
+        }
+    }
+}
+
+fn rows_together(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    marks: &[Mark],
+    wanted: &Wanted,
+    limits: Limits,
+) -> Result<Together, LoadError> {
+    let columns = columns_of(marks);
+    let folded = fold_batches(
+        workers(),
+        |take| store.read(table, &columns, &Filter::all(), take),
+        Together::default,
+        |together, rows| take_batch(together, &rows, marks, wanted, limits),
+    )?;
+    let mut all = Together::default();
+    folded.into_iter().for_each(|some| all.merge(some, limits));
+    Ok(all)
+}
+
+fn take_batch(
+    together: &mut Together,
+    rows: &RecordBatch,
+    marks: &[Mark],
+    wanted: &Wanted,
+    limits: Limits,
+) -> Result<(), LoadError> {
+    let values = marks.iter().map(|mark| mark.values(rows)).collect::<Result<Vec<MarkValues<'_>>, _>>()?;
+    let tested = || marks.iter().zip(&values).filter(|(mark, _)| mark.may_hold(wanted)).map(|(_, values)| values);
+    let tested: Vec<&MarkValues<'_>> = tested().collect();
+    let mut folded = Folded::default();
+    for row in 0..rows.num_rows() {
+        if tested.iter().any(|values| values.names_one(row, wanted, &mut folded)) {
+            together.add(values.iter().filter_map(|values| values.read(row)).collect(), wanted, limits);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

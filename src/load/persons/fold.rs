@@ -1,0 +1,125 @@
+//! One thread reads a table, others work on its batches.
+
+use std::{
+    num::NonZero,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+};
+
+use arrow::array::RecordBatch;
+
+use crate::load::{LoadError, store::Take};
+
+/// Batches that wait for each worker: bounds the memory.
+const BATCHES_PER_WORKER: usize = 2;
+
+/// As many workers as there are processors: while the reader waits for the store, all of them work.
+pub(super) fn workers() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Reads batches in this thread, and folds each into the state of one of the workers. Returns the states.
+///
+/// # Errors
+/// The first error of a worker, else the error of the reader.
+pub(super) fn fold_batches<S: Send>(
+    workers: usize,
+    read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
+    new: impl Fn() -> S + Sync,
+    fold: impl Fn(&mut S, RecordBatch) -> Result<(), LoadError> + Sync,
+) -> Result<Vec<S>, LoadError> {
+    let workers = workers.max(1);
+    let (sender, receiver) = mpsc::sync_channel(workers * BATCHES_PER_WORKER);
+    let receiver = Arc::new(Mutex::new(receiver));
+    let work = |receiver: Arc<Mutex<mpsc::Receiver<RecordBatch>>>| -> Result<S, LoadError> {
+        let mut state = new();
+        while let Some(batch) = next(&receiver) {
+            fold(&mut state, batch)?;
+        }
+        Ok(state)
+    };
+    let work = &work;
+    thread::scope(|scope| {
+        let started: Vec<_> = (0..workers)
+            .map(|_| {
+                let receiver = Arc::clone(&receiver);
+                scope.spawn(move || work(receiver))
+            })
+            .collect();
+        // Once every worker has stopped, sending fails.
+        drop(receiver);
+        let read = read(&mut |batch| sender.send(batch).map_err(|_| stopped()));
+        drop(sender);
+        // All are joined before any error is returned: the scope panics if a worker that nobody joined did.
+        let ended: Vec<_> =
+            started.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(stopped()))).collect();
+        let states = ended.into_iter().collect::<Result<Vec<S>, LoadError>>()?;
+        read.map(|()| states)
+    })
+}
+
+fn next(receiver: &Mutex<mpsc::Receiver<RecordBatch>>) -> Option<RecordBatch> {
+    receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}
+
+fn stopped() -> LoadError {
+    LoadError::Contract("a thread that works on batches stopped".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{AsArray as _, Int64Array},
+        datatypes::Int64Type,
+    };
+
+    use super::*;
+
+    fn batches(count: i64) -> impl Iterator<Item = RecordBatch> {
+        (0..count).map(|number| {
+            let numbers = Arc::new(Int64Array::from_value(number, 1)) as _;
+            RecordBatch::try_from_iter([("number", numbers)]).unwrap()
+        })
+    }
+
+    fn number(batch: &RecordBatch) -> i64 {
+        batch.column(0).as_primitive::<Int64Type>().value(0)
+    }
+
+    fn error(text: &str) -> LoadError {
+        LoadError::Contract(text.to_owned())
+    }
+
+    #[test]
+    fn every_batch_reaches_one_worker() {
+        for workers in [0, 1, 3] {
+            let read = |take: &mut Take<'_>| batches(100).try_for_each(take);
+            let fold = |sum: &mut i64, batch: RecordBatch| {
+                *sum += number(&batch);
+                Ok(())
+            };
+            let sums = fold_batches(workers, read, || 0, fold).unwrap();
+            assert_eq!((sums.len(), sums.iter().sum::<i64>()), (workers.max(1), 4950));
+        }
+    }
+
+    #[test]
+    fn an_error_of_either_side_ends_it() {
+        for workers in [1, 3] {
+            let read = |take: &mut Take<'_>| batches(100).try_for_each(take);
+            let fold = |_: &mut (), batch: RecordBatch| if number(&batch) == 5 { Err(error("work")) } else { Ok(()) };
+            let failed = fold_batches(workers, read, || (), fold).unwrap_err();
+            assert!(failed.to_string().contains("work"), "{failed}");
+            let read = |take: &mut Take<'_>| batches(3).try_for_each(take).and(Err(error("read")));
+            let failed = fold_batches(workers, read, || (), |(), _| Ok(())).unwrap_err();
+            assert!(failed.to_string().contains("read"), "{failed}");
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_worker_is_an_error() {
+        let read = |take: &mut Take<'_>| batches(100).try_for_each(take);
+        let failed = fold_batches(1, read, || (), |(), _| panic!("as the test wants"));
+        assert!(failed.is_err());
+    }
+}

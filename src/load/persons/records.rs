@@ -1,0 +1,173 @@
+//! Texts of whole records that a table keeps as they came: rejects, and deliveries of webhooks.
+
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
+use super::wanted::{ACE_PREFIX, Wanted};
+use crate::{
+    model::Stream,
+    person::{RecordFields, fields_of_stream, fields_of_table},
+    schema::table,
+};
+
+/// Tells the records of the wanted from all others.
+pub(super) struct RecordTest<'a> {
+    pub wanted: &'a Wanted,
+    /// What a record of theirs holds as bytes, unless it is written with other letters; `None`: unknown.
+    bytes: Option<AhoCorasick>,
+    /// Whether any escape of JSON can stand for a letter of an identifier, or only those that can stand for every letter.
+    has_escaped: bool,
+}
+
+impl<'a> RecordTest<'a> {
+    /// A test for records of these.
+    pub fn new(wanted: &'a Wanted) -> Self {
+        let is_escaped = |letter: char| letter.is_control() || matches!(letter, '"' | '\\');
+        let values = || wanted.iter().map(|identifier| identifier.value.as_str());
+        // A UUID is the same without its hyphens.
+        let simple = values().filter(|value| uuid::Uuid::try_parse(value).is_ok()).map(|value| value.replace('-', ""));
+        let bytes: Vec<String> = values().map(str::to_owned).chain(simple).chain([ACE_PREFIX.to_owned()]).collect();
+        Self {
+            wanted,
+            bytes: AhoCorasick::builder().ascii_case_insensitive(true).build(bytes).ok(),
+            has_escaped: values().any(|value| value.contains(is_escaped)),
+        }
+    }
+
+    /// Whether the text is a record of one of the wanted: of any stream, or a delivery of a webhook.
+    pub fn is_of_wanted(&self, record: &str) -> bool {
+        static EVENTS: LazyLock<RecordFields> =
+            LazyLock::new(|| table("webhook_events").map(fields_of_table).unwrap_or_default());
+        // `for_each` returns whether it came to the end.
+        let is_theirs =
+            |fields: &RecordFields| !fields.for_each(record, &mut |found| !self.wanted.contains(&found.identifier));
+        self.may_be_of_wanted(record) && Stream::ALL.into_iter().map(fields_of_stream).chain([&*EVENTS]).any(is_theirs)
+    }
+
+    /// The quick test: never wrong about "no". In a text of ASCII without such escapes an identifier has its own letters, in either case,
+    /// unless it is a UUID without hyphens or a domain that is written in ASCII's form.
+    fn may_be_of_wanted(&self, record: &str) -> bool {
+        if self.wanted.is_empty() {
+            return false;
+        }
+        !record.is_ascii()
+            || self.has_escapes(record.as_bytes())
+            || self.bytes.as_ref().is_none_or(|bytes| bytes.is_match(record))
+    }
+
+    fn has_escapes(&self, mut text: &[u8]) -> bool {
+        while let Some(at) = memchr::memchr(b'\\', text) {
+            match text.get(at + 1) {
+                // `\n`, `\"`, `\\` and the like stand for one letter each.
+                Some(b'u' | b'/') | None => return true,
+                Some(_) if self.has_escaped => return true,
+                Some(_) => text = text.get(at + 2..).unwrap_or_default(),
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::{Identifier, IdentifierKind};
+
+    fn identifiers() -> Vec<Identifier> {
+        let named = [
+            (IdentifierKind::UserId, "u-1"),
+            (IdentifierKind::UserId, "K 1"),
+            (IdentifierKind::UserId, "zo\u{eb}"),
+            (IdentifierKind::UserId, "a\"b\\c/d"),
+            (IdentifierKind::Email, "anna@example.com"),
+            (IdentifierKind::Email, "anna@exämple.de"),
+            (IdentifierKind::VisitorId, "17"),
+            (IdentifierKind::VisitorUuid, "2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162"),
+            (IdentifierKind::Session, "3f1c9d6e-0b7a-4c55-9a40-1d2e3f405162"),
+            (IdentifierKind::Session, "s-1"),
+            (IdentifierKind::AnonymousId, "p/1"),
+        ];
+        named.into_iter().map(|(kind, text)| Identifier::read(kind, text).unwrap()).collect()
+    }
+
+    /// By every field, without a quick test.
+    fn is_of(record: &str, identifier: &Identifier) -> bool {
+        let events = fields_of_table(table("webhook_events").unwrap());
+        let has = |fields: &RecordFields| !fields.for_each(record, &mut |found| found.identifier != *identifier);
+        has(&events) || Stream::ALL.into_iter().map(fields_of_stream).any(has)
+    }
+
+    #[test]
+    fn p9_a_record_is_found_however_its_identifiers_are_written() {
+        let fields = ["externalUserId", "visitorId", "visitorUuid", "email", "responseGroupUid", "anonymousId", "id"];
+        let values = [
+            "\"u-1\"",
+            "\"U-1\"",
+            "\"u-12\"",
+            "\"\u{212a} 1\"",
+            r#""zo\u00eb""#,
+            "\"zoe\u{308}\"",
+            r#""a\"b\\c\/d""#,
+            "\" ANNA@example.com.\"",
+            r#""\tanna@example.com\n""#,
+            "\"anna@ｅｘａｍｐｌｅ．com\"",
+            "\"anna@XN--EXMPLE-CUA.de\"",
+            "17",
+            "\"+017\"",
+            "18",
+            "\"2F1C9D6E0B7A4C559A401D2E3F405162\"",
+            "\"{2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162}\"",
+            "\"urn:uuid:3F1C9D6E-0b7a-4c55-9a40-1d2e3f405162\"",
+            r#""S\u002D1""#,
+            "\"p/1\"",
+            r#""p\/1""#,
+        ];
+        let mut found = 0;
+        for (field, value) in fields.iter().flat_map(|field| values.map(|value| (field, value))) {
+            for record in [format!("{{\"{field}\":{value}}}"), format!("{{\"{field}\":{value}, broken")] {
+                for identifier in identifiers() {
+                    let wanted = Wanted::of([&identifier]);
+                    let is_theirs = is_of(&record, &identifier);
+                    assert_eq!(RecordTest::new(&wanted).is_of_wanted(&record), is_theirs, "{record} {identifier:?}");
+                    found += u32::from(is_theirs);
+                }
+            }
+        }
+        assert!(found > 40, "{found}");
+    }
+
+    #[test]
+    fn most_records_of_others_are_not_read() {
+        let identifiers = [identifiers().swap_remove(0), identifiers().swap_remove(7)];
+        let wanted = Wanted::of(&identifiers);
+        let test = RecordTest::new(&wanted);
+        let others =
+            r#"{"responseGroupUid":"698547a7-d566-4c55-9a40-1d2e3f405162","response":"a \"b\"\n","visitorId":18}"#;
+        assert!(!test.may_be_of_wanted(others) && !test.is_of_wanted(others));
+        let nobody = Wanted::default();
+        assert!(!RecordTest::new(&nobody).is_of_wanted("\u{212a}"));
+    }
+
+    proptest! {
+        #[test]
+        fn p9_the_quick_test_passes_every_record_of_the_wanted(
+            text in prop_oneof!["[a-cA-C/\\\\\"\u{212a}Kk1-]{0,8}", "\\PC{0,8}"],
+            field in prop::sample::select(vec!["userId", "email", "visitorUuid", "responseGroupUid"]),
+            escape in any::<bool>(),
+        ) {
+            let mut value = serde_json::to_string(&text).unwrap();
+            if escape {
+                value = value.replace('k', "\\u006b").replace('/', "\\/");
+            }
+            let record = format!("{{\"{field}\":{value}}}");
+            for kind in IdentifierKind::ALL {
+                let Some(identifier) = Identifier::read(kind, &text) else { continue };
+                let wanted = Wanted::of([&identifier]);
+                prop_assert_eq!(RecordTest::new(&wanted).is_of_wanted(&record), is_of(&record, &identifier));
+            }
+        }
+    }
+}

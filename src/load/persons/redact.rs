@@ -1,0 +1,132 @@
+//! Replaces identifiers in texts of others.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, BooleanArray, RecordBatch, StringArray},
+    compute::{filter_record_batch, or, sort_to_indices, take_record_batch},
+};
+
+use super::{
+    fold::{fold_batches, workers},
+    search::Mention,
+    texts::{as_texts, hits},
+};
+use crate::{
+    load::{
+        LoadError,
+        error::unfit,
+        store::{BufferedStore, Filter, KeySet, TableChange, concat_rows, project, removal_columns},
+    },
+    person::Finder,
+    schema::{Table, tables},
+};
+
+/// Tables in which the program reports on itself: nobody's data, and cleaned without being asked.
+const OWN_TABLES: [&str; 1] = ["sync_runs"];
+/// Sets of rows that are replaced together: bounds the memory.
+const KEYS_AT_ONCE: usize = 20_000;
+
+/// Replaces the identifiers in the columns that mention them, in the tables that report on the program itself or in all, and returns the
+/// rows that mentioned somebody.
+pub(in crate::load) fn redact(
+    store: &mut BufferedStore,
+    finder: &Finder,
+    mentions: &[Mention],
+    only_own: bool,
+) -> Result<u64, LoadError> {
+    let mut redacted = 0;
+    for table in tables().iter().filter(|table| !only_own || OWN_TABLES.contains(&table.name.as_str())) {
+        let of_table = mentions.iter().filter(|mention| mention.table == table.name);
+        let columns: Vec<&str> = of_table.map(|mention| mention.column.as_str()).collect();
+        if !columns.is_empty() {
+            redacted += redact_table(store, table, &columns, finder, KEYS_AT_ONCE)?;
+        }
+    }
+    Ok(redacted)
+}
+
+fn redact_table(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    columns: &[&str],
+    finder: &Finder,
+    keys_at_once: usize,
+) -> Result<u64, LoadError> {
+    let mut keys = KeySet::new(removal_columns(table));
+    let mut rows = 0;
+    for found in mentioning(store, table, columns, finder)? {
+        rows += found.num_rows() as u64;
+        keys.add(&found)?;
+    }
+    for keys in in_parts(table, &keys, keys_at_once)? {
+        let mut change = TableChange::new(table);
+        change.remove(&keys)?;
+        // Rows go by the key of their set, so all rows of the set come back.
+        let filter = Filter::within(change.removed_bounds).with_keys(&change.removed);
+        for rows in store.full_rows(table, &filter)? {
+            change.add(redacted(table, &rows, columns, finder)?)?;
+        }
+        store.change(change)?;
+    }
+    Ok(rows)
+}
+
+/// The removal columns of the rows that mention somebody.
+fn mentioning(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    columns: &[&str],
+    finder: &Finder,
+) -> Result<Vec<RecordBatch>, LoadError> {
+    let keys = removal_columns(table);
+    let mut wanted: Vec<&str> = keys.clone();
+    wanted.extend(columns.iter().filter(|column| !keys.contains(column)));
+    let found = fold_batches(
+        workers(),
+        |take| store.read(table, &wanted, &Filter::all(), take),
+        Vec::new,
+        |found: &mut Vec<RecordBatch>, rows| {
+            let mut any = BooleanArray::from(vec![false; rows.num_rows()]);
+            for column in project(&rows, columns)?.columns() {
+                if let Some(hits) = hits(&as_texts(column)?, finder) {
+                    any = or(&any, &hits.is_hit).map_err(unfit(table))?;
+                }
+            }
+            if any.true_count() > 0 {
+                found.push(project(&filter_record_batch(&rows, &any).map_err(unfit(table))?, &keys)?);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// The keys in parts of at most so many, in the order of time where the table has one, so that each part is a range of it.
+fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result<Vec<RecordBatch>, LoadError> {
+    let Some(first) = keys.values().first() else { return Ok(Vec::new()) };
+    let mut all = concat_rows(table, &first.schema(), keys.values())?;
+    if let Some(moments) = table.partition.as_deref().and_then(|at| all.column_by_name(at)) {
+        let order = sort_to_indices(moments, None, None).map_err(unfit(table))?;
+        all = take_record_batch(&all, &order).map_err(unfit(table))?;
+    }
+    let starts = (0..all.num_rows()).step_by(keys_at_once);
+    Ok(starts.map(|start| all.slice(start, keys_at_once.min(all.num_rows() - start))).collect())
+}
+
+/// The rows with other texts in these columns.
+fn redacted(table: &Table, rows: &RecordBatch, columns: &[&str], finder: &Finder) -> Result<RecordBatch, LoadError> {
+    let schema = rows.schema();
+    let replaced = schema.fields().iter().zip(rows.columns()).map(|(field, column)| {
+        if !columns.contains(&field.name().as_str()) {
+            return Ok(Arc::clone(column));
+        }
+        let replace = |text: Option<&str>| text.map(|text| finder.redacted(text).unwrap_or_else(|| text.to_owned()));
+        Ok(Arc::new(as_texts(column)?.iter().map(replace).collect::<StringArray>()) as ArrayRef)
+    });
+    let replaced = replaced.collect::<Result<Vec<_>, LoadError>>()?;
+    RecordBatch::try_new(schema, replaced).map_err(unfit(table))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! The rows of people: what has to go from each table so that none of their identifiers is left in a column for them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::{
+    array::{BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+    datatypes::{Field, Schema},
+};
+
+use super::{
+    fold::{fold_batches, workers},
+    marks::{Mark, columns_of, marks_of, record_columns, rows_of_wanted},
+    records::RecordTest,
+    wanted::Wanted,
+};
+use crate::{
+    load::{
+        LoadError,
+        error::unfit,
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, project, removal_columns},
+    },
+    model::{Identifier, Stream, Window},
+    schema::{Table, TableKind, children_of, tables},
+};
+
+/// What a warehouse holds of people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeopleFound {
+    /// Rows by table; tables without any are left out.
+    pub rows: BTreeMap<&'static str, u64>,
+    /// For each stream the creation times of those rows, from the first to past the last.
+    pub met: BTreeMap<Stream, Window>,
+}
+
+impl PeopleFound {
+    /// Rows of all tables.
+    pub fn total(&self) -> u64 {
+        self.rows.values().sum()
+    }
+
+    fn note(&mut self, rows: &OwnedRows) {
+        let table = rows.change.table;
+        *self.rows.entry(&table.name).or_default() += rows.count;
+        let stream = table.stream.as_deref().and_then(|name| name.parse::<Stream>().ok());
+        if let (Some(stream), Some(TimeBounds { start_us, end_us })) = (stream, rows.change.removed_bounds) {
+            let window = Window::new(start_us.div_euclid(1000), end_us.div_euclid(1000).saturating_add(1));
+            let met = self.met.entry(stream).or_insert(window);
+            *met = Window::new(met.start_ms.min(window.start_ms), met.end_ms.max(window.end_ms));
+        }
+    }
+}
+
+/// Counts the rows that carry one of these identifiers, and the rows that belong to them. Changes nothing.
+pub(in crate::load) fn find(store: &mut BufferedStore, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
+    each_table(store, person, |_, _| Ok(()))
+}
+
+/// Removes the rows that [`find`] counts, and returns the counts.
+pub(in crate::load) fn remove(store: &mut BufferedStore, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
+    each_table(store, person, |store, rows| store.change(rows.change))
+}
+
+/// Rows of one table that have to go.
+struct OwnedRows {
+    /// Removes them.
+    change: TableChange,
+    /// How many there are.
+    count: u64,
+}
+
+fn each_table(
+    store: &mut BufferedStore,
+    person: &[Identifier],
+    mut act: impl FnMut(&mut BufferedStore, OwnedRows) -> Result<(), LoadError>,
+) -> Result<PeopleFound, LoadError> {
+    let wanted = Wanted::of(person);
+    let test = RecordTest::new(&wanted);
+    let mut found = PeopleFound::default();
+    for table in tables().iter().filter(|table| table.kind != TableKind::Child) {
+        for rows in owned_rows(store, table, &test)? {
+            found.note(&rows);
+            act(store, rows)?;
+        }
+    }
+    Ok(found)
+}
+
+/// The rows of a table and of its children that have to go; tables without any are left out.
+fn owned_rows(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    test: &RecordTest<'_>,
+) -> Result<Vec<OwnedRows>, LoadError> {
+    let family = || std::iter::once(table).chain(children_of(&table.name));
+    let mut keys = KeySet::new(removal_columns(table));
+    for member in family() {
+        // An identifier in a child's row marks the whole set, and the row to which the set belongs.
+        for rows in marked_rows(store, member, test)? {
+            keys.add(&renamed(table, &rows, &removal_columns(table))?)?;
+        }
+    }
+    let mut owned = Vec::new();
+    for member in family().filter(|_| !keys.is_empty()) {
+        let mut change = TableChange::new(member);
+        for rows in keys.values() {
+            change.remove(&renamed(member, rows, &removal_columns(member))?)?;
+        }
+        let count = count(store, &change)?;
+        if count > 0 {
+            owned.push(OwnedRows { change, count });
+        }
+    }
+    Ok(owned)
+}
+
+/// The removal columns of the rows that carry a wanted identifier themselves.
+fn marked_rows(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    test: &RecordTest<'_>,
+) -> Result<Vec<RecordBatch>, LoadError> {
+    let marks: Vec<Mark> = marks_of(table).into_iter().filter(|mark| mark.may_hold(test.wanted)).collect();
+    let records = record_columns(table);
+    if test.wanted.is_empty() || (marks.is_empty() && records.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let keys = removal_columns(table);
+    let mut columns = keys.clone();
+    for column in columns_of(&marks).into_iter().chain(records.iter().copied()) {
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    let found = fold_batches(
+        workers(),
+        |take| store.read(table, &columns, &Filter::all(), take),
+        Vec::new,
+        |found: &mut Vec<RecordBatch>, rows| {
+            let is_marked = rows_of_wanted(&rows, &marks, &records, test)?;
+            if is_marked.contains(&true) {
+                let marked = filter_record_batch(&rows, &BooleanArray::from(is_marked)).map_err(unfit(table))?;
+                found.push(project(&marked, &keys)?);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// The same columns under other names: those of a child stand in the order of its parent's, whatever they are called.
+fn renamed(table: &Table, rows: &RecordBatch, names: &[&str]) -> Result<RecordBatch, LoadError> {
+    let fields: Vec<Field> = names
+        .iter()
+        .zip(rows.columns())
+        .map(|(name, column)| Field::new(*name, column.data_type().clone(), true))
+        .collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), rows.columns().to_vec()).map_err(unfit(table))
+}
+
+fn count(store: &mut BufferedStore, change: &TableChange) -> Result<u64, LoadError> {
+    let filter = Filter::within(change.removed_bounds).with_keys(&change.removed);
+    let mut count = 0;
+    store.read(change.table, &removal_columns(change.table), &filter, &mut |rows| {
+        count += rows.num_rows() as u64;
+        Ok(())
+    })?;
+    Ok(count)
+}

@@ -1,0 +1,113 @@
+//! Searches every text of a store for identifiers: once the rows of people are gone, texts of others may still mention them.
+
+use arrow::array::RecordBatch;
+
+use super::{
+    fold::fold_batches,
+    texts::{as_texts, bytes_of, hits, text_columns},
+};
+use crate::{
+    load::{
+        LoadError,
+        store::{BufferedStore, Filter, Take},
+    },
+    person::Finder,
+    schema::tables,
+};
+
+/// Rows of a column that mention somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mention {
+    pub table: String,
+    pub column: String,
+    pub rows: u64,
+}
+
+/// What was searched and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// Bytes of text in them.
+    pub bytes: u64,
+    /// Columns that mention somebody.
+    pub mentions: Vec<Mention>,
+    /// The same of tables that are not ours, in which nothing is changed.
+    pub in_their_tables: Vec<Mention>,
+    /// Texts in which the bytes of an identifier stand inside a longer text of somebody else's, which is no mention.
+    pub inside_longer: u64,
+}
+
+/// Searches every text and JSON column of every table, and the tables that somebody else keeps in the store, with so many threads. Changes
+/// nothing.
+pub(in crate::load) fn search(
+    store: &mut BufferedStore,
+    finder: &Finder,
+    threads: usize,
+) -> Result<Searched, LoadError> {
+    let mut searched = Searched::default();
+    for table in tables() {
+        let columns = text_columns(table);
+        let read = |take: &mut Take<'_>| store.read(table, &columns, &Filter::all(), take);
+        let mentions = search_table(&mut searched, &table.name, &columns, finder, threads, read)?;
+        searched.mentions.extend(mentions);
+    }
+    for table in store.store().foreign_tables()? {
+        let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
+        let read = |take: &mut Take<'_>| store.store().read_foreign(&table, take);
+        let mentions = search_table(&mut searched, &table.name, &columns, finder, threads, read)?;
+        searched.in_their_tables.extend(mentions);
+    }
+    Ok(searched)
+}
+
+/// Searches one table, adds what was looked at to the sums, and returns its columns that mention somebody.
+fn search_table(
+    searched: &mut Searched,
+    table: &str,
+    columns: &[&str],
+    finder: &Finder,
+    threads: usize,
+    read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
+) -> Result<Vec<Mention>, LoadError> {
+    let none = || Tally { hits: vec![0; columns.len()], ..Tally::default() };
+    let mut hits = vec![0; columns.len()];
+    for tally in fold_batches(threads, read, none, |tally, rows| tally.add(&rows, finder))? {
+        searched.rows += tally.rows;
+        searched.bytes += tally.bytes;
+        searched.inside_longer += tally.inside_longer;
+        hits.iter_mut().zip(tally.hits).for_each(|(all, some)| *all += some);
+    }
+    let found = columns.iter().zip(hits).filter(|(_, rows)| *rows > 0);
+    let mention =
+        |(column, rows): (&&str, u64)| Mention { table: table.to_owned(), column: (*column).to_owned(), rows };
+    Ok(found.map(mention).collect())
+}
+
+/// What one thread found in a table.
+#[derive(Debug, Default)]
+struct Tally {
+    rows: u64,
+    bytes: u64,
+    inside_longer: u64,
+    /// Rows that mention somebody, by column.
+    hits: Vec<u64>,
+}
+
+impl Tally {
+    fn add(&mut self, rows: &RecordBatch, finder: &Finder) -> Result<(), LoadError> {
+        self.rows += rows.num_rows() as u64;
+        for (column, count) in rows.columns().iter().zip(&mut self.hits) {
+            let texts = as_texts(column)?;
+            self.bytes += bytes_of(&texts).len() as u64;
+            if let Some(hits) = hits(&texts, finder) {
+                self.inside_longer += hits.inside_longer;
+                *count += hits.is_hit.true_count() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Every text is searched, those of tables that are not ours too.
+
+use arrow::array::StringArray;
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    load::{
+        LoadError,
+        store::{ForeignTable, MemoryStore, Shelf, Store, TableChange},
+        tables::{
+            Cell,
+            fixture::{put, rows_of},
+        },
+    },
+    model::{Identifier, IdentifierKind},
+    schema::Table,
+};
+
+const MENTIONS: &str = "as zoe@example.com said";
+const OTHERS: &str = "nobody";
+const ROWS: usize = 200;
+
+fn finder() -> Finder {
+    Finder::new(&[Identifier::read(IdentifierKind::Email, "zoe@example.com").unwrap()])
+}
+
+/// A store in memory with a table of somebody else's, of which one of ours cannot be read.
+struct OddStore {
+    inner: MemoryStore,
+    foreign: Vec<(ForeignTable, RecordBatch)>,
+    unreadable: Option<&'static str>,
+}
+
+impl Store for OddStore {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn read(
+        &mut self,
+        table: &'static Table,
+        columns: &[&str],
+        filter: &Filter<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<(), LoadError> {
+        if self.unreadable == Some(&table.name) {
+            return Err(LoadError::Contract("unreadable".into()));
+        }
+        self.inner.read(table, columns, filter, take)
+    }
+    fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
+        self.inner.write(changes)
+    }
+    fn commit(&mut self, label: &str) -> Result<(), LoadError> {
+        self.inner.commit(label)
+    }
+    fn rollback(&mut self) {
+        self.inner.rollback();
+    }
+    fn publish(&mut self) -> Result<(), LoadError> {
+        self.inner.publish()
+    }
+    fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
+        self.inner.purge_removed_bytes()
+    }
+    fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {
+        Ok(self.foreign.iter().map(|(table, _)| table.clone()).collect())
+    }
+    fn read_foreign(&mut self, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
+        let rows = self.foreign.iter().filter(|(foreign, _)| foreign == table);
+        rows.map(|(_, rows)| rows.clone()).try_for_each(take)
+    }
+}
+
+/// Every text of every table, with somebody in each column of every third row.
+fn filled(store: &mut BufferedStore) {
+    for table in tables() {
+        let columns = text_columns(table);
+        let row = |text| columns.iter().map(|column| (*column, Cell::Text(text))).collect::<Vec<_>>();
+        let (mentioning, other) = (row(MENTIONS), row(OTHERS));
+        let rows: Vec<&[(&str, Cell<'_>)]> =
+            (0..ROWS).map(|at| if at % 3 == 0 { mentioning.as_slice() } else { other.as_slice() }).collect();
+        rows.chunks(70).for_each(|rows| put(store, &table.name, rows));
+    }
+}
+
+#[test]
+fn p9_every_text_is_searched_once_with_any_number_of_threads() {
+    let columns =
+        || tables().iter().flat_map(|table| text_columns(table).into_iter().map(move |column| (&table.name, column)));
+    let mentioning = ROWS.div_ceil(3);
+    let bytes = columns().count() * (mentioning * MENTIONS.len() + (ROWS - mentioning) * OTHERS.len());
+    let mut store = BufferedStore::new(Box::new(MemoryStore::open(&Shelf::default())), 1 << 20);
+    filled(&mut store);
+    for threads in [1, 3] {
+        let searched = search(&mut store, &finder(), threads).unwrap();
+        let found: Vec<_> = searched.mentions.iter().map(|of| (&of.table, of.column.as_str(), of.rows)).collect();
+        let all: Vec<_> = columns().map(|(table, column)| (table, column, mentioning as u64)).collect();
+        assert_eq!(found, all, "{threads} threads");
+        assert_eq!((searched.rows, searched.bytes), ((tables().len() * ROWS) as u64, bytes as u64));
+        assert_eq!((searched.inside_longer, searched.in_their_tables.len()), (0, 0));
+        store.commit("test").unwrap();
+    }
+}
+
+#[test]
+fn p9_a_text_inside_a_longer_one_is_no_mention_and_is_counted() {
+    let mut store = BufferedStore::new(Box::new(MemoryStore::open(&Shelf::default())), 1 << 20);
+    put(
+        &mut store,
+        "users",
+        &[&[("external_user_id", Cell::Text("a")), ("extra", Cell::Text("chloe-zoe@example.com"))]],
+    );
+    let searched = search(&mut store, &finder(), 2).unwrap();
+    assert_eq!((searched.mentions.len(), searched.inside_longer), (0, 1));
+}
+
+#[test]
+fn p9_tables_of_others_are_searched_and_reported_apart() {
+    let texts = |values: [&str; 2]| Arc::new(StringArray::from_iter_values(values)) as _;
+    let columns =
+        [("note", texts([MENTIONS, OTHERS])), ("sum", Arc::new(arrow::array::Int64Array::from(vec![1, 2])) as _)];
+    let theirs =
+        ForeignTable { name: "notes".into(), relation: "notes".into(), columns: vec!["note".into(), "sum".into()] };
+    let foreign = vec![(theirs, RecordBatch::try_from_iter(columns).unwrap())];
+    let store = OddStore { inner: MemoryStore::open(&Shelf::default()), foreign, unreadable: None };
+    let searched = search(&mut BufferedStore::new(Box::new(store), 0), &finder(), 2).unwrap();
+    let mention = Mention { table: "notes".into(), column: "note".into(), rows: 1 };
+    assert_eq!((searched.mentions, searched.in_their_tables, searched.rows), (vec![], vec![mention], 2));
+}
+
+#[test]
+fn p9_a_table_that_cannot_be_read_is_an_error() {
+    for threads in [1, 3] {
+        let store = OddStore {
+            inner: MemoryStore::open(&Shelf::default()),
+            foreign: Vec::new(),
+            unreadable: Some("responses"),
+        };
+        assert!(search(&mut BufferedStore::new(Box::new(store), 0), &finder(), threads).is_err(), "{threads} threads");
+    }
+}
+
+#[test]
+fn a_part_of_a_batch_is_searched_by_itself() {
+    let rows = rows_of("users", &[&[("extra", Cell::Text(MENTIONS))], &[("extra", Cell::Text(OTHERS))]]);
+    let rows = crate::load::store::project(&rows, &["extra"]).unwrap().slice(1, 1);
+    let mut tally = Tally { hits: vec![0], ..Tally::default() };
+    tally.add(&rows, &finder()).unwrap();
+    assert_eq!((tally.rows, tally.bytes, tally.hits), (1, OTHERS.len() as u64, vec![0]));
+}

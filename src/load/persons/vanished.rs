@@ -1,0 +1,190 @@
+//! Sessions that the service no longer returns: nothing else shows who was purged there.
+
+use std::collections::BTreeSet;
+
+use arrow::array::Array as _;
+
+use super::{
+    fold::{fold_batches, workers},
+    marks::{Mark, marks_of},
+    wanted::{Folded, Wanted},
+};
+use crate::{
+    load::{
+        LoadError,
+        contract::contract,
+        store::{BufferedStore, Filter, time_column},
+    },
+    model::{Identifier, IdentifierKind},
+    schema::Table,
+};
+
+/// The table whose rows make a session.
+const RESPONSES: &str = "responses";
+const VANISHED_AT: &str = "_vanished_at";
+/// Sessions that are looked at together: bounds the memory.
+const CANDIDATES_MAX: usize = 100_000;
+
+/// Sessions of which every row had vanished at the service before this moment (epoch milliseconds), in order, at most so many.
+pub(in crate::load) fn vanished_sessions(
+    store: &mut BufferedStore,
+    before_ms: i64,
+    sessions_max: usize,
+) -> Result<Vec<Identifier>, LoadError> {
+    vanished_in_parts(store, before_ms, sessions_max, CANDIDATES_MAX)
+}
+
+fn vanished_in_parts(
+    store: &mut BufferedStore,
+    before_ms: i64,
+    sessions_max: usize,
+    candidates_max: usize,
+) -> Result<Vec<Identifier>, LoadError> {
+    let before_us = before_ms.saturating_mul(1000);
+    let is_gone = move |vanished_us: Option<i64>| vanished_us.is_some_and(|at_us| at_us < before_us);
+    let (mut found, mut after) = (Vec::new(), None);
+    while found.len() < sessions_max {
+        let candidates = candidates(store, after.as_ref(), is_gone, candidates_max)?;
+        let wanted = Wanted::of(&candidates);
+        let live = sessions_with(store, &wanted, |vanished_us| !is_gone(vanished_us))?;
+        let is_last = candidates.len() < candidates_max;
+        after = candidates.last().cloned();
+        let left = sessions_max - found.len();
+        found.extend(candidates.into_iter().filter(|session| !live.contains(session)).take(left));
+        if is_last {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Of these sessions, those of which some row has not vanished, in order.
+pub(in crate::load) fn live_sessions(
+    store: &mut BufferedStore,
+    sessions: &[Identifier],
+) -> Result<Vec<Identifier>, LoadError> {
+    let wanted = Wanted::of(sessions);
+    if !wanted.has_any_of(IdentifierKind::Session) {
+        return Ok(Vec::new());
+    }
+    let live = sessions_with(store, &wanted, |vanished_us| vanished_us.is_none())?;
+    Ok(live.into_iter().collect())
+}
+
+/// The table of sessions, and the column that names them.
+fn sessions_table() -> Result<(&'static Table, Mark), LoadError> {
+    let table = contract(RESPONSES)?;
+    let mark = marks_of(table).into_iter().find(|mark| mark.kind == IdentifierKind::Session);
+    Ok((table, mark.ok_or_else(|| LoadError::Contract(format!("{RESPONSES} has no column for sessions")))?))
+}
+
+/// The first sessions behind this one, in order, that have a row which is gone; at most so many.
+fn candidates(
+    store: &mut BufferedStore,
+    after: Option<&Identifier>,
+    is_gone: impl Fn(Option<i64>) -> bool,
+    candidates_max: usize,
+) -> Result<BTreeSet<Identifier>, LoadError> {
+    let (table, session) = sessions_table()?;
+    let mut candidates = BTreeSet::new();
+    store.read(table, &[session.column, VANISHED_AT], &Filter::all(), &mut |rows| {
+        let (sessions, vanished) = (session.values(&rows)?, time_column(&rows, VANISHED_AT)?);
+        for (row, _) in vanished.iter().enumerate().filter(|(_, vanished_us)| is_gone(*vanished_us)) {
+            let Some(found) = sessions.read(row) else { continue };
+            if after.is_none_or(|after| found.identifier > *after) {
+                candidates.insert(found.identifier);
+            }
+            if candidates.len() > candidates_max {
+                candidates.pop_last();
+            }
+        }
+        Ok(())
+    })?;
+    Ok(candidates)
+}
+
+/// Those of the wanted sessions that have a row of which this holds, by when it vanished (epoch microseconds).
+fn sessions_with(
+    store: &mut BufferedStore,
+    wanted: &Wanted,
+    holds: impl Fn(Option<i64>) -> bool + Sync,
+) -> Result<BTreeSet<Identifier>, LoadError> {
+    let (table, session) = sessions_table()?;
+    let found = fold_batches(
+        workers(),
+        |take| store.read(table, &[session.column, VANISHED_AT], &Filter::all(), take),
+        BTreeSet::new,
+        |found, rows| {
+            let (sessions, vanished) = (session.values(&rows)?, time_column(&rows, VANISHED_AT)?);
+            let mut folded = Folded::default();
+            for row in 0..rows.num_rows() {
+                let vanished_us = vanished.is_valid(row).then(|| vanished.value(row));
+                if holds(vanished_us) && sessions.names_one(row, wanted, &mut folded) {
+                    found.extend(sessions.read(row).map(|spelled| spelled.identifier));
+                }
+            }
+            Ok(())
+        },
+    )?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::load::tables::{
+        Cell,
+        fixture::{memory, put},
+    };
+
+    /// In several spellings; the last names nobody.
+    const SESSIONS: [&str; 7] = ["s-1", "S-1", "s-2", " s-3", "s-3", "s-4", "n/a"];
+
+    fn session(text: &str) -> Option<Identifier> {
+        Identifier::read(IdentifierKind::Session, text)
+    }
+
+    proptest! {
+        #[test]
+        fn p9_a_session_has_vanished_once_all_its_rows_have(
+            rows in prop::collection::vec((0..SESSIONS.len(), prop::option::of(0..4_i64)), 0..20),
+            before_ms in 0..5_i64,
+            sessions_max in 0..5_usize,
+            candidates_max in 1..4_usize,
+        ) {
+            let (_shelf, mut store) = memory();
+            for (text, vanished_ms) in &rows {
+                let cells = [
+                    ("response_group_uid", Cell::Text(SESSIONS[*text])),
+                    (VANISHED_AT, vanished_ms.map_or(Cell::Null, Cell::at_ms)),
+                ];
+                put(&mut store, RESPONSES, &[&cells]);
+            }
+            let all: BTreeSet<Identifier> = rows.iter().filter_map(|(text, _)| session(SESSIONS[*text])).collect();
+            let of = |session_of: &Identifier| {
+                let session_of = session_of.clone();
+                rows.iter().filter(move |(text, _)| session(SESSIONS[*text]).as_ref() == Some(&session_of)).map(|row| row.1)
+            };
+            let has_gone = |one: &&Identifier| of(one).all(|vanished_ms| vanished_ms.is_some_and(|at_ms| at_ms < before_ms));
+            let expected: Vec<Identifier> = all.iter().filter(has_gone).take(sessions_max).cloned().collect();
+            let found = vanished_in_parts(&mut store, before_ms, sessions_max, candidates_max).unwrap();
+            prop_assert_eq!(found, expected);
+
+            let named: Vec<Identifier> = ["s-1", "s-3", "s-9"].iter().filter_map(|text| session(text)).collect();
+            let is_live = |one: &&Identifier| of(one).any(|vanished_ms| vanished_ms.is_none());
+            let expected: Vec<Identifier> = named.iter().filter(is_live).cloned().collect();
+            prop_assert_eq!(live_sessions(&mut store, &named).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn without_sessions_nothing_is_read() {
+        let (shelf, mut store) = memory();
+        put(&mut store, RESPONSES, &[&[("response_group_uid", Cell::Text("s-1"))]]);
+        store.commit("test").unwrap();
+        assert!(live_sessions(&mut store, &[]).unwrap().is_empty());
+        assert_eq!(shelf.content().rows_read, 0);
+    }
+}

@@ -1,0 +1,266 @@
+//! Against a plain model: nested loops over lists, one rule at a time.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn record() -> impl Strategy<Value = Record> {
+    (0..6_u128, 0..3_i64, 0..10_i64, prop_oneof![Just(i64::MIN), 0..3_i64])
+        .prop_map(|(key, content, created_us, updated_us)| Record { key, content, created_us, updated_us })
+}
+
+fn stored_row() -> impl Strategy<Value = StoredRow> {
+    let flags = prop_oneof![4 => Just(1_i64), 1 => Just(3_i64)];
+    let content = prop_oneof![8 => (0..3_i64).prop_map(Some), 1 => Just(None)];
+    (0..6_u128, content, 0..10_i64, flags, 7..9_i64, prop::bool::weighted(0.2), prop::option::weighted(0.3, 0..3_i64))
+        .prop_map(|(key, content, created_us, flags, survey, is_deleted, vanished_us)| StoredRow {
+            key,
+            content,
+            created_us,
+            flags,
+            survey_id: Some(survey),
+            is_deleted,
+            vanished_us,
+        })
+}
+
+fn question() -> impl Strategy<Value = Question> {
+    let vanish = prop_oneof![
+        3 => (0.0..1.0_f64, 0..4_u64).prop_map(|(share_max, rows_max)| VanishPolicy::Guarded { share_max, rows_max }),
+        2 => Just(VanishPolicy::Accept),
+        1 => Just(VanishPolicy::Ignore)
+    ];
+    let window = prop::option::weighted(0.8, (0..5_i64, 5..10_i64));
+    let flags = prop::option::weighted(0.7, 1..3_i64);
+    let discarded = prop::collection::hash_set(0..6_u128, 0..3);
+    let survey = prop::option::weighted(0.2, 7..9_i64);
+    (window, survey, flags, any::<bool>(), discarded, vanish, any::<bool>(), prop::bool::weighted(0.1)).prop_map(
+        |(window, survey_id, flags, asks_for_deleted, discarded, vanish, is_empty_answer, has_broken_records)| {
+            Question {
+                window: window.map(|(start_us, end_us)| TimeBounds { start_us, end_us }),
+                survey_id,
+                flags,
+                asks_for_deleted,
+                discarded: discarded.into_iter().collect(),
+                vanish,
+                is_empty_answer,
+                has_broken_records,
+            }
+        },
+    )
+}
+
+/// What the model says of one record, in words.
+fn fate_in_words(at: usize, records: &[Record], stored: &[StoredRow], question: &Question) -> String {
+    let record = records[at];
+    for (other_at, other) in records.iter().enumerate().filter(|(_, other)| other.key == record.key) {
+        if (other.updated_us, other_at) > (record.updated_us, at) {
+            return "left out".into();
+        }
+    }
+    let mut rows: Vec<(usize, StoredRow)> =
+        stored.iter().copied().enumerate().filter(|(_, row)| row.key == record.key).collect();
+    // The best is last.
+    rows.sort_by(|(one_at, one), (other_at, other)| {
+        let is_at = |row: &StoredRow| row.created_us == record.created_us;
+        let alive_then_late = |row: &StoredRow| row.vanished_us.map_or(i64::MAX, |at| at);
+        is_at(one)
+            .cmp(&is_at(other))
+            .then(alive_then_late(one).cmp(&alive_then_late(other)))
+            .then(one.created_us.cmp(&other.created_us))
+            .then(other_at.cmp(one_at))
+    });
+    let Some((place, row)) = rows.last().copied() else { return "new".into() };
+    let is_doubled = rows.len() > 1;
+    let cause = if row.content.is_none() || question.flags.is_some_and(|flags| flags != row.flags) {
+        "unclear"
+    } else if row.content != Some(record.content) {
+        "edited"
+    } else if row.vanished_us.is_some() {
+        "returned"
+    } else if is_doubled {
+        "doubled"
+    } else {
+        return "unchanged".into();
+    };
+    format!("{cause} {place} {is_doubled}")
+}
+
+fn in_words(fate: Fate) -> String {
+    match fate {
+        Fate::LeftOut => "left out".into(),
+        Fate::New => "new".into(),
+        Fate::Unchanged => "unchanged".into(),
+        Fate::Held { stored, cause, has_doubles } => {
+            let cause = match cause {
+                Cause::Edited => "edited",
+                Cause::Unclear => "unclear",
+                Cause::Returned => "returned",
+                Cause::Doubled => "doubled",
+            };
+            format!("{cause} {stored} {has_doubles}")
+        }
+    }
+}
+
+/// Contents that lost, with their keys.
+fn lost_contents(records: &[Record]) -> BTreeSet<(u128, i64)> {
+    let mut lost = BTreeSet::new();
+    for (at, record) in records.iter().enumerate() {
+        for (other_at, other) in records.iter().enumerate() {
+            let stands = records
+                .iter()
+                .enumerate()
+                .filter(|(_, of)| of.key == other.key)
+                .all(|(of_at, of)| (of.updated_us, of_at) <= (other.updated_us, other_at));
+            if stands && other.key == record.key && other.content != record.content && at != other_at {
+                lost.insert((record.key, record.content));
+            }
+        }
+    }
+    lost
+}
+
+fn missing(records: &[Record], stored: &[StoredRow], question: &Question) -> (Vec<usize>, usize) {
+    let mut missing = Vec::new();
+    let mut in_scope = 0;
+    for (at, row) in stored.iter().enumerate() {
+        let is_inside =
+            question.window.is_none_or(|window| window.start_us <= row.created_us && row.created_us < window.end_us);
+        let is_of_survey = question.survey_id.is_none() || question.survey_id == row.survey_id;
+        if !is_inside || !is_of_survey || row.vanished_us.is_some() {
+            continue;
+        }
+        let gives_way = records.iter().enumerate().any(|(record_at, record)| {
+            let fate = fate_in_words(record_at, records, stored, question);
+            record.key == row.key
+                && fate != "left out"
+                && fate != "unchanged"
+                && !fate.contains(&format!(" {at} "))
+                && stored.iter().filter(|other| other.key == row.key).count() > 1
+        });
+        if gives_way {
+            continue;
+        }
+        in_scope += 1;
+        let is_found = records.iter().any(|record| record.key == row.key);
+        let is_hidden = row.is_deleted && !question.asks_for_deleted;
+        let is_ignored = question.vanish == VanishPolicy::Ignore;
+        if !is_found && !is_hidden && !is_ignored && !question.discarded.contains(&row.key) {
+            missing.push(at);
+        }
+    }
+    (missing, in_scope)
+}
+
+fn is_believed(gone: usize, in_scope: usize, question: &Question) -> bool {
+    match question.vanish {
+        VanishPolicy::Accept | VanishPolicy::Ignore => true,
+        VanishPolicy::Guarded { share_max, rows_max } => {
+            if question.has_broken_records && gone > 0 {
+                return false;
+            }
+            if question.is_empty_answer {
+                return gone <= 6;
+            }
+            let is_few = gone as u64 <= rows_max;
+            let is_small_share = gone as f64 <= share_max * in_scope as f64;
+            is_few || is_small_share
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn p1_p2_p4_what_becomes_of_rows_is_what_a_plain_model_says(
+        records in prop::collection::vec(record(), 0..9),
+        stored in prop::collection::vec(stored_row(), 0..9),
+        question in question(),
+    ) {
+        let fates = classify(&records, &stored, &question);
+        let found: Vec<String> = fates.records.iter().map(|fate| in_words(*fate)).collect();
+        let expected: Vec<String> = (0..records.len()).map(|at| fate_in_words(at, &records, &stored, &question)).collect();
+        prop_assert_eq!(&found, &expected);
+        let keys: BTreeSet<u128> = records.iter().map(|record| record.key).collect();
+        prop_assert_eq!(fates.standing, keys.len() as u64);
+
+        let losers: Vec<(u128, i64)> = fates.losers.iter().map(|at| (records[*at].key, records[*at].content)).collect();
+        prop_assert_eq!(losers.len(), losers.iter().collect::<BTreeSet<_>>().len(), "a content was kept twice");
+        prop_assert_eq!(losers.into_iter().collect::<BTreeSet<_>>(), lost_contents(&records));
+
+        let (gone, in_scope) = missing(&records, &stored, &question);
+        match is_believed(gone.len(), in_scope, &question) {
+            true => prop_assert_eq!((fates.withheld, &fates.gone), (0, &gone)),
+            false => prop_assert_eq!((fates.withheld, fates.gone.len()), (gone.len() as u64, 0)),
+        }
+
+        // Every stored row of a record's key is either the one that stays or a double.
+        let mut of_records: Vec<usize> = fates.doubles.clone();
+        for fate in &fates.records {
+            if let Fate::Held { stored, .. } = fate {
+                of_records.push(*stored);
+            }
+        }
+        let is_unchanged = |key: u128| fates.records.iter().zip(&records).any(|(fate, record)| record.key == key && *fate == Fate::Unchanged);
+        let expected: BTreeSet<usize> = (0..stored.len()).filter(|at| keys.contains(&stored[*at].key) && !is_unchanged(stored[*at].key)).collect();
+        prop_assert_eq!(of_records.len(), expected.len());
+        prop_assert_eq!(of_records.into_iter().collect::<BTreeSet<_>>(), expected);
+
+        let writes = found.iter().any(|fate| fate != "left out" && fate != "unchanged");
+        prop_assert_eq!(fates.is_settled(), !writes && fates.gone.is_empty() && fates.losers.is_empty());
+    }
+}
+
+fn plain(vanish: VanishPolicy) -> Question {
+    Question {
+        window: Some(TimeBounds { start_us: 0, end_us: 100 }),
+        survey_id: None,
+        flags: Some(1),
+        asks_for_deleted: true,
+        discarded: HashSet::default(),
+        vanish,
+        is_empty_answer: false,
+        has_broken_records: false,
+    }
+}
+
+/// So many rows, one a key.
+fn rows(count: u128) -> Vec<StoredRow> {
+    let row = |key| StoredRow {
+        key,
+        content: Some(1),
+        created_us: 5,
+        flags: 1,
+        survey_id: None,
+        is_deleted: false,
+        vanished_us: None,
+    };
+    (0..count).map(row).collect()
+}
+
+#[test]
+fn p4_an_empty_answer_takes_no_more_than_a_sitting() {
+    let question = |is_empty_answer| Question {
+        is_empty_answer,
+        ..plain(VanishPolicy::Guarded { share_max: 1.0, rows_max: 1_000 })
+    };
+    assert_eq!(classify(&[], &rows(6), &question(true)).gone.len(), 6);
+    assert_eq!(classify(&[], &rows(7), &question(true)).withheld, 7);
+    assert_eq!(classify(&[], &rows(7), &question(false)).gone.len(), 7);
+}
+
+#[test]
+fn p4_the_share_is_of_the_rows_that_are_there() {
+    let mut stored = rows(100);
+    let found: Vec<Record> =
+        (6..100).map(|key| Record { key, content: 1, created_us: 5, updated_us: i64::MIN }).collect();
+    let question = plain(VanishPolicy::Guarded { share_max: 0.06, rows_max: 5 });
+    assert_eq!(classify(&found, &stored, &question).gone, [0, 1, 2, 3, 4, 5]);
+    // One that has vanished before counts for nothing.
+    stored[99].vanished_us = Some(1);
+    assert_eq!(classify(&found, &stored, &question).withheld, 6);
+}

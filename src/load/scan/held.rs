@@ -1,0 +1,208 @@
+//! What the store has of the records of a scan: read twice, narrow first, and whole where that is needed.
+
+use arrow::{
+    array::{RecordBatch, UInt64Array},
+    compute::take_record_batch,
+};
+use foldhash::{HashMap, HashMapExt as _};
+
+use super::{
+    records::{StoredRow, rows_where, stored_columns, stored_rows},
+    staged::Staged,
+};
+use crate::{
+    load::{
+        LoadError,
+        error::unfit,
+        store::{BufferedStore, Filter, KeySet, TimeBounds, concat_rows, removal_columns},
+    },
+    model::{DAY_MS, Scan, Stream},
+    schema::Table,
+};
+
+/// So far around the window rows are read with it: what lies outside nearly always lies at its edges.
+const EDGE_US: i64 = 1_000_000;
+/// Moments that lie so far apart are looked up by themselves.
+const APART_US: i64 = DAY_MS * 1000;
+
+/// The stored rows that a scan is compared with, as far as that takes.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    pub rows: Vec<StoredRow>,
+    /// The same rows, of the columns that were read.
+    batches: Vec<RecordBatch>,
+}
+
+impl Stored {
+    /// The rows of the window, and those with the keys of what lies outside of it, about its moments.
+    pub fn read(store: &mut BufferedStore, scan: &Scan, staged: &Staged) -> Result<Self, LoadError> {
+        let base = staged.base;
+        let mut stored = Self::default();
+        if base.partition.is_none() {
+            let asked = Filter::all().with_keys(&staged.asked);
+            // A list of surveys is whole: what it does not have has vanished.
+            let filter = if scan.scope.stream == Stream::Users { asked } else { Filter::all() };
+            stored.add(store, base, &filter)?;
+            return Ok(stored);
+        }
+        let around = TimeBounds::of(scan.window).widened_by(EDGE_US);
+        stored.add(store, base, &Filter::within(Some(around)))?;
+        let far = staged.outside_us.iter().copied().filter(|moment| !around.holds(*moment)).collect();
+        for range in clusters(far) {
+            for range in range.without(around) {
+                stored.add(store, base, &Filter::within(Some(range)).with_keys(&staged.outside))?;
+            }
+        }
+        Ok(stored)
+    }
+
+    /// The rows of the window alone.
+    pub fn of_window(store: &mut BufferedStore, scan: &Scan, staged: &Staged) -> Result<Self, LoadError> {
+        let base = staged.base;
+        if base.partition.is_none() {
+            return Self::read(store, scan, staged);
+        }
+        let mut stored = Self::default();
+        stored.add(store, base, &Filter::within(Some(TimeBounds::of(scan.window))))?;
+        Ok(stored)
+    }
+
+    fn add(&mut self, store: &mut BufferedStore, base: &'static Table, filter: &Filter<'_>) -> Result<(), LoadError> {
+        store.read(base, &stored_columns(base), filter, &mut |rows| {
+            self.rows.extend(stored_rows(base, &rows)?);
+            self.batches.push(rows);
+            Ok(())
+        })
+    }
+
+    /// The keys of the rows at these places.
+    fn keys(&self, base: &'static Table, mut is_wanted: impl FnMut(usize) -> bool) -> Result<KeySet, LoadError> {
+        let mut keys = KeySet::new(base.key_in_order());
+        let mut first = 0;
+        for batch in &self.batches {
+            keys.add(&rows_where(base, batch, |row| is_wanted(first + row))?)?;
+            first += batch.num_rows();
+        }
+        Ok(keys)
+    }
+}
+
+/// Ranges of time with all these moments: some apart from each other rather than one of much that is not meant.
+pub(super) fn clusters(mut moments: Vec<i64>) -> Vec<TimeBounds> {
+    moments.sort_unstable();
+    let mut ranges: Vec<TimeBounds> = Vec::new();
+    for moment in moments.into_iter().map(TimeBounds::at) {
+        match ranges.last_mut() {
+            Some(last) if moment.start_us.saturating_sub(last.end_us) <= APART_US => *last = last.with(moment),
+            _ => ranges.push(moment),
+        }
+    }
+    ranges
+}
+
+/// Stored rows with all their columns.
+#[derive(Debug)]
+pub(super) struct OldRows {
+    /// All columns of the base table.
+    pub rows: RecordBatch,
+    /// The row of each place among the stored rows.
+    places: HashMap<usize, usize>,
+}
+
+impl OldRows {
+    /// Reads the rows at these places among the stored ones.
+    pub fn read(
+        store: &mut BufferedStore,
+        base: &'static Table,
+        stored: &Stored,
+        wanted: &[usize],
+    ) -> Result<Self, LoadError> {
+        let schema = base.full_schema();
+        let mut is_wanted = vec![false; stored.rows.len()];
+        wanted.iter().for_each(|place| is_wanted.iter_mut().skip(*place).take(1).for_each(|wanted| *wanted = true));
+        let keys = stored.keys(base, |place| is_wanted.get(place).copied().unwrap_or(false))?;
+        let moments = wanted.iter().filter_map(|place| stored.rows.get(*place)).map(|row| row.created_us);
+        let mut batches = Vec::new();
+        match base.partition {
+            Some(_) => {
+                for range in clusters(moments.collect()) {
+                    batches.extend(store.full_rows(base, &Filter::within(Some(range)).with_keys(&keys))?);
+                }
+            }
+            None => batches = store.full_rows(base, &Filter::all().with_keys(&keys))?,
+        }
+        let rows = concat_rows(base, &schema, &batches)?;
+        let mut by_name: HashMap<(u128, i64), usize> = HashMap::with_capacity(rows.num_rows());
+        for (at, row) in stored_rows(base, &rows)?.iter().enumerate() {
+            by_name.insert((row.key, row.created_us), at);
+        }
+        let mut places = HashMap::with_capacity(wanted.len());
+        for place in wanted {
+            let at = stored.rows.get(*place).and_then(|row| by_name.get(&(row.key, row.created_us)));
+            let at = at.ok_or_else(|| LoadError::Contract(format!("a row of {} that was there is gone", base.name)))?;
+            places.insert(*place, *at);
+        }
+        Ok(Self { rows, places })
+    }
+
+    /// Where the row of a place among the stored rows is.
+    pub fn at(&self, place: usize) -> Result<usize, LoadError> {
+        self.places.get(&place).copied().ok_or_else(|| LoadError::Contract("a stored row that was not read".to_owned()))
+    }
+
+    /// The rows at these places among the stored ones, in this order.
+    pub fn take(&self, base: &Table, places: impl IntoIterator<Item = usize>) -> Result<RecordBatch, LoadError> {
+        let at = places.into_iter().map(|place| self.at(place).map(|at| at as u64)).collect::<Result<Vec<_>, _>>()?;
+        take_record_batch(&self.rows, &UInt64Array::from(at)).map_err(unfit(base))
+    }
+}
+
+/// The owners of rows in a child table, of these rows of its parent: those that have any. In the columns by which rows of the child are
+/// removed.
+pub(super) fn owners_in(
+    store: &mut BufferedStore,
+    child: &'static Table,
+    owners: &[RecordBatch],
+) -> Result<KeySet, LoadError> {
+    let columns = removal_columns(child);
+    let wanted = KeySet::of(columns.clone(), owners)?;
+    let mut held = KeySet::new(columns.clone());
+    let Some(bounds) =
+        TimeBounds::over(child, wanted.values())?.map(Some).or(child.partition.is_none().then_some(None))
+    else {
+        return Ok(held);
+    };
+    store.read(child, &columns, &Filter::within(bounds).with_keys(&wanted), &mut |rows| held.add(&rows))?;
+    Ok(held)
+}
+
+/// Rows of a parent in the columns by which rows of its child are removed.
+pub(super) fn as_owners(
+    parent: &'static Table,
+    child: &'static Table,
+    rows: &RecordBatch,
+) -> Result<RecordBatch, LoadError> {
+    let (names, of_parent) = (removal_columns(child), removal_columns(parent));
+    let columns = names.iter().zip(&of_parent).map(|(name, of_parent)| {
+        let column = rows.column_by_name(of_parent);
+        let column =
+            column.ok_or_else(|| LoadError::Contract(format!("rows of {} without {of_parent}", parent.name)))?;
+        Ok((*name, std::sync::Arc::clone(column)))
+    });
+    let columns: Vec<_> = columns.collect::<Result<_, LoadError>>()?;
+    RecordBatch::try_from_iter(columns).map_err(unfit(child))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_that_lie_apart_are_looked_up_by_themselves() {
+        let range = |start_us, end_us| TimeBounds { start_us, end_us };
+        assert_eq!(clusters(vec![]), []);
+        assert_eq!(clusters(vec![7, 3, 5]), [range(3, 8)]);
+        let far = 3 + 2 * APART_US;
+        assert_eq!(clusters(vec![far, 3, far + 1, 4]), [range(3, 5), range(far, far + 2)]);
+    }
+}

@@ -1,0 +1,119 @@
+//! What is known of each record of a scan, and of each row that the store has of it, without reading them whole.
+
+use arrow::{
+    array::{Array as _, BooleanArray, Int64Array, RecordBatch, TimestampMicrosecondArray},
+    compute::filter_record_batch,
+};
+
+use crate::{
+    load::{
+        LoadError,
+        error::unfit,
+        store::{number_column, time_column},
+    },
+    model::{FlatPage, key_hashes},
+    schema::{ROW_HASH_COLUMN, Table},
+};
+
+/// A record of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::load) struct Record {
+    /// Hash of its key.
+    pub key: u128,
+    /// Hash of its content.
+    pub content: i64,
+    /// Its creation time in epoch microseconds, if the table is parted by that; else 0.
+    pub created_us: i64,
+    /// When it was last changed at the service; the least moment where that is not known.
+    pub updated_us: i64,
+}
+
+/// A row of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::load) struct StoredRow {
+    pub key: u128,
+    /// `None`: it is not known what it was made with, so its columns are to be compared.
+    pub content: Option<i64>,
+    /// As in [`Record`].
+    pub created_us: i64,
+    /// The bits of the flags that it was scanned with; 0 in tables that keep none.
+    pub flags: i64,
+    pub survey_id: Option<i64>,
+    pub is_deleted: bool,
+    pub vanished_us: Option<i64>,
+}
+
+/// When a record was updated of which that is not known.
+const NEVER_US: i64 = i64::MIN;
+
+/// The records of a page that have a row in the base table, in order.
+pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, LoadError> {
+    let rows = page.table(&base.name);
+    let count = rows.map_or(0, RecordBatch::num_rows);
+    if page.key_hashes.len() != count {
+        return Err(LoadError::Contract(format!("{} key hashes for {count} rows", page.key_hashes.len())));
+    }
+    let Some(rows) = rows else { return Ok(Vec::new()) };
+    let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
+    let created = base.partition.as_deref().map(|at| time_column(rows, at)).transpose()?;
+    let updated = base.column("updated_at").map(|column| time_column(rows, &column.name)).transpose()?;
+    let moment = |column: Option<&TimestampMicrosecondArray>, row: usize| {
+        column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
+    };
+    let record = |(row, (key, content)): (usize, (&u128, &i64))| Record {
+        key: *key,
+        content: *content,
+        created_us: moment(created, row).unwrap_or(0),
+        updated_us: moment(updated, row).unwrap_or(NEVER_US),
+    };
+    Ok(page.key_hashes.iter().zip(contents).enumerate().map(record).collect())
+}
+
+/// The columns of which [`stored_rows`] makes something.
+pub(super) fn stored_columns(base: &'static Table) -> Vec<&'static str> {
+    let is_read = |name: &str| {
+        base.key.iter().any(|key| key == name)
+            || base.partition.as_deref() == Some(name)
+            || matches!(name, "survey_id" | "deleted_at" | ROW_HASH_COLUMN | "_flags" | "_vanished_at")
+    };
+    base.columns.iter().map(|column| column.name.as_str()).filter(|name| is_read(name)).collect()
+}
+
+/// What is known of rows that have these columns.
+pub(super) fn stored_rows(base: &'static Table, rows: &RecordBatch) -> Result<Vec<StoredRow>, LoadError> {
+    let keys = key_hashes(&base.key_in_order(), rows).map_err(unfit(base))?;
+    let numbers = |name: &str| base.column(name).map(|_| number_column(rows, name)).transpose();
+    let moments = |name: &str| base.column(name).map(|_| time_column(rows, name)).transpose();
+    let (contents, flags, surveys) = (numbers(ROW_HASH_COLUMN)?, numbers("_flags")?, numbers("survey_id")?);
+    let created = base.partition.as_deref().map(|at| time_column(rows, at)).transpose()?;
+    let (deleted, vanished) = (moments("deleted_at")?, moments("_vanished_at")?);
+    let number = |column: Option<&Int64Array>, row: usize| {
+        column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
+    };
+    let moment = |column: Option<&TimestampMicrosecondArray>, row: usize| {
+        column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
+    };
+    let row = |(row, key): (usize, u128)| StoredRow {
+        key,
+        content: number(contents, row),
+        created_us: moment(created, row).unwrap_or(0),
+        flags: number(flags, row).unwrap_or(0),
+        survey_id: number(surveys, row),
+        is_deleted: moment(deleted, row).is_some(),
+        vanished_us: moment(vanished, row),
+    };
+    Ok(keys.into_iter().enumerate().map(row).collect())
+}
+
+/// The rows for which this holds, asked for each in order.
+pub(super) fn rows_where(
+    table: &Table,
+    rows: &RecordBatch,
+    is_kept: impl FnMut(usize) -> bool,
+) -> Result<RecordBatch, LoadError> {
+    let kept: BooleanArray = (0..rows.num_rows()).map(is_kept).map(Some).collect();
+    match kept.true_count() {
+        count if count == rows.num_rows() => Ok(rows.clone()),
+        _ => filter_record_batch(rows, &kept).map_err(unfit(table)),
+    }
+}

@@ -1,0 +1,78 @@
+//! `rejects`: records that have no place in their table, each text once.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use foldhash::HashSet;
+
+use super::stamps::{rows_of, stamp, text};
+use crate::{
+    load::{
+        LoadError,
+        contract::contract,
+        store::{BufferedStore, Filter, KeySet, TableChange, number_column, text_column},
+    },
+    model::{Reject, RejectReason, Scan},
+};
+
+/// What was new among rejects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NewRejects {
+    /// Records that cannot be placed.
+    pub rejected: u64,
+    /// Records that lost a collision.
+    pub collisions: u64,
+}
+
+/// Finds those that the store does not hold yet: what stands there already has had its look, and must not call for one again in every run.
+pub(super) fn find_new<'r>(
+    store: &mut BufferedStore,
+    scan: &Scan,
+    rejects: &'r BTreeMap<i64, Reject>,
+) -> Result<Vec<(i64, &'r Reject)>, LoadError> {
+    if rejects.is_empty() {
+        return Ok(Vec::new());
+    }
+    let table = contract("rejects")?;
+    let hashes: ArrayRef = Arc::new(Int64Array::from_iter_values(rejects.keys().copied()));
+    let hashes = RecordBatch::try_from_iter([("raw_hash", hashes)]).map_err(crate::load::error::unfit(table))?;
+    let keys = KeySet::of(vec!["raw_hash"], &[hashes])?;
+    let mut known = HashSet::default();
+    let stream = scan.scope.stream.name();
+    store.read(table, &["stream", "raw_hash"], &Filter::all().with_keys(&keys), &mut |rows| {
+        let hashes = number_column(&rows, "raw_hash")?.values();
+        let of_stream = text_column(&rows, "stream")?.iter().zip(hashes).filter(|(of, _)| *of == Some(stream));
+        known.extend(of_stream.map(|(_, hash)| *hash));
+        Ok(())
+    })?;
+    Ok(rejects.iter().filter(|(hash, _)| !known.contains(*hash)).map(|(hash, reject)| (*hash, reject)).collect())
+}
+
+/// Writes these.
+pub(super) fn write(
+    store: &mut BufferedStore,
+    scan: &Scan,
+    rejects: &[(i64, &Reject)],
+) -> Result<NewRejects, LoadError> {
+    let table = contract("rejects")?;
+    let count = rejects.len();
+    let texts = |text: &dyn Fn(&Reject) -> String| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(rejects.iter().map(|(_, reject)| text(reject))))
+    };
+    let mut change = TableChange::new(table);
+    change.add(rows_of(table, count, |column| {
+        Ok(match (stamp(scan, column, count), column.name.as_str()) {
+            (Some(stamp), _) => Some(stamp),
+            (None, "stream") => Some(text(scan.scope.stream.name(), count)),
+            (None, "scan_id") => Some(text(&scan.id.0, count)),
+            (None, "raw_hash") => Some(Arc::new(Int64Array::from_iter_values(rejects.iter().map(|(hash, _)| *hash)))),
+            (None, "reason") => Some(texts(&|reject| reject.reason.to_string())),
+            (None, "field") => Some(texts(&|reject| reject.field.clone().into_owned())),
+            (None, "raw") => Some(texts(&|reject| reject.raw.clone())),
+            (None, _) => None,
+        })
+    })?)?;
+    store.change(change)?;
+    let collisions = rejects.iter().filter(|(_, reject)| reject.reason == RejectReason::KeyCollision).count() as u64;
+    Ok(NewRejects { rejected: count as u64 - collisions, collisions })
+}

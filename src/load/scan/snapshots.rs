@@ -1,0 +1,181 @@
+//! `visitor_snapshots`: one row a session, though each of its answers brings a copy.
+//!
+//! The snapshot of the session's earliest answer is kept, so that the result does not depend on the order in which windows are scanned. A
+//! snapshot never vanishes: it says what was known when the survey was shown.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::{
+    array::{Array as _, RecordBatch, TimestampMicrosecondArray},
+    compute::concat_batches,
+};
+use foldhash::{HashMap, HashMapExt as _, HashSet};
+
+use super::{
+    held::{as_owners, owners_in},
+    records::rows_where,
+    staged::{FirstSnapshot, SESSION_COLUMNS, Snapshots},
+    stamps::{earlier, new_rows, rows_of},
+};
+use crate::{
+    load::{
+        LoadError,
+        contract::contract,
+        error::unfit,
+        store::{BufferedStore, Filter, TableChange, number_column, project, removal_columns, time_column},
+    },
+    model::{DAY_MS, Scan, key_hashes},
+    schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, children_of},
+};
+
+/// How far apart the answers of one session can be: a session may cross the edge of a window, and its row is looked up this far
+/// around. A session that goes on for longer can get a second row, of another moment; the first one is then the session's.
+const SESSION_US_MAX: i64 = 7 * DAY_MS * 1000;
+
+/// The snapshots of a scan that are to be written, by page.
+#[derive(Debug, Default)]
+pub(super) struct NewSnapshots {
+    by_page: BTreeMap<usize, Vec<NewSnapshot>>,
+}
+
+/// A snapshot that is to be written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewSnapshot {
+    /// The place of its record in its page.
+    pub record: i64,
+    /// When the row in whose place it comes was first seen.
+    first_seen_us: Option<i64>,
+}
+
+/// The row that a session has.
+#[derive(Clone, Copy, Debug)]
+struct HeldSnapshot {
+    created_us: i64,
+    content: Option<i64>,
+    first_seen_us: Option<i64>,
+    /// Where it is: batch and row.
+    at: (usize, usize),
+}
+
+impl HeldSnapshot {
+    /// The least row of a session is the session's.
+    fn is_before(&self, other: &Self) -> bool {
+        (self.created_us, self.content) < (other.created_us, other.content)
+    }
+
+    fn gives_way_to(&self, first: &FirstSnapshot) -> bool {
+        first.created_us < self.created_us
+            || (first.created_us == self.created_us && Some(first.content) != self.content)
+    }
+}
+
+impl NewSnapshots {
+    /// Those of a page.
+    pub fn of_page(&self, page: usize) -> &[NewSnapshot] {
+        self.by_page.get(&page).map_or(&[], Vec::as_slice)
+    }
+
+    /// All, each with its page.
+    pub fn all(&self) -> impl Iterator<Item = (usize, &NewSnapshot)> {
+        self.by_page.iter().flat_map(|(page, new)| new.iter().map(|new| (*page, new)))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_page.is_empty()
+    }
+
+    /// Rows of a page, of snapshots or of a child, as they are written.
+    pub fn rows(&self, table: &Table, scan: &Scan, page: usize, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+        let new = new_rows(table, scan, rows)?;
+        if table.column("_first_seen_at").is_none() {
+            return Ok(new);
+        }
+        let seen: HashMap<i64, Option<i64>> =
+            self.of_page(page).iter().map(|new| (new.record, new.first_seen_us)).collect();
+        let records = number_column(rows, RECORD_COLUMN)?.values();
+        let before = records.iter().map(|record| seen.get(record).copied().flatten());
+        let first_seen = earlier(&before.collect::<TimestampMicrosecondArray>(), scan.started_ms);
+        rows_of(table, rows.num_rows(), |column| {
+            Ok(match column.name.as_str() {
+                "_first_seen_at" => Some(Arc::clone(&first_seen)),
+                name => new.column_by_name(name).map(Arc::clone),
+            })
+        })
+    }
+}
+
+/// Finds the snapshots that are to be written: of sessions without a row, earlier than the row, or of the same answer with other content.
+/// With `removes`, the rows that give way are taken out with their children.
+pub(super) fn find(store: &mut BufferedStore, staged: &Snapshots, removes: bool) -> Result<NewSnapshots, LoadError> {
+    let mut new = NewSnapshots::default();
+    let Some(bounds) = staged.bounds else { return Ok(new) };
+    let table = contract("visitor_snapshots")?;
+    let filter = Filter::within(Some(bounds.widened_by(SESSION_US_MAX))).with_keys(&staged.sessions);
+    let columns = [SESSION_COLUMNS[0], "created_at", ROW_HASH_COLUMN, "_first_seen_at"];
+    let batches = store.rows(table, &columns, &filter)?;
+    let held = held_by_session(table, &batches)?;
+    let mut leaving: Vec<HashSet<usize>> = vec![HashSet::default(); batches.len()];
+    for (session, first) in &staged.firsts {
+        let row = held.get(session);
+        if row.is_some_and(|row| !row.gives_way_to(first)) {
+            continue;
+        }
+        let first_seen_us = row.and_then(|row| row.first_seen_us);
+        let found = NewSnapshot { record: first.record, first_seen_us };
+        new.by_page.entry(first.page).or_default().push(found);
+        if let Some(of_batch) = row.and_then(|row| leaving.get_mut(row.at.0)) {
+            of_batch.extend(row.map(|row| row.at.1));
+        }
+    }
+    if removes {
+        remove(store, table, &batches, &leaving)?;
+    }
+    Ok(new)
+}
+
+fn held_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u128, HeldSnapshot>, LoadError> {
+    let mut held: HashMap<u128, HeldSnapshot> = HashMap::new();
+    for (place, batch) in batches.iter().enumerate() {
+        let sessions = key_hashes(&SESSION_COLUMNS, batch).map_err(unfit(table))?;
+        let (moments, contents) = (time_column(batch, "created_at")?, number_column(batch, ROW_HASH_COLUMN)?);
+        let first_seen = time_column(batch, "_first_seen_at")?;
+        for (row, session) in sessions.into_iter().enumerate() {
+            let found = HeldSnapshot {
+                created_us: moments.value(row),
+                content: contents.is_valid(row).then(|| contents.value(row)),
+                first_seen_us: first_seen.is_valid(row).then(|| first_seen.value(row)),
+                at: (place, row),
+            };
+            let best = held.entry(session).or_insert(found);
+            if found.is_before(best) {
+                *best = found;
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// Takes out these rows of the batches, and their children.
+fn remove(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    batches: &[RecordBatch],
+    leaving: &[HashSet<usize>],
+) -> Result<(), LoadError> {
+    let mut rows = Vec::new();
+    for (batch, leaving) in batches.iter().zip(leaving).filter(|(_, leaving)| !leaving.is_empty()) {
+        rows.push(rows_where(table, &project(batch, &removal_columns(table))?, |row| leaving.contains(&row))?);
+    }
+    let Some(first) = rows.first() else { return Ok(()) };
+    let rows = concat_batches(&first.schema(), &rows).map_err(unfit(table))?;
+    let mut change = TableChange::new(table);
+    change.remove(&rows)?;
+    store.change(change)?;
+    for child in children_of(&table.name) {
+        let owners = owners_in(store, child, &[as_owners(table, child, &rows)?])?;
+        let mut change = TableChange::new(child);
+        owners.values().iter().try_for_each(|rows| change.remove(rows))?;
+        store.change(change)?;
+    }
+    Ok(())
+}

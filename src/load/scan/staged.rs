@@ -1,0 +1,192 @@
+//! A scan as it came, without its rows: keys and hashes of its records, its rejects, and the snapshots that its sessions are to have.
+//!
+//! It takes some 48 bytes a record. The rows stay where they are, and are read again when they are written.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::array::{Array as _, ArrayRef, RecordBatch, StringArray};
+use foldhash::{HashMap, HashMapExt as _, HashSet};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    records::{Record, records_of, rows_where},
+    tables::{brings_snapshots, is_filled_by},
+};
+use crate::{
+    load::{
+        LoadError,
+        contract::contract,
+        error::unfit,
+        store::{KeySet, TimeBounds, number_column, time_column},
+    },
+    model::{FlatPage, Reject, RejectReason, Scan, key_hashes},
+    schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table},
+};
+
+/// What is known of a complete scan.
+#[derive(Debug)]
+pub(in crate::load) struct Staged {
+    pub base: &'static Table,
+    /// Of all pages, in the order in which they came.
+    pub records: Vec<Record>,
+    /// Records of all pages: those above, and rejects.
+    pub rows_read: u64,
+    /// Each text once, by its hash: as it came first.
+    pub rejects: BTreeMap<i64, Reject>,
+    /// Whether some reject is no JSON.
+    pub has_broken_records: bool,
+    /// Hashes of the keys of records that were discarded.
+    pub discarded: HashSet<u128>,
+    /// Keys of the records outside the window.
+    pub outside: KeySet,
+    /// Their creation times.
+    pub outside_us: Vec<i64>,
+    /// Keys of everything that was asked for by key, found or not. Of users alone.
+    pub asked: KeySet,
+    pub snapshots: Snapshots,
+}
+
+/// The earliest snapshot of each session of the scan.
+#[derive(Debug)]
+pub(in crate::load) struct Snapshots {
+    /// By the hash of the session.
+    pub firsts: HashMap<u128, FirstSnapshot>,
+    /// The sessions.
+    pub sessions: KeySet,
+    /// Where all snapshots lie in time.
+    pub bounds: Option<TimeBounds>,
+}
+
+/// Where a snapshot is, and what it says: the least of a session is the session's. Answers of one session that were given in the same
+/// microsecond: any fixed choice will do, if it is always the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::load) struct FirstSnapshot {
+    /// When the answer was given that brought it.
+    pub created_us: i64,
+    /// Hash of its content.
+    pub content: i64,
+    pub page: usize,
+    /// The place of its record in the page.
+    pub record: i64,
+}
+
+/// The columns that name a session.
+pub(super) const SESSION_COLUMNS: [&str; 1] = ["response_group_uid"];
+
+impl Staged {
+    /// Of no page.
+    pub fn new(scan: &Scan) -> Result<Self, LoadError> {
+        let base = contract(scan.scope.stream.name())?;
+        let keys = || KeySet::new(base.key_in_order());
+        Ok(Self {
+            base,
+            records: Vec::new(),
+            rows_read: 0,
+            rejects: BTreeMap::new(),
+            has_broken_records: false,
+            discarded: HashSet::default(),
+            outside: keys(),
+            outside_us: Vec::new(),
+            asked: keys(),
+            snapshots: Snapshots {
+                firsts: HashMap::new(),
+                sessions: KeySet::new(SESSION_COLUMNS.to_vec()),
+                bounds: None,
+            },
+        })
+    }
+
+    /// Takes the next page, which is the `number`th from 0.
+    pub fn add(&mut self, scan: &Scan, number: usize, page: &FlatPage) -> Result<(), LoadError> {
+        for batch in &page.batches {
+            check_columns(contract(batch.table)?, scan, &batch.rows)?;
+        }
+        let records = records_of(self.base, page)?;
+        if let Some(rows) = page.table(&self.base.name) {
+            self.note_outside(scan, rows, &records)?;
+            if self.base.partition.is_none() {
+                self.asked.add(rows)?;
+            }
+        }
+        self.records.extend(records);
+        for reject in &page.rejects {
+            self.has_broken_records |= reject.reason == RejectReason::NotJson;
+            self.rejects.entry(reject_hash(reject)).or_insert_with(|| reject.clone());
+        }
+        if let Some(discarded) = &page.discarded {
+            self.discarded.extend(&discarded.key_hashes);
+        }
+        if !page.absent.is_empty() {
+            self.asked.add(&absent_keys(self.base, &page.absent)?)?;
+        }
+        if brings_snapshots(scan) {
+            self.snapshots.add(number, page)?;
+        }
+        self.rows_read += page.records as u64;
+        Ok(())
+    }
+
+    fn note_outside(&mut self, scan: &Scan, rows: &RecordBatch, records: &[Record]) -> Result<(), LoadError> {
+        if self.base.partition.is_none() {
+            return Ok(());
+        }
+        let window = TimeBounds::of(scan.window);
+        let is_outside = |row: usize| records.get(row).is_some_and(|record| !window.holds(record.created_us));
+        if (0..records.len()).any(is_outside) {
+            self.outside.add(&rows_where(self.base, rows, is_outside)?)?;
+            let outside = records.iter().map(|record| record.created_us).filter(|created| !window.holds(*created));
+            self.outside_us.extend(outside);
+        }
+        Ok(())
+    }
+}
+
+impl Snapshots {
+    fn add(&mut self, page: usize, flat: &FlatPage) -> Result<(), LoadError> {
+        let table = contract("visitor_snapshots")?;
+        let Some(rows) = flat.table(&table.name) else { return Ok(()) };
+        self.bounds = TimeBounds::hull(self.bounds, TimeBounds::over(table, std::slice::from_ref(rows))?);
+        self.sessions.add(rows)?;
+        let sessions = key_hashes(&SESSION_COLUMNS, rows).map_err(unfit(table))?;
+        let moments = time_column(rows, "created_at")?.values();
+        let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
+        let records = number_column(rows, RECORD_COLUMN)?.values();
+        for (((session, created_us), content), record) in sessions.iter().zip(moments).zip(contents).zip(records) {
+            let found = FirstSnapshot { created_us: *created_us, content: *content, page, record: *record };
+            let first = self.firsts.entry(*session).or_insert(found);
+            *first = found.min(*first);
+        }
+        Ok(())
+    }
+}
+
+/// The hash by which a reject is known; the column is signed, and the hash keeps its bits.
+fn reject_hash(reject: &Reject) -> i64 {
+    xxh3_64(reject.raw.as_bytes()).cast_signed()
+}
+
+/// Keys of a base table whose key is one text.
+fn absent_keys(base: &Table, keys: &[String]) -> Result<RecordBatch, LoadError> {
+    let column: ArrayRef = Arc::new(StringArray::from_iter_values(keys));
+    match base.key.as_slice() {
+        [name] => RecordBatch::try_from_iter([(name.as_str(), column)]).map_err(unfit(base)),
+        _ => Err(LoadError::Contract(format!("{} is not asked for by key", base.name))),
+    }
+}
+
+/// An error if a batch does not have the columns of the contract, in its order.
+fn check_columns(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<(), LoadError> {
+    if !is_filled_by(table, scan) {
+        return Err(LoadError::Contract(format!("{} is not filled by {}", table.name, scan.scope.stream)));
+    }
+    let (wanted, found) = (table.flat_schema(), rows.schema());
+    let fits = wanted.fields().len() == found.fields().len()
+        && wanted.fields().iter().zip(found.fields()).zip(rows.columns()).all(|((wanted, found), values)| {
+            let nulls_fit = wanted.is_nullable() || values.null_count() == 0;
+            wanted.name() == found.name() && wanted.data_type() == found.data_type() && nulls_fit
+        });
+    match fits {
+        true => Ok(()),
+        false => Err(LoadError::Contract(format!("the columns of {} are {found}", table.name))),
+    }
+}

@@ -1,0 +1,86 @@
+//! Rows of pages and of the store as rows to be written: with the columns that are filled the same way for every row of a scan.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{
+        ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringArray, TimestampMicrosecondArray, new_null_array,
+    },
+    datatypes::{Field, Schema},
+};
+
+use super::tables::was_asked_for;
+use crate::{
+    load::{LoadError, error::unfit, store::written_us},
+    model::Scan,
+    schema::{Column, Table},
+};
+
+/// A moment in every row.
+pub(super) fn moment(at_ms: i64, rows: usize) -> ArrayRef {
+    Arc::new(TimestampMicrosecondArray::from_value(written_us(at_ms.saturating_mul(1000)), rows))
+}
+
+/// A text in every row.
+pub(super) fn text(text: &str, rows: usize) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, rows)))
+}
+
+/// NULL in every row.
+pub(super) fn null(column: &Column, rows: usize) -> ArrayRef {
+    new_null_array(&column.column_type.arrow(), rows)
+}
+
+/// What the scan writes into a column of every row; `None`: that depends on the row.
+pub(super) fn stamp(scan: &Scan, column: &Column, rows: usize) -> Option<ArrayRef> {
+    match column.name.as_str() {
+        "_run_id" => Some(text(&scan.run_id.0, rows)),
+        "_synced_at" => Some(moment(scan.started_ms, rows)),
+        "_flags" => Some(Arc::new(Int64Array::from_value(scan.flags.bits().into(), rows))),
+        "_vanished_at" => Some(null(column, rows)),
+        _ => None,
+    }
+}
+
+/// One array a column of the table; columns without one are left out, and so NULL.
+pub(super) fn rows_of(
+    table: &Table,
+    rows: usize,
+    mut column: impl FnMut(&Column) -> Result<Option<ArrayRef>, LoadError>,
+) -> Result<RecordBatch, LoadError> {
+    let (mut fields, mut arrays) = (Vec::with_capacity(table.columns.len()), Vec::with_capacity(table.columns.len()));
+    for of in &table.columns {
+        if let Some(array) = column(of)? {
+            fields.push(Field::new(&of.name, array.data_type().clone(), true));
+            arrays.push(array);
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(unfit(table))
+}
+
+/// Rows of a page as new rows of a table. What the scan did not ask for is left out.
+pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let count = rows.num_rows();
+    rows_of(table, count, |column| {
+        Ok(match (stamp(scan, column, count), column.name.as_str()) {
+            (Some(stamp), _) => Some(stamp),
+            (None, "_first_seen_at") => Some(moment(scan.started_ms, count)),
+            (None, _) if !was_asked_for(scan, column) => None,
+            (None, name) => Some(column_of(table, rows, name)?),
+        })
+    })
+}
+
+/// A column of a batch.
+pub(super) fn column_of(table: &Table, rows: &RecordBatch, name: &str) -> Result<ArrayRef, LoadError> {
+    let column = rows.column_by_name(name).map(Arc::clone);
+    column.ok_or_else(|| LoadError::Contract(format!("a batch of {} without {name}", table.name)))
+}
+
+/// The earlier of each moment and this one: scans are committed in another order than they begin.
+pub(super) fn earlier(moments: &TimestampMicrosecondArray, at_ms: i64) -> ArrayRef {
+    let at_us = written_us(at_ms.saturating_mul(1000));
+    let earlier = moments.iter().map(|moment| Some(moment.map_or(at_us, |moment| moment.min(at_us))));
+    Arc::new(earlier.collect::<TimestampMicrosecondArray>())
+}

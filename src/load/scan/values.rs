@@ -1,0 +1,48 @@
+//! Hashes of values of any type, to tell rows with the same values.
+
+use arrow::{
+    array::{Array as _, AsArray as _, RecordBatch},
+    datatypes::{DataType, Float64Type, Int64Type, TimestampMicrosecondType},
+};
+
+use crate::{
+    load::LoadError,
+    model::{Content, column_mark},
+};
+
+/// For each row, a hash of its values in these columns. NULL is a value like others.
+pub(super) fn value_hashes(columns: &[&str], rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
+    let mut named = Vec::with_capacity(columns.len());
+    for name in columns {
+        let column = rows.column_by_name(name).ok_or_else(|| LoadError::Contract(format!("a batch without {name}")))?;
+        // Most columns have no value at all.
+        if column.null_count() < column.len() {
+            named.push((column_mark(name), column));
+        }
+    }
+    let (mut content, mut hashes) = (Content::default(), Vec::with_capacity(rows.num_rows()));
+    for row in 0..rows.num_rows() {
+        content.clear();
+        for (mark, column) in named.iter().filter(|(_, column)| column.is_valid(row)) {
+            match column.data_type() {
+                DataType::Utf8 => content.text(*mark, column.as_string::<i32>().value(row)),
+                DataType::Int64 => content.bigint(*mark, column.as_primitive::<Int64Type>().value(row)),
+                DataType::Float64 => content.double(*mark, column.as_primitive::<Float64Type>().value(row)),
+                DataType::Boolean => content.boolean(*mark, column.as_boolean().value(row)),
+                DataType::Timestamp(..) => {
+                    content.timestamp(*mark, column.as_primitive::<TimestampMicrosecondType>().value(row));
+                }
+                DataType::List(_) => {
+                    let items = column.as_list::<i32>().value(row);
+                    let items = items.as_primitive_opt::<Int64Type>();
+                    let unfit = || LoadError::Contract("a list of other items than integers".to_owned());
+                    let items: Vec<i64> = items.ok_or_else(unfit)?.iter().map(Option::unwrap_or_default).collect();
+                    content.bigints(*mark, &items);
+                }
+                other => return Err(LoadError::Contract(format!("a column of type {other}"))),
+            }
+        }
+        hashes.push(content.hash_128());
+    }
+    Ok(hashes)
+}

@@ -1,0 +1,469 @@
+//! Writes what becomes of a scan: goes through its pages again and changes the base table, its children and its history.
+
+use arrow::{
+    array::{Array as _, RecordBatch, UInt64Array},
+    compute::{take, take_record_batch},
+};
+use foldhash::{HashMap, HashSet};
+
+use super::{
+    classify::{Cause, Fate, Fates},
+    differ::{Comparer, Difference},
+    held::{OldRows, Stored, as_owners, owners_in},
+    records::{Record, rows_where},
+    snapshots::NewSnapshots,
+    staged::Staged,
+    stamps::{column_of, earlier, moment, new_rows, rows_of, stamp, text},
+    tables::was_asked_for,
+};
+use crate::{
+    load::{
+        LoadError, RowCounts,
+        contract::contract,
+        error::unfit,
+        store::{BufferedStore, KeySet, TableChange, time_column},
+    },
+    model::{Flag, FlatPage, Scan, Stream},
+    schema::{RECORD_COLUMN, Table, TableKind, children_of, tables},
+};
+
+/// What a row that changes is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Edited {
+        is_deletion: bool,
+    },
+    /// As the service has it, with more columns.
+    Enriched,
+    Returned,
+    Doubled,
+}
+
+/// A row of a page that takes the place of a stored one.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    row: usize,
+    /// Among the old rows.
+    old: usize,
+    verdict: Verdict,
+    has_doubles: bool,
+}
+
+impl Change {
+    /// Whether its rows in child tables are replaced with it.
+    fn replaces_children(&self) -> bool {
+        self.has_doubles || matches!(self.verdict, Verdict::Edited { .. })
+    }
+}
+
+/// What is left to do when all pages are written.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub counts: RowCounts,
+    /// Of streams whose rows have versions: the records that are new or changed, each with its old row, if it has one.
+    pub changed: Vec<(RecordBatch, Vec<Option<usize>>)>,
+    /// Of the same records, the rows of tables that keep versions of parts of them.
+    pub parts: Vec<RecordBatch>,
+    /// The records that lost to others.
+    pub losers: Vec<RecordBatch>,
+    /// Rows that were edited, by key and hash: the history has them.
+    pub edited: HashSet<(u128, i64)>,
+}
+
+/// Goes through the pages of a scan once, in order.
+pub(super) struct Writer<'a> {
+    scan: &'a Scan,
+    staged: &'a Staged,
+    stored: &'a Stored,
+    fates: &'a Fates,
+    old: &'a OldRows,
+    snapshots: &'a NewSnapshots,
+    losers: HashSet<usize>,
+    /// Of each child table, whose rows it has.
+    owners: HashMap<&'static str, KeySet>,
+    /// Whether the stream's rows have versions, which are written last.
+    keeps_versions: bool,
+    next_record: usize,
+    next_page: usize,
+    pub written: Written,
+}
+
+/// What is known of a scan before its pages are written.
+pub(super) struct Known<'a> {
+    pub scan: &'a Scan,
+    pub staged: &'a Staged,
+    pub stored: &'a Stored,
+    pub fates: &'a Fates,
+    pub old: &'a OldRows,
+    pub snapshots: &'a NewSnapshots,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins with what needs no page: rows that vanished, and rows that give way to others of their key.
+    pub fn begin(store: &mut BufferedStore, known: &Known<'a>) -> Result<Self, LoadError> {
+        let Known { scan, staged, stored, fates, old, snapshots } = *known;
+        let mut writer = Self {
+            scan,
+            staged,
+            stored,
+            fates,
+            old,
+            snapshots,
+            losers: fates.losers.iter().copied().collect(),
+            owners: HashMap::default(),
+            keeps_versions: matches!(scan.scope.stream, Stream::Surveys | Stream::Users),
+            next_record: 0,
+            next_page: 0,
+            written: Written::default(),
+        };
+        writer.find_owners(store)?;
+        writer.write_gone(store)?;
+        writer.write_doubles(store)?;
+        Ok(writer)
+    }
+
+    fn base(&self) -> &'static Table {
+        self.staged.base
+    }
+
+    /// Only rows that have children are named where children are removed, so that tables without any are left alone.
+    fn find_owners(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
+        let base = self.base();
+        let may_lose = |fate: &Fate| match fate {
+            Fate::Held { stored, cause: Cause::Edited | Cause::Unclear | Cause::Doubled, .. } => Some(*stored),
+            Fate::Held { stored, has_doubles: true, .. } => Some(*stored),
+            _ => None,
+        };
+        let places: Vec<usize> =
+            self.fates.records.iter().filter_map(may_lose).chain(self.fates.doubles.iter().copied()).collect();
+        if places.is_empty() {
+            return Ok(());
+        }
+        let rows = self.old.take(base, places)?;
+        for child in children_of(&base.name) {
+            let owners = as_owners(base, child, &rows)?;
+            self.owners.insert(&child.name, owners_in(store, child, &[owners])?);
+        }
+        Ok(())
+    }
+
+    fn write_gone(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
+        if self.fates.gone.is_empty() {
+            return Ok(());
+        }
+        let (base, scan) = (self.base(), self.scan);
+        let rows = self.old.take(base, self.fates.gone.iter().copied())?;
+        let count = rows.num_rows();
+        let mut change = TableChange::new(base);
+        change.remove(&rows)?;
+        change.add(rows_of(base, count, |column| {
+            Ok(Some(match column.name.as_str() {
+                "_vanished_at" => moment(scan.started_ms, count),
+                "_run_id" => text(&scan.run_id.0, count),
+                "_synced_at" => moment(scan.started_ms, count),
+                name => column_of(base, &rows, name)?,
+            }))
+        })?)?;
+        store.change(change)?;
+        self.written.counts.vanished = count as u64;
+        self.write_history(store, &rows, "vanished")
+    }
+
+    /// The history has the rows that give way, but for what this scan found too: the row that stays, and losers of collisions.
+    fn write_doubles(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
+        if self.fates.doubles.is_empty() {
+            return Ok(());
+        }
+        let base = self.base();
+        let rows = self.old.take(base, self.fates.doubles.iter().copied())?;
+        let mut change = TableChange::new(base);
+        change.remove(&rows)?;
+        store.change(change)?;
+        self.remove_children(store, &rows)?;
+        let standing = self.staged.records.iter().zip(&self.fates.records).filter(|(_, fate)| **fate != Fate::LeftOut);
+        let losers = self.fates.losers.iter().filter_map(|place| self.staged.records.get(*place));
+        let content = |record: &Record| (record.key, record.content);
+        let found: HashSet<(u128, i64)> =
+            standing.map(|(record, _)| content(record)).chain(losers.map(content)).collect();
+        let mut is_ended = self.fates.doubles.iter().map(|place| {
+            let row = self.stored.rows.get(*place);
+            row.is_none_or(|row| row.content.is_none_or(|content| !found.contains(&(row.key, content))))
+        });
+        let ended = rows_where(base, &rows, |_| is_ended.next().unwrap_or(true))?;
+        self.write_history(store, &ended, "edited")
+    }
+
+    /// Stored rows as versions that end with this scan, in the table that keeps them.
+    fn write_history(&self, store: &mut BufferedStore, rows: &RecordBatch, reason: &str) -> Result<(), LoadError> {
+        if self.scan.scope.stream != Stream::Responses || rows.num_rows() == 0 {
+            return Ok(());
+        }
+        let (history, count, scan) = (contract("response_history")?, rows.num_rows(), self.scan);
+        let mut change = TableChange::new(history);
+        change.add(rows_of(history, count, |column| {
+            Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
+                (Some(stamp), _) => stamp,
+                (None, "valid_from") => column_of(history, rows, "_synced_at")?,
+                (None, "valid_to") => moment(scan.started_ms, count),
+                (None, "reason") => text(reason, count),
+                (None, name) => column_of(history, rows, name)?,
+            }))
+        })?)?;
+        store.change(change)
+    }
+
+    fn remove_children(&self, store: &mut BufferedStore, rows: &RecordBatch) -> Result<(), LoadError> {
+        for child in children_of(&self.base().name) {
+            let mut change = TableChange::new(child);
+            self.remove_children_of(&mut change, rows)?;
+            store.change(change)?;
+        }
+        Ok(())
+    }
+
+    /// Takes out the rows that these stored rows have in a child table.
+    fn remove_children_of(&self, change: &mut TableChange, rows: &RecordBatch) -> Result<(), LoadError> {
+        let Some(owners) = self.owners.get(change.table.name.as_str()).filter(|owners| !owners.is_empty()) else {
+            return Ok(());
+        };
+        change.remove(&owners.keep(change.table, as_owners(self.base(), change.table, rows)?, true)?)
+    }
+
+    /// Writes the next page.
+    pub fn page(&mut self, store: &mut BufferedStore, page: &FlatPage) -> Result<(), LoadError> {
+        let number = self.next_page;
+        self.next_page += 1;
+        self.write_snapshots(store, page, number)?;
+        let base = self.base();
+        let Some(rows) = page.table(&base.name) else { return Ok(()) };
+        let first = self.next_record;
+        self.next_record += rows.num_rows();
+        let fates = self.fates.records.get(first..self.next_record);
+        let fates = fates.ok_or_else(|| LoadError::Contract("a page has other records than before".to_owned()))?;
+        if !self.losers.is_empty() {
+            let lost = rows_where(base, rows, |row| self.losers.contains(&(first + row)))?;
+            self.written.losers.extend((lost.num_rows() > 0).then_some(lost));
+        }
+        let changes = self.changes(rows, fates)?;
+        let is_new = |row: usize| matches!(fates.get(row), Some(Fate::New));
+        let new = rows_where(base, rows, is_new)?;
+        if new.num_rows() == 0 && changes.is_empty() {
+            return Ok(());
+        }
+        self.written.counts.inserted += new.num_rows() as u64;
+        self.written.counts.updated += changes.len() as u64;
+        let old = UInt64Array::from_iter_values(changes.iter().map(|change| change.old as u64));
+        let old = take_record_batch(&self.old.rows, &old).map_err(unfit(base))?;
+        let mut change = TableChange::new(base);
+        change.remove(&old)?;
+        change.add(new_rows(base, self.scan, &new)?)?;
+        change.add(self.changed_rows(rows, &old, &changes)?)?;
+        store.change(change)?;
+        self.write_ended(store, &old, &changes)?;
+        self.write_children(store, page, &RowsOf { rows, new: &new, old: &old, changes: &changes })?;
+        if self.keeps_versions {
+            self.keep_versions(page, rows, fates, &changes)?;
+        }
+        Ok(())
+    }
+
+    /// The rows of a page that take the place of stored ones.
+    fn changes(&self, rows: &RecordBatch, fates: &[Fate]) -> Result<Vec<Change>, LoadError> {
+        let mut changes = Vec::new();
+        let mut comparer = None;
+        for (row, fate) in fates.iter().enumerate() {
+            let Fate::Held { stored, cause, has_doubles } = *fate else { continue };
+            let old = self.old.at(stored)?;
+            let is_deletion = self.is_deletion(rows, row, old)?;
+            let verdict = match cause {
+                Cause::Edited => Some(Verdict::Edited { is_deletion }),
+                Cause::Returned => Some(Verdict::Returned),
+                Cause::Doubled => Some(Verdict::Doubled),
+                Cause::Unclear => {
+                    if comparer.is_none() {
+                        comparer = Some(Comparer::new(self.base(), self.scan, rows, &self.old.rows)?);
+                    }
+                    let difference = comparer.as_ref().map_or(Difference::None, |of| of.difference(row, old));
+                    let has_vanished = self.stored.rows.get(stored).is_some_and(|row| row.vanished_us.is_some());
+                    match difference {
+                        _ if is_deletion => Some(Verdict::Edited { is_deletion }),
+                        Difference::Edited => Some(Verdict::Edited { is_deletion }),
+                        Difference::Enriched => Some(Verdict::Enriched),
+                        Difference::None if has_vanished => Some(Verdict::Returned),
+                        Difference::None => has_doubles.then_some(Verdict::Doubled),
+                    }
+                }
+            };
+            changes.extend(verdict.map(|verdict| Change { row, old, verdict, has_doubles }));
+        }
+        Ok(changes)
+    }
+
+    /// Whether the row was not deleted when it was stored. Without the flag the service leaves deleted rows out: that a row was stored
+    /// without a time of deletion means, under any flags, that it was not deleted. So a deletion is news even where the columns'
+    /// flags would call it mere enrichment.
+    fn is_deletion(&self, rows: &RecordBatch, row: usize, old: usize) -> Result<bool, LoadError> {
+        if self.base().column("deleted_at").is_none() || !self.scan.flags.contains(Flag::WithDeletedResponses) {
+            return Ok(false);
+        }
+        let (now, before) = (time_column(rows, "deleted_at")?, time_column(&self.old.rows, "deleted_at")?);
+        Ok(now.is_valid(row) && before.is_null(old))
+    }
+
+    /// The rows that take the place of `old`. What the scan did not ask for stays as it was stored: it is never blanked.
+    fn changed_rows(
+        &self,
+        rows: &RecordBatch,
+        old: &RecordBatch,
+        changes: &[Change],
+    ) -> Result<RecordBatch, LoadError> {
+        let (base, scan, count) = (self.base(), self.scan, changes.len());
+        let at = UInt64Array::from_iter_values(changes.iter().map(|change| change.row as u64));
+        rows_of(base, count, |column| {
+            Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
+                (Some(stamp), _) => stamp,
+                (None, "_first_seen_at") => earlier(time_column(old, "_first_seen_at")?, scan.started_ms),
+                (None, name) if !was_asked_for(scan, column) => column_of(base, old, name)?,
+                (None, name) => take(&column_of(base, rows, name)?, &at, None).map_err(unfit(base))?,
+            }))
+        })
+    }
+
+    fn write_ended(
+        &mut self,
+        store: &mut BufferedStore,
+        old: &RecordBatch,
+        changes: &[Change],
+    ) -> Result<(), LoadError> {
+        let base = self.base();
+        for (is_deletion, reason) in [(false, "edited"), (true, "deleted")] {
+            let is_ended =
+                |row: usize| changes.get(row).is_some_and(|change| change.verdict == Verdict::Edited { is_deletion });
+            let ended = rows_where(base, old, is_ended)?;
+            self.write_history(store, &ended, reason)?;
+            if is_deletion {
+                self.written.counts.soft_deleted += ended.num_rows() as u64;
+            }
+            if !self.losers.is_empty() && ended.num_rows() > 0 {
+                let ended = super::records::stored_rows(base, &ended)?;
+                self.written.edited.extend(ended.iter().filter_map(|row| Some((row.key, row.content?))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Children are replaced as a set with the row that they belong to. Rows that merely vanished, returned or were enriched keep
+    /// theirs.
+    fn write_children(&self, store: &mut BufferedStore, page: &FlatPage, of: &RowsOf<'_>) -> Result<(), LoadError> {
+        let base = self.base();
+        let replaced = rows_where(base, of.old, |row| of.changes.get(row).is_some_and(Change::replaces_children))?;
+        let changed = of.changes.iter().filter(|change| change.replaces_children()).map(|change| change.row);
+        let mut records = RecordSet::of(of.new)?;
+        records.add(of.rows, changed)?;
+        for child in children_of(&base.name) {
+            let mut change = TableChange::new(child);
+            self.remove_children_of(&mut change, &replaced)?;
+            if let Some(rows) = page.table(&child.name) {
+                change.add(new_rows(child, self.scan, &records.keep(child, rows)?)?)?;
+            }
+            store.change(change)?;
+        }
+        Ok(())
+    }
+
+    fn write_snapshots(&self, store: &mut BufferedStore, page: &FlatPage, number: usize) -> Result<(), LoadError> {
+        let records = self.snapshots.of_page(number);
+        if records.is_empty() {
+            return Ok(());
+        }
+        let table = contract("visitor_snapshots")?;
+        let records = RecordSet::from_iter(records.iter().map(|new| new.record));
+        for of in std::iter::once(table).chain(children_of(&table.name)) {
+            let Some(rows) = page.table(&of.name) else { continue };
+            let rows = records.keep(of, rows)?;
+            let mut change = TableChange::new(of);
+            change.add(self.snapshots.rows(of, self.scan, number, &rows)?)?;
+            store.change(change)?;
+        }
+        Ok(())
+    }
+
+    fn keep_versions(
+        &mut self,
+        page: &FlatPage,
+        rows: &RecordBatch,
+        fates: &[Fate],
+        changes: &[Change],
+    ) -> Result<(), LoadError> {
+        let base = self.base();
+        let old_of = |row: usize| changes.iter().find(|change| change.row == row).map(|change| change.old);
+        let is_written = |row: usize| matches!(fates.get(row), Some(Fate::New)) || old_of(row).is_some();
+        let written = rows_where(base, rows, is_written)?;
+        let records = RecordSet::of(&written)?;
+        let old = (0..rows.num_rows()).filter(|row| is_written(*row)).map(old_of).collect();
+        let is_of_parts =
+            |table: &&Table| table.kind == TableKind::Versioned && table.parent.as_deref() == Some(base.name.as_str());
+        for parts in tables().iter().filter(is_of_parts) {
+            if let Some(rows) = page.table(&parts.name) {
+                self.written.parts.push(records.keep(parts, rows)?);
+            }
+        }
+        self.written.changed.push((written, old));
+        Ok(())
+    }
+}
+
+/// The rows of a page that are written.
+struct RowsOf<'p> {
+    /// All of the base table.
+    rows: &'p RecordBatch,
+    new: &'p RecordBatch,
+    /// The stored row of each change.
+    old: &'p RecordBatch,
+    changes: &'p [Change],
+}
+
+/// Records of a page, by their places in it.
+#[derive(Debug, Default)]
+struct RecordSet(Vec<bool>);
+
+impl RecordSet {
+    /// Those of all these rows.
+    fn of(rows: &RecordBatch) -> Result<Self, LoadError> {
+        let mut records = Self::default();
+        records.add(rows, 0..rows.num_rows())?;
+        Ok(records)
+    }
+
+    fn add(&mut self, rows: &RecordBatch, at: impl Iterator<Item = usize>) -> Result<(), LoadError> {
+        let places = crate::load::store::number_column(rows, RECORD_COLUMN)?.values();
+        at.filter_map(|row| places.get(row)).for_each(|record| self.put(*record));
+        Ok(())
+    }
+
+    fn put(&mut self, record: i64) {
+        let Ok(at) = usize::try_from(record) else { return };
+        if self.0.len() <= at {
+            self.0.resize(at + 1, false);
+        }
+        self.0.iter_mut().skip(at).take(1).for_each(|held| *held = true);
+    }
+
+    fn holds(&self, record: i64) -> bool {
+        usize::try_from(record).is_ok_and(|at| self.0.get(at).copied().unwrap_or(false))
+    }
+
+    /// The rows of these records.
+    fn keep(&self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+        let records = crate::load::store::number_column(rows, RECORD_COLUMN)?.values();
+        rows_where(table, rows, |row| records.get(row).is_some_and(|record| self.holds(*record)))
+    }
+}
+
+impl FromIterator<i64> for RecordSet {
+    fn from_iter<T: IntoIterator<Item = i64>>(records: T) -> Self {
+        let mut set = Self::default();
+        records.into_iter().for_each(|record| set.put(record));
+        set
+    }
+}

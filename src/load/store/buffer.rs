@@ -1,0 +1,318 @@
+//! A store with the changes that wait to be written: a statement, or a file, costs as much for few rows as for many.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema, SchemaRef},
+};
+
+use super::{
+    super::LoadError, Filter, KeySet, Store, TableChange, Take, TimeBounds, change::removal_columns, project,
+    with_columns,
+};
+use crate::schema::{Table, tables};
+
+/// A store, and changes of its open transaction that it does not have yet. Reading shows both.
+pub(in crate::load) struct BufferedStore {
+    store: Box<dyn Store>,
+    waiting: BTreeMap<&'static str, TableChange>,
+    waiting_bytes: usize,
+    waiting_bytes_max: usize,
+    /// Whether the store has a transaction open.
+    is_open: bool,
+    /// Changes so far.
+    changes: u64,
+}
+
+impl BufferedStore {
+    /// A store of which so many bytes of rows that come and keys of rows that go may wait.
+    pub fn new(store: Box<dyn Store>, waiting_bytes_max: usize) -> Self {
+        Self { store, waiting: BTreeMap::new(), waiting_bytes: 0, waiting_bytes_max, is_open: false, changes: 0 }
+    }
+
+    /// The store itself, for what does not touch rows of tables.
+    pub fn store(&mut self) -> &mut dyn Store {
+        self.store.as_mut()
+    }
+
+    /// The same, to ask it.
+    pub fn as_store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    /// Whether something was changed since the last commit.
+    #[cfg(test)]
+    pub fn has_changes(&self) -> bool {
+        self.is_open || !self.waiting.is_empty()
+    }
+
+    /// How many changes of a table were made, also such as were rolled back.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Hands over these columns of just the rows that the filter names.
+    pub fn read(
+        &mut self,
+        table: &'static Table,
+        columns: &[&str],
+        filter: &Filter<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<(), LoadError> {
+        if filter.keys.is_some_and(KeySet::is_empty) {
+            return Ok(());
+        }
+        let waiting = self.waiting.get(table.name.as_str());
+        let removed = waiting.map(|change| &change.removed).filter(|removed| !removed.is_empty());
+        let mut wanted: Vec<&str> = columns.to_vec();
+        let removal = removed.map_or_else(Vec::new, |_| removal_columns(table));
+        for column in filter.columns(table).chain(removal) {
+            if !wanted.contains(&column) {
+                wanted.push(column);
+            }
+        }
+        let mut hand_over = |rows: RecordBatch| match rows.num_rows() {
+            0 => Ok(()),
+            _ if wanted.len() == columns.len() => take(rows),
+            _ => take(project(&rows, columns)?),
+        };
+        self.store.read(table, &wanted, filter, &mut |rows| {
+            let rows = filter.keep(table, rows)?;
+            hand_over(match removed {
+                Some(removed) => removed.keep(table, rows, false)?,
+                None => rows,
+            })
+        })?;
+        let schema = schema_of(table, &wanted);
+        for rows in waiting.map_or(&[][..], |change| &change.added) {
+            if may_hold(table, rows, filter)? {
+                hand_over(filter.keep(table, with_columns(table, &schema, rows)?)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same rows as batches.
+    pub fn rows(
+        &mut self,
+        table: &'static Table,
+        columns: &[&str],
+        filter: &Filter<'_>,
+    ) -> Result<Vec<RecordBatch>, LoadError> {
+        let mut batches = Vec::new();
+        self.read(table, columns, filter, &mut |rows| {
+            batches.push(rows);
+            Ok(())
+        })?;
+        Ok(batches)
+    }
+
+    /// All columns of the rows that the filter names.
+    pub fn full_rows(&mut self, table: &'static Table, filter: &Filter<'_>) -> Result<Vec<RecordBatch>, LoadError> {
+        let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        self.rows(table, &columns, filter)
+    }
+
+    /// Changes a table in the open transaction, or in a new one.
+    pub fn change(&mut self, change: TableChange) -> Result<(), LoadError> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        self.changes += 1;
+        let table = change.table;
+        let waiting = self.waiting.entry(&table.name).or_insert_with(|| TableChange::new(table));
+        if let Some(removed_bounds) = removal_range(&change) {
+            let before = waiting.added_bytes();
+            for rows in &mut waiting.added {
+                if may_be_removed(table, rows, removed_bounds)? {
+                    *rows = change.removed.keep(table, rows.clone(), false)?;
+                }
+            }
+            waiting.added.retain(|rows| rows.num_rows() > 0);
+            self.waiting_bytes = (self.waiting_bytes + waiting.added_bytes()).saturating_sub(before);
+            change.removed.values().iter().try_for_each(|rows| waiting.remove(rows))?;
+            self.waiting_bytes += change.removed.bytes();
+        }
+        self.waiting_bytes += change.added_bytes();
+        waiting.added_bounds = TimeBounds::hull(waiting.added_bounds, change.added_bounds);
+        waiting.added.extend(change.added);
+        if self.waiting_bytes >= self.waiting_bytes_max { self.flush() } else { Ok(()) }
+    }
+
+    /// Hands to the store what waits.
+    fn flush(&mut self) -> Result<(), LoadError> {
+        self.waiting_bytes = 0;
+        let mut waiting = std::mem::take(&mut self.waiting);
+        // Parents before children, and the ledger near the end.
+        let changes: Vec<TableChange> = tables()
+            .iter()
+            .filter_map(|table| waiting.remove(table.name.as_str()))
+            .filter(|change| !change.is_empty())
+            .collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.is_open = true;
+        self.store.write(&changes)
+    }
+
+    /// Makes all changes durable. After an error none of them is there.
+    pub fn commit(&mut self, label: &str) -> Result<(), LoadError> {
+        let committed = self.flush().and_then(|()| if self.is_open { self.store.commit(label) } else { Ok(()) });
+        match &committed {
+            Ok(()) => self.is_open = false,
+            Err(_) => self.rollback(),
+        }
+        committed
+    }
+
+    /// Forgets all changes since the last commit.
+    pub fn rollback(&mut self) {
+        (self.waiting_bytes, self.is_open) = (0, false);
+        self.waiting.clear();
+        self.store.rollback();
+    }
+}
+
+/// The columns of these names, as the contract has them.
+fn schema_of(table: &Table, columns: &[&str]) -> SchemaRef {
+    let field = |name: &&str| table.column(name).map(|column| Field::new(*name, column.column_type.arrow(), true));
+    Arc::new(Schema::new(columns.iter().filter_map(field).collect::<Vec<_>>()))
+}
+
+/// Whether some of the rows may be within the filter's range.
+fn may_hold(table: &'static Table, rows: &RecordBatch, filter: &Filter<'_>) -> Result<bool, LoadError> {
+    let Some(range) = filter.range else { return Ok(true) };
+    let bounds = TimeBounds::over(table, std::slice::from_ref(rows))?;
+    Ok(bounds.is_none_or(|bounds| bounds.overlaps(range)))
+}
+
+/// Where removals are; `None` without any.
+fn removal_range(change: &TableChange) -> Option<Option<TimeBounds>> {
+    (!change.removed.is_empty()).then_some(change.removed_bounds)
+}
+
+fn may_be_removed(table: &'static Table, rows: &RecordBatch, range: Option<TimeBounds>) -> Result<bool, LoadError> {
+    may_hold(table, rows, &Filter::within(range))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{ArrayRef, AsArray as _, Int64Array, StringArray, TimestampMicrosecondArray},
+        datatypes::Int64Type,
+    };
+    use proptest::prelude::*;
+
+    use super::{
+        super::{MemoryStore, Shelf},
+        *,
+    };
+    use crate::schema::table;
+
+    /// A row of `response_choices`: whose it is, and its number.
+    type Row = (u8, i64);
+
+    fn batch(rows: &[Row]) -> RecordBatch {
+        let groups: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|(group, _)| group.to_string())));
+        let questions: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|_| 1)));
+        // A key has one moment.
+        let moments: ArrayRef =
+            Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(|(group, _)| i64::from(*group))));
+        let ordinals: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|(_, ordinal)| *ordinal)));
+        let run_ids: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|_| "run")));
+        RecordBatch::try_from_iter([
+            ("response_group_uid", groups),
+            ("question_id", questions),
+            ("created_at", Arc::clone(&moments)),
+            ("choice_ordinal", ordinals),
+            ("_run_id", run_ids),
+            ("_synced_at", moments),
+        ])
+        .unwrap()
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Change { removed: Vec<u8>, added: Vec<Row> },
+        Commit,
+        Rollback,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let change = (prop::collection::vec(0..6_u8, 0..3), prop::collection::vec((0..6_u8, 0..4_i64), 0..4))
+            .prop_map(|(removed, added)| Step::Change { removed, added });
+        let step = prop_oneof![6 => change, 1 => Just(Step::Commit), 1 => Just(Step::Rollback)];
+        prop::collection::vec(step, 1..24)
+    }
+
+    fn read(store: &mut BufferedStore, filter: &Filter<'_>) -> Vec<(String, i64)> {
+        let table = table("response_choices").unwrap();
+        let mut found = Vec::new();
+        let rows = store.rows(table, &["choice_ordinal", "response_group_uid"], filter).unwrap();
+        for rows in rows {
+            let groups = rows.column(1).as_string::<i32>();
+            let ordinals = rows.column(0).as_primitive::<Int64Type>();
+            found.extend(groups.iter().zip(ordinals.values()).map(|(group, at)| (group.unwrap().to_owned(), *at)));
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn p8_removals_alone_do_not_wait_without_limit() {
+        let mut store = BufferedStore::new(Box::new(MemoryStore::open(&Shelf::default())), 100_000);
+        let mut written = 0;
+        for number in 0..200_u8 {
+            let mut change = TableChange::new(table("response_choices").unwrap());
+            change.remove(&batch(&[(number, 0)])).unwrap();
+            store.change(change).unwrap();
+            written += u32::from(store.waiting.is_empty());
+        }
+        assert!(written > 0 && !store.waiting.is_empty(), "{written}");
+    }
+
+    proptest! {
+        /// Whatever waits and whatever is written, reading shows what a plain list would hold.
+        #[test]
+        fn p2_reading_shows_what_waits_and_what_is_written(steps in steps(), waiting_bytes_max in prop_oneof![Just(0), Just(600), Just(1 << 20)]) {
+            let table = table("response_choices").unwrap();
+            let shelf = Shelf::default();
+            let mut store = BufferedStore::new(Box::new(MemoryStore::open(&shelf)), waiting_bytes_max);
+            let (mut model, mut committed): (Vec<Row>, Vec<Row>) = (Vec::new(), Vec::new());
+            for step in steps {
+                match step {
+                    Step::Change { removed, added } => {
+                        let mut change = TableChange::new(table);
+                        let gone: Vec<Row> = removed.iter().map(|group| (*group, 0)).collect();
+                        change.remove(&batch(&gone)).unwrap();
+                        change.add(batch(&added)).unwrap();
+                        store.change(change).unwrap();
+                        model.retain(|(group, _)| !removed.contains(group));
+                        model.extend(added);
+                    }
+                    Step::Commit => {
+                        store.commit("test").unwrap();
+                        committed.clone_from(&model);
+                    }
+                    Step::Rollback => {
+                        store.rollback();
+                        model.clone_from(&committed);
+                    }
+                }
+                let expected = |keeps: &dyn Fn(&Row) -> bool| {
+                    let rows = model.iter().filter(|row| keeps(row)).map(|(group, at)| (group.to_string(), *at));
+                    let mut rows: Vec<_> = rows.collect();
+                    rows.sort();
+                    rows
+                };
+                prop_assert_eq!(read(&mut store, &Filter::all()), expected(&|_| true));
+                let range = Filter::within(Some(TimeBounds { start_us: 1, end_us: 4 }));
+                prop_assert_eq!(read(&mut store, &range), expected(&|(group, _)| (1..4).contains(group)));
+                let keys = KeySet::of(vec!["response_group_uid"], &[batch(&[(2, 0), (5, 0)])]).unwrap();
+                prop_assert_eq!(read(&mut store, &range.with_keys(&keys)), expected(&|(group, _)| *group == 2));
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The tables of the file: created with their comments on first use, widened when a contract gained columns, and refused when
+//! the file belongs to something else. Its views go with them, in the same transaction.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use uuid::Uuid;
+
+use super::{
+    names::{CATALOG, qualified},
+    transaction::in_transaction,
+    views,
+};
+use crate::load::{Identity, LoadError, engine::Engine};
+use crate::model::{DurableStep, is_same_service};
+use crate::schema::{self, Column, Table, quote_identifier, quote_text};
+
+/// Version of the file's layout. A newer one is refused, since writing could break what it promises.
+const FORMAT_VERSION: u32 = 1;
+/// Key and value of what the file knows of itself.
+pub(super) const META_TABLE: &str = "_studysync";
+const LEDGER_TABLE: &str = "sync_windows";
+const RUNS_TABLE: &str = "sync_runs";
+
+/// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless those were
+/// looked at before.
+pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity, has_views: bool) -> Result<(), LoadError> {
+    let found = list(engine)?;
+    if found.is_empty() {
+        engine.reach(DurableStep::DuckDbCreated, path)?;
+        return create(engine, path, identity);
+    }
+    if !found.contains_key(META_TABLE) {
+        let why = "it is a DuckDB database with tables of its own".into();
+        return Err(LoadError::NotOurs { path: path.to_owned(), why });
+    }
+    let meta = read_meta(engine)?;
+    match check_meta(&meta, path, identity) {
+        Err(LoadError::OtherIdentity { .. }) if !holds_rows(engine, &found)? => begin_again(engine, path, identity)?,
+        checked => checked?,
+    }
+    let mut changes = match are_as_made(&found) {
+        true => Vec::new(),
+        false => missing_parts(&columns_by_table(engine)?, path)?,
+    };
+    if !has_views {
+        let taken = found.keys().map(String::as_str).collect();
+        changes.extend(views::missing(engine, &meta, META_TABLE, &taken)?);
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    in_transaction(engine, path, "bring the tables and views up to date", || {
+        with_default_catalog(engine, &changes.join(";\n"))
+    })
+}
+
+/// Columns that a file lacks, by table; all of them where it lacks the table.
+pub(super) type Lacking = BTreeMap<&'static str, Vec<&'static Column>>;
+
+/// Makes sure that the attached file is this warehouse, and says what it lacks of the contracts. Changes nothing.
+pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<Lacking, LoadError> {
+    let found = list(engine)?;
+    if !found.contains_key(META_TABLE) {
+        let why = "it is a DuckDB database with tables of its own, or with none".into();
+        return Err(LoadError::NotOurs { path: path.to_owned(), why });
+    }
+    check_meta(&read_meta(engine)?, path, identity)?;
+    if are_as_made(&found) {
+        return Ok(Lacking::new());
+    }
+    let found = columns_by_table(engine)?;
+    let mut lacking = Lacking::new();
+    for table in schema::tables() {
+        let is_lacking =
+            |column: &&Column| !found.get(&table.name).is_some_and(|columns| columns.contains_key(&column.name));
+        let columns: Vec<&Column> = table.columns.iter().filter(is_lacking).collect();
+        if !columns.is_empty() {
+            lacking.insert(&table.name, columns);
+        }
+    }
+    Ok(lacking)
+}
+
+/// A table with NULL in the columns that it lacks.
+pub(super) fn filled_up(table: &Table, lacking: &[&Column]) -> String {
+    let nulls: Vec<String> = lacking
+        .iter()
+        .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
+        .collect();
+    match lacking.len() == table.columns.len() {
+        true => format!("(SELECT {} WHERE false)", nulls.join(", ")),
+        false => format!("(SELECT t.*, {} FROM {} t)", nulls.join(", "), qualified(&table.name)),
+    }
+}
+
+/// The statements that bring the tables up to the contracts.
+fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path) -> Result<Vec<String>, LoadError> {
+    let mut statements = Vec::new();
+    for table in schema::tables() {
+        let Some(columns) = found.get(&table.name) else {
+            statements.push(table.create_sql());
+            statements.extend(table.comment_sql());
+            continue;
+        };
+        let known: usize = statements.len();
+        for column in &table.columns {
+            let wanted = column.column_type.duckdb();
+            match columns.get(&column.name) {
+                Some(found) if found == wanted => {}
+                Some(found) => {
+                    let why = format!("{}.{} is {found} and not {wanted}", table.name, column.name);
+                    return Err(LoadError::NotOurs { path: path.to_owned(), why });
+                }
+                None => statements.push(format!(
+                    "ALTER TABLE {} ADD COLUMN {} {wanted}",
+                    quote_identifier(&table.name),
+                    quote_identifier(&column.name)
+                )),
+            }
+        }
+        if statements.len() > known {
+            statements.extend(table.comment_sql());
+        }
+    }
+    Ok(statements)
+}
+
+/// All tables and views, and what the file knows of itself, in one transaction: a file is ours whole, or empty.
+fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    let mut statements: Vec<String> = schema::tables().iter().map(Table::create_sql).collect();
+    statements.extend(schema::tables().iter().flat_map(Table::comment_sql));
+    statements.push(format!(
+        "CREATE TABLE {META_TABLE} (key VARCHAR NOT NULL, value VARCHAR NOT NULL);
+         COMMENT ON TABLE {META_TABLE} IS 'What studysync knows of this file: which service and environment it was filled from.';
+         INSERT INTO {META_TABLE} VALUES ('format_version', '{FORMAT_VERSION}'), ('base_url', {}), ('environment', {}),
+            ('warehouse_id', '{}')",
+        quote_text(&identity.base_url),
+        quote_text(&identity.environment),
+        Uuid::new_v4()
+    ));
+    statements.extend(views::create_all(META_TABLE));
+    in_transaction(engine, path, "create the tables", || with_default_catalog(engine, &statements.join(";\n")))
+}
+
+/// Runs statements that name tables without their catalog.
+fn with_default_catalog(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
+    engine.connection().execute_batch(&format!("USE {CATALOG}.main"))?;
+    let done = engine.connection().execute_batch(sql);
+    engine.connection().execute_batch("USE memory.main")?;
+    done
+}
+
+fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    let value = |key: &str| meta.get(key).map_or("", String::as_str);
+    let version = value("format_version");
+    if version.parse::<u32>().map_or(true, |version| version > FORMAT_VERSION) {
+        return Err(LoadError::Newer { path: path.to_owned(), found: format!("format {version}") });
+    }
+    if is_same_service(value("base_url"), &identity.base_url) && value("environment") == identity.environment {
+        return Ok(());
+    }
+    Err(LoadError::OtherIdentity {
+        path: path.to_owned(),
+        found: format!("{} ({})", value("base_url"), value("environment")),
+        wanted: format!("{} ({})", identity.base_url, identity.environment),
+    })
+}
+
+/// Whether anything of a service was ever stored in the file. Runs that brought nothing do not count, nor windows that they found empty.
+fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
+    let tables = schema::tables().iter().filter(|table| found.contains_key(&table.name) && table.name != RUNS_TABLE);
+    let any: Vec<String> = tables
+        .map(|table| {
+            let only = if table.name == LEDGER_TABLE { " WHERE rows_read > 0" } else { "" };
+            format!("EXISTS (SELECT 1 FROM {}{only})", qualified(&table.name))
+        })
+        .collect();
+    let sql = format!("SELECT {}", any.join(" OR "));
+    let failed = |source| LoadError::engine("look for rows", source);
+    engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
+}
+
+/// Gives a file without rows to another service. What the earlier one proved empty is forgotten, with the runs that did.
+fn begin_again(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    let forget: Vec<String> =
+        [LEDGER_TABLE, RUNS_TABLE].iter().map(|table| format!("DELETE FROM {}", qualified(table))).collect();
+    in_transaction(engine, path, "bind the file to another service", || {
+        engine.connection().execute_batch(&format!("{}; {}", forget.join("; "), bind_sql(identity)))
+    })
+}
+
+/// Writes whose the file is, whatever it was.
+fn bind_sql(identity: &Identity) -> String {
+    format!(
+        "UPDATE {meta} SET value = {} WHERE key = 'base_url'; UPDATE {meta} SET value = {} WHERE key = 'environment'",
+        quote_text(&identity.base_url),
+        quote_text(&identity.environment),
+        meta = qualified(META_TABLE),
+    )
+}
+
+/// Writes whose the attached file is, whatever it was.
+pub(super) fn bind(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+    in_transaction(engine, path, "bind the file to another address", || {
+        engine.connection().execute_batch(&bind_sql(identity))
+    })
+}
+
+fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {
+    let failed = |source| LoadError::engine("read what the file knows of itself", source);
+    let sql = format!("SELECT key, value FROM {}", qualified(META_TABLE));
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
+    rows.collect::<Result<_, _>>().map_err(failed)
+}
+
+/// Every table and view in the file's main schema; for a table the statement that makes it.
+fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> {
+    let failed = |source| LoadError::engine("list the tables", source);
+    let here = format!("database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal");
+    let sql = format!(
+        "SELECT table_name, sql FROM duckdb_tables() WHERE {here} UNION ALL SELECT view_name, NULL FROM duckdb_views() WHERE {here}"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
+    found.collect::<Result<_, _>>().map_err(failed)
+}
+
+/// Whether every table is what this program makes, to the letter. Then its columns need not be listed: for that the engine binds every
+/// view, which takes it longer than all else that is looked at here.
+fn are_as_made(found: &BTreeMap<String, Option<String>>) -> bool {
+    schema::tables().iter().all(|table| {
+        let sql = found.get(&table.name).and_then(Option::as_ref);
+        sql.is_some_and(|sql| words(sql).eq(words(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
+    })
+}
+
+/// A statement without what may be left out or written otherwise: spaces, quotes, and the semicolon at its end.
+fn words(sql: &str) -> impl Iterator<Item = char> {
+    sql.trim_end_matches(';').chars().filter(|letter| !letter.is_whitespace() && *letter != '"')
+}
+
+/// Type of each column of each table in the file's main schema.
+fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
+    let failed = |source| LoadError::engine("list the tables", source);
+    let sql = format!(
+        "SELECT table_name, column_name, data_type FROM duckdb_columns()
+         WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let rows = statement
+        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))
+        .map_err(failed)?
+        .collect::<Result<BTreeSet<(String, String, String)>, _>>()
+        .map_err(failed)?;
+    let mut tables: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (table, column, data_type) in rows {
+        tables.entry(table).or_default().insert(column, data_type);
+    }
+    Ok(tables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::engine::tests::engine;
+
+    fn with_tables() -> (tempfile::TempDir, Engine) {
+        let (folder, engine) = engine(1, 64 << 20);
+        let identity = Identity { base_url: "https://example.com".into(), environment: "test".into() };
+        engine.execute("attach a file", &format!("ATTACH ':memory:' AS {CATALOG}")).unwrap();
+        create(&engine, folder.path(), &identity).unwrap();
+        (folder, engine)
+    }
+
+    #[test]
+    fn tables_that_this_program_made_are_known_by_their_statements() {
+        let (_folder, engine) = with_tables();
+        let found = list(&engine).unwrap();
+        assert!(are_as_made(&found), "{found:#?}");
+        assert_eq!(
+            found.keys().cloned().collect::<BTreeSet<_>>(),
+            columns_by_table(&engine).unwrap().into_keys().collect()
+        );
+    }
+
+    #[test]
+    fn tables_that_are_otherwise_in_any_way_have_their_columns_listed() {
+        for change in [
+            "ALTER TABLE warehouse.main.responses ADD COLUMN theirs BIGINT",
+            "ALTER TABLE warehouse.main.responses DROP COLUMN extra",
+            "ALTER TABLE warehouse.main.responses RENAME COLUMN extra TO more",
+            "ALTER TABLE warehouse.main.responses ALTER COLUMN survey_id TYPE VARCHAR",
+            "DROP TABLE warehouse.main.rejects",
+        ] {
+            let (_folder, engine) = with_tables();
+            engine.execute("change a table", change).unwrap();
+            assert!(!are_as_made(&list(&engine).unwrap()), "{change}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Another file beside the warehouse, with what analysts keep in this one: for a replay, which fills it.
+
+use std::path::Path;
+
+use super::{
+    catalog::META_TABLE,
+    file,
+    names::{CATALOG, qualified},
+    objects::{
+        ACTION, FRESH_CATALOG, clone_schema, copy_rows, in_its_schemas, in_the_way, is_our_table,
+        require_no_key_to_ours, tables, with_fresh,
+    },
+};
+use crate::{
+    load::{LoadError, LockPatience, engine::Engine},
+    schema::{self, quote_identifier, quote_text},
+};
+
+/// Under which name the file is attached that a replay leaves.
+const LEFT_CATALOG: &str = "left_behind";
+
+/// An index of theirs on a table of ours, and what makes it.
+struct Index {
+    name: String,
+    sql: String,
+    comment: Option<String>,
+}
+
+fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadError> {
+    let failed = |source| LoadError::engine("list the indexes", source);
+    let sql = format!(
+        "SELECT table_name, index_name, sql, comment FROM duckdb_indexes()
+         WHERE database_name = '{catalog}' AND schema_name = 'main' AND sql IS NOT NULL ORDER BY ALL"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let read = |row: &duckdb::Row<'_>| {
+        let index = Index { name: row.get(1)?, sql: row.get(2)?, comment: row.get(3)? };
+        Ok((row.get::<_, String>(0)?, index))
+    };
+    let found: Vec<(String, Index)> =
+        statement.query_map([], read).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    Ok(found.into_iter().filter(|(table, _)| is_our_table(table)).map(|(_, index)| index).collect())
+}
+
+/// Makes a file with everything that the attached one has but rows, and without the indexes of others on our tables.
+pub(super) fn create_empty(engine: &Engine, path: &Path, fresh: &Path) -> Result<(), LoadError> {
+    require_no_key_to_ours(&tables(engine, CATALOG)?, path)?;
+    require_no_values_in_ours(engine, path)?;
+    let cloned = with_fresh(engine, fresh, || {
+        in_its_schemas(engine, || clone_schema(engine, path))?;
+        // Rows are put in and taken out quicker without them; they are made when all rows are there.
+        for index in indexes_on_ours(engine, FRESH_CATALOG)? {
+            let name = quote_identifier(&index.name);
+            engine.execute(ACTION, &format!("DROP INDEX {FRESH_CATALOG}.main.{name}"))?;
+        }
+        let meta = quote_identifier(META_TABLE);
+        let rows = format!("INSERT INTO {FRESH_CATALOG}.main.{meta} SELECT * FROM {CATALOG}.main.{meta}");
+        engine.execute(ACTION, &format!("{rows}; CHECKPOINT {FRESH_CATALOG}"))
+    });
+    if cloned.is_err() {
+        // The first error is the one to tell.
+        file::clear(fresh).ok();
+    }
+    cloned
+}
+
+/// Brings the rows of others, and their indexes on our tables, from the file at `left`.
+pub(super) fn import(engine: &Engine, left: &Path, patience: &LockPatience) -> Result<(), LoadError> {
+    let how = "TYPE duckdb, READ_ONLY";
+    patience.until_free(|| file::attach_as(engine, left, LEFT_CATALOG, how))?;
+    let imported = import_attached(engine, left);
+    let closed = engine.execute(ACTION, &format!("DETACH {LEFT_CATALOG}"));
+    imported.and(closed)
+}
+
+fn import_attached(engine: &Engine, left: &Path) -> Result<(), LoadError> {
+    in_its_schemas(engine, || {
+        for table in tables(engine, LEFT_CATALOG)?.iter().filter(|table| !table.is_ours()) {
+            copy_rows(engine, left, table, [LEFT_CATALOG, CATALOG])?;
+        }
+        for Index { name, sql, comment } in indexes_on_ours(engine, LEFT_CATALOG)? {
+            let failed = |error| in_the_way(error, left, format!("the index {name}"), "cannot be made again");
+            engine.connection().execute_batch(&sql).map_err(failed)?;
+            if let Some(comment) = comment {
+                let comment = format!("COMMENT ON INDEX {} IS {}", quote_identifier(&name), quote_text(&comment));
+                engine.execute(ACTION, &comment)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// An error if an analyst put a column into a table of ours, and values into it: rows that are built anew have none.
+fn require_no_values_in_ours(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let failed = |source| LoadError::engine("list the columns", source);
+    let sql = format!(
+        "SELECT table_name, column_name FROM duckdb_columns()
+         WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal ORDER BY ALL"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let columns = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
+    for (name, column) in columns.collect::<Result<Vec<(String, String)>, _>>().map_err(failed)? {
+        let Some(table) = schema::table(&name) else { continue };
+        if table.columns.iter().any(|known| known.name == column) {
+            continue;
+        }
+        let sql = format!("SELECT count({}) FROM {}", quote_identifier(&column), qualified(&name));
+        let [values] = engine.integers("count the values of a column", &sql)?;
+        if values > 0 {
+            let object = format!("the column {name}.{column}");
+            let why =
+                format!("is not of studysync and holds {values} values, which rows that are built anew would not have");
+            return Err(LoadError::InTheWay { path: path.to_owned(), object, why });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,305 @@
+//! The warehouse as one DuckDB file.
+//!
+//! The file is attached to an in-memory engine while there is something to do, and let go by [`Store::publish`]: DuckDB locks a file
+//! against every other process for as long as one has it open for writing, and analysts want to read it between runs.
+
+mod catalog;
+mod claims;
+mod copy;
+mod file;
+mod foreign;
+mod names;
+mod objects;
+mod read;
+mod rewrite;
+mod transaction;
+mod views;
+
+pub(in crate::load) use self::{claims::Claim, file::explain};
+
+use std::path::{Path, PathBuf};
+
+use self::catalog::Lacking;
+use super::{Filter, ForeignTable, Store, TableChange, Take};
+use crate::{
+    files,
+    load::{
+        Identity, LoadError, LockPatience,
+        engine::{Engine, EngineOptions, StartedEngine},
+    },
+    model::Steps,
+    schema::Table,
+};
+
+/// A commit log of this size is better folded into the file: its rows stay in memory until then, and so does what was written beside it,
+/// up to the engine's limit; and whoever opens the file after a crash has to replay it. Tables of which a transaction brings many rows
+/// are not in it: a million responses leave some 20 MiB.
+const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The warehouse in one DuckDB file.
+pub(in crate::load) struct DuckDbStore {
+    engine: Engine,
+    options: EngineOptions,
+    steps: Steps,
+    path: PathBuf,
+    /// Where a copy for readers goes when a run ends.
+    copy: Option<PathBuf>,
+    identity: Identity,
+    patience: LockPatience,
+    access: Access,
+    /// Held while the file is attached.
+    claim: Option<Claim>,
+    /// Whether the views were seen to be up to date, or made so: that is done once, not whenever the file is opened again.
+    has_views: bool,
+    /// Whether something was committed since the last checkpoint.
+    is_dirty: bool,
+    /// Whether a transaction is open.
+    is_open: bool,
+}
+
+/// What may be done to the file.
+enum Access {
+    Write,
+    /// Nothing is created or widened; what the file lacks of the contracts is read as NULL.
+    Compare(Lacking),
+}
+
+/// How a DuckDB file is opened.
+pub(in crate::load) struct DuckDbPlace<'p> {
+    pub path: &'p Path,
+    pub identity: &'p Identity,
+    /// How long to wait for a file that another process has open, now and whenever it is opened again.
+    pub patience: LockPatience,
+    /// Who watches its durable steps.
+    pub steps: Steps,
+    /// Where a copy for readers goes when a run ends.
+    pub copy: Option<PathBuf>,
+}
+
+impl DuckDbStore {
+    /// Opens the warehouse; creates the file, its folder and the tables on first use. The file stays open until [`Store::publish`] or
+    /// [`Store::release`], and is opened again when needed.
+    ///
+    /// # Errors
+    /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
+    pub fn open(place: DuckDbPlace<'_>, engine: StartedEngine) -> Result<Self, LoadError> {
+        let folder = files::folder_of(place.path);
+        files::create_folders(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
+        Self::open_as(place, engine, Access::Write)
+    }
+
+    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made,
+    /// widened or repaired.
+    ///
+    /// # Errors
+    /// As [`DuckDbStore::open`]; `Missing` if there is no such file.
+    pub fn open_to_compare(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
+        LoadError::require_file(path)?;
+        let engine = StartedEngine::start(options.clone())?;
+        let (patience, steps) = (LockPatience::default(), Steps::default());
+        let place = DuckDbPlace { path, identity, patience, steps, copy: None };
+        Self::open_as(place, engine, Access::Compare(Lacking::default()))
+    }
+
+    fn open_as(place: DuckDbPlace<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
+        let options = engine.options().clone();
+        let mut store = Self {
+            engine: engine.ready()?.watched(place.steps.clone()),
+            options,
+            steps: place.steps,
+            path: place.path.to_owned(),
+            copy: place.copy,
+            identity: place.identity.clone(),
+            patience: place.patience,
+            access,
+            claim: None,
+            has_views: false,
+            is_dirty: false,
+            is_open: false,
+        };
+        store.attach()?;
+        Ok(store)
+    }
+
+    fn attach(&mut self) -> Result<(), LoadError> {
+        if self.claim.is_some() {
+            return Ok(());
+        }
+        if let Access::Compare(lacking) = &mut self.access {
+            let claim = Claim::for_reading(&self.path)?;
+            file::attach_read_only(&self.engine, &self.path)?;
+            self.claim = Some(claim);
+            *lacking = catalog::check(&self.engine, &self.path, &self.identity)?;
+            return Ok(());
+        }
+        let claim = Claim::for_writing(&self.path)?;
+        // What a killed run left in the commit log is folded in by the next publish.
+        self.is_dirty |= file::has_commit_log(&self.path);
+        self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
+        self.claim = Some(claim);
+        let ready = catalog::make_ready(&self.engine, &self.path, &self.identity, self.has_views);
+        self.has_views |= ready.is_ok();
+        if ready.is_err() {
+            // The first error is the one to tell.
+            self.detach().ok();
+        }
+        ready
+    }
+
+    /// Closes the file, so that other processes can open it.
+    fn detach(&mut self) -> Result<(), LoadError> {
+        if self.claim.is_some() {
+            file::detach(&self.engine, &self.path)?;
+            self.claim = None;
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), LoadError> {
+        self.attach()?;
+        file::checkpoint(&self.engine, &self.path)?;
+        self.is_dirty = false;
+        Ok(())
+    }
+
+    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name. The copy for readers
+    /// is emptied: the next run makes another.
+    pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.attach()?;
+        catalog::bind(&self.engine, &self.path, identity)?;
+        self.identity = identity.clone();
+        self.detach()?;
+        self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)
+    }
+}
+
+impl Store for DuckDbStore {
+    fn name(&self) -> &'static str {
+        "duckdb"
+    }
+
+    fn location(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn read(
+        &mut self,
+        table: &'static Table,
+        columns: &[&str],
+        filter: &Filter<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<(), LoadError> {
+        self.attach()?;
+        let nothing = Lacking::default();
+        let lacking = match &self.access {
+            Access::Write => &nothing,
+            Access::Compare(lacking) => lacking,
+        };
+        read::rows(&self.engine, lacking, table, columns, filter, take)
+    }
+
+    fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
+        self.attach()?;
+        if !self.is_open {
+            transaction::open(&self.engine)?;
+            self.is_open = true;
+        }
+        self.is_dirty = true;
+        changes.iter().try_for_each(|change| transaction::change(&self.engine, &self.path, change))
+    }
+
+    fn commit(&mut self, _label: &str) -> Result<(), LoadError> {
+        if self.is_open {
+            transaction::close(&self.engine, &self.path)?;
+            self.is_open = false;
+        }
+        Ok(())
+    }
+
+    fn rollback(&mut self) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        // Some errors have ended the transaction already.
+        self.engine.connection().execute_batch("ROLLBACK").ok();
+        // After some failures, a full disk among them, the engine refuses everything until the file is opened anew. The error that led here
+        // is the one to tell; an engine that cannot be opened has its own at the next step.
+        if let Ok(engine) = Engine::open(&self.options) {
+            self.engine = engine.watched(self.steps.clone());
+            self.claim = None;
+        }
+    }
+
+    fn publish(&mut self) -> Result<(), LoadError> {
+        if self.is_dirty {
+            self.checkpoint()?;
+        }
+        self.detach()
+    }
+
+    fn wants_publish(&self) -> bool {
+        file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
+    }
+
+    fn release(&mut self) -> Result<(), LoadError> {
+        if self.claim.is_some() { self.publish() } else { Ok(()) }
+    }
+
+    fn finish(&mut self) -> Result<(), LoadError> {
+        let Some(copy) = self.copy.clone() else { return Ok(()) };
+        if copy::is_current(&self.path, &copy) {
+            return Ok(());
+        }
+        self.detach()?;
+        copy::check_place(&self.engine, &copy, &self.identity)?;
+        self.checkpoint()?;
+        let made = copy::make(&self.engine, &self.path, &copy);
+        // The lock went with the copying's handle: DuckDB's locks are the process's, and any close drops them.
+        self.detach().and(made)?;
+        tracing::info!(path = %copy.display(), "the copy for readers is replaced");
+        Ok(())
+    }
+
+    /// Puts a fresh file with the same content in the place of the file: rows that were taken out leave their bytes in the old one.
+    fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
+        self.checkpoint()?;
+        rewrite::write(&self.engine, &self.path)?;
+        self.detach()?;
+        rewrite::put_in_place(&self.engine, &self.path)?;
+        if let Some(copy) = &self.copy {
+            // It is a copy of the file with those rows; the run's end makes a new one.
+            rewrite::empty_copy(copy)?;
+        }
+        Ok(())
+    }
+
+    fn require_purgeable(&mut self) -> Result<(), LoadError> {
+        self.attach()?;
+        rewrite::require_possible(&self.engine, &self.path)
+    }
+
+    fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {
+        self.attach()?;
+        objects::foreign_tables(&self.engine)
+    }
+
+    fn read_foreign(&mut self, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
+        self.attach()?;
+        objects::read_foreign(&self.engine, table, take)
+    }
+
+    fn create_empty_beside(&mut self, fresh: &Path) -> Result<(), LoadError> {
+        self.attach()?;
+        foreign::create_empty(&self.engine, &self.path, fresh)
+    }
+
+    fn import_foreign(&mut self, left: &Path) -> Result<(), LoadError> {
+        self.attach()?;
+        let _claim = Claim::for_reading(left)?;
+        self.is_dirty = true;
+        foreign::import(&self.engine, left, &self.patience)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! What analysts keep in the file beside our tables: tables, views, macros, sequences, types, schemas, indexes and comments. All of it
+//! comes along when the file is written anew, and when a replay builds another. What cannot come along is told before anything is
+//! changed.
+//!
+//! `COPY FROM DATABASE (SCHEMA)` makes the objects; rows are copied table by table, those that a foreign key names before those that
+//! have it: in one statement the engine finds no row of its own.
+
+use std::{collections::BTreeSet, path::Path};
+
+use super::{catalog::META_TABLE, file, names::CATALOG};
+use crate::{
+    load::{
+        LoadError,
+        engine::Engine,
+        error::is_full,
+        store::{ForeignTable, Take},
+    },
+    schema::{self, quote_identifier, quote_text},
+};
+
+pub(super) const ACTION: &str = "copy the objects of the warehouse";
+/// Under which name a new file is attached.
+pub(super) const FRESH_CATALOG: &str = "fresh";
+/// Types whose values can hold a name, as SQL.
+const HOLDS_TEXT: &str =
+    "NOT regexp_full_match(data_type, '.*INT|.*INTEGER|DOUBLE|FLOAT|BOOLEAN|DECIMAL.*|DATE|TIME.*|INTERVAL')";
+/// Rows of a table that name each other, in one chain.
+const GENERATIONS_MAX: usize = 1000;
+
+/// A table of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StoredTable {
+    schema: String,
+    name: String,
+    may_have_generated: bool,
+    keys: Vec<ForeignKey>,
+}
+
+/// A foreign key; it stays within its schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ForeignKey {
+    columns: Vec<String>,
+    to: String,
+    to_columns: Vec<String>,
+}
+
+impl StoredTable {
+    pub(super) fn is_ours(&self) -> bool {
+        self.schema == "main" && is_our_table(&self.name)
+    }
+
+    fn sql(&self, catalog: &str) -> String {
+        format!("{catalog}.{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
+    }
+
+    fn shown(&self) -> String {
+        match self.schema.as_str() {
+            "main" => format!("the table {}", self.name),
+            schema => format!("the table {schema}.{}", self.name),
+        }
+    }
+}
+
+pub(super) fn is_our_table(name: &str) -> bool {
+    name == META_TABLE || schema::table(name).is_some()
+}
+
+/// Every table of an attached file, each behind those that its foreign keys name.
+pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>, LoadError> {
+    let failed = |source| LoadError::engine("list the tables", source);
+    let sql = format!(
+        "SELECT schema_name, table_name, contains(sql, 'GENERATED ALWAYS') FROM duckdb_tables()
+         WHERE database_name = '{catalog}' AND NOT internal AND NOT temporary ORDER BY ALL"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let read = |row: &duckdb::Row<'_>| {
+        Ok(StoredTable { schema: row.get(0)?, name: row.get(1)?, may_have_generated: row.get(2)?, keys: Vec::new() })
+    };
+    let mut tables: Vec<StoredTable> =
+        statement.query_map([], read).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    for (schema, name, key) in foreign_keys(engine, catalog)? {
+        if let Some(table) = tables.iter_mut().find(|table| table.schema == schema && table.name == name) {
+            table.keys.push(key);
+        }
+    }
+    Ok(parents_first(tables))
+}
+
+fn foreign_keys(engine: &Engine, catalog: &str) -> Result<Vec<(String, String, ForeignKey)>, LoadError> {
+    let failed = |source| LoadError::engine("list the foreign keys", source);
+    // A row for each pair of columns.
+    let sql = format!(
+        "SELECT schema_name, table_name, constraint_index, referenced_table, unnest(constraint_column_names),
+            unnest(referenced_column_names) FROM duckdb_constraints()
+         WHERE database_name = '{catalog}' AND constraint_type = 'FOREIGN KEY' ORDER BY 1, 2, 3"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let mut rows = statement.query([]).map_err(failed)?;
+    let mut keys: Vec<(String, String, ForeignKey)> = Vec::new();
+    let mut last = None;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let text = |at| row.get::<_, String>(at).map_err(failed);
+        let (schema, name, to, column, to_column) = (text(0)?, text(1)?, text(3)?, text(4)?, text(5)?);
+        let of = (schema.clone(), name.clone(), row.get::<_, i64>(2).map_err(failed)?);
+        match keys.last_mut().filter(|_| last.as_ref() == Some(&of)) {
+            Some((.., key)) => {
+                key.columns.push(column);
+                key.to_columns.push(to_column);
+            }
+            None => keys.push((schema, name, ForeignKey { columns: vec![column], to, to_columns: vec![to_column] })),
+        }
+        last = Some(of);
+    }
+    Ok(keys)
+}
+
+/// Tables name others only when those are there, so there is no circle but that of a table with itself.
+fn parents_first(mut left: Vec<StoredTable>) -> Vec<StoredTable> {
+    let mut sorted: Vec<StoredTable> = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let waits = |table: &StoredTable| {
+            let is_left = |key: &ForeignKey| {
+                key.to != table.name && left.iter().any(|other| other.schema == table.schema && other.name == key.to)
+            };
+            table.keys.iter().any(is_left)
+        };
+        let (later, now): (Vec<StoredTable>, Vec<StoredTable>) = left.iter().cloned().partition(waits);
+        if now.is_empty() {
+            sorted.extend(later);
+            return sorted;
+        }
+        sorted.extend(now);
+        left = later;
+    }
+    sorted
+}
+
+/// The tables that are not ours, with the columns in which a text could be.
+pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadError> {
+    let theirs = tables(engine, CATALOG)?.into_iter().filter(|table| !table.is_ours());
+    let of_table = |table: StoredTable| {
+        let name = if table.schema == "main" { table.name.clone() } else { format!("{}.{}", table.schema, table.name) };
+        let columns = columns(engine, &table, CATALOG, HOLDS_TEXT)?;
+        Ok(ForeignTable { name, relation: table.sql(CATALOG), columns })
+    };
+    theirs.map(of_table).collect()
+}
+
+/// Hands over the columns of such a table. Whatever is no text there, lists and structures among it, is as it is shown.
+pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
+    let shown: Vec<String> =
+        table.columns.iter().map(|name| format!("CAST({} AS VARCHAR)", quote_identifier(name))).collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    engine.each_batch("read a table", &format!("SELECT {} FROM {}", shown.join(", "), table.relation), take)
+}
+
+fn columns(engine: &Engine, table: &StoredTable, catalog: &str, which: &str) -> Result<Vec<String>, LoadError> {
+    let failed = |source| LoadError::engine("list the columns", source);
+    let sql = format!(
+        "SELECT column_name FROM duckdb_columns() WHERE database_name = '{catalog}' AND schema_name = {} AND table_name = {}
+            AND {which} ORDER BY column_index",
+        quote_text(&table.schema),
+        quote_text(&table.name)
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
+    names.collect::<Result<_, _>>().map_err(failed)
+}
+
+/// Makes every object of the warehouse in the fresh file, which is attached, without rows. To be called [`in_its_schemas`].
+pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let sql = format!("COPY FROM DATABASE {CATALOG} TO {FRESH_CATALOG} (SCHEMA)");
+    engine.connection().execute_batch(&sql).map_err(|error| {
+        let object = unbound_table(engine).unwrap_or_else(|| "an object that is not of studysync".to_owned());
+        in_the_way(error, path, object, "cannot be made in a new file")
+    })
+}
+
+/// Runs statements that find macros and sequences by their names alone, as the analysts' session did that made the objects.
+pub(super) fn in_its_schemas<T>(engine: &Engine, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
+    let failed = |source| LoadError::engine("list the schemas", source);
+    let sql =
+        format!("SELECT schema_name FROM duckdb_schemas() WHERE database_name = '{CATALOG}' AND schema_name <> 'main'");
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let others = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
+    let others: Vec<String> = others.collect::<Result<_, _>>().map_err(failed)?;
+    let schemas = std::iter::once("main").chain(others.iter().map(String::as_str));
+    let path: Vec<String> = schemas.map(|schema| format!("{CATALOG}.{}", quote_identifier(schema))).collect();
+    engine.execute(ACTION, &format!("SET search_path = {}", quote_text(&path.join(","))))?;
+    let done = work();
+    engine.execute(ACTION, "USE memory.main")?;
+    done
+}
+
+/// The first table whose defaults, checks or indexes mean nothing to the engine here.
+fn unbound_table(engine: &Engine) -> Option<String> {
+    let theirs = tables(engine, CATALOG).ok()?.into_iter().filter(|table| !table.is_ours());
+    let is_unbound = |table: &StoredTable| {
+        let sql = format!("EXPLAIN INSERT INTO {} DEFAULT VALUES", table.sql(CATALOG));
+        engine.connection().execute_batch(&sql).is_err()
+    };
+    theirs.into_iter().find(is_unbound).map(|table| table.shown())
+}
+
+pub(super) fn in_the_way(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
+    match is_full(&error.to_string()) {
+        true => LoadError::engine(ACTION, error),
+        false => LoadError::InTheWay { path: path.to_owned(), object, why: format!("{why}: {error}") },
+    }
+}
+
+/// Copies all rows of a table from one attached file to another. To be called [`in_its_schemas`].
+pub(super) fn copy_rows(
+    engine: &Engine,
+    path: &Path,
+    table: &StoredTable,
+    catalogs: [&str; 2],
+) -> Result<(), LoadError> {
+    let [from, to] = catalogs.map(|catalog| table.sql(catalog));
+    let failed = |error| match table.is_ours() {
+        true => LoadError::engine(ACTION, error),
+        false => in_the_way(error, path, table.shown(), "cannot be copied"),
+    };
+    let columns = if table.may_have_generated { columns_with_values(engine, table, catalogs[0])? } else { None };
+    let (into, columns) = match columns {
+        Some(columns) => (format!("{to} ({columns})"), columns),
+        None => (to.clone(), "*".to_owned()),
+    };
+    let own_keys: Vec<&ForeignKey> = table.keys.iter().filter(|key| key.to == table.name).collect();
+    if own_keys.is_empty() {
+        let sql = format!("INSERT INTO {into} SELECT {columns} FROM {from}");
+        return engine.connection().execute_batch(&sql).map_err(failed);
+    }
+    // Rows that name none, then those that name them, and so on.
+    let is_known = |key: &&ForeignKey| {
+        let pairs = || key.columns.iter().zip(&key.to_columns);
+        let equal = pairs().map(|(column, to)| format!("p.{} = o.{}", quote_identifier(to), quote_identifier(column)));
+        let empty = pairs().map(|(column, _)| format!("o.{} IS NULL", quote_identifier(column)));
+        let (equal, empty) = (equal.collect::<Vec<_>>().join(" AND "), empty.collect::<Vec<_>>().join(" OR "));
+        format!("({empty} OR EXISTS (SELECT 1 FROM {to} p WHERE {equal}))")
+    };
+    let is_known = own_keys.iter().map(is_known).collect::<Vec<_>>().join(" AND ");
+    engine.execute(ACTION, &format!("CREATE OR REPLACE TEMP TABLE work_left AS SELECT rowid AS id FROM {from}"))?;
+    for _ in 0..GENERATIONS_MAX {
+        let now = format!(
+            "CREATE OR REPLACE TEMP TABLE work_now AS SELECT o.rowid AS id FROM {from} o
+             WHERE o.rowid IN (SELECT id FROM work_left) AND {is_known}"
+        );
+        engine.execute(ACTION, &now)?;
+        let [found] = engine.integers(ACTION, "SELECT count(*) FROM work_now")?;
+        if found == 0 {
+            break;
+        }
+        let insert = format!(
+            "INSERT INTO {into} SELECT {columns} FROM {from} WHERE rowid IN (SELECT id FROM work_now) ORDER BY rowid;
+             DELETE FROM work_left WHERE id IN (SELECT id FROM work_now)"
+        );
+        engine.connection().execute_batch(&insert).map_err(failed)?;
+    }
+    let [left] = engine.integers(ACTION, "SELECT count(*) FROM work_left")?;
+    engine.execute(ACTION, "DROP TABLE work_left; DROP TABLE IF EXISTS work_now")?;
+    match left {
+        0 => Ok(()),
+        left => Err(LoadError::InTheWay {
+            path: path.to_owned(),
+            object: table.shown(),
+            why: format!(
+                "has {left} rows that name each other in a circle, or in too long a chain, by its foreign key to itself"
+            ),
+        }),
+    }
+}
+
+/// The columns that are not generated, as a list of SQL; `None` if all are such.
+fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> Result<Option<String>, LoadError> {
+    let names = columns(engine, table, catalog, "true")?;
+    let quoted: Vec<String> = names.iter().map(|name| quote_identifier(name)).collect();
+    // No list tells them apart; the engine refuses to be given a value for one.
+    let is_refused = |column: &&String| {
+        let sql = format!("EXPLAIN INSERT INTO {} ({column}) SELECT NULL", table.sql(catalog));
+        let told = engine.connection().execute_batch(&sql).err();
+        told.is_some_and(|error| error.to_string().contains("generated column"))
+    };
+    let given: Vec<String> = quoted.iter().filter(|column| !is_refused(column)).cloned().collect();
+    Ok((given.len() < quoted.len()).then(|| given.join(", ")))
+}
+
+/// An error if a foreign key holds rows of ours.
+pub(super) fn require_no_key_to_ours(tables: &[StoredTable], path: &Path) -> Result<(), LoadError> {
+    for table in tables {
+        if let Some(key) = table.keys.iter().find(|key| table.schema == "main" && is_our_table(&key.to)) {
+            let why = format!("has a foreign key to {}, whose rows could then not be taken out", key.to);
+            return Err(LoadError::InTheWay { path: path.to_owned(), object: table.shown(), why });
+        }
+    }
+    Ok(())
+}
+
+/// Attaches a new file beside the warehouse, works with it and lets it go.
+pub(super) fn with_fresh(
+    engine: &Engine,
+    fresh: &Path,
+    work: impl FnOnce() -> Result<(), LoadError>,
+) -> Result<(), LoadError> {
+    file::clear(fresh)?;
+    let text = quote_text(&fresh.to_string_lossy());
+    engine.execute(ACTION, &format!("ATTACH {text} AS {FRESH_CATALOG} ({})", file::AS_NEW))?;
+    let done = work();
+    let closed = engine.execute(ACTION, &format!("DETACH {FRESH_CATALOG}"));
+    done.and(closed)
+}
+
+/// Tries whether the file can be written anew with all that analysts keep in it.
+pub(super) fn require_copyable(engine: &Engine, path: &Path, fresh: &Path) -> Result<(), LoadError> {
+    let tables = tables(engine, CATALOG)?;
+    require_no_key_to_ours(&tables, path)?;
+    let sql = format!("SELECT count(*) FROM duckdb_indexes() WHERE database_name = '{CATALOG}'");
+    let [indexes] = engine.integers("list the indexes", &sql)?;
+    if indexes == 0 && tables.iter().all(StoredTable::is_ours) {
+        return Ok(());
+    }
+    // Rows without a key to others are taken by every file; the others are tried.
+    let named: BTreeSet<(String, String)> =
+        tables.iter().flat_map(|table| table.keys.iter().map(|key| (table.schema.clone(), key.to.clone()))).collect();
+    let is_tried =
+        |table: &&StoredTable| !table.keys.is_empty() || named.contains(&(table.schema.clone(), table.name.clone()));
+    let tried = with_fresh(engine, fresh, || {
+        in_its_schemas(engine, || {
+            clone_schema(engine, path)?;
+            let mut tried = tables.iter().filter(is_tried);
+            tried.try_for_each(|table| copy_rows(engine, path, table, [CATALOG, FRESH_CATALOG]))
+        })
+    });
+    let cleared = file::clear(fresh);
+    tried.and(cleared)
+}

@@ -1,0 +1,86 @@
+//! The DuckDB file against the suite that every warehouse must pass.
+
+mod crashes;
+mod files;
+mod views;
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::{DuckDbPlace, DuckDbStore};
+use crate::{
+    load::{
+        EngineOptions, Identity, LoadError, LockPatience, Reader, StartedEngine, Warehouse,
+        conformance::{Kind, conformance_tests, identity, throughput},
+    },
+    model::Steps,
+};
+
+/// Bytes of rows that may wait to be written.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+struct File {
+    folder: TempDir,
+    waiting_bytes_max: usize,
+}
+
+fn file() -> Box<dyn Kind> {
+    Box::new(File { folder: TempDir::new().unwrap(), waiting_bytes_max: WAITING_BYTES_MAX })
+}
+
+/// Whatever is changed is in the file's transaction at once.
+fn file_that_is_written_at_once() -> Box<dyn Kind> {
+    Box::new(File { folder: TempDir::new().unwrap(), waiting_bytes_max: 0 })
+}
+
+fn options(folder: &Path) -> EngineOptions {
+    EngineOptions { memory_limit_bytes: 256 << 20, threads: 2, temp_directory: folder.join("spill") }
+}
+
+fn open_store(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<DuckDbStore, LoadError> {
+    let (patience, steps) = (LockPatience::default(), Steps::default());
+    let place = DuckDbPlace { path, identity, patience, steps, copy: None };
+    DuckDbStore::open(place, StartedEngine::start(options.clone())?)
+}
+
+fn warehouse_in(store: DuckDbStore) -> Warehouse {
+    Warehouse::new(Box::new(store), WAITING_BYTES_MAX, 2)
+}
+
+/// The warehouse of the tests in this file.
+fn open(path: &Path) -> Result<Warehouse, LoadError> {
+    open_store(path, &identity("test"), &options(path.parent().unwrap())).map(warehouse_in)
+}
+
+impl Kind for File {
+    fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
+        let path = self.folder.path().join("data/warehouse.duckdb");
+        let store = open_store(&path, identity, &options(self.folder.path()))?;
+        Ok(Warehouse::new(Box::new(store), self.waiting_bytes_max, 2))
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::open(Some(&self.folder.path().join("data/warehouse.duckdb")), None).unwrap()
+    }
+
+    fn root(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+conformance_tests!(file);
+
+mod slow_written_at_once {
+    crate::load::conformance::conformance_tests!(slow super::file_that_is_written_at_once);
+}
+
+#[test]
+#[ignore = "a measurement, not a check: minutes of work"]
+fn a_million_answers() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    let options = EngineOptions { memory_limit_bytes: throughput::MEMORY_LIMIT_BYTES, ..options(folder.path()) };
+    let mut warehouse = warehouse_in(open_store(&path, &identity("test"), &options).unwrap());
+    throughput::a_million_answers(&mut warehouse, folder.path());
+}

@@ -1,0 +1,103 @@
+//! When the views of the file are made, made anew, and left alone.
+
+use duckdb::Connection;
+
+use super::*;
+use crate::schema;
+
+fn opened(path: &Path) {
+    open(path).unwrap().publish().unwrap();
+}
+
+fn texts(path: &Path, sql: &str) -> Vec<String> {
+    let connection = Connection::open(path).unwrap();
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+fn change(path: &Path, sql: &str) {
+    Connection::open(path).unwrap().execute_batch(sql).unwrap();
+}
+
+#[test]
+fn every_view_has_the_columns_that_its_header_describes() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    opened(&path);
+    for view in schema::views() {
+        let call = if view.kind == schema::ViewKind::Macro { "(TIMESTAMP '2026-01-01')" } else { "" };
+        let found = texts(&path, &format!("SELECT column_name FROM (DESCRIBE SELECT * FROM {}{call})", view.name));
+        let described: Vec<&str> = view.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(found, described, "{}", view.name);
+        let has = |beginning: &str| view.notes.iter().any(|note| note.starts_with(beginning));
+        assert!(has("One row: ") && has("Left out: "), "{}: {:?}", view.name, view.notes);
+        let texts = view.columns.iter().map(|column| &column.comment).chain([&view.comment]);
+        texts.for_each(|text| assert!(text.ends_with('.') && text.len() >= 5, "{}: {text}", view.name));
+    }
+    let types = "SELECT DISTINCT table_name || '.' || column_name FROM duckdb_columns() \
+                 WHERE NOT internal AND (data_type LIKE '%ZONE%' OR data_type IN ('HUGEINT', 'JSON') OR data_type LIKE '%STRUCT%')";
+    assert_eq!(texts(&path, types), Vec::<String>::new(), "types that some readers do not know");
+}
+
+#[test]
+fn an_open_file_with_current_views_is_not_written() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    opened(&path);
+    let before = std::fs::read(&path).unwrap();
+    opened(&path);
+    assert!(before == std::fs::read(&path).unwrap() && !path.with_extension("duckdb.wal").exists());
+}
+
+#[test]
+fn views_of_another_version_are_made_anew_and_those_it_no_longer_has_are_dropped() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    opened(&path);
+    change(
+        &path,
+        "CREATE OR REPLACE VIEW nps_by_week AS SELECT 1 AS old;
+         UPDATE _studysync SET value = 'old' WHERE key = 'view:nps_by_week';
+         CREATE VIEW nps_by_year AS SELECT 1 AS old; INSERT INTO _studysync VALUES ('view:nps_by_year', 'old');
+         DROP VIEW skips; DROP MACRO TABLE responses_as_of",
+    );
+    opened(&path);
+    let columns = "SELECT comment FROM duckdb_columns() WHERE table_name = 'nps_by_week' AND column_name = 'nps'";
+    assert_eq!(texts(&path, columns).len(), 1);
+    assert_eq!(
+        texts(&path, "SELECT view_name FROM duckdb_views() WHERE view_name IN ('nps_by_year', 'skips')"),
+        ["skips"]
+    );
+    texts(&path, "SELECT response_group_uid FROM responses_as_of(TIMESTAMP '2026-01-01')");
+    assert_eq!(texts(&path, "SELECT key FROM _studysync WHERE value = 'old'"), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_not_ours_stays_and_what_reads_it_is_left_out() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("w.duckdb");
+    opened(&path);
+    // As a file of a version without views, in which somebody keeps a table of a name that is a view's now.
+    let views = schema::views().iter().filter(|view| view.kind == schema::ViewKind::View);
+    let drops: String = views.map(|view| format!("DROP VIEW {};", view.name)).collect();
+    change(
+        &path,
+        &format!(
+            "{drops} DELETE FROM _studysync WHERE key LIKE 'view:%'; CREATE TABLE questions AS SELECT 7 AS theirs"
+        ),
+    );
+    opened(&path);
+    assert_eq!(texts(&path, "SELECT theirs::VARCHAR FROM questions"), ["7"]);
+    let there = texts(&path, "SELECT view_name FROM duckdb_views() WHERE NOT internal");
+    assert!(there.contains(&"nps_by_week".to_owned()), "{there:?}");
+    for name in ["nps_by_week_per_question", "likert_distribution", "likert_top_two"] {
+        assert!(!there.contains(&name.to_owned()), "{name} reads their table");
+    }
+    let before = std::fs::read(&path).unwrap();
+    opened(&path);
+    assert!(before == std::fs::read(&path).unwrap(), "the same, and nothing to write");
+    change(&path, "DROP TABLE questions");
+    opened(&path);
+    assert_eq!(texts(&path, "SELECT count(*)::VARCHAR FROM likert_top_two"), ["0"], "and it comes when there is room");
+}

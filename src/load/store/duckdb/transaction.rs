@@ -1,0 +1,99 @@
+//! Transactions of the attached file, and what is written in them.
+
+use std::path::Path;
+
+use arrow::{
+    array::{Array as _, RecordBatch},
+    datatypes::Schema,
+};
+
+use super::{file::explain, names::qualified};
+use crate::{
+    load::{
+        LoadError,
+        engine::Engine,
+        store::{KeySet, TableChange, TimeBounds, with_columns},
+    },
+    model::DurableStep,
+    schema::{Table, quote_identifier},
+};
+
+const ACTION: &str = "write the warehouse";
+
+/// Opens a transaction.
+pub(super) fn open(engine: &Engine) -> Result<(), LoadError> {
+    engine.execute(ACTION, "BEGIN TRANSACTION")
+}
+
+/// Ends it, durably.
+pub(super) fn close(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    engine.reach(DurableStep::DuckDbCommitted, path)?;
+    engine.connection().execute_batch("COMMIT").map_err(|error| explain(error, ACTION, path))?;
+    engine.reach(DurableStep::DuckDbCommittedNow, path)
+}
+
+/// Changes a table in the transaction that is open.
+///
+/// `DELETE ... USING` and `INSERT`, never `MERGE`: several times faster on tables without an index, with half the memory.
+pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Result<(), LoadError> {
+    let target = qualified(&change.table.name);
+    let failed = |error| explain(error, ACTION, path);
+    if !change.removed.is_empty() {
+        let delete = |rows: &str| {
+            let meant = are_same(change.table, &change.removed);
+            let inside = within(change.table, change.removed_bounds);
+            format!("DELETE FROM {target} AS t USING {rows} k WHERE {meant}{inside}")
+        };
+        engine.execute_with_rows(change.removed.values(), delete).map_err(failed)?;
+    }
+    engine.insert(&target, &filled(change.table, &change.added)?).map_err(failed)
+}
+
+/// ` AND t.created_at >= ...`: the constants prune row groups, where a join alone would read the key of the whole table.
+pub(super) fn within(table: &Table, range: Option<TimeBounds>) -> String {
+    let at = table.partition.as_deref().map(|at| format!("t.{}", quote_identifier(at)));
+    at.zip(range).map_or(String::new(), |(at, range)| format!(" AND {}", range.condition(&at)))
+}
+
+/// `t.x = k.x AND ...`; where a key can be NULL, one NULL is as the other.
+pub(super) fn are_same(table: &Table, keys: &KeySet) -> String {
+    let same = |name: &&str| {
+        let equals =
+            if table.column(name).is_some_and(|column| column.nullable) { "IS NOT DISTINCT FROM" } else { "=" };
+        format!("t.{0} {equals} k.{0}", quote_identifier(name))
+    };
+    keys.columns().iter().map(same).collect::<Vec<_>>().join(" AND ")
+}
+
+/// The rows with those columns of the table that have a value in some batch: most columns have none, and left out they cost nothing.
+fn filled(table: &Table, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, LoadError> {
+    let has_values = |name: &str| {
+        let mut columns = batches.iter().filter_map(|rows| rows.column_by_name(name));
+        columns.any(|column| column.null_count() < column.len())
+    };
+    let schema = table.full_schema();
+    let fields: Vec<_> = schema.fields().iter().filter(|field| has_values(field.name())).cloned().collect();
+    let schema = std::sync::Arc::new(Schema::new(fields));
+    batches.iter().map(|rows| with_columns(table, &schema, rows)).collect()
+}
+
+/// Runs statements in a transaction of their own. Any error rolls back: a statement that fails while it is bound leaves the transaction open,
+/// and committing it would keep half of the work.
+pub(super) fn in_transaction(
+    engine: &Engine,
+    path: &Path,
+    action: &str,
+    work: impl FnOnce() -> Result<(), duckdb::Error>,
+) -> Result<(), LoadError> {
+    let connection = engine.connection();
+    let worked = connection.execute_batch("BEGIN TRANSACTION").and_then(|()| work());
+    if worked.is_ok() {
+        engine.reach(DurableStep::DuckDbCommitted, path)?;
+    }
+    worked.and_then(|()| connection.execute_batch("COMMIT")).map_err(|error| {
+        // After a failed COMMIT there is nothing left to roll back; the first error is the one to tell.
+        connection.execute_batch("ROLLBACK").ok();
+        explain(error, action, path)
+    })?;
+    engine.reach(DurableStep::DuckDbCommittedNow, path)
+}

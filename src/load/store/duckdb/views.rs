@@ -1,0 +1,110 @@
+//! The views of the file: made with its tables, and made anew when this program defines them otherwise.
+//!
+//! What is in the file under a name of ours and was not made by us stays as it is: then that view, and what reads it, is left
+//! out. An unchanged set of views costs one query and writes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::names::{CATALOG, qualified};
+use crate::load::{LoadError, engine::Engine};
+use crate::schema::{View, ViewKind, quote_identifier, quote_text, views};
+
+/// Keys of the file's own table that say which views are ours, and what they were made from, begin so.
+const KEY_PREFIX: &str = "view:";
+
+/// The statements that bring the views up to date; none if they are. `meta` is what the file knows of itself, `meta_table`
+/// where it keeps it; `taken` are the names of its tables and views.
+pub(super) fn missing(
+    engine: &Engine,
+    meta: &BTreeMap<String, String>,
+    meta_table: &str,
+    taken: &BTreeSet<&str>,
+) -> Result<Vec<String>, LoadError> {
+    let macros = table_macros(engine)?;
+    let is_there = |view: &View| match view.kind {
+        ViewKind::View => taken.contains(view.name.as_str()),
+        ViewKind::Macro => macros.contains(&view.name),
+    };
+    let wanted = without_foreign(|view| is_there(view) && !meta.contains_key(&key(view)));
+    let is_current = |view: &&View| is_there(view) && meta.get(&key(view)) == Some(&fingerprint(view));
+    let no_longer: Vec<&str> = meta
+        .keys()
+        .filter_map(|key| key.strip_prefix(KEY_PREFIX))
+        .filter(|name| !views().iter().any(|view| view.name == *name))
+        .collect();
+    if wanted.iter().all(is_current) && no_longer.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut statements: Vec<String> = no_longer.into_iter().map(drop_sql).collect();
+    statements.extend(create(meta_table, &wanted));
+    Ok(statements)
+}
+
+/// The statements that make every view in a file without any.
+pub(super) fn create_all(meta_table: &str) -> Vec<String> {
+    create(meta_table, &views().iter().collect::<Vec<_>>())
+}
+
+fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {
+    let forget = format!("DELETE FROM {meta_table} WHERE key LIKE '{KEY_PREFIX}%'");
+    let keys = wanted.iter().map(|view| format!("({}, '{}')", quote_text(&key(view)), fingerprint(view)));
+    let keys = keys.collect::<Vec<_>>().join(", ");
+    let note = (!keys.is_empty()).then(|| format!("INSERT INTO {meta_table} VALUES {keys}"));
+    let made = wanted.iter().flat_map(|view| std::iter::once(view.create_sql()).chain(view.comment_sql()));
+    made.chain([forget]).chain(note).collect()
+}
+
+/// The views that neither are foreign nor read one that is left out.
+fn without_foreign(is_foreign: impl Fn(&View) -> bool) -> Vec<&'static View> {
+    let mut left_out = BTreeSet::new();
+    // Each view stands after those that it reads, so one pass finds all.
+    for view in views() {
+        if is_foreign(view) {
+            tracing::info!(name = view.name, "the warehouse has something else under the name of a view; it stays");
+        }
+        if is_foreign(view) || view.reads().any(|read| left_out.contains(read.name.as_str())) {
+            left_out.insert(view.name.as_str());
+        }
+    }
+    views().iter().filter(|view| !left_out.contains(view.name.as_str())).collect()
+}
+
+fn drop_sql(name: &str) -> String {
+    let name = quote_identifier(name);
+    format!("DROP VIEW IF EXISTS {name}; DROP MACRO TABLE IF EXISTS {name}")
+}
+
+fn key(view: &View) -> String {
+    format!("{KEY_PREFIX}{}", view.name)
+}
+
+/// Changes with the definition and its comments.
+fn fingerprint(view: &View) -> String {
+    let text = format!("{}\n{}", view.create_sql(), view.comment_sql().join("\n"));
+    format!("{:016x}", xxh3_64(text.as_bytes()))
+}
+
+/// Names of the table macros in the file: of ours, if they are all there.
+fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
+    let failed = |source| LoadError::engine("list the macros", source);
+    let ours = || views().iter().filter(|view| view.kind == ViewKind::Macro);
+    // To list them takes the engine a hundred times as long, for it lists every function that it has; to bind ours ten times. Who
+    // comments on one that is not there gets an error, and nothing of this stays.
+    let connection = engine.connection();
+    connection.execute_batch("BEGIN TRANSACTION").map_err(failed)?;
+    let comment = |view: &View| format!("COMMENT ON MACRO TABLE {} IS NULL", qualified(&view.name));
+    let are_there = connection.execute_batch(&ours().map(comment).collect::<Vec<_>>().join("; ")).is_ok();
+    connection.execute_batch("ROLLBACK").map_err(failed)?;
+    if are_there {
+        return Ok(ours().map(|view| view.name.clone()).collect());
+    }
+    let sql = format!(
+        "SELECT DISTINCT function_name FROM duckdb_functions()
+         WHERE database_name = '{CATALOG}' AND function_type = 'table_macro'"
+    );
+    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
+    let names = statement.query_map([], |row| row.get(0)).map_err(failed)?;
+    names.collect::<Result<_, _>>().map_err(failed)
+}

@@ -1,0 +1,304 @@
+//! Which rows of a table are meant: by a range of time, by keys, or by both.
+
+use arrow::{
+    array::{Array as _, BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+};
+use chrono::DateTime;
+use foldhash::HashSet;
+
+use super::{super::LoadError, rows::time_column, unfit};
+use crate::{
+    model::{Window, key_hashes},
+    schema::Table,
+};
+
+/// First microsecond of the year 1: earlier times are kept out of the warehouse's own columns, since readers choke on them.
+const EARLIEST_US: i64 = -62_135_596_800_000_000;
+/// Last microsecond of the year 9999.
+const LATEST_US: i64 = 253_402_300_799_999_999;
+
+/// Half-open range of a table's partition column, in epoch microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeBounds {
+    pub start_us: i64,
+    pub end_us: i64,
+}
+
+impl TimeBounds {
+    /// The range of a window.
+    pub fn of(window: Window) -> Self {
+        Self { start_us: window.start_ms.saturating_mul(1000), end_us: window.end_ms.saturating_mul(1000) }
+    }
+
+    /// One moment.
+    pub fn at(moment_us: i64) -> Self {
+        Self { start_us: moment_us, end_us: moment_us.saturating_add(1) }
+    }
+
+    /// Whether a moment is within.
+    pub fn holds(self, moment_us: i64) -> bool {
+        self.start_us <= moment_us && moment_us < self.end_us
+    }
+
+    /// Whether some moment may be within both.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.start_us < other.end_us && other.start_us < self.end_us
+    }
+
+    /// The smallest range with both in it.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self { start_us: self.start_us.min(other.start_us), end_us: self.end_us.max(other.end_us) }
+    }
+
+    /// The smallest range with both in it, where there are any.
+    pub fn hull(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.zip(other).map(|(one, other)| one.with(other)).or(one).or(other)
+    }
+
+    /// The same range and so much on either side of it.
+    #[must_use]
+    pub fn widened_by(self, margin_us: i64) -> Self {
+        Self { start_us: self.start_us.saturating_sub(margin_us), end_us: self.end_us.saturating_add(margin_us) }
+    }
+
+    /// What of it is not in another range: before it and after it.
+    pub fn without(self, other: Self) -> impl Iterator<Item = Self> {
+        let before = Self { end_us: self.end_us.min(other.start_us), ..self };
+        let after = Self { start_us: self.start_us.max(other.end_us), ..self };
+        [before, after].into_iter().filter(|range| range.start_us < range.end_us)
+    }
+
+    /// The range of the partition column over rows; `None` without such a column, and without rows.
+    pub(in crate::load) fn over(table: &Table, rows: &[RecordBatch]) -> Result<Option<Self>, LoadError> {
+        let Some(at) = &table.partition else { return Ok(None) };
+        let mut hull = None;
+        for batch in rows.iter().filter(|batch| batch.num_rows() > 0) {
+            let moments = time_column(batch, at)?;
+            let (Some(first), Some(last), 0) =
+                (arrow::compute::min(moments), arrow::compute::max(moments), moments.null_count())
+            else {
+                return Err(LoadError::Contract(format!("a row of {} without {at}", table.name)));
+            };
+            hull = Self::hull(hull, Some(Self { start_us: first, end_us: last.saturating_add(1) }));
+        }
+        Ok(hull)
+    }
+
+    /// `column >= start AND column < end`, with constants, so that an engine can prune by them.
+    pub(in crate::load) fn condition(self, column: &str) -> String {
+        format!("({column} >= {} AND {column} < {})", timestamp_sql(self.start_us), timestamp_sql(self.end_us))
+    }
+}
+
+/// A moment as it is written, in the years 1 to 9999.
+pub(in crate::load) fn written_us(at_us: i64) -> i64 {
+    at_us.clamp(EARLIEST_US, LATEST_US)
+}
+
+/// A constant moment as SQL.
+fn timestamp_sql(at_us: i64) -> String {
+    let at_us = written_us(at_us);
+    match DateTime::from_timestamp_micros(at_us) {
+        Some(moment) => format!("TIMESTAMP '{}'", moment.format("%Y-%m-%d %H:%M:%S%.6f")),
+        // Every moment of the years 1 to 9999 can be written; this arm keeps the function total.
+        None => format!("make_timestamp({at_us})"),
+    }
+}
+
+/// Rows that are meant: those within the range, if there is one, and with one of the keys, if there are any.
+#[derive(Clone, Copy, Default)]
+pub(in crate::load) struct Filter<'k> {
+    /// Of the partition column; of no meaning for a table without one.
+    pub range: Option<TimeBounds>,
+    pub keys: Option<&'k KeySet>,
+}
+
+impl<'k> Filter<'k> {
+    /// All rows.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Those within the range.
+    pub fn within(range: Option<TimeBounds>) -> Self {
+        Self { range, keys: None }
+    }
+
+    /// Those with one of the keys.
+    pub fn with_keys(self, keys: &'k KeySet) -> Self {
+        Self { keys: Some(keys), ..self }
+    }
+
+    /// The columns that [`Filter::keep`] looks at.
+    pub fn columns(&self, table: &'static Table) -> impl Iterator<Item = &'static str> + use<'_, 'k> {
+        let at = self.range.and(table.partition.as_deref());
+        let keys = self.keys.into_iter().flat_map(|keys| keys.columns.iter().copied());
+        at.into_iter().chain(keys)
+    }
+
+    /// The rows that are meant, of a batch that has the columns for it.
+    pub fn keep(&self, table: &'static Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
+        let rows = match (self.range, &table.partition) {
+            (Some(range), Some(at)) => {
+                let moments = time_column(&rows, at)?;
+                let is_within = |moment: Option<i64>| Some(moment.is_some_and(|moment| range.holds(moment)));
+                let kept: BooleanArray = moments.iter().map(is_within).collect();
+                kept_rows(table, rows, &kept)?
+            }
+            _ => rows,
+        };
+        match self.keys {
+            Some(keys) => keys.keep(table, rows, true),
+            None => Ok(rows),
+        }
+    }
+}
+
+fn kept_rows(table: &Table, rows: RecordBatch, kept: &BooleanArray) -> Result<RecordBatch, LoadError> {
+    if kept.true_count() == rows.num_rows() {
+        return Ok(rows);
+    }
+    filter_record_batch(&rows, kept).map_err(unfit(table))
+}
+
+/// Rows named by the values of some columns: in memory as hashes, and with the values for stores that look them up.
+#[derive(Clone, Debug)]
+pub(in crate::load) struct KeySet {
+    /// In the order of the values.
+    columns: Vec<&'static str>,
+    hashes: HashSet<u128>,
+    values: Vec<RecordBatch>,
+}
+
+impl KeySet {
+    /// Of no rows.
+    pub fn new(columns: Vec<&'static str>) -> Self {
+        Self { columns, hashes: HashSet::default(), values: Vec::new() }
+    }
+
+    /// Of the rows in batches that have these columns.
+    pub fn of(columns: Vec<&'static str>, rows: &[RecordBatch]) -> Result<Self, LoadError> {
+        let mut keys = Self::new(columns);
+        rows.iter().try_for_each(|batch| keys.add(batch))?;
+        Ok(keys)
+    }
+
+    /// Takes in the keys of these rows.
+    pub fn add(&mut self, rows: &RecordBatch) -> Result<(), LoadError> {
+        let before = self.hashes.len();
+        let hashes = self.hashes_of(rows)?;
+        let new: BooleanArray = hashes.into_iter().map(|hash| Some(self.hashes.insert(hash))).collect();
+        if self.hashes.len() > before {
+            let failed = |error| LoadError::Contract(format!("keys: {error}"));
+            let values = super::rows::project(rows, &self.columns)?;
+            self.values.push(filter_record_batch(&values, &new).map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    fn hashes_of(&self, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
+        key_hashes(&self.columns, rows).map_err(|error| LoadError::Contract(format!("keys: {error}")))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// Different keys.
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The memory that it takes, about.
+    pub fn bytes(&self) -> usize {
+        let values: usize = self.values.iter().map(RecordBatch::get_array_memory_size).sum();
+        values + self.hashes.capacity() * size_of::<u128>()
+    }
+
+    pub fn columns(&self) -> &[&'static str] {
+        &self.columns
+    }
+
+    /// Each key once: batches of [`KeySet::columns`].
+    pub fn values(&self) -> &[RecordBatch] {
+        &self.values
+    }
+
+    /// For each row, whether it has one of the keys.
+    pub fn contains(&self, rows: &RecordBatch) -> Result<BooleanArray, LoadError> {
+        let hashes = self.hashes_of(rows)?;
+        Ok(hashes.into_iter().map(|hash| Some(self.hashes.contains(&hash))).collect())
+    }
+
+    /// The rows with one of the keys, or those without.
+    pub fn keep(&self, table: &Table, rows: RecordBatch, with: bool) -> Result<RecordBatch, LoadError> {
+        if self.is_empty() {
+            return Ok(if with { rows.slice(0, 0) } else { rows });
+        }
+        let held = self.contains(&rows)?;
+        let kept = if with { held } else { arrow::compute::not(&held).map_err(unfit(table))? };
+        kept_rows(table, rows, &kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, AsArray as _, Int64Array, StringArray, TimestampMicrosecondArray};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+    use crate::schema::table;
+
+    fn rows(keys: &[(&str, i64, i64)]) -> RecordBatch {
+        let groups: ArrayRef = Arc::new(StringArray::from_iter_values(keys.iter().map(|(group, ..)| group)));
+        let questions: ArrayRef = Arc::new(Int64Array::from_iter_values(keys.iter().map(|(_, question, _)| *question)));
+        let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from_iter_values(keys.iter().map(|(.., at)| *at)));
+        RecordBatch::try_from_iter([
+            ("response_group_uid", groups),
+            ("question_id", questions),
+            ("created_at", moments),
+        ])
+        .unwrap()
+    }
+
+    fn questions(rows: &RecordBatch) -> Vec<i64> {
+        rows["question_id"].as_primitive::<Int64Type>().values().to_vec()
+    }
+
+    #[test]
+    fn rows_are_kept_by_range_and_by_keys() {
+        let table = table("responses").unwrap();
+        let all = rows(&[("a", 1, 10), ("a", 2, 20), ("b", 3, 30), ("b", 4, 30)]);
+        let keys = KeySet::of(vec!["response_group_uid"], &[rows(&[("b", 9, 9), ("b", 8, 8), ("c", 7, 7)])]).unwrap();
+        assert_eq!((keys.len(), keys.values().iter().map(RecordBatch::num_rows).sum::<usize>()), (2, 2));
+        let range = Some(TimeBounds { start_us: 20, end_us: 30 });
+        let kept = |filter: Filter<'_>| questions(&filter.keep(table, all.clone()).unwrap());
+        assert_eq!(kept(Filter::all()), [1, 2, 3, 4]);
+        assert_eq!(kept(Filter::within(range)), [2]);
+        assert_eq!(kept(Filter::all().with_keys(&keys)), [3, 4]);
+        assert!(kept(Filter::within(range).with_keys(&keys)).is_empty());
+        let none = KeySet::new(vec!["question_id"]);
+        assert!(kept(Filter::all().with_keys(&none)).is_empty());
+        assert_eq!(questions(&keys.keep(table, all.clone(), false).unwrap()), [1, 2]);
+    }
+
+    #[test]
+    fn a_range_ends_before_its_end() {
+        let range = TimeBounds { start_us: 5, end_us: 7 };
+        assert_eq!([4, 5, 6, 7].map(|moment| range.holds(moment)), [false, true, true, false]);
+        let parts = |start_us, end_us| range.without(TimeBounds { start_us, end_us }).collect::<Vec<_>>();
+        assert_eq!(parts(6, 9), [TimeBounds::at(5)]);
+        assert_eq!(parts(0, 6), [TimeBounds::at(6)]);
+        assert_eq!(parts(0, 9), []);
+        assert_eq!(parts(9, 12), [range]);
+        assert!(range.overlaps(TimeBounds::at(6)) && !range.overlaps(TimeBounds::at(7)));
+        assert_eq!(
+            range.condition("t"),
+            "(t >= TIMESTAMP '1970-01-01 00:00:00.000005' AND t < TIMESTAMP '1970-01-01 00:00:00.000007')"
+        );
+    }
+}

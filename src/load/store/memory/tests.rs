@@ -1,0 +1,130 @@
+//! The store in memory against the suite that every warehouse must pass. For readers it is written out as Parquet files.
+
+use std::{fs::File, path::Path, sync::Mutex};
+
+use arrow::array::RecordBatch;
+use parquet::arrow::ArrowWriter;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    load::{
+        Identity, Reader, Warehouse,
+        conformance::{Answer, Kind, Lab, answer, answers_scan, conformance_tests, page},
+    },
+    model::{DAY_MS, Scan},
+    schema::{table, tables},
+};
+
+struct Memory {
+    shelf: Shelf,
+    folder: TempDir,
+    identity: Mutex<Option<Identity>>,
+    waiting_bytes_max: usize,
+}
+
+fn memory() -> Box<dyn Kind> {
+    memory_with(1 << 20)
+}
+
+/// Whatever is changed is in the store at once.
+fn memory_that_is_written_at_once() -> Box<dyn Kind> {
+    memory_with(0)
+}
+
+fn memory_with(waiting_bytes_max: usize) -> Box<dyn Kind> {
+    let folder = TempDir::new().unwrap();
+    Box::new(Memory { shelf: Shelf::default(), folder, identity: Mutex::default(), waiting_bytes_max })
+}
+
+impl Kind for Memory {
+    fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
+        let mut bound = self.identity.lock().unwrap();
+        let bound = bound.get_or_insert_with(|| identity.clone());
+        if bound != identity {
+            let (found, wanted) = (bound.environment.clone(), identity.environment.clone());
+            return Err(LoadError::OtherIdentity { path: "memory".into(), found, wanted });
+        }
+        Ok(Warehouse::new(Box::new(MemoryStore::open(&self.shelf)), self.waiting_bytes_max, 1))
+    }
+
+    fn reader(&self) -> Reader {
+        let root = self.folder.path().join("files");
+        let _ = std::fs::remove_dir_all(&root);
+        std::fs::create_dir_all(&root).unwrap();
+        let content = self.shelf.content();
+        for (name, batches) in &content.tables {
+            write(&root, table(name).unwrap(), batches);
+        }
+        Reader::open(None, Some(&root)).unwrap()
+    }
+
+    /// The number of commits stands for the files.
+    fn root(&self) -> &Path {
+        let (path, commits) = (self.folder.path().join("commits"), self.shelf.content().commits.to_string());
+        if std::fs::read_to_string(&path).ok() != Some(commits.clone()) {
+            std::fs::write(&path, commits).unwrap();
+        }
+        let _ = std::fs::remove_dir_all(self.folder.path().join("files"));
+        self.folder.path()
+    }
+}
+
+fn write(root: &Path, table: &'static Table, batches: &[RecordBatch]) {
+    let folder = root.join(&table.name).join(if table.partition.is_some() { "all" } else { "" });
+    std::fs::create_dir_all(&folder).unwrap();
+    let schema = table.full_schema();
+    let mut writer = ArrowWriter::try_new(File::create(folder.join("data.parquet")).unwrap(), schema, None).unwrap();
+    for batch in batches {
+        writer.write(&with_columns(table, &table.full_schema(), batch).unwrap()).unwrap();
+    }
+    writer.close().unwrap();
+}
+
+conformance_tests!(memory);
+
+mod written_at_once {
+    crate::load::conformance::conformance_tests!(super::memory_that_is_written_at_once);
+}
+
+/// What a scan of one day reads does not depend on how many other days are stored (the cost of a backfill is linear).
+#[test]
+fn p8_a_scan_reads_the_range_of_its_records_whatever_else_is_stored() {
+    let read_by_a_scan = |days: i64| {
+        let shelf = Shelf::default();
+        let mut warehouse = Warehouse::new(Box::new(MemoryStore::open(&shelf)), 1 << 20, 1);
+        let rows = |day: i64| (0..50).map(|at| answer(&format!("g{day}-{at}"), day, "x")).collect::<Vec<_>>();
+        let apply = |warehouse: &mut Warehouse, scan: Scan, rows: &[Answer]| {
+            warehouse.commit(&scan, &[page(rows)].as_slice(), &Default::default()).unwrap().counts
+        };
+        for day in 0..days {
+            apply(&mut warehouse, answers_scan(0, day, day + 1), &rows(day));
+        }
+        // One record at the window's edge, one far outside of it, one edited, one key twice with other content, one rejected before.
+        let mut found = rows(1);
+        found[0].at_ms += DAY_MS / 2;
+        found[1].text = "edited".into();
+        found[3].text = "one of two".into();
+        found.push(answer("g0-7", 0, "far outside"));
+        found.push(answer("g1-3", 1, "another"));
+        let before = shelf.content().rows_read;
+        let counts = apply(&mut warehouse, answers_scan(1, 1, 2), &found);
+        assert_eq!((counts.updated, counts.collisions, counts.outside_window), (4, 1, 2), "{counts:?}");
+        shelf.content().rows_read - before
+    };
+    let (few, many) = (read_by_a_scan(4), read_by_a_scan(40));
+    assert_eq!(few, many);
+    assert!(few > 50, "{few}");
+}
+
+#[test]
+fn every_table_can_be_written_and_read_back() {
+    let shelf = Shelf::default();
+    let mut store = MemoryStore::open(&shelf);
+    for table in tables() {
+        assert_eq!(table.full_schema().fields().len(), table.columns.len());
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        store.read(table, &names, &Filter::all(), &mut |_| panic!("a row of {}", table.name)).unwrap();
+    }
+    let _ = Lab::new(memory());
+}

@@ -1,0 +1,54 @@
+//! Columns of files as columns of the contract: by name, in the contract's types, NULL where a file is older than a column.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array as _, ArrayRef, AsArray as _, ListArray, RecordBatch, RecordBatchOptions, new_null_array},
+    compute::cast,
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType},
+    error::ArrowError,
+};
+
+use crate::{load::LoadError, schema::Table};
+
+/// The schema of these columns as a store hands them over: plain times in UTC.
+///
+/// # Errors
+/// [`LoadError::Contract`] for a column that the table does not have.
+pub(super) fn read_schema(table: &Table, columns: &[&str]) -> Result<SchemaRef, LoadError> {
+    let field = |name: &&str| {
+        let column = table.column(name);
+        let column = column.ok_or_else(|| LoadError::Contract(format!("{} has no column {name}", table.name)))?;
+        // Nullable whatever the contract says: a file may be older than the column.
+        Ok(Field::new(*name, column.column_type.arrow(), true))
+    };
+    Ok(Arc::new(Schema::new(columns.iter().map(field).collect::<Result<Vec<_>, LoadError>>()?)))
+}
+
+/// The rows with the columns of the schema, by name, in its types. Columns that the rows lack are NULL.
+pub(super) fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
+        Some(column) => fit_column(column, field),
+        None => Ok(new_null_array(field.data_type(), rows.num_rows())),
+    };
+    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+}
+
+fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
+    match (column.data_type(), field.data_type()) {
+        (found, wanted) if found == wanted => Ok(Arc::clone(column)),
+        // Times are UTC everywhere; the types differ in the mark that says so.
+        (DataType::Timestamp(TimeUnit::Microsecond, _), DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
+            let times = column.as_primitive::<TimestampMicrosecondType>().clone();
+            Ok(Arc::new(times.with_timezone_opt(zone.clone())))
+        }
+        (DataType::List(_), DataType::List(item)) => {
+            let list = column.as_list::<i32>();
+            let values = fit_column(list.values(), item)?;
+            Ok(Arc::new(ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned())?))
+        }
+        (_, wanted) => cast(column, wanted),
+    }
+}

@@ -1,0 +1,78 @@
+//! The list of files as of the last publish, beside the tables. By it a file that somebody removed is told from a partition that never
+//! had rows. Nothing else would tell, and its rows would only come back when their windows are scanned again.
+
+use std::{collections::HashSet, fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    disk::{Disk, io_error},
+    part::Part,
+    root::Root,
+    tree::Tree,
+};
+use crate::{load::LoadError, schema::table};
+
+/// The last part that was published, and the files that were there then.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Inventory {
+    published_part: u64,
+    /// Below the root, in order.
+    files: Vec<String>,
+}
+
+fn below_root(root: &Root, path: &Path) -> String {
+    path.strip_prefix(root.path()).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+impl Inventory {
+    fn of(root: &Root, tree: &Tree, published_part: u64) -> Inventory {
+        let mut files: Vec<String> = tree.paths(root).iter().map(|path| below_root(root, path)).collect();
+        files.sort();
+        Inventory { published_part, files }
+    }
+}
+
+/// Writes the list, after everything else of a publish.
+pub(super) fn write(root: &Root, disk: &Disk, tree: &Tree, published_part: u64) -> Result<(), LoadError> {
+    let path = root.inventory();
+    let text = serde_json::to_vec(&Inventory::of(root, tree, published_part))
+        .map_err(|error| io_error("write", &path, error.into()))?;
+    let beside = path.with_extension("json.new");
+    disk.write(&beside, &text)?;
+    disk.rename(&beside, &path)
+}
+
+/// An error that names the first file that is missing. A list from another publish than the last one says nothing: the writer was killed
+/// just before the list. Nor does a list that cannot be read, or that an earlier version never wrote. A file out of which a waiting part
+/// removes rows may have lost its last row, and gone, before a publish was cut short.
+pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Part]) -> Result<(), LoadError> {
+    let path = root.inventory();
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        text => text.map_err(|source| io_error("read", &path, source))?,
+    };
+    let Ok(listed) = serde_json::from_slice::<Inventory>(&text) else { return Ok(()) };
+    if listed.published_part != published_part {
+        return Ok(());
+    }
+    let there = Inventory::of(root, tree, published_part).files;
+    let may_be_gone = files_with_removals(root, waiting);
+    let is_missing = |file: &&String| there.binary_search(file).is_err() && !may_be_gone.contains(*file);
+    match listed.files.iter().find(is_missing) {
+        None => Ok(()),
+        Some(file) => Err(LoadError::Damaged { path: root.path().to_owned(), why: format!("{file} is missing") }),
+    }
+}
+
+/// The files of partitions from which waiting parts remove rows.
+fn files_with_removals(root: &Root, waiting: &[Part]) -> HashSet<String> {
+    let changes = waiting.iter().flat_map(|part| &part.layers).flat_map(|layer| &layer.tables);
+    let mut files = HashSet::new();
+    for (name, changes) in changes {
+        let (Some(table), Some(removed)) = (table(name), &changes.removed) else { continue };
+        let of_partition = |partition| below_root(root, &root.data_file(table, Some(partition)));
+        files.extend(removed.partitions.iter().copied().map(of_partition));
+    }
+    files
+}

@@ -1,0 +1,197 @@
+//! Keeps decoded narrow columns of partition files in memory, for reads of one window after the other.
+//!
+//! A partition file is sorted by survey first, so the rows of a window lie everywhere in it: without this, each window decodes the
+//! columns of a whole month. Measured on two cores: 60 windows of a million answers in 12 months were read in 0.17 s, and in 0.29 s
+//! without it; 120 windows of 2.5 million answers in 3 months in 1.2 s, and in 4.2 s without it.
+//!
+//! What is kept is of the file alone. Layers are laid over it at each read, so it stays valid until a publish replaces the file.
+
+use std::sync::Arc;
+
+use arrow::{array::RecordBatch, compute::concat_batches, datatypes::SchemaRef};
+
+use super::{
+    columns::{fit, read_schema},
+    partition::Partition,
+    pick::{Pick, PickedGroup},
+    row_tests::{kept_rows, pick_within},
+    rows_reader::{GroupBatches, PickedRows, RowsReader},
+};
+use crate::{
+    load::{
+        LoadError,
+        error::unfit,
+        store::{TimeBounds, removal_columns},
+    },
+    schema::{ColumnType, Table},
+};
+
+/// Files of which rows are kept, at most: those of as many tables. A window is looked for in the answers, in the snapshots and in the
+/// themes, one after the other.
+const FILES_MAX: usize = 3;
+
+/// Some columns of the rows of a partition's file that are within a range.
+pub(super) struct Kept {
+    table: &'static Table,
+    partition: Partition,
+    range: TimeBounds,
+    columns: Vec<String>,
+    /// Where the rows are in the file.
+    pick: Pick,
+    /// The rows, a batch for each group of the pick.
+    batches: Vec<RecordBatch>,
+}
+
+impl Kept {
+    /// Reads them; `None` if there are too many.
+    fn read(
+        table: &'static Table,
+        partition: Partition,
+        range: TimeBounds,
+        reader: &RowsReader,
+        columns: &[&str],
+        rows_max: usize,
+    ) -> Result<Option<Self>, LoadError> {
+        let mut pick = reader.may_be_within(table, range);
+        let is_whole = reader.bounds(table).is_some_and(|bounds| range.with(bounds) == range);
+        if !is_whole {
+            pick = pick_within(table, reader, &pick, range)?;
+        }
+        if pick.count() > rows_max {
+            return Ok(None);
+        }
+        let schema = read_schema(table, columns)?;
+        let mut batches = Vec::new();
+        for group in &pick.groups {
+            let of_group = reader.read_group(group, &schema)?.collect::<Result<Vec<_>, _>>()?;
+            batches.push(concat_batches(&schema, &of_group).map_err(unfit(table))?);
+        }
+        let columns = columns.iter().map(|name| (*name).to_owned()).collect();
+        Ok(Some(Self { table, partition, range, columns, pick, batches }))
+    }
+
+    /// Every row.
+    pub(super) fn all(&self) -> Pick {
+        let group = |(index, batch): (usize, &RecordBatch)| PickedGroup { index, rows: batch.num_rows(), kept: None };
+        Pick { groups: self.batches.iter().enumerate().map(group).collect() }
+    }
+
+    /// Where picked rows are in the file.
+    pub(super) fn in_file(&self, pick: &Pick) -> Pick {
+        let group = |picked: &PickedGroup| {
+            let in_file = self.pick.groups.get(picked.index)?;
+            Some(picked.kept.as_ref().map_or_else(|| in_file.clone(), |kept| in_file.narrowed(kept.clone())))
+        };
+        Pick { groups: pick.groups.iter().filter_map(group).collect() }
+    }
+
+    /// Whether it has all of these columns.
+    pub(super) fn has(&self, columns: &[&str]) -> bool {
+        columns.iter().all(|name| self.columns.iter().any(|held| held == name))
+    }
+}
+
+impl PickedRows for Kept {
+    fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError> {
+        let Some(batch) = self.batches.get(group.index) else { return Ok(Box::new(std::iter::empty())) };
+        // The columns first: the others need not be filtered.
+        let mut rows = fit(batch, schema).map_err(unfit(self.table))?;
+        if let Some(kept) = &group.kept {
+            rows = kept_rows(self.table, rows, kept)?;
+        }
+        Ok(Box::new(std::iter::once(Ok(rows))))
+    }
+}
+
+/// What a caller reads of a partition's file.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) table: &'static Table,
+    pub(super) partition: Partition,
+    pub(super) range: TimeBounds,
+    pub(super) columns: &'a [&'a str],
+}
+
+/// What is kept of files, of one for each of a few tables.
+pub(super) struct KeptFiles {
+    /// Rows that are kept of one file, at most.
+    rows_max: usize,
+    /// The one that was used last comes last.
+    files: Vec<Arc<Kept>>,
+}
+
+impl KeptFiles {
+    /// Nothing yet.
+    pub(super) fn new(rows_max: usize) -> Self {
+        Self { rows_max, files: Vec::new() }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.files.clear();
+    }
+
+    fn forget(&mut self, table: &Table) {
+        self.files.retain(|kept| kept.table.name != table.name);
+    }
+
+    /// The rows in which the range is, if they are kept with these columns.
+    pub(super) fn find(&mut self, wanted: Wanted<'_>) -> Option<Arc<Kept>> {
+        let Wanted { table, partition, range, columns } = wanted;
+        let is_wanted = |kept: &Arc<Kept>| {
+            kept.table.name == table.name
+                && kept.partition == partition
+                && kept.range.with(range) == kept.range
+                && kept.has(columns)
+        };
+        let kept = self.files.remove(self.files.iter().position(is_wanted)?);
+        self.files.push(Arc::clone(&kept));
+        Some(kept)
+    }
+
+    /// Reads and keeps the rows around the range, if the columns are narrow and the rows few enough.
+    pub(super) fn keep(&mut self, reader: &RowsReader, wanted: Wanted<'_>) -> Result<Option<Arc<Kept>>, LoadError> {
+        let Wanted { table, partition, range, columns } = wanted;
+        let Some(range) = range_to_keep(reader, table, range, self.rows_max).filter(|_| are_narrow(table, columns))
+        else {
+            return Ok(None);
+        };
+        let mut columns = columns.to_vec();
+        columns.extend(removal_columns(table).into_iter().filter(|name| !columns.contains(name)).collect::<Vec<_>>());
+        let Some(kept) = Kept::read(table, partition, range, reader, &columns, self.rows_max)? else { return Ok(None) };
+        let kept = Arc::new(kept);
+        self.forget(table);
+        if self.files.len() >= FILES_MAX {
+            self.files.remove(0);
+        }
+        self.files.push(Arc::clone(&kept));
+        Ok(Some(kept))
+    }
+}
+
+/// Whether all of the columns belong to the key, or are of a type without length.
+fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
+    let keys = removal_columns(table);
+    let is_narrow = |name: &&str| {
+        let has_length =
+            |column_type| matches!(column_type, ColumnType::Text | ColumnType::Json | ColumnType::BigintList);
+        keys.contains(name) || table.column(name).is_some_and(|column| !has_length(column.column_type))
+    };
+    columns.iter().all(is_narrow)
+}
+
+/// A range around that of a window: all times, or some of the equal slices in which a large file is cut by time. `None` if the file has
+/// no rows within the range, or too many.
+fn range_to_keep(reader: &RowsReader, table: &Table, range: TimeBounds, rows_max: usize) -> Option<TimeBounds> {
+    let bounds = reader.bounds(table).filter(|bounds| bounds.overlaps(range))?;
+    let rows = reader.all().count();
+    // Half of the rows each: a window may reach into a second slice.
+    let slices = if rows <= rows_max { 1 } else { (2 * rows).div_ceil(rows_max.max(1)) };
+    let (slices, length_us) = (i128::try_from(slices).ok()?, i128::from(bounds.end_us) - i128::from(bounds.start_us));
+    let slice_of = |at_us: i64| (i128::from(at_us) - i128::from(bounds.start_us)) * slices / length_us.max(1);
+    let start_of = |slice: i128| i64::try_from(i128::from(bounds.start_us) + slice * length_us / slices.max(1)).ok();
+    let (first, last) = (slice_of(range.start_us.max(bounds.start_us)), slice_of(range.end_us.min(bounds.end_us) - 1));
+    let start_us = if first == 0 { i64::MIN } else { start_of(first)? };
+    let end_us = if last == slices - 1 { i64::MAX } else { start_of(last + 1)? };
+    (last - first < 2).then(|| TimeBounds { start_us, end_us }.with(range))
+}

@@ -1,0 +1,91 @@
+//! A layer: the changes of one write, as files in the folder of a part.
+//!
+//! The removals of a layer apply to all rows before the layer, and not to the layer's own additions.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::partition::Partition;
+use crate::{load::store::TimeBounds, schema::Table};
+
+/// A file of rows or of keys in the folder of a part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RowsFile {
+    /// Name in the folder of the part.
+    pub(super) name: String,
+    pub(super) rows: u64,
+    /// Half-open range of the partition column, in epoch microseconds; `None` for a table without partitions, or if unknown.
+    bounds_us: Option<[i64; 2]>,
+    /// The partitions that the rows belong to; empty for a table without partitions.
+    pub(super) partitions: BTreeSet<Partition>,
+}
+
+impl RowsFile {
+    pub(super) fn new(name: String, rows: u64, bounds: Option<TimeBounds>, partitions: BTreeSet<Partition>) -> Self {
+        let bounds_us = bounds.map(|bounds| [bounds.start_us, bounds.end_us]);
+        Self { name, rows, bounds_us, partitions }
+    }
+
+    /// Range of the partition column over the rows.
+    pub(super) fn bounds(&self) -> Option<TimeBounds> {
+        self.bounds_us.map(|[start_us, end_us]| TimeBounds { start_us, end_us })
+    }
+
+    /// Whether the file can hold rows of the partition within the range.
+    pub(super) fn may_hold(&self, partition: Option<Partition>, range: Option<TimeBounds>) -> bool {
+        let is_of_partition = partition.is_none_or(|partition| self.partitions.contains(&partition));
+        is_of_partition && self.bounds().zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
+    }
+
+    /// The partitions of the rows; a table without partitions has `None` as its only one.
+    fn partition_keys(&self) -> Vec<Option<Partition>> {
+        if self.partitions.is_empty() { vec![None] } else { self.partitions.iter().copied().map(Some).collect() }
+    }
+}
+
+/// The changes of a layer in one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TableLayer {
+    /// Keys: the columns of [`crate::load::store::removal_columns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<RowsFile>,
+    /// Rows: a file for each partition. Parts of earlier versions have rows of several partitions in one file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) added: Vec<RowsFile>,
+}
+
+impl TableLayer {
+    /// The partitions in which rows are removed or added.
+    pub(super) fn partitions(&self) -> BTreeSet<Option<Partition>> {
+        self.removed.iter().chain(&self.added).flat_map(RowsFile::partition_keys).collect()
+    }
+}
+
+/// The changes of a layer by table, as the manifest of a part has them.
+pub(super) type LayerTables = BTreeMap<String, TableLayer>;
+
+/// One layer of a part.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    /// Number of the part.
+    pub(super) part: u64,
+    /// Folder of the part.
+    pub(super) folder: PathBuf,
+    pub(super) tables: LayerTables,
+}
+
+impl Layer {
+    /// The changes in one table.
+    pub(super) fn table(&self, table: &Table) -> Option<&TableLayer> {
+        self.tables.get(&table.name)
+    }
+
+    /// Where a file of the layer is.
+    pub(super) fn path(&self, file: &RowsFile) -> PathBuf {
+        self.folder.join(&file.name)
+    }
+}

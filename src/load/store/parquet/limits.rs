@@ -1,0 +1,42 @@
+//! How much of a warehouse is in memory or open at once. Tests set the limits low.
+
+/// Limits of a store. None of them changes what it reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Runs that one merge reads at once. Each holds a page of each column in memory.
+    pub(super) open_runs_max: usize,
+    /// Bytes of rows that merges hold, all threads together.
+    pub(super) merge_bytes_max: usize,
+    /// Bytes of rows that are sorted at once where a file is in no order.
+    pub(super) sort_bytes_max: usize,
+    /// Removed keys that are held at once: 32 to 64 bytes each.
+    pub(super) removed_keys_max: usize,
+    /// Rows of which narrow columns are kept for each of a few tables: about 100 bytes each.
+    pub(super) kept_rows_max: usize,
+}
+
+impl Limits {
+    /// The limits where so many bytes may be used.
+    pub(super) fn for_memory(memory_limit_bytes: u64) -> Self {
+        let memory_limit = usize::try_from(memory_limit_bytes).unwrap_or(usize::MAX);
+        Self {
+            open_runs_max: 16,
+            // The rest is for what the writers of files hold, and for rows.
+            merge_bytes_max: (memory_limit / 4).min(160 << 20),
+            sort_bytes_max: (memory_limit / 8).min(32 << 20),
+            removed_keys_max: 500_000,
+            kept_rows_max: 250_000,
+        }
+    }
+
+    /// The same memory, for so many merges side by side.
+    pub(super) fn shared_by(self, workers: usize) -> Self {
+        let share = |bytes: usize| bytes / workers.max(1);
+        Self {
+            merge_bytes_max: share(self.merge_bytes_max),
+            sort_bytes_max: share(self.sort_bytes_max),
+            removed_keys_max: share(self.removed_keys_max),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Parts that earlier versions wrote and that still wait for publish: they are read as one layer each.
+//!
+//! Such a part has a file of keys and a file of rows for each table, the latter with rows of several partitions, or files of whole
+//! partitions, where the partition had no rows before.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+};
+
+use serde::Deserialize;
+
+use super::{
+    disk::io_error,
+    layer::{LayerTables, RowsFile, TableLayer},
+    partition::Partition,
+    root::Root,
+    tree::read_facts,
+};
+use crate::load::{LoadError, store::TimeBounds};
+
+/// The file that says what such a part is.
+const MANIFEST_FILE: &str = "ledger.json";
+
+/// What is still needed of the manifest.
+#[derive(Debug, Deserialize)]
+struct OldManifest {
+    number: u64,
+    /// The scans that the part applies, the last one last.
+    scans: Vec<serde_json::Value>,
+    tables: BTreeMap<String, OldChanges>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OldChanges {
+    upserts: Option<OldExtent>,
+    deletes: Option<OldExtent>,
+    #[serde(default)]
+    whole: BTreeSet<Partition>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OldExtent {
+    rows: u64,
+    bounds_us: Option<[i64; 2]>,
+    partitions: BTreeSet<Partition>,
+}
+
+impl OldExtent {
+    fn file(self, name: String) -> RowsFile {
+        let bounds = self.bounds_us.map(|[start_us, end_us]| TimeBounds { start_us, end_us });
+        RowsFile::new(name, self.rows, bounds, self.partitions)
+    }
+}
+
+/// A part of an earlier version.
+pub(super) struct OldPart {
+    pub(super) number: u64,
+    pub(super) run_id: Option<String>,
+    pub(super) tables: LayerTables,
+}
+
+/// The part in the folder, if an earlier version wrote it.
+pub(super) fn read(root: &Root, folder: &Path) -> Result<Option<OldPart>, LoadError> {
+    let path = folder.join(MANIFEST_FILE);
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(|source| io_error("read", &path, source))?,
+    };
+    let manifest: OldManifest = serde_json::from_slice(&text)
+        .map_err(|error| LoadError::Damaged { path, why: format!("it cannot be read: {error}") })?;
+    let mut tables = LayerTables::new();
+    for (name, changes) in manifest.tables {
+        tables.insert(name.clone(), table_layer(root, folder, &name, changes)?);
+    }
+    let run_id = manifest.scans.last().and_then(|applied| applied.pointer("/scan/run_id")?.as_str());
+    Ok(Some(OldPart { number: manifest.number, run_id: run_id.map(str::to_owned), tables }))
+}
+
+fn table_layer(root: &Root, folder: &Path, table: &str, changes: OldChanges) -> Result<TableLayer, LoadError> {
+    let removed = changes.deletes.map(|extent| extent.file(format!("{table}.delete.parquet")));
+    let mut added: Vec<_> =
+        changes.upserts.into_iter().map(|extent| extent.file(format!("{table}.upsert.parquet"))).collect();
+    for partition in changes.whole {
+        let name = format!("{table}.{}.parquet", partition.first_day);
+        let path = folder.join(&name);
+        // A publish that was cut short may have put the file in its place.
+        let rows = if path.is_file() { read_facts(root, &path)?.rows } else { 0 };
+        let bounds = root.partition_by().bounds(partition);
+        added.push(RowsFile::new(name, rows, Some(bounds), [partition].into()));
+    }
+    Ok(TableLayer { removed, added })
+}

@@ -1,0 +1,186 @@
+//! The part of the open transaction: each write adds a layer, and the commit makes it durable.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array as _, AsArray as _, RecordBatch},
+    datatypes::Schema,
+};
+
+use super::{
+    columns::fit,
+    disk::{Disk, io_error},
+    layer::{Layer, LayerTables, RowsFile, TableLayer},
+    part::{MANIFEST_FILE, Manifest, Part, finished_folder, new_folder},
+    root::Root,
+    sorted_rows::{PartitionRows, SortedRows, distinct_partitions},
+    table_file::{self, Notes},
+    workers::{share_out, workers},
+};
+use crate::{
+    files,
+    load::{
+        Identity, LoadError,
+        error::unfit,
+        store::{TableChange, TimeBounds},
+    },
+};
+
+/// Where a part is written, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) root: &'a Root,
+    pub(super) disk: &'a Disk,
+    pub(super) identity: &'a Identity,
+    /// Threads that write files side by side.
+    pub(super) threads: u32,
+}
+
+/// A part that is being written.
+pub(super) struct OpenPart {
+    number: u64,
+    folder: PathBuf,
+    run_id: Option<String>,
+    layers: Vec<Layer>,
+}
+
+impl OpenPart {
+    /// Makes the folder of a part. What is left in it is removed.
+    pub(super) fn begin(place: Place<'_>, number: u64) -> Result<Self, LoadError> {
+        let folder = new_folder(place.root, number);
+        place.disk.remove_folder(&folder)?;
+        place.disk.step("create", &folder)?;
+        files::create_folders(&folder).map_err(|source| io_error("create", &folder, source))?;
+        Ok(Self { number, folder, run_id: None, layers: Vec::new() })
+    }
+
+    /// The layers so far, oldest first.
+    pub(super) fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Writes changes as a layer.
+    pub(super) fn write(&mut self, place: Place<'_>, changes: &[TableChange]) -> Result<(), LoadError> {
+        self.run_id = run_id_of(changes).or(self.run_id.take());
+        for changes in one_change_a_table(changes) {
+            let tables = self.write_layer(place, &changes)?;
+            self.layers.push(Layer { part: self.number, folder: self.folder.clone(), tables });
+        }
+        Ok(())
+    }
+
+    fn write_layer(&self, place: Place<'_>, changes: &[&TableChange]) -> Result<LayerTables, LoadError> {
+        let mut tables = LayerTables::new();
+        let mut sorted = Vec::new();
+        for change in changes {
+            let removed = self.write_removed(place, change)?;
+            tables.insert(change.table.name.clone(), TableLayer { removed, added: Vec::new() });
+            sorted.push(SortedRows::of(change.table, place.root.partition_by(), &change.added)?);
+        }
+        let mut runs = Vec::new();
+        for (change, sorted) in changes.iter().zip(&sorted) {
+            runs.extend(sorted.partitions()?.into_iter().map(|rows| (change.table, sorted, rows)));
+        }
+        // The largest first: the threads are to end at the same time.
+        runs.sort_by_key(|(.., rows)| std::cmp::Reverse(rows.rows()));
+        let notes = Notes { applied_part: self.number, identity: place.identity, run_id: self.run_id.as_deref() };
+        share_out(&runs, workers(place.threads, &runs), |(table, sorted, rows)| {
+            let path = self.folder.join(self.run_name(&table.name, rows));
+            place.disk.step("write", &path)?;
+            sorted.write(rows, &path, &notes).map(drop)
+        })?;
+        for (table, _, rows) in &runs {
+            let partitions = rows.partition.into_iter().collect();
+            let file = RowsFile::new(self.run_name(&table.name, rows), rows.rows() as u64, rows.bounds, partitions);
+            tables.entry(table.name.clone()).or_default().added.push(file);
+        }
+        Ok(tables)
+    }
+
+    /// Writes the keys of the rows that a change removes, if it removes any.
+    fn write_removed(&self, place: Place<'_>, change: &TableChange) -> Result<Option<RowsFile>, LoadError> {
+        let TableChange { table, removed, .. } = change;
+        if removed.is_empty() {
+            return Ok(None);
+        }
+        let of_files = table.parquet_schema();
+        let fields = removed.columns().iter().map(|name| of_files.field_with_name(name).cloned());
+        let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>, _>>().map_err(unfit(table))?));
+        let keys = removed.values().iter().map(|batch| fit(batch, &schema));
+        let keys = keys.collect::<Result<Vec<_>, _>>().map_err(unfit(table))?;
+        let partitions = distinct_partitions(table, place.root.partition_by(), &keys)?;
+        let name = format!("{:04}.{}.removed.parquet", self.layers.len(), table.name);
+        let path = self.folder.join(&name);
+        place.disk.step("write", &path)?;
+        table_file::write_keys(&path, &keys)?;
+        Ok(Some(RowsFile::new(name, removed.len() as u64, TimeBounds::over(table, &keys)?, partitions)))
+    }
+
+    fn run_name(&self, table: &str, rows: &PartitionRows) -> String {
+        let stem = rows.partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
+        format!("{:04}.{table}.{stem}.parquet", self.layers.len())
+    }
+
+    /// Makes the part durable and puts it in place, which is one step. After an error it is not there, unless that cannot be told
+    /// because the disk fails again: then the next look at the disk tells.
+    pub(super) fn commit(self, place: Place<'_>, label: &str) -> Result<Part, LoadError> {
+        let finished = finished_folder(place.root, self.number, label);
+        let committed = self.put_in_place(place, &finished);
+        if committed.is_err() {
+            // The first error is the one to return.
+            if finished.exists() {
+                place.disk.rename(&finished, &self.folder).ok();
+            }
+            self.discard(place.disk).ok();
+        }
+        committed
+    }
+
+    fn put_in_place(&self, place: Place<'_>, finished: &Path) -> Result<Part, LoadError> {
+        let disk = place.disk;
+        for layer in &self.layers {
+            let files = layer.tables.values().flat_map(|changes| changes.removed.iter().chain(&changes.added));
+            files.map(|file| layer.path(file)).try_for_each(|path| disk.sync_file(&path))?;
+        }
+        let layers = self.layers.iter().map(|layer| layer.tables.clone()).collect();
+        let manifest = Manifest::new(self.number, self.run_id.clone(), layers);
+        let path = self.folder.join(MANIFEST_FILE);
+        let text = serde_json::to_vec_pretty(&manifest).map_err(|source| io_error("write", &path, source.into()))?;
+        disk.write(&path, &text)?;
+        disk.sync_folder(&self.folder)?;
+        disk.rename(&self.folder, finished)?;
+        Part::new(manifest, finished.to_owned())
+    }
+
+    /// Removes what was written.
+    pub(super) fn discard(&self, disk: &Disk) -> Result<(), LoadError> {
+        disk.remove_folder(&self.folder)
+    }
+}
+
+/// The changes in groups that have each table once, in the order of the changes of each table.
+fn one_change_a_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
+    let mut groups: Vec<Vec<&TableChange>> = Vec::new();
+    for change in changes.iter().filter(|change| !change.is_empty()) {
+        let has_table = |group: &&Vec<&TableChange>| group.iter().any(|other| other.table.name == change.table.name);
+        let before = groups.iter().filter(has_table).count();
+        match groups.get_mut(before) {
+            Some(group) => group.push(change),
+            None => groups.push(vec![change]),
+        }
+    }
+    groups
+}
+
+/// The run that the last row names.
+fn run_id_of(changes: &[TableChange]) -> Option<String> {
+    let run_id = |rows: &RecordBatch| {
+        let column = rows.column_by_name("_run_id")?.as_string_opt::<i32>()?;
+        let last = column.len().checked_sub(1).filter(|last| column.is_valid(*last))?;
+        Some(column.value(last).to_owned())
+    };
+    changes.iter().rev().find_map(|change| change.added.iter().rev().find_map(run_id))
+}

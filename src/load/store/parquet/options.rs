@@ -1,0 +1,25 @@
+//! What a caller chooses about a Parquet warehouse.
+
+use super::partition::PartitionBy;
+
+/// Default of [`ParquetOptions::memory_limit_bytes`].
+const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
+/// Default of [`ParquetOptions::threads`].
+const THREADS: u32 = 2;
+
+/// How to lay out a Parquet warehouse, and what a store may use while it works on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParquetOptions {
+    /// How tables with a creation time are cut. Fixed when the folder is first filled.
+    pub partition_by: PartitionBy,
+    /// Memory for data, in bytes. Default 1 GiB. A smaller limit makes merges read fewer files at once, and so read and write rows more often.
+    pub memory_limit_bytes: u64,
+    /// Threads that write files side by side, at least 1. Default 2.
+    pub threads: u32,
+}
+
+impl Default for ParquetOptions {
+    fn default() -> Self {
+        Self { partition_by: PartitionBy::Month, memory_limit_bytes: MEMORY_LIMIT_BYTES, threads: THREADS }
+    }
+}

@@ -1,0 +1,162 @@
+//! A part: one commit as a folder of files, durable but not yet visible to readers.
+//!
+//! The folder is written under another name and then renamed: that rename is the commit. Parts of earlier versions are read by
+//! [`super::old_part`] and never written.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    disk::{Disk, io_error},
+    layer::{Layer, LayerTables},
+    old_part,
+    root::Root,
+};
+use crate::load::LoadError;
+
+/// The file of a part that says what the part is.
+pub(super) const MANIFEST_FILE: &str = "part.json";
+/// End of the name of a part that is being written, or removed.
+const UNFINISHED_SUFFIX: &str = ".tmp";
+/// A label longer than this is cut in the name of the folder.
+const LABEL_CHARS_MAX: usize = 64;
+/// Version of the manifest. A program refuses what a later one wrote.
+const FORMAT_VERSION: u32 = 2;
+
+/// What a part is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    format_version: u32,
+    /// Its place among the parts: larger than that of every part before.
+    pub(super) number: u64,
+    /// The run that wrote it, if its rows name one.
+    pub(super) run_id: Option<String>,
+    /// Oldest first.
+    pub(super) layers: Vec<LayerTables>,
+}
+
+impl Manifest {
+    pub(super) fn new(number: u64, run_id: Option<String>, layers: Vec<LayerTables>) -> Self {
+        Self { format_version: FORMAT_VERSION, number, run_id, layers }
+    }
+}
+
+/// A part that waits for publish.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    number: u64,
+    pub(super) run_id: Option<String>,
+    folder: PathBuf,
+    /// Bytes that its files take.
+    pub(super) bytes: u64,
+    /// Oldest first.
+    pub(super) layers: Vec<Layer>,
+}
+
+impl Part {
+    /// The part in a folder that is in place.
+    pub(super) fn new(manifest: Manifest, folder: PathBuf) -> Result<Self, LoadError> {
+        let Manifest { number, run_id, layers, .. } = manifest;
+        let layer = |tables| Layer { part: number, folder: folder.clone(), tables };
+        let layers = layers.into_iter().map(layer).collect();
+        Ok(Self { number, run_id, bytes: folder_bytes(&folder)?, folder, layers })
+    }
+
+    /// Its place among the parts.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Keys of rows that it removes.
+    pub(super) fn removed_keys(&self) -> u64 {
+        let changes = self.layers.iter().flat_map(|layer| layer.tables.values());
+        changes.filter_map(|changes| changes.removed.as_ref()).map(|removed| removed.rows).sum()
+    }
+
+    /// Removes it: readers find its rows in the files of tables.
+    pub(super) fn remove(&self, disk: &Disk) -> Result<(), LoadError> {
+        // Renamed first: a folder that is half removed must not look like a part.
+        let going = unfinished_folder(&self.folder);
+        disk.rename(&self.folder, &going)?;
+        disk.remove_folder(&going)
+    }
+}
+
+/// Where a part with this number is written.
+pub(super) fn new_folder(root: &Root, number: u64) -> PathBuf {
+    unfinished_folder(&root.parts().join(format!("{number:012}")))
+}
+
+/// Where it is after its commit. The label is for people who look at the folder.
+pub(super) fn finished_folder(root: &Root, number: u64, label: &str) -> PathBuf {
+    let label = label.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(LABEL_CHARS_MAX);
+    root.parts().join(format!("{number:012}-{}", label.collect::<String>()))
+}
+
+fn unfinished_folder(folder: &Path) -> PathBuf {
+    let mut name = folder.as_os_str().to_owned();
+    name.push(UNFINISHED_SUFFIX);
+    PathBuf::from(name)
+}
+
+/// The parts under the root, in order. What was not finished is removed.
+pub(super) fn read_all(root: &Root, disk: &Disk) -> Result<Vec<Part>, LoadError> {
+    let (finished, unfinished) = folders(root)?;
+    unfinished.iter().try_for_each(|folder| disk.remove_folder(folder))?;
+    read_parts(root, finished)
+}
+
+/// The parts under the root, in order. What was not finished is left alone.
+pub(super) fn read_finished(root: &Root) -> Result<Vec<Part>, LoadError> {
+    let (finished, _) = folders(root)?;
+    read_parts(root, finished)
+}
+
+/// The folders of parts: those that are finished, and those that are not.
+fn folders(root: &Root) -> Result<(Vec<PathBuf>, Vec<PathBuf>), LoadError> {
+    let folder = root.parts();
+    let failed = |source| io_error("read", &folder, source);
+    let entries = match fs::read_dir(&folder) {
+        // Only a reader finds no folder: a writer makes it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
+        entries => entries.map_err(failed)?,
+    };
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, std::io::Error>>().map_err(failed)?;
+    Ok(paths.into_iter().partition(|path| !path.to_string_lossy().ends_with(UNFINISHED_SUFFIX)))
+}
+
+fn read_parts(root: &Root, folders: Vec<PathBuf>) -> Result<Vec<Part>, LoadError> {
+    let mut parts = folders.into_iter().map(|folder| read(root, folder)).collect::<Result<Vec<_>, _>>()?;
+    parts.sort_by_key(Part::number);
+    Ok(parts)
+}
+
+fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
+    if let Some(old) = old_part::read(root, &folder)? {
+        return Part::new(Manifest::new(old.number, old.run_id, vec![old.tables]), folder);
+    }
+    let path = folder.join(MANIFEST_FILE);
+    let text = fs::read(&path).map_err(|source| io_error("read", &path, source))?;
+    let damaged = |why: String| LoadError::Damaged { path: path.clone(), why: format!("it cannot be read: {why}") };
+    // The version is read alone first: a later format may have fields that this program cannot read.
+    let version: serde_json::Value = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+    let version = version.get("format_version").and_then(serde_json::Value::as_u64);
+    if let Some(version) = version.filter(|version| *version > u64::from(FORMAT_VERSION)) {
+        return Err(LoadError::Newer { path, found: format!("format {version}") });
+    }
+    let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+    Part::new(manifest, folder)
+}
+
+fn folder_bytes(folder: &Path) -> Result<u64, LoadError> {
+    let failed = |source| io_error("read", folder, source);
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        bytes += entry.and_then(|entry| entry.metadata()).map_err(failed)?.len();
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,90 @@
+//! How a table is cut into partitions by creation time, and the names of their folders.
+//!
+//! Only ISO dates appear in folder names: they are the one form that every reader of such trees understands.
+
+use std::fmt;
+
+use chrono::{DateTime, Datelike, Days, Months, NaiveDate};
+use serde::{Deserialize, Serialize};
+
+use crate::load::store::TimeBounds;
+
+/// Readers know dates of the years 1 to 9999 only: rows before and after go to the first and the last partition.
+const YEAR_MIN: i32 = 1;
+const YEAR_MAX: i32 = 9999;
+/// First microsecond of `YEAR_MIN`.
+const FIRST_US: i64 = -62_135_596_800_000_000;
+/// Last microsecond of `YEAR_MAX`.
+const LAST_US: i64 = 253_402_300_799_999_999;
+
+/// The length of a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartitionBy {
+    /// `created_month=2026-01-01`.
+    #[default]
+    Month,
+    /// `created_date=2026-01-31`.
+    Day,
+}
+
+impl fmt::Display for PartitionBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PartitionBy::Month => "month",
+            PartitionBy::Day => "day",
+        })
+    }
+}
+
+impl PartitionBy {
+    /// The name of a partition's folder: `created_month=2026-01-01` for a table cut by `created_at`.
+    pub(super) fn folder(self, column: &str, partition: Partition) -> String {
+        let stem = column.strip_suffix("_at").unwrap_or(column);
+        let suffix = match self {
+            PartitionBy::Month => "month",
+            PartitionBy::Day => "date",
+        };
+        format!("{stem}_{suffix}={}", partition.first_day.format("%Y-%m-%d"))
+    }
+
+    /// The partition that such a folder holds; `None` for any other folder.
+    pub(super) fn read_folder(self, column: &str, name: &str) -> Option<Partition> {
+        let (_, day) = name.split_once('=')?;
+        let partition = Partition { first_day: NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()? };
+        (self.folder(column, partition) == name).then_some(partition)
+    }
+
+    /// The partition of a creation time, in epoch microseconds.
+    pub(super) fn of(self, at_us: i64) -> Partition {
+        let at = DateTime::from_timestamp_micros(at_us.clamp(FIRST_US, LAST_US)).unwrap_or_default().date_naive();
+        let first_day = match self {
+            PartitionBy::Month => at.with_day(1).unwrap_or(at),
+            PartitionBy::Day => at,
+        };
+        Partition { first_day }
+    }
+
+    /// The creation times that belong to a partition; the first and the last one reach to the ends of time.
+    pub(super) fn bounds(self, partition: Partition) -> TimeBounds {
+        let first = partition.first_day;
+        let next = match self {
+            PartitionBy::Month => first.checked_add_months(Months::new(1)),
+            PartitionBy::Day => first.checked_add_days(Days::new(1)),
+        };
+        let start_us = if first.year() <= YEAR_MIN && first.ordinal() == 1 { i64::MIN } else { micros(first) };
+        let end_us = next.filter(|day| day.year() <= YEAR_MAX).map_or(i64::MAX, micros);
+        TimeBounds { start_us, end_us }
+    }
+}
+
+/// A month or a day, by its first day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Partition {
+    pub(super) first_day: NaiveDate,
+}
+
+fn micros(day: NaiveDate) -> i64 {
+    day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros()
+}

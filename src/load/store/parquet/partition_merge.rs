@@ -1,0 +1,152 @@
+//! Merges layers into the file of one partition, or of a table without partitions.
+
+use std::path::Path;
+
+use super::{
+    disk::Disk,
+    layer::Layer,
+    limits::Limits,
+    partition::Partition,
+    removed_keys::RemovedKeys,
+    root::Root,
+    row_tests::pick_partition,
+    rows_reader::RowsReader,
+    runs::{Run, RunWriter, Target},
+    sources::{Content, Source, Sources},
+    table_file::Notes,
+    tree::{DataFile, FileFacts, read_facts},
+};
+use crate::{
+    load::{Identity, LoadError},
+    schema::Table,
+};
+
+/// When a file is written anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rewrite {
+    IfChanged,
+    /// Also where no row changes: what the footer says changes.
+    Always,
+}
+
+/// What is to be merged.
+pub(super) struct PartitionMerge<'a> {
+    pub(super) table: &'static Table,
+    /// `None` for a table without partitions.
+    pub(super) partition: Option<Partition>,
+    pub(super) file: Option<DataFile>,
+    /// The layers that the file does not have, oldest first.
+    pub(super) layers: Vec<&'a Layer>,
+    pub(super) rewrite: Rewrite,
+    /// What the file says of itself afterwards: the last part of this publish.
+    pub(super) applied_part: u64,
+    pub(super) run_id: Option<&'a str>,
+}
+
+impl PartitionMerge<'_> {
+    /// Rows that take part, at most.
+    pub(super) fn rows_max(&self) -> u64 {
+        let added = self.layers.iter().filter_map(|layer| layer.table(self.table)).flat_map(|changes| &changes.added);
+        let added = added.filter(|file| file.may_hold(self.partition, None)).map(|file| file.rows);
+        self.file.as_ref().map_or(0, |file| file.facts.rows) + added.sum::<u64>()
+    }
+}
+
+/// What became of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Merged {
+    Untouched,
+    Replaced(FileFacts),
+    /// No row is left.
+    Removed,
+}
+
+/// Merges partitions.
+pub(super) struct Merger<'a> {
+    pub(super) root: &'a Root,
+    pub(super) disk: &'a Disk,
+    pub(super) identity: &'a Identity,
+    /// Those of one merge.
+    pub(super) limits: Limits,
+}
+
+impl Merger<'_> {
+    /// Merges one partition: a new file takes the place of the old one in one step.
+    pub(super) fn merge(&self, merge: &PartitionMerge<'_>) -> Result<Merged, LoadError> {
+        let PartitionMerge { table, partition, file, rewrite, .. } = merge;
+        let place = self.root.data_file(table, *partition);
+        let runs = self.runs(merge)?;
+        let is_untouched = match (runs.as_slice(), file) {
+            ([only], Some(file)) => only.path == file.path && only.is_whole(),
+            ([], Some(file)) => file.facts.rows == 0,
+            ([], None) => true,
+            _ => false,
+        };
+        match runs.as_slice() {
+            _ if *rewrite == Rewrite::Always => self.replace(merge, runs, &place),
+            _ if is_untouched => Ok(Merged::Untouched),
+            [] if partition.is_some() => self.remove(&place),
+            [only] if file.is_none() && only.is_whole() && only.is_in_order => self.put_run(&only.path, &place),
+            _ => self.replace(merge, runs, &place),
+        }
+    }
+
+    /// The rows that no later layer removes, oldest run first.
+    fn runs(&self, merge: &PartitionMerge<'_>) -> Result<Vec<Run>, LoadError> {
+        let PartitionMerge { table, partition, file, layers, .. } = merge;
+        let by = self.root.partition_by();
+        let bounds = partition.map(|partition| by.bounds(partition));
+        let sources = Sources::of(table, *partition, None, file.as_ref().map(|file| file.path.clone()), layers);
+        let mut removed = RemovedKeys::new(table, bounds, &sources.removals, self.limits.removed_keys_max)?;
+        let mut runs = Vec::new();
+        for Source { order, path, content } in &sources.rows {
+            let reader = RowsReader::open(path)?;
+            let mut pick = reader.all();
+            if let (Content::SeveralPartitions, Some(partition)) = (content, partition) {
+                pick = pick_partition(table, &reader, &pick, by, *partition)?;
+            }
+            let pick = removed.leave_out(&reader, pick, *order)?;
+            if pick.count() > 0 {
+                runs.push(Run::new(table, path, &reader, pick));
+            }
+        }
+        Ok(runs)
+    }
+
+    fn replace(&self, merge: &PartitionMerge<'_>, runs: Vec<Run>, place: &Path) -> Result<Merged, LoadError> {
+        let PartitionMerge { table, partition, applied_part, run_id, .. } = *merge;
+        let stem = partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
+        // Not beside its place: some readers take every file of a folder for data, whatever it is called.
+        let scratch = self.root.scratch().join(format!("{}.{stem}", table.name));
+        let fresh = self.root.scratch().join(format!("{}.{stem}.parquet", table.name));
+        let notes = Notes { applied_part, identity: self.identity, run_id };
+        let target = Target { table, partition_by: self.root.partition_by(), partition, notes };
+        self.disk.step("write", &fresh)?;
+        let rows = RunWriter::new(target, scratch, self.limits).write(runs, &fresh)?;
+        self.disk.sync_file(&fresh)?;
+        self.put(&fresh, place)?;
+        Ok(Merged::Replaced(FileFacts { applied_part, rows }))
+    }
+
+    /// Puts a run of a part in its place as it is: it is all that the partition has, and was made durable with its part.
+    fn put_run(&self, run: &Path, place: &Path) -> Result<Merged, LoadError> {
+        let facts = read_facts(self.root, run)?;
+        self.put(run, place)?;
+        Ok(Merged::Replaced(facts))
+    }
+
+    fn put(&self, file: &Path, place: &Path) -> Result<(), LoadError> {
+        if let Some(folder) = place.parent() {
+            self.disk.create_folder(folder)?;
+        }
+        self.disk.rename(file, place)
+    }
+
+    /// A partition without rows has no file. A merge that is begun again finds the same parts, and again no rows.
+    fn remove(&self, place: &Path) -> Result<Merged, LoadError> {
+        self.disk.remove_file(place)?;
+        // Only for tidiness: a folder that stays behind, or is not empty, harms nobody.
+        let _ = place.parent().map(std::fs::remove_dir);
+        Ok(Merged::Removed)
+    }
+}

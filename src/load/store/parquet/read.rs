@@ -1,0 +1,182 @@
+//! Reads rows of a table: partition files with the layers of parts over them, only as far as the range reaches.
+
+use std::{collections::BTreeSet, path::Path, sync::Arc};
+
+use super::{
+    columns::read_schema,
+    kept::{Kept, KeptFiles, Wanted},
+    layer::Layer,
+    partition::Partition,
+    pick::Pick,
+    removed_keys::RemovedKeys,
+    root::Root,
+    row_tests::{pick_keys, pick_partition, pick_within},
+    rows_reader::{PickedRows, RowsReader, read_picked},
+    sources::{Content, FILE_ORDER, Source, Sources},
+    tree::Tree,
+};
+use crate::{
+    load::{
+        LoadError,
+        store::{Filter, KeySet, Take, TimeBounds, removal_columns},
+    },
+    schema::Table,
+};
+
+/// A warehouse as it is read.
+pub(super) struct TableRead<'a> {
+    pub(super) root: &'a Root,
+    pub(super) tree: &'a mut Tree,
+    pub(super) kept: &'a mut KeptFiles,
+    /// The layers that are not in the files, oldest first.
+    pub(super) layers: Vec<&'a Layer>,
+    /// Removed keys that are held at once.
+    pub(super) removed_keys_max: usize,
+}
+
+/// Rows of one partition that are asked for.
+struct PartitionRead<'a> {
+    table: &'static Table,
+    partition: Option<Partition>,
+    /// `None`: all times of the partition.
+    range: Option<TimeBounds>,
+    columns: &'a [&'a str],
+    filter: &'a Filter<'a>,
+    /// Whether other windows of the partition are expected to follow.
+    is_main: bool,
+}
+
+impl TableRead<'_> {
+    /// Hands over these columns of the rows that the filter names.
+    pub(super) fn read(
+        &mut self,
+        table: &'static Table,
+        columns: &[&str],
+        filter: &Filter<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<(), LoadError> {
+        read_schema(table, columns)?;
+        if filter.keys.is_some_and(KeySet::is_empty) {
+            return Ok(());
+        }
+        let range = filter.range.filter(|_| table.partition.is_some());
+        let by = self.root.partition_by();
+        let partitions = self.partitions(table, range);
+        let overlap = |partition: Option<Partition>| {
+            let (range, bounds) = (range?, by.bounds(partition?));
+            intersection(range, bounds).map(|common| common.end_us.saturating_sub(common.start_us))
+        };
+        let main = partitions.iter().copied().max_by_key(|partition| overlap(*partition)).flatten();
+        for partition in partitions {
+            let range = range.zip(partition).and_then(|(range, partition)| {
+                let bounds = by.bounds(partition);
+                intersection(range, bounds).filter(|common| *common != bounds)
+            });
+            let is_main = partition == main;
+            self.read_partition(&PartitionRead { table, partition, range, columns, filter, is_main }, take)?;
+        }
+        Ok(())
+    }
+
+    /// The partitions with rows that can be within the range.
+    fn partitions(&self, table: &'static Table, range: Option<TimeBounds>) -> BTreeSet<Option<Partition>> {
+        let by = self.root.partition_by();
+        let mut partitions: BTreeSet<_> = self.tree.partitions_within(self.root, table, range).collect();
+        let layers = self.layers.iter().filter_map(|layer| layer.table(table));
+        let added = layers.flat_map(|changes| &changes.added).filter(|file| file.may_hold(None, range));
+        for file in added {
+            let is_within = |partition: &&Partition| range.is_none_or(|range| by.bounds(**partition).overlaps(range));
+            partitions.extend(file.partitions.iter().filter(is_within).copied().map(Some));
+            partitions.extend(file.partitions.is_empty().then_some(None));
+        }
+        partitions
+    }
+
+    fn read_partition(&mut self, read: &PartitionRead<'_>, take: &mut Take<'_>) -> Result<(), LoadError> {
+        let file = self.tree.file(self.root, read.table, read.partition)?;
+        let file = file.map(|file| file.path);
+        let sources = Sources::of(read.table, read.partition, read.range, file, &self.layers);
+        let by = self.root.partition_by();
+        let range = read.range.or(read.partition.map(|partition| by.bounds(partition)));
+        let mut removed = RemovedKeys::new(read.table, range, &sources.removals, self.removed_keys_max)?;
+        for source in &sources.rows {
+            let kept = if source.order == FILE_ORDER { self.kept_rows(read, &source.path)? } else { None };
+            match kept {
+                Some(kept) => {
+                    let pick = read.pick(kept.as_ref(), kept.all(), read.range)?;
+                    let pick = removed.leave_out(kept.as_ref(), pick, source.order)?;
+                    if kept.has(read.columns) {
+                        read.hand_over(kept.as_ref(), &pick, take)?;
+                    } else if pick.count() > 0 {
+                        read.hand_over(&RowsReader::open(&source.path)?, &kept.in_file(&pick), take)?;
+                    }
+                }
+                None => self.read_source(read, source, &mut removed, take)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a source from its file alone.
+    fn read_source(
+        &self,
+        read: &PartitionRead<'_>,
+        source: &Source,
+        removed: &mut RemovedKeys<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<(), LoadError> {
+        let reader = RowsReader::open(&source.path)?;
+        let table = read.table;
+        let mut pick = read.range.map_or_else(|| reader.all(), |range| reader.may_be_within(table, range));
+        if let (Content::SeveralPartitions, Some(partition)) = (source.content, read.partition) {
+            pick = pick_partition(table, &reader, &pick, self.root.partition_by(), partition)?;
+        }
+        // No need to look at each row if the statistics say that all are within.
+        let is_within = |range: &TimeBounds| reader.bounds(table).is_some_and(|bounds| range.with(bounds) == *range);
+        let range = read.range.filter(|range| !is_within(range));
+        let pick = read.pick(&reader, pick, range)?;
+        let pick = removed.leave_out(&reader, pick, source.order)?;
+        read.hand_over(&reader, &pick, take)
+    }
+
+    /// What is kept in memory of the partition's file around the range.
+    fn kept_rows(&mut self, read: &PartitionRead<'_>, path: &Path) -> Result<Option<Arc<Kept>>, LoadError> {
+        let (Some(partition), Some(range)) = (read.partition, read.range) else { return Ok(None) };
+        let (table, columns) = (read.table, read.columns);
+        let Some(keys) = read.filter.keys else {
+            let wanted = Wanted { table, partition, range, columns };
+            return match self.kept.find(wanted) {
+                None if read.is_main => self.kept.keep(&RowsReader::open(path)?, wanted),
+                found => Ok(found),
+            };
+        };
+        // Rows of some keys are asked for after a look at their window: that look is what was kept.
+        let needed = [keys.columns(), &removal_columns(table)].concat();
+        Ok(self.kept.find(Wanted { table, partition, range, columns: &needed }))
+    }
+}
+
+impl PartitionRead<'_> {
+    /// Those of the picked rows that are within the range and have one of the keys.
+    fn pick(&self, rows: &dyn PickedRows, pick: Pick, range: Option<TimeBounds>) -> Result<Pick, LoadError> {
+        let pick = match range {
+            Some(range) => pick_within(self.table, rows, &pick, range)?,
+            None => pick,
+        };
+        match self.filter.keys {
+            Some(keys) => pick_keys(self.table, rows, &pick, keys),
+            None => Ok(pick),
+        }
+    }
+
+    fn hand_over(&self, rows: &dyn PickedRows, pick: &Pick, take: &mut Take<'_>) -> Result<(), LoadError> {
+        let schema = read_schema(self.table, self.columns)?;
+        read_picked(rows, pick, &schema).try_for_each(|batch| take(batch?))
+    }
+}
+
+/// The times that are in both.
+fn intersection(one: TimeBounds, other: TimeBounds) -> Option<TimeBounds> {
+    let common = TimeBounds { start_us: one.start_us.max(other.start_us), end_us: one.end_us.min(other.end_us) };
+    (common.start_us < common.end_us).then_some(common)
+}

@@ -1,0 +1,145 @@
+//! Leaves out rows that later layers remove: by hashes of keys, of which a limited number is in memory.
+
+use arrow::{array::RecordBatch, buffer::BooleanBuffer, datatypes::SchemaRef};
+use foldhash::HashMap;
+
+use super::{
+    columns::read_schema,
+    pick::Pick,
+    row_tests::{kept_rows, within},
+    rows_reader::{PickedRows, RowsReader, narrow, read_picked},
+    sources::Removal,
+};
+use crate::{
+    load::{
+        LoadError,
+        error::unfit,
+        store::{TimeBounds, removal_columns},
+    },
+    model::key_hashes,
+    schema::Table,
+};
+
+/// Hash of each removed key, with the order of the last layer that removes it.
+type LastRemoved = HashMap<u128, usize>;
+
+/// The keys that layers remove from a partition within a range.
+pub(super) struct RemovedKeys<'a> {
+    columns: KeyColumns,
+    range: Option<TimeBounds>,
+    removals: &'a [Removal],
+    keys_max: usize,
+    /// All keys, if they are few enough and once they were needed.
+    loaded: Option<LastRemoved>,
+}
+
+impl<'a> RemovedKeys<'a> {
+    /// The keys in these files, of which so many may be in memory. Nothing is read yet.
+    pub(super) fn new(
+        table: &'static Table,
+        range: Option<TimeBounds>,
+        removals: &'a [Removal],
+        keys_max: usize,
+    ) -> Result<Self, LoadError> {
+        let names = removal_columns(table);
+        let columns = KeyColumns { table, schema: read_schema(table, &names)?, names };
+        Ok(Self { columns, range, removals, keys_max, loaded: None })
+    }
+
+    /// Whether some layer after this order removes rows.
+    pub(super) fn concern(&self, order: usize) -> bool {
+        self.removals.iter().any(|removal| removal.order > order)
+    }
+
+    /// Those of the picked rows of a source, which has this order, that no later layer removes.
+    pub(super) fn leave_out(&mut self, rows: &dyn PickedRows, pick: Pick, order: usize) -> Result<Pick, LoadError> {
+        if !self.concern(order) || pick.count() == 0 {
+            return Ok(pick);
+        }
+        let keys: u64 = self.removals.iter().map(|removal| removal.keys).sum();
+        if keys > self.keys_max as u64 {
+            return self.leave_out_in_turns(rows, pick, order);
+        }
+        let loaded = match self.loaded.take() {
+            Some(loaded) => loaded,
+            None => self.load()?,
+        };
+        self.columns.survivors(self.loaded.insert(loaded), rows, &pick, order)
+    }
+
+    fn load(&self) -> Result<LastRemoved, LoadError> {
+        let mut all = LastRemoved::default();
+        self.each_batch(&mut |order, hashes| {
+            insert(&mut all, order, &hashes);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// The same as [`RemovedKeys::leave_out`], with some of the keys at a time.
+    fn leave_out_in_turns(&self, rows: &dyn PickedRows, mut pick: Pick, order: usize) -> Result<Pick, LoadError> {
+        let mut some = LastRemoved::default();
+        self.each_batch(&mut |removed_by, hashes| {
+            insert(&mut some, removed_by, &hashes);
+            if some.len() >= self.keys_max {
+                pick = self.columns.survivors(&some, rows, &pick, order)?;
+                some.clear();
+            }
+            Ok(())
+        })?;
+        self.columns.survivors(&some, rows, &pick, order)
+    }
+
+    /// Hands over the hashes of the keys within the range, with the order of their layer.
+    fn each_batch(&self, take: &mut dyn FnMut(usize, Vec<u128>) -> Result<(), LoadError>) -> Result<(), LoadError> {
+        let KeyColumns { table, schema, .. } = &self.columns;
+        for removal in self.removals {
+            let reader = RowsReader::open(&removal.path)?;
+            let pick = self.range.map_or_else(|| reader.all(), |range| reader.may_be_within(table, range));
+            for batch in read_picked(&reader, &pick, schema) {
+                let mut batch = batch?;
+                if let Some(range) = self.range {
+                    let kept = within(table, &batch, range)?;
+                    batch = kept_rows(table, batch, &kept)?;
+                }
+                take(removal.order, self.columns.hashes(&batch)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn insert(removed: &mut LastRemoved, order: usize, hashes: &[u128]) {
+    for hash in hashes {
+        let last = removed.entry(*hash).or_insert(order);
+        *last = order.max(*last);
+    }
+}
+
+/// The columns by which rows of a table are removed.
+struct KeyColumns {
+    table: &'static Table,
+    names: Vec<&'static str>,
+    schema: SchemaRef,
+}
+
+impl KeyColumns {
+    fn hashes(&self, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
+        key_hashes(&self.names, rows).map_err(unfit(self.table))
+    }
+
+    /// Those of the picked rows that no layer after this order removes.
+    fn survivors(
+        &self,
+        removed: &LastRemoved,
+        rows: &dyn PickedRows,
+        pick: &Pick,
+        order: usize,
+    ) -> Result<Pick, LoadError> {
+        narrow(rows, pick, &self.schema, |batch| {
+            let hashes = self.hashes(batch)?;
+            let survives = |hash: &u128| removed.get(hash).is_none_or(|last| *last <= order);
+            Ok(hashes.iter().map(survives).collect::<BooleanBuffer>())
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! The folder of a Parquet warehouse: its owner, its lock, and the paths in it.
+//!
+//! ```text
+//! <root>/<table>/created_month=2026-01-01/data.parquet   what readers see: nothing else is ever in there
+//! <root>/<table>/data.parquet                            a table without a partition
+//! <root>/.studysync/warehouse.json                       which service, which layout
+//! <root>/.studysync/files.json                           the files of tables after the last publish
+//! <root>/.studysync/lock                                 locked while a writer is open
+//! <root>/.studysync/parts/<number>-<label>/              commits that wait for publish
+//! <root>/.studysync/parts/<number>.tmp/                  an open transaction, or the remains of one; removed at open
+//! <root>/.studysync/scratch/                             files that publish is writing; emptied at open
+//! ```
+//!
+//! Knows neither the content of parts nor that of tables.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use parquet::file::metadata::ParquetMetaDataReader;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    disk::{Disk, io_error},
+    lock,
+    partition::{Partition, PartitionBy},
+};
+use crate::{
+    files,
+    load::{Identity, LoadError},
+    model::is_same_service,
+    schema::{Table, tables},
+};
+
+/// Version of the layout. A program refuses what a later one wrote.
+const FORMAT_VERSION: u32 = 1;
+/// Where everything lives that is not for readers.
+const PRIVATE_FOLDER: &str = ".studysync";
+/// Tables that have rows where nothing of a service was stored.
+const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
+
+/// What `warehouse.json` says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Warehouse {
+    format_version: u32,
+    base_url: String,
+    environment: String,
+    partition: PartitionBy,
+}
+
+/// An open warehouse folder. Nobody else can open it for writing until it is dropped.
+pub(super) struct Root {
+    path: PathBuf,
+    text: String,
+    partition_by: PartitionBy,
+    /// Closing it gives the lock back. A reader has none where there is no file to lock.
+    _lock: Option<File>,
+}
+
+impl Root {
+    /// Opens the folder, or makes a new one where there is none yet. What a killed writer left half done in it is removed.
+    pub(super) fn open(
+        path: &Path,
+        identity: &Identity,
+        partition_by: PartitionBy,
+        disk: &Disk,
+    ) -> Result<Self, LoadError> {
+        files::create_folders(path).map_err(|source| io_error("create", path, source))?;
+        let (path, text) = absolute(path)?;
+        let private = path.join(PRIVATE_FOLDER);
+        if !private.is_dir() && !is_empty_folder(&path)? {
+            let why = "it holds other files".to_owned();
+            return Err(LoadError::NotOurs { path, why });
+        }
+        disk.create_folder(&private)?;
+        let lock = lock::exclusive(&path, &private.join("lock"))?;
+        let root = Self { text, partition_by, _lock: Some(lock), path };
+        root.claim(identity, disk)?;
+        root.clear_scratch(disk)?;
+        disk.create_folder(&root.parts())?;
+        tables().iter().try_for_each(|table| disk.create_folder(&root.table_folder(table)))?;
+        Ok(root)
+    }
+
+    /// Opens the folder for reading alone. Nothing in it is made or removed; a writer is kept out where the lock can be shared.
+    pub(super) fn open_to_compare(
+        path: &Path,
+        identity: &Identity,
+        partition_by: PartitionBy,
+    ) -> Result<Self, LoadError> {
+        LoadError::require_folder(path)?;
+        let (path, text) = absolute(path)?;
+        let private = path.join(PRIVATE_FOLDER);
+        let lock = lock::shared(&path, &private.join("lock"))?;
+        let root = Self { text, partition_by, _lock: lock, path };
+        let bytes = fs::read(private.join("warehouse.json")).map_err(|_| LoadError::NotOurs {
+            path: root.path.clone(),
+            why: format!("{PRIVATE_FOLDER}/warehouse.json is missing"),
+        })?;
+        root.check(&bytes, &root.wanted(identity))?;
+        Ok(root)
+    }
+
+    fn wanted(&self, identity: &Identity) -> Warehouse {
+        Warehouse {
+            format_version: FORMAT_VERSION,
+            base_url: identity.base_url.clone(),
+            environment: identity.environment.clone(),
+            partition: self.partition_by,
+        }
+    }
+
+    /// Checks that the folder is this service's, or writes that it is.
+    fn claim(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
+        let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
+        let wanted = self.wanted(identity);
+        match fs::read(&path) {
+            Ok(bytes) => match self.check(&bytes, &wanted) {
+                Err(LoadError::OtherIdentity { .. }) if !self.holds_rows()? => {
+                    // What an earlier service proved empty is forgotten before the folder is another's.
+                    self.files()?.iter().try_for_each(|file| disk.remove_file(file))?;
+                    disk.remove_folder(&self.parts())?;
+                    disk.remove_file(&self.inventory())?;
+                    self.write_identity(&wanted, disk)
+                }
+                checked => checked,
+            },
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {
+                // The parts folder comes after this file, so a folder with parts and without it has lost it.
+                if self.parts().exists() {
+                    let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
+                    return Err(LoadError::Damaged { path: self.path.clone(), why });
+                }
+                self.write_identity(&wanted, disk)
+            }
+            Err(source) => Err(io_error("read", &path, source)),
+        }
+    }
+
+    /// Writes whose the folder is, whatever it was.
+    pub(super) fn rebind(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
+        self.write_identity(&self.wanted(identity), disk)
+    }
+
+    fn write_identity(&self, wanted: &Warehouse, disk: &Disk) -> Result<(), LoadError> {
+        let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
+        let text = serde_json::to_vec_pretty(wanted).map_err(|source| io_error("write", &path, source.into()))?;
+        let beside = path.with_extension("json.new");
+        disk.write(&beside, &text)?;
+        disk.rename(&beside, &path)
+    }
+
+    /// Whether any file holds something of a service. Runs that brought nothing do not count, nor windows that they found empty.
+    fn holds_rows(&self) -> Result<bool, LoadError> {
+        for file in self.files()? {
+            let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy().into_owned();
+            let is_of_runs = TABLES_OF_RUNS
+                .iter()
+                .any(|table| below_root.starts_with(table) || below_root.contains(&format!("/{table}.")));
+            if !is_of_runs && rows_of(&file)? != Some(0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The Parquet files of all tables, and of commits that wait.
+    fn files(&self) -> Result<Vec<PathBuf>, LoadError> {
+        let mut folders: Vec<PathBuf> = tables().iter().map(|table| self.table_folder(table)).collect();
+        folders.push(self.parts());
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries.map_err(|source| io_error("read", &folder, source))?,
+            };
+            for entry in entries {
+                let path = entry.map_err(|source| io_error("read", &folder, source))?.path();
+                match path.extension() {
+                    _ if path.is_dir() => folders.push(path),
+                    Some(extension) if extension == "parquet" => files.push(path),
+                    _ => {}
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    fn check(&self, bytes: &[u8], wanted: &Warehouse) -> Result<(), LoadError> {
+        let damaged = |why: String| LoadError::Damaged { path: self.path.clone(), why };
+        // The version is read alone first: a later format may have fields that this program cannot read.
+        let version = serde_json::from_slice::<serde_json::Value>(bytes).ok();
+        let version = version.as_ref().and_then(|value| value.get("format_version")).and_then(|value| value.as_u64());
+        let version = version.ok_or_else(|| damaged(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read")))?;
+        if version > u64::from(FORMAT_VERSION) {
+            return Err(LoadError::Newer { path: self.path.clone(), found: format!("format {version}") });
+        }
+        let found: Warehouse = serde_json::from_slice(bytes)
+            .map_err(|error| damaged(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read: {error}")))?;
+        if !is_same_service(&found.base_url, &wanted.base_url) || found.environment != wanted.environment {
+            let name = |warehouse: &Warehouse| format!("{} ({})", warehouse.base_url, warehouse.environment);
+            return Err(LoadError::OtherIdentity {
+                path: self.path.clone(),
+                found: name(&found),
+                wanted: name(wanted),
+            });
+        }
+        if found.partition != wanted.partition {
+            let (found, wanted) = (found.partition.to_string(), wanted.partition.to_string());
+            return Err(LoadError::OtherPartition { path: self.path.clone(), found, wanted });
+        }
+        Ok(())
+    }
+
+    /// Empties the folder for files that publish is writing.
+    pub(super) fn clear_scratch(&self, disk: &Disk) -> Result<(), LoadError> {
+        disk.remove_folder(&self.scratch())?;
+        disk.create_folder(&self.scratch())
+    }
+
+    /// The folder itself, absolute.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder for people.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How partitioned tables are cut.
+    pub(super) fn partition_by(&self) -> PartitionBy {
+        self.partition_by
+    }
+
+    /// The list of files that there must be.
+    pub(super) fn inventory(&self) -> PathBuf {
+        self.path.join(PRIVATE_FOLDER).join("files.json")
+    }
+
+    /// Where commits wait.
+    pub(super) fn parts(&self) -> PathBuf {
+        self.path.join(PRIVATE_FOLDER).join("parts")
+    }
+
+    /// For files that publish is writing. On the same file system as the tables.
+    pub(super) fn scratch(&self) -> PathBuf {
+        self.path.join(PRIVATE_FOLDER).join("scratch")
+    }
+
+    /// The folder of a table.
+    pub(super) fn table_folder(&self, table: &Table) -> PathBuf {
+        self.path.join(&table.name)
+    }
+
+    /// The file of a partition, or of a table that is not cut.
+    pub(super) fn data_file(&self, table: &Table, partition: Option<Partition>) -> PathBuf {
+        let mut path = self.table_folder(table);
+        if let (Some(column), Some(partition)) = (&table.partition, partition) {
+            path.push(self.partition_by.folder(column, partition));
+        }
+        path.push("data.parquet");
+        path
+    }
+}
+
+/// Tables are named to the engine by absolute paths, whatever the working directory is later on.
+fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
+    let path = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
+    let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };
+    let text = path.to_str().ok_or_else(|| not_ours("its path is not UTF-8"))?.to_owned();
+    if text.contains(['*', '?', '[']) {
+        return Err(not_ours("its path has one of the characters * ? [, which the engine takes for a pattern"));
+    }
+    Ok((path, text))
+}
+
+/// The rows of a file; `None` if that cannot be told.
+fn rows_of(path: &Path) -> Result<Option<i64>, LoadError> {
+    let file = File::open(path).map_err(|source| io_error("open", path, source))?;
+    let footer = ParquetMetaDataReader::new().parse_and_finish(&file);
+    Ok(footer.ok().map(|footer| footer.file_metadata().num_rows()))
+}
+
+fn is_empty_folder(path: &Path) -> Result<bool, LoadError> {
+    let mut entries = fs::read_dir(path).map_err(|source| io_error("read", path, source))?;
+    Ok(entries.next().is_none())
+}

@@ -1,0 +1,204 @@
+//! Reads rows of one Parquet file: some columns of some rows, a row group at a time.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use arrow::{
+    array::{BooleanBufferBuilder, RecordBatch},
+    buffer::BooleanBuffer,
+    datatypes::SchemaRef,
+};
+use parquet::{
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+    },
+    errors::ParquetError,
+    file::{
+        metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, RowGroupMetaData},
+        statistics::Statistics,
+    },
+};
+
+use super::{
+    columns::fit,
+    disk::io_error,
+    order,
+    pick::{Pick, PickedGroup},
+};
+use crate::{
+    load::{LoadError, store::TimeBounds},
+    schema::Table,
+};
+
+/// Rows that are decoded at once, at most.
+const BATCH_ROWS: usize = 2048;
+/// Encoded bytes of the rows that are decoded at once: wide rows come in smaller batches.
+const BATCH_BYTES: usize = 1 << 20;
+/// Bytes of a dictionary, at most.
+const DICTIONARY_BYTES_MAX: usize = 1 << 20;
+
+/// Batches of one row group.
+pub(super) type GroupBatches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, LoadError>> + 'a>;
+
+/// Rows in row groups, of which some columns of some rows can be read.
+pub(super) trait PickedRows {
+    /// The picked rows of a row group: the columns of the schema by name, in its types, NULL if the rows lack a column.
+    fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError>;
+}
+
+/// The picked rows, in their order.
+pub(super) fn read_picked<'a>(
+    rows: &'a dyn PickedRows,
+    pick: &'a Pick,
+    schema: &'a SchemaRef,
+) -> impl Iterator<Item = Result<RecordBatch, LoadError>> + 'a {
+    pick.groups.iter().flat_map(move |group| {
+        rows.read_group(group, schema).unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
+    })
+}
+
+/// Those of the picked rows for which the test, which sees the columns of the schema, sets a bit.
+pub(super) fn narrow(
+    rows: &dyn PickedRows,
+    pick: &Pick,
+    schema: &SchemaRef,
+    mut test: impl FnMut(&RecordBatch) -> Result<BooleanBuffer, LoadError>,
+) -> Result<Pick, LoadError> {
+    let mut narrowed = Pick::default();
+    for group in &pick.groups {
+        let mut kept = BooleanBufferBuilder::new(group.count());
+        for batch in rows.read_group(group, schema)? {
+            kept.append_buffer(&test(&batch?)?);
+        }
+        let kept = kept.finish();
+        if kept.count_set_bits() > 0 {
+            narrowed.groups.push(group.narrowed(kept));
+        }
+    }
+    Ok(narrowed)
+}
+
+/// An open file. One thread reads it at a time.
+pub(super) struct RowsReader {
+    path: PathBuf,
+    file: File,
+    metadata: ArrowReaderMetadata,
+}
+
+impl RowsReader {
+    /// Opens a file and reads its footer.
+    ///
+    /// # Errors
+    /// [`LoadError::Damaged`] if the footer cannot be read.
+    pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
+        let file = File::open(path).map_err(|source| io_error("open", path, source))?;
+        // With the places of pages those without picked rows are not even decompressed.
+        let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
+        let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| unreadable(path, error))?;
+        Ok(Self { path: path.to_owned(), file, metadata })
+    }
+
+    fn footer(&self) -> &ParquetMetaData {
+        self.metadata.metadata()
+    }
+
+    /// Every row.
+    pub(super) fn all(&self) -> Pick {
+        self.within(&|_| true)
+    }
+
+    /// The row groups that can hold rows within the range.
+    pub(super) fn may_be_within(&self, table: &Table, range: TimeBounds) -> Pick {
+        let column = self.partition_column(table);
+        self.within(&|group| group_bounds(group, column).is_none_or(|bounds| bounds.overlaps(range)))
+    }
+
+    fn within(&self, is_within: &dyn Fn(&RowGroupMetaData) -> bool) -> Pick {
+        let groups = self.footer().row_groups().iter().enumerate().filter(|(_, group)| is_within(group));
+        let rows = |group: &RowGroupMetaData| usize::try_from(group.num_rows()).unwrap_or(0);
+        Pick { groups: groups.map(|(index, group)| PickedGroup { index, rows: rows(group), kept: None }).collect() }
+    }
+
+    /// Range of the partition column over all rows, by the statistics; `None` without rows, and if some row group has none.
+    pub(super) fn bounds(&self, table: &Table) -> Option<TimeBounds> {
+        let column = self.partition_column(table);
+        let mut hull = None;
+        for group in self.footer().row_groups() {
+            hull = TimeBounds::hull(hull, Some(group_bounds(group, column)?));
+        }
+        hull
+    }
+
+    fn partition_column(&self, table: &Table) -> Option<usize> {
+        let name = table.partition.as_deref()?;
+        let columns = self.footer().file_metadata().schema_descr().columns();
+        columns.iter().position(|column| column.path().parts() == [name])
+    }
+
+    /// Whether the file says that its rows are in the order of the table.
+    pub(super) fn is_in_order(&self, table: &Table) -> bool {
+        order::is_in_order(table, self.footer())
+    }
+
+    /// Bytes that reading all columns holds at once, about: a page and a dictionary of each, and the batch that is decoded.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        let groups = 0..self.footer().num_row_groups();
+        groups.map(|group| BATCH_BYTES + self.page_bytes(group)).max().unwrap_or(0)
+    }
+
+    fn page_bytes(&self, group: usize) -> usize {
+        let pages = self.footer().offset_index().and_then(|groups| groups.get(group));
+        let columns = self.footer().row_groups().get(group).map_or(&[][..], RowGroupMetaData::columns);
+        let of_column = |(at, column): (usize, &ColumnChunkMetaData)| {
+            let pages = pages.and_then(|columns| columns.get(at)).map_or(1, |pages| pages.page_locations.len());
+            let bytes = usize::try_from(column.uncompressed_size()).unwrap_or(0);
+            let dictionary = column.dictionary_page_offset().map_or(0, |_| bytes.min(DICTIONARY_BYTES_MAX));
+            (bytes / pages.max(1) + dictionary).min(bytes)
+        };
+        columns.iter().enumerate().map(of_column).sum()
+    }
+
+    fn batch_rows(&self, group: usize) -> usize {
+        let Some(group) = self.footer().row_groups().get(group) else { return BATCH_ROWS };
+        let row_bytes = group.total_byte_size().unsigned_abs() / group.num_rows().unsigned_abs().max(1);
+        (BATCH_BYTES / usize::try_from(row_bytes.max(1)).unwrap_or(BATCH_BYTES)).clamp(1, BATCH_ROWS)
+    }
+}
+
+impl PickedRows for RowsReader {
+    fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError> {
+        let failed = |error: ParquetError| unreadable(&self.path, error);
+        let file = self.file.try_clone().map_err(|source| io_error("open", &self.path, source))?;
+        let names = schema.fields().iter().map(|field| field.name().as_str());
+        let columns = ProjectionMask::columns(self.metadata.parquet_schema(), names);
+        let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+            .with_projection(columns)
+            .with_row_groups(vec![group.index])
+            .with_batch_size(self.batch_rows(group.index));
+        if let Some(selection) = group.selection() {
+            reader = reader.with_row_selection(selection);
+        }
+        let batches = reader.build().map_err(failed)?;
+        let schema = SchemaRef::clone(schema);
+        Ok(Box::new(batches.map(move |batch| {
+            batch.and_then(|batch| fit(&batch, &schema)).map_err(|error| unreadable(&self.path, error.into()))
+        })))
+    }
+}
+
+/// Range of the partition column in a row group, by its statistics.
+fn group_bounds(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeBounds> {
+    let Some(Statistics::Int64(moments)) = group.columns().get(column?)?.statistics() else { return None };
+    let (first, last) = moments.min_opt().zip(moments.max_opt())?;
+    Some(TimeBounds { start_us: *first, end_us: last.saturating_add(1) })
+}
+
+fn unreadable(path: &Path, error: ParquetError) -> LoadError {
+    match error {
+        ParquetError::External(source) => io_error("read", path, std::io::Error::other(source)),
+        error => LoadError::Damaged { path: path.to_owned(), why: format!("it cannot be read: {error}") },
+    }
+}

@@ -1,0 +1,181 @@
+//! Writes the sorted runs of a partition as one sorted file, with a limited number of them open at once.
+
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+
+use super::{
+    limits::Limits,
+    merge::{Merge, OpenRun},
+    partition::{Partition, PartitionBy},
+    pick::Pick,
+    rows_reader::{RowsReader, read_picked},
+    sorted_rows::SortedRows,
+    table_file::{Notes, TableFile},
+};
+use crate::{load::LoadError, schema::Table};
+
+/// Rows of one partition in a file.
+pub(super) struct Run {
+    pub(super) path: PathBuf,
+    /// The rows that take part.
+    pub(super) pick: Pick,
+    /// Rows of the file.
+    pub(super) file_rows: usize,
+    /// Whether the file says that its rows are in the order of the table.
+    pub(super) is_in_order: bool,
+    /// Memory that reading the file takes, in bytes.
+    buffer_bytes: usize,
+    /// Whether the file is removed with the run.
+    is_intermediate: bool,
+}
+
+impl Run {
+    /// The picked rows of a file.
+    pub(super) fn new(table: &Table, path: &Path, reader: &RowsReader, pick: Pick) -> Self {
+        Self {
+            path: path.to_owned(),
+            pick,
+            file_rows: reader.all().count(),
+            is_in_order: reader.is_in_order(table),
+            buffer_bytes: reader.buffer_bytes(),
+            is_intermediate: false,
+        }
+    }
+
+    fn intermediate(table: &Table, path: &Path) -> Result<Self, LoadError> {
+        let reader = RowsReader::open(path)?;
+        let pick = reader.all();
+        let mut run = Self::new(table, path, &reader, pick);
+        run.is_intermediate = true;
+        Ok(run)
+    }
+
+    /// Rows that take part.
+    pub(super) fn rows(&self) -> usize {
+        self.pick.count()
+    }
+
+    /// Whether all rows of the file take part.
+    pub(super) fn is_whole(&self) -> bool {
+        self.rows() == self.file_rows
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.is_intermediate {
+            // What stays behind goes when the scratch folder is cleared.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What the files of one partition have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) table: &'static Table,
+    pub(super) partition_by: PartitionBy,
+    /// `None` for a table without partitions.
+    pub(super) partition: Option<Partition>,
+    pub(super) notes: Notes<'a>,
+}
+
+/// Writes runs of one partition.
+pub(super) struct RunWriter<'a> {
+    target: Target<'a>,
+    /// Path of intermediate files, without the number and the ending that each gets.
+    scratch: PathBuf,
+    limits: Limits,
+    /// Intermediate files so far.
+    files: usize,
+}
+
+impl<'a> RunWriter<'a> {
+    /// Intermediate files get names that begin with the path `scratch`.
+    pub(super) fn new(target: Target<'a>, scratch: PathBuf, limits: Limits) -> Self {
+        Self { target, scratch, limits, files: 0 }
+    }
+
+    /// Writes the rows of all runs, the oldest run first, as one sorted file. Returns how many rows there are. The file is not synced.
+    pub(super) fn write(&mut self, runs: Vec<Run>, path: &Path) -> Result<u64, LoadError> {
+        let mut in_order = Vec::new();
+        for run in runs {
+            match run.is_in_order {
+                true => in_order.push(run),
+                false => in_order.extend(self.sorted_runs(&run)?),
+            }
+        }
+        let mut runs = in_order;
+        let fan_in = self.fan_in(&runs);
+        while runs.len() > fan_in {
+            let width = fan_in.min(runs.len() - fan_in + 1);
+            let first = cheapest(&runs, width);
+            let path = self.intermediate_path();
+            self.merge(&runs.drain(first..first + width).collect::<Vec<_>>(), &path)?;
+            runs.insert(first, Run::intermediate(self.target.table, &path)?);
+        }
+        self.merge(&runs, path)
+    }
+
+    fn merge(&self, runs: &[Run], path: &Path) -> Result<u64, LoadError> {
+        let Target { table, notes, .. } = &self.target;
+        let open = |run: &'_ Run| RowsReader::open(&run.path);
+        let readers = runs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let open: Vec<_> = readers.iter().zip(runs).map(|(reader, run)| OpenRun { reader, pick: &run.pick }).collect();
+        let schema = table.parquet_schema();
+        let mut merge = Merge::of(table, &schema, &open)?;
+        let mut file = TableFile::create(table, path, notes)?;
+        while let Some(chunk) = merge.next_chunk()? {
+            file.write(&chunk)?;
+        }
+        file.finish()
+    }
+
+    /// Sorts the rows of a run that is in no order, as many at once as fit into memory: runs in the order of the file.
+    fn sorted_runs(&mut self, run: &Run) -> Result<Vec<Run>, LoadError> {
+        let (mut runs, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let reader = RowsReader::open(&run.path)?;
+        for batch in read_picked(&reader, &run.pick, &self.target.table.parquet_schema()) {
+            let batch = batch?;
+            bytes += batch.get_array_memory_size();
+            rows.push(batch);
+            if bytes >= self.limits.sort_bytes_max {
+                runs.extend(self.sorted_run(&std::mem::take(&mut rows))?);
+                bytes = 0;
+            }
+        }
+        runs.extend(self.sorted_run(&rows)?);
+        Ok(runs)
+    }
+
+    fn sorted_run(&mut self, rows: &[RecordBatch]) -> Result<Option<Run>, LoadError> {
+        let Target { table, partition_by, partition, notes } = self.target;
+        let sorted = SortedRows::of(table, partition_by, rows)?;
+        let of_partition = sorted.partitions()?.into_iter().find(|rows| rows.partition == partition);
+        let Some(of_partition) = of_partition else { return Ok(None) };
+        let path = self.intermediate_path();
+        sorted.write(&of_partition, &path, &notes)?;
+        Run::intermediate(table, &path).map(Some)
+    }
+
+    fn intermediate_path(&mut self) -> PathBuf {
+        self.files += 1;
+        let mut name = self.scratch.clone().into_os_string();
+        name.push(format!(".{}.parquet", self.files));
+        name.into()
+    }
+
+    /// How many of these runs may be open at once.
+    fn fan_in(&self, runs: &[Run]) -> usize {
+        let widest = runs.iter().map(|run| run.buffer_bytes).max().unwrap_or(0);
+        (self.limits.merge_bytes_max / widest.max(1)).min(self.limits.open_runs_max).max(2)
+    }
+}
+
+/// The first of those neighbours, so many of them, that have the fewest rows together.
+fn cheapest(runs: &[Run], width: usize) -> usize {
+    let rows = |neighbours: &[Run]| neighbours.iter().map(Run::rows).sum::<usize>();
+    let cheapest = runs.windows(width).enumerate().min_by_key(|(_, neighbours)| rows(neighbours));
+    cheapest.map_or(0, |(first, _)| first)
+}

@@ -1,0 +1,157 @@
+//! Sorts rows in memory: by partition, and in each by the order of the table.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use arrow::{array::RecordBatch, compute::interleave_record_batch};
+
+use super::{
+    columns::fit,
+    order::SortKeys,
+    partition::{Partition, PartitionBy},
+    table_file::{CHUNK_ROWS, Notes, TableFile},
+};
+use crate::{
+    load::{
+        LoadError,
+        error::unfit,
+        store::{TimeBounds, rows::time_column},
+    },
+    schema::Table,
+};
+
+/// Bytes of a sort key that are compared first: those of the survey, and most of those of the time.
+const PREFIX_BYTES: usize = 16;
+
+/// Where a row is, with what it is ordered by.
+struct Place {
+    partition: Option<Partition>,
+    prefix: [u8; PREFIX_BYTES],
+    batch: usize,
+    row: usize,
+}
+
+/// Rows of a table in order. Rows with equal sort keys stay in the order in which they came.
+pub(super) struct SortedRows {
+    table: &'static Table,
+    batches: Vec<RecordBatch>,
+    places: Vec<Place>,
+}
+
+/// The rows of one partition.
+pub(super) struct PartitionRows {
+    /// `None` for a table without partitions.
+    pub(super) partition: Option<Partition>,
+    pub(super) bounds: Option<TimeBounds>,
+    places: Range<usize>,
+}
+
+impl PartitionRows {
+    pub(super) fn rows(&self) -> usize {
+        self.places.len()
+    }
+}
+
+impl SortedRows {
+    /// Sorts rows: columns of the table, by name; those that a batch lacks are NULL.
+    pub(super) fn of(table: &'static Table, by: PartitionBy, rows: &[RecordBatch]) -> Result<Self, LoadError> {
+        let schema = table.parquet_schema();
+        let keys = SortKeys::new(table).map_err(unfit(table))?;
+        let (mut batches, mut batch_keys, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for (batch, rows) in rows.iter().enumerate() {
+            let rows = fit(rows, &schema).map_err(unfit(table))?;
+            let keys = keys.of(&rows).map_err(unfit(table))?;
+            let partitions = partitions_of(table, by, &rows)?;
+            let place = |(row, partition)| Place { partition, prefix: prefix(keys.row(row).data()), batch, row };
+            places.extend(partitions.into_iter().enumerate().map(place));
+            batches.push(rows);
+            batch_keys.push(keys);
+        }
+        let whole_key = |place: &Place| batch_keys.get(place.batch).map(|keys| keys.row(place.row));
+        // Stable: equal rows stay as they came.
+        places.sort_by(|one, other| {
+            let by_prefix = one.partition.cmp(&other.partition).then_with(|| one.prefix.cmp(&other.prefix));
+            by_prefix.then_with(|| whole_key(one).cmp(&whole_key(other)))
+        });
+        Ok(Self { table, batches, places })
+    }
+
+    /// The partitions in which there are rows, in order.
+    pub(super) fn partitions(&self) -> Result<Vec<PartitionRows>, LoadError> {
+        let mut partitions = Vec::new();
+        let mut start = 0;
+        for places in self.places.chunk_by(|one, other| one.partition == other.partition) {
+            let partition = places.first().and_then(|place| place.partition);
+            let bounds = self.bounds(places)?;
+            partitions.push(PartitionRows { partition, bounds, places: start..start + places.len() });
+            start += places.len();
+        }
+        Ok(partitions)
+    }
+
+    fn bounds(&self, places: &[Place]) -> Result<Option<TimeBounds>, LoadError> {
+        let Some(column) = &self.table.partition else { return Ok(None) };
+        let moments = self.batches.iter().map(|batch| time_column(batch, column)).collect::<Result<Vec<_>, _>>()?;
+        let bounds = |place: &Place| moments.get(place.batch).map(|moments| TimeBounds::at(moments.value(place.row)));
+        Ok(places.iter().filter_map(bounds).reduce(TimeBounds::with))
+    }
+
+    /// Writes the rows of a partition as a sorted run and returns how many there are. The file is not synced.
+    pub(super) fn write(
+        &self,
+        partition: &PartitionRows,
+        path: &std::path::Path,
+        notes: &Notes<'_>,
+    ) -> Result<u64, LoadError> {
+        let mut file = TableFile::create(self.table, path, notes)?;
+        let batches: Vec<&RecordBatch> = self.batches.iter().collect();
+        for places in self.places.get(partition.places.clone()).unwrap_or_default().chunks(CHUNK_ROWS) {
+            let places: Vec<(usize, usize)> = places.iter().map(|place| (place.batch, place.row)).collect();
+            let chunk = interleave_record_batch(&batches, &places).map_err(unfit(self.table))?;
+            file.write(&chunk)?;
+        }
+        file.finish()
+    }
+}
+
+/// The first bytes of a sort key, which compare like the keys as far as they go.
+fn prefix(key: &[u8]) -> [u8; PREFIX_BYTES] {
+    let mut prefix = [0; PREFIX_BYTES];
+    for (byte, of_key) in prefix.iter_mut().zip(key) {
+        *byte = *of_key;
+    }
+    prefix
+}
+
+/// The partition of each row.
+pub(super) fn partitions_of(
+    table: &Table,
+    by: PartitionBy,
+    rows: &RecordBatch,
+) -> Result<Vec<Option<Partition>>, LoadError> {
+    let Some(column) = &table.partition else { return Ok(vec![None; rows.num_rows()]) };
+    let moments = time_column(rows, column)?;
+    // Neighbours are mostly of one partition.
+    let mut last: Option<(TimeBounds, Partition)> = None;
+    let mut partition = |at_us: i64| match last {
+        Some((bounds, partition)) if bounds.holds(at_us) => partition,
+        _ => {
+            let partition = by.of(at_us);
+            last = Some((by.bounds(partition), partition));
+            partition
+        }
+    };
+    Ok(moments.values().iter().map(|at_us| Some(partition(*at_us))).collect())
+}
+
+/// The partitions in which rows are.
+pub(super) fn distinct_partitions(
+    table: &Table,
+    by: PartitionBy,
+    rows: &[RecordBatch],
+) -> Result<BTreeSet<Partition>, LoadError> {
+    let mut partitions = BTreeSet::new();
+    for batch in rows {
+        partitions.extend(partitions_of(table, by, batch)?.into_iter().flatten());
+    }
+    Ok(partitions)
+}

@@ -1,0 +1,364 @@
+//! The Parquet warehouse as a [`Store`].
+
+use std::path::Path;
+
+use super::{
+    disk::Disk,
+    inventory,
+    kept::KeptFiles,
+    layer::Layer,
+    limits::Limits,
+    open_part::{OpenPart, Place},
+    options::ParquetOptions,
+    part::{self, Part},
+    publish::Publisher,
+    read::TableRead,
+    root::Root,
+    tree::Tree,
+};
+use crate::{
+    load::{
+        Identity, LoadError, LockPatience,
+        store::{Filter, Store, TableChange, Take},
+    },
+    model::Steps,
+    schema::{Table, table},
+};
+
+/// Parts that wait for publish, at most: reads have to look at each.
+pub(super) const WAITING_PARTS_MAX: usize = 256;
+/// Bytes of parts that wait for publish, at most.
+pub(super) const WAITING_BYTES_MAX: u64 = 1 << 30;
+/// Removed keys in parts that wait for publish, at most: reads hold those of their range in memory.
+pub(super) const WAITING_KEYS_MAX: u64 = 500_000;
+
+/// What a store may do with its folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Write,
+    /// Nothing in the folder is made, finished or removed.
+    Compare,
+}
+
+/// The transaction of a store.
+enum Transaction {
+    None,
+    Open(OpenPart),
+    /// A step failed. Nothing of the transaction is left, and it has to be rolled back.
+    Failed,
+}
+
+/// A Parquet warehouse in a folder. Dropping it writes nothing: what is committed is durable, and nothing else counts.
+pub(in crate::load) struct ParquetStore {
+    root: Root,
+    pub(super) disk: Disk,
+    identity: Identity,
+    options: ParquetOptions,
+    pub(super) limits: Limits,
+    used_to: Use,
+    tree: Tree,
+    pub(super) kept: KeptFiles,
+    /// Commits that readers do not see yet, in order.
+    pub(super) waiting: Vec<Part>,
+    transaction: Transaction,
+    next_number: u64,
+    /// A step failed: the disk must be looked at again before anything is built on it.
+    is_stale: bool,
+}
+
+impl ParquetStore {
+    /// Opens the warehouse in this folder, while it waits for a writer that has it open. An empty or missing folder becomes a
+    /// warehouse. `steps` watches the durable steps.
+    ///
+    /// # Errors
+    /// [`LoadError::Locked`] while another writer has it open, [`LoadError::OtherIdentity`] and [`LoadError::OtherPartition`] if it was
+    /// filled otherwise, [`LoadError::Newer`], [`LoadError::Damaged`] where a file is missing, and [`LoadError::NotOurs`] for a folder
+    /// with other things in it.
+    pub fn open_watched(
+        root: &Path,
+        identity: &Identity,
+        options: &ParquetOptions,
+        patience: &LockPatience,
+        steps: &Steps,
+    ) -> Result<Self, LoadError> {
+        patience.until_free(|| Self::open_on(Disk::watched(steps.clone()), root, identity, options))
+    }
+
+    /// The same, through this disk and without waiting.
+    pub(super) fn open_on(
+        disk: Disk,
+        root: &Path,
+        identity: &Identity,
+        options: &ParquetOptions,
+    ) -> Result<Self, LoadError> {
+        let root = Root::open(root, identity, options.partition_by, &disk)?;
+        let mut opened = Self::new(disk, root, identity, options, Use::Write)?;
+        opened.publisher().require_ledger()?;
+        opened.refresh()?;
+        opened.publisher().create_missing()?;
+        Ok(opened)
+    }
+
+    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made, finished
+    /// or removed.
+    ///
+    /// # Errors
+    /// Those of [`ParquetStore::open_watched`], [`LoadError::Missing`], and [`LoadError::Unfinished`] where a publish was cut short.
+    pub fn open_to_compare(root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
+        let root = Root::open_to_compare(root, identity, options.partition_by)?;
+        let mut opened = Self::new(Disk::default(), root, identity, options, Use::Compare)?;
+        let published = opened.publisher().published_part()?;
+        opened.waiting = part::read_finished(&opened.root)?;
+        opened.waiting.retain(|part| part.number() > published);
+        opened.check_files(published)?;
+        if opened.publish_was_cut_short()? {
+            return Err(LoadError::Unfinished { path: opened.root.path().to_owned() });
+        }
+        opened.is_stale = false;
+        Ok(opened)
+    }
+
+    fn new(
+        disk: Disk,
+        root: Root,
+        identity: &Identity,
+        options: &ParquetOptions,
+        used_to: Use,
+    ) -> Result<Self, LoadError> {
+        let tree = Tree::read(&root)?;
+        let limits = Limits::for_memory(options.memory_limit_bytes);
+        Ok(Self {
+            root,
+            disk,
+            identity: identity.clone(),
+            options: options.clone(),
+            used_to,
+            tree,
+            kept: KeptFiles::new(limits.kept_rows_max),
+            limits,
+            waiting: Vec::new(),
+            transaction: Transaction::None,
+            next_number: 1,
+            is_stale: true,
+        })
+    }
+
+    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name.
+    pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.require_writable()?;
+        self.root.rebind(identity, &self.disk)?;
+        self.identity = identity.clone();
+        Ok(())
+    }
+
+    fn require_writable(&self) -> Result<(), LoadError> {
+        match self.used_to {
+            Use::Write => Ok(()),
+            Use::Compare => Err(LoadError::Contract("a change of a warehouse that was opened to compare".to_owned())),
+        }
+    }
+
+    /// Looks at the disk again after a failed step, and at open: which parts wait, and which are published and may go.
+    fn refresh(&mut self) -> Result<(), LoadError> {
+        if !self.is_stale {
+            return Ok(());
+        }
+        self.require_writable()?;
+        self.root.clear_scratch(&self.disk)?;
+        self.kept.clear();
+        self.tree = Tree::read(&self.root)?;
+        let published = self.publisher().published_part()?;
+        let (done, waiting) = part::read_all(&self.root, &self.disk)?
+            .into_iter()
+            .partition::<Vec<Part>, _>(|part| part.number() <= published);
+        self.waiting = waiting;
+        self.check_files(published)?;
+        done.iter().try_for_each(|part| part.remove(&self.disk))?;
+        self.next_number = self.waiting.last().map_or(published, Part::number).max(published) + 1;
+        if self.publish_was_cut_short()? {
+            self.publish_waiting()?;
+        }
+        self.is_stale = false;
+        Ok(())
+    }
+
+    /// An error if a file is missing: of a table as of the last publish, or of a part that waits.
+    fn check_files(&mut self, published: u64) -> Result<(), LoadError> {
+        inventory::check(&self.root, &self.tree, published, &self.waiting)?;
+        let Self { root, tree, waiting, .. } = self;
+        for layer in waiting.iter().flat_map(|part| &part.layers) {
+            for (name, changes) in &layer.tables {
+                for file in changes.added.iter().filter(|file| !layer.path(file).is_file()) {
+                    // A publish that was cut short may have put it in its place.
+                    let partition = file.partitions.first().copied();
+                    let in_place = tree.file(root, known_table(name)?, partition)?;
+                    if in_place.is_none_or(|in_place| in_place.facts.applied_part < layer.part) {
+                        let why = format!("a commit that waits for publish has lost its file of {name}");
+                        return Err(LoadError::Damaged { path: root.path().to_owned(), why });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some file has parts that still wait: then files and layers cannot be laid over each other, and what was begun is
+    /// finished first.
+    fn publish_was_cut_short(&mut self) -> Result<bool, LoadError> {
+        let Some(first) = self.waiting.first().map(Part::number) else { return Ok(false) };
+        let Self { root, tree, waiting, .. } = self;
+        for layer in waiting.iter().flat_map(|part| &part.layers) {
+            for (name, changes) in &layer.tables {
+                for partition in changes.partitions() {
+                    let file = tree.file(root, known_table(name)?, partition)?;
+                    if file.is_some_and(|file| file.facts.applied_part >= first) {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn publisher(&mut self) -> Publisher<'_> {
+        let Self { root, disk, tree, identity, options, limits, .. } = self;
+        Publisher { root, disk, tree, identity, threads: options.threads, limits: *limits }
+    }
+
+    fn publish_waiting(&mut self) -> Result<(), LoadError> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.kept.clear();
+        self.publisher().publish(&waiting)?;
+        let published = self.publisher().published_part()?;
+        inventory::write(&self.root, &self.disk, &self.tree, published)?;
+        waiting.iter().try_for_each(|part| part.remove(&self.disk))
+    }
+
+    /// Runs something that changes the disk. If it fails, the open transaction is lost, and the disk is looked at again before the next
+    /// step.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
+        self.require_writable()?;
+        self.refresh()?;
+        let changed = change(self);
+        if changed.is_err() {
+            self.is_stale = true;
+            if !matches!(self.transaction, Transaction::None) {
+                self.transaction = Transaction::Failed;
+            }
+        }
+        changed
+    }
+
+    /// An error if the transaction has failed and was not rolled back: what it wrote is gone.
+    fn require_no_failure(&self) -> Result<(), LoadError> {
+        match self.transaction {
+            Transaction::Failed => Err(LoadError::Contract("a failed transaction was not rolled back".to_owned())),
+            Transaction::None | Transaction::Open(_) => Ok(()),
+        }
+    }
+
+    fn write_layer(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
+        let Self { root, disk, identity, options, .. } = self;
+        let place = Place { root, disk, identity, threads: options.threads };
+        let mut open = match std::mem::replace(&mut self.transaction, Transaction::Failed) {
+            Transaction::Open(open) => open,
+            Transaction::None | Transaction::Failed => OpenPart::begin(place, self.next_number)?,
+        };
+        let written = open.write(place, changes);
+        match written {
+            Ok(()) => self.transaction = Transaction::Open(open),
+            // The error of the write is the one to return.
+            Err(_) => open.discard(disk).unwrap_or(()),
+        }
+        written
+    }
+}
+
+impl Store for ParquetStore {
+    fn name(&self) -> &'static str {
+        "parquet"
+    }
+
+    fn location(&self) -> String {
+        self.root.text().to_owned()
+    }
+
+    fn read(
+        &mut self,
+        table: &'static Table,
+        columns: &[&str],
+        filter: &Filter<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<(), LoadError> {
+        self.require_no_failure()?;
+        self.refresh()?;
+        let Self { root, tree, kept, waiting, transaction, limits, .. } = self;
+        let open = match transaction {
+            Transaction::Open(open) => open.layers(),
+            Transaction::None | Transaction::Failed => &[],
+        };
+        let layers: Vec<&Layer> = waiting.iter().flat_map(|part| &part.layers).chain(open).collect();
+        TableRead { root, tree, kept, layers, removed_keys_max: limits.removed_keys_max }
+            .read(table, columns, filter, take)
+    }
+
+    fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
+        self.require_no_failure()?;
+        if changes.iter().all(TableChange::is_empty) {
+            return Ok(());
+        }
+        self.change(|this| this.write_layer(changes))
+    }
+
+    fn commit(&mut self, label: &str) -> Result<(), LoadError> {
+        self.require_no_failure()?;
+        if matches!(self.transaction, Transaction::None) {
+            return Ok(());
+        }
+        self.change(|this| {
+            let Transaction::Open(open) = std::mem::replace(&mut this.transaction, Transaction::Failed) else {
+                return Ok(());
+            };
+            let Self { root, disk, identity, options, .. } = this;
+            let part = open.commit(Place { root, disk, identity, threads: options.threads }, label)?;
+            this.waiting.push(part);
+            this.next_number += 1;
+            this.transaction = Transaction::None;
+            Ok(())
+        })
+    }
+
+    fn rollback(&mut self) {
+        if let Transaction::Open(open) = std::mem::replace(&mut self.transaction, Transaction::None)
+            && let Err(error) = open.discard(&self.disk)
+        {
+            tracing::warn!("cannot remove a transaction that was rolled back, trying again later: {error}");
+            self.is_stale = true;
+        }
+    }
+
+    fn publish(&mut self) -> Result<(), LoadError> {
+        self.require_no_failure()?;
+        if self.used_to == Use::Compare || (self.waiting.is_empty() && !self.is_stale) {
+            return Ok(());
+        }
+        self.change(|this| if this.waiting.is_empty() { Ok(()) } else { this.publish_waiting() })
+    }
+
+    fn wants_publish(&self) -> bool {
+        let bytes: u64 = self.waiting.iter().map(|part| part.bytes).sum();
+        let keys: u64 = self.waiting.iter().map(Part::removed_keys).sum();
+        self.waiting.len() >= WAITING_PARTS_MAX || bytes >= WAITING_BYTES_MAX || keys >= WAITING_KEYS_MAX
+    }
+
+    fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
+        self.require_no_failure()?;
+        // The files of the partitions that lose rows are written anew, and the parts, which name those rows, go.
+        self.publish()?;
+        self.change(|this| this.root.clear_scratch(&this.disk))
+    }
+}
+
+fn known_table(name: &str) -> Result<&'static Table, LoadError> {
+    table(name).ok_or_else(|| LoadError::Contract(format!("no table is called {name}")))
+}

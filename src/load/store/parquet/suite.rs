@@ -1,0 +1,78 @@
+//! The folder of Parquet files against the suite that every warehouse must pass.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::{ParquetOptions, ParquetStore, PartitionBy};
+use crate::{
+    load::{
+        Identity, LoadError, LockPatience, Reader, Warehouse,
+        conformance::{Kind, conformance_tests, identity, throughput},
+    },
+    model::Steps,
+};
+
+/// Bytes of rows that may wait to be written.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+struct Folder {
+    folder: TempDir,
+    partition_by: PartitionBy,
+    waiting_bytes_max: usize,
+}
+
+fn by_month() -> Box<dyn Kind> {
+    folder(PartitionBy::Month, WAITING_BYTES_MAX)
+}
+
+fn by_day() -> Box<dyn Kind> {
+    folder(PartitionBy::Day, WAITING_BYTES_MAX)
+}
+
+/// Whatever is changed is a layer of its own.
+fn by_month_written_at_once() -> Box<dyn Kind> {
+    folder(PartitionBy::Month, 0)
+}
+
+fn folder(partition_by: PartitionBy, waiting_bytes_max: usize) -> Box<dyn Kind> {
+    Box::new(Folder { folder: TempDir::new().unwrap(), partition_by, waiting_bytes_max })
+}
+
+fn open(root: &Path, identity: &Identity, partition_by: PartitionBy) -> Result<ParquetStore, LoadError> {
+    let options = ParquetOptions { partition_by, memory_limit_bytes: 256 << 20, threads: 2 };
+    ParquetStore::open_watched(root, identity, &options, &LockPatience::default(), &Steps::default())
+}
+
+impl Kind for Folder {
+    fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
+        let store = open(&self.folder.path().join("w"), identity, self.partition_by)?;
+        Ok(Warehouse::new(Box::new(store), self.waiting_bytes_max, 2))
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::open(None, Some(&self.folder.path().join("w"))).unwrap()
+    }
+
+    fn root(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+conformance_tests!(by_month);
+
+mod days {
+    crate::load::conformance::conformance_tests!(super::by_day);
+}
+
+mod slow_written_at_once {
+    crate::load::conformance::conformance_tests!(slow super::by_month_written_at_once);
+}
+
+#[test]
+#[ignore = "a measurement, not a check: minutes of work"]
+fn a_million_answers() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder.path().join("w"), &identity("test"), PartitionBy::Month).unwrap();
+    throughput::a_million_answers(&mut Warehouse::new(Box::new(store), 64 << 20, 2), folder.path());
+}

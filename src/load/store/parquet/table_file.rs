@@ -1,0 +1,166 @@
+//! Writes sorted rows of one table as a Parquet file: the files that readers see, and the sorted runs of parts and of merges alike.
+//!
+//! Types are those that every reader of Parquet understands; `schemas/` defines them.
+
+use std::{
+    fs::File,
+    io::BufWriter,
+    path::{Path, PathBuf},
+};
+
+use arrow::array::RecordBatch;
+use parquet::{
+    arrow::{ArrowWriter, arrow_writer::ArrowWriterOptions},
+    basic::{Compression, ZstdLevel},
+    errors::ParquetError,
+    file::{
+        metadata::KeyValue,
+        properties::{EnabledStatistics, WriterProperties},
+    },
+    schema::types::ColumnPath,
+};
+
+use super::{disk::io_error, order::sorting_columns, tree::APPLIED_PART_KEY};
+use crate::{
+    load::{Identity, LoadError},
+    schema::Table,
+};
+
+/// Rows that a writer is given at once, but for the last ones of a file. Where pages end depends on it, so it is the same for every way
+/// in which a file comes to be.
+pub(super) const CHUNK_ROWS: usize = 2048;
+
+/// Rows of a row group: what engines read as one unit of work.
+const ROW_GROUP_ROWS: usize = 122_880;
+/// Rows of a page. A reader holds one page of each column, and skips pages without rows that it looks for. Of a month of 830,000 answers,
+/// those with edits were read in 60 % of the time that pages of 20,000 rows take; files are 2 % larger.
+const PAGE_ROWS: usize = 4096;
+/// Encoded bytes at which a row group ends before: a writer holds them in memory.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+/// Level of zstd. Level 3 makes files 2 to 4 % smaller, and takes a tenth more of all the processor time of a replay.
+const ZSTD_LEVEL: i32 = 1;
+/// Length to which texts are cut in statistics: a long answer says nothing there.
+const STATISTICS_TEXT_BYTES: usize = 64;
+/// Columns whose values hardly repeat within a row group. A dictionary of them holds each value, and numbers beside it: it costs more to
+/// make than all else of such a column, and makes it larger than zstd does by itself.
+const WITHOUT_DICTIONARY: [&str; 7] =
+    ["_row_hash", "created_at", "updated_at", "response_group_uid", "visitor_id", "visitor_uuid", "external_user_id"];
+/// Bytes gathered before they are handed to the system.
+const WRITE_BUFFER_BYTES: usize = 1 << 20;
+
+/// What a file says of itself in its footer.
+#[derive(Clone, Copy)]
+pub(super) struct Notes<'a> {
+    /// The last part that is merged into the file.
+    pub(super) applied_part: u64,
+    pub(super) identity: &'a Identity,
+    /// The run whose commit was merged last.
+    pub(super) run_id: Option<&'a str>,
+}
+
+impl Notes<'_> {
+    fn key_values(&self, table: &Table) -> Vec<KeyValue> {
+        let note = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+        let mut notes = vec![
+            note(APPLIED_PART_KEY, self.applied_part.to_string()),
+            note("studysync.table", table.name.clone()),
+            note("studysync.contract_hash", contract_hash(table)),
+            note("studysync.base_url", self.identity.base_url.clone()),
+            note("studysync.environment", self.identity.environment.clone()),
+        ];
+        notes.extend(self.run_id.map(|run_id| note("studysync.run_id", run_id.to_owned())));
+        notes
+    }
+}
+
+/// A file that is being written.
+pub(super) struct TableFile {
+    path: PathBuf,
+    writer: ArrowWriter<BufWriter<File>>,
+    rows: u64,
+}
+
+impl TableFile {
+    /// Begins a file, in the place of any that is there.
+    pub(super) fn create(table: &Table, path: &Path, notes: &Notes<'_>) -> Result<Self, LoadError> {
+        let file = File::create(path).map_err(|source| io_error("create", path, source))?;
+        let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
+        let options = ArrowWriterOptions::new().with_properties(properties(table, notes)?);
+        let writer = ArrowWriter::try_new_with_options(file, table.parquet_schema(), options);
+        Ok(Self { writer: writer.map_err(|error| write_error(path, error))?, path: path.to_owned(), rows: 0 })
+    }
+
+    /// Adds rows in the types of [`Table::parquet_schema`]: [`CHUNK_ROWS`] of them, unless they are the last.
+    pub(super) fn write(&mut self, chunk: &RecordBatch) -> Result<(), LoadError> {
+        debug_assert!(chunk.num_rows() <= CHUNK_ROWS && self.rows.is_multiple_of(CHUNK_ROWS as u64));
+        self.rows += chunk.num_rows() as u64;
+        self.writer.write(chunk).map_err(|error| write_error(&self.path, error))
+    }
+
+    /// Ends the file and returns its rows. The file is not synced.
+    pub(super) fn finish(self) -> Result<u64, LoadError> {
+        self.writer.close().map_err(|error| write_error(&self.path, error))?;
+        Ok(self.rows)
+    }
+}
+
+/// Writes rows that are not for readers and in no order. The file is not synced.
+pub(super) fn write_keys(path: &Path, keys: &[RecordBatch]) -> Result<(), LoadError> {
+    let Some(schema) = keys.first().map(RecordBatch::schema) else { return Ok(()) };
+    let file = File::create(path).map_err(|source| io_error("create", path, source))?;
+    let failed = |error| write_error(path, error);
+    let properties = WriterProperties::builder()
+        .set_compression(zstd()?)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .build();
+    let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
+    let mut writer = ArrowWriter::try_new(file, schema, Some(properties)).map_err(failed)?;
+    keys.iter().try_for_each(|batch| writer.write(batch)).map_err(failed)?;
+    writer.close().map(drop).map_err(failed)
+}
+
+fn zstd() -> Result<Compression, LoadError> {
+    let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|error| LoadError::Contract(error.to_string()))?;
+    Ok(Compression::ZSTD(level))
+}
+
+fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, LoadError> {
+    let builder = WriterProperties::builder().set_dictionary_enabled(true);
+    let without_dictionary = |builder: parquet::file::properties::WriterPropertiesBuilder, name: &&str| {
+        builder.set_column_dictionary_enabled(ColumnPath::from(*name), false)
+    };
+    Ok(WITHOUT_DICTIONARY
+        .iter()
+        .fold(builder, without_dictionary)
+        .set_compression(zstd()?)
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_statistics_truncate_length(Some(STATISTICS_TEXT_BYTES))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        .set_created_by(format!("studysync {}", env!("CARGO_PKG_VERSION")))
+        .set_sorting_columns(Some(sorting_columns(table)))
+        .set_key_value_metadata(Some(notes.key_values(table)))
+        .build())
+}
+
+/// Hash of what the contract says of the columns: their names, types and nullability, in order.
+fn contract_hash(table: &Table) -> String {
+    let column = |column: &crate::schema::Column| {
+        format!("{} {} {}\n", column.name, column.column_type.duckdb(), column.nullable)
+    };
+    let text: String = table.columns.iter().map(column).collect();
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
+}
+
+fn write_error(path: &Path, error: ParquetError) -> LoadError {
+    let source = match error {
+        ParquetError::External(source) => match source.downcast::<std::io::Error>() {
+            Ok(source) => *source,
+            Err(source) => std::io::Error::other(source),
+        },
+        other => std::io::Error::other(other),
+    };
+    io_error("write", path, source)
+}

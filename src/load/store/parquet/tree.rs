@@ -1,0 +1,149 @@
+//! The files that readers see, and what their footers say. Rows are not read here.
+//!
+//! The list is read once and then kept: the lock makes this process the only one that changes the files.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use parquet::file::metadata::ParquetMetaDataReader;
+
+use super::{disk::io_error, partition::Partition, root::Root};
+use crate::{
+    load::{LoadError, store::TimeBounds},
+    schema::{Table, tables},
+};
+
+/// Key of a file's metadata: the number of the last part that is merged into the file.
+pub(super) const APPLIED_PART_KEY: &str = "studysync.applied_part";
+
+/// What the footer of a file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileFacts {
+    /// The last part that is merged into the file.
+    pub(super) applied_part: u64,
+    pub(super) rows: u64,
+}
+
+/// The file of a partition, or of a table without partitions.
+#[derive(Clone, Debug)]
+pub(super) struct DataFile {
+    pub(super) path: PathBuf,
+    pub(super) facts: FileFacts,
+}
+
+/// Files by partition; `None` where their facts were not needed yet.
+type Files = BTreeMap<Option<Partition>, Option<FileFacts>>;
+
+/// Every file that readers see.
+pub(super) struct Tree {
+    files: HashMap<&'static str, Files>,
+}
+
+impl Tree {
+    /// Lists the files under the root.
+    pub(super) fn read(root: &Root) -> Result<Self, LoadError> {
+        let list = |table: &'static Table| Ok((table.name.as_str(), list(root, table)?));
+        Ok(Self { files: tables().iter().map(list).collect::<Result<_, LoadError>>()? })
+    }
+
+    /// Whether no table has a file.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.values().all(BTreeMap::is_empty)
+    }
+
+    /// Every file.
+    pub(super) fn paths(&self, root: &Root) -> Vec<PathBuf> {
+        let of_table = |table: &'static Table| self.files.get(table.name.as_str()).map(|files| (table, files));
+        let files = tables().iter().filter_map(of_table);
+        files.flat_map(|(table, files)| files.keys().map(|partition| root.data_file(table, *partition))).collect()
+    }
+
+    /// The file of a partition, if there is one.
+    pub(super) fn file(
+        &mut self,
+        root: &Root,
+        table: &'static Table,
+        partition: Option<Partition>,
+    ) -> Result<Option<DataFile>, LoadError> {
+        let Some(facts) = self.files.get_mut(table.name.as_str()).and_then(|files| files.get_mut(&partition)) else {
+            return Ok(None);
+        };
+        let path = root.data_file(table, partition);
+        let known = match facts {
+            Some(known) => known,
+            None => facts.insert(read_facts(root, &path)?),
+        };
+        Ok(Some(DataFile { path, facts: *known }))
+    }
+
+    /// The partitions of a table that have a file and can hold rows within the range.
+    pub(super) fn partitions_within(
+        &self,
+        root: &Root,
+        table: &'static Table,
+        range: Option<TimeBounds>,
+    ) -> impl Iterator<Item = Option<Partition>> {
+        let files = self.files.get(table.name.as_str()).into_iter().flat_map(BTreeMap::keys).copied();
+        let by = root.partition_by();
+        files.filter(move |partition| match (range, partition) {
+            (Some(range), Some(partition)) => by.bounds(*partition).overlaps(range),
+            _ => true,
+        })
+    }
+
+    /// Notes that a file was written, or removed.
+    pub(super) fn note(&mut self, table: &'static Table, partition: Option<Partition>, facts: Option<FileFacts>) {
+        let files = self.files.entry(table.name.as_str()).or_default();
+        match facts {
+            Some(facts) => files.insert(partition, Some(facts)),
+            None => files.remove(&partition),
+        };
+    }
+}
+
+fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
+    let Some(column) = &table.partition else {
+        let is_there = root.data_file(table, None).is_file();
+        return Ok(is_there.then_some((None, None)).into_iter().collect());
+    };
+    let folder = root.table_folder(table);
+    let failed = |source| io_error("read", &folder, source);
+    let mut files = Files::new();
+    let entries = match fs::read_dir(&folder) {
+        // Only a reader finds no folder: a writer makes the folder of every table.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        let partition = name.to_str().and_then(|name| root.partition_by().read_folder(column, name));
+        if partition.is_some_and(|partition| root.data_file(table, Some(partition)).is_file()) {
+            files.insert(partition, None);
+        }
+    }
+    Ok(files)
+}
+
+/// Reads what the footer of a file says.
+///
+/// # Errors
+/// [`LoadError::Damaged`] with the path of the whole warehouse: the whole folder has to be restored, since rows that are gone from one
+/// file are not asked for again.
+pub(super) fn read_facts(root: &Root, path: &Path) -> Result<FileFacts, LoadError> {
+    let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
+    let damaged =
+        |why: String| LoadError::Damaged { path: root.path().to_owned(), why: format!("{below_root}: {why}") };
+    let file = File::open(path).map_err(|source| io_error("open", path, source))?;
+    let footer = ParquetMetaDataReader::new()
+        .parse_and_finish(&file)
+        .map_err(|error| damaged(format!("its footer cannot be read: {error}")))?;
+    let notes = footer.file_metadata().key_value_metadata();
+    let applied_part = notes
+        .and_then(|notes| notes.iter().find(|note| note.key == APPLIED_PART_KEY))
+        .and_then(|note| note.value.as_deref()?.parse().ok())
+        .ok_or_else(|| damaged(format!("its footer does not say {APPLIED_PART_KEY}")))?;
+    Ok(FileFacts { applied_part, rows: footer.file_metadata().num_rows().unsigned_abs() })
+}

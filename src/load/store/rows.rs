@@ -1,0 +1,75 @@
+//! Columns of batches, by name and type.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{
+        AsArray as _, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+        TimestampMicrosecondArray, new_null_array,
+    },
+    compute::concat_batches,
+    datatypes::{Field, Int64Type, SchemaRef, TimestampMicrosecondType},
+};
+
+use super::{super::LoadError, unfit};
+use crate::schema::Table;
+
+fn missing(name: &str) -> LoadError {
+    LoadError::Contract(format!("a batch without {name}"))
+}
+
+/// A column of integers.
+pub(in crate::load) fn number_column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a Int64Array, LoadError> {
+    let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>());
+    column.ok_or_else(|| missing(name))
+}
+
+/// A column of moments.
+pub(in crate::load) fn time_column<'a>(
+    rows: &'a RecordBatch,
+    name: &str,
+) -> Result<&'a TimestampMicrosecondArray, LoadError> {
+    let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+    column.ok_or_else(|| missing(name))
+}
+
+/// A column of texts.
+pub(in crate::load) fn text_column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a StringArray, LoadError> {
+    rows.column_by_name(name).and_then(|column| column.as_string_opt::<i32>()).ok_or_else(|| missing(name))
+}
+
+/// A column of truth values.
+pub(in crate::load) fn boolean_column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a BooleanArray, LoadError> {
+    rows.column_by_name(name).and_then(|column| column.as_boolean_opt()).ok_or_else(|| missing(name))
+}
+
+/// The columns of these names, in this order.
+pub(in crate::load) fn project(rows: &RecordBatch, columns: &[&str]) -> Result<RecordBatch, LoadError> {
+    let schema = rows.schema();
+    let places: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
+    let projected = places.and_then(|places| rows.project(&places));
+    projected.map_err(|error| LoadError::Contract(format!("columns of a batch: {error}")))
+}
+
+/// The rows with the columns of the schema, by name; those that the batch lacks are NULL.
+pub(in crate::load) fn with_columns(
+    table: &Table,
+    schema: &SchemaRef,
+    rows: &RecordBatch,
+) -> Result<RecordBatch, LoadError> {
+    let null = |field: &Field| new_null_array(field.data_type(), rows.num_rows());
+    let column = |field: &Field| rows.column_by_name(field.name()).map_or_else(|| null(field), Arc::clone);
+    let columns = schema.fields().iter().map(|field| column(field)).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(unfit(table))
+}
+
+/// All rows as one batch of the schema's columns, by name.
+pub(in crate::load) fn concat_rows(
+    table: &Table,
+    schema: &SchemaRef,
+    batches: &[RecordBatch],
+) -> Result<RecordBatch, LoadError> {
+    let batches = batches.iter().map(|batch| with_columns(table, schema, batch)).collect::<Result<Vec<_>, _>>()?;
+    concat_batches(schema, &batches).map_err(unfit(table))
+}

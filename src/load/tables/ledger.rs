@@ -1,0 +1,197 @@
+//! The ledger, `sync_windows`: which scans were applied, and what they did.
+
+use std::collections::HashSet;
+
+use super::{
+    access::{add_rows, each_row, scan_keys},
+    cells::{Cell, Row, RowBuilder},
+};
+use crate::{
+    load::{
+        LedgerEntry, LoadError, RowCounts,
+        contract::contract,
+        store::{BufferedStore, Filter, text_column},
+    },
+    model::{EndStyle, FlagSet, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
+};
+
+const TABLE: &str = "sync_windows";
+
+/// The ids of all scans in the ledger.
+pub(in crate::load) fn scan_ids(store: &mut BufferedStore) -> Result<HashSet<ScanId>, LoadError> {
+    let mut ids = HashSet::new();
+    store.read(contract(TABLE)?, &["scan_id"], &Filter::all(), &mut |rows| {
+        ids.extend(text_column(&rows, "scan_id")?.iter().flatten().map(|id| ScanId(id.to_owned())));
+        Ok(())
+    })?;
+    Ok(ids)
+}
+
+/// The counts with which a scan was applied; `None` if it was not.
+pub(in crate::load) fn counts_of(store: &mut BufferedStore, scan: &ScanId) -> Result<Option<RowCounts>, LoadError> {
+    let scans = scan_keys([scan])?;
+    let mut found = None;
+    each_row(store, contract(TABLE)?, &Filter::all().with_keys(&scans), &mut |row| {
+        found = Some(counts(row)?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// All scans of the ledger, in no particular order. Windows that reach past the years 1 to 9999 come back cut to them.
+///
+/// # Errors
+/// `Contract` if the ledger names a stream that this program does not know.
+pub(in crate::load) fn entries(store: &mut BufferedStore) -> Result<Vec<LedgerEntry>, LoadError> {
+    let mut entries = Vec::new();
+    each_row(store, contract(TABLE)?, &Filter::all(), &mut |row| {
+        entries.push(entry(row)?);
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+/// Adds the row of a scan.
+pub(in crate::load) fn add(
+    store: &mut BufferedStore,
+    scan: &Scan,
+    counts: &RowCounts,
+    proof: Proof,
+) -> Result<(), LoadError> {
+    let table = contract(TABLE)?;
+    let mut rows = RowBuilder::new(table);
+    rows.add(|column| cell(column, scan, counts, proof))?;
+    add_rows(store, table, rows.finish()?)
+}
+
+fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> Cell<'a> {
+    match column {
+        "scan_id" => Cell::Text(&scan.id.0),
+        "stream" => Cell::Text(scan.scope.stream.name()),
+        "survey_id" => Cell::integer_or_null(scan.scope.survey_id),
+        "window_start" => Cell::at_ms(scan.window.start_ms),
+        "window_end" => Cell::at_ms(scan.window.end_ms),
+        "flags" => Cell::Integer(scan.flags.bits().into()),
+        "scanned_at" | "_synced_at" => Cell::at_ms(scan.started_ms),
+        "rows_read" => Cell::count(counts.rows_read),
+        "inserted" => Cell::count(counts.inserted),
+        "updated" => Cell::count(counts.updated),
+        "unchanged" => Cell::count(counts.unchanged),
+        "soft_deleted" => Cell::count(counts.soft_deleted),
+        "vanished" => Cell::count(counts.vanished),
+        "withheld" => Cell::count(counts.withheld),
+        "rejected" => Cell::count(counts.rejected),
+        "collisions" => Cell::count(counts.collisions),
+        "outside_window" => Cell::count(counts.outside_window),
+        "pages" => Cell::count(proof.pages),
+        "end_style" => Cell::text_or_null(proof.end.map(EndStyle::name)),
+        "_run_id" => Cell::Text(&scan.run_id.0),
+        _ => Cell::Null,
+    }
+}
+
+fn counts(row: Row<'_>) -> Result<RowCounts, LoadError> {
+    Ok(RowCounts {
+        rows_read: row.count("rows_read")?,
+        inserted: row.count("inserted")?,
+        updated: row.count("updated")?,
+        unchanged: row.count("unchanged")?,
+        soft_deleted: row.count("soft_deleted")?,
+        vanished: row.count("vanished")?,
+        withheld: row.count("withheld")?,
+        rejected: row.count("rejected")?,
+        collisions: row.count("collisions")?,
+        outside_window: row.count("outside_window")?,
+    })
+}
+
+fn entry(row: Row<'_>) -> Result<LedgerEntry, LoadError> {
+    let stream = row.text("stream")?;
+    let unknown = |_| LoadError::Contract(format!("the ledger names the unknown stream '{stream}'"));
+    let stream: Stream = stream.parse().map_err(unknown)?;
+    let scan = Scan {
+        id: ScanId(row.text("scan_id")?.to_owned()),
+        run_id: RunId(row.text("_run_id")?.to_owned()),
+        scope: Scope { stream, survey_id: row.integer_or_null("survey_id")? },
+        window: Window::new(row.moment_ms("window_start")?, row.moment_ms("window_end")?),
+        flags: FlagSet::from_bits(u8::try_from(row.integer("flags")?).unwrap_or_default()),
+        started_ms: row.moment_ms("scanned_at")?,
+    };
+    let proof = Proof {
+        pages: row.integer_or_null("pages")?.map_or(0, i64::unsigned_abs),
+        end: row.text_or_null("end_style")?.and_then(EndStyle::from_name),
+    };
+    Ok(LedgerEntry { scan, rows_read: row.count("rows_read")?, withheld: row.count("withheld")?, proof })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::fixture::{memory, put},
+        *,
+    };
+
+    fn scan(id: &str, stream: Stream, survey_id: Option<i64>) -> Scan {
+        Scan {
+            id: ScanId(id.into()),
+            run_id: RunId("run".into()),
+            scope: Scope { stream, survey_id },
+            window: Window::new(-5, 1_772_366_400_123),
+            flags: FlagSet::ALL,
+            started_ms: 1_772_366_400_001,
+        }
+    }
+
+    fn all_counts() -> RowCounts {
+        RowCounts {
+            rows_read: 1,
+            inserted: 2,
+            updated: 3,
+            unchanged: 4,
+            soft_deleted: 5,
+            vanished: 6,
+            withheld: 7,
+            rejected: 8,
+            collisions: 9,
+            outside_window: 10,
+        }
+    }
+
+    #[test]
+    fn the_ledger_gives_back_what_was_added() {
+        let (_shelf, mut store) = memory();
+        let proof = Proof { pages: 3, end: Some(EndStyle::EmptyText) };
+        let (first, second) = (scan("a", Stream::Responses, Some(4)), scan("b", Stream::Users, None));
+        add(&mut store, &first, &all_counts(), proof).unwrap();
+        store.commit("a").unwrap();
+        add(&mut store, &second, &RowCounts::default(), Proof::default()).unwrap();
+        assert_eq!(scan_ids(&mut store).unwrap(), HashSet::from([first.id.clone(), second.id.clone()]));
+        assert_eq!(counts_of(&mut store, &first.id).unwrap(), Some(all_counts()));
+        assert_eq!(counts_of(&mut store, &second.id).unwrap(), Some(RowCounts::default()));
+        assert_eq!(counts_of(&mut store, &ScanId("c".into())).unwrap(), None);
+        let mut found = entries(&mut store).unwrap();
+        found.sort_by(|left, right| left.scan.id.cmp(&right.scan.id));
+        let expected = [
+            LedgerEntry { scan: first, rows_read: 1, withheld: 7, proof },
+            LedgerEntry { scan: second, rows_read: 0, withheld: 0, proof: Proof::default() },
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_window_past_the_years_1_to_9999_comes_back_cut_to_them() {
+        let (_shelf, mut store) = memory();
+        let wide = Scan { window: Window::new(i64::MIN, i64::MAX), ..scan("a", Stream::Surveys, None) };
+        add(&mut store, &wide, &RowCounts::default(), Proof::default()).unwrap();
+        let window = entries(&mut store).unwrap()[0].scan.window;
+        assert_eq!(window, Window::new(-62_135_596_800_000, 253_402_300_799_999));
+    }
+
+    #[test]
+    fn an_unknown_stream_is_an_error() {
+        let (_shelf, mut store) = memory();
+        put(&mut store, TABLE, &[&[("scan_id", Cell::Text("a")), ("stream", Cell::Text("rivers"))]]);
+        assert!(entries(&mut store).unwrap_err().to_string().contains("rivers"));
+        assert_eq!(scan_ids(&mut store).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,18 @@
+//! Tables that no scan compares: the ledger, runs, receipts, webhook events, and whole ranges of the others.
+//!
+//! Each function reads and changes rows of a [`super::store::BufferedStore`]. None of them commits: the caller does.
+
+mod access;
+mod cells;
+pub(in crate::load) mod events;
+#[cfg(test)]
+pub(in crate::load) mod fixture;
+pub(in crate::load) mod ledger;
+pub(in crate::load) mod ranges;
+pub(in crate::load) mod receipts;
+pub(in crate::load) mod runs;
+mod status_changes;
+
+#[cfg(test)]
+pub(in crate::load) use cells::Cell;
+pub use receipts::ErasureRecord;

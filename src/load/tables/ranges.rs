@@ -1,0 +1,122 @@
+//! A range of a stream as another store has it, in the place of what is stored. Nothing is compared.
+
+use super::access::{add_rows, all_columns, copy_rows, scan_keys};
+use crate::{
+    load::{
+        LoadError, Replacement,
+        contract::contract,
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, removal_columns},
+    },
+    schema::{Table, tables},
+};
+
+const REJECTS: &str = "rejects";
+const LEDGER: &str = "sync_windows";
+/// Keys of rows that are removed at once: bounds the memory.
+const KEYS_AT_ONCE: u64 = 200_000;
+
+/// Removes the rows of a range from every table of the stream, and adds the rows that the source has of it. Rejects and rows of the
+/// ledger are replaced by the ids of the scans. Returns the rows added, of all tables. Memory does not grow with the range.
+///
+/// # Errors
+/// `Contract` if a table of the stream has no time by which it could be cut.
+pub(in crate::load) fn replace(
+    store: &mut BufferedStore,
+    source: &mut BufferedStore,
+    what: &Replacement,
+) -> Result<u64, LoadError> {
+    let of_stream = || tables().iter().filter(|table| table.stream.as_deref() == Some(what.stream.name()));
+    if let Some(table) = of_stream().find(|table| table.partition.is_none()) {
+        return Err(LoadError::Contract(format!("{} has no creation time to be replaced by", table.name)));
+    }
+    let range = TimeBounds::of(what.window);
+    let scans = scan_keys(&what.scans)?;
+    let mut added = 0;
+    for table in of_stream() {
+        remove_range(store, table, range, KEYS_AT_ONCE)?;
+        added += copy_rows(source, store, table, &Filter::within(Some(range)))?;
+    }
+    added += replace_rejects(store, source, &scans)?;
+    added += replace_ledger(store, source, &scans)?;
+    Ok(added)
+}
+
+/// Removes the rows of a range, piece by piece: a piece with too many rows is cut into smaller ones.
+fn remove_range(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    range: TimeBounds,
+    keys_at_once: u64,
+) -> Result<(), LoadError> {
+    let mut pieces = vec![range];
+    while let Some(piece) = pieces.pop() {
+        // Rows of one moment cannot be told apart by time.
+        let is_one_moment = piece.end_us.saturating_sub(piece.start_us) <= 1;
+        let (mut rows, mut keys) = (0, Vec::new());
+        store.read(table, &removal_columns(table), &Filter::within(Some(piece)), &mut |batch| {
+            rows += batch.num_rows() as u64;
+            match rows <= keys_at_once || is_one_moment {
+                true => keys.push(batch),
+                false => keys.clear(),
+            }
+            Ok(())
+        })?;
+        if rows > keys_at_once && !is_one_moment {
+            pieces.extend(cut(piece, 2 * rows.div_ceil(keys_at_once)));
+            continue;
+        }
+        let mut change = TableChange::new(table);
+        keys.iter().try_for_each(|batch| change.remove(batch))?;
+        store.change(change)?;
+    }
+    Ok(())
+}
+
+/// The range in pieces of about the same length, at most so many.
+fn cut(range: TimeBounds, pieces: u64) -> Vec<TimeBounds> {
+    let length_us = range.end_us.abs_diff(range.start_us);
+    let step_us = i64::try_from(length_us.div_ceil(pieces.max(1))).unwrap_or(i64::MAX).max(1);
+    let (mut cut, mut start_us) = (Vec::new(), range.start_us);
+    while start_us < range.end_us {
+        let end_us = start_us.saturating_add(step_us).min(range.end_us);
+        cut.push(TimeBounds { start_us, end_us });
+        start_us = end_us;
+    }
+    cut
+}
+
+/// A record that cannot be placed is kept once, as the reject of the scan that saw it first: what other scans rejected stays, and is not
+/// added again.
+fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
+    let table = contract(REJECTS)?;
+    let key = removal_columns(table);
+    let of_scans = Filter::all().with_keys(scans);
+    let mut change = TableChange::new(table);
+    store.read(table, &key, &of_scans, &mut |rows| change.remove(&rows))?;
+    let mut coming = KeySet::new(key.clone());
+    source.read(table, &key, &of_scans, &mut |rows| coming.add(&rows))?;
+    let mut kept = KeySet::new(key);
+    let columns: Vec<&str> = kept.columns().iter().copied().chain(["scan_id"]).collect();
+    store.read(table, &columns, &Filter::all().with_keys(&coming), &mut |rows| {
+        kept.add(&scans.keep(table, rows, false)?)
+    })?;
+    store.change(change)?;
+    let mut added = 0;
+    source.read(table, &all_columns(table), &of_scans, &mut |rows| {
+        let rows = kept.keep(table, rows, false)?;
+        added += rows.num_rows() as u64;
+        add_rows(store, table, rows)
+    })?;
+    Ok(added)
+}
+
+fn replace_ledger(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
+    let table = contract(LEDGER)?;
+    let mut change = TableChange::new(table);
+    scans.values().iter().try_for_each(|rows| change.remove(rows))?;
+    store.change(change)?;
+    copy_rows(source, store, table, &Filter::all().with_keys(scans))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! `erasures`: the receipts of erasures, which do not say whom they erased.
+
+use std::collections::HashSet;
+
+use super::{
+    access::{each_row, put_rows},
+    cells::{Cell, Row, RowBuilder},
+};
+use crate::{
+    load::{
+        LoadError,
+        contract::contract,
+        store::{BufferedStore, Filter},
+    },
+    model::RunId,
+};
+
+const TABLE: &str = "erasures";
+
+/// A row of `erasures`. Times are epoch milliseconds. `purge_requests`, `removed` and `searched` are JSON texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasureRecord {
+    pub erasure_id: String,
+    pub kind: String,
+    pub requested_ms: i64,
+    pub finished_ms: i64,
+    pub people: i64,
+    pub identifiers: i64,
+    pub not_followed: i64,
+    pub purge_requests: String,
+    pub delay_seconds: Option<i64>,
+    pub suppressed_from_ms: Option<i64>,
+    pub removed: String,
+    pub searched: String,
+    pub mentions: i64,
+    pub redacted: i64,
+    pub outcome: String,
+    pub run_id: RunId,
+}
+
+/// Adds receipts, in the place of earlier receipts of the same erasures. Of several records of one erasure the last counts.
+pub(in crate::load) fn record(store: &mut BufferedStore, records: &[ErasureRecord]) -> Result<(), LoadError> {
+    let table = contract(TABLE)?;
+    let mut rows = RowBuilder::new(table);
+    let mut seen = HashSet::new();
+    for record in records.iter().rev().filter(|record| seen.insert(&record.erasure_id)) {
+        rows.add(|column| cell(column, record))?;
+    }
+    put_rows(store, table, rows.finish()?)
+}
+
+/// All receipts, in no particular order.
+pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<ErasureRecord>, LoadError> {
+    let mut records = Vec::new();
+    each_row(store, contract(TABLE)?, &Filter::all(), &mut |row| {
+        records.push(receipt(row)?);
+        Ok(())
+    })?;
+    Ok(records)
+}
+
+fn cell<'a>(column: &str, record: &'a ErasureRecord) -> Cell<'a> {
+    match column {
+        "erasure_id" => Cell::Text(&record.erasure_id),
+        "kind" => Cell::Text(&record.kind),
+        "requested_at" => Cell::at_ms(record.requested_ms),
+        "finished_at" | "_synced_at" => Cell::at_ms(record.finished_ms),
+        "people" => Cell::Integer(record.people),
+        "identifiers" => Cell::Integer(record.identifiers),
+        "not_followed" => Cell::Integer(record.not_followed),
+        "purge_requests" => Cell::Text(&record.purge_requests),
+        "delay_seconds" => Cell::integer_or_null(record.delay_seconds),
+        "suppressed_from" => record.suppressed_from_ms.map_or(Cell::Null, Cell::at_ms),
+        "removed" => Cell::Text(&record.removed),
+        "searched" => Cell::Text(&record.searched),
+        "mentions" => Cell::Integer(record.mentions),
+        "redacted" => Cell::Integer(record.redacted),
+        "outcome" => Cell::Text(&record.outcome),
+        "_run_id" => Cell::Text(&record.run_id.0),
+        _ => Cell::Null,
+    }
+}
+
+fn receipt(row: Row<'_>) -> Result<ErasureRecord, LoadError> {
+    Ok(ErasureRecord {
+        erasure_id: row.text("erasure_id")?.to_owned(),
+        kind: row.text("kind")?.to_owned(),
+        requested_ms: row.moment_ms("requested_at")?,
+        finished_ms: row.moment_ms("finished_at")?,
+        people: row.integer("people")?,
+        identifiers: row.integer("identifiers")?,
+        not_followed: row.integer("not_followed")?,
+        purge_requests: row.text("purge_requests")?.to_owned(),
+        delay_seconds: row.integer_or_null("delay_seconds")?,
+        suppressed_from_ms: row.moment_ms_or_null("suppressed_from")?,
+        removed: row.text("removed")?.to_owned(),
+        searched: row.text("searched")?.to_owned(),
+        mentions: row.integer("mentions")?,
+        redacted: row.integer("redacted")?,
+        outcome: row.text("outcome")?.to_owned(),
+        run_id: RunId(row.text("_run_id")?.to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fixture::memory, *};
+
+    fn record_of(id: &str, outcome: &str) -> ErasureRecord {
+        ErasureRecord {
+            erasure_id: id.into(),
+            kind: "erase".into(),
+            requested_ms: 1,
+            finished_ms: 2,
+            people: 3,
+            identifiers: 4,
+            not_followed: 5,
+            purge_requests: "[]".into(),
+            delay_seconds: Some(6),
+            suppressed_from_ms: Some(7),
+            removed: "{}".into(),
+            searched: "{\"a\":1}".into(),
+            mentions: 8,
+            redacted: 9,
+            outcome: outcome.into(),
+            run_id: RunId("run".into()),
+        }
+    }
+
+    #[test]
+    fn p9_a_receipt_takes_the_place_of_an_earlier_one() {
+        let (_shelf, mut store) = memory();
+        record(&mut store, &[record_of("a", "resumable")]).unwrap();
+        store.commit("test").unwrap();
+        let bare = ErasureRecord { delay_seconds: None, suppressed_from_ms: None, ..record_of("b", "done") };
+        record(&mut store, &[record_of("a", "failed"), record_of("a", "done"), bare.clone()]).unwrap();
+        let mut found = all(&mut store).unwrap();
+        found.sort_by(|left, right| left.erasure_id.cmp(&right.erasure_id));
+        assert_eq!(found, [record_of("a", "done"), bare]);
+    }
+}

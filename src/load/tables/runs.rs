@@ -1,0 +1,125 @@
+//! `sync_runs`: what each run did.
+
+use std::collections::HashSet;
+
+use super::{
+    access::{each_row, put_rows},
+    cells::{Cell, Row, RowBuilder},
+};
+use crate::{
+    load::{
+        LoadError, RunRecord,
+        contract::contract,
+        store::{BufferedStore, Filter},
+    },
+    model::RunId,
+};
+
+const TABLE: &str = "sync_runs";
+
+/// Adds the rows of runs, in the place of earlier rows of the same runs. Of several records of one run the last counts.
+pub(in crate::load) fn record(store: &mut BufferedStore, runs: &[RunRecord]) -> Result<(), LoadError> {
+    let table = contract(TABLE)?;
+    let mut rows = RowBuilder::new(table);
+    let mut seen = HashSet::new();
+    for run in runs.iter().rev().filter(|run| seen.insert(&run.run_id)) {
+        rows.add(|column| cell(column, run))?;
+    }
+    put_rows(store, table, rows.finish()?)
+}
+
+/// All runs, in no particular order.
+pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<RunRecord>, LoadError> {
+    let mut runs = Vec::new();
+    each_row(store, contract(TABLE)?, &Filter::all(), &mut |row| {
+        runs.push(run(row)?);
+        Ok(())
+    })?;
+    Ok(runs)
+}
+
+fn cell<'a>(column: &str, run: &'a RunRecord) -> Cell<'a> {
+    match column {
+        "run_id" | "_run_id" => Cell::Text(&run.run_id.0),
+        "command" => Cell::Text(&run.command),
+        "outcome" => Cell::Text(&run.outcome),
+        "exit_code" => Cell::Integer(run.exit_code),
+        "started_at" => Cell::at_ms(run.started_ms),
+        "finished_at" | "_synced_at" => Cell::at_ms(run.finished_ms),
+        "base_url" => Cell::Text(&run.base_url),
+        "environment" => Cell::Text(&run.environment),
+        "program_version" => Cell::Text(&run.program_version),
+        "report" => Cell::Text(&run.report),
+        _ => Cell::Null,
+    }
+}
+
+fn run(row: Row<'_>) -> Result<RunRecord, LoadError> {
+    Ok(RunRecord {
+        run_id: RunId(row.text("run_id")?.to_owned()),
+        command: row.text("command")?.to_owned(),
+        outcome: row.text("outcome")?.to_owned(),
+        exit_code: row.integer("exit_code")?,
+        started_ms: row.moment_ms("started_at")?,
+        finished_ms: row.moment_ms("finished_at")?,
+        base_url: row.text("base_url")?.to_owned(),
+        environment: row.text("environment")?.to_owned(),
+        program_version: row.text("program_version")?.to_owned(),
+        report: row.text("report")?.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fixture::memory, *};
+
+    fn record_of(id: &str, outcome: &str) -> RunRecord {
+        RunRecord {
+            run_id: RunId(id.into()),
+            command: "sync".into(),
+            outcome: outcome.into(),
+            exit_code: 3,
+            started_ms: 1_772_323_200_000,
+            finished_ms: 1_772_409_600_123,
+            base_url: "https://service.example".into(),
+            environment: "test".into(),
+            program_version: "0.1.0".into(),
+            report: "{\"it's\": 1}".into(),
+        }
+    }
+
+    fn stored(store: &mut BufferedStore) -> Vec<RunRecord> {
+        let mut runs = all(store).unwrap();
+        runs.sort_by(|left, right| left.run_id.cmp(&right.run_id));
+        runs
+    }
+
+    #[test]
+    fn a_run_is_recorded_once() {
+        let (_shelf, mut store) = memory();
+        record(&mut store, &[record_of("1", "done")]).unwrap();
+        record(&mut store, &[record_of("1", "needs_a_look")]).unwrap();
+        assert_eq!(stored(&mut store), [record_of("1", "needs_a_look")], "before a commit");
+        store.commit("test").unwrap();
+        record(&mut store, &[record_of("2", "done"), record_of("1", "failed")]).unwrap();
+        let both = [record_of("1", "failed"), record_of("2", "done")];
+        assert_eq!(stored(&mut store), both);
+        record(&mut store, &[]).unwrap();
+        store.commit("test").unwrap();
+        assert_eq!(stored(&mut store), both);
+    }
+
+    #[test]
+    fn of_two_records_of_one_run_the_last_counts() {
+        let (_shelf, mut store) = memory();
+        record(&mut store, &[record_of("1", "failed"), record_of("2", "done"), record_of("1", "done")]).unwrap();
+        assert_eq!(stored(&mut store), [record_of("1", "done"), record_of("2", "done")]);
+    }
+
+    #[test]
+    fn recording_no_run_changes_nothing() {
+        let (_shelf, mut store) = memory();
+        record(&mut store, &[]).unwrap();
+        assert!(!store.has_changes());
+    }
+}

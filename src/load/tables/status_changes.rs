@@ -1,0 +1,171 @@
+//! Changes of survey status that webhooks report, beside the changes that scans see.
+//!
+//! A change that a scan and a webhook both saw is one row of `survey_status_changes`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::array::{Int64Array, RecordBatch};
+
+use super::{
+    access::{each_row, keys_of},
+    cells::{Cell, Row, RowBuilder, Stamp},
+};
+use crate::{
+    load::{
+        LoadError,
+        contract::contract,
+        store::{BufferedStore, Filter, TableChange},
+    },
+    model::{DAY_MS, EventKind},
+};
+
+const TABLE: &str = "survey_status_changes";
+/// Who saw a change.
+const SCAN: &str = "scan";
+const WEBHOOK: &str = "webhook";
+const BOTH: &str = "both";
+/// A scan and a webhook that saw the same change saw it within this time of each other.
+const SAME_CHANGE_US: u64 = 7 * DAY_MS.unsigned_abs() * 1000;
+
+/// Adds the changes that new rows of `webhook_events` report, and marks the changes that they confirm.
+pub(super) fn add(store: &mut BufferedStore, new_events: &RecordBatch, stamp: Stamp<'_>) -> Result<(), LoadError> {
+    let reports = reports_in(new_events)?;
+    if reports.is_empty() {
+        return Ok(());
+    }
+    let mut surveys = known_changes(store, &reports)?;
+    for report in &reports {
+        if let Some(survey) = surveys.get_mut(&report.survey_id) {
+            survey.take(report);
+        }
+    }
+    let table = contract(TABLE)?;
+    let (mut replaced, mut added) = (RowBuilder::new(table), RowBuilder::new(table));
+    for (survey_id, survey) in &surveys {
+        survey.replaced.iter().try_for_each(|change| replaced.add(|name| cell(name, *survey_id, change, stamp)))?;
+        survey.added.iter().try_for_each(|change| added.add(|name| cell(name, *survey_id, change, stamp)))?;
+    }
+    let mut change = TableChange::new(table);
+    change.remove(&replaced.finish()?)?;
+    change.add(added.finish()?)?;
+    store.change(change)
+}
+
+/// A webhook's statement that the status of a survey went from `old` to `new`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Report {
+    survey_id: i64,
+    /// Epoch microseconds, by the service if it says so, else by this machine.
+    at_us: i64,
+    received_us: i64,
+    old: String,
+    new: String,
+}
+
+/// The reports in rows of `webhook_events`, in the order of time.
+fn reports_in(events: &RecordBatch) -> Result<Vec<Report>, LoadError> {
+    let mut reports = Vec::new();
+    for at in 0..events.num_rows() {
+        reports.extend(report_in(Row { rows: events, at })?);
+    }
+    reports.sort_by_key(|report| (report.at_us, report.received_us));
+    Ok(reports)
+}
+
+fn report_in(event: Row<'_>) -> Result<Option<Report>, LoadError> {
+    if event.text("kind")? != EventKind::StudyStatusChanged.name() {
+        return Ok(None);
+    }
+    let (Some(survey_id), Some(old), Some(new)) =
+        (event.integer_or_null("survey_id")?, event.text_or_null("old_status")?, event.text_or_null("status")?)
+    else {
+        return Ok(None);
+    };
+    let received_us = event.moment_us("received_at")?;
+    let at_us = event.moment_us_or_null("occurred_at")?.unwrap_or(received_us);
+    let report = Report { survey_id, at_us, received_us, old: old.to_owned(), new: new.to_owned() };
+    Ok((old != new).then_some(report))
+}
+
+/// A row of `survey_status_changes`. A survey has no status before it was first seen, and none while it is vanished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Change {
+    /// Epoch microseconds.
+    at_us: i64,
+    old: Option<String>,
+    new: Option<String>,
+    /// [`SCAN`], [`WEBHOOK`] or [`BOTH`].
+    seen_by: String,
+}
+
+fn cell<'a>(column: &str, survey_id: i64, change: &'a Change, stamp: Stamp<'a>) -> Cell<'a> {
+    match column {
+        "survey_id" => Cell::Integer(survey_id),
+        "changed_at" => Cell::Moment(change.at_us),
+        "old_status" => Cell::text_or_null(change.old.as_deref()),
+        "new_status" => Cell::text_or_null(change.new.as_deref()),
+        "seen_by" => Cell::Text(&change.seen_by),
+        other => stamp.cell(other).unwrap_or(Cell::Null),
+    }
+}
+
+/// The changes of one survey, in the order of time, and what becomes of them.
+#[derive(Debug, Default)]
+struct SurveyChanges {
+    changes: Vec<Change>,
+    replaced: Vec<Change>,
+    added: Vec<Change>,
+}
+
+impl SurveyChanges {
+    /// Takes in a report.
+    ///
+    /// A report counts as a change if it follows from the last known status. Else it may be late, or a change before it was lost: then
+    /// it proves nothing, and the scan that the webhook wakes sees the status. A late report that repeats a scan's change confirms it.
+    fn take(&mut self, report: &Report) {
+        let Some(last) = self.changes.last() else { return };
+        if last.new.as_deref() == Some(&report.old) && last.at_us < report.at_us {
+            let (old, new) = (Some(report.old.clone()), Some(report.new.clone()));
+            let change = Change { at_us: report.at_us, old, new, seen_by: WEBHOOK.into() };
+            self.changes.push(change.clone());
+            self.added.push(change);
+            return;
+        }
+        let is_same = |change: &&mut Change| {
+            change.old.as_deref() == Some(&report.old)
+                && change.new.as_deref() == Some(&report.new)
+                && change.at_us.abs_diff(report.at_us) <= SAME_CHANGE_US
+        };
+        let same = self.changes.iter_mut().rev().find(is_same);
+        let Some(seen) = same.filter(|change| change.seen_by == SCAN) else { return };
+        self.replaced.push(seen.clone());
+        (seen.at_us, seen.seen_by) = (seen.at_us.min(report.at_us), BOTH.into());
+        self.added.push(seen.clone());
+    }
+}
+
+/// The stored changes of the reported surveys.
+fn known_changes(store: &mut BufferedStore, reports: &[Report]) -> Result<BTreeMap<i64, SurveyChanges>, LoadError> {
+    let table = contract(TABLE)?;
+    let ids = Int64Array::from_iter_values(reports.iter().map(|report| report.survey_id));
+    let wanted = keys_of("survey_id", Arc::new(ids))?;
+    let mut surveys: BTreeMap<i64, SurveyChanges> = BTreeMap::new();
+    each_row(store, table, &Filter::all().with_keys(&wanted), &mut |row| {
+        let text = |name| row.text_or_null(name).map(|text| text.map(str::to_owned));
+        let change = Change {
+            at_us: row.moment_us("changed_at")?,
+            old: text("old_status")?,
+            new: text("new_status")?,
+            seen_by: row.text("seen_by")?.to_owned(),
+        };
+        surveys.entry(row.integer("survey_id")?).or_default().changes.push(change);
+        Ok(())
+    })?;
+    for survey in surveys.values_mut() {
+        survey.changes.sort_by(|left, right| (left.at_us, &left.new).cmp(&(right.at_us, &right.new)));
+    }
+    Ok(surveys)
+}
+
+#[cfg(test)]
+mod tests;

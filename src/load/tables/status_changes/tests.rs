@@ -1,0 +1,81 @@
+//! What a report of a webhook does to the changes that are known of a survey.
+
+use super::*;
+
+const DAY_US: i64 = DAY_MS * 1000;
+
+/// `DRAFT>LIVE`; nothing stands for no status.
+fn change(at_us: i64, from_to: &str, seen_by: &str) -> Change {
+    let (old, new) = from_to.split_once('>').unwrap();
+    let status = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Change { at_us, old: status(old), new: status(new), seen_by: seen_by.into() }
+}
+
+fn report(at_us: i64, from_to: &str) -> Report {
+    let (old, new) = from_to.split_once('>').unwrap();
+    Report { survey_id: 1, at_us, received_us: at_us, old: old.into(), new: new.into() }
+}
+
+/// What goes and what comes when the reports are taken in.
+fn taken(known: &[Change], reports: &[Report]) -> (Vec<Change>, Vec<Change>) {
+    let mut survey = SurveyChanges { changes: known.to_vec(), ..SurveyChanges::default() };
+    reports.iter().for_each(|report| survey.take(report));
+    (survey.replaced, survey.added)
+}
+
+#[test]
+fn a_report_that_follows_the_last_change_is_a_change() {
+    let known = [change(10, ">DRAFT", "scan")];
+    let (gone, added) = taken(&known, &[report(20, "DRAFT>LIVE"), report(30, "LIVE>PAUSED")]);
+    assert!(gone.is_empty());
+    assert_eq!(added, [change(20, "DRAFT>LIVE", "webhook"), change(30, "LIVE>PAUSED", "webhook")]);
+}
+
+#[test]
+fn a_report_that_proves_nothing_changes_nothing() {
+    let known = [change(10, ">DRAFT", "scan"), change(20, "DRAFT>LIVE", "scan")];
+    for (report, why) in [
+        (report(30, "PAUSED>DONE"), "something before it was lost"),
+        (report(20, "LIVE>PAUSED"), "it is not later than the last change"),
+        (report(5, "LIVE>PAUSED"), "it is late"),
+        (report(20 + 7 * DAY_US + 1, "DRAFT>LIVE"), "a scan saw the same more than seven days before"),
+    ] {
+        assert_eq!(taken(&known, std::slice::from_ref(&report)), (vec![], vec![]), "{why}");
+    }
+    assert_eq!(taken(&[], &[report(30, "DRAFT>LIVE")]), (vec![], vec![]), "no scan has seen the survey");
+    let vanished = [change(10, ">DRAFT", "scan"), change(20, "DRAFT>", "scan")];
+    assert_eq!(taken(&vanished, &[report(30, "DRAFT>LIVE")]), (vec![], vec![]));
+}
+
+#[test]
+fn a_report_of_what_a_scan_saw_confirms_it_at_the_earlier_time() {
+    let known = [change(10, ">DRAFT", "scan"), change(20, "DRAFT>LIVE", "scan")];
+    for (at_us, confirmed_us) in [(15, 15), (25, 20), (20 + 7 * DAY_US, 20), (20 - 7 * DAY_US, 20 - 7 * DAY_US)] {
+        let (gone, added) = taken(&known, &[report(at_us, "DRAFT>LIVE")]);
+        assert_eq!(gone, [known[1].clone()], "{at_us}");
+        assert_eq!(added, [change(confirmed_us, "DRAFT>LIVE", "both")], "{at_us}");
+    }
+}
+
+#[test]
+fn a_change_is_confirmed_once() {
+    for seen_by in ["webhook", "both"] {
+        let known = [change(10, ">DRAFT", "scan"), change(20, "DRAFT>LIVE", seen_by)];
+        assert_eq!(taken(&known, &[report(15, "DRAFT>LIVE")]), (vec![], vec![]), "{seen_by}");
+    }
+    let known = [change(10, ">DRAFT", "scan"), change(20, "DRAFT>LIVE", "scan")];
+    let twice = [report(15, "DRAFT>LIVE"), report(16, "DRAFT>LIVE")];
+    assert_eq!(taken(&known, &twice), taken(&known, &twice[..1]));
+}
+
+#[test]
+fn of_several_changes_that_are_the_same_the_last_is_confirmed() {
+    let known = [
+        change(10, ">DRAFT", "scan"),
+        change(20, "DRAFT>LIVE", "scan"),
+        change(30, "LIVE>DRAFT", "scan"),
+        change(40, "DRAFT>LIVE", "scan"),
+    ];
+    let (gone, added) = taken(&known, &[report(35, "DRAFT>LIVE")]);
+    assert_eq!((gone, added), (vec![known[3].clone()], vec![change(35, "DRAFT>LIVE", "both")]));
+}

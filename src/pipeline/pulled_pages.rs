@@ -1,0 +1,40 @@
+//! The pages of a scan that was pulled, as a warehouse reads them.
+
+use std::cell::{Cell, RefCell};
+
+use super::{drift::ScanDrift, pull::Pulled};
+use crate::{
+    load::{LoadError, Pages},
+    model::{Drift, FlatPage},
+};
+
+/// Pages of a scan, and the drift in them, which is noted when they are read first.
+pub(super) struct PulledPages<'p> {
+    pulled: &'p Pulled,
+    drift: RefCell<ScanDrift>,
+    was_read: Cell<bool>,
+}
+
+impl<'p> PulledPages<'p> {
+    pub fn of(pulled: &'p Pulled) -> Self {
+        Self { pulled, drift: RefCell::default(), was_read: Cell::new(false) }
+    }
+
+    /// What was met in them.
+    pub fn drift(self) -> Drift {
+        self.drift.into_inner().finish()
+    }
+}
+
+impl Pages for PulledPages<'_> {
+    fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
+        let was_read = self.was_read.replace(true);
+        let read = self.pulled.held.for_each(&self.pulled.spool, |page| {
+            if !was_read {
+                self.drift.borrow_mut().add(page);
+            }
+            take(page)
+        });
+        read.map_err(|error| LoadError::Pages(Box::new(error)))?
+    }
+}

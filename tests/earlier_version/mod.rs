@@ -1,0 +1,99 @@
+//! A place that an earlier version left behind: warehouses, checkpoints and archive are opened, read and written as they are (P1, P2, P4).
+//!
+//! `place.tar.gz` was made by the version before scans were compared without an SQL engine (commit a805264): rough data, a `sync` with
+//! all flags, changes at the service, and another `sync` a day later.
+//!
+//! ```text
+//! studysync sandbox --responses 600 --days 12 --surveys 6 --seed 5 --now 2026-06-15T00:00:00Z --frozen-clock --data rough \
+//!     --listen 127.0.0.1:18787
+//! studysync sync; POST /_sandbox/changes {"edits": 12, "soft_deletes": 4, "vanish_visitors": 1, "late": 3}
+//! POST /_sandbox/clock {"advance_ms": 90000000}; studysync sync
+//! ```
+
+use std::{path::Path, process::Command};
+
+use studysync::sandbox::{ChangeRequest, Rough, Settings};
+
+use crate::{
+    harness::{KEY, Place, Service},
+    replay::Before,
+};
+
+/// Where the service of the place was.
+const ADDRESS: &str = "http://127.0.0.1:18787";
+const NOW_MS: i64 = 1_781_481_600_000;
+const CONFIG: &str = "[streams.responses]\n\
+    flags = [\"with_snapshots\", \"with_urls\", \"with_meta\", \"with_custom_metadata\", \"with_deleted_responses\"]\n\
+    rescan = [\"all every run\"]\nsince = \"2026-06-01\"\n";
+
+fn left_behind() -> Place {
+    let place = Place::at(ADDRESS);
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/earlier_version/place.tar.gz");
+    let unpacked = Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(place.root()).status().unwrap();
+    assert!(unpacked.success());
+    place.with_config(CONFIG)
+}
+
+/// The service as it was when the place was left.
+fn service() -> Service {
+    let service = Service::start(Settings {
+        seed: 5,
+        now_ms: NOW_MS,
+        frozen_clock: true,
+        responses: 600,
+        days: 12,
+        surveys: 6,
+        rough: Some(Rough::default()),
+        api_key: KEY.into(),
+        ..Settings::default()
+    });
+    let change = ChangeRequest { edits: 12, soft_deletes: 4, vanish_visitors: 1, late: 3, ..ChangeRequest::default() };
+    service.change(&change);
+    service.control().advance_clock(90_000_000);
+    service
+}
+
+#[test]
+fn p2_a_place_of_an_earlier_version_is_replayed_to_what_it_was() {
+    let place = left_behind();
+    let before = Before::of(&place, "before");
+    assert_eq!(before.duckdb().count("SELECT count(*) FROM responses"), 603);
+    assert!(before.duckdb().count("SELECT count(*) FROM response_history") > 30);
+    place.run(&["status"]).expect(0);
+    before.assert_is(&place, "looked at");
+    place.run(&["replay"]).expect(0);
+    before.assert_is(&place, "replayed");
+}
+
+#[test]
+fn p4_a_place_of_an_earlier_version_goes_on() {
+    let (mut place, service) = (left_behind(), service());
+    place.set_base_url(service.base_url());
+    place.run(&["rebind", "--from", ADDRESS]).expect(0);
+    let before = Before::of(&place, "before");
+    // Nothing changed since: whatever looks like an edit, or like a row that is gone, is a fault of this version.
+    let report = place.report(&["sync"], 0);
+    for stream in ["responses", "surveys", "themes"] {
+        let counts = &report["streams"][stream];
+        assert!(counts["unchanged"].as_u64().unwrap() > 0, "{counts}");
+        for what in ["inserted", "updated", "soft_deleted", "vanished", "withheld"] {
+            assert_eq!(counts[what], 0, "{stream} {what}: {counts}");
+        }
+    }
+    assert_eq!(before.duckdb().count("SELECT count(*) FROM responses"), 603);
+    let verified = place.run(&["verify", "--from", "2026-06-03", "--json"]).expect(0).json();
+    assert_eq!(verified["outcome"], "done", "{verified}");
+
+    // Edits and a person who is forgotten arrive in the old files.
+    service.change(&ChangeRequest { edits: 6, vanish_visitors: 1, ..ChangeRequest::default() });
+    let report = place.report(&["sync"], 0);
+    let counts = &report["streams"]["responses"];
+    assert!(counts["updated"].as_u64().unwrap() >= 6 && counts["vanished"].as_u64().unwrap() > 0, "{counts}");
+    let who = "SELECT external_user_id FROM responses WHERE external_user_id <> '' ORDER BY 1 LIMIT 1";
+    let who = place.duckdb_tables().value(who).unwrap();
+    place.run(&["erase", "--user-id", &who, "--yes", "--local-only"]).expect(0);
+    for (name, tables) in place.warehouses() {
+        let left = tables.count(&format!("SELECT count(*) FROM responses WHERE external_user_id = '{who}'"));
+        assert_eq!(left, 0, "{name}");
+    }
+}
