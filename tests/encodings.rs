@@ -80,7 +80,8 @@ fn times_of_people_in_seconds_are_told_by_their_size_and_kept() {
     service.control().upsert_user(&event.to_string());
     place.report(&["backfill", "--from", &days_ago(4)], 0);
     assert!(!service.truth(ListName::Responses).is_empty());
-    for wrong in each(&place, "SELECT count(*) FROM users WHERE year(created_at) < 2020 OR extra IS NULL") {
+    for wrong in each(&place, "SELECT count(*) FROM users WHERE epoch_ms(created_at) < 1577836800000 OR extra IS NULL")
+    {
         assert_eq!(wrong, [Some("0".to_owned())]);
     }
     for found in each(&place, "SELECT epoch_ms(created_at) || ' ' || extra FROM user_events") {
