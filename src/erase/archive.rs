@@ -13,7 +13,7 @@ use std::{
 use super::EraseError;
 use crate::{
     archive::{Archive, PageChange, read_pages, rewrite},
-    model::{Identifier, IdentifierKind, Spelled, Spellings, Steps, Stream},
+    model::{Identifier, IdentifierKind, Spelled, Spellings, Steps, Stream, merge_spellings},
     person::{Finder, RecordFields, fields_of_stream, without_records},
     pipeline::Erased,
 };
@@ -153,9 +153,7 @@ pub(super) struct ArchivedFacts {
 impl ArchivedFacts {
     pub fn add(&mut self, other: ArchivedFacts) {
         self.rows.extend(other.rows);
-        for (identifier, written) in other.spellings {
-            self.spellings.entry(identifier).or_default().extend(written);
-        }
+        merge_spellings(&mut self.spellings, other.spellings);
     }
 
     fn require_few(&self) -> Result<(), EraseError> {

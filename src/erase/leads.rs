@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::{
     load::Facts,
-    model::{Identifier, IdentifierKind, Spellings},
+    model::{Identifier, IdentifierKind, Spellings, merge_spellings},
 };
 
 /// How often what was found is looked for again: a chain of leads longer than this is followed no further, and told.
@@ -126,9 +126,7 @@ struct Known {
 
 impl Known {
     fn take(&mut self, looked: &[Identifier], facts: Facts) {
-        for (identifier, written) in facts.spellings {
-            self.spellings.entry(identifier).or_default().extend(written);
-        }
+        merge_spellings(&mut self.spellings, facts.spellings);
         self.looked.extend(looked.iter().cloned());
         self.too_wide.extend(facts.too_wide);
         for row in facts.rows {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     archive::Archive,
     load::{Facts, PeopleFound, Warehouse},
-    model::{Identifier, IdentifierKind},
+    model::{Identifier, IdentifierKind, merge_spellings},
     person::Finder,
     pipeline::ResultsFound,
 };
@@ -136,7 +136,7 @@ fn look(wanted: &[Identifier], archived: &ArchivedFacts, destinations: &mut [War
         let found = destination.facts(wanted).map_err(EraseError::load(name))?;
         facts.rows.extend(found.rows);
         facts.too_wide.extend(found.too_wide);
-        facts.note_spellings(found.spellings);
+        merge_spellings(&mut facts.spellings, found.spellings);
     }
     let wanted: HashSet<&Identifier> = wanted.iter().collect();
     facts.rows.extend(archived.rows.iter().filter(|row| row.iter().any(|one| wanted.contains(one))).cloned());

@@ -37,7 +37,7 @@ pub use forms::{composed, folded, unicode_domain};
 pub use intervals::IntervalSet;
 pub use page::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
 pub use people::{PersonAsked, USER_ID_BYTES_MAX, can_be_asked};
-pub use person::{Identifier, IdentifierKind, Spelled, Spellings, email_names, names_an_email};
+pub use person::{Identifier, IdentifierKind, Spelled, Spellings, email_names, merge_spellings, names_an_email};
 pub use scan::{RunId, Scan, ScanId};
 pub use segment::{IN_DOUBT_MS, Segment};
 pub use service::is_same_service;

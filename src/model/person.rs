@@ -106,6 +106,13 @@ pub struct Spelled {
 /// How identifiers were written where they were met, if otherwise than they are compared.
 pub type Spellings = BTreeMap<Identifier, BTreeSet<String>>;
 
+/// Takes in how identifiers were written elsewhere.
+pub fn merge_spellings(spellings: &mut Spellings, others: Spellings) {
+    for (identifier, written) in others {
+        spellings.entry(identifier).or_default().extend(written);
+    }
+}
+
 impl Spelled {
     /// Reads what stands in a field for identifiers of this kind; `None` if that names nobody. A visitor's field may hold the
     /// number or the UUID, whatever it is declared as.

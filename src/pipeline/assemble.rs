@@ -148,6 +148,13 @@ pub(super) fn open_reader(
     Ok((name, reader))
 }
 
+/// The pages that a warehouse reads are the pipeline's: so may be the error. [`failed`] takes it out again.
+impl From<PipelineError> for LoadError {
+    fn from(error: PipelineError) -> Self {
+        LoadError::Pages(Box::new(error))
+    }
+}
+
 /// For `map_err`: which warehouse an error is from.
 pub(super) fn failed(destination: &'static str) -> impl FnOnce(LoadError) -> PipelineError {
     move |source| match source {

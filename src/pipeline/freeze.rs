@@ -1,8 +1,6 @@
 //! The mode `freeze`: a scan with drift is not applied. Its pages stay in its spool, complete, and a later run commits them without
 //! asking for them again, once the mode is another one or the program knows what was new.
 
-use std::convert::Infallible;
-
 use crate::model::{Drift, DriftEntry, DriftMode, DriftRules, Stream};
 
 use super::{
@@ -38,9 +36,9 @@ pub(super) fn check(shared: &Shared, pulled: &Pulled) -> Result<(), PipelineErro
         return Ok(());
     }
     let mut drift = Drift::default();
-    let Ok(()) = pulled.held.for_each(&pulled.spool, |page| {
+    pulled.held.for_each(&pulled.spool, |page| {
         drift.merge(&page.drift);
-        Ok::<(), Infallible>(())
+        Ok::<(), PipelineError>(())
     })?;
     check_drift(stream, rules, &drift)
 }

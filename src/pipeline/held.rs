@@ -143,13 +143,13 @@ impl Held {
     }
 
     /// Hands each page to `take`, in order.
-    pub fn for_each<E>(
+    pub fn for_each<E: From<PipelineError>>(
         &self,
         spool: &Path,
         mut take: impl FnMut(&FlatPage) -> Result<(), E>,
-    ) -> Result<Result<(), E>, PipelineError> {
+    ) -> Result<(), E> {
         if !self.is_spooled {
-            return Ok(self.pages.iter().try_for_each(take));
+            return self.pages.iter().try_for_each(take);
         }
         let mut pages = read_pages(spool).map_err(PipelineError::Archive)?;
         let mut count = 0;
@@ -157,17 +157,15 @@ impl Held {
             let body = body.map_err(PipelineError::Archive)?;
             let _turn = self.budget.turn(body.len());
             let page = self.read(&body)?;
-            if let Err(error) = take(&page) {
-                return Ok(Err(error));
-            }
+            take(&page)?;
             count += 1;
         }
         if !pages.is_complete() {
             // Rows on pages that are gone would be taken for vanished.
             let (path, why) = (spool.to_owned(), "the file ends before the scan does".to_owned());
-            return Err(PipelineError::Archive(ArchiveError::Damaged { path, page: count, why }));
+            return Err(PipelineError::Archive(ArchiveError::Damaged { path, page: count, why }).into());
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
@@ -189,11 +187,11 @@ mod tests {
 
     fn keys(held: &Held) -> usize {
         let mut keys = 0;
-        let taken = held.for_each::<()>(Path::new("no spool"), |page| {
+        let taken = held.for_each::<PipelineError>(Path::new("no spool"), |page| {
             keys += page.key_hashes.len();
             Ok(())
         });
-        taken.unwrap().unwrap();
+        taken.unwrap();
         keys
     }
 

@@ -176,10 +176,14 @@ impl Table {
         self.columns.iter().find(|column| column.name == name)
     }
 
+    /// The names of all columns, in order.
+    pub fn column_names(&self) -> Vec<&str> {
+        self.columns.iter().map(|column| column.name.as_str()).collect()
+    }
+
     /// The columns of the key, in the order of the table.
     pub fn key_in_order(&self) -> Vec<&str> {
-        let names = self.columns.iter().map(|column| column.name.as_str());
-        names.filter(|name| self.key.iter().any(|key| key == name)).collect()
+        self.column_names().into_iter().filter(|name| self.key.iter().any(|key| key == name)).collect()
     }
 
     /// The columns that `flatten` fills, in order.

@@ -16,7 +16,7 @@ use crate::{
         LoadError,
         store::{BufferedStore, Filter},
     },
-    model::{Identifier, IdentifierKind, Spelled, Spellings},
+    model::{Identifier, IdentifierKind, Spelled, Spellings, merge_spellings},
     schema::{Table, tables},
 };
 
@@ -29,15 +29,6 @@ pub struct Facts {
     pub too_wide: Vec<Identifier>,
     /// How those of the rows are written there.
     pub spellings: Spellings,
-}
-
-impl Facts {
-    /// Takes in how identifiers are written elsewhere.
-    pub fn note_spellings(&mut self, spellings: Spellings) {
-        for (identifier, written) in spellings {
-            self.spellings.entry(identifier).or_default().extend(written);
-        }
-    }
 }
 
 /// Bounds the memory, and tells people from identifiers that many share.
@@ -82,7 +73,7 @@ fn facts_within(store: &mut BufferedStore, wanted: &[Identifier], limits: Limits
             return Err(LoadError::Contract(why));
         }
         rows.extend(found.rows);
-        facts.note_spellings(found.spellings);
+        merge_spellings(&mut facts.spellings, found.spellings);
     }
     facts.rows = rows.into_iter().collect();
     facts.too_wide.sort();
@@ -145,9 +136,7 @@ impl Together {
             all.rows += carriers.rows;
             all.sessions.extend(carriers.sessions);
         }
-        for (identifier, written) in other.spellings {
-            self.spellings.entry(identifier).or_default().extend(written);
-        }
+        merge_spellings(&mut self.spellings, other.spellings);
         for row in other.rows {
             if !self.is_too_large(limits) {
                 self.rows.insert(row);

@@ -1,11 +1,10 @@
 //! The rows of people: what has to go from each table so that none of their identifiers is left in a column for them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use arrow::{
     array::{BooleanArray, RecordBatch},
     compute::filter_record_batch,
-    datatypes::{Field, Schema},
 };
 
 use super::{
@@ -18,7 +17,7 @@ use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, project, removal_columns},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, project, removal_columns, removal_keys},
     },
     model::{Identifier, Stream, Window},
     schema::{Table, TableKind, children_of, tables},
@@ -97,14 +96,14 @@ fn owned_rows(
     for member in family() {
         // An identifier in a child's row marks the whole set, and the row to which the set belongs.
         for rows in marked_rows(store, member, test)? {
-            keys.add(&renamed(table, &rows, &removal_columns(table))?)?;
+            keys.add(&removal_keys(member, &rows, table)?)?;
         }
     }
     let mut owned = Vec::new();
     for member in family().filter(|_| !keys.is_empty()) {
         let mut change = TableChange::new(member);
         for rows in keys.values() {
-            change.remove(&renamed(member, rows, &removal_columns(member))?)?;
+            change.remove(&removal_keys(table, rows, member)?)?;
         }
         let count = count(store, &change)?;
         if count > 0 {
@@ -146,16 +145,6 @@ fn marked_rows(
         },
     )?;
     Ok(found.into_iter().flatten().collect())
-}
-
-/// The same columns under other names: those of a child stand in the order of its parent's, whatever they are called.
-fn renamed(table: &Table, rows: &RecordBatch, names: &[&str]) -> Result<RecordBatch, LoadError> {
-    let fields: Vec<Field> = names
-        .iter()
-        .zip(rows.columns())
-        .map(|(name, column)| Field::new(*name, column.data_type().clone(), true))
-        .collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), rows.columns().to_vec()).map_err(unfit(table))
 }
 
 fn count(store: &mut BufferedStore, change: &TableChange) -> Result<u64, LoadError> {

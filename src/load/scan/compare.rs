@@ -22,7 +22,7 @@ use crate::{
     load::{
         LoadError, VanishPolicy,
         error::unfit,
-        store::{BufferedStore, Filter, TimeBounds, concat_rows, number_column, owner_columns},
+        store::{BufferedStore, Filter, TimeBounds, concat_rows, number_column, owner_columns, renamed},
     },
     model::{FlatPage, Scan, key_hashes},
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, children_of},
@@ -111,7 +111,7 @@ pub(in crate::load) fn differences(
     comparison.compare_snapshots(&new);
     let rejected = rejects::find_new(store, scan, &staged.rejects)?.len() as u64;
     let rejects = staged.rows_read.saturating_sub(staged.records.len() as u64);
-    Ok(comparison.tell(rejected, rejects, examples_max))
+    comparison.tell(rejected, rejects, examples_max)
 }
 
 /// Rows of a child table that belong to one row: how many, and one number for all their contents.
@@ -260,7 +260,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn tell(&self, rejected: u64, rejects: u64, examples_max: usize) -> Differences {
+    fn tell(&self, rejected: u64, rejects: u64, examples_max: usize) -> Result<Differences, LoadError> {
         let mut missing = Difference::of(&self.missing, examples_max);
         missing.rows += rejected;
         if rejected > 0 && missing.examples.len() < examples_max {
@@ -270,23 +270,21 @@ impl<'a> Comparison<'a> {
         let is_gone =
             |(at, row): (usize, &StoredRow)| (self.gone.contains(&row.key) && self.question.expects(row)).then_some(at);
         let gone = self.held_rows.iter().enumerate().filter_map(is_gone);
-        let gone: Differing = gone
-            .filter_map(|at| key_text(self.base, &self.held, at).ok())
-            .map(|name| (name, BTreeSet::new()))
-            .collect();
+        let gone = gone.map(|at| Ok((key_text(self.base, &self.held, at)?, BTreeSet::new())));
+        let gone: Differing = gone.collect::<Result<_, LoadError>>()?;
         let mut columns = BTreeMap::new();
         for name in self.stale.values().flatten() {
             *columns.entry((*name).to_owned()).or_default() += 1;
         }
         let is_there = |row: &&StoredRow| self.question.counts(row);
-        Differences {
+        Ok(Differences {
             service_rows: self.is_compared.iter().filter(|is_compared| **is_compared).count() as u64 + rejects,
             rows: self.held_rows.iter().filter(is_there).count() as u64,
             missing,
             extra: Difference::of(&gone, examples_max),
             stale: Difference::of(&self.stale, examples_max),
             columns,
-        }
+        })
     }
 }
 
@@ -305,12 +303,7 @@ fn add_children(
 ) -> Result<(), LoadError> {
     let columns: Vec<&str> = child.flat_columns().map(|column| column.name.as_str()).collect();
     let contents = value_hashes(&columns, rows)?;
-    let owners = owner_columns(child).into_iter().zip(&base.key).map(|(own, key)| {
-        let column = rows.column_by_name(own).ok_or_else(|| LoadError::Contract(format!("rows without {own}")))?;
-        Ok((key.as_str(), std::sync::Arc::clone(column)))
-    });
-    let owners: Vec<_> = owners.collect::<Result<_, LoadError>>()?;
-    let owners = RecordBatch::try_from_iter(owners).map_err(unfit(child))?;
+    let owners = renamed(rows, &owner_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
     for (owner, content) in key_hashes(&base.key_in_order(), &owners).map_err(unfit(child))?.into_iter().zip(contents) {
         let sum = sums.entry(owner).or_default();
         *sum = (sum.0 + 1, sum.1 ^ content);

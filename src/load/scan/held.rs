@@ -176,23 +176,6 @@ pub(super) fn owners_in(
     Ok(held)
 }
 
-/// Rows of a parent in the columns by which rows of its child are removed.
-pub(super) fn as_owners(
-    parent: &'static Table,
-    child: &'static Table,
-    rows: &RecordBatch,
-) -> Result<RecordBatch, LoadError> {
-    let (names, of_parent) = (removal_columns(child), removal_columns(parent));
-    let columns = names.iter().zip(&of_parent).map(|(name, of_parent)| {
-        let column = rows.column_by_name(of_parent);
-        let column =
-            column.ok_or_else(|| LoadError::Contract(format!("rows of {} without {of_parent}", parent.name)))?;
-        Ok((*name, std::sync::Arc::clone(column)))
-    });
-    let columns: Vec<_> = columns.collect::<Result<_, LoadError>>()?;
-    RecordBatch::try_from_iter(columns).map_err(unfit(child))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

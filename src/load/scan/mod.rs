@@ -111,9 +111,8 @@ fn write_rejects(
     rejects: &BTreeMap<i64, Reject>,
     losers: &[RecordBatch],
 ) -> Result<NewRejects, LoadError> {
-    let mut all = rejects.clone();
-    all.extend(collisions::as_rejects(base, losers)?);
-    let new = rejects::find_new(store, scan, &all)?;
+    let losers = collisions::as_rejects(base, losers)?;
+    let new = rejects::find_new(store, scan, rejects.iter().chain(losers.iter().map(|(hash, reject)| (hash, reject))))?;
     rejects::write(store, scan, &new)
 }
 

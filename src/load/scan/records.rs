@@ -1,7 +1,7 @@
 //! What is known of each record of a scan, and of each row that the store has of it, without reading them whole.
 
 use arrow::{
-    array::{Array as _, BooleanArray, Int64Array, RecordBatch, TimestampMicrosecondArray},
+    array::{Array as _, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch},
     compute::filter_record_batch,
 };
 
@@ -57,16 +57,18 @@ pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, L
     let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
     let created = base.partition.as_deref().map(|at| time_column(rows, at)).transpose()?;
     let updated = base.column("updated_at").map(|column| time_column(rows, &column.name)).transpose()?;
-    let moment = |column: Option<&TimestampMicrosecondArray>, row: usize| {
-        column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
-    };
     let record = |(row, (key, content)): (usize, (&u128, &i64))| Record {
         key: *key,
         content: *content,
-        created_us: moment(created, row).unwrap_or(0),
-        updated_us: moment(updated, row).unwrap_or(NEVER_US),
+        created_us: value(created, row).unwrap_or(0),
+        updated_us: value(updated, row).unwrap_or(NEVER_US),
     };
     Ok(page.key_hashes.iter().zip(contents).enumerate().map(record).collect())
+}
+
+/// What stands in a column of a row; `None` also without the column.
+fn value<T: ArrowPrimitiveType>(column: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
+    column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
 }
 
 /// The columns of which [`stored_rows`] makes something.
@@ -76,7 +78,7 @@ pub(super) fn stored_columns(base: &'static Table) -> Vec<&'static str> {
             || base.partition.as_deref() == Some(name)
             || matches!(name, "survey_id" | "deleted_at" | ROW_HASH_COLUMN | "_flags" | "_vanished_at")
     };
-    base.columns.iter().map(|column| column.name.as_str()).filter(|name| is_read(name)).collect()
+    base.column_names().into_iter().filter(|name| is_read(name)).collect()
 }
 
 /// What is known of rows that have these columns.
@@ -87,20 +89,14 @@ pub(super) fn stored_rows(base: &'static Table, rows: &RecordBatch) -> Result<Ve
     let (contents, flags, surveys) = (numbers(ROW_HASH_COLUMN)?, numbers("_flags")?, numbers("survey_id")?);
     let created = base.partition.as_deref().map(|at| time_column(rows, at)).transpose()?;
     let (deleted, vanished) = (moments("deleted_at")?, moments("_vanished_at")?);
-    let number = |column: Option<&Int64Array>, row: usize| {
-        column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
-    };
-    let moment = |column: Option<&TimestampMicrosecondArray>, row: usize| {
-        column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
-    };
     let row = |(row, key): (usize, u128)| StoredRow {
         key,
-        content: number(contents, row),
-        created_us: moment(created, row).unwrap_or(0),
-        flags: number(flags, row).unwrap_or(0),
-        survey_id: number(surveys, row),
-        is_deleted: moment(deleted, row).is_some(),
-        vanished_us: moment(vanished, row),
+        content: value(contents, row),
+        created_us: value(created, row).unwrap_or(0),
+        flags: value(flags, row).unwrap_or(0),
+        survey_id: value(surveys, row),
+        is_deleted: value(deleted, row).is_some(),
+        vanished_us: value(vanished, row),
     };
     Ok(keys.into_iter().enumerate().map(row).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, Int64Array, StringArray};
 use foldhash::HashSet;
 
 use super::stamps::{rows_of, stamp, text};
@@ -24,19 +24,20 @@ pub(super) struct NewRejects {
     pub collisions: u64,
 }
 
-/// Finds those that the store does not hold yet: what stands there already has had its look, and must not call for one again in every run.
+/// Finds those that the store does not hold yet, by hash: what stands there already has had its look, and must not call for one again in
+/// every run. Of several with one hash the last counts.
 pub(super) fn find_new<'r>(
     store: &mut BufferedStore,
     scan: &Scan,
-    rejects: &'r BTreeMap<i64, Reject>,
+    rejects: impl IntoIterator<Item = (&'r i64, &'r Reject)>,
 ) -> Result<Vec<(i64, &'r Reject)>, LoadError> {
+    let mut rejects: BTreeMap<i64, &Reject> = rejects.into_iter().map(|(hash, reject)| (*hash, reject)).collect();
     if rejects.is_empty() {
         return Ok(Vec::new());
     }
     let table = contract("rejects")?;
     let hashes: ArrayRef = Arc::new(Int64Array::from_iter_values(rejects.keys().copied()));
-    let hashes = RecordBatch::try_from_iter([("raw_hash", hashes)]).map_err(crate::load::error::unfit(table))?;
-    let keys = KeySet::of(vec!["raw_hash"], &[hashes])?;
+    let keys = KeySet::of_values("raw_hash", hashes)?;
     let mut known = HashSet::default();
     let stream = scan.scope.stream.name();
     store.read(table, &["stream", "raw_hash"], &Filter::all().with_keys(&keys), &mut |rows| {
@@ -45,7 +46,8 @@ pub(super) fn find_new<'r>(
         known.extend(of_stream.map(|(_, hash)| *hash));
         Ok(())
     })?;
-    Ok(rejects.iter().filter(|(hash, _)| !known.contains(*hash)).map(|(hash, reject)| (*hash, reject)).collect())
+    rejects.retain(|hash, _| !known.contains(hash));
+    Ok(rejects.into_iter().collect())
 }
 
 /// Writes these.

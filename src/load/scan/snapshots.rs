@@ -12,7 +12,7 @@ use arrow::{
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 
 use super::{
-    held::{as_owners, owners_in},
+    held::owners_in,
     records::rows_where,
     staged::{FirstSnapshot, SESSION_COLUMNS, Snapshots},
     stamps::{earlier, new_rows, rows_of},
@@ -22,7 +22,9 @@ use crate::{
         LoadError,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, Filter, TableChange, number_column, project, removal_columns, time_column},
+        store::{
+            BufferedStore, Filter, TableChange, number_column, project, removal_columns, removal_keys, time_column,
+        },
     },
     model::{DAY_MS, Scan, key_hashes},
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, children_of},
@@ -172,7 +174,7 @@ fn remove(
     change.remove(&rows)?;
     store.change(change)?;
     for child in children_of(&table.name) {
-        let owners = owners_in(store, child, &[as_owners(table, child, &rows)?])?;
+        let owners = owners_in(store, child, &[removal_keys(table, &rows, child)?])?;
         let mut change = TableChange::new(child);
         owners.values().iter().try_for_each(|rows| change.remove(rows))?;
         store.change(change)?;

@@ -77,16 +77,11 @@ fn changed<'s>(
 }
 
 impl Changed<'_> {
-    fn ids(&self) -> Result<Vec<i64>, LoadError> {
-        let changed = number_column(&self.rows, "id")?.values();
-        Ok(changed.iter().copied().chain(self.gone.keys().copied()).collect())
-    }
-
     /// The ids as a column of this name.
     fn keys(&self, column: &'static str) -> Result<KeySet, LoadError> {
-        let ids: ArrayRef = Arc::new(Int64Array::from(self.ids()?));
-        let ids = RecordBatch::try_from_iter([(column, ids)]);
-        KeySet::of(vec![column], &[ids.map_err(|error| LoadError::Contract(format!("surveys: {error}")))?])
+        let changed = number_column(&self.rows, "id")?.values();
+        let ids = changed.iter().chain(self.gone.keys()).copied();
+        KeySet::of_values(column, Arc::new(Int64Array::from_iter_values(ids)))
     }
 }
 

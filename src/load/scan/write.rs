@@ -9,7 +9,7 @@ use foldhash::{HashMap, HashSet};
 use super::{
     classify::{Cause, Fate, Fates},
     differ::{Comparer, Difference},
-    held::{OldRows, Stored, as_owners, owners_in},
+    held::{OldRows, Stored, owners_in},
     records::{Record, rows_where},
     snapshots::NewSnapshots,
     staged::Staged,
@@ -21,7 +21,7 @@ use crate::{
         LoadError, RowCounts,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, KeySet, TableChange, time_column},
+        store::{BufferedStore, KeySet, TableChange, number_column, removal_keys, time_column},
     },
     model::{Flag, FlatPage, Scan, Stream},
     schema::{RECORD_COLUMN, Table, TableKind, children_of, tables},
@@ -141,7 +141,7 @@ impl<'a> Writer<'a> {
         }
         let rows = self.old.take(base, places)?;
         for child in children_of(&base.name) {
-            let owners = as_owners(base, child, &rows)?;
+            let owners = removal_keys(base, &rows, child)?;
             self.owners.insert(&child.name, owners_in(store, child, &[owners])?);
         }
         Ok(())
@@ -226,7 +226,7 @@ impl<'a> Writer<'a> {
         let Some(owners) = self.owners.get(change.table.name.as_str()).filter(|owners| !owners.is_empty()) else {
             return Ok(());
         };
-        change.remove(&owners.keep(change.table, as_owners(self.base(), change.table, rows)?, true)?)
+        change.remove(&owners.keep(change.table, removal_keys(self.base(), rows, change.table)?, true)?)
     }
 
     /// Writes the next page.
@@ -436,7 +436,7 @@ impl RecordSet {
     }
 
     fn add(&mut self, rows: &RecordBatch, at: impl Iterator<Item = usize>) -> Result<(), LoadError> {
-        let places = crate::load::store::number_column(rows, RECORD_COLUMN)?.values();
+        let places = number_column(rows, RECORD_COLUMN)?.values();
         at.filter_map(|row| places.get(row)).for_each(|record| self.put(*record));
         Ok(())
     }
@@ -455,7 +455,7 @@ impl RecordSet {
 
     /// The rows of these records.
     fn keep(&self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
-        let records = crate::load::store::number_column(rows, RECORD_COLUMN)?.values();
+        let records = number_column(rows, RECORD_COLUMN)?.values();
         rows_where(table, rows, |row| records.get(row).is_some_and(|record| self.holds(*record)))
     }
 }

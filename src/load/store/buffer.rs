@@ -1,14 +1,11 @@
 //! A store with the changes that wait to be written: a statement, or a file, costs as much for few rows as for many.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use arrow::{
-    array::RecordBatch,
-    datatypes::{Field, Schema, SchemaRef},
-};
+use arrow::array::RecordBatch;
 
 use super::{
-    super::LoadError, Filter, KeySet, Store, TableChange, Take, TimeBounds, change::removal_columns, project,
+    super::LoadError, Filter, KeySet, Store, TableChange, Take, TimeBounds, project, read_schema, removal_columns,
     with_columns,
 };
 use crate::schema::{Table, tables};
@@ -84,7 +81,7 @@ impl BufferedStore {
                 None => rows,
             })
         })?;
-        let schema = schema_of(table, &wanted);
+        let schema = read_schema(table, &wanted)?;
         for rows in waiting.map_or(&[][..], |change| &change.added) {
             if may_hold(table, rows, filter)? {
                 hand_over(filter.keep(table, with_columns(table, &schema, rows)?)?)?;
@@ -110,8 +107,7 @@ impl BufferedStore {
 
     /// All columns of the rows that the filter names.
     pub fn full_rows(&mut self, table: &'static Table, filter: &Filter<'_>) -> Result<Vec<RecordBatch>, LoadError> {
-        let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
-        self.rows(table, &columns, filter)
+        self.rows(table, &table.column_names(), filter)
     }
 
     /// Changes a table in the open transaction, or in a new one.
@@ -122,10 +118,10 @@ impl BufferedStore {
         self.changes += 1;
         let table = change.table;
         let waiting = self.waiting.entry(&table.name).or_insert_with(|| TableChange::new(table));
-        if let Some(removed_bounds) = removal_range(&change) {
+        if !change.removed.is_empty() {
             let before = waiting.added_bytes();
             for rows in &mut waiting.added {
-                if may_be_removed(table, rows, removed_bounds)? {
+                if may_hold(table, rows, &Filter::within(change.removed_bounds))? {
                     *rows = change.removed.keep(table, rows.clone(), false)?;
                 }
             }
@@ -175,12 +171,6 @@ impl BufferedStore {
     }
 }
 
-/// The columns of these names, as the contract has them.
-fn schema_of(table: &Table, columns: &[&str]) -> SchemaRef {
-    let field = |name: &&str| table.column(name).map(|column| Field::new(*name, column.column_type.arrow(), true));
-    Arc::new(Schema::new(columns.iter().filter_map(field).collect::<Vec<_>>()))
-}
-
 /// Whether some of the rows may be within the filter's range.
 fn may_hold(table: &'static Table, rows: &RecordBatch, filter: &Filter<'_>) -> Result<bool, LoadError> {
     let Some(range) = filter.range else { return Ok(true) };
@@ -188,17 +178,10 @@ fn may_hold(table: &'static Table, rows: &RecordBatch, filter: &Filter<'_>) -> R
     Ok(bounds.is_none_or(|bounds| bounds.overlaps(range)))
 }
 
-/// Where removals are; `None` without any.
-fn removal_range(change: &TableChange) -> Option<Option<TimeBounds>> {
-    (!change.removed.is_empty()).then_some(change.removed_bounds)
-}
-
-fn may_be_removed(table: &'static Table, rows: &RecordBatch, range: Option<TimeBounds>) -> Result<bool, LoadError> {
-    may_hold(table, rows, &Filter::within(range))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow::{
         array::{ArrayRef, AsArray as _, Int64Array, StringArray, TimestampMicrosecondArray},
         datatypes::Int64Type,

@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 
-use super::{super::LoadError, KeySet, TimeBounds};
+use super::{super::LoadError, KeySet, TimeBounds, renamed};
 use crate::schema::{Table, TableKind, table};
 
 /// What changes in one table: first rows go, then rows come.
@@ -71,4 +71,13 @@ pub(in crate::load) fn owner_columns(of: &'static Table) -> Vec<&'static str> {
     let parent = of.parent.as_deref().filter(|_| of.kind == TableKind::Child).and_then(table);
     let length = parent.map_or(of.key.len(), |parent| parent.key.len());
     of.key.iter().take(length).map(String::as_str).collect()
+}
+
+/// What [`removal_columns`] of a table hold in its rows, under their names in its parent or child: they stand in the same order.
+pub(in crate::load) fn removal_keys(
+    of: &'static Table,
+    rows: &RecordBatch,
+    named_as_in: &'static Table,
+) -> Result<RecordBatch, LoadError> {
+    renamed(rows, &removal_columns(of), &removal_columns(named_as_in))
 }

@@ -1,7 +1,8 @@
 //! Which rows of a table are meant: by a range of time, by keys, or by both.
 
 use arrow::{
-    array::{Array as _, BooleanArray, RecordBatch},
+    array::{Array as _, ArrayRef, BooleanArray, RecordBatch},
+    buffer::BooleanBuffer,
     compute::filter_record_batch,
 };
 use chrono::DateTime;
@@ -140,14 +141,12 @@ impl<'k> Filter<'k> {
 
     /// The rows that are meant, of a batch that has the columns for it.
     pub fn keep(&self, table: &'static Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
-        let rows = match (self.range, &table.partition) {
-            (Some(range), Some(at)) => {
-                let moments = time_column(&rows, at)?;
-                let is_within = |moment: Option<i64>| Some(moment.is_some_and(|moment| range.holds(moment)));
-                let kept: BooleanArray = moments.iter().map(is_within).collect();
-                kept_rows(table, rows, &kept)?
+        let rows = match self.range {
+            Some(range) => {
+                let within = rows_within(table, &rows, range)?;
+                kept_rows(table, rows, &within)?
             }
-            _ => rows,
+            None => rows,
         };
         match self.keys {
             Some(keys) => keys.keep(table, rows, true),
@@ -156,11 +155,33 @@ impl<'k> Filter<'k> {
     }
 }
 
-fn kept_rows(table: &Table, rows: RecordBatch, kept: &BooleanArray) -> Result<RecordBatch, LoadError> {
-    if kept.true_count() == rows.num_rows() {
+/// For each row, whether it is within the range of the partition column; in a table without one every row is.
+pub(in crate::load) fn rows_within(
+    table: &Table,
+    rows: &RecordBatch,
+    range: TimeBounds,
+) -> Result<BooleanBuffer, LoadError> {
+    let Some(at) = &table.partition else { return Ok(BooleanBuffer::new_set(rows.num_rows())) };
+    let moments = time_column(rows, at)?;
+    let is_within = |row: usize| moments.values().get(row).is_some_and(|moment| range.holds(*moment));
+    let within = BooleanBuffer::collect_bool(rows.num_rows(), is_within);
+    // A file that lacks the column has rows of no time.
+    Ok(match moments.nulls() {
+        Some(nulls) => &within & nulls.inner(),
+        None => within,
+    })
+}
+
+/// The rows whose bits are set.
+pub(in crate::load) fn kept_rows(
+    table: &Table,
+    rows: RecordBatch,
+    kept: &BooleanBuffer,
+) -> Result<RecordBatch, LoadError> {
+    if kept.count_set_bits() == rows.num_rows() {
         return Ok(rows);
     }
-    filter_record_batch(&rows, kept).map_err(unfit(table))
+    filter_record_batch(&rows, &BooleanArray::new(kept.clone(), None)).map_err(unfit(table))
 }
 
 /// Rows named by the values of some columns: in memory as hashes, and with the values for stores that look them up.
@@ -183,6 +204,12 @@ impl KeySet {
         let mut keys = Self::new(columns);
         rows.iter().try_for_each(|batch| keys.add(batch))?;
         Ok(keys)
+    }
+
+    /// Of the rows in which a column has one of these values.
+    pub fn of_values(column: &'static str, values: ArrayRef) -> Result<Self, LoadError> {
+        let rows = RecordBatch::try_from_iter([(column, values)]);
+        Self::of(vec![column], &[rows.map_err(|error| LoadError::Contract(format!("{column}: {error}")))?])
     }
 
     /// Takes in the keys of these rows.
@@ -227,9 +254,9 @@ impl KeySet {
     }
 
     /// For each row, whether it has one of the keys.
-    pub fn contains(&self, rows: &RecordBatch) -> Result<BooleanArray, LoadError> {
+    pub fn contains(&self, rows: &RecordBatch) -> Result<BooleanBuffer, LoadError> {
         let hashes = self.hashes_of(rows)?;
-        Ok(hashes.into_iter().map(|hash| Some(self.hashes.contains(&hash))).collect())
+        Ok(hashes.iter().map(|hash| self.hashes.contains(hash)).collect())
     }
 
     /// The rows with one of the keys, or those without.
@@ -238,7 +265,7 @@ impl KeySet {
             return Ok(if with { rows.slice(0, 0) } else { rows });
         }
         let held = self.contains(&rows)?;
-        let kept = if with { held } else { arrow::compute::not(&held).map_err(unfit(table))? };
+        let kept = if with { held } else { !&held };
         kept_rows(table, rows, &kept)
     }
 }

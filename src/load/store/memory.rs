@@ -114,5 +114,4 @@ impl Store for MemoryStore {
     }
 }
 
-#[cfg(test)]
 mod tests;

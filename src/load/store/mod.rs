@@ -4,6 +4,7 @@
 
 mod buffer;
 mod change;
+mod columns;
 pub(in crate::load) mod duckdb;
 mod filter;
 #[cfg(test)]
@@ -12,14 +13,15 @@ pub(in crate::load) mod parquet;
 mod rows;
 
 pub(in crate::load) use buffer::BufferedStore;
-pub(in crate::load) use change::{TableChange, owner_columns, removal_columns};
+pub(in crate::load) use change::{TableChange, owner_columns, removal_columns, removal_keys};
+pub(in crate::load) use columns::{fit, read_schema};
 pub use filter::TimeBounds;
-pub(in crate::load) use filter::{Filter, KeySet, written_us};
+pub(in crate::load) use filter::{Filter, KeySet, kept_rows, rows_within, written_us};
 #[cfg(test)]
 pub(in crate::load) use memory::{MemoryStore, Shelf};
 pub use parquet::{ParquetOptions, PartitionBy};
 pub(in crate::load) use rows::{
-    boolean_column, concat_rows, number_column, project, text_column, time_column, with_columns,
+    boolean_column, concat_rows, number_column, project, renamed, text_column, time_column, with_columns,
 };
 
 use std::path::Path;

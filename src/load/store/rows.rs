@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        AsArray as _, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+        ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
         TimestampMicrosecondArray, new_null_array,
     },
     compute::concat_batches,
-    datatypes::{Field, Int64Type, SchemaRef, TimestampMicrosecondType},
+    datatypes::{Field, Int64Type, Schema, SchemaRef, TimestampMicrosecondType},
 };
 
 use super::{super::LoadError, unfit};
@@ -49,6 +49,15 @@ pub(in crate::load) fn project(rows: &RecordBatch, columns: &[&str]) -> Result<R
     let places: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
     let projected = places.and_then(|places| rows.project(&places));
     projected.map_err(|error| LoadError::Contract(format!("columns of a batch: {error}")))
+}
+
+/// Columns of the rows under other names, in this order.
+pub(in crate::load) fn renamed(rows: &RecordBatch, columns: &[&str], names: &[&str]) -> Result<RecordBatch, LoadError> {
+    let rows = project(rows, columns)?;
+    let field = |(name, column): (&&str, &ArrayRef)| Field::new(*name, column.data_type().clone(), true);
+    let fields: Vec<Field> = names.iter().zip(rows.columns()).map(field).collect();
+    let renamed = RecordBatch::try_new(Arc::new(Schema::new(fields)), rows.columns().to_vec());
+    renamed.map_err(|error| LoadError::Contract(format!("columns of a batch: {error}")))
 }
 
 /// The rows with the columns of the schema, by name; those that the batch lacks are NULL.

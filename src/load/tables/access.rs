@@ -1,10 +1,10 @@
 //! Ways to reach the rows of a store that several tables share.
 
-use std::sync::Arc;
+use std::{collections::HashSet, hash::Hash, sync::Arc};
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::array::{RecordBatch, StringArray};
 
-use super::cells::Row;
+use super::cells::{Cell, Row, RowBuilder};
 use crate::{
     load::{
         LoadError,
@@ -14,16 +14,10 @@ use crate::{
     schema::Table,
 };
 
-/// Names the rows in which a column has one of these values.
-pub(super) fn keys_of(column: &'static str, values: ArrayRef) -> Result<KeySet, LoadError> {
-    let rows = RecordBatch::try_from_iter([(column, values)]);
-    KeySet::of(vec![column], &[rows.map_err(|error| LoadError::Contract(format!("{column}: {error}")))?])
-}
-
 /// Names the rows of these scans, in a table with the column `scan_id`.
 pub(super) fn scan_keys<'a>(scans: impl IntoIterator<Item = &'a ScanId>) -> Result<KeySet, LoadError> {
     let ids = scans.into_iter().map(|scan| scan.0.as_str());
-    keys_of("scan_id", Arc::new(StringArray::from_iter_values(ids)))
+    KeySet::of_values("scan_id", Arc::new(StringArray::from_iter_values(ids)))
 }
 
 /// Hands over all columns of each row that the filter names.
@@ -33,13 +27,40 @@ pub(super) fn each_row(
     filter: &Filter<'_>,
     take: &mut dyn FnMut(Row<'_>) -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
-    store.read(table, &all_columns(table), filter, &mut |rows| {
+    store.read(table, &table.column_names(), filter, &mut |rows| {
         (0..rows.num_rows()).try_for_each(|at| take(Row { rows: &rows, at }))
     })
 }
 
-/// Adds rows in the place of the rows that have the same key.
-pub(super) fn put_rows(store: &mut BufferedStore, table: &'static Table, rows: RecordBatch) -> Result<(), LoadError> {
+/// What is made of each row that the filter names, in no particular order.
+pub(super) fn records_in<R>(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    filter: &Filter<'_>,
+    record: impl Fn(Row<'_>) -> Result<R, LoadError>,
+) -> Result<Vec<R>, LoadError> {
+    let mut records = Vec::new();
+    each_row(store, table, filter, &mut |row| {
+        records.push(record(row)?);
+        Ok(())
+    })?;
+    Ok(records)
+}
+
+/// Adds a row for each record, in the place of the row that has the same key. Of several records with the same id the last counts.
+pub(super) fn put_records<'r, R, I: Eq + Hash + 'r>(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    records: &'r [R],
+    id: impl Fn(&'r R) -> &'r I,
+    cell: impl Fn(&str, &'r R) -> Cell<'r>,
+) -> Result<(), LoadError> {
+    let mut rows = RowBuilder::new(table);
+    let mut seen = HashSet::new();
+    for record in records.iter().rev().filter(|record| seen.insert(id(record))) {
+        rows.add(|column| cell(column, record))?;
+    }
+    let rows = rows.finish()?;
     let mut change = TableChange::new(table);
     change.remove(&rows)?;
     change.add(rows)?;
@@ -53,11 +74,6 @@ pub(super) fn add_rows(store: &mut BufferedStore, table: &'static Table, rows: R
     store.change(change)
 }
 
-/// The names of all columns.
-pub(super) fn all_columns(table: &'static Table) -> Vec<&'static str> {
-    table.columns.iter().map(|column| column.name.as_str()).collect()
-}
-
 /// Adds the rows of one store that the filter names to another, batch by batch, and returns how many there are.
 pub(super) fn copy_rows(
     from: &mut BufferedStore,
@@ -66,7 +82,7 @@ pub(super) fn copy_rows(
     filter: &Filter<'_>,
 ) -> Result<u64, LoadError> {
     let mut copied = 0;
-    from.read(table, &all_columns(table), filter, &mut |rows| {
+    from.read(table, &table.column_names(), filter, &mut |rows| {
         copied += rows.num_rows() as u64;
         add_rows(to, table, rows)
     })?;

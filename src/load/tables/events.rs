@@ -56,7 +56,7 @@ fn new_events(store: &mut BufferedStore, table: &'static Table, rows: &RecordBat
     let known = known.contains(rows)?;
     let mut seen = HashSet::new();
     let keys = text_column(rows, "event_key")?.iter();
-    let is_new = |(key, is_known): (_, Option<bool>)| Some(seen.insert(key) && is_known != Some(true));
+    let is_new = |(key, is_known): (_, bool)| Some(seen.insert(key) && !is_known);
     let kept: BooleanArray = keys.zip(known.iter()).map(is_new).collect();
     filter_record_batch(rows, &kept).map_err(unfit(table))
 }

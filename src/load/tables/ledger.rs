@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{
-    access::{add_rows, each_row, scan_keys},
+    access::{add_rows, records_in, scan_keys},
     cells::{Cell, Row, RowBuilder},
 };
 use crate::{
@@ -30,12 +30,7 @@ pub(in crate::load) fn scan_ids(store: &mut BufferedStore) -> Result<HashSet<Sca
 /// The counts with which a scan was applied; `None` if it was not.
 pub(in crate::load) fn counts_of(store: &mut BufferedStore, scan: &ScanId) -> Result<Option<RowCounts>, LoadError> {
     let scans = scan_keys([scan])?;
-    let mut found = None;
-    each_row(store, contract(TABLE)?, &Filter::all().with_keys(&scans), &mut |row| {
-        found = Some(counts(row)?);
-        Ok(())
-    })?;
-    Ok(found)
+    Ok(records_in(store, contract(TABLE)?, &Filter::all().with_keys(&scans), counts)?.pop())
 }
 
 /// All scans of the ledger, in no particular order. Windows that reach past the years 1 to 9999 come back cut to them.
@@ -43,12 +38,7 @@ pub(in crate::load) fn counts_of(store: &mut BufferedStore, scan: &ScanId) -> Re
 /// # Errors
 /// `Contract` if the ledger names a stream that this program does not know.
 pub(in crate::load) fn entries(store: &mut BufferedStore) -> Result<Vec<LedgerEntry>, LoadError> {
-    let mut entries = Vec::new();
-    each_row(store, contract(TABLE)?, &Filter::all(), &mut |row| {
-        entries.push(entry(row)?);
-        Ok(())
-    })?;
-    Ok(entries)
+    records_in(store, contract(TABLE)?, &Filter::all(), entry)
 }
 
 /// Adds the row of a scan.

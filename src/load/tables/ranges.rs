@@ -1,6 +1,6 @@
 //! A range of a stream as another store has it, in the place of what is stored. Nothing is compared.
 
-use super::access::{add_rows, all_columns, copy_rows, scan_keys};
+use super::access::{add_rows, copy_rows, scan_keys};
 use crate::{
     load::{
         LoadError, Replacement,
@@ -102,7 +102,7 @@ fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans:
     })?;
     store.change(change)?;
     let mut added = 0;
-    source.read(table, &all_columns(table), &of_scans, &mut |rows| {
+    source.read(table, &table.column_names(), &of_scans, &mut |rows| {
         let rows = kept.keep(table, rows, false)?;
         added += rows.num_rows() as u64;
         add_rows(store, table, rows)

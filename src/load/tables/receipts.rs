@@ -1,10 +1,8 @@
 //! `erasures`: the receipts of erasures, which do not say whom they erased.
 
-use std::collections::HashSet;
-
 use super::{
-    access::{each_row, put_rows},
-    cells::{Cell, Row, RowBuilder},
+    access::{put_records, records_in},
+    cells::{Cell, Row},
 };
 use crate::{
     load::{
@@ -40,23 +38,12 @@ pub struct ErasureRecord {
 
 /// Adds receipts, in the place of earlier receipts of the same erasures. Of several records of one erasure the last counts.
 pub(in crate::load) fn record(store: &mut BufferedStore, records: &[ErasureRecord]) -> Result<(), LoadError> {
-    let table = contract(TABLE)?;
-    let mut rows = RowBuilder::new(table);
-    let mut seen = HashSet::new();
-    for record in records.iter().rev().filter(|record| seen.insert(&record.erasure_id)) {
-        rows.add(|column| cell(column, record))?;
-    }
-    put_rows(store, table, rows.finish()?)
+    put_records(store, contract(TABLE)?, records, |record| &record.erasure_id, cell)
 }
 
 /// All receipts, in no particular order.
 pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<ErasureRecord>, LoadError> {
-    let mut records = Vec::new();
-    each_row(store, contract(TABLE)?, &Filter::all(), &mut |row| {
-        records.push(receipt(row)?);
-        Ok(())
-    })?;
-    Ok(records)
+    records_in(store, contract(TABLE)?, &Filter::all(), receipt)
 }
 
 fn cell<'a>(column: &str, record: &'a ErasureRecord) -> Cell<'a> {

@@ -1,10 +1,8 @@
 //! `sync_runs`: what each run did.
 
-use std::collections::HashSet;
-
 use super::{
-    access::{each_row, put_rows},
-    cells::{Cell, Row, RowBuilder},
+    access::{put_records, records_in},
+    cells::{Cell, Row},
 };
 use crate::{
     load::{
@@ -19,23 +17,12 @@ const TABLE: &str = "sync_runs";
 
 /// Adds the rows of runs, in the place of earlier rows of the same runs. Of several records of one run the last counts.
 pub(in crate::load) fn record(store: &mut BufferedStore, runs: &[RunRecord]) -> Result<(), LoadError> {
-    let table = contract(TABLE)?;
-    let mut rows = RowBuilder::new(table);
-    let mut seen = HashSet::new();
-    for run in runs.iter().rev().filter(|run| seen.insert(&run.run_id)) {
-        rows.add(|column| cell(column, run))?;
-    }
-    put_rows(store, table, rows.finish()?)
+    put_records(store, contract(TABLE)?, runs, |run| &run.run_id, cell)
 }
 
 /// All runs, in no particular order.
 pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<RunRecord>, LoadError> {
-    let mut runs = Vec::new();
-    each_row(store, contract(TABLE)?, &Filter::all(), &mut |row| {
-        runs.push(run(row)?);
-        Ok(())
-    })?;
-    Ok(runs)
+    records_in(store, contract(TABLE)?, &Filter::all(), run)
 }
 
 fn cell<'a>(column: &str, run: &'a RunRecord) -> Cell<'a> {

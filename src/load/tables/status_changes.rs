@@ -7,14 +7,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use arrow::array::{Int64Array, RecordBatch};
 
 use super::{
-    access::{each_row, keys_of},
+    access::each_row,
     cells::{Cell, Row, RowBuilder, Stamp},
 };
 use crate::{
     load::{
         LoadError,
         contract::contract,
-        store::{BufferedStore, Filter, TableChange},
+        store::{BufferedStore, Filter, KeySet, TableChange},
     },
     model::{DAY_MS, EventKind},
 };
@@ -148,7 +148,7 @@ impl SurveyChanges {
 fn known_changes(store: &mut BufferedStore, reports: &[Report]) -> Result<BTreeMap<i64, SurveyChanges>, LoadError> {
     let table = contract(TABLE)?;
     let ids = Int64Array::from_iter_values(reports.iter().map(|report| report.survey_id));
-    let wanted = keys_of("survey_id", Arc::new(ids))?;
+    let wanted = KeySet::of_values("survey_id", Arc::new(ids))?;
     let mut surveys: BTreeMap<i64, SurveyChanges> = BTreeMap::new();
     each_row(store, table, &Filter::all().with_keys(&wanted), &mut |row| {
         let text = |name| row.text_or_null(name).map(|text| text.map(str::to_owned));

@@ -193,10 +193,9 @@ impl Pages for ScanPages<'_> {
         }
         let scan = &self.archived.scan;
         let rules = self.kept_out.drift.of(scan.scope.stream);
-        let failed = |error: PipelineError| LoadError::Pages(Box::new(error));
-        for body in read_pages(&self.archived.path).map_err(|error| failed(PipelineError::Archive(error)))? {
-            let body = body.map_err(|error| failed(PipelineError::Archive(error)))?;
-            take(&flatten(scan, rules, &body, self.kept_out.suppression).map_err(failed)?)?;
+        for body in read_pages(&self.archived.path).map_err(PipelineError::Archive)? {
+            let body = body.map_err(PipelineError::Archive)?;
+            take(&flatten(scan, rules, &body, self.kept_out.suppression)?)?;
         }
         Ok(())
     }

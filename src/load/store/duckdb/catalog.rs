@@ -72,16 +72,39 @@ pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result
         return Ok(Lacking::new());
     }
     let found = columns_by_table(engine)?;
+    let none = BTreeMap::new();
     let mut lacking = Lacking::new();
     for table in schema::tables() {
-        let is_lacking =
-            |column: &&Column| !found.get(&table.name).is_some_and(|columns| columns.contains_key(&column.name));
-        let columns: Vec<&Column> = table.columns.iter().filter(is_lacking).collect();
+        let columns = missing_columns(table, found.get(&table.name).unwrap_or(&none), path)?;
         if !columns.is_empty() {
             lacking.insert(&table.name, columns);
         }
     }
     Ok(lacking)
+}
+
+/// Columns that a table of the file lacks, given the type of each that it has.
+///
+/// # Errors
+/// [`LoadError::NotOurs`] if a column has another type than the contract says.
+fn missing_columns<'t>(
+    table: &'t Table,
+    found: &BTreeMap<String, String>,
+    path: &Path,
+) -> Result<Vec<&'t Column>, LoadError> {
+    let mut missing = Vec::new();
+    for column in &table.columns {
+        let wanted = column.column_type.duckdb();
+        match found.get(&column.name) {
+            Some(found) if found == wanted => {}
+            Some(found) => {
+                let why = format!("{}.{} is {found} and not {wanted}", table.name, column.name);
+                return Err(LoadError::NotOurs { path: path.to_owned(), why });
+            }
+            None => missing.push(column),
+        }
+    }
+    Ok(missing)
 }
 
 /// A table with NULL in the columns that it lacks.
@@ -105,23 +128,12 @@ fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path
             statements.extend(table.comment_sql());
             continue;
         };
-        let known: usize = statements.len();
-        for column in &table.columns {
-            let wanted = column.column_type.duckdb();
-            match columns.get(&column.name) {
-                Some(found) if found == wanted => {}
-                Some(found) => {
-                    let why = format!("{}.{} is {found} and not {wanted}", table.name, column.name);
-                    return Err(LoadError::NotOurs { path: path.to_owned(), why });
-                }
-                None => statements.push(format!(
-                    "ALTER TABLE {} ADD COLUMN {} {wanted}",
-                    quote_identifier(&table.name),
-                    quote_identifier(&column.name)
-                )),
-            }
-        }
-        if statements.len() > known {
+        let missing = missing_columns(table, columns, path)?;
+        statements.extend(missing.iter().map(|column| {
+            let name = quote_identifier(&column.name);
+            format!("ALTER TABLE {} ADD COLUMN {name} {}", quote_identifier(&table.name), column.column_type.duckdb())
+        }));
+        if !missing.is_empty() {
             statements.extend(table.comment_sql());
         }
     }

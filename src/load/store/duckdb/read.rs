@@ -1,11 +1,6 @@
 //! Reads rows of the attached file as the contracts have them.
 
-use std::sync::Arc;
-
-use arrow::{
-    array::{Array as _, ArrayRef, AsArray as _, ListArray, RecordBatch},
-    datatypes::{DataType, Field, Schema},
-};
+use arrow::array::RecordBatch;
 
 use super::{
     catalog::{Lacking, filled_up},
@@ -17,7 +12,7 @@ use crate::{
         LoadError,
         engine::Engine,
         error::unfit,
-        store::{Filter, Take},
+        store::{Filter, Take, fit, read_schema},
     },
     schema::{Table, quote_identifier},
 };
@@ -39,7 +34,9 @@ pub(super) fn rows(
     };
     let list: Vec<String> = columns.iter().map(|name| format!("t.{}", quote_identifier(name))).collect();
     let (list, inside) = (list.join(", "), within(table, filter.range));
-    let mut take = |batch: RecordBatch| take(as_contracted(table, columns, &batch)?);
+    // The engine has the contract's types, but for the names of what is in lists.
+    let schema = read_schema(table, columns)?;
+    let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(unfit(table))?);
     let Some(keys) = filter.keys else {
         return engine.each_batch(ACTION, &format!("SELECT {list} FROM {relation} t WHERE true{inside}"), take);
     };
@@ -47,27 +44,4 @@ pub(super) fn rows(
         format!("SELECT {list} FROM {relation} t SEMI JOIN {rows} k ON {} WHERE true{inside}", are_same(table, keys))
     };
     engine.each_batch_with_rows(ACTION, keys.values(), sql, &mut take)
-}
-
-/// A batch of the engine with the types of the contract. The values are the same; the types differ in the names of what is in lists.
-fn as_contracted(table: &Table, columns: &[&str], batch: &RecordBatch) -> Result<RecordBatch, LoadError> {
-    let (mut fields, mut arrays) = (Vec::with_capacity(columns.len()), Vec::with_capacity(columns.len()));
-    for (name, array) in columns.iter().zip(batch.columns()) {
-        let array = match (table.column(name), array.data_type()) {
-            (Some(column), DataType::List(_)) => {
-                renamed_items(&column.column_type.arrow(), array).map_err(unfit(table))?
-            }
-            _ => Arc::clone(array),
-        };
-        fields.push(Field::new(*name, array.data_type().clone(), true));
-        arrays.push(array);
-    }
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(unfit(table))
-}
-
-fn renamed_items(wanted: &DataType, array: &ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
-    let DataType::List(item) = wanted else { return Ok(Arc::clone(array)) };
-    let list = array.as_list::<i32>();
-    let (offsets, values, nulls) = (list.offsets().clone(), Arc::clone(list.values()), list.nulls().cloned());
-    Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
 }

@@ -11,17 +11,16 @@ use std::sync::Arc;
 use arrow::{array::RecordBatch, compute::concat_batches, datatypes::SchemaRef};
 
 use super::{
-    columns::{fit, read_schema},
     partition::Partition,
     pick::{Pick, PickedGroup},
-    row_tests::{kept_rows, pick_within},
+    row_tests::pick_within,
     rows_reader::{GroupBatches, PickedRows, RowsReader},
 };
 use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{TimeBounds, removal_columns},
+        store::{TimeBounds, fit, kept_rows, read_schema, removal_columns},
     },
     schema::{ColumnType, Table},
 };

@@ -6,12 +6,11 @@
 //! is rewritten once a publish, not once a commit.
 //!
 //! In reading order: [`options`] and [`limits`], [`root`] (the folder) and its [`lock`], [`partition`] (how tables are cut), [`tree`] (the files),
-//! [`layer`], [`part`] and [`old_part`] (commits that wait), [`sources`] (what makes up a partition); [`columns`], [`order`] and
+//! [`layer`], [`part`] and [`old_part`] (commits that wait), [`sources`] (what makes up a partition); [`order`] and
 //! [`table_file`] (what is in a file), [`sorted_rows`] (sorting in memory), [`open_part`] (writing a commit); [`pick`], [`rows_reader`],
 //! [`row_tests`] and [`removed_keys`] (which rows count), [`kept`] and [`read`]; [`merge`], [`runs`], [`partition_merge`], [`publish`] and
 //! [`workers`]; [`inventory`] (which files there must be); [`store`]; and [`disk`], through which every durable step goes.
 
-mod columns;
 mod disk;
 mod inventory;
 mod kept;

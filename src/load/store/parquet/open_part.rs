@@ -11,7 +11,6 @@ use arrow::{
 };
 
 use super::{
-    columns::fit,
     disk::{Disk, io_error},
     layer::{Layer, LayerTables, RowsFile, TableLayer},
     part::{MANIFEST_FILE, Manifest, Part, finished_folder, new_folder},
@@ -25,7 +24,7 @@ use crate::{
     load::{
         Identity, LoadError,
         error::unfit,
-        store::{TableChange, TimeBounds},
+        store::{TableChange, TimeBounds, fit},
     },
 };
 

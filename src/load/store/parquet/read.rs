@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use super::{
-    columns::read_schema,
     kept::{Kept, KeptFiles, Wanted},
     layer::Layer,
     partition::Partition,
@@ -18,7 +17,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        store::{Filter, KeySet, Take, TimeBounds, removal_columns},
+        store::{Filter, KeySet, Take, TimeBounds, read_schema, removal_columns},
     },
     schema::Table,
 };

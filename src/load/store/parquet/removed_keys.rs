@@ -4,9 +4,7 @@ use arrow::{array::RecordBatch, buffer::BooleanBuffer, datatypes::SchemaRef};
 use foldhash::HashMap;
 
 use super::{
-    columns::read_schema,
     pick::Pick,
-    row_tests::{kept_rows, within},
     rows_reader::{PickedRows, RowsReader, narrow, read_picked},
     sources::Removal,
 };
@@ -14,7 +12,7 @@ use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{TimeBounds, removal_columns},
+        store::{Filter, TimeBounds, read_schema, removal_columns},
     },
     model::key_hashes,
     schema::Table,
@@ -97,11 +95,7 @@ impl<'a> RemovedKeys<'a> {
             let reader = RowsReader::open(&removal.path)?;
             let pick = self.range.map_or_else(|| reader.all(), |range| reader.may_be_within(table, range));
             for batch in read_picked(&reader, &pick, schema) {
-                let mut batch = batch?;
-                if let Some(range) = self.range {
-                    let kept = within(table, &batch, range)?;
-                    batch = kept_rows(table, batch, &kept)?;
-                }
+                let batch = Filter::within(self.range).keep(table, batch?)?;
                 take(removal.order, self.columns.hashes(&batch)?)?;
             }
         }

@@ -23,13 +23,15 @@ use parquet::{
 };
 
 use super::{
-    columns::fit,
     disk::io_error,
     order,
     pick::{Pick, PickedGroup},
 };
 use crate::{
-    load::{LoadError, store::TimeBounds},
+    load::{
+        LoadError,
+        store::{TimeBounds, fit},
+    },
     schema::Table,
 };
 

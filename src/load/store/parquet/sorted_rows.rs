@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, ops::Range};
 use arrow::{array::RecordBatch, compute::interleave_record_batch};
 
 use super::{
-    columns::fit,
     order::SortKeys,
     partition::{Partition, PartitionBy},
     table_file::{CHUNK_ROWS, Notes, TableFile},
@@ -14,7 +13,7 @@ use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{TimeBounds, rows::time_column},
+        store::{TimeBounds, fit, time_column},
     },
     schema::Table,
 };

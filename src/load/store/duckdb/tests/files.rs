@@ -158,9 +158,12 @@ fn a_column_of_another_type_is_refused() {
     create(&path);
     let changed = "ALTER TABLE responses ALTER COLUMN survey_id TYPE VARCHAR";
     Connection::open(&path).unwrap().execute_batch(changed).unwrap();
-    match open(&path).err() {
-        Some(LoadError::NotOurs { why, .. }) => assert_eq!(why, "responses.survey_id is VARCHAR and not BIGINT"),
-        other => panic!("{other:?}"),
+    let to_compare = DuckDbStore::open_to_compare(&path, &identity("test"), &options(folder.path()));
+    for refused in [open(&path).err(), to_compare.err()] {
+        match refused {
+            Some(LoadError::NotOurs { why, .. }) => assert_eq!(why, "responses.survey_id is VARCHAR and not BIGINT"),
+            other => panic!("{other:?}"),
+        }
     }
 }
 

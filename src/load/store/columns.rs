@@ -1,10 +1,10 @@
-//! Columns of files as columns of the contract: by name, in the contract's types, NULL where a file is older than a column.
+//! Columns of what a store holds as columns of the contract: by name, in the contract's types, NULL where a file is older than a column.
 
 use std::sync::Arc;
 
 use arrow::{
     array::{Array as _, ArrayRef, AsArray as _, ListArray, RecordBatch, RecordBatchOptions, new_null_array},
-    compute::cast,
+    compute::{CastOptions, cast_with_options},
     datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType},
     error::ArrowError,
 };
@@ -15,7 +15,7 @@ use crate::{load::LoadError, schema::Table};
 ///
 /// # Errors
 /// [`LoadError::Contract`] for a column that the table does not have.
-pub(super) fn read_schema(table: &Table, columns: &[&str]) -> Result<SchemaRef, LoadError> {
+pub(in crate::load) fn read_schema(table: &Table, columns: &[&str]) -> Result<SchemaRef, LoadError> {
     let field = |name: &&str| {
         let column = table.column(name);
         let column = column.ok_or_else(|| LoadError::Contract(format!("{} has no column {name}", table.name)))?;
@@ -26,7 +26,7 @@ pub(super) fn read_schema(table: &Table, columns: &[&str]) -> Result<SchemaRef, 
 }
 
 /// The rows with the columns of the schema, by name, in its types. Columns that the rows lack are NULL.
-pub(super) fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+pub(in crate::load) fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
         Some(column) => fit_column(column, field),
         None => Ok(new_null_array(field.data_type(), rows.num_rows())),
@@ -49,6 +49,7 @@ fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> 
             let values = fit_column(list.values(), item)?;
             Ok(Arc::new(ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned())?))
         }
-        (_, wanted) => cast(column, wanted),
+        // A value that does not fit is an error, not a NULL.
+        (_, wanted) => cast_with_options(column, wanted, &CastOptions { safe: false, ..CastOptions::default() }),
     }
 }
