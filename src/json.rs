@@ -1,14 +1,23 @@
-//! Takes JSON texts apart into slices, in one pass and without a copy: the hot half of reading a page.
+//! Takes JSON texts apart into slices, in one pass and without a copy: the hot half of reading a page. Reads single values as what columns
+//! hold (`values`, `moments`).
 //!
 //! A [`Scanner`] accepts a part of what serde_json accepts, and gives the same slices for it; a test holds the one to the other. It says no more
 //! than that it does not: whoever needs to know why, or has a text with another form of nesting or of escapes than services send, asks
 //! serde_json. It looks for the end of a text sixteen bytes at once, and goes through no layers of a visitor for each value.
 
 mod broken;
+pub(crate) mod moments;
 mod steers;
+mod values;
 
-pub(crate) use self::broken::{shown, take_apart};
 use self::steers::{PIECE_BYTES, steers};
+pub(crate) use self::{
+    broken::{shown, take_apart},
+    values::{
+        Entry, is_empty_container, read_boolean, read_digits, read_entries, read_integer, read_items, read_number,
+        read_text, take_entries, unescaped, unquoted,
+    },
+};
 
 /// Containers within one another that are followed: one bit for each.
 const DEPTH_MAX: u32 = u64::BITS;

@@ -13,13 +13,15 @@ use super::{
     answer_key::AnswerKey,
     choices::Choices,
     drift::Met,
-    json::{self, Entry, Shape},
     labelled::{MatrixCells, Ranks},
     max_diff::MaxDiffItems,
     media::Media,
     question_type::QuestionType,
 };
-use crate::model::TableBatch;
+use crate::{
+    json::{self, Entry, Shape},
+    model::TableBatch,
+};
 
 /// The columns derived from one answer.
 #[derive(Clone, Debug, Default, PartialEq)]

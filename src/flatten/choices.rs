@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use arrow::error::ArrowError;
 
-use super::{answer_key::AnswerKey, json, table_builder::TableBuilder};
-use crate::model::TableBatch;
+use super::{answer_key::AnswerKey, table_builder::TableBuilder};
+use crate::{json, model::TableBatch};
 
 #[derive(Debug)]
 pub(super) struct Choices {

@@ -5,12 +5,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{
-    fields::{Fields, WireField},
+use super::fields::{Fields, WireField};
+use crate::{
     json::{self, Entry, Shape},
-};
-use crate::model::{
-    DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftRules, RejectReason, Stream,
+    model::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftRules, RejectReason, Stream},
 };
 
 /// The longest name of a field that is told, in bytes.

@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
-use super::json;
+use crate::json;
 
 /// Collects the members of one object; cleared and used again for each record.
 #[derive(Debug, Default)]

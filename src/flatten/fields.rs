@@ -8,10 +8,14 @@ use std::{borrow::Cow, marker::PhantomData};
 use super::{
     drift::Met,
     extra::{Extra, canonical_key},
-    json::{self, Entry},
-    timestamp::{is_of_another_unit, read_timestamp},
 };
-use crate::model::{DriftMode, DriftRules, RejectReason};
+use crate::{
+    json::{
+        self, Entry,
+        moments::{is_of_another_unit, read_timestamp},
+    },
+    model::{DriftMode, DriftRules, RejectReason},
+};
 
 /// The fields of one kind of object that columns are filled from.
 pub(super) trait WireField: Copy {

@@ -1,13 +1,13 @@
 //! What the fuzzer reaches of this folder; there is no such module in any other build.
 
-use super::timestamp;
+use crate::json::moments;
 
 /// The moment that a JSON value names, in microseconds.
 pub fn read_timestamp(raw: &str) -> Option<i64> {
-    timestamp::read_timestamp(raw)
+    moments::read_timestamp(raw)
 }
 
 /// The moment that a text names, in microseconds.
 pub fn read_text_moment(text: &str) -> Option<i64> {
-    timestamp::parse(text)
+    moments::parse(text)
 }

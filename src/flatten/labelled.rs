@@ -6,14 +6,11 @@ use std::{borrow::Cow, collections::HashSet};
 
 use arrow::error::ArrowError;
 
-use super::{
-    answer::label,
-    answer_key::AnswerKey,
-    drift::Met,
+use super::{answer::label, answer_key::AnswerKey, drift::Met, table_builder::TableBuilder};
+use crate::{
     json::{self, Entry},
-    table_builder::TableBuilder,
+    model::TableBatch,
 };
-use crate::model::TableBatch;
 
 /// The rows of MATRIX answers.
 #[derive(Debug)]

@@ -4,13 +4,11 @@ use std::borrow::Cow;
 
 use arrow::error::ArrowError;
 
-use super::{
-    answer_key::AnswerKey,
-    drift::Met,
+use super::{answer_key::AnswerKey, drift::Met, table_builder::TableBuilder};
+use crate::{
     json::{self, Entry},
-    table_builder::TableBuilder,
+    model::TableBatch,
 };
-use crate::model::TableBatch;
 
 #[derive(Debug)]
 pub(super) struct MaxDiffItems {

@@ -8,10 +8,12 @@ use super::{
     answer_key::AnswerKey,
     drift::Met,
     fields::{Fields, wire_fields},
-    json::Entry,
     table_builder::TableBuilder,
 };
-use crate::model::{DriftRules, TableBatch};
+use crate::{
+    json::Entry,
+    model::{DriftRules, TableBatch},
+};
 
 wire_fields! {
     /// The fields of a recording.

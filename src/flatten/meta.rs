@@ -3,10 +3,12 @@
 use super::{
     drift::DriftLog,
     fields::{Fields, wire_fields},
-    json::{self, Entry},
     table_builder::TableBuilder,
 };
-use crate::model::DriftRules;
+use crate::{
+    json::{self, Entry},
+    model::DriftRules,
+};
 
 wire_fields! {
     /// The fields of `meta`.

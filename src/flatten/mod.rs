@@ -4,8 +4,8 @@
 //! the stream's base table or in the rejects (promise P1); nothing inside a record can fail the page.
 //!
 //! A page is read in layers, each by serde_json's scanner and one level deep: the envelope into records (`page`), a record
-//! into fields that are slices of the page (`fields`), a field into the cell that its column's type demands (`json`,
-//! `timestamp`). No DOM is built, and what does not fit its column is still at hand as it was sent (`extra`).
+//! into fields that are slices of the page (`fields`), a field into the cell that its column's type demands (`crate::json`). No DOM is
+//! built, and what does not fit its column is still at hand as it was sent (`extra`).
 //!
 //! A record that is no JSON is known by its place in the page, and goes to the rejects like others that have none in a table.
 //!
@@ -22,6 +22,7 @@ use arrow::{
 };
 
 use crate::{
+    json::{self, Entry},
     model::{Discarded, DriftRules, FlatPage, Reject, RejectReason, Stream, TableBatch},
     schema::RECORD_COLUMN,
     text::bytes_without_mark,
@@ -30,7 +31,6 @@ use crate::{
 use self::{
     drift::{Doom, DriftLog},
     fields::Unplaceable,
-    json::Entry,
     page::Listed,
     responses::ResponseTables,
     surveys::SurveyTables,
@@ -47,7 +47,6 @@ mod extra;
 mod fields;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod json;
 mod labelled;
 mod max_diff;
 mod media;
@@ -60,7 +59,6 @@ mod snapshots;
 mod surveys;
 mod table_builder;
 mod themes;
-mod timestamp;
 mod users;
 mod webhooks;
 

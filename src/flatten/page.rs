@@ -9,11 +9,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{
-    FlattenError,
-    json::{Entry, take_entries, unescaped, unquoted},
-};
-use crate::json::{Scanner, shown, take_apart};
+use super::FlattenError;
+use crate::json::{Entry, Scanner, shown, take_apart, take_entries, unescaped, unquoted};
 
 /// Hands the members of each record to `take`, in order, until that answers `false`. False if it did, if a record is no object, or
 /// if the scanner does not take the text: [`read_records`] then tells what there is.

@@ -8,11 +8,13 @@ use super::{
     answer::scalar_text,
     drift::{DriftLog, without_discarded},
     fields::{Fields, wire_fields},
-    json::{self, Entry, Shape},
     question_type::{QuestionType, note_new_type},
     table_builder::TableBuilder,
 };
-use crate::model::{DriftRules, TableBatch};
+use crate::{
+    json::{self, Entry, Shape},
+    model::{DriftRules, TableBatch},
+};
 
 wire_fields! {
     /// The fields of a question.

@@ -9,13 +9,15 @@ use super::{
     choices::read_indexes,
     drift::DriftLog,
     fields::{Fields, Unplaceable, wire_fields},
-    json::{self, Entry},
     meta::Meta,
     question_type::{QuestionType, note_new_type},
     snapshots::Snapshots,
     table_builder::TableBuilder,
 };
-use crate::model::{DriftRules, Stream, TableBatch};
+use crate::{
+    json::{self, Entry},
+    model::{DriftRules, Stream, TableBatch},
+};
 
 wire_fields! {
     /// The fields of a response.

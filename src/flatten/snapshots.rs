@@ -16,11 +16,13 @@ use super::{
     answer_key::AnswerKey,
     drift::{DriftLog, Met, json_type},
     fields::{Fields, wire_fields},
-    json::{self, Entry, Shape},
     labelled::labelled,
     table_builder::TableBuilder,
 };
-use crate::model::{Content, DriftRules, TableBatch, column_mark};
+use crate::{
+    json::{self, Entry, Shape},
+    model::{Content, DriftRules, TableBatch, column_mark},
+};
 
 wire_fields! {
     /// The fields of a snapshot.

@@ -13,11 +13,13 @@ use super::{
     drift::{DriftLog, without_discarded},
     enumeration::Enumeration,
     fields::{Fields, Unplaceable, WireField as _, wire_fields},
-    json::{self, Entry, Shape},
     questions::Questions,
     table_builder::TableBuilder,
 };
-use crate::model::{DriftMode, DriftRules, Stream, TableBatch, column_mark};
+use crate::{
+    json::{self, Entry, Shape},
+    model::{DriftMode, DriftRules, Stream, TableBatch, column_mark},
+};
 
 wire_fields! {
     /// The fields of a survey.

@@ -17,7 +17,7 @@ use arrow::{
 
 use crate::{
     model::{Content, TableBatch, column_mark},
-    schema::{Column, ColumnType, Origin, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
+    schema::{Column, ColumnType, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
 };
 
 /// Rows of one child table that one page may fill. A page that would need more is no list of answers; its further rows stay in
@@ -110,7 +110,7 @@ fn role(table: &Table, column: &Column) -> Role {
         Role::Unhashed
     } else if table.key.contains(&column.name) {
         Role::Key
-    } else if column.origin == Origin::Wire || column.column_type == ColumnType::Json {
+    } else if column.is_hashed() {
         Role::Content
     } else {
         Role::Unhashed

@@ -6,11 +6,13 @@ use super::{
     RecordTables,
     drift::DriftLog,
     fields::{Fields, Unplaceable, wire_fields},
-    json::Entry,
     question_type::{QuestionType, note_new_type},
     table_builder::TableBuilder,
 };
-use crate::model::{DriftRules, Stream, TableBatch};
+use crate::{
+    json::Entry,
+    model::{DriftRules, Stream, TableBatch},
+};
 
 wire_fields! {
     /// The fields of a theme.

@@ -16,11 +16,13 @@ use super::{
     answer::label,
     drift::{DriftLog, json_type},
     fields::{Fields, Unplaceable, wire_fields},
-    json::{self, Entry, Shape},
     labelled::labelled,
     table_builder::TableBuilder,
 };
-use crate::model::{DriftRules, RejectReason, Stream, TableBatch};
+use crate::{
+    json::{self, Entry, Shape},
+    model::{DriftRules, RejectReason, Stream, TableBatch},
+};
 
 wire_fields! {
     /// What a record says beside the body.

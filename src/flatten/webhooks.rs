@@ -11,12 +11,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::{
-    json::{self, Entry, Shape},
-    table_builder::TableBuilder,
-    timestamp,
-};
+use super::table_builder::TableBuilder;
 use crate::{
+    json::{self, Entry, Shape, moments},
     model::{Delivery, EventKind},
     text::without_mark,
 };
@@ -174,8 +171,8 @@ impl<'a> Body<'a> {
     fn moment(&self) -> Option<i64> {
         MOMENTS.iter().find_map(|field| {
             let raw = self.raw(field)?;
-            let digits = || json::read_digits(raw).and_then(|ms| timestamp::read_timestamp(&ms.to_string()));
-            timestamp::read_timestamp(raw).or_else(digits)
+            let digits = || json::read_digits(raw).and_then(|ms| moments::read_timestamp(&ms.to_string()));
+            moments::read_timestamp(raw).or_else(digits)
         })
     }
 

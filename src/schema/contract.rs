@@ -75,6 +75,9 @@ pub struct Column {
     /// Path of the field in the service's record.
     #[serde(default)]
     pub json: Option<String>,
+    /// The column holds the fields below this path that have no column of their own, as a JSON object; empty for the record itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest_of: Option<String>,
     /// For a column of words: those that are known. Others are kept, and reported as drift.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
@@ -96,6 +99,13 @@ pub struct Column {
 
 fn yes() -> bool {
     true
+}
+
+impl Column {
+    /// Whether its values go into the hash of a row's content: what the service sent, and the JSON of fields without a column.
+    pub fn is_hashed(&self) -> bool {
+        self.origin == Origin::Wire || self.column_type == ColumnType::Json
+    }
 }
 
 /// The types a column can have: those that every reader of Parquet understands.

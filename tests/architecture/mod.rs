@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("clock", &[]),
     ("files", &[]),
-    ("json", &[]),
+    ("json", &["model"]),
     ("redact", &[]),
     ("text", &[]),
     ("telemetry", &[]),
@@ -29,7 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("upsert", &["model", "json", "text"]),
     ("flatten", &["model", "json", "schema", "text"]),
     ("person", &["model", "files", "json", "schema", "text"]),
-    ("load", &["model", "files", "schema", "person"]),
+    ("load", &["model", "files", "json", "schema", "person"]),
     ("config", &["model", "files", "plan", "redact", "text"]),
     (
         "pipeline",

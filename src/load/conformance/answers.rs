@@ -1,8 +1,10 @@
 //! Cases of `responses`, their children and their history.
 
+use serde_json::json;
+
 use super::{
     Lab,
-    pages::{answer, answers_scan, day, page, scan},
+    pages::{answer, answers_scan, day, page, page_of_fewer_columns, scan},
 };
 use crate::{
     load::{RowCounts, VanishPolicy},
@@ -197,6 +199,74 @@ pub(in crate::load) fn a_deletion_seen_under_a_new_flag_is_a_deletion(lab: &mut 
     let applied = lab.apply(&answers_scan(1, 0, 1), &[page(&[row])]);
     assert_eq!(applied.counts, RowCounts { rows_read: 1, updated: 1, soft_deleted: 1, ..RowCounts::default() });
     assert_eq!(lab.rows(HISTORY), ["a | red | deleted | true"]);
+}
+
+pub(in crate::load) fn p4_a_field_that_gets_a_column_is_no_edit(lab: &mut Lab) {
+    let answers = ["a", "b"].into_iter().map(|group| {
+        let mut answer = answer(group, 0, "red");
+        answer.updated_ms = Some(day(1) + 7);
+        answer.os = Some("Plan 9".into());
+        answer.choices = vec!["one".into()];
+        answer
+    });
+    let answers: Vec<_> = answers.collect();
+    let moved = [
+        ("extra", "question_type", json!({"questionType": "OPEN"})),
+        ("extra", "updated_at", json!({"updatedAt": "2026-03-02T01:00:00.007+01:00"})),
+        ("extra", "survey_id", json!({"surveyId": 7.0})),
+        ("extra", "selected_indexes", json!({"selectedIndexes": [0]})),
+        ("meta_extra", "meta_os", json!({"os": "Plan 9"})),
+    ];
+    let flags = FlagSet::EMPTY.with(Flag::WithMeta);
+    let of = |nth: i64| scan(Stream::Responses, nth, 0, 1, flags);
+    lab.apply(&of(0), &[page_of_fewer_columns(&answers, &moved)]);
+    let stored = "SELECT response_group_uid, question_type, CAST(updated_at AS VARCHAR), survey_id, len(selected_indexes), \
+                  meta_os, meta_extra, extra FROM responses ORDER BY 1";
+    assert_eq!(
+        lab.count("SELECT count(*) FROM responses WHERE extra LIKE '%questionType%' AND question_type IS NULL"),
+        2
+    );
+    let written = lab.rows("SELECT _synced_at, _run_id FROM responses");
+
+    // Nothing to tell, and nothing to see for analysts but the columns.
+    let found = lab.warehouse().compare(&of(1), &[page(&answers)].as_slice(), 5).unwrap();
+    assert!(found.is_equal(), "{found:?}");
+    let applied = lab.apply(&of(1), &[page(&answers)]);
+    assert_eq!(applied.counts, RowCounts { rows_read: 2, unchanged: 2, ..RowCounts::default() });
+    let now = |group| format!("{group} | OPEN | 2026-03-02 00:00:00.007 | 7 | 1 | Plan 9 | NULL | NULL");
+    assert_eq!(lab.rows(stored), [now("a"), now("b")]);
+    assert_eq!(lab.rows("SELECT _synced_at, _run_id FROM responses"), written, "since when they say what they say");
+    assert_eq!(lab.count("SELECT count(*) FROM response_history"), 0);
+    assert_eq!(lab.rows(CHOICES), ["a | 1 | one", "b | 1 | one"]);
+    assert!(!lab.apply(&of(2), &[page(&answers)]).wrote, "they have moved");
+
+    // What is edited as well is an edit, whichever field it is.
+    for (at, (rest, column, fields)) in moved.iter().enumerate() {
+        let day = 3 + 2 * i64::try_from(at).unwrap();
+        let before = lab.count("SELECT count(*) FROM response_history");
+        let mut other = moved.clone();
+        let value = fields.as_object().unwrap().keys().next().unwrap().clone();
+        other[at] = (rest, column, json!({value: "other"}));
+        lab.apply(&of(day), &[page_of_fewer_columns(&answers, &other)]);
+        let applied = lab.apply(&of(day + 1), &[page(&answers)]);
+        assert_eq!(applied.counts, RowCounts { rows_read: 2, updated: 2, ..RowCounts::default() }, "{column}");
+        assert_eq!(lab.count("SELECT count(*) FROM response_history"), before + 4, "{column}");
+    }
+    let mut gone = moved.clone();
+    gone[0].2 = json!({"questionType": "OPEN", "unknown": 1});
+    lab.apply(&of(20), &[page_of_fewer_columns(&answers, &gone)]);
+    assert_eq!(lab.apply(&of(21), &[page(&answers)]).counts.updated, 2, "a field that the service no longer sends");
+}
+
+pub(in crate::load) fn p4_another_hash_alone_is_no_edit(lab: &mut Lab) {
+    let red = answer("a", 0, "red");
+    lab.apply(&answers_scan(0, 0, 1), &[page_of_fewer_columns(std::slice::from_ref(&red), &[])]);
+    let hash = lab.rows("SELECT _row_hash FROM responses");
+    let applied = lab.apply(&answers_scan(1, 0, 1), &[page(std::slice::from_ref(&red))]);
+    assert_eq!(applied.counts, RowCounts { rows_read: 1, unchanged: 1, ..RowCounts::default() });
+    assert_ne!(lab.rows("SELECT _row_hash FROM responses"), hash);
+    assert_eq!(lab.count("SELECT count(*) FROM response_history"), 0);
+    assert!(!lab.apply(&answers_scan(2, 0, 1), &[page(&[red])]).wrote);
 }
 
 pub(in crate::load) fn p1_collisions_keep_both_records(lab: &mut Lab) {

@@ -33,6 +33,8 @@ macro_rules! conformance_tests {
             answers: a_scan_without_a_flag_never_blanks_and_one_with_it_enriches
             answers: what_was_sent_unasked_is_stored_once_it_is_asked_for
             answers: a_deletion_seen_under_a_new_flag_is_a_deletion
+            answers: p4_a_field_that_gets_a_column_is_no_edit
+            answers: p4_another_hash_alone_is_no_edit
             answers: p1_collisions_keep_both_records
             answers: p1_a_stored_row_that_loses_a_collision_is_kept_once
             answers: p2_records_of_one_key_that_did_not_meet_are_one_row_once_they_do

@@ -126,6 +126,25 @@ pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
     })
 }
 
+/// A page of answers as a version had it that knew fewer columns: these fields of them are among those that have none.
+pub(in crate::load) fn page_of_fewer_columns(answers: &[Answer], moved: &[(&str, &str, Value)]) -> FlatPage {
+    let mut page = page(answers);
+    let rows = answers.iter().enumerate().map(|(at, answer)| {
+        let mut row = answer.flat(at);
+        for (rest, column, fields) in moved {
+            row[*column] = Value::Null;
+            let mut held: Value =
+                row.get(*rest).and_then(Value::as_str).map_or(json!({}), |held| held.parse().unwrap());
+            held.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            row[*rest] = json!(held.to_string());
+        }
+        row["_row_hash"] = json!(!row["_row_hash"].as_i64().unwrap());
+        row
+    });
+    page.batches[0].rows = record_batch("responses", &rows.collect::<Vec<_>>());
+    page
+}
+
 /// A page of surveys: id, status, questions.
 pub(in crate::load) fn survey_page(surveys: &[(i64, &str, &[&str])]) -> FlatPage {
     let rows = surveys.iter().enumerate().map(|(at, (id, status, questions))| {

@@ -48,8 +48,8 @@ pub(in crate::load) enum Fate {
 /// Why a row is replaced, or may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) enum Cause {
-    /// Its content is another.
-    Edited,
+    /// Its hash is another: its columns are to be compared.
+    OtherHash,
     /// It was scanned with other flags, or its hash says nothing: its columns are to be compared.
     Unclear,
     /// It had vanished.
@@ -211,7 +211,7 @@ impl Question {
         let has_same_flags = self.flags.is_none_or(|flags| flags == row.flags);
         let cause = match row.content.filter(|_| has_same_flags) {
             None => Cause::Unclear,
-            Some(content) if content != record.content => Cause::Edited,
+            Some(content) if content != record.content => Cause::OtherHash,
             Some(_) if row.vanished_us.is_some() => Cause::Returned,
             Some(_) if has_doubles => Cause::Doubled,
             Some(_) => return Fate::Unchanged,

@@ -8,6 +8,7 @@ use arrow::{array::RecordBatch, util::display::array_value_to_string};
 use foldhash::{HashMap, HashSet};
 
 use super::{
+    children::ChildSums,
     classify::{Fate, Question, classify},
     differ::Comparer,
     held::Stored,
@@ -16,16 +17,15 @@ use super::{
     records::{Record, StoredRow, stored_rows},
     rejects, snapshots, stage,
     staged::Staged,
-    values::value_hashes,
 };
 use crate::{
     load::{
         LoadError, VanishPolicy,
         error::unfit,
-        store::{BufferedStore, Filter, TimeBounds, concat_rows, number_column, owner_columns, renamed},
+        store::{BufferedStore, Filter, TimeBounds, concat_rows, number_column},
     },
-    model::{FlatPage, Scan, key_hashes},
-    schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, children_of},
+    model::{FlatPage, Scan},
+    schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table},
 };
 
 /// How a warehouse differs from the service in one window.
@@ -114,9 +114,6 @@ pub(in crate::load) fn differences(
     comparison.tell(rejected, rejects, examples_max)
 }
 
-/// Rows of a child table that belong to one row: how many, and one number for all their contents.
-type ChildRows = (u64, u128);
-
 struct Comparison<'a> {
     scan: &'a Scan,
     base: &'static Table,
@@ -136,8 +133,8 @@ struct Comparison<'a> {
     in_both: HashMap<u128, String>,
     /// By page and place in it: the key of a record that is compared.
     keys_by_place: HashMap<(usize, i64), u128>,
-    children_here: Vec<(&'static Table, HashMap<u128, ChildRows>)>,
-    children_there: Vec<HashMap<u128, ChildRows>>,
+    children_here: ChildSums,
+    children_there: ChildSums,
     missing: Differing,
     stale: Differing,
 }
@@ -162,15 +159,8 @@ impl<'a> Comparison<'a> {
         for (at, row) in held_rows.iter().enumerate().filter(|(_, row)| row.vanished_us.is_none()) {
             held_by_key.entry(row.key).or_default().push(at);
         }
-        let mut children_here = Vec::new();
-        for child in children_of(&base.name) {
-            let bounds = window.filter(|_| child.partition.is_some());
-            let rows = store.full_rows(child, &Filter::within(bounds))?;
-            let mut sums = HashMap::default();
-            rows.iter().try_for_each(|rows| add_children(&mut sums, base, child, rows))?;
-            children_here.push((child, sums));
-        }
-        let children_there = vec![HashMap::default(); children_here.len()];
+        let of_window = |child: &'static Table| Filter::within(window.filter(|_| child.partition.is_some()));
+        let children_here = ChildSums::of_stored(store, base, of_window)?;
         Ok(Self {
             scan,
             base,
@@ -185,7 +175,7 @@ impl<'a> Comparison<'a> {
             in_both: HashMap::default(),
             keys_by_place: HashMap::default(),
             children_here,
-            children_there,
+            children_there: ChildSums::new(base),
             missing: Differing::new(),
             stale: Differing::new(),
         })
@@ -212,11 +202,11 @@ impl<'a> Comparison<'a> {
                 continue;
             };
             for at in held {
-                let mut columns: BTreeSet<&'static str> =
-                    comparer.differing(row, *at).map(|column| column.name.as_str()).collect();
+                let (differing, have_moved) = comparer.differing_fields(row, *at);
+                let mut columns: BTreeSet<&'static str> = differing.iter().map(|column| column.name.as_str()).collect();
                 let stored = self.held_rows.get(*at);
-                // A hash that differs although no column does: content that an earlier version hashed otherwise.
-                let has_other_hash = stored.is_some_and(|stored| {
+                // A hash that differs although no column does: the next scan writes another.
+                let has_other_hash = stored.filter(|_| !have_moved).is_some_and(|stored| {
                     self.question.flags.is_none_or(|flags| flags == stored.flags)
                         && stored.content.is_some_and(|content| contents.get(row) != Some(&content))
                 });
@@ -228,24 +218,14 @@ impl<'a> Comparison<'a> {
             self.in_both.insert(*key, name);
             self.keys_by_place.insert((number, *place), *key);
         }
-        for ((child, _), there) in self.children_here.iter().zip(&mut self.children_there) {
-            let Some(rows) = page.table(&child.name) else { continue };
-            let places = number_column(rows, RECORD_COLUMN)?.values();
-            let of_records = super::records::rows_where(child, rows, |row| {
-                places.get(row).is_some_and(|place| records.contains(place))
-            })?;
-            add_children(there, self.base, child, &of_records)?;
-        }
-        Ok(())
+        self.children_there.add_page(page, |record| records.contains(&record))
     }
 
     /// Answers whose rows of a child table are others, or more, or fewer.
     fn compare_children(&mut self) {
-        for ((child, here), there) in self.children_here.iter().zip(&self.children_there) {
-            for (key, name) in &self.in_both {
-                if here.get(key) != there.get(key) {
-                    self.stale.entry(name.clone()).or_default().insert(child.name.as_str());
-                }
+        for (key, name) in &self.in_both {
+            for child in self.children_here.differing(&self.children_there, *key) {
+                self.stale.entry(name.clone()).or_default().insert(child.name.as_str());
             }
         }
     }
@@ -293,22 +273,6 @@ fn compared_records(records: &[Record], question: &Question) -> Vec<bool> {
     let stands = classify(records, &[], question).records.into_iter().map(|fate| fate != Fate::LeftOut);
     let is_inside = |record: &Record| question.window.is_none_or(|window| window.holds(record.created_us));
     stands.zip(records).map(|(stands, record)| stands && is_inside(record)).collect()
-}
-
-fn add_children(
-    sums: &mut HashMap<u128, ChildRows>,
-    base: &'static Table,
-    child: &'static Table,
-    rows: &RecordBatch,
-) -> Result<(), LoadError> {
-    let columns: Vec<&str> = child.flat_columns().map(|column| column.name.as_str()).collect();
-    let contents = value_hashes(&columns, rows)?;
-    let owners = renamed(rows, &owner_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
-    for (owner, content) in key_hashes(&base.key_in_order(), &owners).map_err(unfit(child))?.into_iter().zip(contents) {
-        let sum = sums.entry(owner).or_default();
-        *sum = (sum.0 + 1, sum.1 ^ content);
-    }
-    Ok(())
 }
 
 /// The values of the key of a row, ` / ` between them.

@@ -7,7 +7,7 @@ use arrow::{
     compute::SortOptions,
 };
 
-use super::tables::was_asked_for;
+use super::{fields::FieldRows, tables::was_asked_for};
 use crate::{
     load::{LoadError, error::unfit, store::number_column},
     model::{FlagSet, Scan},
@@ -18,6 +18,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
     None,
+    /// The row has the same fields, some of them not in the columns that they have now.
+    Moved,
     /// In columns that the row was scanned without.
     Enriched,
     /// In a column that both scans asked for.
@@ -29,13 +31,16 @@ pub(super) struct Comparer<'t> {
     columns: Vec<(&'t Column, DynComparator)>,
     /// The flags of each stored row, where the table keeps them.
     flags: Option<Vec<i64>>,
+    fields: FieldRows<'t>,
+    stored_fields: FieldRows<'t>,
 }
 
 impl<'t> Comparer<'t> {
     pub fn new(base: &'t Table, scan: &Scan, rows: &RecordBatch, stored: &RecordBatch) -> Result<Self, LoadError> {
         let missing = |column: &Column| LoadError::Contract(format!("rows of {} without {}", base.name, column.name));
         let mut columns = Vec::new();
-        for column in base.content_columns().filter(|column| was_asked_for(scan, column)) {
+        let asked_for = || base.content_columns().filter(|column| was_asked_for(scan, column));
+        for column in asked_for() {
             let of = |rows: &'_ RecordBatch| rows.column_by_name(&column.name).cloned().ok_or_else(|| missing(column));
             let (row, held) = (of(rows)?, of(stored)?);
             // Most columns have no value on either side.
@@ -46,25 +51,48 @@ impl<'t> Comparer<'t> {
         }
         let flags = base.column("_flags").map(|column| number_column(stored, &column.name)).transpose()?;
         let flags = flags.map(|flags| flags.iter().map(Option::unwrap_or_default).collect());
-        Ok(Self { columns, flags })
+        let (fields, stored_fields) = (FieldRows::of(asked_for(), rows), FieldRows::of(asked_for(), stored));
+        Ok(Self { columns, flags, fields, stored_fields })
     }
 
-    /// How the row of the page differs from that stored row.
+    /// How the row of the page differs from that stored row. What is computed from the fields of a record does not count: a better
+    /// computation is no edit.
     pub fn difference(&self, row: usize, stored: usize) -> Difference {
-        let mut difference = Difference::None;
-        for column in self.differing(row, stored) {
-            match column.flag {
-                Some(flag) if !self.had_flag(stored, FlagSet::EMPTY.with(flag)) => difference = Difference::Enriched,
-                _ => return Difference::Edited,
-            }
+        let differing: Vec<&Column> = self.differing(row, stored).filter(|column| column.is_hashed()).collect();
+        let edited: Vec<&Column> = differing.iter().copied().filter(|column| self.was_known(column, stored)).collect();
+        let has_more = edited.len() < differing.len();
+        match edited.is_empty() || self.have_moved(&edited, row, stored) {
+            false => Difference::Edited,
+            true if has_more => Difference::Enriched,
+            true if edited.is_empty() => Difference::None,
+            true => Difference::Moved,
         }
-        difference
     }
 
-    /// The columns in which they differ.
-    pub fn differing(&self, row: usize, stored: usize) -> impl Iterator<Item = &'t Column> + use<'_, 't> {
+    /// The columns in which they differ, but for fields that have merely moved from one column to another; and whether any have.
+    pub fn differing_fields(&self, row: usize, stored: usize) -> (Vec<&'t Column>, bool) {
+        let mut differing: Vec<&Column> = self.differing(row, stored).collect();
+        let may_move = |column: &Column| column.is_hashed() && self.was_known(column, stored);
+        let known: Vec<&Column> = differing.iter().copied().filter(|column| may_move(column)).collect();
+        let have_moved = self.have_moved(&known, row, stored);
+        differing.retain(|column| !(have_moved && may_move(column)));
+        (differing, have_moved)
+    }
+
+    fn differing(&self, row: usize, stored: usize) -> impl Iterator<Item = &'t Column> + use<'_, 't> {
         let differs = move |compare: &DynComparator| compare(row, stored) != Ordering::Equal;
         self.columns.iter().filter(move |(_, compare)| differs(compare)).map(|(column, _)| *column)
+    }
+
+    /// Whether these columns, all that differ, do so only because fields are in other ones of them.
+    fn have_moved(&self, differing: &[&Column], row: usize, stored: usize) -> bool {
+        differing.iter().any(|column| column.rest_of.is_some())
+            && self.fields.are_same(row, &self.stored_fields, stored, |column| self.was_known(column, stored))
+    }
+
+    /// Whether the stored row was scanned with what the column takes.
+    fn was_known(&self, column: &Column, stored: usize) -> bool {
+        column.flag.is_none_or(|flag| self.had_flag(stored, FlagSet::EMPTY.with(flag)))
     }
 
     fn had_flag(&self, stored: usize, flag: FlagSet) -> bool {

@@ -11,12 +11,15 @@
 //! another, the record is new in the one and vanishes from the other. Records that share a key and lie in different windows both have a
 //! row, until a scan meets both: then the row at the record's moment stays, and the others go to the history.
 
+mod children;
 mod classify;
 mod collisions;
 mod compare;
 mod differ;
+mod fields;
 mod held;
 mod pages;
+mod record_set;
 mod records;
 mod rejects;
 mod snapshots;

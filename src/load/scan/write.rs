@@ -7,9 +7,11 @@ use arrow::{
 use foldhash::{HashMap, HashSet};
 
 use super::{
+    children::ChildSums,
     classify::{Cause, Fate, Fates},
     differ::{Comparer, Difference},
     held::{OldRows, Stored, owners_in},
+    record_set::RecordSet,
     records::{Record, rows_where},
     snapshots::NewSnapshots,
     staged::Staged,
@@ -21,10 +23,10 @@ use crate::{
         LoadError, RowCounts,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, KeySet, TableChange, number_column, removal_keys, time_column},
+        store::{BufferedStore, Filter, KeySet, TableChange, removal_keys, time_column},
     },
     model::{Flag, FlatPage, Scan, Stream},
-    schema::{RECORD_COLUMN, Table, TableKind, children_of, tables},
+    schema::{Table, TableKind, children_of, tables},
 };
 
 /// What a row that changes is written for.
@@ -37,6 +39,8 @@ enum Verdict {
     Enriched,
     Returned,
     Doubled,
+    /// Its fields are the same, stored in another way: in other columns, or under another hash.
+    Moved,
 }
 
 /// A row of a page that takes the place of a stored one.
@@ -81,6 +85,8 @@ pub(super) struct Writer<'a> {
     losers: HashSet<usize>,
     /// Of each child table, whose rows it has.
     owners: HashMap<&'static str, KeySet>,
+    /// What the stored rows have in child tables, where that is not made of the columns of the rows: for those of another hash.
+    children: Option<ChildSums>,
     /// Whether the stream's rows have versions, which are written last.
     keeps_versions: bool,
     next_record: usize,
@@ -111,6 +117,7 @@ impl<'a> Writer<'a> {
             snapshots,
             losers: fates.losers.iter().copied().collect(),
             owners: HashMap::default(),
+            children: None,
             keeps_versions: matches!(scan.scope.stream, Stream::Surveys | Stream::Users),
             next_record: 0,
             next_page: 0,
@@ -130,7 +137,7 @@ impl<'a> Writer<'a> {
     fn find_owners(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
         let base = self.base();
         let may_lose = |fate: &Fate| match fate {
-            Fate::Held { stored, cause: Cause::Edited | Cause::Unclear | Cause::Doubled, .. } => Some(*stored),
+            Fate::Held { stored, cause: Cause::OtherHash | Cause::Unclear | Cause::Doubled, .. } => Some(*stored),
             Fate::Held { stored, has_doubles: true, .. } => Some(*stored),
             _ => None,
         };
@@ -143,6 +150,9 @@ impl<'a> Writer<'a> {
         for child in children_of(&base.name) {
             let owners = removal_keys(base, &rows, child)?;
             self.owners.insert(&child.name, owners_in(store, child, &[owners])?);
+        }
+        if self.scan.scope.stream == Stream::Surveys {
+            self.children = Some(ChildSums::of_stored(store, base, |_| Filter::all())?);
         }
         Ok(())
     }
@@ -244,7 +254,10 @@ impl<'a> Writer<'a> {
             let lost = rows_where(base, rows, |row| self.losers.contains(&(first + row)))?;
             self.written.losers.extend((lost.num_rows() > 0).then_some(lost));
         }
-        let changes = self.changes(rows, fates)?;
+        let changes = self.changes(page, rows, fates)?;
+        let (moved, changes): (Vec<Change>, Vec<Change>) =
+            changes.into_iter().partition(|change| change.verdict == Verdict::Moved);
+        self.write_moved(store, rows, &moved)?;
         let is_new = |row: usize| matches!(fates.get(row), Some(Fate::New));
         let new = rows_where(base, rows, is_new)?;
         if new.num_rows() == 0 && changes.is_empty() {
@@ -252,8 +265,7 @@ impl<'a> Writer<'a> {
         }
         self.written.counts.inserted += new.num_rows() as u64;
         self.written.counts.updated += changes.len() as u64;
-        let old = UInt64Array::from_iter_values(changes.iter().map(|change| change.old as u64));
-        let old = take_record_batch(&self.old.rows, &old).map_err(unfit(base))?;
+        let old = self.old_of(&changes)?;
         let mut change = TableChange::new(base);
         change.remove(&old)?;
         change.add(new_rows(base, self.scan, &new)?)?;
@@ -267,30 +279,61 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    fn old_of(&self, changes: &[Change]) -> Result<RecordBatch, LoadError> {
+        let old = UInt64Array::from_iter_values(changes.iter().map(|change| change.old as u64));
+        take_record_batch(&self.old.rows, &old).map_err(unfit(self.base()))
+    }
+
+    /// Puts fields into the columns that they have now. The rows say what they said, so they keep the time since when they do.
+    fn write_moved(&self, store: &mut BufferedStore, rows: &RecordBatch, moved: &[Change]) -> Result<(), LoadError> {
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let (base, old) = (self.base(), self.old_of(moved)?);
+        let changed = self.changed_rows(rows, &old, moved)?;
+        let mut change = TableChange::new(base);
+        change.remove(&old)?;
+        change.add(rows_of(base, moved.len(), |column| {
+            let is_kept = matches!(column.name.as_str(), "_run_id" | "_synced_at");
+            column_of(base, if is_kept { &old } else { &changed }, &column.name).map(Some)
+        })?)?;
+        store.change(change)
+    }
+
     /// The rows of a page that take the place of stored ones.
-    fn changes(&self, rows: &RecordBatch, fates: &[Fate]) -> Result<Vec<Change>, LoadError> {
+    fn changes(&self, page: &FlatPage, rows: &RecordBatch, fates: &[Fate]) -> Result<Vec<Change>, LoadError> {
         let mut changes = Vec::new();
         let mut comparer = None;
+        let mut children_there = ChildSums::new(self.base());
+        if self.children.is_some() {
+            children_there.add_page(page, |_| true)?;
+        }
         for (row, fate) in fates.iter().enumerate() {
             let Fate::Held { stored, cause, has_doubles } = *fate else { continue };
             let old = self.old.at(stored)?;
             let is_deletion = self.is_deletion(rows, row, old)?;
             let verdict = match cause {
-                Cause::Edited => Some(Verdict::Edited { is_deletion }),
                 Cause::Returned => Some(Verdict::Returned),
                 Cause::Doubled => Some(Verdict::Doubled),
-                Cause::Unclear => {
+                Cause::OtherHash | Cause::Unclear => {
                     if comparer.is_none() {
                         comparer = Some(Comparer::new(self.base(), self.scan, rows, &self.old.rows)?);
                     }
                     let difference = comparer.as_ref().map_or(Difference::None, |of| of.difference(row, old));
                     let has_vanished = self.stored.rows.get(stored).is_some_and(|row| row.vanished_us.is_some());
+                    let key = page.key_hashes.get(row).copied().unwrap_or_default();
+                    let has_other_children = |here: &ChildSums| here.differing(&children_there, key).next().is_some();
                     match difference {
                         _ if is_deletion => Some(Verdict::Edited { is_deletion }),
+                        _ if self.children.as_ref().is_some_and(has_other_children) => {
+                            Some(Verdict::Edited { is_deletion })
+                        }
                         Difference::Edited => Some(Verdict::Edited { is_deletion }),
                         Difference::Enriched => Some(Verdict::Enriched),
-                        Difference::None if has_vanished => Some(Verdict::Returned),
-                        Difference::None => has_doubles.then_some(Verdict::Doubled),
+                        _ if has_vanished => Some(Verdict::Returned),
+                        _ if has_doubles => Some(Verdict::Doubled),
+                        Difference::Moved => Some(Verdict::Moved),
+                        Difference::None => (cause == Cause::OtherHash).then_some(Verdict::Moved),
                     }
                 }
             };
@@ -421,49 +464,4 @@ struct RowsOf<'p> {
     /// The stored row of each change.
     old: &'p RecordBatch,
     changes: &'p [Change],
-}
-
-/// Records of a page, by their places in it.
-#[derive(Debug, Default)]
-struct RecordSet(Vec<bool>);
-
-impl RecordSet {
-    /// Those of all these rows.
-    fn of(rows: &RecordBatch) -> Result<Self, LoadError> {
-        let mut records = Self::default();
-        records.add(rows, 0..rows.num_rows())?;
-        Ok(records)
-    }
-
-    fn add(&mut self, rows: &RecordBatch, at: impl Iterator<Item = usize>) -> Result<(), LoadError> {
-        let places = number_column(rows, RECORD_COLUMN)?.values();
-        at.filter_map(|row| places.get(row)).for_each(|record| self.put(*record));
-        Ok(())
-    }
-
-    fn put(&mut self, record: i64) {
-        let Ok(at) = usize::try_from(record) else { return };
-        if self.0.len() <= at {
-            self.0.resize(at + 1, false);
-        }
-        self.0.iter_mut().skip(at).take(1).for_each(|held| *held = true);
-    }
-
-    fn holds(&self, record: i64) -> bool {
-        usize::try_from(record).is_ok_and(|at| self.0.get(at).copied().unwrap_or(false))
-    }
-
-    /// The rows of these records.
-    fn keep(&self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
-        let records = number_column(rows, RECORD_COLUMN)?.values();
-        rows_where(table, rows, |row| records.get(row).is_some_and(|record| self.holds(*record)))
-    }
-}
-
-impl FromIterator<i64> for RecordSet {
-    fn from_iter<T: IntoIterator<Item = i64>>(records: T) -> Self {
-        let mut set = Self::default();
-        records.into_iter().for_each(|record| set.put(record));
-        set
-    }
 }

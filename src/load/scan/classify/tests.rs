@@ -95,7 +95,7 @@ fn in_words(fate: Fate) -> String {
         Fate::Unchanged => "unchanged".into(),
         Fate::Held { stored, cause, has_doubles } => {
             let cause = match cause {
-                Cause::Edited => "edited",
+                Cause::OtherHash => "edited",
                 Cause::Unclear => "unclear",
                 Cause::Returned => "returned",
                 Cause::Doubled => "doubled",

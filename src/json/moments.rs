@@ -6,7 +6,7 @@
 
 use chrono::DateTime;
 
-use super::json;
+use super::{Shape, read_integer, read_number, shape, unescaped};
 use crate::model::EpochUnit;
 
 const SECOND_US: i64 = 1_000_000;
@@ -17,27 +17,27 @@ const FRACTION_MIN: f64 = 1e8;
 const MOMENTS_US: std::ops::Range<i64> = -62_135_596_800 * SECOND_US..253_402_300_800 * SECOND_US;
 
 /// The moment that a JSON value names.
-pub(super) fn read_timestamp(raw: &str) -> Option<i64> {
-    match json::shape(raw) {
-        json::Shape::Text => {
+pub(crate) fn read_timestamp(raw: &str) -> Option<i64> {
+    match shape(raw) {
+        Shape::Text => {
             let inner = raw.get(1..raw.len().checked_sub(1)?)?;
-            parse(inner).or_else(|| parse(&json::unescaped(inner).text))
+            parse(inner).or_else(|| parse(&unescaped(inner).text))
         }
-        json::Shape::Number => read_epoch(raw).filter(|micros| MOMENTS_US.contains(micros)),
+        Shape::Number => read_epoch(raw).filter(|micros| MOMENTS_US.contains(micros)),
         _ => None,
     }
 }
 
 /// Whether a JSON value is a number that is no whole number of epoch milliseconds.
-pub(super) fn is_of_another_unit(raw: &str) -> bool {
-    let number = json::read_number(raw);
-    number.is_some_and(|number| EpochUnit::of(number) != EpochUnit::Milliseconds || json::read_integer(raw).is_none())
+pub(crate) fn is_of_another_unit(raw: &str) -> bool {
+    let number = read_number(raw);
+    number.is_some_and(|number| EpochUnit::of(number) != EpochUnit::Milliseconds || read_integer(raw).is_none())
 }
 
 fn read_epoch(raw: &str) -> Option<i64> {
-    let number = json::read_number(raw)?;
+    let number = read_number(raw)?;
     let per_second = EpochUnit::of(number).per_second();
-    match json::read_integer(raw) {
+    match read_integer(raw) {
         Some(whole) if per_second <= SECOND_US => whole.checked_mul(SECOND_US / per_second),
         Some(whole) => Some(whole.div_euclid(per_second / SECOND_US)),
         // A fraction of a number too small to be a moment of today says nothing.
@@ -47,7 +47,7 @@ fn read_epoch(raw: &str) -> Option<i64> {
 }
 
 /// The moment that a text names.
-pub(super) fn parse(text: &str) -> Option<i64> {
+pub(crate) fn parse(text: &str) -> Option<i64> {
     parse_utc(text.as_bytes()).or_else(|| parse_any(text)).filter(|micros| MOMENTS_US.contains(micros))
 }
 

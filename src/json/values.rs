@@ -11,12 +11,11 @@ use memchr::memchr;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::json::Scanner;
-pub(super) use crate::json::{Shape, shape};
+use super::{Scanner, Shape, shape};
 
 /// A member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// What stands between the quotes of the key, escapes and all.
     pub key: &'a str,
     /// The exact text of the value.
@@ -24,7 +23,7 @@ pub(super) struct Entry<'a> {
 }
 
 /// Appends the members of an object in the order sent, duplicates too. `None` if the text is not an object.
-pub(super) fn read_entries<'a>(raw: &'a str, into: &mut Vec<Entry<'a>>) -> Option<()> {
+pub(crate) fn read_entries<'a>(raw: &'a str, into: &mut Vec<Entry<'a>>) -> Option<()> {
     let held = into.len();
     take_entries(&mut Scanner::new(raw), into).or_else(|| {
         into.truncate(held);
@@ -33,7 +32,7 @@ pub(super) fn read_entries<'a>(raw: &'a str, into: &mut Vec<Entry<'a>>) -> Optio
 }
 
 /// Appends the members of the object that the scanner stands at.
-pub(super) fn take_entries<'a>(scanner: &mut Scanner<'a>, into: &mut Vec<Entry<'a>>) -> Option<()> {
+pub(crate) fn take_entries<'a>(scanner: &mut Scanner<'a>, into: &mut Vec<Entry<'a>>) -> Option<()> {
     scanner.each_member(|scanner, key| {
         into.push(Entry { key, value: scanner.value()? });
         Some(())
@@ -68,7 +67,7 @@ impl<'a> Visitor<'a> for Members<'_, 'a> {
 }
 
 /// The items of a list, in order. `None` if the text is not one list and nothing more.
-pub(super) fn read_items(raw: &str) -> Option<Vec<&str>> {
+pub(crate) fn read_items(raw: &str) -> Option<Vec<&str>> {
     scanned_items(raw).or_else(|| parsed_items(raw))
 }
 
@@ -103,13 +102,13 @@ fn parsed_items(raw: &str) -> Option<Vec<&str>> {
 }
 
 /// What stands between the quotes of a string.
-pub(super) fn unquoted(raw: &str) -> &str {
+pub(crate) fn unquoted(raw: &str) -> &str {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
 
 /// A string's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Text<'a> {
+pub(crate) struct Text<'a> {
     /// The value; U+FFFD stands for each lone surrogate.
     pub text: Cow<'a, str>,
     /// False if a lone surrogate was replaced.
@@ -117,12 +116,12 @@ pub(super) struct Text<'a> {
 }
 
 /// The value of a string.
-pub(super) fn read_text(raw: &str) -> Option<Text<'_>> {
+pub(crate) fn read_text(raw: &str) -> Option<Text<'_>> {
     (shape(raw) == Shape::Text).then(|| unescaped(unquoted(raw)))
 }
 
 /// The value of what stands between the quotes of a string.
-pub(super) fn unescaped(inner: &str) -> Text<'_> {
+pub(crate) fn unescaped(inner: &str) -> Text<'_> {
     // A search by bytes is enough: none of a longer character's looks like a backslash.
     match memchr(b'\\', inner.as_bytes()).map(|at| inner.split_at(at)) {
         None => Text { text: Cow::Borrowed(inner), is_exact: true },
@@ -188,7 +187,7 @@ fn hex_unit(text: &str) -> Option<(u32, &str)> {
 }
 
 /// The value of a number that is an integer, however it is written (`12`, `12.0`, `1.2e1`), if it fits 64 bits.
-pub(super) fn read_integer(raw: &str) -> Option<i64> {
+pub(crate) fn read_integer(raw: &str) -> Option<i64> {
     if shape(raw) != Shape::Number {
         return None;
     }
@@ -197,7 +196,7 @@ pub(super) fn read_integer(raw: &str) -> Option<i64> {
 }
 
 /// The value of a string of decimal digits (`"17"`, `"-3"`).
-pub(super) fn read_digits(raw: &str) -> Option<i64> {
+pub(crate) fn read_digits(raw: &str) -> Option<i64> {
     let text = read_text(raw)?.text;
     let digits = text.strip_prefix('-').unwrap_or(&text);
     let is_decimal = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -233,7 +232,7 @@ fn integer_of_decimal(raw: &str) -> Option<i64> {
 }
 
 /// The double nearest to a number; `None` where that is infinite.
-pub(super) fn read_number(raw: &str) -> Option<f64> {
+pub(crate) fn read_number(raw: &str) -> Option<f64> {
     if shape(raw) != Shape::Number {
         return None;
     }
@@ -241,7 +240,7 @@ pub(super) fn read_number(raw: &str) -> Option<f64> {
 }
 
 /// The value of a boolean.
-pub(super) fn read_boolean(raw: &str) -> Option<bool> {
+pub(crate) fn read_boolean(raw: &str) -> Option<bool> {
     match raw {
         "true" => Some(true),
         "false" => Some(false),
@@ -250,7 +249,7 @@ pub(super) fn read_boolean(raw: &str) -> Option<bool> {
 }
 
 /// Whether a list or an object holds nothing.
-pub(super) fn is_empty_container(raw: &str) -> bool {
+pub(crate) fn is_empty_container(raw: &str) -> bool {
     matches!(shape(raw), Shape::List | Shape::Object) && unquoted(raw).trim_ascii().is_empty()
 }
 
