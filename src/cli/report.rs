@@ -53,7 +53,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         return Err(CommandError::Usage(what.to_owned()));
     }
     let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());
-    let limits = ReaderLimits { memory_bytes: settings.warehouse.memory_limit_bytes, ..ReaderLimits::default() };
+    let limits = ReaderLimits { memory_bytes: settings.warehouse.query_memory_bytes(), ..ReaderLimits::default() };
     let mut reader = Reader::open_limited(duckdb, parquet, limits).map_err(CommandError::Load)?;
     if !settings.surveys.is_empty()
         && let Some(unknown) = unknown_surveys(&mut reader, &settings.surveys).map_err(CommandError::Load)?

@@ -31,10 +31,11 @@ pub(super) const PATIENCE_SECS: u64 = 3600;
 pub(super) const SETTLE_SECS: u64 = 600;
 /// Where a first sync begins when nothing says otherwise: so many days back.
 pub const FIRST_SYNC_DAYS: i64 = 30;
-pub(super) const MEMORY_LIMIT_MB: u64 = 1024;
-/// The least that the engine of one warehouse works with, in MiB: below it, comparing a window of wide answers with what a warehouse
-/// holds ran out of memory.
+pub(super) const MEMORY_LIMIT_MB: u64 = 640;
+/// The least that a run with one warehouse works with, in MiB.
 pub(super) const MEMORY_LIMIT_MB_MIN: u64 = 256;
+/// What the program itself takes while a query runs.
+const QUERY_PROGRAM_BYTES: u64 = 64 << 20;
 pub(super) const LOCK_WAIT_SECS: u64 = 60;
 pub(super) const STATE_PATH: &str = "studysync-state/checkpoints.sqlite";
 /// How long rows that the service no longer returns are kept, where they are to go.
@@ -181,7 +182,7 @@ pub struct WarehouseSettings {
     pub parquet: Option<PathBuf>,
     /// Whether Parquet is cut by day instead of by month.
     pub parquet_by_day: bool,
-    /// What the engine may use; beyond it, it spills to disk.
+    /// What the process may use, within a quarter. What an engine has more of, it spills to disk.
     pub memory_limit_bytes: u64,
     /// How long a run waits for a warehouse that another process has open.
     pub lock_wait: Duration,
@@ -345,6 +346,13 @@ pub(super) fn resolve_file(
         deadline: overrides.deadline,
         max_requests: overrides.max_requests,
     })
+}
+
+impl WarehouseSettings {
+    /// What the engine of a query may use, when the program itself has what it needs.
+    pub fn query_memory_bytes(&self) -> u64 {
+        self.memory_limit_bytes.saturating_sub(QUERY_PROGRAM_BYTES)
+    }
 }
 
 /// Two warehouses share the limit.

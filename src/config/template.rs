@@ -80,7 +80,8 @@ duckdb = "warehouse.duckdb"
 # parquet = "warehouse-parquet"
 # Parquet is cut by "month" or by "day".
 # parquet_partition = "month"
-# Memory of the engine; beyond it, it spills to disk. At least {mib_min} for each warehouse.
+# Memory of the whole program, within a quarter; an engine that has more than its share spills to disk. At least {mib_min} for each
+# warehouse. More than this is hardly faster.
 # memory_limit_mb = {mib}
 # An analyst's session keeps a DuckDB file locked: how long a run waits for it, before it gives up with exit code 5.
 # lock_wait_secs = {LOCK_WAIT_SECS}

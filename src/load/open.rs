@@ -12,9 +12,6 @@ use super::{
 };
 use crate::model::Steps;
 
-/// Bytes of rows that may wait to be written.
-const WAITING_BYTES_MAX: usize = 32 << 20;
-
 /// Where a warehouse is, and of which kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -29,8 +26,10 @@ pub enum Place {
 pub struct Opening {
     /// Whose it is.
     pub identity: Identity,
-    /// Memory that it may take, in bytes.
+    /// Memory that its store may take, in bytes.
     pub memory_limit_bytes: u64,
+    /// Bytes of rows that may wait to be written.
+    pub waiting_bytes_max: usize,
     /// Threads for what gains by them.
     pub threads: u32,
     /// How long to wait for one that another process has open.
@@ -74,7 +73,7 @@ impl Place {
             Place::DuckDb { path, copy } => Box::new(open_duckdb(path, copy.as_ref(), opening, engine)?),
             Place::Parquet { root, partition_by } => Box::new(open_parquet(root, *partition_by, opening)?),
         };
-        Ok(Warehouse::new(store, WAITING_BYTES_MAX, opening.threads))
+        Ok(Warehouse::new(store, opening.waiting_bytes_max, opening.threads))
     }
 
     /// Opens it to compare: for reading alone, so that it can lie where nothing may be written. What does not fit into memory goes to
@@ -94,7 +93,7 @@ impl Place {
                 Box::new(ParquetStore::open_to_compare(root, identity, &parquet_options(*partition_by, opening))?)
             }
         };
-        Ok(Warehouse::new(store, WAITING_BYTES_MAX, *threads))
+        Ok(Warehouse::new(store, opening.waiting_bytes_max, *threads))
     }
 
     /// Writes whose it is, whatever it was. Whether it was bound to another identity: it is opened as that one's if it is not

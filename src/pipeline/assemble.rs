@@ -15,7 +15,7 @@ use crate::{
     source::{AuthForm, SourceError, SourceSettings, checked_address},
 };
 
-use super::{PipelineError, Surroundings};
+use super::{PipelineError, Surroundings, memory::MemoryShares};
 
 /// The client's settings; the deadline counts from now.
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
@@ -78,9 +78,11 @@ pub(super) fn places(settings: &WarehouseSettings) -> Vec<Place> {
 
 /// What opening them takes: in the surroundings of this machine, and without waiting.
 pub(super) fn opening(settings: &Settings, identity: &Identity, surroundings: &Surroundings) -> Opening {
+    let shares = MemoryShares::of(&settings.warehouse);
     Opening {
         identity: identity.clone(),
-        memory_limit_bytes: memory_limit_bytes(settings),
+        memory_limit_bytes: shares.store,
+        waiting_bytes_max: shares.waiting,
         threads: threads(surroundings),
         patience: LockPatience::default(),
         steps: surroundings.steps.clone(),
@@ -113,11 +115,6 @@ pub fn open_watched(
     Ok(warehouses)
 }
 
-/// Memory of each warehouse: they share what the settings allow.
-fn memory_limit_bytes(settings: &Settings) -> u64 {
-    settings.warehouse.memory_limit_bytes / places(&settings.warehouse).len().max(1) as u64
-}
-
 fn threads(surroundings: &Surroundings) -> u32 {
     let processors = || std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
     surroundings.engine_threads.unwrap_or_else(processors)
@@ -129,7 +126,7 @@ pub(super) fn start_engine(
     surroundings: &Surroundings,
 ) -> Result<Option<StartedEngine>, PipelineError> {
     let Some(path) = &settings.warehouse.duckdb else { return Ok(None) };
-    let started = engine_at(path, memory_limit_bytes(settings), threads(surroundings));
+    let started = engine_at(path, MemoryShares::of(&settings.warehouse).store, threads(surroundings));
     started.map(Some).map_err(failed("duckdb"))
 }
 
@@ -139,7 +136,7 @@ pub(super) fn open_reader(
     warehouse: &WarehouseSettings,
     time: Duration,
 ) -> Result<(&'static str, Reader), PipelineError> {
-    let limits = ReaderLimits { memory_bytes: warehouse.memory_limit_bytes, statement_time: time };
+    let limits = ReaderLimits { memory_bytes: warehouse.query_memory_bytes(), statement_time: time };
     let (name, parquet) = match warehouse.duckdb {
         Some(_) => ("duckdb", None),
         None => ("parquet", warehouse.parquet.as_deref()),

@@ -20,12 +20,6 @@ use crate::{
 
 use super::PipelineError;
 
-/// Flattened pages that may be in memory at once, over all scans of the run, in bytes.
-const HELD_BYTES_MAX: usize = 192 * 1024 * 1024;
-
-/// From here on no window is begun while complete ones wait: what does not fit is flattened a second time.
-const HELD_BYTES_TIGHT: usize = HELD_BYTES_MAX / 2;
-
 /// A body from this size on is flattened while no other such body is: its rows take several times its size, and several at once
 /// would add up to more than any limit says. A usual page has about 1 MiB.
 pub(super) const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
@@ -33,25 +27,26 @@ pub(super) const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// The memory and the processors that the pages of a run may take; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
-    /// How much of [`HELD_BYTES_MAX`] is in use.
+    /// What flattened pages take, over all scans of the run.
     held_bytes: Arc<AtomicUsize>,
+    held_bytes_max: usize,
     large_body: Arc<Mutex<()>>,
     processors: Arc<Semaphore>,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
+impl Budget {
+    /// A budget of so many bytes of flattened pages.
+    pub fn new(held_bytes_max: usize) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         Self {
             held_bytes: Arc::default(),
+            held_bytes_max,
             large_body: Arc::default(),
             // Two at least: on a machine with one, pages go on while a warehouse waits for its disk.
             processors: Arc::new(Semaphore::new(processors.max(2))),
         }
     }
-}
 
-impl Budget {
     /// Waits until there is a processor for a page, to be kept until it is held; or for a commit, to be kept until it is done. Who
     /// waits longest is next, so a commit waits for one page at most, and pages have all processors while there is none.
     pub async fn processor(&self) -> Option<OwnedSemaphorePermit> {
@@ -60,16 +55,17 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize) -> bool {
-        let taken = self.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= HELD_BYTES_MAX;
+        let taken = self.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.held_bytes_max;
         if !taken {
             self.give_back(bytes);
         }
         taken
     }
 
-    /// Whether the warehouses should catch up before more is pulled.
+    /// Whether the warehouses should catch up before more is pulled: what does not fit is flattened a second time, so from half of it
+    /// on no window is begun while complete ones wait.
     pub fn is_tight(&self) -> bool {
-        self.held_bytes.load(Ordering::Relaxed) >= HELD_BYTES_TIGHT
+        self.held_bytes.load(Ordering::Relaxed) > self.held_bytes_max / 2
     }
 
     fn give_back(&self, bytes: usize) {
@@ -179,6 +175,7 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
+    const HELD_BYTES_MAX: usize = 1 << 20;
     const BODY: &[u8] = br#"{"data":[{"responseGroupUid":"a","questionId":7,"createdAt":"2026-01-01T00:00:00.001Z"}]}"#;
 
     fn held_bytes(budget: &Budget) -> usize {
@@ -197,7 +194,7 @@ mod tests {
 
     #[test]
     fn p8_what_does_not_fit_is_given_back_once() {
-        let budget = Budget::default();
+        let budget = Budget::new(HELD_BYTES_MAX);
         let page = |held: &Held| held.read(BODY).unwrap();
         let mut held = Held::new(&budget, Stream::Responses, DriftRules::default());
         let bytes = page(&held).memory_bytes();

@@ -15,6 +15,7 @@ mod habits;
 mod held;
 mod limits;
 mod list_end;
+mod memory;
 mod named_surveys;
 mod people;
 mod progress;

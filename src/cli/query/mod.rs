@@ -172,7 +172,8 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
         return Err(CommandError::Usage(what));
     }
     let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());
-    let limits = ReaderLimits { memory_bytes: settings.warehouse.memory_limit_bytes, statement_time: args.time_limit };
+    let limits =
+        ReaderLimits { memory_bytes: settings.warehouse.query_memory_bytes(), statement_time: args.time_limit };
     bound_memory(limits.memory_bytes);
     let mut reader = Reader::open_limited(duckdb, parquet, limits).map_err(CommandError::Load)?;
     if asked.is_empty() {

@@ -16,7 +16,7 @@ pub(super) struct RowCounter {
 impl RowCounter {
     /// Opens the DuckDB file or, where that cannot be read, the Parquet folder.
     pub fn open(warehouse: &WarehouseSettings) -> RowCounter {
-        let limits = ReaderLimits { memory_bytes: warehouse.memory_limit_bytes, ..ReaderLimits::default() };
+        let limits = ReaderLimits { memory_bytes: warehouse.query_memory_bytes(), ..ReaderLimits::default() };
         let places = [(warehouse.duckdb.as_deref(), None), (None, warehouse.parquet.as_deref())];
         let named = places.into_iter().filter(|(duckdb, parquet)| duckdb.is_some() || parquet.is_some());
         let reader = named.into_iter().find_map(|(duckdb, parquet)| {

@@ -32,6 +32,7 @@ use super::{
     drive::{FAILURES_IN_A_ROW_MAX, given_up},
     held::Budget,
     limits::{note_told_waits, recall, remember},
+    memory::MemoryShares,
     pull::{PullError, Shared},
     shared_destination::SharedDestination,
     theme_times::ThemeTimes,
@@ -106,7 +107,7 @@ impl Verify {
         let statuses = statuses.map(|surveys| surveys.statuses.clone()).unwrap_or_default();
         source.list_surveys_with(KnownStatuses::load(&state, started_ms)?.filter(&statuses));
         let state = Arc::new(Mutex::new(state));
-        let (budget, learned) = (Budget::default(), Learned::default());
+        let (budget, learned) = (Budget::new(MemoryShares::of(&settings.warehouse).pages), Learned::default());
         let suppression = suppression(&settings)?;
         let shared = Shared {
             source,

@@ -1,0 +1,55 @@
+//! What `memory_limit_mb` allows each part of a run. The limit is of the whole process.
+
+use crate::config::WarehouseSettings;
+
+const MIB: u64 = 1 << 20;
+/// The program itself, its connections, and the pages that are under way.
+const PROGRAM_BYTES: u64 = 128 * MIB;
+/// More pages in memory than this save no time.
+const PAGES_BYTES_MAX: u64 = 96 * MIB;
+/// More rows in wait than this save no time.
+const WAITING_BYTES_MAX: u64 = 32 * MIB;
+
+/// The shares of a run's memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MemoryShares {
+    /// Flattened pages, over all scans.
+    pub pages: usize,
+    /// Rows that wait to be written, for each warehouse.
+    pub waiting: usize,
+    /// Each warehouse's store: the engine of a DuckDB file, the merges of a Parquet folder.
+    pub store: u64,
+}
+
+impl MemoryShares {
+    /// What the settings allow.
+    pub fn of(settings: &WarehouseSettings) -> Self {
+        let stores = u64::from(settings.duckdb.is_some()) + u64::from(settings.parquet.is_some());
+        Self::for_stores(settings.memory_limit_bytes, stores.max(1))
+    }
+
+    fn for_stores(limit: u64, stores: u64) -> Self {
+        let shared = limit.saturating_sub(PROGRAM_BYTES);
+        let pages = (shared / 4).min(PAGES_BYTES_MAX);
+        let waiting = (shared / 16 / stores).min(WAITING_BYTES_MAX);
+        // An engine takes more than it counts: the allocator's gaps, and what it does not count at all.
+        let store = (shared - pages - waiting * stores) / stores * 4 / 5;
+        let usize_of = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self { pages: usize_of(pages), waiting: usize_of(waiting), store }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p8_the_shares_fit_into_the_limit() {
+        for (limit_mib, stores) in [(256, 1), (512, 2), (640, 1), (640, 2), (1024, 1), (100_000, 2)] {
+            let shares = MemoryShares::for_stores(limit_mib * MIB, stores);
+            let parts = PROGRAM_BYTES + shares.pages as u64 + stores * (shares.waiting as u64 + shares.store);
+            assert!(parts <= limit_mib * MIB, "{limit_mib} {stores}: {shares:?}");
+            assert!(shares.store >= 64 * MIB && shares.pages >= 16 << 20 && shares.waiting >= 4 << 20, "{shares:?}");
+        }
+    }
+}
