@@ -2,7 +2,9 @@
 //!
 //! Code for tests alone is freer: it may import what it likes and use any crate. It follows the habits of files all the same.
 
+mod circles;
 mod code;
+mod functions;
 
 use std::{
     collections::BTreeSet,
