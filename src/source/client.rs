@@ -9,9 +9,9 @@ use reqwest::{
 };
 
 use super::{
+    cause::cause,
     error::SettingsError,
     settings::{AuthForm, SourceSettings},
-    wire,
 };
 
 /// Establishing a connection, encryption included.
@@ -38,7 +38,7 @@ pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> 
         .pool_idle_timeout(POOL_IDLE);
     // A proxy would carry plain http, and the key with it, off this machine.
     let builder = if settings.is_plain_http() { builder.no_proxy() } else { builder.https_only(true) };
-    builder.build().map_err(|error| SettingsError::Client { reason: wire::cause(error) })
+    builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
 }
 
 fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {

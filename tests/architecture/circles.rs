@@ -42,9 +42,6 @@ const CIRCLES_LEFT: &[&str] = &[
     "sandbox/world/changes sandbox/world/vanish",
     "schema schema/ddl schema/views",
     "serve serve/daemon",
-    "source source/ask source/body source/client source/connection source/error source/fetch source/gate \
-     source/gate/shell source/guards source/probe source/purge source/settings source/transport source/walk \
-     source/wire",
     "state state/error state/lease",
     "upsert upsert/members upsert/row",
 ];

@@ -17,7 +17,6 @@ const LONG_LEFT: &[&str] = &[
     "pipeline/pull.rs: pull",
     "pipeline/push/lane.rs: attempt",
     "pipeline/run.rs: open_in",
-    "source/users.rs: upsert",
 ];
 /// Functions that still take a tuple, where a struct would name its parts. They only get fewer.
 const TUPLES_LEFT: &[&str] = &[
