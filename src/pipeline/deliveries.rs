@@ -19,8 +19,8 @@ use crate::{
 use super::{
     PipelineError, Run, Surroundings,
     assemble::{failed, identity, lock_patience, open_watched, suppression},
-    pull::blocking,
     shared_destination::SharedDestination,
+    threads::blocking,
 };
 
 /// Deliveries that are applied at once, and about how many bytes of them.
@@ -172,7 +172,7 @@ impl Run {
         let Some(inbox) = inbox_of(&self.settings)? else { return Ok(()) };
         let (destinations, run_id) = (self.destinations.clone(), self.run_id.clone());
         let (clock, steps) = (self.clock.clone(), self.steps.clone());
-        let (kept_out, environment_id) = (self.shared.suppression.clone(), self.settings.serve.environment_id.clone());
+        let (kept_out, environment_id) = (self.context.suppression.clone(), self.settings.serve.environment_id.clone());
         let apply = move || apply(&inbox, &destinations, &run_id, (&kept_out, environment_id), (&clock, &steps));
         let flushed = blocking(apply).await??;
         if flushed.of_other_environments > 0 {

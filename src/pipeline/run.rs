@@ -9,27 +9,27 @@ use crate::{
     clock::Clock,
     config::Settings,
     load::{Identity, LoadError, RunRecord, Warehouse},
-    model::{Activity, Chance, RunId, Steps, Stream, TimeAccount, Window, trait_names},
+    model::{Activity, Chance, RunId, Steps, Stream, TimeAccount, trait_names},
     source::{Source, SourceError},
     state::{Lease, State},
 };
 
 use super::{
-    PipelineError, Progress, RunReport,
+    OPEN_END_MS, PeopleAsk, PipelineError, Progress, Request, RunReport,
     assemble::{archive, failed, identity, lock_patience, open_watched, source_settings, start_engine, suppression},
     commit::first_error,
     error::chain,
     held::Budget,
     limits::{note_told_waits, recall, remember},
-    people::PeopleAsk,
-    pull::{Shared, blocking, side_by_side},
     queue::Queue,
     reconcile::{Resumed, check_ledgers, resume},
     replay::clear_leftovers,
-    report::{Findings, Outcome, peak_rss_bytes},
+    report::{Findings, Outcome, peak_rss_bytes, rfc3339},
     shared_destination::SharedDestination,
     surroundings::Surroundings,
+    sync_context::SyncContext,
     theme_times::ThemeTimes,
+    threads::{blocking, side_by_side},
     ties::TieWatch,
     traits::Learned,
     work::{ScopeWork, work},
@@ -37,22 +37,6 @@ use super::{
 
 /// How far the service's clock is ahead of this machine's, in milliseconds.
 pub const CLOCK_SKEW: &str = "clock_skew_ms";
-
-/// Where a backfill ends that is to bring all there is: what is settled by the service's clock. Epoch milliseconds.
-pub const OPEN_END_MS: i64 = i64::MAX;
-
-/// What a run is asked to do.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// "sync" or "backfill": for the lease, the history and the report.
-    pub command: &'static str,
-    /// The window of a backfill, to [`OPEN_END_MS`] for all there is; `None` syncs.
-    pub backfill: Option<Window>,
-    /// Whether all vanished rows are believed, however many (promise P4).
-    pub accept_vanished: bool,
-    /// Which people are asked for.
-    pub people: PeopleAsk,
-}
 
 /// A run, assembled and holding the lease.
 pub struct Run {
@@ -64,7 +48,7 @@ pub struct Run {
     pub(super) chance: Chance,
     pub(super) steps: Steps,
     identity: Identity,
-    pub(super) shared: Shared,
+    pub(super) context: SyncContext,
     pub(super) destinations: Vec<SharedDestination>,
     pub(super) findings: Findings,
     _lease: Lease,
@@ -138,7 +122,7 @@ impl Run {
         let ties = TieWatch::load(&state, clock.clone())?;
         let theme_times = ThemeTimes::load(&state, clock.clone())?;
         let state = Arc::new(Mutex::new(state));
-        let shared = Shared {
+        let context = SyncContext {
             source,
             archive,
             state,
@@ -160,7 +144,7 @@ impl Run {
             chance,
             steps,
             identity,
-            shared,
+            context,
             destinations,
             findings,
             _lease: lease,
@@ -169,13 +153,13 @@ impl Run {
 
     /// The client, for the progress bar.
     pub fn source(&self) -> &Source {
-        &self.shared.source
+        &self.context.source
     }
 
     /// Works until nothing is due, or something stops it. Everything committed stays, whatever happens, and there is a report
     /// also of a run that failed.
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
-        let (source, state, clock) = (self.shared.source.clone(), self.shared.state.clone(), self.clock.clone());
+        let (source, state, clock) = (self.context.source.clone(), self.context.state.clone(), self.clock.clone());
         let worked = tokio::select! {
             biased;
             worked = self.work_off() => worked,
@@ -198,8 +182,8 @@ impl Run {
         self.take_in_deliveries().await?;
         self.list_known_surveys()?;
         let resumed = {
-            let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
-            blocking(move || resume(&shared, &destinations)).await??
+            let (context, destinations) = (self.context.clone(), self.destinations.clone());
+            blocking(move || resume(&context, &destinations)).await??
         };
         // What was begun of streams that nobody named waits for a run that reads them.
         let named = &self.settings.named_streams;
@@ -233,7 +217,7 @@ impl Run {
             self.findings.begin_with(lists);
             return Ok(());
         }
-        let now_ms = match self.shared.source.probe().await {
+        let now_ms = match self.context.source.probe().await {
             Ok(probe) => {
                 let now_ms = self.remember_clock(probe.service_now_ms)?;
                 self.check_clock(now_ms).await?;
@@ -255,13 +239,13 @@ impl Run {
                 return Ok(());
             }
         }
-        let queue = Queue::new(due, &self.shared.progress);
+        let queue = Queue::new(due, &self.context.progress);
         self.findings.begin_with(lists);
         self.drive(queue, Vec::new()).await
     }
 
     fn due(&self, now_ms: i64) -> Result<Vec<ScopeWork>, PipelineError> {
-        let due = work(&self.settings, Some(&self.shared.state()), self.request.backfill, now_ms);
+        let due = work(&self.settings, Some(&self.context.state()), self.request.backfill, now_ms);
         let mut due = due.map_err(PipelineError::State)?;
         // What an earlier run left of it has to be settled first.
         due.retain(|work| !self.findings.is_frozen(work.scope.stream));
@@ -275,7 +259,7 @@ impl Run {
     fn is_backfilled(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
         let is_open = window.end_ms == OPEN_END_MS;
-        let skew = self.shared.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+        let skew = self.context.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
         let (skew_ms, compared_ms) = skew.unwrap_or_default();
         let here_ms = self.clock.now_ms();
         if is_open && (here_ms < compared_ms || self.is_clock_doubted(-skew_ms)?) {
@@ -286,7 +270,7 @@ impl Run {
     }
 
     pub(super) fn clock_skew_ms(&self) -> Result<i64, PipelineError> {
-        let skew = self.shared.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+        let skew = self.context.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
         Ok(skew.map_or(0, |(skew_ms, _)| skew_ms))
     }
 
@@ -294,7 +278,7 @@ impl Run {
     pub(super) fn remember_clock(&self, service_now_ms: Option<i64>) -> Result<i64, PipelineError> {
         let here_ms = self.clock.now_ms();
         let now_ms = service_now_ms.unwrap_or(here_ms);
-        self.shared.state().remember_trait(CLOCK_SKEW, &(now_ms - here_ms), here_ms).map_err(PipelineError::State)?;
+        self.context.state().remember_trait(CLOCK_SKEW, &(now_ms - here_ms), here_ms).map_err(PipelineError::State)?;
         Ok(now_ms)
     }
 
@@ -326,7 +310,7 @@ impl Run {
         destination: &SharedDestination,
         work: impl FnOnce(&mut Warehouse) -> Result<(), LoadError> + Send + 'static,
     ) -> Result<(), PipelineError> {
-        let account = self.shared.account.clone();
+        let account = self.context.account.clone();
         let worked = destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
             work(destination).map_err(failed(destination.name()))
@@ -339,7 +323,7 @@ impl Run {
         // Side by side: each has a thread of its own.
         let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
         let outcome = first_error(published.into_iter());
-        let expired = self.shared.source.service_now_ms().map(|now_ms| self.shared.archive.expire(now_ms));
+        let expired = self.context.source.service_now_ms().map(|now_ms| self.context.archive.expire(now_ms));
         if let Some(Err(error)) = expired {
             let note = format!("old pages could not be removed from the archive: {error}");
             tracing::warn!("{note}");
@@ -350,7 +334,7 @@ impl Run {
 
     /// People whose time is over and whom nothing was seen of are no longer kept out; what is still sent of them is told.
     fn settle_suppression(&mut self) {
-        let late = self.shared.suppression.late_records();
+        let late = self.context.suppression.late_records();
         if late > 0 {
             self.findings.notes.push(format!(
                 "the service still sends {late} records of people whom it should have purged by now; they were left out. If it \
@@ -358,8 +342,8 @@ impl Run {
             ));
             self.findings.is_doubtful = true;
         }
-        let now_ms = self.shared.source.service_now_ms().unwrap_or_else(|| self.clock.now_ms());
-        match self.shared.suppression.settle(now_ms) {
+        let now_ms = self.context.source.service_now_ms().unwrap_or_else(|| self.clock.now_ms());
+        match self.context.suppression.settle(now_ms) {
             Ok(expired) => {
                 for gone in expired {
                     tracing::info!(
@@ -392,7 +376,7 @@ impl Run {
 
     /// What the edges of pages may have hidden.
     fn doubt_ties(&mut self) {
-        let notes = self.shared.ties.notes();
+        let notes = self.context.ties.notes();
         self.findings.is_doubtful |= !notes.is_empty();
         for note in &notes {
             tracing::warn!("{note}");
@@ -403,10 +387,10 @@ impl Run {
     /// The history of runs, and what was learned of the service.
     fn remember(&self, report: &RunReport) -> Result<(), PipelineError> {
         let text = serde_json::to_string(report).unwrap_or_default();
-        let state = self.shared.state();
+        let state = self.context.state();
         let now_ms = self.clock.now_ms();
-        self.shared.learned.remember(&state, &self.shared.source, now_ms)?;
-        remember(&state, &self.shared.source, now_ms)
+        self.context.learned.remember(&state, &self.context.source, now_ms)?;
+        remember(&state, &self.context.source, now_ms)
             .and_then(|()| {
                 state.finish_run(&self.run_id, now_ms, report.outcome.name(), i64::from(report.exit_code), &text)
             })
@@ -450,8 +434,8 @@ impl Run {
             drift,
             drift_unlisted,
             webhook_events: self.findings.webhook_events,
-            requests: self.shared.source.request_stats(),
-            time_ms: self.shared.account.parts(),
+            requests: self.context.source.request_stats(),
+            time_ms: self.context.account.parts(),
             peak_rss_bytes: peak_rss_bytes(),
             stopped_because: self.findings.stop.map(|stop| stop.to_string()),
             resume_after_ms: self.findings.resume_after_ms(self.clock.now_ms()),
@@ -461,10 +445,4 @@ impl Run {
             notes: self.findings.notes(),
         }
     }
-}
-
-pub(super) fn rfc3339(at_ms: i64) -> String {
-    chrono::DateTime::from_timestamp_millis(at_ms)
-        .map(|moment| moment.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
-        .unwrap_or_default()
 }

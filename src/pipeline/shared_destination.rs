@@ -15,7 +15,7 @@ use futures::{
 };
 use tokio::sync::oneshot;
 
-use super::{PipelineError, pull::is_single_threaded};
+use super::{PipelineError, threads::is_single_threaded};
 use crate::load::Warehouse;
 
 type Work = Box<dyn FnOnce() + Send>;

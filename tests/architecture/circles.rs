@@ -25,16 +25,6 @@ const CIRCLES_LEFT: &[&str] = &[
     "flatten flatten/page flatten/responses flatten/surveys flatten/themes flatten/users",
     "flatten/answer flatten/labelled",
     "flatten/drift flatten/fields",
-    "pipeline/assemble pipeline/commit pipeline/error pipeline/freeze pipeline/held pipeline/limits \
-     pipeline/list_end pipeline/named_surveys pipeline/people pipeline/people/ask pipeline/people/due \
-     pipeline/people/page pipeline/pull pipeline/pulled_pages pipeline/reconcile pipeline/replay/swap \
-     pipeline/report pipeline/run pipeline/shared_destination pipeline/theme_times pipeline/ties pipeline/ties/look \
-     pipeline/ties/scan pipeline/traits/learned",
-    "pipeline/push pipeline/push/dry pipeline/push/lane",
-    "pipeline/replay pipeline/replay/full pipeline/replay/window",
-    "pipeline/replay/build pipeline/replay/read",
-    "pipeline/traits pipeline/traits/lists pipeline/traits/paging pipeline/traits/refusals",
-    "pipeline/verify pipeline/verify/look pipeline/verify/report pipeline/verify/windows",
     "report report/chart report/coverage report/gather report/page report/page/coverage report/page/overview \
      report/page/parts report/page/questions report/page/runs report/page/surveys report/surveys",
     "sandbox/request_log sandbox/service sandbox/service/delivery sandbox/service/lists sandbox/service/purge \

@@ -14,7 +14,6 @@ const LONG_LEFT: &[&str] = &[
     "erase/verify.rs: search",
     "flatten/answer.rs: read",
     "pipeline/people/ask.rs: ask",
-    "pipeline/pull.rs: pull",
     "pipeline/push/lane.rs: attempt",
     "pipeline/run.rs: open_in",
 ];

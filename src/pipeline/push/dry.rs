@@ -11,12 +11,13 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, assemble::suppression, report::peak_rss_bytes, run::rfc3339},
-    COMMAND, KEPT_OUT, PushReport, PushRequest, PushRows,
+    super::{PipelineError, assemble::suppression, report::peak_rss_bytes, report::rfc3339},
     input::read,
-    is_kept_out,
+    kept_out::{KEPT_OUT, is_kept_out},
     ledger::{Verdict, Wanted, judge},
     past,
+    report::{PushReport, PushRows},
+    request::{COMMAND, PushRequest},
     results::{Ending, Fate, Results, RowResult},
 };
 

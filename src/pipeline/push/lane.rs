@@ -14,7 +14,7 @@ use crate::{
 
 use super::{
     super::PipelineError,
-    Shared,
+    context::PushContext,
     ledger::{LedgerGone, Verdict, Wanted},
     results::{Fate, RowResult, ThisPush},
 };
@@ -23,7 +23,7 @@ use super::{
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
 pub(super) struct Lane {
-    shared: Arc<Shared>,
+    context: Arc<PushContext>,
 }
 
 /// A row under way.
@@ -41,14 +41,14 @@ enum Attempt {
 }
 
 impl Lane {
-    pub fn new(shared: Arc<Shared>) -> Self {
-        Lane { shared }
+    pub fn new(context: Arc<PushContext>) -> Self {
+        Lane { context }
     }
 
     /// Works until there are no more rows.
     pub async fn run(self, mut rows: mpsc::Receiver<(u64, Upsert)>) {
         while let Some((number, upsert)) = rows.recv().await {
-            let request = &self.shared.request;
+            let request = &self.context.request;
             let wanted = Wanted {
                 content: upsert.content_key(),
                 user_id: upsert.user_id.clone(),
@@ -58,7 +58,7 @@ impl Lane {
             };
             let mut row = UnderWay { number, upsert: &upsert, wanted };
             loop {
-                if self.shared.ending.is_cancelled() {
+                if self.context.ending.is_cancelled() {
                     self.tell_not_sent(&row, "the push ended before");
                     break;
                 }
@@ -67,7 +67,7 @@ impl Lane {
                     Ok(Attempt::Again) => {}
                     // It is said by whoever waits for the ledger.
                     Err(LedgerGone) => {
-                        self.shared.ending.cancel();
+                        self.context.ending.cancel();
                         return;
                     }
                 }
@@ -77,18 +77,18 @@ impl Lane {
 
     async fn attempt(&self, row: &mut UnderWay<'_>) -> Result<Attempt, LedgerGone> {
         // An intent says that the row may be at the service: none is noted for a request that is hours ahead.
-        self.shared.source.until_open().await;
-        let (with_events, before) = match self.shared.ledger.begin_row(row.wanted.clone()).await? {
+        self.context.source.until_open().await;
+        let (with_events, before) = match self.context.ledger.begin_row(row.wanted.clone()).await? {
             Verdict::Known(pushed) => {
                 let result = RowResult::known(row.number, &row.upsert.user_id, row.wanted.has_events, &pushed);
-                self.shared.tell(&result);
+                self.context.tell(&result);
                 return Ok(Attempt::Over);
             }
             Verdict::Send { with_events, before } => (with_events, before),
         };
         let body = Bytes::from(row.upsert.body(with_events));
-        let may_repeat = !with_events || self.shared.request.resends_events;
-        match self.shared.source.upsert(body, may_repeat).await {
+        let may_repeat = !with_events || self.context.request.resends_events;
+        match self.context.source.upsert(body, may_repeat).await {
             Ok(Upserted::Accepted { status, unclear }) => {
                 self.answered(row, (with_events, before), PushFate::Accepted, (status, unclear), "").await
             }
@@ -107,29 +107,29 @@ impl Lane {
             }
             Ok(Upserted::Interrupted { stop }) => {
                 self.tell_unknown(row, with_events, before, "the push ended before the answer came");
-                self.shared.stop(stop);
+                self.context.stop(stop);
                 Ok(Attempt::Over)
             }
             Ok(Upserted::Later) => {
-                self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
+                self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
                 Ok(Attempt::Again)
             }
             Ok(Upserted::NotSent { failure }) => {
-                self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
+                self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
                 self.tell_not_sent(row, &failure.to_string());
                 self.failed(not_taken(failure));
                 Ok(Attempt::Over)
             }
             Err(error) => {
-                self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
+                self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
                 match error {
                     SourceError::Stopped(stop) => {
-                        self.shared.stop(stop);
+                        self.context.stop(stop);
                         self.tell_not_sent(row, &stop.to_string());
                     }
                     error => {
                         self.tell_not_sent(row, &error.to_string());
-                        self.shared.fail(PipelineError::Source(error));
+                        self.context.fail(PipelineError::Source(error));
                     }
                 }
                 Ok(Attempt::Over)
@@ -146,12 +146,12 @@ impl Lane {
         reason: &str,
     ) -> Result<Attempt, LedgerGone> {
         let outcome = PushOutcome::Answered { fate, status, unclear };
-        self.shared.ledger.end_row(row.wanted.content, outcome).await?;
-        self.shared.found().failures_in_a_row = 0;
+        self.context.ledger.end_row(row.wanted.content, outcome).await?;
+        self.context.found().failures_in_a_row = 0;
         let is_accepted = fate == PushFate::Accepted;
         let unknown_sends = before.unknown_sends + unclear;
         let has_unknown_events = before.unknown_events && !(with_events && is_accepted);
-        self.shared.tell(&RowResult {
+        self.context.tell(&RowResult {
             this_push: if before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent },
             status: Some(status),
             unknown_sends,
@@ -169,7 +169,7 @@ impl Lane {
     }
 
     fn tell_unknown(&self, row: &UnderWay<'_>, with_events: bool, before: Pushed, reason: &str) {
-        self.shared.tell(&RowResult {
+        self.context.tell(&RowResult {
             this_push: if before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent },
             unknown_sends: before.unknown_sends + 1,
             has_events: row.wanted.has_events,
@@ -182,18 +182,18 @@ impl Lane {
     fn tell_not_sent(&self, row: &UnderWay<'_>, reason: &str) {
         let has_events = row.wanted.has_events;
         let result = RowResult { has_events, reason, ..RowResult::of(row.number, &row.upsert.user_id, Fate::NotSent) };
-        self.shared.tell(&result);
+        self.context.tell(&result);
     }
 
     /// The service told nothing of a row. After some of them there is no use in going on.
     fn failed(&self, error: SourceError) {
         let is_enough = {
-            let mut found = self.shared.found();
+            let mut found = self.context.found();
             found.failures_in_a_row += 1;
             found.failures_in_a_row >= FAILURES_IN_A_ROW_MAX
         };
         if is_enough {
-            self.shared.fail(PipelineError::Source(error));
+            self.context.fail(PipelineError::Source(error));
         }
     }
 }

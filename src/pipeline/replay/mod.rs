@@ -10,12 +10,15 @@ mod build;
 mod flatteners;
 mod full;
 mod inventory;
+mod progress;
 mod read;
 mod report;
+mod step;
 mod swap;
+mod task;
 mod window;
 
-pub use build::{ReplayProgress, ReplaySnapshot};
+pub use progress::{ReplayProgress, ReplaySnapshot};
 pub use report::{Rebuilt, Replaced, ReplayReport, Replayed};
 
 pub use full::is_carried_events;
@@ -28,7 +31,6 @@ use crate::{
     config::{ArchiveChoice, Settings},
     load::Identity,
     model::{RunId, TimeAccount, Window},
-    person::Suppression,
     state::{Lease, State},
 };
 
@@ -38,7 +40,8 @@ use super::{
     error::chain,
 };
 
-use inventory::{Archived, committed};
+use inventory::committed;
+use task::Task;
 
 /// What a replay is asked to do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,18 +61,6 @@ pub struct Replay {
     state: State,
     account: TimeAccount,
     _lease: Lease,
-}
-
-/// What a replay works with.
-struct Task<'a> {
-    settings: &'a Settings,
-    identity: &'a Identity,
-    state: &'a mut State,
-    account: &'a TimeAccount,
-    stop: &'a CancellationToken,
-    progress: &'a ReplayProgress,
-    scans: Vec<Archived>,
-    suppression: &'a Suppression,
 }
 
 impl Replay {
@@ -149,8 +140,8 @@ impl Replay {
             command: "replay",
             outcome,
             exit_code,
-            started_at: super::run::rfc3339(self.started_ms),
-            finished_at: super::run::rfc3339(clock::now_ms()),
+            started_at: super::report::rfc3339(self.started_ms),
+            finished_at: super::report::rfc3339(clock::now_ms()),
             replayed: replayed.as_ref().cloned().unwrap_or_default(),
             time_ms: self.account.parts(),
             peak_rss_bytes: super::report::peak_rss_bytes(),

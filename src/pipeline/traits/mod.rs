@@ -3,6 +3,7 @@
 //! Few requests, under the gate and the lease. Everything may stay unknown: a service without rows shows nothing. No trait ever
 //! closes a window (promise P3).
 
+mod lab;
 mod learned;
 mod lists;
 mod paging;
@@ -27,31 +28,14 @@ use super::{
     ties::{Asker, LookError},
 };
 
+use lab::Lab;
+
 pub(super) use learned::Learned;
 pub use report::{KnownTrait, Measured, known_traits};
 pub(super) use statuses::{KnownStatuses, choose_statuses};
 
 /// The most requests that measuring may take, retries included.
 pub const MEASURE_REQUESTS_MAX: u64 = 60;
-
-/// Whom the measures ask, and what they have found.
-struct Lab {
-    asker: Asker,
-    timeout_ms: u64,
-    /// The service's time.
-    now_ms: i64,
-    found: Vec<Measured>,
-    counted: u64,
-}
-
-impl Lab {
-    /// What a measure showed, with the requests since the one before.
-    fn note(&mut self, measured: Measured) {
-        let total = self.asker.source.request_stats().total;
-        let requests = total - std::mem::replace(&mut self.counted, total);
-        self.found.push(Measured { requests, ..measured });
-    }
-}
 
 /// Measures every trait of the service and remembers those that could be told. Takes the lease.
 pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
@@ -72,7 +56,7 @@ pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, Pipeli
     let flags = settings.streams.iter().find(|stream| stream.stream == Stream::Responses).map(|stream| stream.flags);
     let (scope, rules) = (Scope::all(Stream::Responses), DriftRules::default());
     let asker = Asker { source, account, scope, flags: flags.unwrap_or_default(), rules };
-    let mut lab = Lab { asker, timeout_ms, now_ms: begun_ms, found: Vec::new(), counted: 0 };
+    let mut lab = Lab::new(asker, timeout_ms, begun_ms);
     let outcome = measure_all(&mut lab).await;
     refusals::measure(&mut lab, &state)?;
     let now_ms = clock::now_ms();

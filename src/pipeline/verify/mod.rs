@@ -5,9 +5,11 @@
 
 mod look;
 mod report;
+mod task;
 mod windows;
 
 pub use report::{NeverRead, Verified, VerifyReport, VerifyTotals};
+pub use task::VerifyRequest;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -32,25 +34,17 @@ use super::{
     drive::{FAILURES_IN_A_ROW_MAX, given_up},
     held::Budget,
     limits::{note_told_waits, recall, remember},
-    pull::{PullError, Shared},
+    pull::PullError,
     shared_destination::SharedDestination,
+    sync_context::SyncContext,
     theme_times::ThemeTimes,
     ties::TieWatch,
     traits::{KnownStatuses, Learned},
 };
 
 use look::{Looked, compare, look};
-use windows::{Task, halves_of, tasks};
-
-/// What a verify is asked to do.
-#[derive(Clone, Copy, Debug)]
-pub struct VerifyRequest {
-    pub from_ms: i64,
-    /// `None`: where the coverage ends.
-    pub to_ms: Option<i64>,
-    /// Rows that are named of each kind of difference of a window.
-    pub keys_max: usize,
-}
+use task::Task;
+use windows::{halves_of, tasks};
 
 /// A verify, assembled and holding the lease.
 pub struct Verify {
@@ -58,7 +52,7 @@ pub struct Verify {
     request: VerifyRequest,
     run_id: RunId,
     started_ms: i64,
-    shared: Shared,
+    context: SyncContext,
     destinations: Vec<SharedDestination>,
     found: Found,
     _lease: Lease,
@@ -108,7 +102,7 @@ impl Verify {
         let state = Arc::new(Mutex::new(state));
         let (budget, learned) = (Budget::default(), Learned::default());
         let suppression = suppression(&settings)?;
-        let shared = Shared {
+        let context = SyncContext {
             source,
             archive,
             state,
@@ -122,17 +116,17 @@ impl Verify {
             suppression,
         };
         let found = Found::default();
-        Ok(Verify { settings, request, run_id, started_ms, shared, destinations, found, _lease: lease })
+        Ok(Verify { settings, request, run_id, started_ms, context, destinations, found, _lease: lease })
     }
 
     /// The client, for the progress bar.
     pub fn source(&self) -> &Source {
-        &self.shared.source
+        &self.context.source
     }
 
     /// Looks at every window, until all are looked at or something stops it.
     pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
-        let (source, state) = (self.shared.source.clone(), self.shared.state.clone());
+        let (source, state) = (self.context.source.clone(), self.context.state.clone());
         let outcome = tokio::select! {
             biased;
             outcome = self.work_off() => outcome,
@@ -140,8 +134,8 @@ impl Verify {
         };
         let report = self.report(outcome.as_ref().err());
         let text = serde_json::to_string(&report.totals).unwrap_or_default();
-        let (state, now_ms) = (self.shared.state(), clock::now_ms());
-        let remembered = remember(&state, &self.shared.source, now_ms)
+        let (state, now_ms) = (self.context.state(), clock::now_ms());
+        let remembered = remember(&state, &self.context.source, now_ms)
             .and_then(|()| {
                 state.finish_run(&self.run_id, now_ms, report.outcome.name(), i64::from(report.exit_code), &text)
             })
@@ -152,7 +146,7 @@ impl Verify {
 
     async fn work_off(&mut self) -> Result<(), PipelineError> {
         // The service's time says what is settled.
-        let now_ms = match self.shared.source.probe().await {
+        let now_ms = match self.context.source.probe().await {
             Ok(probe) => probe.service_now_ms.unwrap_or_else(clock::now_ms),
             Err(SourceError::Stopped(stop)) => {
                 self.found.stop = Some(stop);
@@ -160,12 +154,12 @@ impl Verify {
             }
             Err(error) => return Err(PipelineError::Source(error)),
         };
-        let planned = tasks(&self.settings, &self.shared.state(), self.request, now_ms)?;
+        let planned = tasks(&self.settings, &self.context.state(), self.request, now_ms)?;
         self.found.range = Some(planned.range);
         self.found.never_read = planned.never_read;
         self.found.notes = planned.notes;
         for task in &planned.tasks {
-            self.shared.progress.due(task.scope, &task.due());
+            self.context.progress.due(task.scope, &task.due());
         }
         self.drive(planned.tasks.into()).await
     }
@@ -177,16 +171,16 @@ impl Verify {
         loop {
             while outcome.is_ok() && self.found.stop.is_none() && pulls.len() < self.settings.throttle.in_flight_max {
                 let Some(task) = queue.pop_front() else { break };
-                let (shared, run_id) = (self.shared.clone(), self.run_id.clone());
-                self.shared.progress.begun();
+                let (context, run_id) = (self.context.clone(), self.run_id.clone());
+                self.context.progress.begun();
                 pulls.spawn(async move {
-                    let looked = look(&shared, &task, run_id).await;
+                    let looked = look(&context, &task, run_id).await;
                     (task, looked)
                 });
             }
             let Some(ended) = pulls.join_next().await else { break };
             let (task, looked) = ended.map_err(|error| PipelineError::Died(error.to_string()))?;
-            self.shared.progress.ended();
+            self.context.progress.ended();
             match looked {
                 Ok(looked) if outcome.is_ok() => {
                     failures_in_a_row.remove(&task.scope.stream);
@@ -257,9 +251,9 @@ impl Verify {
             self.found.notes.push(note);
         }
         let differences: BTreeMap<_, _> =
-            compare(&self.shared, &self.destinations, looked, self.request.keys_max).await?;
+            compare(&self.context, &self.destinations, looked, self.request.keys_max).await?;
         let verified = Verified::new(&task, differences);
-        self.shared.progress.committed(scope, window, verified.service_rows);
+        self.context.progress.committed(scope, window, verified.service_rows);
         self.found.windows.push(verified);
         Ok(())
     }
@@ -283,14 +277,14 @@ impl Verify {
             command: "verify",
             outcome,
             exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
-            started_at: super::run::rfc3339(self.started_ms),
-            finished_at: super::run::rfc3339(clock::now_ms()),
+            started_at: super::report::rfc3339(self.started_ms),
+            finished_at: super::report::rfc3339(clock::now_ms()),
             range: self.found.range.map(Into::into),
             windows,
             never_read: std::mem::take(&mut self.found.never_read),
             totals,
-            requests: self.shared.source.request_stats(),
-            time_ms: self.shared.account.parts(),
+            requests: self.context.source.request_stats(),
+            time_ms: self.context.account.parts(),
             peak_rss_bytes: super::report::peak_rss_bytes(),
             resume_from: resume_from.map(crate::model::format_ms),
             stopped_because: self.found.stop.map(|stop| stop.to_string()),
