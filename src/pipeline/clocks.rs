@@ -100,19 +100,20 @@ impl Run {
     fn latest_here(&self) -> Result<Option<i64>, PipelineError> {
         // The latest of all, unless it is this one.
         let latest = self.context.state().runs(2).map_err(PipelineError::State)?;
-        Ok(latest.into_iter().find(|run| run.run_id != self.run_id.0).map(|run| run.started_ms))
+        Ok(latest.into_iter().find(|run| run.run_id != self.session.run_id.0).map(|run| run.started_ms))
     }
 
     /// Says so if the service's clock cannot be right, and what could not be asked for because of it.
     pub(super) async fn check_clock(&mut self, service_ms: i64) -> Result<(), PipelineError> {
-        let here_ms = self.clock.now_ms();
+        let here_ms = self.session.now_ms();
         let behind_ms = here_ms - service_ms;
         if !self.is_clock_doubted(behind_ms)? {
             return Ok(());
         }
         let seen_ms = self.latest_here()?;
-        let windowed = || self.settings.streams.iter().map(|stream| stream.stream).filter(|list| list.is_windowed());
-        let list = self.settings.streams.iter().find(|stream| stream.stream.is_windowed());
+        let windowed =
+            || self.session.settings.streams.iter().map(|stream| stream.stream).filter(|list| list.is_windowed());
+        let list = self.session.settings.streams.iter().find(|stream| stream.stream.is_windowed());
         let sample = list.map(|list| {
             page_rows(Some(&self.context.state()), list).map(|page_rows| ClockSample { list: list.stream, page_rows })
         });

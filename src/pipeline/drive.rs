@@ -200,7 +200,7 @@ impl Run {
     async fn start_pulls(&self, flow: &mut Flow) {
         while flow.outcome.is_ok()
             && self.findings.stop.is_none()
-            && flow.pulls.len() < self.settings.throttle.in_flight_max
+            && flow.pulls.len() < self.session.settings.throttle.in_flight_max
             && flow.ready.len() < READY_MAX
             && (flow.ready.is_empty() || !self.context.budget.is_tight())
         {
@@ -366,11 +366,11 @@ impl Run {
     }
 
     async fn begin(&self, task: &Task) -> Result<OpenScan, PipelineError> {
-        let here_ms = self.clock.now_ms();
+        let here_ms = self.session.now_ms();
         let started_ms = self.context.source.service_now_ms().unwrap_or(here_ms);
         let scan = Scan {
-            id: ScanId::drawn(here_ms, &self.chance),
-            run_id: self.run_id.clone(),
+            id: ScanId::drawn(here_ms, &self.session.surroundings.chance),
+            run_id: self.session.run_id.clone(),
             scope: task.scope,
             window: task.due.window,
             flags: task.flags,

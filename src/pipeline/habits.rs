@@ -17,7 +17,7 @@ use super::{
 impl Run {
     /// Lists of surveys ask for the states that the settings name, as far as it is known how.
     pub(super) fn list_known_surveys(&self) -> Result<KnownStatuses, PipelineError> {
-        let known = KnownStatuses::load(&self.context.state(), self.clock.now_ms())?;
+        let known = KnownStatuses::load(&self.context.state(), self.session.now_ms())?;
         self.context.source.list_surveys_with(known.filter(self.wanted_statuses()));
         Ok(known)
     }
@@ -34,7 +34,7 @@ impl Run {
                 // The scan of the list says what is wrong with it; the other lists are read all the same.
                 Err(LookError::Source(_)) => Vec::new(),
             };
-            let now_ms = self.clock.now_ms();
+            let now_ms = self.session.now_ms();
             for measured in measured {
                 tracing::debug!(name = measured.name, value = ?measured.value, how = measured.how, "measured");
                 if let Some(value) = &measured.value {
@@ -59,7 +59,7 @@ impl Run {
         if task.scope.stream != Stream::Surveys {
             return Ok(());
         }
-        let (state, now_ms) = (self.context.state(), self.clock.now_ms());
+        let (state, now_ms) = (self.context.state(), self.session.now_ms());
         let unknown: Option<String> = None;
         state
             .remember_trait(crate::model::trait_names::SURVEY_STATUS_FORM, &unknown, now_ms)
@@ -83,7 +83,7 @@ impl Run {
     }
 
     fn wanted_statuses(&self) -> &[SurveyStatus] {
-        let surveys = self.settings.streams.iter().find(|stream| stream.stream == Stream::Surveys);
+        let surveys = self.session.settings.streams.iter().find(|stream| stream.stream == Stream::Surveys);
         surveys.map_or(&[], |surveys| &surveys.statuses)
     }
 }

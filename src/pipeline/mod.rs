@@ -1,7 +1,8 @@
 //! The one place where the stages meet: pull -> archive -> flatten -> load -> checkpoint.
 //!
-//! [`Run`] is one execution of `sync` or `backfill`. Windows are pulled side by side, each into its own spool; complete scans
-//! are committed one after the other, in the order of one function, [`commit`](commit::commit). Whatever stops a run, the next one goes on.
+//! A command that holds the lease is a [`Session`]. [`Run`] is one execution of `sync` or `backfill`. Windows are pulled side by
+//! side, each into its own spool; complete scans are committed one after the other, in the order of one function,
+//! [`commit`](commit::commit). Whatever stops a run, the next one goes on.
 
 mod assemble;
 mod clocks;
@@ -11,6 +12,7 @@ mod deliveries;
 mod drift;
 mod drive;
 mod error;
+mod execute;
 mod freeze;
 mod frozen;
 mod habits;
@@ -31,6 +33,7 @@ mod report;
 mod request;
 mod run;
 mod scan;
+mod session;
 mod shared_destination;
 mod surroundings;
 mod sync_context;
@@ -43,7 +46,7 @@ mod unknown_surveys;
 mod verify;
 mod work;
 
-pub use assemble::{archive, identity, lock_patience, open_warehouses, open_watched, source_settings};
+pub use assemble::{identity, open_warehouses, source_settings};
 pub use clocks::{ClockDoubt, ClockSample, doubt_clock};
 pub use deliveries::{Flushed, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
@@ -65,6 +68,7 @@ pub use replay::{
 pub use report::{Outcome, Reached, RunReport, StreamReport};
 pub use request::{OPEN_END_MS, PeopleAsk, Request};
 pub use run::{CLOCK_SKEW, Run};
+pub use session::Session;
 pub use surroundings::Surroundings;
 pub use traits::{KnownTrait, MEASURE_REQUESTS_MAX, Measured, known_traits, measure_traits};
 pub use unknown_surveys::{SurveyNames, UnknownSurveys};

@@ -76,7 +76,7 @@ struct Listed {
 impl Run {
     /// Refuses surveys that neither the warehouse nor the service knows, before anything is asked for in their name.
     pub(super) async fn check_surveys(&mut self) -> Result<(), PipelineError> {
-        if self.settings.surveys.is_empty() {
+        if self.session.settings.surveys.is_empty() {
             return Ok(());
         }
         let mut unknown = self.unknown_here().await?;
@@ -100,7 +100,7 @@ impl Run {
             self.publish(destination).await?;
         }
         self.rest().await?;
-        let (warehouse, named) = (self.settings.warehouse.clone(), self.settings.surveys.clone());
+        let (warehouse, named) = (self.session.settings.warehouse.clone(), self.session.settings.surveys.clone());
         blocking(move || {
             let (name, mut reader) = open_reader(&warehouse, TIME_MAX)?;
             look_up(&mut reader, &named).map_err(failed(name))
@@ -113,7 +113,7 @@ impl Run {
     async fn ask_for_surveys(&self, unknown: &mut UnknownSurveys) -> Result<(), SourceError> {
         let source = &self.context.source;
         source.probe().await?;
-        let now_ms = source.service_now_ms().unwrap_or_else(|| self.clock.now_ms());
+        let now_ms = source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
         let window = Window::new(0, now_ms.max(1));
         let flags = FlagSet::EMPTY;
         let scope = Scope::all(Stream::Surveys);

@@ -212,6 +212,7 @@ fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, Pip
     if may_hide && edges.is_less {
         return start_over(left, spool).map(Some);
     }
+    let completed_with = |end, is_marked| LastPage { end, is_marked, noted, edges: &edges };
     let (next, end) = match last_page.as_deref().map(envelope::parse) {
         // Nothing durable yet, or an empty result.
         None => (None, None),
@@ -223,35 +224,43 @@ fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, Pip
         Some(Ok(Envelope { end, .. })) => {
             // People are no list, and have no end.
             let end = end.filter(|_| left.scan.scope.stream != Stream::Users);
-            return complete(context, left, spool, (is_complete, end), (noted, &edges)).map(Some);
+            return complete(context, left, spool, completed_with(end, is_complete)).map(Some);
         }
         // `source` lets no such page through: the window starts over.
         Some(Err(_)) => return start_over(left, spool).map(Some),
     };
     if is_complete {
-        let end = Some(EndStyle::NotFound);
-        return complete(context, left, spool, (true, end), (noted, &edges)).map(Some);
+        return complete(context, left, spool, completed_with(Some(EndStyle::NotFound), true)).map(Some);
     }
     let UnderWay { scan, page_rows, rows, .. } = left;
     Ok(Some(Resumed::GoesOn(Box::new(OpenScan { scan, page_rows, spool, rows, next, end, edges, is_part: false }))))
+}
+
+/// What is known of a scan whose last page is there.
+struct LastPage<'a> {
+    end: Option<EndStyle>,
+    /// Whether the mark behind it is there as well.
+    is_marked: bool,
+    noted: Option<CommitNote>,
+    edges: &'a EdgesLeft,
 }
 
 fn complete(
     context: &SyncContext,
     left: UnderWay,
     mut spool: Spool,
-    (is_marked, end): (bool, Option<EndStyle>),
-    (noted, edges): (Option<CommitNote>, &EdgesLeft),
+    last: LastPage<'_>,
 ) -> Result<Resumed, PipelineError> {
-    if !is_marked {
+    if !last.is_marked {
         spool.complete().map_err(PipelineError::Archive)?;
     }
     let stream = left.scan.scope.stream;
     let held = Held::spooled(&context.budget, stream, context.drift.of(stream));
-    let proof = Proof { pages: spool.pages() as u64, end };
+    let proof = Proof { pages: spool.pages() as u64, end: last.end };
     let UnderWay { scan, page_rows, rows, .. } = left;
-    let (spool, edges) = (spool.path().to_owned(), ties::ended(context, &scan, spool.path(), edges)?);
-    let pulled = CompletedScan { scan, page_rows, rows, spool, proof, held, edges, noted };
+    let edges = ties::ended(context, &scan, spool.path(), last.edges)?;
+    let spool = spool.path().to_owned();
+    let pulled = CompletedScan { scan, page_rows, rows, spool, proof, held, edges, noted: last.noted };
     Ok(Resumed::Complete(Box::new(pulled)))
 }
 

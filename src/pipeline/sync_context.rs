@@ -10,7 +10,10 @@ use crate::{
     state::State,
 };
 
-use super::{Progress, held::Budget, theme_times::ThemeTimes, ties::TieWatch, traits::Learned};
+use super::{
+    PipelineError, Progress, Session, assemble::suppression, held::Budget, theme_times::ThemeTimes, ties::TieWatch,
+    traits::Learned,
+};
 
 /// What every pull and every commit of a command works with. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
@@ -30,6 +33,31 @@ pub(super) struct SyncContext {
 }
 
 impl SyncContext {
+    /// What the checkpoints and the list of those who are kept out say, with what was opened for a session.
+    pub fn new(
+        session: &Session,
+        source: Source,
+        archive: Archive,
+        progress: Arc<Progress>,
+    ) -> Result<SyncContext, PipelineError> {
+        let clock = &session.surroundings.clock;
+        let ties = TieWatch::load(&session.state(), clock.clone())?;
+        let theme_times = ThemeTimes::load(&session.state(), clock.clone())?;
+        Ok(SyncContext {
+            source,
+            archive,
+            state: session.shared_state(),
+            account: session.account.clone(),
+            budget: Budget::default(),
+            progress,
+            ties,
+            theme_times,
+            learned: Learned::default(),
+            drift: session.settings.drift,
+            suppression: suppression(&session.settings)?,
+        })
+    }
+
     /// The checkpoints. A panic elsewhere leaves SQLite whole, so a poisoned lock is taken all the same.
     pub fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -13,9 +13,6 @@ const LONG_LEFT: &[&str] = &[
     "erase/apply.rs: prove",
     "erase/verify.rs: search",
     "flatten/answer.rs: read",
-    "pipeline/people/ask.rs: ask",
-    "pipeline/push/lane.rs: attempt",
-    "pipeline/run.rs: open_in",
 ];
 /// Functions that still take a tuple, where a struct would name its parts. They only get fewer.
 const TUPLES_LEFT: &[&str] = &[
@@ -26,10 +23,6 @@ const TUPLES_LEFT: &[&str] = &[
     "flatten/drift.rs: count",
     "flatten/max_diff.rs: append_item",
     "flatten/questions.rs: append",
-    "pipeline/deliveries.rs: apply",
-    "pipeline/push/dry.rs: tell",
-    "pipeline/push/lane.rs: answered",
-    "pipeline/reconcile.rs: complete",
     "plan/due.rs: due_for_sync",
     "report/axis.rs: map",
     "report/page/coverage.rs: map",

@@ -111,6 +111,8 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
             "state/damage.rs",
         ],
     ),
+    // A command that holds the lease is a session, whatever else it opens.
+    (&["take_lease"], &["state", "pipeline/session.rs"]),
     (&["unsafe"], &["load/engine/handed.rs", "json/steers.rs"]),
 ];
 

@@ -34,6 +34,7 @@ const PAGE_AGE: Duration = Duration::from_secs(2);
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
 /// What came of a batch.
+#[derive(Default)]
 pub(super) struct Answered {
     /// Complete as far as it came; `None` if nobody was answered for.
     pub pulled: Option<CompletedScan>,
@@ -48,6 +49,8 @@ pub(super) struct Answered {
     pub failure: Option<(Scan, SourceError)>,
     /// What ends the run.
     pub fatal: Option<SourceError>,
+    /// People in a row for whom no answer came.
+    failures_in_a_row: u32,
 }
 
 /// Asks for people, so many at once.
@@ -57,15 +60,12 @@ pub(super) async fn ask(
     people: &[String],
     at_once: usize,
 ) -> Result<Answered, PipelineError> {
-    let begun = {
+    let OpenScan { mut spool, .. } = {
         let (context, scan) = (context.clone(), scan.clone());
         blocking(move || begin(&context, scan, 0)).await??
     };
-    let OpenScan { mut spool, .. } = begun;
     let mut held = Held::new(&context.budget, scan.scope.stream, context.drift.of(scan.scope.stream));
-    let mut answered =
-        Answered { pulled: None, people: 0, refused: 0, absent: 0, stop: None, failure: None, fatal: None };
-    let (mut draft, mut begun_at, mut failures_in_a_row) = (PageDraft::default(), Instant::now(), 0);
+    let (mut answered, mut draft, mut begun_at) = (Answered::default(), PageDraft::default(), Instant::now());
     context.progress.begun();
     let mut asks = futures::stream::iter(people.to_vec())
         .map(|user_id| async {
@@ -74,36 +74,15 @@ pub(super) async fn ask(
         })
         .buffer_unordered(at_once);
     while let Some((user_id, answer)) = asks.next().await {
-        if answer.is_ok() {
-            failures_in_a_row = 0;
-            context.progress.pulled(1);
-        }
         match answer {
-            Ok(UserAnswer::Found { body }) => draft.add_found(&user_id, &body),
-            Ok(UserAnswer::Absent) => {
-                answered.absent += 1;
-                draft.add_absent(user_id);
+            Ok(answer) => {
+                context.progress.pulled(1);
+                answered.came(&mut draft, user_id, answer);
             }
-            Ok(UserAnswer::Refused { status }) => {
-                // What it said may name the person.
-                tracing::warn!(status, "the service refused to be asked for a person");
-                answered.refused += 1;
-                draft.add_refused(user_id, status);
-            }
-            // Those under way come to their end; of the others none is sent any more.
-            Err(SourceError::Stopped(stop)) => drop(answered.stop.get_or_insert(stop)),
-            Err(error) if !error.ends_the_run() => {
-                failures_in_a_row += 1;
-                if failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
-                    answered.fatal = Some(error);
-                    break;
-                }
-                answered.failure.get_or_insert((scan.clone(), error));
-            }
-            Err(error) => {
-                answered.fatal = Some(error);
-                break;
-            }
+            Err(error) => answered.failed(&scan, error),
+        }
+        if answered.fatal.is_some() {
+            break;
         }
         let is_full = draft.people >= PAGE_PEOPLE || draft.bytes() >= PAGE_BYTES || begun_at.elapsed() >= PAGE_AGE;
         if is_full && draft.people > 0 {
@@ -120,6 +99,43 @@ pub(super) async fn ask(
     }
     answered.pulled = finish(context, scan, spool, held, answered.people as u64).await?;
     Ok(answered)
+}
+
+impl Answered {
+    /// The service answered for a person.
+    fn came(&mut self, draft: &mut PageDraft, user_id: String, answer: UserAnswer) {
+        self.failures_in_a_row = 0;
+        match answer {
+            UserAnswer::Found { body } => draft.add_found(&user_id, &body),
+            UserAnswer::Absent => {
+                self.absent += 1;
+                draft.add_absent(user_id);
+            }
+            UserAnswer::Refused { status } => {
+                // What it said may name the person.
+                tracing::warn!(status, "the service refused to be asked for a person");
+                self.refused += 1;
+                draft.add_refused(user_id, status);
+            }
+        }
+    }
+
+    /// No answer came for a person.
+    fn failed(&mut self, scan: &Scan, error: SourceError) {
+        match error {
+            // Those under way come to their end; of the others none is sent any more.
+            SourceError::Stopped(stop) => drop(self.stop.get_or_insert(stop)),
+            error if error.ends_the_run() => self.fatal = Some(error),
+            error => {
+                self.failures_in_a_row += 1;
+                if self.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
+                    self.fatal = Some(error);
+                } else {
+                    self.failure.get_or_insert((scan.clone(), error));
+                }
+            }
+        }
+    }
 }
 
 /// A page into the spool; then it is flattened and held for the commit.

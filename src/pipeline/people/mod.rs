@@ -54,7 +54,7 @@ fn is_kept_out(suppression: &Suppression, user_id: &str) -> bool {
 impl Run {
     /// Asks for people, if this run is to, until nobody is due or something stops it.
     pub(super) async fn pull_people(&mut self) -> Result<(), PipelineError> {
-        let is_wanted = self.request.people != PeopleAsk::AfterLists || self.settings.users.is_enabled;
+        let is_wanted = self.request.people != PeopleAsk::AfterLists || self.session.settings.users.is_enabled;
         if !is_wanted || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
             return Ok(());
         }
@@ -94,7 +94,8 @@ impl Run {
         let mut pace = Pace::default();
         let mut outcome = Ok(());
         for batch in people.chunks(BATCH_PEOPLE) {
-            let answered = ask(&self.context, self.new_batch(), batch, self.settings.throttle.in_flight_max).await?;
+            let answered =
+                ask(&self.context, self.new_batch(), batch, self.session.settings.throttle.in_flight_max).await?;
             outcome = self.batch_came(&mut pace, answered).await;
             if outcome.is_err() || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
                 break;
@@ -119,8 +120,8 @@ impl Run {
         if requests == 0 {
             return;
         }
-        let is_by_hand =
-            self.request.people != PeopleAsk::AfterLists || self.settings.named_streams.contains(&Stream::Users);
+        let is_by_hand = self.request.people != PeopleAsk::AfterLists
+            || self.session.settings.named_streams.contains(&Stream::Users);
         let rate = self.context.source.learned_rate().requests_per_sec;
         let minutes =
             rate.map(|rate| format!(", about {:.1} minutes at the learned rate", requests as f64 / rate / 60.0));
@@ -152,13 +153,13 @@ impl Run {
             // What others are to see, and this too; and the files are free to be read.
             self.publish(destination).await?;
         }
-        let here_ms = self.clock.now_ms();
+        let here_ms = self.session.now_ms();
         let now_ms = match self.context.source.service_now_ms() {
             Some(now_ms) => now_ms,
             None => here_ms + self.clock_skew_ms()?,
         };
-        let rules = people_rules(&self.settings.users, now_ms);
-        let (warehouse, state) = (self.settings.warehouse.clone(), self.context.state.clone());
+        let rules = people_rules(&self.session.settings.users, now_ms);
+        let (warehouse, state) = (self.session.settings.warehouse.clone(), self.context.state.clone());
         let (account, suppression) = (self.context.account.clone(), self.context.suppression.clone());
         blocking(move || {
             let _busy = account.enter(crate::model::Activity::Write);
@@ -185,11 +186,11 @@ impl Run {
     }
 
     fn new_batch(&self) -> Scan {
-        let here_ms = self.clock.now_ms();
+        let here_ms = self.session.now_ms();
         let started_ms = self.context.source.service_now_ms().unwrap_or(here_ms);
         Scan {
-            id: ScanId::drawn(here_ms, &self.chance),
-            run_id: self.run_id.clone(),
+            id: ScanId::drawn(here_ms, &self.session.surroundings.chance),
+            run_id: self.session.run_id.clone(),
             scope: Scope::all(Stream::Users),
             window: Window::new(started_ms, started_ms),
             flags: crate::model::FlagSet::EMPTY,
@@ -199,7 +200,7 @@ impl Run {
 
     /// A batch was asked for: its commit begins as soon as the one before it is done.
     async fn batch_came(&mut self, pace: &mut Pace, answered: Answered) -> Result<(), PipelineError> {
-        let Answered { pulled, people, refused, absent, stop, failure, fatal } = answered;
+        let Answered { pulled, people, refused, absent, stop, failure, fatal, .. } = answered;
         let before = self.commit_ended_of(pace).await;
         (pace.answered, pace.refused) = (pace.answered + people, pace.refused + refused);
         pace.absent += absent;

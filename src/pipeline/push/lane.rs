@@ -33,6 +33,27 @@ struct UnderWay<'a> {
     wanted: Wanted,
 }
 
+/// How a row is sent.
+struct Sent {
+    with_events: bool,
+    /// What earlier attempts left.
+    before: Pushed,
+}
+
+impl Sent {
+    fn this_push(&self) -> ThisPush {
+        if self.before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent }
+    }
+}
+
+/// What the service answered to a row.
+struct Answer {
+    fate: PushFate,
+    status: u16,
+    /// Attempts before it of which nothing is known.
+    unclear: u64,
+}
+
 /// Whether the row is at its end.
 enum Attempt {
     Over,
@@ -48,14 +69,7 @@ impl Lane {
     /// Works until there are no more rows.
     pub async fn run(self, mut rows: mpsc::Receiver<(u64, Upsert)>) {
         while let Some((number, upsert)) = rows.recv().await {
-            let request = &self.context.request;
-            let wanted = Wanted {
-                content: upsert.content_key(),
-                user_id: upsert.user_id.clone(),
-                has_events: !upsert.events.is_empty(),
-                resends_events: request.resends_events,
-                sends_again: request.sends_again,
-            };
+            let wanted = Wanted::of(&upsert, &self.context.request);
             let mut row = UnderWay { number, upsert: &upsert, wanted };
             loop {
                 if self.context.ending.is_cancelled() {
@@ -78,35 +92,37 @@ impl Lane {
     async fn attempt(&self, row: &mut UnderWay<'_>) -> Result<Attempt, LedgerGone> {
         // An intent says that the row may be at the service: none is noted for a request that is hours ahead.
         self.context.source.until_open().await;
-        let (with_events, before) = match self.context.ledger.begin_row(row.wanted.clone()).await? {
+        let sent = match self.context.ledger.begin_row(row.wanted.clone()).await? {
             Verdict::Known(pushed) => {
                 let result = RowResult::known(row.number, &row.upsert.user_id, row.wanted.has_events, &pushed);
                 self.context.tell(&result);
                 return Ok(Attempt::Over);
             }
-            Verdict::Send { with_events, before } => (with_events, before),
+            Verdict::Send { with_events, before } => Sent { with_events, before },
         };
-        let body = Bytes::from(row.upsert.body(with_events));
-        let may_repeat = !with_events || self.context.request.resends_events;
+        let body = Bytes::from(row.upsert.body(sent.with_events));
+        let may_repeat = !sent.with_events || self.context.request.resends_events;
         match self.context.source.upsert(body, may_repeat).await {
             Ok(Upserted::Accepted { status, unclear }) => {
-                self.answered(row, (with_events, before), PushFate::Accepted, (status, unclear), "").await
+                let answer = Answer { fate: PushFate::Accepted, status, unclear };
+                self.answered(row, &sent, answer, "").await
             }
             Ok(Upserted::Refused { status, message }) => {
-                self.answered(row, (with_events, before), PushFate::Refused, (status, 0), &message).await
+                let answer = Answer { fate: PushFate::Refused, status, unclear: 0 };
+                self.answered(row, &sent, answer, &message).await
             }
             Ok(Upserted::Unknown { failure }) => {
                 tracing::warn!(failure = failure.kind(), row = row.number, "what became of a row is unknown");
-                if with_events && !may_repeat {
+                if !may_repeat {
                     // Its attributes can be sent once more; the intent that stays says that its events may be there.
                     return Ok(Attempt::Again);
                 }
-                self.tell_unknown(row, with_events, before, &failure.to_string());
+                self.tell_unknown(row, &sent, &failure.to_string());
                 self.failed(SourceError::Unreachable { url: "/v2/users".to_owned(), attempts: 1, last: failure });
                 Ok(Attempt::Over)
             }
             Ok(Upserted::Interrupted { stop }) => {
-                self.tell_unknown(row, with_events, before, "the push ended before the answer came");
+                self.tell_unknown(row, &sent, "the push ended before the answer came");
                 self.context.stop(stop);
                 Ok(Attempt::Over)
             }
@@ -122,17 +138,22 @@ impl Lane {
             }
             Err(error) => {
                 self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
-                match error {
-                    SourceError::Stopped(stop) => {
-                        self.context.stop(stop);
-                        self.tell_not_sent(row, &stop.to_string());
-                    }
-                    error => {
-                        self.tell_not_sent(row, &error.to_string());
-                        self.context.fail(PipelineError::Source(error));
-                    }
-                }
+                self.ended(row, error);
                 Ok(Attempt::Over)
+            }
+        }
+    }
+
+    /// No row can be sent any more.
+    fn ended(&self, row: &UnderWay<'_>, error: SourceError) {
+        match error {
+            SourceError::Stopped(stop) => {
+                self.context.stop(stop);
+                self.tell_not_sent(row, &stop.to_string());
+            }
+            error => {
+                self.tell_not_sent(row, &error.to_string());
+                self.context.fail(PipelineError::Source(error));
             }
         }
     }
@@ -140,21 +161,19 @@ impl Lane {
     async fn answered(
         &self,
         row: &UnderWay<'_>,
-        (with_events, before): (bool, Pushed),
-        fate: PushFate,
-        (status, unclear): (u16, u64),
+        sent: &Sent,
+        answer: Answer,
         reason: &str,
     ) -> Result<Attempt, LedgerGone> {
-        let outcome = PushOutcome::Answered { fate, status, unclear };
-        self.context.ledger.end_row(row.wanted.content, outcome).await?;
+        let Answer { fate, status, unclear } = answer;
+        self.context.ledger.end_row(row.wanted.content, PushOutcome::Answered { fate, status, unclear }).await?;
         self.context.found().failures_in_a_row = 0;
         let is_accepted = fate == PushFate::Accepted;
-        let unknown_sends = before.unknown_sends + unclear;
-        let has_unknown_events = before.unknown_events && !(with_events && is_accepted);
+        let has_unknown_events = sent.before.unknown_events && !(sent.with_events && is_accepted);
         self.context.tell(&RowResult {
-            this_push: if before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent },
+            this_push: sent.this_push(),
             status: Some(status),
-            unknown_sends,
+            unknown_sends: sent.before.unknown_sends + unclear,
             has_events: row.wanted.has_events,
             has_unknown_events,
             reason: match (has_unknown_events, is_accepted) {
@@ -168,12 +187,12 @@ impl Lane {
         Ok(Attempt::Over)
     }
 
-    fn tell_unknown(&self, row: &UnderWay<'_>, with_events: bool, before: Pushed, reason: &str) {
+    fn tell_unknown(&self, row: &UnderWay<'_>, sent: &Sent, reason: &str) {
         self.context.tell(&RowResult {
-            this_push: if before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent },
-            unknown_sends: before.unknown_sends + 1,
+            this_push: sent.this_push(),
+            unknown_sends: sent.before.unknown_sends + 1,
             has_events: row.wanted.has_events,
-            has_unknown_events: before.unknown_events || with_events,
+            has_unknown_events: sent.before.unknown_events || sent.with_events,
             reason,
             ..RowResult::of(row.number, &row.upsert.user_id, Fate::Unknown)
         });

@@ -28,21 +28,17 @@ use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    clock,
     config::Settings,
-    model::{RunId, TimeAccount},
     source::{Source, Stop},
-    state::{Lease, State},
     upsert::{Row, SetAside, Upsert},
 };
 
 use super::{
-    Outcome, PipelineError,
+    Outcome, PipelineError, Session, Surroundings,
     assemble::{identity, source_settings, suppression},
     error::chain,
-    limits::{note_told_waits, recall, remember},
-    report::peak_rss_bytes,
-    report::rfc3339,
+    limits::note_told_waits,
+    report::{peak_rss_bytes, rfc3339},
     threads::blocking,
 };
 use context::PushContext;
@@ -59,13 +55,8 @@ const LANE_ROWS: usize = 32;
 /// A push, assembled and holding the lease.
 pub struct Push {
     context: Arc<PushContext>,
-    settings: Settings,
-    state: Arc<Mutex<State>>,
-    account: TimeAccount,
-    run_id: RunId,
-    started_ms: i64,
     stop: CancellationToken,
-    _lease: Lease,
+    session: Session,
 }
 
 /// Says what a push would do. Sends nothing, and needs no lease.
@@ -76,33 +67,24 @@ pub fn push_dry(settings: &Settings, request: &PushRequest) -> Result<PushReport
 impl Push {
     /// Takes the lease and opens the ledger. Sends nothing.
     pub fn open(settings: Settings, request: PushRequest, stop: CancellationToken) -> Result<Push, PipelineError> {
-        let account = TimeAccount::default();
-        let mut source_settings = source_settings(&settings)?;
+        let source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
-        let started_ms = clock::now_ms();
-        let run_id = RunId::new(started_ms);
-        let (base_url, environment) = (&identity.base_url, &identity.environment);
         // Not begun anew if it is damaged: without the ledger every row would be sent again.
-        let state = State::open(&settings.state_path, base_url, environment).map_err(PipelineError::State)?;
-        let lease = state.take_lease(&run_id, COMMAND, started_ms).map_err(PipelineError::State)?;
-        let ignores_told_wait = settings.throttle.ignores_told_wait;
-        let learned = recall(&state, &mut source_settings, ignores_told_wait).map_err(PipelineError::State)?;
-        let source =
-            Source::new(source_settings, learned, account.clone(), stop.clone()).map_err(PipelineError::Source)?;
-        state.begin_run(&run_id, COMMAND, started_ms).map_err(PipelineError::State)?;
+        let opened = Session::open(&settings, &identity, COMMAND, &Surroundings::default());
+        let session = opened.map_err(PipelineError::State)?;
+        let source = session.source(source_settings, stop.clone())?;
+        session.begin_run()?;
         past::note(&settings, &request.results)?;
-        let state = Arc::new(Mutex::new(state));
         let context = PushContext {
             results: Mutex::new(Results::begin(&request.results)?),
-            ledger: Ledger::begin(Arc::clone(&state), account.clone()),
+            ledger: Ledger::begin(session.shared_state(), session.account.clone()),
             suppression: suppression(&settings)?,
             request,
             source,
             found: Mutex::default(),
             ending: CancellationToken::new(),
         };
-        let context = Arc::new(context);
-        Ok(Push { context, settings, state, account, run_id, started_ms, stop, _lease: lease })
+        Ok(Push { context: Arc::new(context), stop, session })
     }
 
     /// The client, for whoever shows the progress.
@@ -118,10 +100,11 @@ impl Push {
 
     /// Sends until the input ends or something stops it. There is a report, and a file of results, however it ends.
     pub async fn execute(self) -> (PushReport, Result<(), PipelineError>) {
+        let (source, state) = (self.context.source.clone(), self.session.shared_state());
         tokio::select! {
             biased;
             () = self.send_all() => {}
-            never = note_told_waits(self.context.source.clone(), &self.state, clock::Clock::default()) => match never {},
+            never = note_told_waits(source, &state, self.session.surroundings.clock.clone()) => match never {},
         }
         let finished = self.context.ledger.finish().await;
         let ending = {
@@ -144,12 +127,12 @@ impl Push {
         let context = &self.context;
         let mut lanes = Vec::new();
         let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..self.settings.throttle.in_flight_max {
+        for _ in 0..self.session.settings.throttle.in_flight_max {
             let (sender, receiver) = mpsc::channel(LANE_ROWS);
             lanes.push(sender);
             tasks.spawn(Lane::new(Arc::clone(context)).run(receiver));
         }
-        let mut fed = feed(&context.request.input, &self.settings);
+        let mut fed = feed(&context.request.input, &self.session.settings);
         loop {
             let next = tokio::select! {
                 biased;
@@ -216,17 +199,17 @@ impl Push {
             (None, None) => found.rows.outcome(),
         };
         PushReport {
-            run_id: Some(self.run_id.clone()),
+            run_id: Some(self.session.run_id.clone()),
             command: COMMAND,
             outcome,
             exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
-            started_at: rfc3339(self.started_ms),
-            finished_at: rfc3339(clock::now_ms()),
+            started_at: rfc3339(self.session.started_ms),
+            finished_at: rfc3339(self.session.now_ms()),
             dry_run: false,
             rows: found.rows,
             results: if has_results { results.display().to_string() } else { String::new() },
             requests: self.context.source.request_stats(),
-            time_ms: self.account.parts(),
+            time_ms: self.session.account.parts(),
             peak_rss_bytes: peak_rss_bytes(),
             stopped_because: found.stop.map(|stop| stop.to_string()),
             error: error.map(|error| chain(error)),
@@ -235,13 +218,7 @@ impl Push {
 
     fn remember(&self, report: &PushReport) -> Result<(), PipelineError> {
         let text = serde_json::to_string(report).unwrap_or_default();
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let now_ms = clock::now_ms();
-        remember(&state, &self.context.source, now_ms)
-            .and_then(|()| {
-                let exit_code = i64::from(report.exit_code);
-                state.finish_run(&self.run_id, now_ms, report.outcome.name(), exit_code, &text)
-            })
-            .map_err(PipelineError::State)
+        self.session.remember(&self.context.source)?;
+        self.session.finish_run(report.outcome.name(), report.exit_code, &text)
     }
 }

@@ -14,17 +14,14 @@ mod statuses;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock,
     config::Settings,
-    model::{DriftRules, RunId, Scope, Stream, Ties, TimeAccount, trait_names},
-    source::{Source, SourceError, Stop},
-    state::State,
+    model::{DriftRules, Scope, Stream, Ties, trait_names},
+    source::{SourceError, Stop},
 };
 
 use super::{
-    PipelineError,
+    PipelineError, Session, Surroundings,
     assemble::{identity, source_settings},
-    limits::{recall, remember},
     ties::{Asker, LookError},
 };
 
@@ -40,32 +37,26 @@ pub const MEASURE_REQUESTS_MAX: u64 = 60;
 /// Measures every trait of the service and remembers those that could be told. Takes the lease.
 pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
     let identity = identity(settings)?;
-    let state = State::open(&settings.state_path, &identity.base_url, &identity.environment);
-    let state = state.map_err(PipelineError::State)?;
-    let begun_ms = clock::now_ms();
-    let _lease = state.take_lease(&RunId::new(begun_ms), "check", begun_ms).map_err(PipelineError::State)?;
+    let opened = Session::open(settings, &identity, "check", &Surroundings::default());
+    let session = opened.map_err(PipelineError::State)?;
     let mut source_settings = source_settings(settings)?;
     let allowed = source_settings.requests_max.map_or(MEASURE_REQUESTS_MAX, |max| max.min(MEASURE_REQUESTS_MAX));
     source_settings.requests_max = Some(allowed);
-    let ignores_told_wait = settings.throttle.ignores_told_wait;
-    let learned = recall(&state, &mut source_settings, ignores_told_wait).map_err(PipelineError::State)?;
     let timeout_ms = u64::try_from(source_settings.timeout.as_millis()).unwrap_or(u64::MAX);
-    let account = TimeAccount::default();
-    let source = Source::new(source_settings, learned, account.clone(), CancellationToken::new());
-    let source = source.map_err(PipelineError::Source)?;
+    let source = session.source(source_settings, CancellationToken::new())?;
     let flags = settings.streams.iter().find(|stream| stream.stream == Stream::Responses).map(|stream| stream.flags);
     let (scope, rules) = (Scope::all(Stream::Responses), DriftRules::default());
-    let asker = Asker { source, account, scope, flags: flags.unwrap_or_default(), rules };
-    let mut lab = Lab::new(asker, timeout_ms, begun_ms);
+    let asker = Asker { source, account: session.account.clone(), scope, flags: flags.unwrap_or_default(), rules };
+    let mut lab = Lab::new(asker, timeout_ms, session.started_ms);
     let outcome = measure_all(&mut lab).await;
-    refusals::measure(&mut lab, &state)?;
-    let now_ms = clock::now_ms();
+    refusals::measure(&mut lab, &session.state())?;
     for measured in &lab.found {
         if let Some(value) = &measured.value {
-            state.remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
+            let now_ms = session.now_ms();
+            session.state().remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
         }
     }
-    remember(&state, &lab.asker.source, now_ms).map_err(PipelineError::State)?;
+    session.remember(&lab.asker.source)?;
     outcome?;
     Ok(report::in_order(lab.found))
 }
