@@ -6,9 +6,9 @@
 use std::{borrow::Cow, marker::PhantomData};
 
 use super::{
-    drift::Met,
     extra::{Extra, canonical_key},
     json::{self, Entry},
+    met::Met,
     timestamp::{is_of_another_unit, read_timestamp},
 };
 use crate::model::{DriftMode, DriftRules, RejectReason};

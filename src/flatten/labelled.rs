@@ -7,10 +7,10 @@ use std::{borrow::Cow, collections::HashSet};
 use arrow::error::ArrowError;
 
 use super::{
-    answer::label,
     answer_key::AnswerKey,
-    drift::Met,
     json::{self, Entry},
+    met::Met,
+    scalar::label,
     table_builder::TableBuilder,
 };
 use crate::model::TableBatch;

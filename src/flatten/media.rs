@@ -6,9 +6,9 @@ use arrow::error::ArrowError;
 
 use super::{
     answer_key::AnswerKey,
-    drift::Met,
     fields::{Fields, wire_fields},
     json::Entry,
+    met::Met,
     table_builder::TableBuilder,
 };
 use crate::model::{DriftRules, TableBatch};

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use arrow::error::ArrowError;
 
 use super::{
-    answer::scalar_text,
     drift::{DriftLog, without_discarded},
     fields::{Fields, wire_fields},
     json::{self, Entry, Shape},
     question_type::{QuestionType, note_new_type},
+    scalar::scalar_text,
     table_builder::TableBuilder,
 };
 use crate::model::{DriftRules, TableBatch};

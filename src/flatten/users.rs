@@ -13,11 +13,11 @@ use serde::Deserialize;
 
 use super::{
     RecordTables,
-    answer::label,
     drift::{DriftLog, json_type},
     fields::{Fields, Unplaceable, wire_fields},
     json::{self, Entry, Shape},
     labelled::labelled,
+    scalar::label,
     table_builder::TableBuilder,
 };
 use crate::model::{DriftRules, RejectReason, Stream, TableBatch};
