@@ -122,8 +122,8 @@ impl Erase {
     pub async fn apply(mut self, plan: Plan) -> Result<(Receipt, PathBuf), EraseError> {
         self.session.begin_run()?;
         let people = plan.people();
-        let id = (plan.erasure_id.as_str(), self.session.started_ms);
-        let mut journal = self.journals.begin(self.journal.take(), id, &self.request.people, &people)?;
+        let (earlier, begun_ms) = (self.journal.take(), self.session.started_ms);
+        let mut journal = self.journals.begin(earlier, &plan.erasure_id, begun_ms, &self.request.people, &people)?;
         journal.hard_linked = journal.hard_linked.max(plan.hard_linked.len());
         self.journals.write(&journal)?;
         if self.request.reason == Reason::Asked {

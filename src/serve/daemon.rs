@@ -173,7 +173,7 @@ impl Daemon {
             Ok(run) => {
                 let (report, outcome) = run.execute().await;
                 let limited_until_ms = report.limited_until_ms;
-                let (ended, outcome, trouble) = judge((report, outcome));
+                let (ended, outcome, trouble) = judge(&report, &outcome);
                 (ended, outcome, trouble, limited_until_ms)
             }
             Err(error) => (of_error(&error), "not begun".to_owned(), Some(chain(&error)), None),
@@ -268,9 +268,9 @@ impl Daemon {
 }
 
 /// What a run that was opened came to: what follows, its outcome, and what went wrong.
-fn judge((report, outcome): (RunReport, Result<(), PipelineError>)) -> (Ended, String, Option<String>) {
+fn judge(report: &RunReport, outcome: &Result<(), PipelineError>) -> (Ended, String, Option<String>) {
     let name = report.outcome.name().to_owned();
-    if let Err(error) = &outcome {
+    if let Err(error) = outcome {
         return (of_error(error), name, Some(chain(error)));
     }
     match report.outcome {
