@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     config::Settings,
-    model::{RunId, Stream, TimeAccount},
-    pipeline::{self, Measured, PipelineError},
+    model::{Stream, TimeAccount},
+    pipeline::{self, Measured, PipelineError, Session, Surroundings},
     serve::check_schedule,
     source::{Source, SourceError},
-    state::{State, StateError},
+    state::State,
 };
 
 use super::{
@@ -266,12 +266,8 @@ fn state(settings: &Settings) -> Finding {
         };
     }
     let opened = pipeline::identity(settings).and_then(|identity| {
-        let take = || -> Result<(), StateError> {
-            let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)?;
-            let now_ms = clock::now_ms();
-            state.take_lease(&RunId::new(now_ms), "check", now_ms).map(drop)
-        };
-        take().map_err(PipelineError::State)
+        let opened = Session::open(settings, &identity, "check", &Surroundings::default());
+        opened.map(drop).map_err(PipelineError::State)
     });
     match opened {
         Ok(()) => Finding::well("state", format!("{path} can be written, and no run is under way")),

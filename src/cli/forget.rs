@@ -3,8 +3,9 @@
 use clap::Args;
 
 use crate::{
-    clock,
-    model::{RunId, Scope},
+    load::Identity,
+    model::Scope,
+    pipeline::{Session, Surroundings},
     state::{State, StateError},
 };
 
@@ -50,10 +51,9 @@ pub(super) fn run(args: &ForgetArgs, context: Context) -> Result<u8, CommandErro
         return Err(CommandError::Usage(nothing_known(*unknown, &known)));
     }
     let forget = || -> Result<(), StateError> {
-        let mut state = State::open(path, &base_url, &environment)?;
-        let now_ms = clock::now_ms();
-        let _lease = state.take_lease(&RunId::new(now_ms), "forget", now_ms)?;
-        settings.surveys.iter().try_for_each(|id| state.forget_survey(*id))
+        let session =
+            Session::open(&settings, &Identity { base_url, environment }, "forget", &Surroundings::default())?;
+        settings.surveys.iter().try_for_each(|id| session.state().forget_survey(*id))
     };
     forget().map_err(CommandError::State)?;
     for scope in known.iter().filter(|scope| scope.survey_id.is_some_and(|id| settings.surveys.contains(&id))) {

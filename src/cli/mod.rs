@@ -4,6 +4,7 @@ mod bars;
 mod check;
 mod command_line;
 mod completions;
+mod context;
 mod demo;
 mod erase;
 mod exit;
@@ -37,6 +38,7 @@ use crate::{
     telemetry::{self, LogFormat},
 };
 
+use context::Context;
 use exit::CommandError;
 use printer::Printer;
 
@@ -92,14 +94,6 @@ enum Command {
     Sandbox(sandbox::SandboxArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
-}
-
-/// What every command is handed.
-struct Context {
-    config: Option<std::path::PathBuf>,
-    printer: Printer,
-    bars: MultiProgress,
-    is_quiet: bool,
 }
 
 /// The whole program.

@@ -9,9 +9,7 @@ use crate::{
     config::Settings,
     erase::erase_vanished,
     model::Window,
-    pipeline::{
-        OPEN_END_MS, Outcome, PeopleAsk, PipelineError, Progress, Reached, Request, Run, RunReport, drift_lines,
-    },
+    pipeline::{OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, Request, Run, RunReport, drift_lines},
 };
 
 use super::{
@@ -119,7 +117,13 @@ pub(super) async fn run_request(
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(Progress::default());
-    let outcome = execute(settings.clone(), request, stop.clone(), progress, &context).await;
+    let outcome = match Run::open(settings.clone(), request, stop.clone(), Arc::clone(&progress)).await {
+        Ok(run) => {
+            let _watch = (!context.is_quiet).then(|| bars::watch(&context.bars, progress, run.source().clone()));
+            Ok(run.execute().await)
+        }
+        Err(error) => Err(error),
+    };
     let erased = match &outcome {
         // Only after a night that knows all that it was to know.
         Ok((report, Ok(()))) if report.outcome == Outcome::Done => erase_vanished(settings, stop).await,
@@ -144,18 +148,6 @@ pub(super) async fn run_request(
             Ok(report.exit_code.max(receipt.exit_code))
         }
     }
-}
-
-async fn execute(
-    settings: Settings,
-    request: Request,
-    stop: CancellationToken,
-    progress: Arc<Progress>,
-    context: &Context,
-) -> Result<(RunReport, Result<(), PipelineError>), PipelineError> {
-    let run = Run::open(settings, request, stop, Arc::clone(&progress)).await?;
-    let _watch = (!context.is_quiet).then(|| bars::watch(&context.bars, progress, run.source().clone()));
-    Ok(run.execute().await)
 }
 
 /// The first signal asks the run to end in order; a second one ends the program at once, which is safe as well.

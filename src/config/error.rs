@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use super::secret::shown_variable;
+use super::variable::shown_variable;
 
 /// An error of the configuration.
 #[derive(Debug, thiserror::Error)]

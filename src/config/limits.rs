@@ -4,7 +4,7 @@ use super::{
     ConfigError,
     file::{ConfigFile, StreamTable},
     resolve::value,
-    secret::is_variable_name,
+    variable::is_variable_name,
 };
 
 const DAY_SECS: u64 = 24 * 3600;

@@ -14,6 +14,7 @@ mod secret;
 mod serve;
 mod streams;
 mod template;
+mod variable;
 
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;

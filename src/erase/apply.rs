@@ -14,15 +14,14 @@ use super::{
 };
 use crate::{
     archive::Archive,
-    clock,
     config::Settings,
     load::Warehouse,
-    model::{DurableStep, IdentifierKind, RunId, TimeAccount, format_ms},
+    model::{DurableStep, IdentifierKind, format_ms},
     person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList, fields_of_table},
-    pipeline::{self, CLOCK_SKEW, PipelineError, Surroundings},
+    pipeline::{self, CLOCK_SKEW, PipelineError, Session, Surroundings},
     schema::table,
     source::Source,
-    state::{self, Inbox, Lease, State},
+    state::{self, Inbox, State},
 };
 
 /// The service's own delay, by its contract.
@@ -32,12 +31,7 @@ pub const DELAY_SECONDS_MAX: u64 = 366 * 86_400;
 
 /// An erasure, holding the lease.
 pub struct Erase {
-    settings: Settings,
     request: EraseRequest,
-    surroundings: Surroundings,
-    run_id: RunId,
-    started_ms: i64,
-    state: State,
     archive: Archive,
     destinations: Vec<Warehouse>,
     list: SuppressionList,
@@ -46,7 +40,7 @@ pub struct Erase {
     /// What an interrupted try left.
     journal: Option<Journal>,
     source: Option<Source>,
-    _lease: Lease,
+    session: Session,
 }
 
 impl Erase {
@@ -68,48 +62,19 @@ impl Erase {
             true => None,
             false => Some(pipeline::source_settings(&settings)?),
         };
-        let steps = surroundings.steps.clone();
-        let started_ms = surroundings.clock.now_ms();
-        let run_id = RunId::drawn(started_ms, &surroundings.chance);
         require_places(&settings)?;
-        let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)?;
-        let state = state.watched(steps.clone());
-        let lease = state.take_lease(&run_id, "erase", started_ms)?;
+        let session = Session::open(&settings, &identity, "erase", &surroundings)?;
         if request.reason == Reason::Asked {
-            require_all_known(&settings, &state)?;
+            require_all_known(&settings, &session.state())?;
         }
-        let source = match source_settings {
-            None => None,
-            Some(mut source) => {
-                (source.clock, source.chance) = (surroundings.clock.clone(), surroundings.chance.clone());
-                source.transport = surroundings.transport.clone();
-                let learned = pipeline::recall(&state, &mut source, settings.throttle.ignores_told_wait)?;
-                Some(Source::new(source, learned, TimeAccount::default(), stop.clone())?)
-            }
-        };
-        let archive = pipeline::archive(&settings, &identity)?.watched(steps.clone());
+        let source = source_settings.map(|source| session.source(source, stop.clone())).transpose()?;
+        let archive = session.archive()?;
         pipeline::clear_leftovers(&settings)?;
-        let patience = pipeline::lock_patience(&settings, &stop);
-        let destinations = pipeline::open_watched(&settings, &identity, &patience, &surroundings, None)?;
+        let destinations = session.warehouses(&stop, None)?;
         let mut list = SuppressionList::read(&settings.erasures_folder())?;
         let key = list.key()?;
-        let journals = Journals::new(&settings.erasures_folder(), key.clone(), steps);
-        Ok(Erase {
-            settings,
-            request,
-            surroundings,
-            run_id,
-            started_ms,
-            state,
-            archive,
-            destinations,
-            list,
-            key,
-            journals,
-            journal: None,
-            source,
-            _lease: lease,
-        })
+        let journals = Journals::new(&settings.erasures_folder(), key.clone(), surroundings.steps);
+        Ok(Erase { request, archive, destinations, list, key, journals, journal: None, source, session })
     }
 
     /// What would go. Changes nothing.
@@ -118,7 +83,7 @@ impl Erase {
         self.journal = journal;
         let erasure_id = match &self.journal {
             Some(journal) => journal.erasure_id.clone(),
-            None => self.run_id.0.clone(),
+            None => self.session.run_id.0.clone(),
         };
         let earlier = earlier.unwrap_or_default();
         let leads = match self.request.reason {
@@ -131,7 +96,7 @@ impl Erase {
         if !plan.leads.named.is_empty() {
             plan::count(&mut plan, &self.archive, &mut self.destinations)?;
             let (people, finder) = (plan.people(), plan.finder());
-            plan.results = pipeline::search_results(&self.settings, &RecordsOf::new(&people, &finder))?;
+            plan.results = pipeline::search_results(&self.session.settings, &RecordsOf::new(&people, &finder))?;
         }
         for destination in &mut self.destinations {
             let name = destination.name();
@@ -142,7 +107,7 @@ impl Erase {
             // Nobody is kept from the warehouse while a person reads the plan.
             destination.publish().map_err(EraseError::load(name))?;
         }
-        plan.hard_linked = verify::hard_linked(&self.settings)?;
+        plan.hard_linked = verify::hard_linked(&self.session.settings)?;
         Ok(plan)
     }
 
@@ -155,10 +120,10 @@ impl Erase {
     /// 5. Everything is searched for what is left.
     /// 6. The receipt; then the journal goes.
     pub async fn apply(mut self, plan: Plan) -> Result<(Receipt, PathBuf), EraseError> {
-        self.state.begin_run(&self.run_id, "erase", self.started_ms)?;
+        self.session.begin_run()?;
         let people = plan.people();
-        let id = (plan.erasure_id.as_str(), self.started_ms);
-        let mut journal = self.journals.begin(self.journal.take(), id, &self.request.people, &people)?;
+        let (earlier, begun_ms) = (self.journal.take(), self.session.started_ms);
+        let mut journal = self.journals.begin(earlier, &plan.erasure_id, begun_ms, &self.request.people, &people)?;
         journal.hard_linked = journal.hard_linked.max(plan.hard_linked.len());
         self.journals.write(&journal)?;
         if self.request.reason == Reason::Asked {
@@ -167,9 +132,9 @@ impl Erase {
         let purged = match &self.source {
             None => Purged::default(),
             Some(source) => {
-                let at = (&self.journals, &self.key, &self.surroundings.steps);
+                let at = (&self.journals, &self.key, &self.session.surroundings.steps);
                 let purged = purge(source, at, &mut journal, &plan.leads, self.request.delay_seconds).await;
-                pipeline::remember(&self.state, source, self.surroundings.clock.now_ms())?;
+                self.session.remember(source)?;
                 purged?
             }
         };
@@ -181,9 +146,9 @@ impl Erase {
 
     /// Keeps them out, from now until some time after the service's delay.
     fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
-        let skew_ms = self.state.service_trait::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
+        let skew_ms = self.session.state().service_trait::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
         let known_ms = self.source.as_ref().and_then(Source::service_now_ms);
-        let now_ms = known_ms.unwrap_or(self.surroundings.clock.now_ms() + skew_ms);
+        let now_ms = known_ms.unwrap_or(self.session.now_ms() + skew_ms);
         let from_ms = *journal.suppressed_from_ms.get_or_insert(now_ms);
         let delay = self.request.delay_seconds.map_or(DELAY_DEFAULT, Duration::from_secs);
         let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
@@ -205,8 +170,8 @@ impl Erase {
             met,
             absent: BTreeMap::new(),
         };
-        let failed = EraseError::io("write", self.settings.erasures_folder());
-        self.surroundings.steps.reach(DurableStep::SuppressionWritten).map_err(failed)?;
+        let failed = EraseError::io("write", self.session.settings.erasures_folder());
+        self.session.surroundings.steps.reach(DurableStep::SuppressionWritten).map_err(failed)?;
         self.list.put(entry)?;
         self.journals.write(journal)
     }
@@ -215,13 +180,13 @@ impl Erase {
     fn remove_and_prove(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
         let people = plan.people();
         let finder = plan.finder();
-        let steps = self.surroundings.steps.clone();
+        let steps = self.session.surroundings.steps.clone();
         let records = RecordsOf::new(&people, &finder);
         let removed = archive::remove(&plan.archive.found_in, &records, &steps)?;
         self.note(&mut journal, "archive records".to_owned(), removed)?;
         let told = self.discard_deliveries(&records)?;
         self.note(&mut journal, "waiting deliveries".to_owned(), told)?;
-        let cleaned = pipeline::clean_results(&self.settings, &records)?;
+        let cleaned = pipeline::clean_results(&self.session.settings, &records)?;
         self.note(&mut journal, "push results".to_owned(), cleaned.rows)?;
         self.remove_leftovers(&finder, &mut journal)?;
         for at in 0..self.destinations.len() {
@@ -234,16 +199,16 @@ impl Erase {
         }
         let user_ids = people.iter().filter(|identifier| identifier.kind == IdentifierKind::UserId);
         let forms: Vec<String> = user_ids.flat_map(|identifier| identifier.all_forms(&plan.leads.spellings)).collect();
-        let asked = self.state.forget_people(forms.iter().map(String::as_str))?;
+        let asked = self.session.state().forget_people(forms.iter().map(String::as_str))?;
         self.note(&mut journal, "state people".to_owned(), asked)?;
-        let reports = self.state.change_reports(&mut |report| finder.redacted(report))?;
+        let reports = self.session.state().change_reports(&mut |report| finder.redacted(report))?;
         self.note(&mut journal, "state reports".to_owned(), reports)?;
-        self.state.wipe()?;
+        self.session.state().wipe()?;
         let at = (people.as_slice(), &finder);
-        let mut search = verify::search(&self.settings, &self.archive, &mut self.destinations, at)?;
+        let mut search = verify::search(&self.session.settings, &self.archive, &mut self.destinations, at)?;
         let redacted = self.redact(&search, &finder)?;
         if redacted > 0 {
-            search = verify::search(&self.settings, &self.archive, &mut self.destinations, at)?;
+            search = verify::search(&self.session.settings, &self.archive, &mut self.destinations, at)?;
         }
         self.prove(plan, journal, search, redacted)
     }
@@ -258,11 +223,11 @@ impl Erase {
 
     /// What webhooks told of them since the inbox was last emptied. What comes from here on, the suppression keeps out.
     fn discard_deliveries(&self, records: &RecordsOf<'_>) -> Result<u64, EraseError> {
-        if !Inbox::is_there(&self.settings.state_path)? {
+        if !Inbox::is_there(&self.session.settings.state_path)? {
             return Ok(0);
         }
-        let identity = pipeline::identity(&self.settings)?;
-        let inbox = Inbox::open(&self.settings.state_path, &identity.base_url, &identity.environment)?;
+        let identity = &self.session.identity;
+        let inbox = Inbox::open(&self.session.settings.state_path, &identity.base_url, &identity.environment)?;
         let fields = table("webhook_events").map(fields_of_table).unwrap_or_default();
         let discarded = inbox.discard(|body| records.is_theirs_by(&fields, &String::from_utf8_lossy(body)))?;
         inbox.fold()?;
@@ -274,7 +239,7 @@ impl Erase {
         for path in self.archive.unfinished()? {
             self.archive.remove_unfinished(&path)?;
         }
-        let owners: Vec<_> = self.state.scans_under_way()?.into_iter().map(|left| left.scan.id).collect();
+        let owners: Vec<_> = self.session.state().scans_under_way()?.into_iter().map(|left| left.scan.id).collect();
         self.archive.discard_orphans(&owners)?;
         let under_way = self.archive.under_way_folder();
         for entry in fs::read_dir(&under_way).map_err(EraseError::io("list", &under_way))? {
@@ -284,8 +249,8 @@ impl Erase {
                 fs::remove_dir_all(&path).map_err(EraseError::io("remove", &path))?;
             }
         }
-        let files = state::files_of(&self.settings.state_path);
-        for path in files.map_err(EraseError::io("list the files of", &self.settings.state_path))? {
+        let files = state::files_of(&self.session.settings.state_path);
+        for path in files.map_err(EraseError::io("list the files of", &self.session.settings.state_path))? {
             if pipeline::is_carried_events(&path) {
                 // Of a replay that was killed.
                 fs::remove_file(&path).map_err(EraseError::io("remove", &path))?;
@@ -313,7 +278,7 @@ impl Erase {
             redacted += destination.redact(finder, mentions, only_own).map_err(EraseError::load(name))?;
         }
         if self.request.redact_mentions {
-            redacted += archive::redact(&search.mentioned_in, finder, &self.surroundings.steps)?;
+            redacted += archive::redact(&search.mentioned_in, finder, &self.session.surroundings.steps)?;
         }
         Ok(redacted)
     }
@@ -325,7 +290,7 @@ impl Erase {
         search: Search,
         redacted: u64,
     ) -> Result<(Receipt, PathBuf), EraseError> {
-        let finished_ms = self.surroundings.clock.now_ms();
+        let finished_ms = self.session.now_ms();
         let verified = search.verified;
         // Of people whom it sent, the service can hardly say that it has nobody: more likely it takes no purge of this kind.
         let is_refused = journal.purge_requests.is_empty() && journal.unknown_there > 0 && !journal.removed.is_empty();
@@ -344,7 +309,7 @@ impl Erase {
         let (outcome, exit_code) = if needs_a_look { ("needs_a_look", 3) } else { ("done", 0) };
         let receipt = Receipt {
             erasure_id: journal.erasure_id.clone(),
-            run_id: self.run_id.clone(),
+            run_id: self.session.run_id.clone(),
             kind: match self.request.reason {
                 Reason::Vanished { .. } => "vanished",
                 Reason::Asked if self.request.local_only => "local_only",
@@ -371,8 +336,8 @@ impl Erase {
             finished_ms,
             suppressed_from_ms: journal.suppressed_from_ms,
         };
-        let folder = self.settings.erasures_folder();
-        self.surroundings.steps.reach(DurableStep::ReceiptWritten).map_err(EraseError::io("write", &folder))?;
+        let folder = self.session.settings.erasures_folder();
+        self.session.surroundings.steps.reach(DurableStep::ReceiptWritten).map_err(EraseError::io("write", &folder))?;
         let path = receipt.write(&folder)?;
         for destination in &mut self.destinations {
             let name = destination.name();
@@ -381,7 +346,7 @@ impl Erase {
             destination.finish().map_err(EraseError::load(name))?;
         }
         let report = serde_json::to_string(&receipt).unwrap_or_default();
-        self.state.finish_run(&self.run_id, clock::now_ms(), outcome, i64::from(exit_code), &report)?;
+        self.session.finish_run(outcome, exit_code, &report)?;
         self.journals.remove(&journal)?;
         Ok((receipt, path))
     }

@@ -109,7 +109,8 @@ impl Journals {
     pub fn begin(
         &self,
         earlier: Option<Journal>,
-        (erasure_id, requested_ms): (&str, i64),
+        erasure_id: &str,
+        requested_ms: i64,
         named: &BTreeSet<Identifier>,
         identifiers: &[Identifier],
     ) -> Result<Journal, EraseError> {
@@ -229,7 +230,7 @@ mod tests {
         let journals = Journals::new(folder.path(), key, Steps::default());
         let (anna, bert) = (named(&["anna"]), named(&["bert"]));
         let led = [Identifier::read(IdentifierKind::Email, "anna@example.com").unwrap()];
-        let journal = journals.begin(None, ("e1", 7), &anna, &led).unwrap();
+        let journal = journals.begin(None, "e1", 7, &anna, &led).unwrap();
         assert_eq!(journals.find(&anna, &anna).unwrap(), Some((journal.clone(), led.to_vec())));
         assert_eq!(journals.find(&bert, &bert).unwrap(), None);
         assert_eq!((journals.others(Some(&journal)).unwrap(), journals.others(None).unwrap()), (0, 1));
@@ -238,10 +239,10 @@ mod tests {
         assert!(!text.contains("anna") && !text.contains("example"), "{text}");
         // A version that compared names as they were written left one.
         let (zoe, composed) = (BTreeSet::from([raw("zoe\u{308}")]), named(&["zoe\u{308}"]));
-        let earlier = journals.begin(None, ("e0", 7), &zoe, &[raw("zoe\u{308}")]).unwrap();
+        let earlier = journals.begin(None, "e0", 7, &zoe, &[raw("zoe\u{308}")]).unwrap();
         let (found, led) = journals.find(&composed, &zoe).unwrap().unwrap();
         assert_eq!((&found, led), (&earlier, composed.iter().cloned().collect()));
-        journals.begin(Some(found), ("e0", 7), &composed, &led_of(&composed)).unwrap();
+        journals.begin(Some(found), "e0", 7, &composed, &led_of(&composed)).unwrap();
         assert!(journals.find(&composed, &composed).unwrap().is_some() && journals.find(&zoe, &zoe).unwrap().is_none());
         journals.remove(&earlier).unwrap();
         // A byte of the seal changed.

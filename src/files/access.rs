@@ -13,7 +13,7 @@ use std::{
 
 use rustix::fs::Mode;
 
-use super::folder_of;
+use super::folder::folder_of;
 
 /// The bits of a mode that say who may do what.
 const RIGHTS: u32 = 0o777;

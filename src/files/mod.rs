@@ -7,11 +7,13 @@
 //! Knows nothing of what is in a file.
 
 mod access;
+mod folder;
 mod output;
 #[cfg(test)]
 mod tests;
 
 pub use access::{Access, create_folders, keep_access_below, keep_private, share_as_usual};
+pub use folder::folder_of;
 pub use output::Output;
 
 use std::{
@@ -147,11 +149,6 @@ fn remove_name(path: &Path) -> io::Result<()> {
 /// Makes the names in a folder durable.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
-}
-
-/// The folder that a path is in.
-pub fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The path whose name is that of another, followed by a suffix.

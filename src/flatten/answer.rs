@@ -12,11 +12,12 @@ use arrow::error::ArrowError;
 use super::{
     answer_key::AnswerKey,
     choices::Choices,
-    drift::Met,
     labelled::{MatrixCells, Ranks},
     max_diff::MaxDiffItems,
     media::Media,
+    met::Met,
     question_type::QuestionType,
+    scalar::{label, scalar_text},
 };
 use crate::{
     json::{self, Entry, Shape},
@@ -208,24 +209,6 @@ fn is_nothing(response: &str) -> bool {
         Shape::Null => true,
         Shape::Text => json::read_text(response).is_some_and(|text| text.text.trim().is_empty()),
         _ => json::is_empty_container(response),
-    }
-}
-
-/// A string's value, or the digits of a number as sent.
-pub(super) fn scalar_text(raw: &str) -> Option<Cow<'_, str>> {
-    match json::shape(raw) {
-        Shape::Text => json::read_text(raw).map(|text| text.text),
-        Shape::Number => Some(Cow::Borrowed(raw)),
-        _ => None,
-    }
-}
-
-/// A string's value, nothing for null, and the exact JSON of any other shape.
-pub(super) fn label(raw: &str) -> Option<Cow<'_, str>> {
-    match json::shape(raw) {
-        Shape::Null => None,
-        Shape::Text => json::read_text(raw).map(|text| text.text),
-        _ => Some(Cow::Borrowed(raw)),
     }
 }
 

@@ -5,7 +5,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::fields::{Fields, WireField};
+use super::{
+    fields::{Fields, WireField},
+    met::Met,
+};
 use crate::{
     json::{self, Entry, Shape},
     model::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftRules, RejectReason, Stream},
@@ -17,26 +20,6 @@ const NAME_BYTES_MAX: usize = 64;
 const WORD_BYTES_MAX: usize = 40;
 /// Stands for a name that is not told.
 const UNTOLD_NAME: &str = "?";
-
-/// A part of a record that no contract knows.
-#[derive(Clone, Debug)]
-pub(super) struct Met<'a> {
-    pub kind: DriftKind,
-    /// The field, as it is written.
-    pub name: Cow<'a, str>,
-    /// The exact text of its value.
-    pub value: &'a str,
-}
-
-impl<'a> Met<'a> {
-    pub(super) fn new_field(name: Cow<'a, str>, value: &'a str) -> Self {
-        Met { kind: DriftKind::NewField, name, value }
-    }
-
-    pub(super) fn clash(name: &'static str, value: &'a str) -> Self {
-        Met { kind: DriftKind::TypeClash, name: Cow::Borrowed(name), value }
-    }
-}
 
 /// Why a record goes to the rejects, and for which field.
 pub(super) type Doom = (RejectReason, String);

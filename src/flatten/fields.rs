@@ -6,8 +6,8 @@
 use std::{borrow::Cow, marker::PhantomData};
 
 use super::{
-    drift::Met,
     extra::{Extra, canonical_key},
+    met::Met,
 };
 use crate::{
     json::{

@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::HashSet};
 
 use arrow::error::ArrowError;
 
-use super::{answer::label, answer_key::AnswerKey, drift::Met, table_builder::TableBuilder};
+use super::{answer_key::AnswerKey, met::Met, scalar::label, table_builder::TableBuilder};
 use crate::{
     json::{self, Entry},
     model::TableBatch,

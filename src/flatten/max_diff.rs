@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use arrow::error::ArrowError;
 
-use super::{answer_key::AnswerKey, drift::Met, table_builder::TableBuilder};
+use super::{answer_key::AnswerKey, met::Met, table_builder::TableBuilder};
 use crate::{
     json::{self, Entry},
     model::TableBatch,
@@ -64,14 +64,14 @@ impl MaxDiffItems {
                 let item = read_item(&entries, drift);
                 is_skipped &= !item.is_selected;
                 if !self.table.is_full() {
-                    self.append_item(key, (round_at, item_at), &item);
+                    self.append_item(key, round_at, item_at, &item);
                 }
             }
         }
         is_skipped
     }
 
-    fn append_item(&mut self, key: &AnswerKey, (round_at, item_at): (usize, usize), item: &Item) {
+    fn append_item(&mut self, key: &AnswerKey, round_at: usize, item_at: usize, item: &Item) {
         key.begin_row(&mut self.table);
         self.table.bigint("round", Some(round_at as i64 + 1));
         self.table.bigint("item_ordinal", Some(item_at as i64 + 1));

@@ -6,8 +6,8 @@ use arrow::error::ArrowError;
 
 use super::{
     answer_key::AnswerKey,
-    drift::Met,
     fields::{Fields, wire_fields},
+    met::Met,
     table_builder::TableBuilder,
 };
 use crate::{

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use arrow::error::ArrowError;
 
 use super::{
-    answer::scalar_text,
     drift::{DriftLog, without_discarded},
     fields::{Fields, wire_fields},
     question_type::{QuestionType, note_new_type},
+    scalar::scalar_text,
     table_builder::TableBuilder,
 };
 use crate::{

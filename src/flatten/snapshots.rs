@@ -14,9 +14,10 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     answer_key::AnswerKey,
-    drift::{DriftLog, Met, json_type},
+    drift::{DriftLog, json_type},
     fields::{Fields, wire_fields},
     labelled::labelled,
+    met::Met,
     table_builder::TableBuilder,
 };
 use crate::{
@@ -146,7 +147,7 @@ impl<'a> Snapshots<'a> {
             row.bigint("survey_id", key.survey_id);
             row.timestamp("created_at", Some(key.created_at));
             row.text("name", Some(&name));
-            row.text("value_text", super::answer::label(value).as_deref());
+            row.text("value_text", super::scalar::label(value).as_deref());
             row.double("value_number", json::read_number(value));
             row.boolean("value_bool", json::read_boolean(value));
             row.text("json_type", Some(json_type(value)));

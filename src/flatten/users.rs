@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use super::{
     RecordTables,
-    answer::label,
     drift::{DriftLog, json_type},
     fields::{Fields, Unplaceable, wire_fields},
     labelled::labelled,
+    scalar::label,
     table_builder::TableBuilder,
 };
 use crate::{

@@ -44,7 +44,7 @@ pub fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
 }
 
 /// The archive of the settings.
-pub fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, PipelineError> {
+pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, PipelineError> {
     let archive = ArchiveSettings {
         root: settings.archive_root.clone(),
         keeps_pages: settings.archive != ArchiveChoice::Nothing,
@@ -63,7 +63,7 @@ pub(super) fn suppression(settings: &Settings) -> Result<Suppression, PipelineEr
 }
 
 /// How long a run waits for a warehouse that another process has open: never past its deadline, nor after it was cancelled.
-pub fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatience {
+pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatience {
     let wait = settings.warehouse.lock_wait;
     LockPatience { wait: settings.deadline.map_or(wait, |deadline| wait.min(deadline)), stop: stop.clone() }
 }
@@ -89,30 +89,20 @@ pub(super) fn opening(settings: &Settings, identity: &Identity, surroundings: &S
     }
 }
 
-/// Opens every warehouse that the settings name.
+/// Opens every warehouse that the settings name, without waiting for those that other processes have open.
 pub fn open_warehouses(settings: &Settings, identity: &Identity) -> Result<Vec<Warehouse>, PipelineError> {
-    open_watched(settings, identity, &LockPatience::default(), &Surroundings::default(), None)
+    open_all(settings, &opening(settings, identity, &Surroundings::default()), None)
 }
 
-/// The same in other surroundings than this machine's; waits for those that other processes have open, and blocks the thread.
-/// `started`: what [`start_engine`] gave, if it was asked before.
-pub fn open_watched(
+/// Opens every warehouse that the settings name. `started`: what [`start_engine`] gave, if it was asked before.
+pub(super) fn open_all(
     settings: &Settings,
-    identity: &Identity,
-    patience: &LockPatience,
-    surroundings: &Surroundings,
+    opening: &Opening,
     mut started: Option<StartedEngine>,
 ) -> Result<Vec<Warehouse>, PipelineError> {
     settings.require_warehouse().map_err(PipelineError::Config)?;
-    let opening = Opening { patience: patience.clone(), ..opening(settings, identity, surroundings) };
-    let mut warehouses = Vec::new();
-    for place in places(&settings.warehouse) {
-        warehouses.push(place.open(&opening, started.take()).map_err(failed(place.name()))?);
-    }
-    if surroundings.last_warehouse_first {
-        warehouses.reverse();
-    }
-    Ok(warehouses)
+    let open = |place: Place| place.open(opening, started.take()).map_err(failed(place.name()));
+    places(&settings.warehouse).into_iter().map(open).collect()
 }
 
 fn threads(surroundings: &Surroundings) -> u32 {

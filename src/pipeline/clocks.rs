@@ -92,32 +92,33 @@ impl Run {
         if behind_ms.abs() <= FAR_MS {
             return Ok(false);
         }
-        let agreed = self.shared.state().service_trait::<i64>(AGREED_BEHIND).map_err(PipelineError::State)?;
+        let agreed = self.context.state().service_trait::<i64>(AGREED_BEHIND).map_err(PipelineError::State)?;
         Ok(behind_ms < 0 || agreed.is_none_or(|(agreed_ms, _)| behind_ms > agreed_ms + SAME_MS))
     }
 
     /// The latest time that this machine's clock showed at the start of an earlier run.
     fn latest_here(&self) -> Result<Option<i64>, PipelineError> {
         // The latest of all, unless it is this one.
-        let latest = self.shared.state().runs(2).map_err(PipelineError::State)?;
-        Ok(latest.into_iter().find(|run| run.run_id != self.run_id.0).map(|run| run.started_ms))
+        let latest = self.context.state().runs(2).map_err(PipelineError::State)?;
+        Ok(latest.into_iter().find(|run| run.run_id != self.session.run_id.0).map(|run| run.started_ms))
     }
 
     /// Says so if the service's clock cannot be right, and what could not be asked for because of it.
     pub(super) async fn check_clock(&mut self, service_ms: i64) -> Result<(), PipelineError> {
-        let here_ms = self.clock.now_ms();
+        let here_ms = self.session.now_ms();
         let behind_ms = here_ms - service_ms;
         if !self.is_clock_doubted(behind_ms)? {
             return Ok(());
         }
         let seen_ms = self.latest_here()?;
-        let windowed = || self.settings.streams.iter().map(|stream| stream.stream).filter(|list| list.is_windowed());
-        let list = self.settings.streams.iter().find(|stream| stream.stream.is_windowed());
+        let windowed =
+            || self.session.settings.streams.iter().map(|stream| stream.stream).filter(|list| list.is_windowed());
+        let list = self.session.settings.streams.iter().find(|stream| stream.stream.is_windowed());
         let sample = list.map(|list| {
-            page_rows(Some(&self.shared.state()), list).map(|page_rows| ClockSample { list: list.stream, page_rows })
+            page_rows(Some(&self.context.state()), list).map(|page_rows| ClockSample { list: list.stream, page_rows })
         });
         let sample = sample.transpose().map_err(PipelineError::State)?;
-        let doubt = match doubt_clock(&self.shared.source, sample, service_ms, here_ms, seen_ms).await {
+        let doubt = match doubt_clock(&self.context.source, sample, service_ms, here_ms, seen_ms).await {
             Ok(doubt) => doubt,
             Err(SourceError::Stopped(stop)) => {
                 self.findings.stop.get_or_insert(stop);
@@ -127,7 +128,7 @@ impl Run {
         };
         let Some(doubt) = doubt else {
             if behind_ms > FAR_MS {
-                let state = self.shared.state();
+                let state = self.context.state();
                 state.remember_trait(AGREED_BEHIND, &behind_ms, here_ms).map_err(PipelineError::State)?;
             }
             return Ok(());

@@ -6,20 +6,15 @@ use futures::future::join_all;
 
 use crate::{
     clock,
-    load::{Applied, CommitOptions, RowCounts, VanishPolicy, Warehouse},
+    load::{Applied, CommitOptions, RowCounts, Warehouse},
     model::{Activity, Drift, IN_DOUBT_MS, Proof, Scan, Stream},
     state::Covered,
 };
 
 use super::{
-    PipelineError,
-    assemble::failed,
-    error::chain,
-    freeze::check,
-    people,
-    pull::{Pulled, Shared, blocking},
-    pulled_pages::PulledPages,
-    shared_destination::SharedDestination,
+    PipelineError, assemble::failed, commit_note::CommitNote, error::chain, freeze::check, people,
+    pulled_pages::PulledPages, scan::CompletedScan, shared_destination::SharedDestination, sync_context::SyncContext,
+    threads::blocking,
 };
 
 /// Rows that are applied before they are sealed. From 122,880 of a table in one transaction on (a row group), DuckDB writes rows straight
@@ -35,40 +30,27 @@ pub(super) struct Committed {
     pub drift: Drift,
 }
 
-/// What the archive keeps of how a scan was committed, so that `replay` does it the same way. A file without one is of an earlier
-/// version.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(super) struct CommitNote {
-    /// The commit's place among all.
-    pub ordinal: i64,
-    pub vanish: VanishPolicy,
-    pub record_unchanged: bool,
-}
-
-impl CommitNote {
-    /// Reads what stands in a file of the archive.
-    pub fn read(text: &[u8]) -> Result<Self, PipelineError> {
-        serde_json::from_slice(text).map_err(|error| PipelineError::Note(error.to_string()))
-    }
-}
-
 /// Notes in the spool how the scan is committed, and returns it: an earlier note stands where a warehouse went by it already.
-fn take_note(shared: &Shared, pulled: &Pulled, options: CommitOptions) -> Result<CommitOptions, PipelineError> {
+fn take_note(
+    context: &SyncContext,
+    pulled: &CompletedScan,
+    options: CommitOptions,
+) -> Result<CommitOptions, PipelineError> {
     let (vanish, record_unchanged) = match &pulled.noted {
         Some(noted) => (noted.vanish, noted.record_unchanged),
         None => (options.vanish, options.record_unchanged),
     };
-    let ordinal = shared.state().next_commit_ordinal(clock::now_ms()).map_err(PipelineError::State)?;
+    let ordinal = context.state().next_commit_ordinal(clock::now_ms()).map_err(PipelineError::State)?;
     let note = CommitNote { ordinal, vanish, record_unchanged };
     let text = serde_json::to_vec(&note).map_err(|error| PipelineError::Note(error.to_string()))?;
-    shared.archive.note(&pulled.scan.id, &text).map_err(PipelineError::Archive)?;
+    context.archive.note(&pulled.scan.id, &text).map_err(PipelineError::Archive)?;
     Ok(CommitOptions { vanish, record_unchanged, proof: pulled.proof })
 }
 
 /// A scan that every warehouse has applied, some of them perhaps in a transaction that is still open.
 #[derive(Debug)]
 pub(super) struct Unsealed {
-    pulled: Pulled,
+    pulled: CompletedScan,
     applied: Vec<(&'static str, Applied)>,
     drift: Drift,
 }
@@ -82,13 +64,13 @@ impl Unsealed {
 
 /// Commits one complete scan: [`apply`] and [`seal`].
 pub(super) async fn commit(
-    shared: &Shared,
+    context: &SyncContext,
     destinations: &[SharedDestination],
-    pulled: Pulled,
+    pulled: CompletedScan,
     options: CommitOptions,
 ) -> Result<Committed, PipelineError> {
-    let applied = apply(shared, destinations, pulled, options).await?;
-    let sealed = seal(shared, destinations, vec![applied]).await?;
+    let applied = apply(context, destinations, pulled, options).await?;
+    let sealed = seal(context, destinations, vec![applied]).await?;
     sealed.into_iter().next().ok_or_else(|| PipelineError::Died("a commit without its scan".to_owned()))
 }
 
@@ -99,22 +81,22 @@ pub(super) async fn commit(
 /// 2. Each warehouse applies them with its ledger row, all or nothing. Killed here, the next run finds the scan under way, reads the
 ///    spool, and a warehouse that holds the scan changes nothing.
 pub(super) async fn apply(
-    shared: &Shared,
+    context: &SyncContext,
     destinations: &[SharedDestination],
-    pulled: Pulled,
+    pulled: CompletedScan,
     options: CommitOptions,
 ) -> Result<Unsealed, PipelineError> {
     let pulled = Arc::new(pulled);
     let options = {
-        let (shared, pulled) = (shared.clone(), Arc::clone(&pulled));
+        let (context, pulled) = (context.clone(), Arc::clone(&pulled));
         blocking(move || {
-            check(&shared, &pulled)?;
-            take_note(&shared, &pulled, options)
+            check(&context, &pulled)?;
+            take_note(&context, &pulled, options)
         })
         .await??
     };
-    let processor = shared.budget.processor().await;
-    let (applied, drift) = apply_everywhere(shared, destinations, &pulled, &options).await?;
+    let processor = context.budget.processor().await;
+    let (applied, drift) = apply_everywhere(context, destinations, &pulled, &options).await?;
     drop(processor);
     let mut pulled = Arc::into_inner(pulled).ok_or_else(|| PipelineError::Died("a warehouse's thread".to_owned()))?;
     pulled.held.release();
@@ -128,13 +110,13 @@ pub(super) async fn apply(
 /// 5. The checkpoint says that the window is complete and the scan no longer under way. Killed before, the next run finds the
 ///    scan in every ledger and makes good the checkpoint alone.
 pub(super) async fn seal(
-    shared: &Shared,
+    context: &SyncContext,
     destinations: &[SharedDestination],
     unsealed: Vec<Unsealed>,
 ) -> Result<Vec<Committed>, PipelineError> {
-    let processor = shared.budget.processor().await;
+    let processor = context.budget.processor().await;
     let threads = destinations.iter().map(|destination| {
-        let account = shared.account.clone();
+        let account = context.account.clone();
         destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
             destination.seal().map_err(failed(destination.name()))
@@ -143,12 +125,12 @@ pub(super) async fn seal(
     // All are waited for, also after a failure.
     first_error(join_all(threads).await.into_iter().map(|sealed| sealed?))?;
     drop(processor);
-    let shared = shared.clone();
+    let context = context.clone();
     blocking(move || {
-        let _busy = shared.account.enter(Activity::Write);
+        let _busy = context.account.enter(Activity::Write);
         let rows: u64 = unsealed.iter().map(Unsealed::rows).sum();
         tracing::debug!(scans = unsealed.len(), rows, "sealed");
-        unsealed.into_iter().map(|scan| checkpoint(&shared, scan)).collect()
+        unsealed.into_iter().map(|scan| checkpoint(&context, scan)).collect()
     })
     .await?
 }
@@ -161,7 +143,7 @@ pub(super) fn first_error(outcomes: impl Iterator<Item = Result<(), PipelineErro
     first.map_or(Ok(()), Err)
 }
 
-fn checkpoint(shared: &Shared, sealed: Unsealed) -> Result<Committed, PipelineError> {
+fn checkpoint(context: &SyncContext, sealed: Unsealed) -> Result<Committed, PipelineError> {
     let Unsealed { pulled, applied, drift } = sealed;
     let wrote = applied.iter().any(|(_, applied)| applied.wrote);
     let acknowledged: Vec<(&str, bool)> =
@@ -172,20 +154,20 @@ fn checkpoint(shared: &Shared, sealed: Unsealed) -> Result<Committed, PipelineEr
     let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
     if scan.scope.stream == Stream::Users {
         // From the spool, which is there no more after the next step.
-        people::remember(&mut shared.state(), &pulled.spool, counts.withheld > 0)?;
+        people::remember(&mut context.state(), &pulled.spool, counts.withheld > 0)?;
     }
     if is_in_a_ledger {
-        shared.archive.settle(scan).map_err(PipelineError::Archive)?;
+        context.archive.settle(scan).map_err(PipelineError::Archive)?;
     }
-    let mut state = shared.state();
-    let is_doubtful = shared.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
+    let mut state = context.state();
+    let is_doubtful = context.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
     let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
     state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
     drop(state);
-    shared.suppression.committed(scan);
+    context.suppression.committed(scan);
     if !is_in_a_ledger {
         // An unchanged re-scan tells nothing that the archive does not hold already.
-        shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
+        context.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
     }
     Ok(Committed { pages: pulled.proof.pages, counts, wrote, drift })
 }
@@ -199,15 +181,15 @@ pub(super) fn covered(scan: &Scan, rows: u64, is_doubtful: bool, proof: Proof) -
 
 /// Every warehouse at the same time, each on a thread of its own.
 async fn apply_everywhere(
-    shared: &Shared,
+    context: &SyncContext,
     destinations: &[SharedDestination],
-    pulled: &Arc<Pulled>,
+    pulled: &Arc<CompletedScan>,
     options: &CommitOptions,
 ) -> Result<(Vec<(&'static str, Applied)>, Drift), PipelineError> {
     let threads: Vec<_> = destinations
         .iter()
         .map(|destination| {
-            let (pulled, options, account) = (Arc::clone(pulled), options.clone(), shared.account.clone());
+            let (pulled, options, account) = (Arc::clone(pulled), options.clone(), context.account.clone());
             destination.work(move |destination| {
                 let _busy = account.enter(Activity::Write);
                 apply_in(destination, &pulled, &options).map(|(applied, drift)| (destination.name(), applied, drift))
@@ -231,7 +213,7 @@ async fn apply_everywhere(
 
 fn apply_in(
     destination: &mut Warehouse,
-    pulled: &Pulled,
+    pulled: &CompletedScan,
     options: &CommitOptions,
 ) -> Result<(Applied, Drift), PipelineError> {
     let name = destination.name();

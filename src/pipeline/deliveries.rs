@@ -13,14 +13,14 @@ use crate::{
     model::{Delivery, DurableStep, EventKind, RunId, Steps},
     person::{Suppression, fields_of_table},
     schema::table,
-    state::{Inbox, State},
+    state::Inbox,
 };
 
 use super::{
-    PipelineError, Run, Surroundings,
-    assemble::{failed, identity, lock_patience, open_watched, suppression},
-    pull::blocking,
+    PipelineError, Run, Session, Surroundings,
+    assemble::{failed, identity, suppression},
     shared_destination::SharedDestination,
+    threads::blocking,
 };
 
 /// Deliveries that are applied at once, and about how many bytes of them.
@@ -63,20 +63,12 @@ fn flush(
 ) -> Result<Flushed, PipelineError> {
     let identity = identity(settings)?;
     let Some(inbox) = inbox_of(settings)? else { return Ok(Flushed::default()) };
-    let now_ms = surroundings.clock.now_ms();
     if !publishes && inbox.count_waiting().map_err(PipelineError::State)?.deliveries == 0 {
         return Ok(Flushed::default());
     }
-    let run_id = RunId::drawn(now_ms, &surroundings.chance);
-    let state = State::open(&settings.state_path, &identity.base_url, &identity.environment);
-    let state = state.map_err(PipelineError::State)?.watched(surroundings.steps.clone());
-    let _lease = state.take_lease(&run_id, COMMAND, now_ms).map_err(PipelineError::State)?;
-    let opened = open_watched(settings, &identity, &lock_patience(settings, stop), surroundings, None)?;
-    let destinations: Vec<SharedDestination> = opened.into_iter().map(SharedDestination::new).collect();
-    let kept_out = suppression(settings)?;
-    let environment_id = settings.serve.environment_id.clone();
-    let surroundings = (&surroundings.clock, &surroundings.steps);
-    let applied = apply(&inbox, &destinations, &run_id, (&kept_out, environment_id), surroundings);
+    let session = Session::open(settings, &identity, COMMAND, surroundings).map_err(PipelineError::State)?;
+    let destinations = SharedDestination::all(session.warehouses(stop, None)?);
+    let applied = InboxReader::new(&session, inbox, suppression(settings)?).apply(&destinations);
     // Also after a failure: what was committed is let go of.
     for destination in &destinations {
         let mut destination = destination.lock();
@@ -100,81 +92,105 @@ fn inbox_of(settings: &Settings) -> Result<Option<Inbox>, PipelineError> {
     Ok(wanted.iter().all(|name| named.contains(&name.as_str())).then_some(inbox))
 }
 
-fn apply(
-    inbox: &Inbox,
-    destinations: &[SharedDestination],
-    run_id: &RunId,
-    (kept_out, environment_id): (&Suppression, Option<String>),
-    (clock, steps): (&Clock, &Steps),
-) -> Result<Flushed, PipelineError> {
-    let mut flushed = Flushed::default();
-    let mut environment_id = match environment_id {
-        None => inbox.environment_id().map_err(PipelineError::State)?,
-        id => id,
-    };
-    let fields = table("webhook_events").map(fields_of_table).unwrap_or_default();
-    loop {
-        let waiting = inbox.waiting(BATCH_ROWS_MAX, BATCH_BYTES_MAX).map_err(PipelineError::State)?;
-        if waiting.is_empty() {
-            break;
-        }
-        // Who was erased is told about until the service has purged them: that goes nowhere, and leaves the inbox with the rest.
-        let is_kept_out =
-            |delivery: &Delivery| kept_out.matches_json(&fields, &String::from_utf8_lossy(&delivery.body));
-        let taken: Vec<Delivery> = waiting.iter().filter(|delivery| !is_kept_out(delivery)).cloned().collect();
-        let mut added = 0;
-        if !taken.is_empty() {
-            if environment_id.is_none() {
-                environment_id = learn_environment(inbox, &taken)?;
-            }
-            let ours = environment_id.as_deref();
-            let is_other = |delivery: &&Delivery| tell(&delivery.body).kind_in(ours) == EventKind::OtherEnvironment;
-            flushed.of_other_environments += taken.iter().filter(is_other).count() as u64;
-            let rows =
-                flatten_deliveries(&taken, ours).map_err(FlattenError::Contract).map_err(PipelineError::Flatten)?;
-            let events = EventRows { rows, run_id: run_id.clone(), applied_ms: clock.now_ms() };
-            for destination in destinations {
-                let mut destination = destination.lock();
-                let name = destination.name();
-                added = destination.add_events(&events).map_err(failed(name))?.max(added);
-            }
-        }
-        steps.reach(DurableStep::DeliveriesSettled).map_err(|error| PipelineError::Died(error.to_string()))?;
-        inbox.settle(&waiting, clock.now_ms()).map_err(PipelineError::State)?;
-        flushed.deliveries += waiting.len() as u64;
-        flushed.added += added;
-    }
-    if flushed.deliveries > 0 {
-        inbox.fold().map_err(PipelineError::State)?;
-    }
-    if flushed.of_other_environments > 0 {
-        tracing::warn!(
-            deliveries = flushed.of_other_environments,
-            environment_id = environment_id.unwrap_or_default(),
-            "webhooks of another environment were stored and change nothing"
-        );
-    }
-    Ok(flushed)
+/// Brings what waits in an inbox into warehouses.
+struct InboxReader {
+    inbox: Inbox,
+    run_id: RunId,
+    kept_out: Suppression,
+    /// The environment whose deliveries count; `None`: not known yet.
+    environment_id: Option<String>,
+    clock: Clock,
+    steps: Steps,
 }
 
-/// The environment of the first delivery that tells one: from here on, others are told apart.
-fn learn_environment(inbox: &Inbox, deliveries: &[Delivery]) -> Result<Option<String>, PipelineError> {
-    let named = deliveries.iter().map(|delivery| tell(&delivery.body)).filter(|told| told.kind.names_the_environment());
-    let Some(id) = named.into_iter().find_map(|told| told.environment_id) else { return Ok(None) };
-    inbox.remember_environment_id(&id).map_err(PipelineError::State)?;
-    Ok(Some(id))
+impl InboxReader {
+    fn new(session: &Session, inbox: Inbox, kept_out: Suppression) -> InboxReader {
+        let Surroundings { clock, steps, .. } = session.surroundings.clone();
+        let environment_id = session.settings.serve.environment_id.clone();
+        InboxReader { inbox, run_id: session.run_id.clone(), kept_out, environment_id, clock, steps }
+    }
+
+    fn apply(mut self, destinations: &[SharedDestination]) -> Result<Flushed, PipelineError> {
+        let mut flushed = Flushed::default();
+        if self.environment_id.is_none() {
+            self.environment_id = self.inbox.environment_id().map_err(PipelineError::State)?;
+        }
+        loop {
+            let waiting = self.inbox.waiting(BATCH_ROWS_MAX, BATCH_BYTES_MAX).map_err(PipelineError::State)?;
+            if waiting.is_empty() {
+                break;
+            }
+            let taken = self.without_the_erased(&waiting);
+            let added = if taken.is_empty() { 0 } else { self.add(&taken, destinations, &mut flushed)? };
+            let settles = self.steps.reach(DurableStep::DeliveriesSettled);
+            settles.map_err(|error| PipelineError::Died(error.to_string()))?;
+            self.inbox.settle(&waiting, self.clock.now_ms()).map_err(PipelineError::State)?;
+            flushed.deliveries += waiting.len() as u64;
+            flushed.added += added;
+        }
+        if flushed.deliveries > 0 {
+            self.inbox.fold().map_err(PipelineError::State)?;
+        }
+        if flushed.of_other_environments > 0 {
+            tracing::warn!(
+                deliveries = flushed.of_other_environments,
+                environment_id = self.environment_id.unwrap_or_default(),
+                "webhooks of another environment were stored and change nothing"
+            );
+        }
+        Ok(flushed)
+    }
+
+    /// Who was erased is told about until the service has purged them: that goes nowhere, and leaves the inbox with the rest.
+    fn without_the_erased(&self, waiting: &[Delivery]) -> Vec<Delivery> {
+        let fields = table("webhook_events").map(fields_of_table).unwrap_or_default();
+        let is_kept_out =
+            |delivery: &Delivery| self.kept_out.matches_json(&fields, &String::from_utf8_lossy(&delivery.body));
+        waiting.iter().filter(|delivery| !is_kept_out(delivery)).cloned().collect()
+    }
+
+    /// Adds a batch to every warehouse. Returns the events that some warehouse did not have.
+    fn add(
+        &mut self,
+        taken: &[Delivery],
+        destinations: &[SharedDestination],
+        flushed: &mut Flushed,
+    ) -> Result<u64, PipelineError> {
+        if self.environment_id.is_none() {
+            self.environment_id = self.learn_environment(taken)?;
+        }
+        let ours = self.environment_id.as_deref();
+        let is_other = |delivery: &&Delivery| tell(&delivery.body).kind_in(ours) == EventKind::OtherEnvironment;
+        flushed.of_other_environments += taken.iter().filter(is_other).count() as u64;
+        let rows = flatten_deliveries(taken, ours).map_err(FlattenError::Contract).map_err(PipelineError::Flatten)?;
+        let events = EventRows { rows, run_id: self.run_id.clone(), applied_ms: self.clock.now_ms() };
+        let mut added = 0;
+        for destination in destinations {
+            let mut destination = destination.lock();
+            let name = destination.name();
+            added = destination.add_events(&events).map_err(failed(name))?.max(added);
+        }
+        Ok(added)
+    }
+
+    /// The environment of the first delivery that tells one: from here on, others are told apart.
+    fn learn_environment(&self, deliveries: &[Delivery]) -> Result<Option<String>, PipelineError> {
+        let told = deliveries.iter().map(|delivery| tell(&delivery.body));
+        let named = told.filter(|told| told.kind.names_the_environment()).find_map(|told| told.environment_id);
+        let Some(id) = named else { return Ok(None) };
+        self.inbox.remember_environment_id(&id).map_err(PipelineError::State)?;
+        Ok(Some(id))
+    }
 }
 
 impl Run {
     /// Brings what waits in the inbox into the warehouses: before anything is asked for, so that a change of status that a webhook
     /// told is known to the scan that sees it too.
     pub(super) async fn take_in_deliveries(&mut self) -> Result<(), PipelineError> {
-        let Some(inbox) = inbox_of(&self.settings)? else { return Ok(()) };
-        let (destinations, run_id) = (self.destinations.clone(), self.run_id.clone());
-        let (clock, steps) = (self.clock.clone(), self.steps.clone());
-        let (kept_out, environment_id) = (self.shared.suppression.clone(), self.settings.serve.environment_id.clone());
-        let apply = move || apply(&inbox, &destinations, &run_id, (&kept_out, environment_id), (&clock, &steps));
-        let flushed = blocking(apply).await??;
+        let Some(inbox) = inbox_of(&self.session.settings)? else { return Ok(()) };
+        let reader = InboxReader::new(&self.session, inbox, self.context.suppression.clone());
+        let destinations = self.destinations.clone();
+        let flushed = blocking(move || reader.apply(&destinations)).await??;
         if flushed.of_other_environments > 0 {
             self.findings.is_doubtful = true;
             self.findings.notes.push(format!(

@@ -20,9 +20,11 @@ use crate::{
 use super::{
     Failure, Frozen, PipelineError, Run,
     commit::{Committed, UNSEALED_ROWS_MAX, Unsealed, apply, seal},
-    pull::{Begun, PullError, Pulled, begin, blocking, pull},
+    pull::{PullError, pull},
     queue::{Queue, Task},
     reconcile::Resumed,
+    scan::{CompletedScan, OpenScan, begin},
+    threads::blocking,
 };
 
 /// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it. So many that pulls
@@ -45,7 +47,7 @@ pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 3;
 /// not all that there are.
 const MISSING_IN_A_ROW_MAX: u32 = 16;
 
-type PullEnd = (Task, Result<Pulled, PullError>);
+type PullEnd = (Task, Result<CompletedScan, PullError>);
 
 /// What the one at the warehouses came back with.
 enum CommitEnd {
@@ -57,11 +59,11 @@ enum CommitEnd {
 struct Flow {
     queue: Queue,
     /// Windows that an earlier run began.
-    waiting: VecDeque<(Task, Begun)>,
+    waiting: VecDeque<(Task, OpenScan)>,
     pulls: JoinSet<PullEnd>,
     /// The windows of these.
     pulled: Vec<(Stream, Window)>,
-    ready: VecDeque<(Task, Pulled)>,
+    ready: VecDeque<(Task, CompletedScan)>,
     /// Applied, and not durable yet: they become so together.
     unsealed: Vec<(Task, Unsealed)>,
     /// When the first and the last of them were applied.
@@ -198,9 +200,9 @@ impl Run {
     async fn start_pulls(&self, flow: &mut Flow) {
         while flow.outcome.is_ok()
             && self.findings.stop.is_none()
-            && flow.pulls.len() < self.settings.throttle.in_flight_max
+            && flow.pulls.len() < self.session.settings.throttle.in_flight_max
             && flow.ready.len() < READY_MAX
-            && (flow.ready.is_empty() || !self.shared.budget.is_tight())
+            && (flow.ready.is_empty() || !self.context.budget.is_tight())
         {
             let (task, begun) = match flow.waiting.pop_front() {
                 Some(begun) => begun,
@@ -212,10 +214,10 @@ impl Run {
                     }
                 }
             };
-            self.shared.progress.begun();
+            self.context.progress.begun();
             flow.pulled.push((task.scope.stream, task.due.window));
-            let shared = self.shared.clone();
-            flow.pulls.spawn(async move { (task, pull(shared, begun).await) });
+            let context = self.context.clone();
+            flow.pulls.spawn(async move { (task, pull(context, begun).await) });
         }
     }
 
@@ -229,23 +231,23 @@ impl Run {
         }
         let is_ending = flow.outcome.is_err() || self.findings.stop == Some(Stop::Cancelled);
         let is_seal_due = is_ending || flow.is_seal_due();
-        let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
+        let (context, destinations) = (self.context.clone(), self.destinations.clone());
         if let Some((task, pulled)) = if is_seal_due { None } else { flow.ready.pop_front() } {
             let options = self.commit_options(&task, &pulled);
             flow.committing.spawn(async move {
-                let applied = apply(&shared, &destinations, pulled, options).await;
+                let applied = apply(&context, &destinations, pulled, options).await;
                 CommitEnd::Applied(Box::new((task, applied)))
             });
         } else if !flow.unsealed.is_empty() && (is_seal_due || flow.pulls.is_empty()) {
             flow.applied_at = None;
             let (tasks, unsealed) = std::mem::take(&mut flow.unsealed).into_iter().unzip();
             flow.committing
-                .spawn(async move { CommitEnd::Sealed(tasks, seal(&shared, &destinations, unsealed).await) });
+                .spawn(async move { CommitEnd::Sealed(tasks, seal(&context, &destinations, unsealed).await) });
         }
     }
 
-    fn pull_ended(&mut self, flow: &mut Flow, task: Task, pulled: Result<Pulled, PullError>) {
-        self.shared.progress.ended();
+    fn pull_ended(&mut self, flow: &mut Flow, task: Task, pulled: Result<CompletedScan, PullError>) {
+        self.context.progress.ended();
         if let Some(at) = flow.pulled.iter().position(|pulled| *pulled == (task.scope.stream, task.due.window)) {
             flow.pulled.swap_remove(at);
         }
@@ -363,30 +365,30 @@ impl Run {
         self.findings.freeze(&frozen);
     }
 
-    async fn begin(&self, task: &Task) -> Result<Begun, PipelineError> {
-        let here_ms = self.clock.now_ms();
-        let started_ms = self.shared.source.service_now_ms().unwrap_or(here_ms);
+    async fn begin(&self, task: &Task) -> Result<OpenScan, PipelineError> {
+        let here_ms = self.session.now_ms();
+        let started_ms = self.context.source.service_now_ms().unwrap_or(here_ms);
         let scan = Scan {
-            id: ScanId::drawn(here_ms, &self.chance),
-            run_id: self.run_id.clone(),
+            id: ScanId::drawn(here_ms, &self.session.surroundings.chance),
+            run_id: self.session.run_id.clone(),
             scope: task.scope,
             window: task.due.window,
             flags: task.flags,
             started_ms,
         };
-        let (shared, page_rows, is_part) = (self.shared.clone(), task.page_rows, task.is_part);
-        let begun = blocking(move || begin(&shared, scan, page_rows)).await??;
-        Ok(Begun { is_part, ..begun })
+        let (context, page_rows, is_part) = (self.context.clone(), task.page_rows, task.is_part);
+        let begun = blocking(move || begin(&context, scan, page_rows)).await??;
+        Ok(OpenScan { is_part, ..begun })
     }
 
     /// The task that an earlier run was at.
     fn task_of(&self, scan: &Scan, page_rows: u32) -> Result<Task, PipelineError> {
-        let held = self.shared.state().coverage(scan.scope).map_err(PipelineError::State)?;
+        let held = self.context.state().coverage(scan.scope).map_err(PipelineError::State)?;
         let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
         let is_first_proof = !covered.covers(scan.window);
         let reason = if is_first_proof { Reason::Gap } else { Reason::Rescan };
         let due = Due { window: scan.window, reason };
-        self.shared.progress.due(scan.scope, &due);
+        self.context.progress.due(scan.scope, &due);
         Ok(Task {
             scope: scan.scope,
             flags: scan.flags,
@@ -398,7 +400,7 @@ impl Run {
         })
     }
 
-    fn commit_options(&self, task: &Task, pulled: &Pulled) -> CommitOptions {
+    fn commit_options(&self, task: &Task, pulled: &CompletedScan) -> CommitOptions {
         let vanish = self.vanish_policy(task, pulled);
         CommitOptions { vanish, record_unchanged: task.is_first_proof, ..CommitOptions::default() }
     }
@@ -417,13 +419,13 @@ impl Run {
             // Who is gone was asked for by name: there is no list to look at again.
             rows if rows > 0 && !task.is_second_look && task.scope.stream != Stream::Users => {
                 tracing::info!(%window, rows, "many rows seem to have vanished; looking again");
-                queue.look_again(&task, &self.shared.progress);
+                queue.look_again(&task, &self.context.progress);
             }
             withheld => self.findings.looked(task.scope, window, withheld),
         }
         self.findings.wrote |= done.wrote;
         self.findings.add(task.scope.stream, done.pages, &counts);
-        self.shared.progress.committed(task.scope, window, counts.rows_read);
+        self.context.progress.committed(task.scope, window, counts.rows_read);
         for destination in &self.destinations {
             if destination.lock().wants_publish() {
                 self.publish(destination).await?;

@@ -8,8 +8,8 @@ use crate::{
 
 use super::{
     PipelineError, Run,
-    pull::Pulled,
     queue::Task,
+    scan::CompletedScan,
     ties::LookError,
     traits::{KnownStatuses, choose_statuses},
 };
@@ -17,8 +17,8 @@ use super::{
 impl Run {
     /// Lists of surveys ask for the states that the settings name, as far as it is known how.
     pub(super) fn list_known_surveys(&self) -> Result<KnownStatuses, PipelineError> {
-        let known = KnownStatuses::load(&self.shared.state(), self.clock.now_ms())?;
-        self.shared.source.list_surveys_with(known.filter(self.wanted_statuses()));
+        let known = KnownStatuses::load(&self.context.state(), self.session.now_ms())?;
+        self.context.source.list_surveys_with(known.filter(self.wanted_statuses()));
         Ok(known)
     }
 
@@ -26,7 +26,7 @@ impl Run {
     pub(super) async fn choose_surveys(&mut self) -> Result<Option<Stop>, PipelineError> {
         let mut known = self.list_known_surveys()?;
         if known.are_open() {
-            let measured = match choose_statuses(&self.shared.source, known).await {
+            let measured = match choose_statuses(&self.context.source, known).await {
                 Ok(measured) => measured,
                 Err(LookError::Run(error)) => return Err(error),
                 Err(LookError::Source(SourceError::Stopped(stop))) => return Ok(Some(stop)),
@@ -34,11 +34,11 @@ impl Run {
                 // The scan of the list says what is wrong with it; the other lists are read all the same.
                 Err(LookError::Source(_)) => Vec::new(),
             };
-            let now_ms = self.clock.now_ms();
+            let now_ms = self.session.now_ms();
             for measured in measured {
                 tracing::debug!(name = measured.name, value = ?measured.value, how = measured.how, "measured");
                 if let Some(value) = &measured.value {
-                    self.shared.state().remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
+                    self.context.state().remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
                 }
             }
             known = self.list_known_surveys()?;
@@ -59,7 +59,7 @@ impl Run {
         if task.scope.stream != Stream::Surveys {
             return Ok(());
         }
-        let (state, now_ms) = (self.shared.state(), self.clock.now_ms());
+        let (state, now_ms) = (self.context.state(), self.session.now_ms());
         let unknown: Option<String> = None;
         state
             .remember_trait(crate::model::trait_names::SURVEY_STATUS_FORM, &unknown, now_ms)
@@ -67,14 +67,14 @@ impl Run {
     }
 
     /// What is made of rows that a scan did not find.
-    pub(super) fn vanish_policy(&self, task: &Task, pulled: &Pulled) -> VanishPolicy {
+    pub(super) fn vanish_policy(&self, task: &Task, pulled: &CompletedScan) -> VanishPolicy {
         let stream = task.scope.stream;
         let is_part_of_all = stream == Stream::Surveys && !self.wanted_statuses().is_empty();
-        if is_part_of_all || self.shared.theme_times.may_lack_rows(stream) {
+        if is_part_of_all || self.context.theme_times.may_lack_rows(stream) {
             VanishPolicy::Ignore
         } else if self.request.accept_vanished {
             VanishPolicy::Accept
-        } else if self.shared.ties.is_doubtful(&pulled.scan, &pulled.edges) {
+        } else if self.context.ties.is_doubtful(&pulled.scan, &pulled.edges) {
             // A row that this scan lacks may be one that it lost.
             VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
         } else {
@@ -83,7 +83,7 @@ impl Run {
     }
 
     fn wanted_statuses(&self) -> &[SurveyStatus] {
-        let surveys = self.settings.streams.iter().find(|stream| stream.stream == Stream::Surveys);
+        let surveys = self.session.settings.streams.iter().find(|stream| stream.stream == Stream::Surveys);
         surveys.map_or(&[], |surveys| &surveys.statuses)
     }
 }

@@ -19,7 +19,8 @@ use crate::{
 
 use super::{
     PipelineError,
-    pull::{Shared, blocking},
+    sync_context::SyncContext,
+    threads::blocking,
     ties::{LookError, moments_of},
 };
 
@@ -47,17 +48,22 @@ impl Rows {
 }
 
 /// Whether the pages in the spool are all of the scan's list.
-pub(super) async fn is_end(shared: &Shared, scan: &Scan, page_rows: u32, spool: &Path) -> Result<bool, LookError> {
+pub(super) async fn is_end(
+    context: &SyncContext,
+    scan: &Scan,
+    page_rows: u32,
+    spool: &Path,
+) -> Result<bool, LookError> {
     let whole = {
-        let (shared, scan, spool) = (shared.clone(), scan.clone(), spool.to_owned());
-        blocking(move || read_spool(&shared, &scan, &spool)).await??
+        let (context, scan, spool) = (context.clone(), scan.clone(), spool.to_owned());
+        blocking(move || read_spool(&context, &scan, &spool)).await??
     };
     let mut window = scan.window;
     let mut parts = first_parts(window, whole.times);
     for _ in 0..CUTS_MAX {
         let (mut shown, mut showing_all) = (HashSet::new(), Vec::new());
         for part in parts.iter().copied().filter(|part| !part.is_empty()) {
-            let Some(rows) = list(shared, scan, page_rows, part).await? else { return Ok(false) };
+            let Some(rows) = list(context, scan, page_rows, part).await? else { return Ok(false) };
             if !rows.keys.is_subset(&whole.keys) {
                 return Ok(false);
             }
@@ -105,26 +111,26 @@ fn first_parts(window: Window, mut times: Vec<i64>) -> Vec<Window> {
     }
 }
 
-fn read_spool(shared: &Shared, scan: &Scan, spool: &Path) -> Result<Rows, PipelineError> {
+fn read_spool(context: &SyncContext, scan: &Scan, spool: &Path) -> Result<Rows, PipelineError> {
     let mut rows = Rows::default();
     for body in read_pages(spool).map_err(PipelineError::Archive)? {
-        rows.add(scan, &flatten(shared, scan, &body.map_err(PipelineError::Archive)?)?);
+        rows.add(scan, &flatten(context, scan, &body.map_err(PipelineError::Archive)?)?);
     }
     Ok(rows)
 }
 
 /// The rows of a part as its own list shows them; `None` if that does not come.
-async fn list(shared: &Shared, scan: &Scan, page_rows: u32, part: Window) -> Result<Option<Rows>, LookError> {
+async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) -> Result<Option<Rows>, LookError> {
     let (scope, flags) = (scan.scope, scan.flags);
     let mut request = PageRequest { scope, window: part, flags, page_rows, token: None };
     let (mut rows, mut tokens) = (Rows::default(), HashSet::new());
     for _ in 0..PAGES_MAX {
-        let page = match shared.source.ask(&request, Range::Part).await.map_err(LookError::Source)? {
+        let page = match context.source.ask(&request, Range::Part).await.map_err(LookError::Source)? {
             Answer::Page { page, .. } => page,
             Answer::Rejected { status: 404, is_web_page: false } => return Ok(Some(rows)),
             Answer::Rejected { .. } | Answer::Failed(_) => return Ok(None),
         };
-        rows.add(scan, &kept_of(shared, scan, page.body).await?);
+        rows.add(scan, &kept_of(context, scan, page.body).await?);
         match page.next {
             None => return Ok(Some(rows)),
             Some(token) if !tokens.insert(token.clone()) => return Ok(None),
@@ -135,17 +141,17 @@ async fn list(shared: &Shared, scan: &Scan, page_rows: u32, part: Window) -> Res
 }
 
 /// The page without those who are kept out: the spool knows nothing of them.
-async fn kept_of(shared: &Shared, scan: &Scan, body: Bytes) -> Result<FlatPage, PipelineError> {
-    let (shared, scan) = (shared.clone(), scan.clone());
+async fn kept_of(context: &SyncContext, scan: &Scan, body: Bytes) -> Result<FlatPage, PipelineError> {
+    let (context, scan) = (context.clone(), scan.clone());
     blocking(move || {
-        let less = shared.suppression.filtered(&scan, &body);
-        flatten(&shared, &scan, less.as_ref().map_or(&body, |less| &less.body))
+        let less = context.suppression.filtered(&scan, &body);
+        flatten(&context, &scan, less.as_ref().map_or(&body, |less| &less.body))
     })
     .await?
 }
 
-fn flatten(shared: &Shared, scan: &Scan, body: &[u8]) -> Result<FlatPage, PipelineError> {
-    flatten_page(scan.scope.stream, body, shared.drift.of(scan.scope.stream)).map_err(PipelineError::Flatten)
+fn flatten(context: &SyncContext, scan: &Scan, body: &[u8]) -> Result<FlatPage, PipelineError> {
+    flatten_page(scan.scope.stream, body, context.drift.of(scan.scope.stream)).map_err(PipelineError::Flatten)
 }
 
 #[cfg(test)]

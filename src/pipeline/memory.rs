@@ -4,7 +4,7 @@ use crate::config::WarehouseSettings;
 
 const MIB: u64 = 1 << 20;
 /// The program itself, its connections, and the pages that are under way.
-const PROGRAM_BYTES: u64 = 128 * MIB;
+const PROGRAM_BYTES: u64 = 144 * MIB;
 /// More pages in memory than this save no time.
 const PAGES_BYTES_MAX: u64 = 96 * MIB;
 /// More rows in wait than this save no time.
@@ -49,7 +49,7 @@ mod tests {
             let shares = MemoryShares::for_stores(limit_mib * MIB, stores);
             let parts = PROGRAM_BYTES + shares.pages as u64 + stores * (shares.waiting as u64 + shares.store);
             assert!(parts <= limit_mib * MIB, "{limit_mib} {stores}: {shares:?}");
-            assert!(shares.store >= 64 * MIB && shares.pages >= 16 << 20 && shares.waiting >= 4 << 20, "{shares:?}");
+            assert!(shares.store >= 56 * MIB && shares.pages >= 16 << 20 && shares.waiting >= 4 << 20, "{shares:?}");
         }
     }
 }

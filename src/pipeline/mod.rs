@@ -1,16 +1,20 @@
 //! The one place where the stages meet: pull -> archive -> flatten -> load -> checkpoint.
 //!
-//! [`Run`] is one execution of `sync` or `backfill`. Windows are pulled side by side, each into its own spool; complete scans
-//! are committed one after the other, in the order of one function, [`commit`](commit::commit). Whatever stops a run, the next one goes on.
+//! A command that holds the lease is a [`Session`]. [`Run`] is one execution of `sync` or `backfill`. Windows are pulled side by
+//! side, each into its own spool; complete scans are committed one after the other, in the order of one function,
+//! [`commit`](commit::commit). Whatever stops a run, the next one goes on.
 
 mod assemble;
 mod clocks;
 mod commit;
+mod commit_note;
 mod deliveries;
 mod drift;
 mod drive;
 mod error;
+mod execute;
 mod freeze;
+mod frozen;
 mod habits;
 mod held;
 mod limits;
@@ -27,24 +31,31 @@ mod rebind;
 mod reconcile;
 mod replay;
 mod report;
+mod request;
 mod run;
+mod scan;
+mod session;
 mod shared_destination;
 mod surroundings;
+mod sync_context;
+mod theme_measure;
 mod theme_times;
+mod threads;
 mod ties;
 mod traits;
+mod unknown_surveys;
 mod verify;
 mod work;
 
-pub use assemble::{archive, identity, lock_patience, open_warehouses, open_watched, source_settings};
+pub use assemble::{identity, open_warehouses, source_settings};
 pub use clocks::{ClockDoubt, ClockSample, doubt_clock};
 pub use deliveries::{Flushed, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
-pub use freeze::Frozen;
+pub use frozen::Frozen;
 pub use limits::{LEARNED_RATE, recall, remember, told_wait_until};
-pub use named_surveys::{SurveyNames, UnknownSurveys, unknown_in_warehouse, unknown_surveys};
-pub use people::{PeopleAsk, PeopleDue, people_due, people_rules};
+pub use named_surveys::{unknown_in_warehouse, unknown_surveys};
+pub use people::{PeopleDue, people_due, people_rules};
 pub use progress::{Progress, Snapshot};
 pub use push::{
     Erased, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound, Written, clean_results,
@@ -56,8 +67,11 @@ pub use replay::{
     is_carried_events,
 };
 pub use report::{Outcome, Reached, RunReport, StreamReport};
-pub use run::{CLOCK_SKEW, OPEN_END_MS, Request, Run};
+pub use request::{OPEN_END_MS, PeopleAsk, Request};
+pub use run::{CLOCK_SKEW, Run};
+pub use session::Session;
 pub use surroundings::Surroundings;
 pub use traits::{KnownTrait, MEASURE_REQUESTS_MAX, Measured, known_traits, measure_traits};
+pub use unknown_surveys::{SurveyNames, UnknownSurveys};
 pub use verify::{NeverRead, Verified, Verify, VerifyReport, VerifyRequest, VerifyTotals};
 pub use work::{ScopeWork, work};

@@ -1,7 +1,7 @@
 //! Surveys that the command line names: whether the warehouse or the service knows them. A mistyped one would be read as empty, and
 //! stand among what is complete for ever.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::time::Duration;
 
 use arrow::{array::AsArray as _, datatypes::Int64Type};
 use serde::Deserialize;
@@ -15,55 +15,16 @@ use crate::{
 };
 
 use super::{
-    PipelineError, Run,
+    PipelineError, Run, UnknownSurveys,
     assemble::{failed, open_reader},
-    pull::blocking,
+    threads::blocking,
 };
 
-/// Surveys that are suggested for one that is unknown.
-const SUGGESTED_MAX: usize = 3;
 /// The largest page of surveys, and how many of them are asked for: more surveys than a company has.
 const PAGE_ROWS: u32 = 1000;
 const PAGES_MAX: usize = 20;
 /// What looking a survey up in the warehouse may take.
 const TIME_MAX: Duration = Duration::from_secs(300);
-
-/// Surveys by id, with their names.
-pub type SurveyNames = BTreeMap<i64, String>;
-
-/// Surveys that nobody knows, with those that may be meant.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UnknownSurveys {
-    pub ids: Vec<i64>,
-    pub known: SurveyNames,
-}
-
-impl fmt::Display for UnknownSurveys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids: Vec<String> = self.ids.iter().map(i64::to_string).collect();
-        let (noun, verb) = if ids.len() == 1 { ("survey", "is") } else { ("surveys", "are") };
-        write!(f, "{noun} {} {verb} not known", ids.join(", "))?;
-        let near: Vec<String> = self.near().map(|(id, name)| format!("{id} ({name})")).collect();
-        if !near.is_empty() {
-            write!(f, "; did you mean {}?", near.join(" or "))?;
-        }
-        Ok(())
-    }
-}
-
-impl UnknownSurveys {
-    /// The known surveys whose ids look most like the unknown ones.
-    fn near(&self) -> impl Iterator<Item = (&i64, &String)> {
-        let distance = |id: i64| {
-            let wrong =
-                self.ids.iter().map(|unknown| strsim::damerau_levenshtein(&unknown.to_string(), &id.to_string()));
-            wrong.min().unwrap_or(usize::MAX)
-        };
-        let mut known: Vec<_> = self.known.iter().collect();
-        known.sort_by_key(|(id, _)| (distance(**id), **id));
-        known.into_iter().take(SUGGESTED_MAX)
-    }
-}
 
 /// The named surveys that the warehouse does not know: it has neither the survey nor an answer to it. `None`: all are known, or the
 /// warehouse has no survey at all, so that nothing can be said.
@@ -115,7 +76,7 @@ struct Listed {
 impl Run {
     /// Refuses surveys that neither the warehouse nor the service knows, before anything is asked for in their name.
     pub(super) async fn check_surveys(&mut self) -> Result<(), PipelineError> {
-        if self.settings.surveys.is_empty() {
+        if self.session.settings.surveys.is_empty() {
             return Ok(());
         }
         let mut unknown = self.unknown_here().await?;
@@ -139,7 +100,7 @@ impl Run {
             self.publish(destination).await?;
         }
         self.rest().await?;
-        let (warehouse, named) = (self.settings.warehouse.clone(), self.settings.surveys.clone());
+        let (warehouse, named) = (self.session.settings.warehouse.clone(), self.session.settings.surveys.clone());
         blocking(move || {
             let (name, mut reader) = open_reader(&warehouse, TIME_MAX)?;
             look_up(&mut reader, &named).map_err(failed(name))
@@ -150,9 +111,9 @@ impl Run {
     /// Takes out of `unknown` what the service lists, and what it has answers to. Where it does not say, a survey counts as known; so does
     /// each one where all is 404, which proves nothing.
     async fn ask_for_surveys(&self, unknown: &mut UnknownSurveys) -> Result<(), SourceError> {
-        let source = &self.shared.source;
+        let source = &self.context.source;
         source.probe().await?;
-        let now_ms = source.service_now_ms().unwrap_or_else(|| self.clock.now_ms());
+        let now_ms = source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
         let window = Window::new(0, now_ms.max(1));
         let flags = FlagSet::EMPTY;
         let scope = Scope::all(Stream::Surveys);
@@ -197,19 +158,4 @@ impl Run {
 /// The records of a page; none where they cannot be read.
 fn records(body: &[u8]) -> Vec<Value> {
     serde_json::from_slice(body).map_or_else(|_| Vec::new(), |listed: Listed| listed.data)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_ids_are_suggested_first() {
-        let known = [(4100, "Onboarding"), (4101, "Prices"), (52, "Old"), (4200, "Exit")];
-        let known: SurveyNames = known.into_iter().map(|(id, name)| (id, name.to_owned())).collect();
-        let said = UnknownSurveys { ids: vec![4010], known: known.clone() }.to_string();
-        assert!(said.starts_with("survey 4010 is not known; did you mean 4100 (Onboarding) or "), "{said}");
-        let two = UnknownSurveys { ids: vec![1, 2], known: SurveyNames::new() }.to_string();
-        assert_eq!(two, "surveys 1, 2 are not known");
-    }
 }

@@ -1,88 +1,27 @@
 //! One window: asked for page by page, each page in the spool before anything else sees it, up to the end of results.
-
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-};
-
-use tokio::runtime::RuntimeFlavor;
+//!
+//! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each takes the pull and gives it back: work that blocks moves it
+//! to another thread meanwhile, and a phase that fails leaves nothing to go on with but what is durable.
 
 use crate::{
-    archive::{Archive, Spool},
+    archive::Spool,
     flatten::flatten_page,
-    model::{
-        Activity, DriftPolicy, DriftRules, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream, TimeAccount,
-    },
-    person::{LessPage, Suppression},
+    model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream},
+    person::LessPage,
     plan::edges::{PageMoments, ScanEdges},
-    source::{Page, Source, SourceError, Step, Stop},
-    state::State,
+    source::{Page, SourceError, Step, Stop, Walk},
 };
 
 use super::{
-    PipelineError, Progress,
-    commit::CommitNote,
-    held::{Budget, Held},
+    PipelineError,
+    held::Held,
     list_end,
-    theme_times::ThemeTimes,
-    ties::{AtEnd, EdgesLeft, LookError, SidePage, TieWatch, after_page, at_end, moments_of, next_waiting, reopened},
-    traits::Learned,
+    scan::{CompletedScan, OpenScan},
+    sync_context::SyncContext,
+    theme_measure::page_came,
+    threads::{blocking, side_by_side},
+    ties::{AtEnd, LookError, SidePage, after_page, at_end, moments_of, next_waiting, reopened},
 };
-
-/// What every pull of a run shares.
-#[derive(Clone, Debug)]
-pub(super) struct Shared {
-    pub source: Source,
-    pub archive: Archive,
-    pub state: Arc<Mutex<State>>,
-    pub account: TimeAccount,
-    pub budget: Budget,
-    pub progress: Arc<Progress>,
-    pub ties: TieWatch,
-    pub theme_times: ThemeTimes,
-    pub learned: Learned,
-    pub drift: DriftPolicy,
-    /// Who is kept out of everything that is pulled.
-    pub suppression: Suppression,
-}
-
-impl Shared {
-    /// The checkpoints. A panic elsewhere leaves SQLite whole, so a poisoned lock is taken all the same.
-    pub fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A window under way: new, or where an earlier run left it.
-#[derive(Debug)]
-pub(super) struct Begun {
-    pub scan: Scan,
-    pub page_rows: u32,
-    pub spool: Spool,
-    pub rows: u64,
-    pub next: Option<PageToken>,
-    /// How the service said that there is no more, if it did: only edges are left to look at.
-    pub end: Option<EndStyle>,
-    pub edges: EdgesLeft,
-    /// Whether this is a part of a window that did not come.
-    pub is_part: bool,
-}
-
-/// A complete scan, durable in its spool.
-#[derive(Debug)]
-pub(super) struct Pulled {
-    pub scan: Scan,
-    pub page_rows: u32,
-    /// The records that its pages list.
-    pub rows: u64,
-    pub spool: PathBuf,
-    pub proof: Proof,
-    pub held: Held,
-    pub edges: ScanEdges,
-    /// How an earlier run was about to commit it, if some warehouse holds it since: the others take it in the same way.
-    pub noted: Option<CommitNote>,
-}
 
 /// Why a window was not pulled to its end.
 #[derive(Debug)]
@@ -103,203 +42,317 @@ impl From<PipelineError> for PullError {
     }
 }
 
-/// Makes the file and the checkpoint of a scan, in this order: a checkpoint never names a file that is not there.
-pub(super) fn begin(shared: &Shared, scan: Scan, page_rows: u32) -> Result<Begun, PipelineError> {
-    let spool = shared.archive.begin(&scan).map_err(PipelineError::Archive)?;
-    shared.state().begin_scan(&scan, page_rows).map_err(PipelineError::State)?;
-    Ok(Begun { scan, page_rows, spool, rows: 0, next: None, end: None, edges: EdgesLeft::default(), is_part: false })
-}
-
 /// Pulls the rest of a window.
-pub(super) async fn pull(shared: Shared, begun: Begun) -> Result<Pulled, PullError> {
-    let Begun { scan, page_rows, mut spool, mut rows, next, mut end, edges: mut left, is_part } = begun;
-    let stream = scan.scope.stream;
-    let rules = shared.drift.of(stream);
-    let mut held = if spool.pages() == 0 {
-        Held::new(&shared.budget, stream, rules)
-    } else {
-        Held::spooled(&shared.budget, stream, rules)
-    };
-    let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
-    let mut resume_at = request.token.clone();
-    let source = shared.source.clone();
-    let new_walk = |request: PageRequest| match is_part {
-        true => source.walk(request).part_of_a_failed_window(),
-        false => source.walk(request),
-    };
-    let mut walk = new_walk(request.clone());
-    let mut is_at_end = end.is_some();
-    // The page from which the scan goes on, if a kill came before its edge was looked at.
-    let last_page = left.last_page.take();
-    let mut last_page = last_page.map(|body| flatten(scan.scope.stream, &body, rules)).transpose()?;
-    let mut edges = {
-        let (shared, scan, path) = (shared.clone(), scan.clone(), spool.path().to_owned());
-        blocking(move || reopened(&shared, &scan, &path, &left)).await??
-    };
-    if spool.pages() == 0 {
-        shared.suppression.begins(&scan);
-    }
+pub(super) async fn pull(context: SyncContext, scan: OpenScan) -> Result<CompletedScan, PullError> {
+    let (pull, last_page) = Pull::open(context, scan).await?;
+    let mut pull = pull.look_behind_last_page(last_page).await?;
     loop {
-        let sides = if let Some(flat) = last_page.take() {
-            let moments = moments_of(scan.scope.stream, &flat);
-            after_page(&shared, &scan, &mut edges, &moments, resume_at.is_some()).await.map(Some)
-        } else if is_at_end {
-            // What is asked for by the moment of a theme's creation is another moment there.
-            if shared.theme_times.may_lack_rows(stream) {
-                edges.pass_waiting();
-            }
-            next_waiting(&shared, &scan, &mut edges).await
-        } else {
-            match walk.next().await {
-                Ok(Step::Page(page)) => {
-                    rows += page.rows as u64;
-                    shared.progress.pulled(page.rows as u64);
-                    resume_at = page.next.clone();
-                    (end, is_at_end) = (page.end, page.next.is_none());
-                    let mark = Mark { page_rows: walk.page_rows(), rows, next: page.next.clone() };
-                    let moments;
-                    (spool, held, moments) = keep(&shared, &scan, spool, held, &page, mark).await?;
-                    shared.learned.page(scan.scope.stream, &page, &moments);
-                    match shared.theme_times.page(&shared, &scan, &moments).await {
-                        Ok(()) if shared.theme_times.may_lack_rows(stream) => Ok(Some(Vec::new())),
-                        Ok(()) => after_page(&shared, &scan, &mut edges, &moments, page.next.is_some()).await.map(Some),
-                        Err(error) => Err(error),
-                    }
-                }
-                Ok(Step::Restarted { reason }) => {
-                    tracing::info!(window = %scan.window, scope = %scan.scope, %reason, "the window starts over");
-                    spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
-                    held.restart();
-                    edges.start_over();
-                    (rows, resume_at) = (0, None);
-                    continue;
-                }
-                Ok(Step::End(style)) => {
-                    (end, is_at_end) = (Some(style), true);
-                    if style == EndStyle::NotFound {
-                        shared.learned.not_found(scan.scope.stream);
-                    }
-                    continue;
-                }
-                Ok(Step::Unproven) => match list_end::is_end(&shared, &scan, page_rows, spool.path()).await {
-                    Ok(is_end) => {
-                        tracing::debug!(window = %scan.window, scope = %scan.scope, is_end, "404 on a page token");
-                        walk.settle_end(is_end);
-                        continue;
-                    }
-                    Err(error) => Err(error),
-                },
-                Err(error) => Err(LookError::Source(error)),
-            }
-        };
-        match sides {
-            Ok(Some(sides)) => {
-                (spool, held) = keep_sides(&shared, &scan, spool, sides, held).await?;
-                continue;
-            }
-            // The end of results, and nothing waits any more.
-            Ok(None) => {}
-            Err(error) => {
-                let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
-                return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
-            }
-        }
-        match at_end(&shared, &scan, &mut edges).await {
-            Ok(AtEnd::Settled) => break,
-            Ok(AtEnd::StartsOver) => {
-                tracing::info!(window = %scan.window, scope = %scan.scope, "the window starts over: rows may hide behind the edges of its pages");
-                spool = blocking(move || spool.restart().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
-                held.restart();
-                (rows, resume_at, is_at_end) = (0, None, false);
-                walk = new_walk(PageRequest { token: None, ..request.clone() });
-            }
-            Err(error) => {
-                let mark = Mark { page_rows: walk.page_rows(), rows, next: resume_at };
-                return Err(stopped_at_an_edge(shared, scan, spool, mark, error).await);
-            }
+        let (settled, at_end) = pull.read_list().await?.look_at_waiting_edges().await?.ask_for_doubts().await?;
+        match at_end {
+            AtEnd::Settled => return settled.complete().await,
+            AtEnd::StartsOver => pull = settled.read_again().await?,
         }
     }
-    let proof = Proof { pages: spool.pages() as u64, end };
-    let busy = shared.account.enter(Activity::Write);
-    let spool = blocking(move || spool.complete().map(|()| spool)).await?.map_err(PipelineError::Archive)?;
-    drop(busy);
-    tracing::debug!(window = %scan.window, scope = %scan.scope, pages = proof.pages, rows, "pulled");
-    Ok(Pulled { scan, page_rows, rows, spool: spool.path().to_owned(), proof, held, edges, noted: None })
 }
 
-/// How far a scan's pages reach.
-struct Mark {
+/// A window that is being pulled.
+struct Pull {
+    context: SyncContext,
+    scan: Scan,
+    /// The rows that were asked for at first.
     page_rows: u32,
+    /// The first request; of this run, not of the list.
+    request: PageRequest,
+    /// Whether this is a part of a window that did not come.
+    is_part: bool,
+    walk: Walk,
+    spool: Spool,
+    /// The pages in the spool, on their way to the warehouses.
+    held: Held,
+    edges: ScanEdges,
+    /// The records that the pages list.
     rows: u64,
-    next: Option<PageToken>,
+    /// The token of the next page.
+    resume_at: Option<PageToken>,
+    /// How the service said that there is no more.
+    end: Option<EndStyle>,
+    /// Whether the list came to its end: only edges are left to look at.
+    is_at_end: bool,
 }
 
-/// One page into the spool; it is flattened and held for the commit. Returns the creation times on it.
-async fn keep(
-    shared: &Shared,
-    scan: &Scan,
-    mut spool: Spool,
-    mut held: Held,
-    page: &Page,
-    mark: Mark,
-) -> Result<(Spool, Held, PageMoments), PipelineError> {
-    let (shared, scan, page) = (shared.clone(), scan.clone(), page.clone());
-    let _processor = shared.budget.processor().await;
-    blocking(move || {
-        let body = &page.body;
-        let _turn = shared.budget.turn(body.len());
-        let rules = shared.drift.of(scan.scope.stream);
-        let write = || {
-            let _busy = shared.account.enter(Activity::Write);
-            // Whoever is kept out is not written anywhere, not even for a moment.
-            let less = shared.suppression.filtered(&scan, body);
-            if append(&mut spool, body, less.as_ref(), false)? {
-                remember(&shared, &scan, &spool, &mark)?;
-            }
-            Ok::<_, PipelineError>(less)
+impl Pull {
+    /// A pull from where the scan is, and the page whose edge an earlier run did not look at.
+    async fn open(context: SyncContext, open: OpenScan) -> Result<(Pull, Option<FlatPage>), PipelineError> {
+        let OpenScan { scan, page_rows, spool, rows, next, end, edges: mut left, is_part } = open;
+        let (stream, is_new) = (scan.scope.stream, spool.pages() == 0);
+        let rules = context.drift.of(stream);
+        let held = match is_new {
+            true => Held::new(&context.budget, stream, rules),
+            false => Held::spooled(&context.budget, stream, rules),
         };
-        let read = |body: &[u8]| {
-            let _busy = shared.account.enter(Activity::Parse);
-            flatten(scan.scope.stream, body, rules)
+        let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
+        let walk = new_walk(&context, request.clone(), is_part);
+        let last_page = left.last_page.take().map(|body| flatten(&context, stream, &body)).transpose()?;
+        let edges = {
+            let (context, scan, path) = (context.clone(), scan.clone(), spool.path().to_owned());
+            blocking(move || reopened(&context, &scan, &path, &left)).await??
         };
-        let (less, flat) = side_by_side("keeps a page", write, || read(body));
-        let (less, flat) = (less??, flat?);
-        // The page's edge is where the service ended it, whoever stands there.
-        let moments = moments_of(scan.scope.stream, &flat);
-        held.push(match less {
-            Some(less) => read(&less.body)?,
-            None => flat,
-        });
-        Ok((spool, held, moments))
-    })
-    .await?
-}
-
-/// The rows behind a page's edge, into the spool beside the page.
-async fn keep_sides(
-    shared: &Shared,
-    scan: &Scan,
-    mut spool: Spool,
-    sides: Vec<SidePage>,
-    mut held: Held,
-) -> Result<(Spool, Held), PipelineError> {
-    if sides.is_empty() {
-        return Ok((spool, held));
-    }
-    let (shared, scan) = (shared.clone(), scan.clone());
-    blocking(move || {
-        for side in sides {
-            let less = shared.suppression.filtered(&scan, &side.body);
-            append(&mut spool, &side.body, less.as_ref(), true)?;
-            let _busy = shared.account.enter(Activity::Parse);
-            held.push(match &less {
-                None => side.flat,
-                Some(less) => flatten(scan.scope.stream, &less.body, shared.drift.of(scan.scope.stream))?,
-            });
+        if is_new {
+            context.suppression.begins(&scan);
         }
-        Ok((spool, held))
-    })
-    .await?
+        let (resume_at, is_at_end) = (request.token.clone(), end.is_some());
+        let pull = Pull {
+            context,
+            scan,
+            page_rows,
+            request,
+            is_part,
+            walk,
+            spool,
+            held,
+            edges,
+            rows,
+            resume_at,
+            end,
+            is_at_end,
+        };
+        Ok((pull, last_page))
+    }
+
+    fn stream(&self) -> Stream {
+        self.scan.scope.stream
+    }
+
+    /// The scan goes on behind a page; a kill came before its edge was looked at.
+    async fn look_behind_last_page(mut self, last_page: Option<FlatPage>) -> Result<Pull, PullError> {
+        let Some(page) = last_page else { return Ok(self) };
+        let looked = self.look_behind(&moments_of(self.stream(), &page)).await;
+        let (pull, sides) = self.unless_failed(looked).await?;
+        Ok(pull.keep_side_pages(sides).await?)
+    }
+
+    /// Reads page after page up to the end of results. What hides behind a page's edge is looked at before the next one, if it is due.
+    async fn read_list(mut self) -> Result<Pull, PullError> {
+        while !self.is_at_end {
+            let step = self.walk.next().await;
+            let (pull, looked) = self.take_step(step).await?;
+            let (pull, sides) = pull.unless_failed(looked).await?;
+            self = pull.keep_side_pages(sides).await?;
+        }
+        Ok(self)
+    }
+
+    /// One step of the list; the rows behind a page's edge come with it.
+    async fn take_step(
+        mut self,
+        step: Result<Step, SourceError>,
+    ) -> Result<(Pull, Result<Vec<SidePage>, LookError>), PipelineError> {
+        let looked = match step {
+            Ok(Step::Page(page)) => {
+                self.rows += page.rows as u64;
+                self.context.progress.pulled(page.rows as u64);
+                self.resume_at = page.next.clone();
+                (self.end, self.is_at_end) = (page.end, page.next.is_none());
+                let moments;
+                (self, moments) = self.keep(page.clone()).await?;
+                self.learn(&page, &moments).await
+            }
+            Ok(Step::Restarted { reason }) => {
+                tracing::info!(window = %self.scan.window, scope = %self.scan.scope, %reason, "the window starts over");
+                self = self.forget_pages().await?;
+                self.edges.start_over();
+                Ok(Vec::new())
+            }
+            Ok(Step::End(style)) => {
+                (self.end, self.is_at_end) = (Some(style), true);
+                if style == EndStyle::NotFound {
+                    self.context.learned.not_found(self.stream());
+                }
+                Ok(Vec::new())
+            }
+            Ok(Step::Unproven) => self.prove_end().await.map(|()| Vec::new()),
+            Err(error) => Err(LookError::Source(error)),
+        };
+        Ok((self, looked))
+    }
+
+    /// What a page tells of the service, and what hides behind its edge.
+    async fn learn(&mut self, page: &Page, moments: &PageMoments) -> Result<Vec<SidePage>, LookError> {
+        self.context.learned.page(self.stream(), page, moments);
+        page_came(&self.context, &self.scan, moments).await?;
+        if self.context.theme_times.may_lack_rows(self.stream()) {
+            return Ok(Vec::new());
+        }
+        self.look_behind(moments).await
+    }
+
+    async fn look_behind(&mut self, page: &PageMoments) -> Result<Vec<SidePage>, LookError> {
+        after_page(&self.context, &self.scan, &mut self.edges, page, self.resume_at.is_some()).await
+    }
+
+    /// A page token was answered with 404.
+    async fn prove_end(&mut self) -> Result<(), LookError> {
+        let is_end = list_end::is_end(&self.context, &self.scan, self.page_rows, self.spool.path()).await?;
+        tracing::debug!(window = %self.scan.window, scope = %self.scan.scope, is_end, "404 on a page token");
+        self.walk.settle_end(is_end);
+        Ok(())
+    }
+
+    /// Looks at the edges that have waited for the end.
+    async fn look_at_waiting_edges(mut self) -> Result<Pull, PullError> {
+        loop {
+            // What is asked for by the moment of a theme's creation is another moment there.
+            if self.context.theme_times.may_lack_rows(self.stream()) {
+                self.edges.pass_waiting();
+            }
+            let looked = next_waiting(&self.context, &self.scan, &mut self.edges).await;
+            let (pull, sides) = self.unless_failed(looked).await?;
+            let Some(sides) = sides else { return Ok(pull) };
+            self = pull.keep_side_pages(sides).await?;
+        }
+    }
+
+    /// Whether the scan may end.
+    async fn ask_for_doubts(mut self) -> Result<(Pull, AtEnd), PullError> {
+        let asked = at_end(&self.context, &self.scan, &mut self.edges).await;
+        self.unless_failed(asked).await
+    }
+
+    /// Rows may hide behind edges that were passed: the list is read from its beginning.
+    async fn read_again(self) -> Result<Pull, PipelineError> {
+        tracing::info!(window = %self.scan.window, scope = %self.scan.scope, "the window starts over: rows may hide behind the edges of its pages");
+        let mut pull = self.forget_pages().await?;
+        pull.is_at_end = false;
+        pull.walk = new_walk(&pull.context, PageRequest { token: None, ..pull.request.clone() }, pull.is_part);
+        Ok(pull)
+    }
+
+    async fn forget_pages(mut self) -> Result<Pull, PipelineError> {
+        (self.rows, self.resume_at) = (0, None);
+        self.held.restart();
+        let (pull, ()) = self.off_the_network(|pull| pull.spool.restart().map_err(PipelineError::Archive)).await?;
+        Ok(pull)
+    }
+
+    /// The mark behind the last page.
+    async fn complete(self) -> Result<CompletedScan, PullError> {
+        let busy = self.context.account.enter(Activity::Write);
+        let (pull, ()) = self.off_the_network(|pull| pull.spool.complete().map_err(PipelineError::Archive)).await?;
+        drop(busy);
+        let Pull { scan, page_rows, rows, spool, held, edges, end, .. } = pull;
+        let proof = Proof { pages: spool.pages() as u64, end };
+        tracing::debug!(window = %scan.window, scope = %scan.scope, pages = proof.pages, rows, "pulled");
+        Ok(CompletedScan { scan, page_rows, rows, spool: spool.path().to_owned(), proof, held, edges, noted: None })
+    }
+
+    /// One page into the spool; it is flattened and held for the commit. Returns the creation times on it.
+    async fn keep(self, page: Page) -> Result<(Pull, PageMoments), PipelineError> {
+        let budget = self.context.budget.clone();
+        let _processor = budget.processor().await;
+        self.off_the_network(move |pull| {
+            let (context, scan, stream, body) = (pull.context.clone(), pull.scan.clone(), pull.stream(), &page.body);
+            let _turn = context.budget.turn(body.len());
+            let write = || {
+                let _busy = context.account.enter(Activity::Write);
+                // Whoever is kept out is not written anywhere, not even for a moment.
+                let less = context.suppression.filtered(&scan, body);
+                if append(&mut pull.spool, body, less.as_ref(), false)? {
+                    pull.remember()?;
+                }
+                Ok::<_, PipelineError>(less)
+            };
+            let read = |body: &[u8]| {
+                let _busy = context.account.enter(Activity::Parse);
+                flatten(&context, stream, body)
+            };
+            let (less, flat) = side_by_side("keeps a page", write, || read(body));
+            let (less, flat) = (less??, flat?);
+            // The page's edge is where the service ended it, whoever stands there.
+            let moments = moments_of(stream, &flat);
+            pull.held.push(match less {
+                Some(less) => read(&less.body)?,
+                None => flat,
+            });
+            Ok(moments)
+        })
+        .await
+    }
+
+    /// The rows behind a page's edge, into the spool beside the page.
+    async fn keep_side_pages(self, sides: Vec<SidePage>) -> Result<Pull, PipelineError> {
+        if sides.is_empty() {
+            return Ok(self);
+        }
+        let kept = self.off_the_network(move |pull| {
+            for side in sides {
+                let less = pull.context.suppression.filtered(&pull.scan, &side.body);
+                append(&mut pull.spool, &side.body, less.as_ref(), true)?;
+                let _busy = pull.context.account.enter(Activity::Parse);
+                pull.held.push(match &less {
+                    None => side.flat,
+                    Some(less) => flatten(&pull.context, pull.stream(), &less.body)?,
+                });
+            }
+            Ok(())
+        });
+        kept.await.map(|(pull, ())| pull)
+    }
+
+    /// The checkpoint of how far the pages reach.
+    fn remember(&self) -> Result<(), PipelineError> {
+        let pages = self.spool.pages() as u64;
+        self.context
+            .state()
+            .advance_scan(&self.scan.id, self.walk.page_rows(), pages, self.rows, self.resume_at.as_ref())
+            .map_err(PipelineError::State)
+    }
+
+    /// What the service answered; after an error, the pages so far stay as far as they are of use.
+    async fn unless_failed<T>(self, answered: Result<T, LookError>) -> Result<(Pull, T), PullError> {
+        match answered {
+            Ok(answer) => Ok((self, answer)),
+            Err(LookError::Run(error)) => Err(PullError::Run(error)),
+            Err(LookError::Source(error)) => Err(self.give_up(error).await),
+        }
+    }
+
+    /// What becomes of a window that cannot go on.
+    async fn give_up(self, error: SourceError) -> PullError {
+        let is_kept = !matches!(
+            error,
+            SourceError::TooLarge { .. } | SourceError::TokensDie { .. } | SourceError::Looping { .. }
+        );
+        let tidied = self.off_the_network(move |pull| {
+            if is_kept {
+                pull.spool.sync().map_err(PipelineError::Archive)?;
+                return pull.remember();
+            }
+            pull.context.state().forget_scan(&pull.scan.id).map_err(PipelineError::State)?;
+            pull.context.archive.discard(&pull.scan.id).map_err(PipelineError::Archive)
+        });
+        match tidied.await {
+            Ok(_) => match error {
+                SourceError::Stopped(stop) => PullError::Stopped(stop),
+                SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => PullError::TooMuch(error),
+                error if error.ends_the_run() => PullError::Run(PipelineError::Source(error)),
+                error => PullError::Window(error),
+            },
+            Err(error) => PullError::Run(error),
+        }
+    }
+
+    /// Does work that blocks with the pull, off the threads that wait for the network.
+    async fn off_the_network<T: Send + 'static>(
+        mut self,
+        work: impl FnOnce(&mut Pull) -> Result<T, PipelineError> + Send + 'static,
+    ) -> Result<(Pull, T), PipelineError> {
+        blocking(move || work(&mut self).map(|done| (self, done))).await?
+    }
+}
+
+fn new_walk(context: &SyncContext, request: PageRequest, is_part: bool) -> Walk {
+    let walk = context.source.walk(request);
+    if is_part { walk.part_of_a_failed_window() } else { walk }
 }
 
 /// A page, or what is left of it, into the spool; says whether everything is durable now.
@@ -312,76 +365,6 @@ fn append(spool: &mut Spool, body: &[u8], less: Option<&LessPage>, is_side: bool
     appended.map_err(PipelineError::Archive)
 }
 
-/// What becomes of a window whose edge could not be looked at: its pages stay, as after any other failure.
-async fn stopped_at_an_edge(shared: Shared, scan: Scan, spool: Spool, mark: Mark, error: LookError) -> PullError {
-    match error {
-        LookError::Source(error) => give_up(shared, scan, spool, mark, error).await,
-        LookError::Run(error) => PullError::Run(error),
-    }
-}
-
-fn flatten(stream: Stream, body: &[u8], rules: DriftRules) -> Result<FlatPage, PipelineError> {
-    flatten_page(stream, body, rules).map_err(PipelineError::Flatten)
-}
-
-fn remember(shared: &Shared, scan: &Scan, spool: &Spool, mark: &Mark) -> Result<(), PipelineError> {
-    let pages = spool.pages() as u64;
-    shared
-        .state()
-        .advance_scan(&scan.id, mark.page_rows, pages, mark.rows, mark.next.as_ref())
-        .map_err(PipelineError::State)
-}
-
-/// What becomes of a window that cannot go on.
-async fn give_up(shared: Shared, scan: Scan, mut spool: Spool, mark: Mark, error: SourceError) -> PullError {
-    let is_kept =
-        !matches!(error, SourceError::TooLarge { .. } | SourceError::TokensDie { .. } | SourceError::Looping { .. });
-    let tidied = blocking(move || {
-        if is_kept {
-            spool.sync().map_err(PipelineError::Archive)?;
-            return remember(&shared, &scan, &spool, &mark);
-        }
-        shared.state().forget_scan(&scan.id).map_err(PipelineError::State)?;
-        shared.archive.discard(&scan.id).map_err(PipelineError::Archive)
-    })
-    .await;
-    match tidied {
-        Ok(Ok(())) => match error {
-            SourceError::Stopped(stop) => PullError::Stopped(stop),
-            SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => PullError::TooMuch(error),
-            error if error.ends_the_run() => PullError::Run(PipelineError::Source(error)),
-            error => PullError::Window(error),
-        },
-        Ok(Err(error)) | Err(error) => PullError::Run(error),
-    }
-}
-
-/// Work that blocks, off the threads that wait for the network.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PipelineError> {
-    if is_single_threaded() {
-        return Ok(work());
-    }
-    tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::Died(error.to_string()))
-}
-
-/// Does both at the same time, the first on a thread of its own, which is named by what it does.
-pub(super) fn side_by_side<A: Send, B>(
-    name: &'static str,
-    first: impl FnOnce() -> A + Send,
-    second: impl FnOnce() -> B,
-) -> (Result<A, PipelineError>, B) {
-    if is_single_threaded() {
-        return (Ok(first()), second());
-    }
-    thread::scope(|scope| {
-        let first = scope.spawn(first);
-        let second = second();
-        (first.join().map_err(|_| PipelineError::Died(format!("the thread that {name}"))), second)
-    })
-}
-
-/// Whether the runtime has one thread. Then work that blocks is done there and then: a program that wants everything on one thread gets
-/// it, and the simulator an order that its seed decides.
-pub(super) fn is_single_threaded() -> bool {
-    tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
+fn flatten(context: &SyncContext, stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {
+    flatten_page(stream, body, context.drift.of(stream)).map_err(PipelineError::Flatten)
 }

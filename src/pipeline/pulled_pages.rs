@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::{drift::ScanDrift, pull::Pulled};
+use super::{drift::ScanDrift, scan::CompletedScan};
 use crate::{
     load::{LoadError, Pages},
     model::{Drift, FlatPage},
@@ -10,13 +10,13 @@ use crate::{
 
 /// Pages of a scan, and the drift in them, which is noted when they are read first.
 pub(super) struct PulledPages<'p> {
-    pulled: &'p Pulled,
+    pulled: &'p CompletedScan,
     drift: RefCell<ScanDrift>,
     was_read: Cell<bool>,
 }
 
 impl<'p> PulledPages<'p> {
-    pub fn of(pulled: &'p Pulled) -> Self {
+    pub fn of(pulled: &'p CompletedScan) -> Self {
         Self { pulled, drift: RefCell::default(), was_read: Cell::new(false) }
     }
 

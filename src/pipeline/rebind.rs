@@ -5,15 +5,14 @@ use std::path::Path;
 
 use crate::{
     archive::{Archive, ArchiveSettings},
-    clock,
     config::{ArchiveChoice, Settings},
     load::Identity,
-    model::{RunId, is_same_service},
-    state::{Inbox, State, StateError},
+    model::is_same_service,
+    state::{Inbox, StateError},
 };
 
 use super::{
-    PipelineError, Surroundings,
+    PipelineError, Session, Surroundings,
     assemble::{failed, identity, opening, places},
 };
 
@@ -24,10 +23,7 @@ use super::{
 pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, PipelineError> {
     let to = identity(settings)?;
     let mut told = Vec::new();
-    let state = state_of_either(settings, from, &to)?;
-    let now_ms = clock::now_ms();
-    let lease = state.as_ref().map(|(state, _)| state.take_lease(&RunId::new(now_ms), "rebind", now_ms));
-    let _lease = lease.transpose().map_err(PipelineError::State)?;
+    let session = session_of_either(settings, from, &to).map_err(PipelineError::State)?;
     let opening = opening(settings, &to, &Surroundings::default());
     for place in places(&settings.warehouse).into_iter().filter(|place| place.path().exists()) {
         if place.rebind(from, &opening).map_err(failed(place.name()))? {
@@ -50,29 +46,23 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
     if Inbox::path_of(&settings.state_path).exists() {
         rebind_inbox(&settings.state_path, from, &to, &mut told).map_err(PipelineError::State)?;
     }
-    if let Some((state, true)) = state {
-        state.bind(&to.base_url, &to.environment).map_err(PipelineError::State)?;
+    if let Some(session) = session.filter(|session| !is_same_identity(&session.identity, &to)) {
+        session.state().bind(&to.base_url, &to.environment).map_err(PipelineError::State)?;
         told.push(format!("the state file {}", settings.state_path.display()));
     }
     Ok(told)
 }
 
-/// The state file, and whether it is bound to `from`; `None` if there is none.
-fn state_of_either(
-    settings: &Settings,
-    from: &Identity,
-    to: &Identity,
-) -> Result<Option<(State, bool)>, PipelineError> {
-    let path = &settings.state_path;
-    if !path.exists() {
+/// A session as the one that the state file is bound to; `None` if there is no such file.
+fn session_of_either(settings: &Settings, from: &Identity, to: &Identity) -> Result<Option<Session>, StateError> {
+    if !settings.state_path.exists() {
         return Ok(None);
     }
-    let open = |identity: &Identity| State::open(path, &identity.base_url, &identity.environment);
+    let open = |identity: &Identity| Session::open(settings, identity, "rebind", &Surroundings::default());
     match open(to) {
-        Err(StateError::OtherService { .. }) => open(from).map(|state| Some((state, true))),
-        opened => opened.map(|state| Some((state, false))),
+        Err(StateError::OtherService { .. }) => open(from).map(Some),
+        opened => opened.map(Some),
     }
-    .map_err(PipelineError::State)
 }
 
 fn rebind_inbox(state: &Path, from: &Identity, to: &Identity, told: &mut Vec<String>) -> Result<(), StateError> {

@@ -14,11 +14,13 @@ use crate::{
 use super::{
     PipelineError,
     assemble::failed,
-    commit::{CommitNote, covered},
+    commit::covered,
+    commit_note::CommitNote,
     held::Held,
     people,
-    pull::{Begun, Pulled, Shared},
+    scan::{CompletedScan, OpenScan},
     shared_destination::SharedDestination,
+    sync_context::SyncContext,
     ties::{self, EdgesLeft},
 };
 
@@ -26,9 +28,9 @@ use super::{
 #[derive(Debug)]
 pub(super) enum Resumed {
     /// Its window goes on from its last durable page.
-    GoesOn(Box<Begun>),
+    GoesOn(Box<OpenScan>),
     /// All its pages are there; only the commit is missing.
-    Complete(Box<Pulled>),
+    Complete(Box<CompletedScan>),
 }
 
 impl Resumed {
@@ -128,15 +130,15 @@ fn remember(state: &State, destination: &mut Warehouse, last: Option<&ScanId>) -
 
 /// Makes good what a killed run left: checkpoints of scans that every warehouse holds, and spools that nobody owns. What is
 /// left goes on.
-pub(super) fn resume(shared: &Shared, destinations: &[SharedDestination]) -> Result<Vec<Resumed>, PipelineError> {
-    let under_way = shared.state().scans_under_way().map_err(PipelineError::State)?;
+pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) -> Result<Vec<Resumed>, PipelineError> {
+    let under_way = context.state().scans_under_way().map_err(PipelineError::State)?;
     let owners: Vec<ScanId> = under_way.iter().map(|left| left.scan.id.clone()).collect();
-    shared.archive.discard_orphans(&owners).map_err(PipelineError::Archive)?;
+    context.archive.discard_orphans(&owners).map_err(PipelineError::Archive)?;
     let mut resumed = Vec::new();
     for left in under_way {
         if is_held_by_all(destinations, &left.scan.id)? {
-            finish(shared, destinations, &left)?;
-        } else if let Some(mut scan) = recover(shared, left)? {
+            finish(context, destinations, &left)?;
+        } else if let Some(mut scan) = recover(context, left)? {
             if let Resumed::Complete(pulled) = &mut scan
                 && !is_held_by_any(destinations, &pulled.scan.id)?
             {
@@ -168,13 +170,13 @@ fn held_by(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, P
 }
 
 /// The end of a commit that was killed between its third and fourth step, or between its second and third.
-fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
-    let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
+fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
+    let recovered = context.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
     let edges = match &recovered {
-        Some(recovered) => ties::ended(shared, &left.scan, recovered.spool.path(), &EdgesLeft::of(recovered))?,
+        Some(recovered) => ties::ended(context, &left.scan, recovered.spool.path(), &EdgesLeft::of(recovered))?,
         None => ScanEdges::default(),
     };
-    let is_doubtful = shared.ties.commits(&left.scan, &edges);
+    let is_doubtful = context.ties.commits(&left.scan, &edges);
     let (mut rows, mut withheld, mut proof) = (left.rows, 0, Proof::default());
     for destination in destinations {
         let mut destination = destination.lock();
@@ -186,30 +188,31 @@ fn finish(shared: &Shared, destinations: &[SharedDestination], left: &UnderWay) 
         }
     }
     if let Some(recovered) = recovered.filter(|_| left.scan.scope.stream == Stream::Users) {
-        people::remember(&mut shared.state(), recovered.spool.path(), withheld > 0)?;
+        people::remember(&mut context.state(), recovered.spool.path(), withheld > 0)?;
     }
-    shared.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
+    context.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (destination.lock().name(), true)).collect();
     let covered = covered(&left.scan, rows, is_doubtful || withheld > 0, proof);
-    shared.state().checkpoint(&covered, &names).map_err(PipelineError::State)
+    context.state().checkpoint(&covered, &names).map_err(PipelineError::State)
 }
 
 /// Reads the spool of a scan; one that is lost or torn at its beginning is forgotten, and its window is due again.
-fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineError> {
-    let recovered = shared.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
+fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, PipelineError> {
+    let recovered = context.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
     let Some(recovered) = recovered.filter(|recovered| !people::is_without_pages(recovered)) else {
-        shared.state().forget_scan(&left.scan.id).map_err(PipelineError::State)?;
-        shared.archive.discard(&left.scan.id).map_err(PipelineError::Archive)?;
+        context.state().forget_scan(&left.scan.id).map_err(PipelineError::State)?;
+        context.archive.discard(&left.scan.id).map_err(PipelineError::Archive)?;
         return Ok(None);
     };
     let edges = EdgesLeft::of(&recovered);
     let Recovered { spool, last_page, is_last_less, is_complete, note, .. } = recovered;
     let noted = note.as_deref().map(CommitNote::read).transpose()?;
     // Edges that the scan passed without a look may turn out to matter; a complete one has done with them.
-    let may_hide = !is_complete && edges.unlooked > 0 && shared.ties.may_lose(left.scan.scope.stream);
+    let may_hide = !is_complete && edges.unlooked > 0 && context.ties.may_lose(left.scan.scope.stream);
     if may_hide && edges.is_less {
         return start_over(left, spool).map(Some);
     }
+    let completed_with = |end, is_marked| LastPage { end, is_marked, noted, edges: &edges };
     let (next, end) = match last_page.as_deref().map(envelope::parse) {
         // Nothing durable yet, or an empty result.
         None => (None, None),
@@ -221,42 +224,50 @@ fn recover(shared: &Shared, left: UnderWay) -> Result<Option<Resumed>, PipelineE
         Some(Ok(Envelope { end, .. })) => {
             // People are no list, and have no end.
             let end = end.filter(|_| left.scan.scope.stream != Stream::Users);
-            return complete(shared, left, spool, (is_complete, end), (noted, &edges)).map(Some);
+            return complete(context, left, spool, completed_with(end, is_complete)).map(Some);
         }
         // `source` lets no such page through: the window starts over.
         Some(Err(_)) => return start_over(left, spool).map(Some),
     };
     if is_complete {
-        let end = Some(EndStyle::NotFound);
-        return complete(shared, left, spool, (true, end), (noted, &edges)).map(Some);
+        return complete(context, left, spool, completed_with(Some(EndStyle::NotFound), true)).map(Some);
     }
     let UnderWay { scan, page_rows, rows, .. } = left;
-    Ok(Some(Resumed::GoesOn(Box::new(Begun { scan, page_rows, spool, rows, next, end, edges, is_part: false }))))
+    Ok(Some(Resumed::GoesOn(Box::new(OpenScan { scan, page_rows, spool, rows, next, end, edges, is_part: false }))))
+}
+
+/// What is known of a scan whose last page is there.
+struct LastPage<'a> {
+    end: Option<EndStyle>,
+    /// Whether the mark behind it is there as well.
+    is_marked: bool,
+    noted: Option<CommitNote>,
+    edges: &'a EdgesLeft,
 }
 
 fn complete(
-    shared: &Shared,
+    context: &SyncContext,
     left: UnderWay,
     mut spool: Spool,
-    (is_marked, end): (bool, Option<EndStyle>),
-    (noted, edges): (Option<CommitNote>, &EdgesLeft),
+    last: LastPage<'_>,
 ) -> Result<Resumed, PipelineError> {
-    if !is_marked {
+    if !last.is_marked {
         spool.complete().map_err(PipelineError::Archive)?;
     }
     let stream = left.scan.scope.stream;
-    let held = Held::spooled(&shared.budget, stream, shared.drift.of(stream));
-    let proof = Proof { pages: spool.pages() as u64, end };
+    let held = Held::spooled(&context.budget, stream, context.drift.of(stream));
+    let proof = Proof { pages: spool.pages() as u64, end: last.end };
     let UnderWay { scan, page_rows, rows, .. } = left;
-    let (spool, edges) = (spool.path().to_owned(), ties::ended(shared, &scan, spool.path(), edges)?);
-    let pulled = Pulled { scan, page_rows, rows, spool, proof, held, edges, noted };
+    let edges = ties::ended(context, &scan, spool.path(), last.edges)?;
+    let spool = spool.path().to_owned();
+    let pulled = CompletedScan { scan, page_rows, rows, spool, proof, held, edges, noted: last.noted };
     Ok(Resumed::Complete(Box::new(pulled)))
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
     spool.restart().map_err(PipelineError::Archive)?;
     let (scan, page_rows, edges) = (left.scan, left.page_rows, EdgesLeft::default());
-    Ok(Resumed::GoesOn(Box::new(Begun {
+    Ok(Resumed::GoesOn(Box::new(OpenScan {
         scan,
         page_rows,
         spool,

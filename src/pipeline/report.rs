@@ -300,6 +300,13 @@ impl Findings {
     }
 }
 
+/// A moment as reports write it.
+pub(super) fn rfc3339(at_ms: i64) -> String {
+    chrono::DateTime::from_timestamp_millis(at_ms)
+        .map(|moment| moment.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
+        .unwrap_or_default()
+}
+
 /// The most memory that the process ever had, in bytes; 0 where the system does not tell.
 pub(super) fn peak_rss_bytes() -> u64 {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };

@@ -1,74 +1,38 @@
-//! One execution of `sync` or `backfill`, from the lease to the report.
+//! One execution of `sync` or `backfill`: what it holds, and what is done with its warehouses.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock::Clock,
     config::Settings,
-    load::{Identity, LoadError, RunRecord, Warehouse},
-    model::{Activity, Chance, RunId, Steps, Stream, TimeAccount, Window, trait_names},
-    source::{Source, SourceError},
-    state::{Lease, State},
+    load::{LoadError, Warehouse},
+    model::{Activity, trait_names},
+    source::Source,
 };
 
 use super::{
-    PipelineError, Progress, RunReport,
-    assemble::{archive, failed, identity, lock_patience, open_watched, source_settings, start_engine, suppression},
-    commit::first_error,
-    error::chain,
-    held::Budget,
-    limits::{note_told_waits, recall, remember},
-    memory::MemoryShares,
-    people::PeopleAsk,
-    pull::{Shared, blocking, side_by_side},
-    queue::Queue,
-    reconcile::{Resumed, check_ledgers, resume},
+    PipelineError, Progress, Request, Session,
+    assemble::{failed, identity, source_settings, start_engine},
+    reconcile::check_ledgers,
     replay::clear_leftovers,
-    report::{Findings, Outcome, peak_rss_bytes},
+    report::Findings,
     shared_destination::SharedDestination,
     surroundings::Surroundings,
-    theme_times::ThemeTimes,
-    ties::TieWatch,
-    traits::Learned,
-    work::{ScopeWork, work},
+    sync_context::SyncContext,
+    threads::side_by_side,
 };
 
 /// How far the service's clock is ahead of this machine's, in milliseconds.
 pub const CLOCK_SKEW: &str = "clock_skew_ms";
 
-/// Where a backfill ends that is to bring all there is: what is settled by the service's clock. Epoch milliseconds.
-pub const OPEN_END_MS: i64 = i64::MAX;
-
-/// What a run is asked to do.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// "sync" or "backfill": for the lease, the history and the report.
-    pub command: &'static str,
-    /// The window of a backfill, to [`OPEN_END_MS`] for all there is; `None` syncs.
-    pub backfill: Option<Window>,
-    /// Whether all vanished rows are believed, however many (promise P4).
-    pub accept_vanished: bool,
-    /// Which people are asked for.
-    pub people: PeopleAsk,
-}
-
 /// A run, assembled and holding the lease.
 pub struct Run {
-    pub(super) settings: Settings,
     pub(super) request: Request,
-    pub(super) run_id: RunId,
-    started_ms: i64,
-    pub(super) clock: Clock,
-    pub(super) chance: Chance,
-    pub(super) steps: Steps,
-    identity: Identity,
-    pub(super) shared: Shared,
+    pub(super) context: SyncContext,
     pub(super) destinations: Vec<SharedDestination>,
     pub(super) findings: Findings,
-    _lease: Lease,
+    pub(super) session: Session,
 }
 
 impl Run {
@@ -90,212 +54,58 @@ impl Run {
         progress: Arc<Progress>,
         surroundings: Surroundings,
     ) -> Result<Run, PipelineError> {
-        let account = TimeAccount::default();
-        let Surroundings { clock, chance, transport, steps, .. } = surroundings.clone();
         let mut source_settings = source_settings(&settings)?;
-        (source_settings.clock, source_settings.chance) = (clock.clone(), chance.clone());
-        source_settings.transport = transport;
         let identity = identity(&settings)?;
         settings.require_warehouse().map_err(PipelineError::Config)?;
-        let started_ms = surroundings.clock.now_ms();
-        let run_id = RunId::drawn(started_ms, &chance);
-        let take_lease = || {
-            let (base_url, environment) = (&identity.base_url, &identity.environment);
-            let opened = State::open_or_begin_anew(&settings.state_path, base_url, environment, started_ms);
-            let (state, damaged) = opened.map_err(PipelineError::State)?;
-            let state = state.watched(steps.clone());
-            let lease = state.take_lease(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
-            Ok::<_, PipelineError>((state, damaged, lease))
-        };
         // To start an engine takes longest, and touches nothing that another run may hold.
-        let (held, engine) = side_by_side("takes the lease", take_lease, || start_engine(&settings, &surroundings));
-        let (mut state, damaged, lease) = held??;
+        let (opened, engine) = side_by_side(
+            "takes the lease",
+            || Session::open_or_begin_anew(&settings, &identity, request.command, &surroundings),
+            || start_engine(&settings, &surroundings),
+        );
+        let (session, damaged) = opened?.map_err(PipelineError::State)?;
         let engine = engine?;
-        let ignores_told_wait = settings.throttle.ignores_told_wait;
-        let learned = recall(&state, &mut source_settings, ignores_told_wait).map_err(PipelineError::State)?;
-        let studies = state.service_trait(trait_names::SURVEYS_ARE_STUDIES).map_err(PipelineError::State)?;
+        let studies = session.state().service_trait(trait_names::SURVEYS_ARE_STUDIES).map_err(PipelineError::State)?;
         source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
-        let patience = lock_patience(&settings, &stop);
-        let archive = archive(&settings, &identity)?.watched(steps.clone());
+        let archive = session.archive()?;
         clear_leftovers(&settings)?;
         // To make a client takes a while, and the processor for it is there: a warehouse is opened by one thread.
         let (source, destinations) = side_by_side(
             "makes the client",
-            || Source::new(source_settings, learned, account.clone(), stop),
-            || open_watched(&settings, &identity, &patience, &surroundings, engine),
+            || session.source(source_settings, stop.clone()),
+            || session.warehouses(&stop, engine),
         );
-        let source = source?.map_err(PipelineError::Source)?;
-        let destinations: Vec<SharedDestination> = destinations?.into_iter().map(SharedDestination::new).collect();
+        let source = source??;
+        let destinations = SharedDestination::all(destinations?);
         let mut findings = Findings::default();
         findings.notes.extend(damaged.map(|kept_as| {
             let (path, kept_as) = (settings.state_path.display(), kept_as.display());
             format!("the state file {path} was damaged; it is kept as {kept_as}, and a new one was begun")
         }));
-        if let Some(note) = check_ledgers(&mut state, &destinations)? {
+        if let Some(note) = check_ledgers(&mut session.state(), &destinations)? {
             tracing::warn!("{note}");
             findings.notes.push(note);
         }
-        state.begin_run(&run_id, request.command, started_ms).map_err(PipelineError::State)?;
-        let ties = TieWatch::load(&state, clock.clone())?;
-        let theme_times = ThemeTimes::load(&state, clock.clone())?;
-        let state = Arc::new(Mutex::new(state));
-        let shared = Shared {
-            source,
-            archive,
-            state,
-            account,
-            budget: Budget::new(MemoryShares::of(&settings.warehouse).pages),
-            progress,
-            ties,
-            theme_times,
-            learned: Learned::default(),
-            drift: settings.drift,
-            suppression: suppression(&settings)?,
-        };
-        Ok(Run {
-            settings,
-            request,
-            run_id,
-            started_ms,
-            clock,
-            chance,
-            steps,
-            identity,
-            shared,
-            destinations,
-            findings,
-            _lease: lease,
-        })
+        session.begin_run()?;
+        let context = SyncContext::new(&session, source, archive, progress)?;
+        Ok(Run { request, context, destinations, findings, session })
     }
 
     /// The client, for the progress bar.
     pub fn source(&self) -> &Source {
-        &self.shared.source
-    }
-
-    /// Works until nothing is due, or something stops it. Everything committed stays, whatever happens, and there is a report
-    /// also of a run that failed.
-    pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
-        let (source, state, clock) = (self.shared.source.clone(), self.shared.state.clone(), self.clock.clone());
-        let worked = tokio::select! {
-            biased;
-            worked = self.work_off() => worked,
-            never = note_told_waits(source, &state, clock) => match never {},
-        };
-        self.doubt_ties();
-        // Also after an error: what was committed becomes visible. The first error is the one to tell.
-        let shown = self.make_visible().await;
-        let outcome = worked.and(shown);
-        let recorded = self.record_run(outcome.as_ref().err()).await;
-        let left = self.finish_destinations().await;
-        self.settle_suppression();
-        let outcome = outcome.and(recorded).and(left);
-        let report = self.report(outcome.as_ref().err());
-        let remembered = self.remember(&report);
-        (report, outcome.and(remembered))
-    }
-
-    async fn work_off(&mut self) -> Result<(), PipelineError> {
-        self.take_in_deliveries().await?;
-        self.list_known_surveys()?;
-        let resumed = {
-            let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
-            blocking(move || resume(&shared, &destinations)).await??
-        };
-        // What was begun of streams that nobody named waits for a run that reads them.
-        let named = &self.settings.named_streams;
-        let resumed: Vec<Resumed> =
-            resumed.into_iter().filter(|left| named.is_empty() || named.contains(&left.stream())).collect();
-        if !resumed.is_empty() {
-            tracing::info!(scans = resumed.len(), "going on with what an earlier run began");
-            self.drive(Queue::default(), resumed).await?;
-        }
-        if self.request.people == PeopleAsk::AfterLists && self.findings.stop.is_none() {
-            self.pull_lists().await?;
-        }
-        let asked = self.pull_people().await;
-        if asked.is_err() || self.findings.stop.is_some() {
-            self.findings.leave([Stream::Users]);
-        }
-        asked
-    }
-
-    async fn pull_lists(&mut self) -> Result<(), PipelineError> {
-        let is_for_people_alone = self.settings.streams.is_empty();
-        if is_for_people_alone {
-            return Ok(());
-        }
-        self.check_surveys().await?;
-        if self.findings.stop.is_some() {
-            return Ok(());
-        }
-        let lists: Vec<Stream> = self.settings.streams.iter().map(|stream| stream.stream).collect();
-        if self.is_backfilled()? {
-            self.findings.begin_with(lists);
-            return Ok(());
-        }
-        let now_ms = match self.shared.source.probe().await {
-            Ok(probe) => {
-                let now_ms = self.remember_clock(probe.service_now_ms)?;
-                self.check_clock(now_ms).await?;
-                if self.findings.stop.is_some() {
-                    return Ok(());
-                }
-                now_ms
-            }
-            Err(SourceError::Stopped(stop)) => {
-                self.findings.stop = Some(stop);
-                return Ok(());
-            }
-            Err(error) => return Err(PipelineError::Source(error)),
-        };
-        let due = self.due(now_ms)?;
-        if due.iter().any(|work| work.scope.stream == Stream::Surveys && !work.due.is_empty()) {
-            self.findings.stop = self.choose_surveys().await?;
-            if self.findings.stop.is_some() {
-                return Ok(());
-            }
-        }
-        let queue = Queue::new(due, &self.shared.progress);
-        self.findings.begin_with(lists);
-        self.drive(queue, Vec::new()).await
-    }
-
-    fn due(&self, now_ms: i64) -> Result<Vec<ScopeWork>, PipelineError> {
-        let due = work(&self.settings, Some(&self.shared.state()), self.request.backfill, now_ms);
-        let mut due = due.map_err(PipelineError::State)?;
-        // What an earlier run left of it has to be settled first.
-        due.retain(|work| !self.findings.is_frozen(work.scope.stream));
-        Ok(due)
-    }
-
-    /// Whether all that a backfill asks for is known to be there, so that not even the time is asked for. How late it is at the
-    /// service cannot be told from here: this machine's clock may have been set back since it was last compared. So an end that
-    /// was named counts as past; where none was named, what was asked for ends now, and that clock is believed unless it is known
-    /// to be behind.
-    fn is_backfilled(&self) -> Result<bool, PipelineError> {
-        let Some(window) = self.request.backfill else { return Ok(false) };
-        let is_open = window.end_ms == OPEN_END_MS;
-        let skew = self.shared.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
-        let (skew_ms, compared_ms) = skew.unwrap_or_default();
-        let here_ms = self.clock.now_ms();
-        if is_open && (here_ms < compared_ms || self.is_clock_doubted(-skew_ms)?) {
-            return Ok(false);
-        }
-        let now_ms = if is_open { here_ms + skew_ms } else { OPEN_END_MS };
-        Ok(self.due(now_ms)?.iter().all(|work| work.due.is_empty()))
+        &self.context.source
     }
 
     pub(super) fn clock_skew_ms(&self) -> Result<i64, PipelineError> {
-        let skew = self.shared.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+        let skew = self.context.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
         Ok(skew.map_or(0, |(skew_ms, _)| skew_ms))
     }
 
     /// The service's time decides what may be read; a service that does not tell its time is taken to share ours.
     pub(super) fn remember_clock(&self, service_now_ms: Option<i64>) -> Result<i64, PipelineError> {
-        let here_ms = self.clock.now_ms();
+        let here_ms = self.session.now_ms();
         let now_ms = service_now_ms.unwrap_or(here_ms);
-        self.shared.state().remember_trait(CLOCK_SKEW, &(now_ms - here_ms), here_ms).map_err(PipelineError::State)?;
+        self.context.state().remember_trait(CLOCK_SKEW, &(now_ms - here_ms), here_ms).map_err(PipelineError::State)?;
         Ok(now_ms)
     }
 
@@ -312,7 +122,7 @@ impl Run {
     }
 
     /// What each warehouse leaves behind for others, also when another one fails.
-    async fn finish_destinations(&self) -> Result<(), PipelineError> {
+    pub(super) async fn finish_destinations(&self) -> Result<(), PipelineError> {
         let mut outcome = Ok(());
         for destination in &self.destinations {
             let finished = self.with(destination, |destination| destination.finish()).await;
@@ -322,150 +132,16 @@ impl Run {
     }
 
     /// Does something with a warehouse on its thread.
-    async fn with(
+    pub(super) async fn with(
         &self,
         destination: &SharedDestination,
         work: impl FnOnce(&mut Warehouse) -> Result<(), LoadError> + Send + 'static,
     ) -> Result<(), PipelineError> {
-        let account = self.shared.account.clone();
+        let account = self.context.account.clone();
         let worked = destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
             work(destination).map_err(failed(destination.name()))
         });
         worked.await?
     }
-
-    /// Publishes every warehouse, also when another one fails. Old pages go from the archive.
-    async fn make_visible(&mut self) -> Result<(), PipelineError> {
-        // Side by side: each has a thread of its own.
-        let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
-        let outcome = first_error(published.into_iter());
-        let expired = self.shared.source.service_now_ms().map(|now_ms| self.shared.archive.expire(now_ms));
-        if let Some(Err(error)) = expired {
-            let note = format!("old pages could not be removed from the archive: {error}");
-            tracing::warn!("{note}");
-            self.findings.notes.push(note);
-        }
-        outcome
-    }
-
-    /// People whose time is over and whom nothing was seen of are no longer kept out; what is still sent of them is told.
-    fn settle_suppression(&mut self) {
-        let late = self.shared.suppression.late_records();
-        if late > 0 {
-            self.findings.notes.push(format!(
-                "the service still sends {late} records of people whom it should have purged by now; they were left out. If it \
-                 was never asked to purge them, run `studysync erase` for them without --local-only"
-            ));
-            self.findings.is_doubtful = true;
-        }
-        let now_ms = self.shared.source.service_now_ms().unwrap_or_else(|| self.clock.now_ms());
-        match self.shared.suppression.settle(now_ms) {
-            Ok(expired) => {
-                for gone in expired {
-                    tracing::info!(
-                        erasure_id = gone.erasure_id,
-                        "the service has purged them: nobody is kept out for it any more"
-                    );
-                }
-            }
-            Err(error) => {
-                let note = format!("who is kept out could not be written: {}", chain(&error));
-                tracing::warn!("{note}");
-                self.findings.notes.push(note);
-            }
-        }
-    }
-
-    /// Writes the run into the warehouses that it changed, with how it ended.
-    async fn record_run(&self, error: Option<&PipelineError>) -> Result<(), PipelineError> {
-        if !self.findings.wrote {
-            return Ok(());
-        }
-        let record = self.record(error);
-        for destination in &self.destinations {
-            let record = record.clone();
-            self.with(destination, move |destination| destination.record_run(&record)).await?;
-            self.publish(destination).await?;
-        }
-        Ok(())
-    }
-
-    /// What the edges of pages may have hidden.
-    fn doubt_ties(&mut self) {
-        let notes = self.shared.ties.notes();
-        self.findings.is_doubtful |= !notes.is_empty();
-        for note in &notes {
-            tracing::warn!("{note}");
-        }
-        self.findings.notes.extend(notes);
-    }
-
-    /// The history of runs, and what was learned of the service.
-    fn remember(&self, report: &RunReport) -> Result<(), PipelineError> {
-        let text = serde_json::to_string(report).unwrap_or_default();
-        let state = self.shared.state();
-        let now_ms = self.clock.now_ms();
-        self.shared.learned.remember(&state, &self.shared.source, now_ms)?;
-        remember(&state, &self.shared.source, now_ms)
-            .and_then(|()| {
-                state.finish_run(&self.run_id, now_ms, report.outcome.name(), i64::from(report.exit_code), &text)
-            })
-            .map_err(PipelineError::State)
-    }
-
-    fn record(&self, error: Option<&PipelineError>) -> RunRecord {
-        let report = self.report(error);
-        RunRecord {
-            run_id: self.run_id.clone(),
-            command: self.request.command.to_owned(),
-            outcome: report.outcome.name().to_owned(),
-            exit_code: i64::from(report.exit_code),
-            started_ms: self.started_ms,
-            finished_ms: self.clock.now_ms(),
-            base_url: self.identity.base_url.clone(),
-            environment: self.identity.environment.clone(),
-            program_version: env!("CARGO_PKG_VERSION").to_owned(),
-            report: serde_json::to_string(&report).unwrap_or_default(),
-        }
-    }
-
-    fn report(&self, error: Option<&PipelineError>) -> RunReport {
-        let outcome = if error.is_some() { Outcome::Failed } else { self.findings.outcome() };
-        let mut streams = self.findings.streams();
-        let lists = self.settings.streams.iter().map(|stream| stream.stream);
-        let lists = lists.filter(|_| self.request.people == PeopleAsk::AfterLists);
-        let is_for_people = self.settings.users.is_enabled || self.request.people != PeopleAsk::AfterLists;
-        for stream in lists.chain(is_for_people.then_some(Stream::Users)) {
-            streams.entry(stream.name()).or_default().reached = self.findings.reached(stream);
-        }
-        let (drift, drift_unlisted) = self.findings.drift();
-        RunReport {
-            run_id: self.run_id.clone(),
-            command: self.request.command.to_owned(),
-            outcome,
-            exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
-            started_at: rfc3339(self.started_ms),
-            finished_at: rfc3339(self.clock.now_ms()),
-            streams,
-            drift,
-            drift_unlisted,
-            webhook_events: self.findings.webhook_events,
-            requests: self.shared.source.request_stats(),
-            time_ms: self.shared.account.parts(),
-            peak_rss_bytes: peak_rss_bytes(),
-            stopped_because: self.findings.stop.map(|stop| stop.to_string()),
-            resume_after_ms: self.findings.resume_after_ms(self.clock.now_ms()),
-            limited_until_ms: self.findings.limited_until_ms(),
-            error: error.map(|error| chain(error)),
-            failures: self.findings.failures.clone(),
-            notes: self.findings.notes(),
-        }
-    }
-}
-
-pub(super) fn rfc3339(at_ms: i64) -> String {
-    chrono::DateTime::from_timestamp_millis(at_ms)
-        .map(|moment| moment.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
-        .unwrap_or_default()
 }

@@ -15,7 +15,7 @@ use futures::{
 };
 use tokio::sync::oneshot;
 
-use super::{PipelineError, pull::is_single_threaded};
+use super::{PipelineError, threads::is_single_threaded};
 use crate::load::Warehouse;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -29,8 +29,10 @@ pub(super) struct SharedDestination {
 }
 
 impl SharedDestination {
-    pub fn new(destination: Warehouse) -> Self {
-        Self { destination: Arc::new(Mutex::new(destination)), thread: Arc::default() }
+    /// Those that a session opened.
+    pub fn all(destinations: Vec<Warehouse>) -> Vec<SharedDestination> {
+        let shared = |destination| Self { destination: Arc::new(Mutex::new(destination)), thread: Arc::default() };
+        destinations.into_iter().map(shared).collect()
     }
 
     /// A thread that died while it held a warehouse left no transaction behind that could be committed.

@@ -87,7 +87,7 @@ pub fn due(scope: Scope, held: &[Segment], rules: &Rules, ask: Ask, now_ms: i64)
             gaps.chain(in_doubt(&held, rules, window)).collect()
         }
         Ask::Sync { first_since_ms, known_since_ms } => {
-            due_for_sync(&held, rules, (first_since_ms, known_since_ms), settled_ms, now_ms)
+            due_for_sync(&held, rules, Since { first_ms: first_since_ms, known_ms: known_since_ms }, settled_ms, now_ms)
         }
     }
 }
@@ -110,16 +110,18 @@ fn in_doubt(held: &[Segment], rules: &Rules, window: Window) -> Vec<Due> {
     windows.map(|window| Due { window: *window, reason: Reason::Rescan }).collect()
 }
 
-fn due_for_sync(
-    held: &[Segment],
-    rules: &Rules,
-    (first_since_ms, known_since_ms): (i64, Option<i64>),
-    settled_ms: i64,
-    now_ms: i64,
-) -> Vec<Due> {
+/// Where a sync begins.
+struct Since {
+    /// Where nothing is covered.
+    first_ms: i64,
+    /// Where coverage ever began.
+    known_ms: Option<i64>,
+}
+
+fn due_for_sync(held: &[Segment], rules: &Rules, since: Since, settled_ms: i64, now_ms: i64) -> Vec<Due> {
     let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
     let Some(hull) = covered.hull() else {
-        let window = Window::new(known_since_ms.unwrap_or(first_since_ms), settled_ms);
+        let window = Window::new(since.known_ms.unwrap_or(since.first_ms), settled_ms);
         return if window.is_empty() { Vec::new() } else { vec![Due { window, reason: Reason::New }] };
     };
     let mut all = Vec::new();
@@ -133,7 +135,7 @@ fn due_for_sync(
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
     });
     all.extend(rescans.next().unwrap_or_default());
-    let known = Window::new(hull.start_ms.min(known_since_ms.unwrap_or(i64::MAX)), hull.end_ms);
+    let known = Window::new(hull.start_ms.min(since.known_ms.unwrap_or(i64::MAX)), hull.end_ms);
     all.extend(covered.gaps_in(known).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));
     all.extend(rescans.flatten());
     all.retain(|due| !due.window.is_empty());

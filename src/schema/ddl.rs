@@ -1,6 +1,9 @@
 //! Contracts as DuckDB DDL.
 
-use super::{ColumnType, Table};
+use super::{
+    contract::{ColumnType, Table},
+    quote::{quote_identifier, quote_text},
+};
 
 impl ColumnType {
     /// The type's name in DuckDB. TIMESTAMP without a zone holds UTC: answers then do not depend on a session's zone, and the
@@ -25,16 +28,6 @@ impl ColumnType {
             _ => quoted.to_owned(),
         }
     }
-}
-
-/// An identifier in double quotes.
-pub fn quote_identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text literal in single quotes.
-pub fn quote_text(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 impl Table {

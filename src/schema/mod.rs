@@ -7,13 +7,14 @@ mod contract;
 mod ddl;
 mod dictionary;
 mod parquet_views;
+mod quote;
 mod views;
 
 pub use arrow_types::{RECORD_COLUMN, ROW_HASH_COLUMN};
 pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, TableKind};
-pub use ddl::{quote_identifier, quote_text};
 pub use dictionary::{dictionary_json, dictionary_markdown, dictionary_sql};
 pub use parquet_views::parquet_views_sql;
+pub use quote::{quote_identifier, quote_text};
 pub use views::{View, ViewColumn, ViewKind, views};
 
 use std::sync::LazyLock;

@@ -10,12 +10,13 @@ use crate::{
     flatten::tell,
     model::{MINUTE_MS, Stream},
     pipeline::{
-        Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunReport, Surroundings, flush_deliveries, identity,
+        Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunReport, Surroundings, chain, flush_deliveries,
+        identity,
     },
     state::{Inbox, ScheduleEntry, StateError},
 };
 
-use super::{Agenda, Board, Count, Ended, Job, Schedule, ServeError, told};
+use super::{Agenda, Board, Count, Ended, Job, Schedule, ServeError};
 
 /// The wall clock may jump while the daemon sleeps, so it looks at least so often.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -172,10 +173,10 @@ impl Daemon {
             Ok(run) => {
                 let (report, outcome) = run.execute().await;
                 let limited_until_ms = report.limited_until_ms;
-                let (ended, outcome, trouble) = judge((report, outcome));
+                let (ended, outcome, trouble) = judge(&report, &outcome);
                 (ended, outcome, trouble, limited_until_ms)
             }
-            Err(error) => (of_error(&error), "not begun".to_owned(), Some(told(&error)), None),
+            Err(error) => (of_error(&error), "not begun".to_owned(), Some(chain(&error)), None),
         };
         let finished_ms = self.surroundings.clock.now_ms();
         match &trouble {
@@ -208,7 +209,7 @@ impl Daemon {
         let publishes = now_ms - self.published_ms >= PUBLISH_EVERY_MS;
         self.board.show(|shown| shown.running = Some("flush"));
         let flushed = flush_deliveries(&self.settings, &self.surroundings, stop, publishes).await;
-        let trouble = flushed.as_ref().err().map(told);
+        let trouble = flushed.as_ref().err().map(|error| chain(error));
         self.board.show(|shown| (shown.running, shown.trouble) = (None, trouble.clone()));
         match flushed {
             Ok(flushed) => {
@@ -267,10 +268,10 @@ impl Daemon {
 }
 
 /// What a run that was opened came to: what follows, its outcome, and what went wrong.
-fn judge((report, outcome): (RunReport, Result<(), PipelineError>)) -> (Ended, String, Option<String>) {
+fn judge(report: &RunReport, outcome: &Result<(), PipelineError>) -> (Ended, String, Option<String>) {
     let name = report.outcome.name().to_owned();
-    if let Err(error) = &outcome {
-        return (of_error(error), name, Some(told(error)));
+    if let Err(error) = outcome {
+        return (of_error(error), name, Some(chain(error)));
     }
     match report.outcome {
         Outcome::Done => (Ended::Done, name, None),

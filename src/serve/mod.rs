@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{ServeSettings, Settings},
-    pipeline::{PipelineError, Surroundings, identity},
+    pipeline::{Surroundings, identity},
     redact::ApiKey,
     state::Inbox,
 };
@@ -118,9 +118,4 @@ pub async fn serve_receiver(
     let door = Door::new(Some("/webhook".to_owned()), Some(token), queue, Arc::clone(&board), clock);
     serve_connections(listener, router(Arc::new(door)), board, stop).await;
     Ok(())
-}
-
-/// What a run that did not come to an end is told to people as.
-fn told(error: &PipelineError) -> String {
-    crate::pipeline::chain(error)
 }

@@ -2,10 +2,10 @@
 //! rules as a page of a walk; what the answer means is the caller's to say.
 
 use super::{
-    Inner,
     address::{self, Address},
     error::{Failure, SourceError},
     fetch::Fetched,
+    inner::Inner,
     walk::Page,
 };
 use crate::model::PageRequest;

@@ -13,7 +13,7 @@ use reqwest::{
 };
 use tokio::time::timeout;
 
-use super::{error::Failure, excerpt::presentable, wire::cause};
+use super::{cause::cause, error::Failure, excerpt::presentable};
 use crate::redact::ApiKey;
 
 /// The most characters shown of an encoding that cannot be read.

@@ -9,9 +9,9 @@ use reqwest::{
 };
 
 use super::{
+    cause::cause,
     error::SettingsError,
     settings::{AuthForm, SourceSettings},
-    wire,
 };
 
 /// Establishing a connection, encryption included.
@@ -42,7 +42,7 @@ pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> 
         true => builder.no_proxy().tls_certs_only([]),
         false => builder.https_only(true),
     };
-    builder.build().map_err(|error| SettingsError::Client { reason: wire::cause(error) })
+    builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
 }
 
 fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {

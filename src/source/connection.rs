@@ -4,35 +4,8 @@
 use std::{error::Error, io};
 
 use rustls::{CertificateError, Error as TlsError};
-use thiserror::Error as ThisError;
 
-use super::{error::Failure, wire::cause};
-
-/// Why TLS cannot work before somebody changes something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
-pub enum TlsProblem {
-    #[error("its certificate has expired")]
-    Expired,
-    #[error("its certificate is not valid yet: this machine's clock may be wrong")]
-    NotYetValid,
-    #[error("its certificate is signed by an authority that this machine does not know")]
-    UnknownAuthority,
-    #[error("its certificate is for another name")]
-    OtherName,
-    #[error("its certificate cannot be used")]
-    BadCertificate,
-    #[error("it does not speak TLS: the port may be one for plain http")]
-    NotTls,
-    #[error("it refuses this program's TLS")]
-    Refused,
-}
-
-impl TlsProblem {
-    /// Whether the certificate is what is wrong.
-    pub fn is_certificate(self) -> bool {
-        !matches!(self, TlsProblem::NotTls | TlsProblem::Refused)
-    }
-}
+use super::{cause::cause, error::Failure, tls_problem::TlsProblem};
 
 /// The failure of a request for which there was no connection.
 pub(super) fn failure_to_connect(error: reqwest::Error) -> Failure {

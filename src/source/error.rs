@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::connection::TlsProblem;
+use super::tls_problem::TlsProblem;
 use crate::model::format_ms;
 
 /// Why no further page can be had.

@@ -9,11 +9,10 @@ use super::{
     backoff::Backoff,
     envelope::EnvelopeError,
     error::{Failure, SourceError},
+    settings::ATTEMPTS_MAX,
     wire::{Outcome, Received, Rejection, Wire},
 };
 
-/// The most attempts for one page at one size, refusals not counted (a 429 is no attempt, promise P5).
-pub const ATTEMPTS_MAX: u32 = 6;
 /// The most attempts where the page's size may be to blame and a smaller one can be asked for.
 pub const SIZE_ATTEMPTS_MAX: u32 = 2;
 /// The most attempts where a 4xx says nothing about the request, such as 421 or 499.

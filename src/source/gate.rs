@@ -19,8 +19,8 @@ pub(super) use self::{
     shell::{Gate, Machine, Permit},
 };
 use super::{
-    WaitReason, Waiting,
     backoff::{Backoff, Series},
+    waiting::{WaitReason, Waiting},
 };
 
 /// After this long without a request the service's allowance may have filled up again: what the pace measured before says

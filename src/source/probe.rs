@@ -1,47 +1,19 @@
 //! What the answers of a run show of the service: whether the key is good, and which lists exist. A 403 or a 404 alone says
 //! neither.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::{
-    Inner,
     address::{self, Address},
     error::{Failure, SourceError, Stop},
     fetch::{Fetched, Posted, fetch, post},
+    inner::Inner,
     wire::Rejection,
 };
 use crate::model::{FlagSet, MINUTE_MS, PageRequest, Scope, Stream, Window};
 
 /// How often a request about a person is sent that alone is answered with 401 or 403.
 pub(super) const REFUSALS_MAX: u32 = 2;
-
-/// The lists that have answered with a page.
-#[derive(Debug, Default)]
-pub(super) struct ListsSeen {
-    lists: Mutex<BTreeSet<Stream>>,
-    /// Held while a list is asked whether it exists: others wait for the answer.
-    asking: tokio::sync::Mutex<()>,
-}
-
-impl ListsSeen {
-    pub fn note(&self, list: Option<Stream>) {
-        if let Some(list) = list {
-            self.lists.lock().unwrap_or_else(PoisonError::into_inner).insert(list);
-        }
-    }
-
-    fn has(&self, list: Stream) -> bool {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner).contains(&list)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-}
 
 /// What [`super::Source::probe`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Inner, address,
+    address,
     error::{Failure, SourceError},
     fetch::Fetched,
+    inner::Inner,
 };
 use crate::text::bytes_without_mark;
 

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 use super::{
     backoff::Backoff,
     error::{SettingsError, SourceError},
-    fetch::ATTEMPTS_MAX,
     transport::Transport,
 };
 use crate::{clock::Clock, model::Chance, redact::ApiKey};
 
+/// The most attempts for one page at one size, refusals not counted (a 429 is no attempt, promise P5).
+pub const ATTEMPTS_MAX: u32 = 6;
 /// The default for [`SourceSettings::timeout`].
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// The default for [`SourceSettings::idle_timeout`].

@@ -10,14 +10,19 @@ use std::{
     time::Duration,
 };
 
+use reqwest::Url;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
-use super::*;
-use crate::model::{FlagSet, PageToken, Scope, Stream, Window};
+use super::{backoff::Backoff, *};
+use crate::{
+    model::{FlagSet, PageRequest, PageToken, Scope, Stream, TimeAccount, Window},
+    redact::ApiKey,
+};
 
 const KEY: &str = "s3cr3t-s3cr3t";
 

@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use reqwest::{Client, Request};
 
 use super::{
+    cause::cause,
     connection::{failure_to_connect, not_http},
     error::Failure,
-    wire::cause,
 };
 
 /// An answer whose body is not read yet.

@@ -9,11 +9,11 @@ use reqwest::{Method, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Inner, Source,
     call::{Call, Called},
     error::{Failure, SourceError, Stop},
-    fetch::ATTEMPTS_MAX,
+    inner::Inner,
     probe::REFUSALS_MAX,
+    settings::ATTEMPTS_MAX,
 };
 use crate::model::{Stream, can_be_asked};
 
@@ -48,31 +48,37 @@ pub enum Upserted {
     Later,
 }
 
-impl Source {
-    /// Asks for one person.
-    ///
-    /// # Errors
-    /// `Refused` if the address cannot be right, and `Unreachable` or `BadAnswer` if no answer came however often it was asked.
-    pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
-        self.inner.user(user_id).await
+/// What is known of the attempts to send a person so far.
+#[derive(Default)]
+struct Sent {
+    /// The latest failure after which the service may have the person.
+    may_have_left: Option<Failure>,
+    /// How many such failures there were.
+    unclear: u64,
+    /// Answers that say that the key may not do this.
+    refusals: u32,
+}
+
+impl Sent {
+    /// No further attempt is made.
+    fn given_up(self, failure: Failure) -> Upserted {
+        match self.may_have_left {
+            Some(failure) => Upserted::Unknown { failure },
+            None => Upserted::NotSent { failure },
+        }
     }
 
-    /// Waits as long as the service is to be left alone.
-    pub async fn until_open(&self) {
-        self.inner.wire.gate.until_open().await;
-    }
-
-    /// Sends one person: `body` is the JSON of an upsert. `may_repeat`: what the service may have taken may be sent once more.
-    ///
-    /// # Errors
-    /// Only what makes every other request futile too.
-    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<Upserted, SourceError> {
-        self.inner.upsert(body, may_repeat).await
+    /// The run ends before a further attempt.
+    fn stopped(self, stop: Stop) -> Result<Upserted, SourceError> {
+        match self.may_have_left {
+            Some(failure) => Ok(Upserted::Unknown { failure }),
+            None => Err(SourceError::Stopped(stop)),
+        }
     }
 }
 
 impl Inner {
-    async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
+    pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
         let call = self.call_for(user_id);
         if !can_be_asked(user_id) {
             let message = "an address cannot carry the id".to_owned();
@@ -116,68 +122,56 @@ impl Inner {
         }
     }
 
-    async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<Upserted, SourceError> {
+    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<Upserted, SourceError> {
         let (url, shown) = (self.user_address(""), self.user_address("").to_string());
         let call = Call { method: Method::POST, url, shown, body: Some(body) };
-        let (mut waits, mut attempts, mut unclear, mut refusals) = (self.backoff.series(), 0, 0, 0);
-        let mut may_have_left = None;
-        let unless_known = |may_have_left: Option<Failure>, known: Upserted| match may_have_left {
-            Some(failure) => Upserted::Unknown { failure },
-            None => known,
-        };
+        let (mut waits, mut attempts) = (self.backoff.series(), 0);
+        let mut sent = Sent::default();
         loop {
             let failure = match self.wire.call(&call).await {
                 // Nothing was sent this time.
-                Err(stop) => match may_have_left {
-                    Some(failure) => return Ok(Upserted::Unknown { failure }),
-                    None => return Err(SourceError::Stopped(stop)),
-                },
-                Ok(Called::Answered { status, .. }) if (200..300).contains(&status) => {
-                    return Ok(Upserted::Accepted { status, unclear });
-                }
-                Ok(Called::Answered { status: status @ (401 | 403), message, .. }) => {
-                    refusals += 1;
-                    if refusals == 1 {
-                        self.check_key_for_users().await?;
-                    }
-                    if refusals >= REFUSALS_MAX {
-                        let failure = Failure::Status { status, message };
-                        return Ok(unless_known(may_have_left, Upserted::NotSent { failure }));
-                    }
-                    Failure::Status { status, message }
-                }
-                Ok(Called::Answered { status, message, is_html, .. }) => match status {
-                    404 | 405 => return Err(SourceError::Refused { status, message, url: call.shown }),
-                    _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
-                    _ => return Ok(Upserted::Refused { status, message }),
-                },
-                Ok(Called::Redirected { status, location }) => {
-                    return Err(SourceError::Redirected { status, location, url: call.shown });
-                }
-                Ok(Called::Later) if unclear == 0 => return Ok(Upserted::Later),
+                Err(stop) => return sent.stopped(stop),
+                Ok(Called::Later) if sent.unclear == 0 => return Ok(Upserted::Later),
                 Ok(Called::Later) => {
                     self.wire.gate.until_open().await;
                     continue;
                 }
                 Ok(Called::Interrupted(stop)) => return Ok(Upserted::Interrupted { stop }),
                 Ok(Called::Failed(failure)) => failure,
+                Ok(Called::Redirected { status, location }) => {
+                    return Err(SourceError::Redirected { status, location, url: call.shown });
+                }
+                Ok(Called::Answered { status: status @ (401 | 403), message, .. }) => {
+                    sent.refusals += 1;
+                    if sent.refusals == 1 {
+                        self.check_key_for_users().await?;
+                    }
+                    let failure = Failure::Status { status, message };
+                    if sent.refusals >= REFUSALS_MAX {
+                        return Ok(sent.given_up(failure));
+                    }
+                    failure
+                }
+                Ok(Called::Answered { status, message, is_html, .. }) => match status {
+                    200..300 => return Ok(Upserted::Accepted { status, unclear: sent.unclear }),
+                    404 | 405 => return Err(SourceError::Refused { status, message, url: call.shown }),
+                    _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
+                    _ => return Ok(Upserted::Refused { status, message }),
+                },
             };
             attempts += 1;
             if !was_not_taken(&failure) {
-                may_have_left = Some(failure.clone());
-                unclear += 1;
+                sent.may_have_left = Some(failure.clone());
+                sent.unclear += 1;
                 if !may_repeat {
                     return Ok(Upserted::Unknown { failure });
                 }
             }
             if attempts >= ATTEMPTS_MAX {
-                return Ok(unless_known(may_have_left, Upserted::NotSent { failure }));
+                return Ok(sent.given_up(failure));
             }
             if let Err(stop) = self.wire.gate.nap(waits.next_wait(self.wire.gate.chance().share())).await {
-                return match may_have_left {
-                    Some(failure) => Ok(Upserted::Unknown { failure }),
-                    None => Err(SourceError::Stopped(stop)),
-                };
+                return sent.stopped(stop);
             }
         }
     }

@@ -8,11 +8,11 @@ use reqwest::Url;
 use tokio::time::Instant;
 
 use super::{
-    Inner,
     address::{self, Address},
     error::{Failure, SourceError},
     fetch::Fetched,
     guards::{Guards, NotFound},
+    inner::Inner,
     page_size::PageSize,
     wire::{Received, Rejection},
 };

@@ -21,7 +21,7 @@ use super::{
     error::{Failure, SettingsError, Stop},
     excerpt,
     gate::{Gate, Permit},
-    probe::ListsSeen,
+    lists_seen::ListsSeen,
     retry_after,
     service_clock::{self, ServiceClock},
     settings::SourceSettings,
@@ -300,21 +300,6 @@ impl<'a> Tally<'a> {
 impl Drop for Tally<'_> {
     fn drop(&mut self) {
         self.wire.counters.count(self.status, self.read_bytes, self.is_about_ties);
-    }
-}
-
-/// What lies behind an error of the HTTP client. Its own text names the address with the page token in it, and little else.
-pub(super) fn cause(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut texts = Vec::new();
-    let mut source = std::error::Error::source(&error);
-    while let Some(inner) = source {
-        texts.push(inner.to_string());
-        source = inner.source();
-    }
-    match texts.is_empty() {
-        true => error.to_string(),
-        false => texts.join(": "),
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{files::beside, model::format_ms};
 
-use super::{State, StateError, lease};
+use super::{State, StateError, lock};
 
 /// What SQLite keeps beside a database, and what becomes of it. The log goes first: left alone beside a new file it would be
 /// replayed into it.
@@ -31,7 +31,7 @@ impl State {
             opened => return opened.map(|state| (state, None)),
         };
         // Under the lock of the lease: no other run may be at work on it. It stays with this process until both are done.
-        let Some(_lock) = lease::try_lock(path)? else {
+        let Some(_lock) = lock::try_lock(path)? else {
             return Err(StateError::Leased { path: path.to_owned(), holder: None });
         };
         let aside = put_aside(path, now_ms).map_err(|source| StateError::PutAside { path: path.to_owned(), source })?;

@@ -9,7 +9,10 @@ use rusqlite::{ErrorCode, ffi::SQLITE_IOERR_SHMSIZE};
 
 use rustix::io::Errno;
 
-use super::{Holder, lease};
+use super::{
+    holder::Holder,
+    lock::{LockError, try_lock},
+};
 
 /// An error of the checkpoint database.
 #[derive(Debug, thiserror::Error)]
@@ -119,11 +122,20 @@ impl StateError {
                 }
             }
             // SQLite waits for a lock that the file system refuses, and then says that somebody holds it.
-            Some(error) if error.code == ErrorCode::DatabaseBusy => match lease::try_lock(&path) {
-                Err(refused @ StateError::LockRefused { .. }) => refused,
+            Some(error) if error.code == ErrorCode::DatabaseBusy => match try_lock(&path) {
+                Err(refused @ LockError::Refused { .. }) => refused.into(),
                 _ => StateError::Sqlite { action, path, source },
             },
             _ => StateError::Sqlite { action, path, source },
+        }
+    }
+}
+
+impl From<LockError> for StateError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Unopened { path, source } => StateError::Lock { path, source },
+            LockError::Refused { path, source } => StateError::LockRefused { path, source },
         }
     }
 }

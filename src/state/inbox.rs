@@ -101,7 +101,7 @@ impl Inbox {
 
     /// The lock of the one `serve` at a state file, which goes with its process; `None` while another process has it.
     pub fn lock(state: &Path) -> Result<Option<std::fs::File>, StateError> {
-        super::lease::try_lock(&Inbox::path_of(state))
+        Ok(super::lock::try_lock(&Inbox::path_of(state))?)
     }
 
     /// Whether a state file has one.

@@ -1,37 +1,18 @@
 //! One writer at a time. The lock is the system's, on a file beside the database, so it goes with its process whatever kills it;
 //! the row in `lease` only tells who holds it.
 
-use std::{
-    ffi::OsString,
-    fmt,
-    fs::{File, OpenOptions},
-    path::{Path, PathBuf},
-};
+use std::fs::File;
 
 use rusqlite::OptionalExtension;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::model::{DurableStep, RunId, format_ms};
+use crate::model::{DurableStep, RunId};
 
-use super::{State, StateError};
-
-/// Who holds the lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    pub run_id: String,
-    pub pid: u32,
-    pub host: String,
-    pub command: String,
-    /// Epoch milliseconds by the holder's machine.
-    pub started_ms: i64,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Holder { pid, host, command, started_ms, .. } = self;
-        write!(f, "`studysync {command}`, process {pid} on {host}, since {}", format_ms(*started_ms))
-    }
-}
+use super::{
+    State, StateError,
+    holder::Holder,
+    lock::{lock_path, try_lock},
+};
 
 /// The lease; dropping it lets the next run in.
 #[derive(Debug)]
@@ -80,26 +61,4 @@ impl State {
             .optional()
             .map_err(self.failed("read"))
     }
-}
-
-/// The lock beside a state file; `None` while another process has it.
-///
-/// # Errors
-/// `LockRefused` if the file system gives no locks.
-pub(super) fn try_lock(state: &Path) -> Result<Option<File>, StateError> {
-    let path = lock_path(state);
-    let failed = |path: PathBuf| move |source| StateError::Lock { path, source };
-    let mut options = OpenOptions::new();
-    let lock = options.create(true).truncate(false).write(true).open(&path).map_err(failed(path.clone()))?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(lock)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(errno) => Err(StateError::LockRefused { path, source: errno.into() }),
-    }
-}
-
-fn lock_path(state: &Path) -> PathBuf {
-    let mut name = OsString::from(state.as_os_str());
-    name.push(".lock");
-    PathBuf::from(name)
 }

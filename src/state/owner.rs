@@ -3,7 +3,7 @@
 
 use crate::model::is_same_service;
 
-use super::{State, StateError, lease};
+use super::{State, StateError, lock};
 
 /// What would be known of a service, and is nothing worth keeping where no row was ever seen.
 const KNOWLEDGE: [&str; 6] = ["coverage", "proofs", "extents", "scans", "destinations", "traits"];
@@ -24,7 +24,7 @@ impl State {
             return Err(StateError::OtherService { path: self.path.clone(), what, found, wanted });
         }
         // Not while a run works on it.
-        let Some(_lock) = lease::try_lock(&self.path)? else {
+        let Some(_lock) = lock::try_lock(&self.path)? else {
             return Err(StateError::Leased { path: self.path.clone(), holder: self.current_holder()? });
         };
         tracing::info!(found, wanted, "the state file holds no rows: it is bound to another {what} now");

@@ -8,7 +8,8 @@ use super::{
     InputError, Row, SetAside, Take, Upsert,
     members::{Member, compact},
     records::{Fed, Record, Records, Splitter},
-    row::{ATTRIBUTE_PREFIX, IdsOf, check_columns, is_blank, read_members, shown},
+    row::{ATTRIBUTE_PREFIX, IdsOf, check_columns, is_blank, read_members},
+    shown::shown,
 };
 use crate::{
     json::{Shape, shape},

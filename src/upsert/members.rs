@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::row::shown;
+use super::shown::shown;
 use crate::json::Shape;
 
 /// A member's name, and the JSON text of its value.

@@ -9,6 +9,7 @@ mod members;
 mod ndjson;
 mod records;
 mod row;
+mod shown;
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,11 @@ use std::{collections::BTreeMap, io};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
 
-pub use self::{csv::read_csv, ndjson::read_ndjson, row::check_columns};
+pub use self::{
+    csv::read_csv,
+    ndjson::read_ndjson,
+    row::{check_columns, take_json},
+};
 
 /// The most attributes of a user that the service takes.
 pub const ATTRIBUTES_MAX: usize = 100;
@@ -123,8 +128,3 @@ pub enum InputError {
 
 /// Takes rows, in order, until it answers `false`.
 pub type Take<'a> = dyn FnMut(Row) -> bool + 'a;
-
-/// Hands over one row of a table that is a JSON object.
-pub fn take_json(number: u64, text: &[u8], take: &mut Take<'_>) -> bool {
-    take(Row { number, read: row::read_json(text, row::IdsOf::Table) })
-}

@@ -3,12 +3,13 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
-    ATTRIBUTES_MAX, AttributeValue, Event, SetAside, Upsert,
+    ATTRIBUTES_MAX, AttributeValue, Event, Row, SetAside, Take, Upsert,
     members::{Member, compact, items_of, members_of, words},
+    shown::shown,
 };
 use crate::{
     json::{Shape, shape},
-    model::{epoch_ms, parse_date, steers_display},
+    model::{epoch_ms, parse_date},
 };
 
 const USER_ID: &str = "userId";
@@ -17,9 +18,6 @@ const ATTRIBUTES: &str = "attributes";
 const EVENTS: &str = "events";
 /// What stands before the name of an attribute that is a column of its own.
 pub(super) const ATTRIBUTE_PREFIX: &str = "attributes.";
-/// Letters of a value that a reason shows.
-const SHOWN_LETTERS: usize = 40;
-
 /// Says what is wrong with the names of columns, if anything.
 pub fn check_columns<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
     let names: Vec<&str> = names.into_iter().collect();
@@ -54,6 +52,11 @@ pub(super) enum IdsOf {
     Text,
     /// A table, which holds an id as it is.
     Table,
+}
+
+/// Hands over one row of a table that is a JSON object.
+pub fn take_json(number: u64, text: &[u8], take: &mut Take<'_>) -> bool {
+    take(Row { number, read: read_json(text, IdsOf::Table) })
 }
 
 /// Reads the JSON object of a row.
@@ -247,14 +250,4 @@ fn read_event(place: usize, json: &str) -> Result<Event, String> {
     });
     let timestamp = timestamp.map_err(|problem| format!("event {place} has no timestamp: {problem}"))?;
     Ok(Event { event, timestamp })
-}
-
-/// The beginning of a foreign text, harmless on a screen.
-pub(super) fn shown(text: &str) -> String {
-    let letters = text.chars().map(|letter| if steers_display(letter) { '\u{fffd}' } else { letter });
-    let mut short: String = letters.take(SHOWN_LETTERS).collect();
-    if text.chars().nth(SHOWN_LETTERS).is_some() {
-        short.push('…');
-    }
-    short
 }

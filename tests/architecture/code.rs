@@ -2,17 +2,48 @@
 //!
 //! It knows as much of Rust's grammar as the checks need. A macro that builds a path from pieces would escape it; there is none.
 
-/// One word, `::`, or one sign.
-pub type Token = String;
+/// One word, `::`, or one sign, and its line, counted from 1.
+#[derive(Clone, Debug)]
+pub struct Token {
+    text: String,
+    pub line: usize,
+}
+
+impl Token {
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_word(&self) -> bool {
+        self.text.starts_with(is_word_sign)
+    }
+}
+
+impl PartialEq<str> for Token {
+    fn eq(&self, other: &str) -> bool {
+        self.text == other
+    }
+}
+
+impl PartialEq<&str> for Token {
+    fn eq(&self, other: &&str) -> bool {
+        self.text == *other
+    }
+}
+
+fn is_word_sign(sign: char) -> bool {
+    sign.is_alphanumeric() || sign == '_'
+}
 
 /// Takes the tokens of a file, without comments, texts and character literals.
 pub fn tokens(text: &str) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
-    let is_word = |sign: char| sign.is_alphanumeric() || sign == '_';
     let mut tokens = Vec::new();
-    let mut index = 0;
+    let (mut index, mut line, mut counted) = (0, 1, 0);
     while index < chars.len() {
+        line += chars[counted..index].iter().filter(|sign| **sign == '\n').count();
+        counted = index;
         let sign = at(index);
         if sign == '/' && at(index + 1) == '/' {
             while index < chars.len() && at(index) != '\n' {
@@ -31,14 +62,15 @@ pub fn tokens(text: &str) -> Vec<Token> {
                 (_, '\'') => 3,
                 _ => 1,
             };
-        } else if is_word(sign) {
-            let end = (index..chars.len()).find(|end| !is_word(at(*end))).unwrap_or(chars.len());
-            tokens.push(chars[index..end].iter().collect());
+        } else if is_word_sign(sign) {
+            let end = (index..chars.len()).find(|end| !is_word_sign(at(*end))).unwrap_or(chars.len());
+            tokens.push(Token { text: chars[index..end].iter().collect(), line });
             index = end;
         } else {
             let is_path_sign = sign == ':' && at(index + 1) == ':';
             if !sign.is_whitespace() {
-                tokens.push(if is_path_sign { "::".to_owned() } else { sign.to_string() });
+                let text = if is_path_sign { "::".to_owned() } else { sign.to_string() };
+                tokens.push(Token { text, line });
             }
             index += if is_path_sign { 2 } else { 1 };
         }
@@ -71,7 +103,7 @@ fn end_of_text(chars: &[char], begin: usize) -> usize {
 
 /// `r"..."` and `r#"..."#`, also with a `b` before.
 fn end_of_raw_text(chars: &[char], begin: usize) -> Option<usize> {
-    let is_inside_word = begin > 0 && (chars[begin - 1].is_alphanumeric() || chars[begin - 1] == '_');
+    let is_inside_word = begin > 0 && is_word_sign(chars[begin - 1]);
     let letters = if chars[begin..].starts_with(&['b', 'r']) { 2 } else { 1 };
     if is_inside_word || chars.get(begin + letters - 1) != Some(&'r') {
         return None;
@@ -104,10 +136,10 @@ pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
 const TEST_MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
 
 fn is_test_mark(tokens: &[Token]) -> bool {
-    tokens.len() >= TEST_MARK.len() && TEST_MARK.iter().zip(tokens).all(|(mark, token)| mark == token)
+    tokens.len() >= TEST_MARK.len() && TEST_MARK.iter().zip(tokens).all(|(mark, token)| token == mark)
 }
 
-fn end_of_item(tokens: &[Token], begin: usize) -> usize {
+pub fn end_of_item(tokens: &[Token], begin: usize) -> usize {
     let mut depth = 0;
     for (index, token) in tokens.iter().enumerate().skip(begin) {
         match token.as_str() {
@@ -126,7 +158,7 @@ pub fn test_modules(tokens: &[Token]) -> Vec<String> {
     let declared = tokens.windows(TEST_MARK.len() + 3).filter(|window| is_test_mark(window));
     declared
         .filter_map(|window| match &window[TEST_MARK.len()..] {
-            [word, name, end] if word == "mod" && end == ";" => Some(name.clone()),
+            [word, name, end] if word == "mod" && end == ";" => Some(name.text.clone()),
             _ => None,
         })
         .collect()
@@ -160,7 +192,7 @@ fn heads(rest: &[Token], named: &mut Vec<String>) {
     }
     let Some(first) = rest.get(1) else { return };
     if first != "{" {
-        named.push(first.clone());
+        named.push(first.text.clone());
         return;
     }
     let (mut depth, mut is_head) = (1, true);
@@ -172,7 +204,7 @@ fn heads(rest: &[Token], named: &mut Vec<String>) {
             "," if depth == 1 => is_head = true,
             "self" => is_head = false,
             _ if is_head => {
-                named.push(token.clone());
+                named.push(token.text.clone());
                 is_head = false;
             }
             _ => {}
@@ -186,7 +218,7 @@ pub fn begins_path(tokens: &[Token], name: &str) -> bool {
     let mut groups_continue: Vec<bool> = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
         let before = index.checked_sub(1).map(|before| tokens[before].as_str());
-        let after = tokens.get(index + 1).map(String::as_str);
+        let after = tokens.get(index + 1).map(Token::as_str);
         match token.as_str() {
             "{" => groups_continue.push(before == Some("::")),
             "}" => drop(groups_continue.pop()),
@@ -202,5 +234,5 @@ pub fn begins_path(tokens: &[Token], name: &str) -> bool {
 
 /// Whether these tokens stand in the code, one after the other.
 pub fn has(tokens: &[Token], wanted: &[&str]) -> bool {
-    tokens.windows(wanted.len()).any(|window| window.iter().zip(wanted).all(|(token, wanted)| token == wanted))
+    tokens.windows(wanted.len()).any(|window| window.iter().zip(wanted).all(|(token, wanted)| *token == *wanted))
 }

@@ -2,7 +2,9 @@
 //!
 //! Code for tests alone is freer: it may import what it likes and use any crate. It follows the habits of files all the same.
 
+mod circles;
 mod code;
+mod functions;
 
 use std::{
     collections::BTreeSet,
@@ -109,6 +111,8 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
             "state/damage.rs",
         ],
     ),
+    // A command that holds the lease is a session, whatever else it opens.
+    (&["take_lease"], &["state", "pipeline/session.rs"]),
     (&["unsafe"], &["load/engine/handed.rs", "json/steers.rs"]),
 ];
 

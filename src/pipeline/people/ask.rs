@@ -17,7 +17,9 @@ use super::{
     super::{
         PipelineError,
         held::Held,
-        pull::{Begun, Pulled, Shared, begin, blocking},
+        scan::{CompletedScan, OpenScan, begin},
+        sync_context::SyncContext,
+        threads::blocking,
     },
     page::PageDraft,
 };
@@ -32,9 +34,10 @@ const PAGE_AGE: Duration = Duration::from_secs(2);
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
 /// What came of a batch.
+#[derive(Default)]
 pub(super) struct Answered {
     /// Complete as far as it came; `None` if nobody was answered for.
-    pub pulled: Option<Pulled>,
+    pub pulled: Option<CompletedScan>,
     /// People with an answer.
     pub people: usize,
     /// Of them those whom the service refused to be asked for.
@@ -46,123 +49,138 @@ pub(super) struct Answered {
     pub failure: Option<(Scan, SourceError)>,
     /// What ends the run.
     pub fatal: Option<SourceError>,
+    /// People in a row for whom no answer came.
+    failures_in_a_row: u32,
 }
 
 /// Asks for people, so many at once.
 pub(super) async fn ask(
-    shared: &Shared,
+    context: &SyncContext,
     scan: Scan,
     people: &[String],
     at_once: usize,
 ) -> Result<Answered, PipelineError> {
-    let begun = {
-        let (shared, scan) = (shared.clone(), scan.clone());
-        blocking(move || begin(&shared, scan, 0)).await??
+    let OpenScan { mut spool, .. } = {
+        let (context, scan) = (context.clone(), scan.clone());
+        blocking(move || begin(&context, scan, 0)).await??
     };
-    let Begun { mut spool, .. } = begun;
-    let mut held = Held::new(&shared.budget, scan.scope.stream, shared.drift.of(scan.scope.stream));
-    let mut answered =
-        Answered { pulled: None, people: 0, refused: 0, absent: 0, stop: None, failure: None, fatal: None };
-    let (mut draft, mut begun_at, mut failures_in_a_row) = (PageDraft::default(), Instant::now(), 0);
-    shared.progress.begun();
+    let mut held = Held::new(&context.budget, scan.scope.stream, context.drift.of(scan.scope.stream));
+    let (mut answered, mut draft, mut begun_at) = (Answered::default(), PageDraft::default(), Instant::now());
+    context.progress.begun();
     let mut asks = futures::stream::iter(people.to_vec())
         .map(|user_id| async {
-            let answer = shared.source.user(&user_id).await;
+            let answer = context.source.user(&user_id).await;
             (user_id, answer)
         })
         .buffer_unordered(at_once);
     while let Some((user_id, answer)) = asks.next().await {
-        if answer.is_ok() {
-            failures_in_a_row = 0;
-            shared.progress.pulled(1);
-        }
         match answer {
-            Ok(UserAnswer::Found { body }) => draft.add_found(&user_id, &body),
-            Ok(UserAnswer::Absent) => {
-                answered.absent += 1;
-                draft.add_absent(user_id);
+            Ok(answer) => {
+                context.progress.pulled(1);
+                answered.came(&mut draft, user_id, answer);
             }
-            Ok(UserAnswer::Refused { status }) => {
-                // What it said may name the person.
-                tracing::warn!(status, "the service refused to be asked for a person");
-                answered.refused += 1;
-                draft.add_refused(user_id, status);
-            }
-            // Those under way come to their end; of the others none is sent any more.
-            Err(SourceError::Stopped(stop)) => drop(answered.stop.get_or_insert(stop)),
-            Err(error) if !error.ends_the_run() => {
-                failures_in_a_row += 1;
-                if failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
-                    answered.fatal = Some(error);
-                    break;
-                }
-                answered.failure.get_or_insert((scan.clone(), error));
-            }
-            Err(error) => {
-                answered.fatal = Some(error);
-                break;
-            }
+            Err(error) => answered.failed(&scan, error),
+        }
+        if answered.fatal.is_some() {
+            break;
         }
         let is_full = draft.people >= PAGE_PEOPLE || draft.bytes() >= PAGE_BYTES || begun_at.elapsed() >= PAGE_AGE;
         if is_full && draft.people > 0 {
             answered.people += draft.people;
-            (spool, held) = keep(shared, &scan, spool, held, std::mem::take(&mut draft)).await?;
+            (spool, held) = keep(context, &scan, spool, held, std::mem::take(&mut draft)).await?;
             begun_at = Instant::now();
         }
     }
     drop(asks);
-    shared.progress.ended();
+    context.progress.ended();
     if draft.people > 0 {
         answered.people += draft.people;
-        (spool, held) = keep(shared, &scan, spool, held, draft).await?;
+        (spool, held) = keep(context, &scan, spool, held, draft).await?;
     }
-    answered.pulled = finish(shared, scan, spool, held, answered.people as u64).await?;
+    answered.pulled = finish(context, scan, spool, held, answered.people as u64).await?;
     Ok(answered)
+}
+
+impl Answered {
+    /// The service answered for a person.
+    fn came(&mut self, draft: &mut PageDraft, user_id: String, answer: UserAnswer) {
+        self.failures_in_a_row = 0;
+        match answer {
+            UserAnswer::Found { body } => draft.add_found(&user_id, &body),
+            UserAnswer::Absent => {
+                self.absent += 1;
+                draft.add_absent(user_id);
+            }
+            UserAnswer::Refused { status } => {
+                // What it said may name the person.
+                tracing::warn!(status, "the service refused to be asked for a person");
+                self.refused += 1;
+                draft.add_refused(user_id, status);
+            }
+        }
+    }
+
+    /// No answer came for a person.
+    fn failed(&mut self, scan: &Scan, error: SourceError) {
+        match error {
+            // Those under way come to their end; of the others none is sent any more.
+            SourceError::Stopped(stop) => drop(self.stop.get_or_insert(stop)),
+            error if error.ends_the_run() => self.fatal = Some(error),
+            error => {
+                self.failures_in_a_row += 1;
+                if self.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
+                    self.fatal = Some(error);
+                } else {
+                    self.failure.get_or_insert((scan.clone(), error));
+                }
+            }
+        }
+    }
 }
 
 /// A page into the spool; then it is flattened and held for the commit.
 async fn keep(
-    shared: &Shared,
+    context: &SyncContext,
     scan: &Scan,
     mut spool: Spool,
     mut held: Held,
     draft: PageDraft,
 ) -> Result<(Spool, Held), PipelineError> {
-    let asked_ms = shared.source.service_now_ms().unwrap_or(scan.started_ms);
-    let (shared, stream) = (shared.clone(), scan.scope.stream);
+    let asked_ms = context.source.service_now_ms().unwrap_or(scan.started_ms);
+    let (context, stream) = (context.clone(), scan.scope.stream);
     blocking(move || {
         let page = draft.write(asked_ms);
         {
-            let _busy = shared.account.enter(Activity::Write);
+            let _busy = context.account.enter(Activity::Write);
             spool.append(&page).map_err(PipelineError::Archive)?;
         }
-        let _turn = shared.budget.turn(page.len());
-        let _busy = shared.account.enter(Activity::Parse);
-        held.push(flatten_page(stream, &page, shared.drift.of(stream)).map_err(PipelineError::Flatten)?);
+        let _turn = context.budget.turn(page.len());
+        let _busy = context.account.enter(Activity::Parse);
+        held.push(flatten_page(stream, &page, context.drift.of(stream)).map_err(PipelineError::Flatten)?);
         Ok((spool, held))
     })
     .await?
 }
 
 async fn finish(
-    shared: &Shared,
+    context: &SyncContext,
     scan: Scan,
     mut spool: Spool,
     held: Held,
     rows: u64,
-) -> Result<Option<Pulled>, PipelineError> {
-    let shared = shared.clone();
+) -> Result<Option<CompletedScan>, PipelineError> {
+    let context = context.clone();
     blocking(move || {
         if spool.pages() == 0 {
-            shared.state().forget_scan(&scan.id).map_err(PipelineError::State)?;
-            shared.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
+            context.state().forget_scan(&scan.id).map_err(PipelineError::State)?;
+            context.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
             return Ok(None);
         }
-        let _busy = shared.account.enter(Activity::Write);
+        let _busy = context.account.enter(Activity::Write);
         spool.complete().map_err(PipelineError::Archive)?;
         let proof = Proof { pages: spool.pages() as u64, end: None };
         let (spool, edges) = (spool.path().to_owned(), ScanEdges::new(0));
-        Ok(Some(Pulled { scan, page_rows: 0, rows, spool, proof, held, edges, noted: None }))
+        Ok(Some(CompletedScan { scan, page_rows: 0, rows, spool, proof, held, edges, noted: None }))
     })
     .await?
 }

@@ -24,26 +24,15 @@ use crate::{
 };
 
 use super::{
-    Failure, PipelineError, Run,
+    Failure, PeopleAsk, PipelineError, Run,
     commit::{Committed, commit},
-    pull::{Pulled, blocking},
+    scan::CompletedScan,
+    threads::blocking,
 };
 use ask::{Answered, ask};
 
 /// People in a batch: what one commit takes.
 const BATCH_PEOPLE: usize = 500;
-
-/// Which people a run asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum PeopleAsk {
-    /// Those who are due, after the lists, if the stream is enabled.
-    #[default]
-    AfterLists,
-    /// Those who are due, and no lists.
-    Due,
-    /// These, due or not, and no lists.
-    These(Vec<String>),
-}
 
 /// A batch on its way into the warehouses.
 type Committing = JoinHandle<(Scan, u64, Result<Committed, PipelineError>)>;
@@ -65,14 +54,14 @@ fn is_kept_out(suppression: &Suppression, user_id: &str) -> bool {
 impl Run {
     /// Asks for people, if this run is to, until nobody is due or something stops it.
     pub(super) async fn pull_people(&mut self) -> Result<(), PipelineError> {
-        let is_wanted = self.request.people != PeopleAsk::AfterLists || self.settings.users.is_enabled;
+        let is_wanted = self.request.people != PeopleAsk::AfterLists || self.session.settings.users.is_enabled;
         if !is_wanted || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
             return Ok(());
         }
         self.findings.begin_with([Stream::Users]);
         if let PeopleAsk::These(user_ids) = self.request.people.clone() {
             let (kept_out, asked): (Vec<String>, Vec<String>) =
-                user_ids.into_iter().partition(|user_id| is_kept_out(&self.shared.suppression, user_id));
+                user_ids.into_iter().partition(|user_id| is_kept_out(&self.context.suppression, user_id));
             if !kept_out.is_empty() {
                 let note = format!(
                     "{} people were erased, and are not asked for until the service has purged them",
@@ -105,7 +94,8 @@ impl Run {
         let mut pace = Pace::default();
         let mut outcome = Ok(());
         for batch in people.chunks(BATCH_PEOPLE) {
-            let answered = ask(&self.shared, self.new_batch(), batch, self.settings.throttle.in_flight_max).await?;
+            let answered =
+                ask(&self.context, self.new_batch(), batch, self.session.settings.throttle.in_flight_max).await?;
             outcome = self.batch_came(&mut pace, answered).await;
             if outcome.is_err() || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
                 break;
@@ -130,9 +120,9 @@ impl Run {
         if requests == 0 {
             return;
         }
-        let is_by_hand =
-            self.request.people != PeopleAsk::AfterLists || self.settings.named_streams.contains(&Stream::Users);
-        let rate = self.shared.source.learned_rate().requests_per_sec;
+        let is_by_hand = self.request.people != PeopleAsk::AfterLists
+            || self.session.settings.named_streams.contains(&Stream::Users);
+        let rate = self.context.source.learned_rate().requests_per_sec;
         let minutes =
             rate.map(|rate| format!(", about {:.1} minutes at the learned rate", requests as f64 / rate / 60.0));
         let text = format!("{requests} people are asked for, one request each{}", minutes.unwrap_or_default());
@@ -145,10 +135,10 @@ impl Run {
     /// The service's time is what answers are remembered by; asking for it proves address and key as well.
     async fn is_clock_known(&mut self) -> Result<bool, PipelineError> {
         // Before a list has answered, that nobody is known proves nothing.
-        if self.shared.source.service_now_ms().is_some() && self.shared.source.has_read_a_list() {
+        if self.context.source.service_now_ms().is_some() && self.context.source.has_read_a_list() {
             return Ok(true);
         }
-        match self.shared.source.probe().await {
+        match self.context.source.probe().await {
             Ok(probe) => self.remember_clock(probe.service_now_ms).map(|_| true),
             Err(SourceError::Stopped(stop)) => {
                 self.findings.stop = Some(stop);
@@ -163,14 +153,14 @@ impl Run {
             // What others are to see, and this too; and the files are free to be read.
             self.publish(destination).await?;
         }
-        let here_ms = self.clock.now_ms();
-        let now_ms = match self.shared.source.service_now_ms() {
+        let here_ms = self.session.now_ms();
+        let now_ms = match self.context.source.service_now_ms() {
             Some(now_ms) => now_ms,
             None => here_ms + self.clock_skew_ms()?,
         };
-        let rules = people_rules(&self.settings.users, now_ms);
-        let (warehouse, state) = (self.settings.warehouse.clone(), self.shared.state.clone());
-        let (account, suppression) = (self.shared.account.clone(), self.shared.suppression.clone());
+        let rules = people_rules(&self.session.settings.users, now_ms);
+        let (warehouse, state) = (self.session.settings.warehouse.clone(), self.context.state.clone());
+        let (account, suppression) = (self.context.account.clone(), self.context.suppression.clone());
         blocking(move || {
             let _busy = account.enter(crate::model::Activity::Write);
             let is_due = |user_id: &str| {
@@ -196,11 +186,11 @@ impl Run {
     }
 
     fn new_batch(&self) -> Scan {
-        let here_ms = self.clock.now_ms();
-        let started_ms = self.shared.source.service_now_ms().unwrap_or(here_ms);
+        let here_ms = self.session.now_ms();
+        let started_ms = self.context.source.service_now_ms().unwrap_or(here_ms);
         Scan {
-            id: ScanId::drawn(here_ms, &self.chance),
-            run_id: self.run_id.clone(),
+            id: ScanId::drawn(here_ms, &self.session.surroundings.chance),
+            run_id: self.session.run_id.clone(),
             scope: Scope::all(Stream::Users),
             window: Window::new(started_ms, started_ms),
             flags: crate::model::FlagSet::EMPTY,
@@ -210,7 +200,7 @@ impl Run {
 
     /// A batch was asked for: its commit begins as soon as the one before it is done.
     async fn batch_came(&mut self, pace: &mut Pace, answered: Answered) -> Result<(), PipelineError> {
-        let Answered { pulled, people, refused, absent, stop, failure, fatal } = answered;
+        let Answered { pulled, people, refused, absent, stop, failure, fatal, .. } = answered;
         let before = self.commit_ended_of(pace).await;
         (pace.answered, pace.refused) = (pace.answered + people, pace.refused + refused);
         pace.absent += absent;
@@ -229,13 +219,13 @@ impl Run {
         fatal.map_or(Ok(()), |error| Err(PipelineError::Source(error)))
     }
 
-    fn begin_commit(&self, pulled: Pulled) -> Committing {
+    fn begin_commit(&self, pulled: CompletedScan) -> Committing {
         let vanish = if self.request.accept_vanished { VanishPolicy::Accept } else { VanishPolicy::default() };
         let options = CommitOptions { vanish, ..CommitOptions::default() };
-        let (shared, destinations) = (self.shared.clone(), self.destinations.clone());
+        let (context, destinations) = (self.context.clone(), self.destinations.clone());
         tokio::spawn(async move {
             let (scan, pages) = (pulled.scan.clone(), pulled.proof.pages);
-            let mut committed = commit(&shared, &destinations, pulled, options).await;
+            let mut committed = commit(&context, &destinations, pulled, options).await;
             // The next batch takes its time: others may have the files meanwhile.
             for destination in destinations {
                 let rested = destination

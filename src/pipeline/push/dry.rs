@@ -11,26 +11,27 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, assemble::suppression, report::peak_rss_bytes, run::rfc3339},
-    COMMAND, KEPT_OUT, PushReport, PushRequest, PushRows,
+    super::{PipelineError, assemble::suppression, report::peak_rss_bytes, report::rfc3339},
     input::read,
-    is_kept_out,
+    kept_out::{KEPT_OUT, is_kept_out},
     ledger::{Verdict, Wanted, judge},
     past,
+    report::{PushReport, PushRows},
+    request::{COMMAND, PushRequest},
     results::{Ending, Fate, Results, RowResult},
 };
 
 pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushReport, PipelineError> {
     let (started_ms, account) = (clock::now_ms(), TimeAccount::default());
     let state = State::open_read_only(&settings.state_path).map_err(PipelineError::State)?;
-    let kept_out = suppression(settings)?;
+    let look_up = LookUp { request, state, kept_out: suppression(settings)? };
     past::note(settings, &request.results)?;
     let mut results = Results::begin(&request.results)?;
     let mut rows = PushRows::default();
     let mut problem = None;
     let ended = read(&request.input, &settings.warehouse, &mut |row| {
         rows.read += 1;
-        let told = tell(&row, request, (state.as_ref(), &kept_out), |result| {
+        let told = look_up.tell(&row, |result| {
             rows.count(result);
             results.write(result)
         });
@@ -57,36 +58,46 @@ pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushRepo
     })
 }
 
-fn tell(
-    row: &Row,
-    request: &PushRequest,
-    (state, kept_out): (Option<&State>, &Suppression),
-    write: impl FnOnce(&RowResult<'_>) -> Result<(), PipelineError>,
-) -> Result<(), PipelineError> {
-    let upsert = match &row.read {
-        Ok(upsert) => upsert,
-        Err(SetAside { user_id, reason }) => {
-            return write(&RowResult::set_aside(row.number, user_id.as_deref(), reason));
+/// What a row is looked up in.
+struct LookUp<'a> {
+    request: &'a PushRequest,
+    /// `None`: nothing was ever pushed from here.
+    state: Option<State>,
+    kept_out: Suppression,
+}
+
+impl LookUp<'_> {
+    /// Says what would become of a row.
+    fn tell(
+        &self,
+        row: &Row,
+        write: impl FnOnce(&RowResult<'_>) -> Result<(), PipelineError>,
+    ) -> Result<(), PipelineError> {
+        let upsert = match &row.read {
+            Ok(upsert) => upsert,
+            Err(SetAside { user_id, reason }) => {
+                return write(&RowResult::set_aside(row.number, user_id.as_deref(), reason));
+            }
+        };
+        if is_kept_out(&self.kept_out, upsert) {
+            return write(&RowResult::set_aside(row.number, Some(&upsert.user_id), KEPT_OUT));
         }
-    };
-    if is_kept_out(kept_out, upsert) {
-        return write(&RowResult::set_aside(row.number, Some(&upsert.user_id), KEPT_OUT));
+        let wanted = Wanted::of(upsert, self.request);
+        let pushed = self
+            .state
+            .as_ref()
+            .map(|state| state.pushed(&wanted.content))
+            .transpose()
+            .map_err(PipelineError::State)?
+            .flatten();
+        write(&match judge(&wanted, pushed) {
+            Verdict::Known(pushed) => RowResult::known(row.number, &upsert.user_id, wanted.has_events, &pushed),
+            Verdict::Send { with_events, before } => RowResult {
+                unknown_sends: before.unknown_sends,
+                has_events: wanted.has_events,
+                has_unknown_events: before.unknown_events && !with_events,
+                ..RowResult::of(row.number, &upsert.user_id, Fate::WouldSend)
+            },
+        })
     }
-    let wanted = Wanted {
-        content: upsert.content_key(),
-        user_id: upsert.user_id.clone(),
-        has_events: !upsert.events.is_empty(),
-        resends_events: request.resends_events,
-        sends_again: request.sends_again,
-    };
-    let pushed = state.map(|state| state.pushed(&wanted.content)).transpose().map_err(PipelineError::State)?.flatten();
-    write(&match judge(&wanted, pushed) {
-        Verdict::Known(pushed) => RowResult::known(row.number, &upsert.user_id, wanted.has_events, &pushed),
-        Verdict::Send { with_events, before } => RowResult {
-            unknown_sends: before.unknown_sends,
-            has_events: wanted.has_events,
-            has_unknown_events: before.unknown_events && !with_events,
-            ..RowResult::of(row.number, &upsert.user_id, Fate::WouldSend)
-        },
-    })
 }

@@ -14,7 +14,7 @@ use crate::{
 
 use super::{
     super::PipelineError,
-    Shared,
+    context::PushContext,
     ledger::{LedgerGone, Verdict, Wanted},
     results::{Fate, RowResult, ThisPush},
 };
@@ -23,7 +23,7 @@ use super::{
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
 pub(super) struct Lane {
-    shared: Arc<Shared>,
+    context: Arc<PushContext>,
 }
 
 /// A row under way.
@@ -31,6 +31,27 @@ struct UnderWay<'a> {
     number: u64,
     upsert: &'a Upsert,
     wanted: Wanted,
+}
+
+/// How a row is sent.
+struct Sent {
+    with_events: bool,
+    /// What earlier attempts left.
+    before: Pushed,
+}
+
+impl Sent {
+    fn this_push(&self) -> ThisPush {
+        if self.before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent }
+    }
+}
+
+/// What the service answered to a row.
+struct Answer {
+    fate: PushFate,
+    status: u16,
+    /// Attempts before it of which nothing is known.
+    unclear: u64,
 }
 
 /// Whether the row is at its end.
@@ -41,24 +62,17 @@ enum Attempt {
 }
 
 impl Lane {
-    pub fn new(shared: Arc<Shared>) -> Self {
-        Lane { shared }
+    pub fn new(context: Arc<PushContext>) -> Self {
+        Lane { context }
     }
 
     /// Works until there are no more rows.
     pub async fn run(self, mut rows: mpsc::Receiver<(u64, Upsert)>) {
         while let Some((number, upsert)) = rows.recv().await {
-            let request = &self.shared.request;
-            let wanted = Wanted {
-                content: upsert.content_key(),
-                user_id: upsert.user_id.clone(),
-                has_events: !upsert.events.is_empty(),
-                resends_events: request.resends_events,
-                sends_again: request.sends_again,
-            };
+            let wanted = Wanted::of(&upsert, &self.context.request);
             let mut row = UnderWay { number, upsert: &upsert, wanted };
             loop {
-                if self.shared.ending.is_cancelled() {
+                if self.context.ending.is_cancelled() {
                     self.tell_not_sent(&row, "the push ended before");
                     break;
                 }
@@ -67,7 +81,7 @@ impl Lane {
                     Ok(Attempt::Again) => {}
                     // It is said by whoever waits for the ledger.
                     Err(LedgerGone) => {
-                        self.shared.ending.cancel();
+                        self.context.ending.cancel();
                         return;
                     }
                 }
@@ -77,62 +91,69 @@ impl Lane {
 
     async fn attempt(&self, row: &mut UnderWay<'_>) -> Result<Attempt, LedgerGone> {
         // An intent says that the row may be at the service: none is noted for a request that is hours ahead.
-        self.shared.source.until_open().await;
-        let (with_events, before) = match self.shared.ledger.begin_row(row.wanted.clone()).await? {
+        self.context.source.until_open().await;
+        let sent = match self.context.ledger.begin_row(row.wanted.clone()).await? {
             Verdict::Known(pushed) => {
                 let result = RowResult::known(row.number, &row.upsert.user_id, row.wanted.has_events, &pushed);
-                self.shared.tell(&result);
+                self.context.tell(&result);
                 return Ok(Attempt::Over);
             }
-            Verdict::Send { with_events, before } => (with_events, before),
+            Verdict::Send { with_events, before } => Sent { with_events, before },
         };
-        let body = Bytes::from(row.upsert.body(with_events));
-        let may_repeat = !with_events || self.shared.request.resends_events;
-        match self.shared.source.upsert(body, may_repeat).await {
+        let body = Bytes::from(row.upsert.body(sent.with_events));
+        let may_repeat = !sent.with_events || self.context.request.resends_events;
+        match self.context.source.upsert(body, may_repeat).await {
             Ok(Upserted::Accepted { status, unclear }) => {
-                self.answered(row, (with_events, before), PushFate::Accepted, (status, unclear), "").await
+                let answer = Answer { fate: PushFate::Accepted, status, unclear };
+                self.answered(row, &sent, answer, "").await
             }
             Ok(Upserted::Refused { status, message }) => {
-                self.answered(row, (with_events, before), PushFate::Refused, (status, 0), &message).await
+                let answer = Answer { fate: PushFate::Refused, status, unclear: 0 };
+                self.answered(row, &sent, answer, &message).await
             }
             Ok(Upserted::Unknown { failure }) => {
                 tracing::warn!(failure = failure.kind(), row = row.number, "what became of a row is unknown");
-                if with_events && !may_repeat {
+                if !may_repeat {
                     // Its attributes can be sent once more; the intent that stays says that its events may be there.
                     return Ok(Attempt::Again);
                 }
-                self.tell_unknown(row, with_events, before, &failure.to_string());
+                self.tell_unknown(row, &sent, &failure.to_string());
                 self.failed(SourceError::Unreachable { url: "/v2/users".to_owned(), attempts: 1, last: failure });
                 Ok(Attempt::Over)
             }
             Ok(Upserted::Interrupted { stop }) => {
-                self.tell_unknown(row, with_events, before, "the push ended before the answer came");
-                self.shared.stop(stop);
+                self.tell_unknown(row, &sent, "the push ended before the answer came");
+                self.context.stop(stop);
                 Ok(Attempt::Over)
             }
             Ok(Upserted::Later) => {
-                self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
+                self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
                 Ok(Attempt::Again)
             }
             Ok(Upserted::NotSent { failure }) => {
-                self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
+                self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
                 self.tell_not_sent(row, &failure.to_string());
                 self.failed(not_taken(failure));
                 Ok(Attempt::Over)
             }
             Err(error) => {
-                self.shared.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
-                match error {
-                    SourceError::Stopped(stop) => {
-                        self.shared.stop(stop);
-                        self.tell_not_sent(row, &stop.to_string());
-                    }
-                    error => {
-                        self.tell_not_sent(row, &error.to_string());
-                        self.shared.fail(PipelineError::Source(error));
-                    }
-                }
+                self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
+                self.ended(row, error);
                 Ok(Attempt::Over)
+            }
+        }
+    }
+
+    /// No row can be sent any more.
+    fn ended(&self, row: &UnderWay<'_>, error: SourceError) {
+        match error {
+            SourceError::Stopped(stop) => {
+                self.context.stop(stop);
+                self.tell_not_sent(row, &stop.to_string());
+            }
+            error => {
+                self.tell_not_sent(row, &error.to_string());
+                self.context.fail(PipelineError::Source(error));
             }
         }
     }
@@ -140,21 +161,19 @@ impl Lane {
     async fn answered(
         &self,
         row: &UnderWay<'_>,
-        (with_events, before): (bool, Pushed),
-        fate: PushFate,
-        (status, unclear): (u16, u64),
+        sent: &Sent,
+        answer: Answer,
         reason: &str,
     ) -> Result<Attempt, LedgerGone> {
-        let outcome = PushOutcome::Answered { fate, status, unclear };
-        self.shared.ledger.end_row(row.wanted.content, outcome).await?;
-        self.shared.found().failures_in_a_row = 0;
+        let Answer { fate, status, unclear } = answer;
+        self.context.ledger.end_row(row.wanted.content, PushOutcome::Answered { fate, status, unclear }).await?;
+        self.context.found().failures_in_a_row = 0;
         let is_accepted = fate == PushFate::Accepted;
-        let unknown_sends = before.unknown_sends + unclear;
-        let has_unknown_events = before.unknown_events && !(with_events && is_accepted);
-        self.shared.tell(&RowResult {
-            this_push: if before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent },
+        let has_unknown_events = sent.before.unknown_events && !(sent.with_events && is_accepted);
+        self.context.tell(&RowResult {
+            this_push: sent.this_push(),
             status: Some(status),
-            unknown_sends,
+            unknown_sends: sent.before.unknown_sends + unclear,
             has_events: row.wanted.has_events,
             has_unknown_events,
             reason: match (has_unknown_events, is_accepted) {
@@ -168,12 +187,12 @@ impl Lane {
         Ok(Attempt::Over)
     }
 
-    fn tell_unknown(&self, row: &UnderWay<'_>, with_events: bool, before: Pushed, reason: &str) {
-        self.shared.tell(&RowResult {
-            this_push: if before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent },
-            unknown_sends: before.unknown_sends + 1,
+    fn tell_unknown(&self, row: &UnderWay<'_>, sent: &Sent, reason: &str) {
+        self.context.tell(&RowResult {
+            this_push: sent.this_push(),
+            unknown_sends: sent.before.unknown_sends + 1,
             has_events: row.wanted.has_events,
-            has_unknown_events: before.unknown_events || with_events,
+            has_unknown_events: sent.before.unknown_events || sent.with_events,
             reason,
             ..RowResult::of(row.number, &row.upsert.user_id, Fate::Unknown)
         });
@@ -182,18 +201,18 @@ impl Lane {
     fn tell_not_sent(&self, row: &UnderWay<'_>, reason: &str) {
         let has_events = row.wanted.has_events;
         let result = RowResult { has_events, reason, ..RowResult::of(row.number, &row.upsert.user_id, Fate::NotSent) };
-        self.shared.tell(&result);
+        self.context.tell(&result);
     }
 
     /// The service told nothing of a row. After some of them there is no use in going on.
     fn failed(&self, error: SourceError) {
         let is_enough = {
-            let mut found = self.shared.found();
+            let mut found = self.context.found();
             found.failures_in_a_row += 1;
             found.failures_in_a_row >= FAILURES_IN_A_ROW_MAX
         };
         if is_enough {
-            self.shared.fail(PipelineError::Source(error));
+            self.context.fail(PipelineError::Source(error));
         }
     }
 }

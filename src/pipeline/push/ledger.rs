@@ -11,9 +11,10 @@ use crate::{
     clock,
     model::{Activity, TimeAccount},
     state::{ContentKey, PushFate, PushIntent, PushLedger, PushOutcome, Pushed, State, StateError},
+    upsert::Upsert,
 };
 
-use super::super::PipelineError;
+use super::{super::PipelineError, request::PushRequest};
 
 /// Changes of one transaction.
 const GROUP_MAX: usize = 256;
@@ -39,6 +40,18 @@ pub(super) struct Wanted {
     pub has_events: bool,
     pub resends_events: bool,
     pub sends_again: bool,
+}
+
+impl Wanted {
+    pub fn of(upsert: &Upsert, request: &PushRequest) -> Wanted {
+        Wanted {
+            content: upsert.content_key(),
+            user_id: upsert.user_id.clone(),
+            has_events: !upsert.events.is_empty(),
+            resends_events: request.resends_events,
+            sends_again: request.sends_again,
+        }
+    }
 }
 
 /// What is to be done about a row. An intent is durable where something is to be sent.

@@ -2,8 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::Ordering,
         mpsc::{Receiver, sync_channel},
     },
     thread,
@@ -13,62 +12,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     archive::read_pages,
-    load::{CommitOptions, LoadError, Pages, Warehouse},
-    model::{Activity, DriftPolicy, FlatPage, TimeAccount},
-    person::Suppression,
+    load::{LoadError, Pages, Warehouse},
+    model::{Activity, FlatPage, TimeAccount},
 };
 
 use super::{
     super::{PipelineError, assemble::failed, commit::UNSEALED_ROWS_MAX},
-    ahead::{Ahead, Room, Taken},
+    ahead::{Ahead, Taken},
     flatteners::flatten,
     inventory::Archived,
+    progress::ReplayProgress,
     read::{Ended, Reader},
+    step::{KeptOut, Step},
 };
 
 /// Steps that may wait for a warehouse; of pages, [`Ahead`] bounds the bytes.
 const STEPS_AHEAD_MAX: usize = 256;
-
-/// Numbers that a progress bar can watch. Nothing depends on them.
-#[derive(Debug, Default)]
-pub struct ReplayProgress {
-    pub(super) scans: AtomicU64,
-    pub(super) scans_done: AtomicU64,
-    pub(super) pages_done: AtomicU64,
-    pub(super) records_done: AtomicU64,
-}
-
-/// What was replayed so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReplaySnapshot {
-    pub scans: u64,
-    pub scans_done: u64,
-    pub pages_done: u64,
-    pub records_done: u64,
-}
-
-impl ReplayProgress {
-    /// The counters now.
-    pub fn snapshot(&self) -> ReplaySnapshot {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ReplaySnapshot {
-            scans: read(&self.scans),
-            scans_done: read(&self.scans_done),
-            pages_done: read(&self.pages_done),
-            records_done: read(&self.records_done),
-        }
-    }
-}
-
-/// What a writer is told.
-#[derive(Clone)]
-pub(super) enum Step {
-    Page(Arc<FlatPage>, Arc<Room>),
-    /// All pages of the scan came.
-    Commit(Arc<Archived>, CommitOptions),
-    /// There are no more scans.
-    Complete,
-}
 
 /// The warehouses that are filled.
 pub(super) type Warehouses = Vec<Warehouse>;
@@ -81,13 +40,6 @@ pub(super) struct Around<Open, Complete> {
     pub open: Open,
     /// Brings what is in no archive into a warehouse that has all scans, and publishes it.
     pub complete: Complete,
-}
-
-/// What keeps records out of the warehouses.
-#[derive(Clone, Copy)]
-pub(super) struct KeptOut<'a> {
-    pub drift: DriftPolicy,
-    pub suppression: &'a Suppression,
 }
 
 /// Applies the scans, in order, to the warehouses, and completes them. Returns what `open` gave; `None`: it was asked to stop.

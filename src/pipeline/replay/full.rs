@@ -24,11 +24,12 @@ use super::{
         commit::covered,
         open_warehouses,
     },
-    Archived, Replayed, Task,
-    build::{Around, KeptOut, Warehouses, build},
-    inventory::require_all,
-    report::Rebuilt,
+    build::{Around, Warehouses, build},
+    inventory::{Archived, require_all},
+    report::{Rebuilt, Replayed},
+    step::KeptOut,
     swap::{beside, swap_file, swap_folder},
+    task::Task,
 };
 
 /// How the names of those files end in which an earlier version carried events from one warehouse to the next.

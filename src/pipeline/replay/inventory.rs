@@ -8,7 +8,7 @@ use crate::{
     model::{Scan, ScanId},
 };
 
-use super::super::{PipelineError, commit::CommitNote};
+use super::super::{PipelineError, commit_note::CommitNote};
 
 /// A committed scan in the archive.
 #[derive(Clone, Debug)]

@@ -10,12 +10,15 @@ mod build;
 mod flatteners;
 mod full;
 mod inventory;
+mod progress;
 mod read;
 mod report;
+mod step;
 mod swap;
+mod task;
 mod window;
 
-pub use build::{ReplayProgress, ReplaySnapshot};
+pub use progress::{ReplayProgress, ReplaySnapshot};
 pub use report::{Rebuilt, Replaced, ReplayReport, Replayed};
 
 pub use full::is_carried_events;
@@ -24,21 +27,18 @@ pub use swap::clear_leftovers;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock,
     config::{ArchiveChoice, Settings},
-    load::Identity,
-    model::{RunId, TimeAccount, Window},
-    person::Suppression,
-    state::{Lease, State},
+    model::Window,
 };
 
 use super::{
-    Outcome, PipelineError,
-    assemble::{archive, identity, suppression},
+    Outcome, PipelineError, Session, Surroundings,
+    assemble::{identity, suppression},
     error::chain,
 };
 
-use inventory::{Archived, committed};
+use inventory::committed;
+use task::Task;
 
 /// What a replay is asked to do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,26 +50,8 @@ pub struct ReplayRequest {
 /// A replay, holding the lease.
 #[derive(Debug)]
 pub struct Replay {
-    settings: Settings,
     request: ReplayRequest,
-    identity: Identity,
-    run_id: RunId,
-    started_ms: i64,
-    state: State,
-    account: TimeAccount,
-    _lease: Lease,
-}
-
-/// What a replay works with.
-struct Task<'a> {
-    settings: &'a Settings,
-    identity: &'a Identity,
-    state: &'a mut State,
-    account: &'a TimeAccount,
-    stop: &'a CancellationToken,
-    progress: &'a ReplayProgress,
-    scans: Vec<Archived>,
-    suppression: &'a Suppression,
+    session: Session,
 }
 
 impl Replay {
@@ -81,44 +63,40 @@ impl Replay {
             let why = "no pages are kept (`--archive none`), so nothing can be built from them";
             return Err(PipelineError::NotReplayable(why.to_owned()));
         }
-        let started_ms = clock::now_ms();
-        let run_id = RunId::new(started_ms);
-        let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)
-            .map_err(PipelineError::State)?;
-        let lease = state.take_lease(&run_id, "replay", started_ms).map_err(PipelineError::State)?;
+        let opened = Session::open(&settings, &identity, "replay", &Surroundings::default());
+        let session = opened.map_err(PipelineError::State)?;
         clear_leftovers(&settings)?;
-        state.begin_run(&run_id, "replay", started_ms).map_err(PipelineError::State)?;
-        let account = TimeAccount::default();
-        Ok(Replay { settings, request, identity, run_id, started_ms, state, account, _lease: lease })
+        session.begin_run()?;
+        Ok(Replay { request, session })
     }
 
     /// Replays. Until the last step the warehouses are as they were, whatever happens.
     pub fn execute(
-        mut self,
+        self,
         stop: &CancellationToken,
         progress: &ReplayProgress,
     ) -> (ReplayReport, Result<(), PipelineError>) {
         let replayed = self.replay(stop, progress);
         if replayed.is_err() {
             // The first error is the one to tell; what stays is removed by the next run.
-            clear_leftovers(&self.settings).ok();
+            clear_leftovers(&self.session.settings).ok();
         }
         let report = self.report(&replayed);
         let text = serde_json::to_string(&report).unwrap_or_default();
-        let (outcome, code) = (report.outcome.name(), i64::from(report.exit_code));
-        let finished = self.state.finish_run(&self.run_id, clock::now_ms(), outcome, code, &text);
-        (report, replayed.map(drop).and(finished.map_err(PipelineError::State)))
+        let finished = self.session.finish_run(report.outcome.name(), report.exit_code, &text);
+        (report, replayed.map(drop).and(finished))
     }
 
-    fn replay(&mut self, stop: &CancellationToken, progress: &ReplayProgress) -> Result<Replayed, PipelineError> {
-        let archive = archive(&self.settings, &self.identity)?;
-        let scans = committed(&archive, &self.identity)?;
-        let suppression = suppression(&self.settings)?;
+    fn replay(&self, stop: &CancellationToken, progress: &ReplayProgress) -> Result<Replayed, PipelineError> {
+        let Session { settings, identity, account, .. } = &self.session;
+        let archive = self.session.archive()?;
+        let scans = committed(&archive, identity)?;
+        let suppression = suppression(settings)?;
         let task = Task {
-            settings: &self.settings,
-            identity: &self.identity,
-            state: &mut self.state,
-            account: &self.account,
+            settings,
+            identity,
+            state: &mut self.session.state(),
+            account,
             stop,
             progress,
             scans,
@@ -131,7 +109,7 @@ impl Replay {
         let counted = progress.snapshot();
         (replayed.pages, replayed.records) = (counted.pages_done, counted.records_done);
         if replayed.is_stopped {
-            clear_leftovers(&self.settings)?;
+            clear_leftovers(settings)?;
         }
         Ok(replayed)
     }
@@ -145,14 +123,14 @@ impl Replay {
             Err(error) => (Outcome::Failed, error.exit_code(), Some(chain(error))),
         };
         ReplayReport {
-            run_id: self.run_id.clone(),
+            run_id: self.session.run_id.clone(),
             command: "replay",
             outcome,
             exit_code,
-            started_at: super::run::rfc3339(self.started_ms),
-            finished_at: super::run::rfc3339(clock::now_ms()),
+            started_at: super::report::rfc3339(self.session.started_ms),
+            finished_at: super::report::rfc3339(self.session.now_ms()),
             replayed: replayed.as_ref().cloned().unwrap_or_default(),
-            time_ms: self.account.parts(),
+            time_ms: self.session.account.parts(),
             peak_rss_bytes: super::report::peak_rss_bytes(),
             error,
         }

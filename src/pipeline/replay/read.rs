@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{PipelineError, held::LARGE_BODY_BYTES},
     ahead::Ahead,
-    build::{KeptOut, ReplayProgress, Step},
     flatteners::{ArchivedPage, FlattenedPage, Flatteners, Passed},
     inventory::Archived,
+    progress::ReplayProgress,
+    step::{KeptOut, Step},
 };
 use crate::{
     archive::{ArchiveError, read_pages},

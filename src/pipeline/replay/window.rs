@@ -15,11 +15,12 @@ use super::{
         assemble::{failed, opening},
         open_warehouses,
     },
-    Archived, Replayed, Task,
-    build::{Around, KeptOut, build},
-    inventory::require_all,
-    report::Replaced,
+    build::{Around, build},
+    inventory::{Archived, require_all},
+    report::{Replaced, Replayed},
+    step::KeptOut,
     swap::beside,
+    task::Task,
 };
 
 /// How far a window's answers may reach into another: a session counts as over after seven days.

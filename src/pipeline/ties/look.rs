@@ -20,7 +20,7 @@ use crate::{
     source::{Answer, Range, Source, SourceError, Step},
 };
 
-use super::super::{PipelineError, pull::blocking};
+use super::super::{PipelineError, threads::blocking};
 
 /// The most pages of a look: more rows of one millisecond than any page holds are rare, and more than this are none.
 const LOOK_PAGES_MAX: usize = 50;

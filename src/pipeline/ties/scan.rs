@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, pull::Shared},
+    super::{PipelineError, sync_context::SyncContext},
     look::{Asker, LookError, SidePage},
 };
 
@@ -30,13 +30,13 @@ pub(in super::super) struct EdgesLeft {
 /// The edges of a scan that an earlier run began. Where the service may lose rows, those that it passed without a look wait again, as the
 /// pages in the spool tell; that of the last page is left to the caller.
 pub(in super::super) fn reopened(
-    shared: &Shared,
+    context: &SyncContext,
     scan: &Scan,
     spool: &Path,
     left: &EdgesLeft,
 ) -> Result<ScanEdges, PipelineError> {
     let stream = scan.scope.stream;
-    if left.unlooked == 0 || left.is_less || !shared.ties.may_lose(stream) {
+    if left.unlooked == 0 || left.is_less || !context.ties.may_lose(stream) {
         return Ok(ScanEdges::new(left.unlooked));
     }
     let window = stream.is_windowed().then_some(scan.window);
@@ -45,7 +45,7 @@ pub(in super::super) fn reopened(
     let mut bodies = read_pages(spool).map_err(PipelineError::Archive)?;
     while let Some(body) = bodies.next() {
         let body = body.map_err(PipelineError::Archive)?;
-        let flat = flatten_page(stream, &body, shared.drift.of(stream)).map_err(PipelineError::Flatten)?;
+        let flat = flatten_page(stream, &body, context.drift.of(stream)).map_err(PipelineError::Flatten)?;
         let moments = super::moments_of(stream, &flat);
         if !bodies.is_side() {
             let before: Option<PageMoments> = last_page.replace(moments);
@@ -66,12 +66,12 @@ pub(in super::super) fn reopened(
 
 /// The edges of a scan that came to its end in an earlier run: none waits.
 pub(in super::super) fn ended(
-    shared: &Shared,
+    context: &SyncContext,
     scan: &Scan,
     spool: &Path,
     left: &EdgesLeft,
 ) -> Result<ScanEdges, PipelineError> {
-    let mut edges = reopened(shared, scan, spool, left)?;
+    let mut edges = reopened(context, scan, spool, left)?;
     edges.pass_waiting();
     Ok(edges)
 }
@@ -95,79 +95,79 @@ impl EdgesLeft {
 }
 
 /// Whom to ask about a scan.
-pub(in super::super) fn asker(shared: &Shared, scan: &Scan) -> Asker {
-    let (source, account) = (shared.source.clone(), shared.account.clone());
-    let rules = shared.drift.of(scan.scope.stream);
+pub(in super::super) fn asker(context: &SyncContext, scan: &Scan) -> Asker {
+    let (source, account) = (context.source.clone(), context.account.clone());
+    let rules = context.drift.of(scan.scope.stream);
     Asker { source, account, scope: scan.scope, flags: scan.flags, rules }
 }
 
 /// A page came: what hides behind its edge, if that is due. The rows belong to the scan.
 pub(in super::super) async fn after_page(
-    shared: &Shared,
+    context: &SyncContext,
     scan: &Scan,
     edges: &mut ScanEdges,
     page: &PageMoments,
     has_next: bool,
 ) -> Result<Vec<SidePage>, LookError> {
-    measure_a_tie(shared, scan, page).await?;
-    let ties = &shared.ties;
+    measure_a_tie(context, scan, page).await?;
+    let ties = &context.ties;
     let belief = ties.belief(scan.scope.stream);
     let window = scan.scope.stream.is_windowed().then_some(scan.window);
     let due = edges.page(page, has_next, window, belief, |is_shared| ties.is_look_due(belief, is_shared));
     match due {
-        Some(edge) => look_at(shared, scan, edges, &edge, belief).await,
+        Some(edge) => look_at(context, scan, edges, &edge, belief).await,
         None => Ok(Vec::new()),
     }
 }
 
 /// At the end of a scan: what hides behind the next edge that has waited. `None` when none waits any more.
 pub(in super::super) async fn next_waiting(
-    shared: &Shared,
+    context: &SyncContext,
     scan: &Scan,
     edges: &mut ScanEdges,
 ) -> Result<Option<Vec<SidePage>>, LookError> {
-    let belief = shared.ties.belief(scan.scope.stream);
+    let belief = context.ties.belief(scan.scope.stream);
     match edges.next_waiting(belief) {
-        Some(edge) => look_at(shared, scan, edges, &edge, belief).await.map(Some),
+        Some(edge) => look_at(context, scan, edges, &edge, belief).await.map(Some),
         None => Ok(None),
     }
 }
 
 async fn look_at(
-    shared: &Shared,
+    context: &SyncContext,
     scan: &Scan,
     edges: &mut ScanEdges,
     edge: &Edge,
     belief: Ties,
 ) -> Result<Vec<SidePage>, LookError> {
-    let look = asker(shared, scan).look(edge.at_ms, edge.page_rows).await?;
+    let look = asker(context, scan).look(edge.at_ms, edge.page_rows).await?;
     edges.looked(edge, &look.keys, belief, look.is_whole);
     for side in &look.pages {
-        measure_a_tie(shared, scan, &super::moments_of(scan.scope.stream, &side.flat)).await?;
+        measure_a_tie(context, scan, &super::moments_of(scan.scope.stream, &side.flat)).await?;
     }
     Ok(look.pages)
 }
 
 /// As soon as a page shows that rows share a millisecond, it is known where to measure.
-async fn measure_a_tie(shared: &Shared, scan: &Scan, page: &PageMoments) -> Result<(), LookError> {
-    if !shared.ties.begin_measure(scan.scope.stream) {
+async fn measure_a_tie(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), LookError> {
+    if !context.ties.begin_measure(scan.scope.stream) {
         return Ok(());
     }
     let outcome = match page.tie_ms {
-        Some(at_ms) => measure(shared, scan, at_ms).await.map(drop),
+        Some(at_ms) => measure(context, scan, at_ms).await.map(drop),
         None => Ok(()),
     };
-    shared.ties.end_measure();
+    context.ties.end_measure();
     outcome
 }
 
-async fn measure(shared: &Shared, scan: &Scan, at_ms: i64) -> Result<Ties, LookError> {
-    let found = match asker(shared, scan).measure(at_ms).await {
+async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties, LookError> {
+    let found = match asker(context, scan).measure(at_ms).await {
         // The scan goes on without a measure, and looks at each edge.
         Err(LookError::Source(error)) if !error.ends_the_run() => Ties::Unknown,
         found => found?,
     };
-    shared.ties.measured(&mut shared.state(), found)?;
+    context.ties.measured(&mut context.state(), found)?;
     Ok(found)
 }
 
@@ -180,18 +180,22 @@ pub(in super::super) enum AtEnd {
 }
 
 /// The end of results was seen. Samples whose rows no page has shown are measured before the belief in them goes on.
-pub(in super::super) async fn at_end(shared: &Shared, scan: &Scan, edges: &mut ScanEdges) -> Result<AtEnd, LookError> {
+pub(in super::super) async fn at_end(
+    context: &SyncContext,
+    scan: &Scan,
+    edges: &mut ScanEdges,
+) -> Result<AtEnd, LookError> {
     for at_ms in edges.missed() {
-        if shared.ties.belief(scan.scope.stream).may_lose() {
+        if context.ties.belief(scan.scope.stream).may_lose() {
             break;
         }
-        let found = measure(shared, scan, at_ms).await?;
+        let found = measure(context, scan, at_ms).await?;
         if found == Ties::Unknown {
             // No page size can be asked for here (themes), or the answers do not tell: the doubt counts.
-            shared.ties.measured(&mut shared.state(), Ties::Lost)?;
+            context.ties.measured(&mut context.state(), Ties::Lost)?;
         }
     }
-    let loses = shared.ties.belief(scan.scope.stream) == Ties::Lost;
+    let loses = context.ties.belief(scan.scope.stream) == Ties::Lost;
     let is_worth_another = edges.has_changed() || (loses && edges.unlooked() > 0);
     Ok(if is_worth_another && edges.try_again() { AtEnd::StartsOver } else { AtEnd::Settled })
 }

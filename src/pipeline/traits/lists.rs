@@ -12,12 +12,13 @@ use crate::{
 use super::{
     super::{
         PipelineError,
-        theme_times::measure as measure_theme_times,
+        theme_measure::measure as measure_theme_times,
         ties::{Asker, LookError, moments_of},
     },
-    Lab, Measured,
+    lab::Lab,
     paging::Sample,
     report,
+    report::Measured,
 };
 
 /// The most pages of a small list.

@@ -3,6 +3,7 @@
 //! Few requests, under the gate and the lease. Everything may stay unknown: a service without rows shows nothing. No trait ever
 //! closes a window (promise P3).
 
+mod lab;
 mod learned;
 mod lists;
 mod paging;
@@ -13,19 +14,18 @@ mod statuses;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock,
     config::Settings,
-    model::{DriftRules, RunId, Scope, Stream, Ties, TimeAccount, trait_names},
-    source::{Source, SourceError, Stop},
-    state::State,
+    model::{DriftRules, Scope, Stream, Ties, trait_names},
+    source::{SourceError, Stop},
 };
 
 use super::{
-    PipelineError,
+    PipelineError, Session, Surroundings,
     assemble::{identity, source_settings},
-    limits::{recall, remember},
     ties::{Asker, LookError},
 };
+
+use lab::Lab;
 
 pub(super) use learned::Learned;
 pub use report::{KnownTrait, Measured, known_traits};
@@ -34,54 +34,29 @@ pub(super) use statuses::{KnownStatuses, choose_statuses};
 /// The most requests that measuring may take, retries included.
 pub const MEASURE_REQUESTS_MAX: u64 = 60;
 
-/// Whom the measures ask, and what they have found.
-struct Lab {
-    asker: Asker,
-    timeout_ms: u64,
-    /// The service's time.
-    now_ms: i64,
-    found: Vec<Measured>,
-    counted: u64,
-}
-
-impl Lab {
-    /// What a measure showed, with the requests since the one before.
-    fn note(&mut self, measured: Measured) {
-        let total = self.asker.source.request_stats().total;
-        let requests = total - std::mem::replace(&mut self.counted, total);
-        self.found.push(Measured { requests, ..measured });
-    }
-}
-
 /// Measures every trait of the service and remembers those that could be told. Takes the lease.
 pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
     let identity = identity(settings)?;
-    let state = State::open(&settings.state_path, &identity.base_url, &identity.environment);
-    let state = state.map_err(PipelineError::State)?;
-    let begun_ms = clock::now_ms();
-    let _lease = state.take_lease(&RunId::new(begun_ms), "check", begun_ms).map_err(PipelineError::State)?;
+    let opened = Session::open(settings, &identity, "check", &Surroundings::default());
+    let session = opened.map_err(PipelineError::State)?;
     let mut source_settings = source_settings(settings)?;
     let allowed = source_settings.requests_max.map_or(MEASURE_REQUESTS_MAX, |max| max.min(MEASURE_REQUESTS_MAX));
     source_settings.requests_max = Some(allowed);
-    let ignores_told_wait = settings.throttle.ignores_told_wait;
-    let learned = recall(&state, &mut source_settings, ignores_told_wait).map_err(PipelineError::State)?;
     let timeout_ms = u64::try_from(source_settings.timeout.as_millis()).unwrap_or(u64::MAX);
-    let account = TimeAccount::default();
-    let source = Source::new(source_settings, learned, account.clone(), CancellationToken::new());
-    let source = source.map_err(PipelineError::Source)?;
+    let source = session.source(source_settings, CancellationToken::new())?;
     let flags = settings.streams.iter().find(|stream| stream.stream == Stream::Responses).map(|stream| stream.flags);
     let (scope, rules) = (Scope::all(Stream::Responses), DriftRules::default());
-    let asker = Asker { source, account, scope, flags: flags.unwrap_or_default(), rules };
-    let mut lab = Lab { asker, timeout_ms, now_ms: begun_ms, found: Vec::new(), counted: 0 };
+    let asker = Asker { source, account: session.account.clone(), scope, flags: flags.unwrap_or_default(), rules };
+    let mut lab = Lab::new(asker, timeout_ms, session.started_ms);
     let outcome = measure_all(&mut lab).await;
-    refusals::measure(&mut lab, &state)?;
-    let now_ms = clock::now_ms();
+    refusals::measure(&mut lab, &session.state())?;
     for measured in &lab.found {
         if let Some(value) = &measured.value {
-            state.remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
+            let now_ms = session.now_ms();
+            session.state().remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
         }
     }
-    remember(&state, &lab.asker.source, now_ms).map_err(PipelineError::State)?;
+    session.remember(&lab.asker.source)?;
     outcome?;
     Ok(report::in_order(lab.found))
 }

@@ -8,9 +8,10 @@ use crate::{
 
 use super::{
     super::ties::{LookError, moments_of},
-    Lab, Measured,
+    lab::Lab,
     learned::order_of,
     report,
+    report::Measured,
 };
 
 /// Page sizes that are tried, largest first.

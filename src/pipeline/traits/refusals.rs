@@ -5,7 +5,7 @@ use crate::{
     state::State,
 };
 
-use super::{super::PipelineError, Lab, Measured};
+use super::{super::PipelineError, lab::Lab, report::Measured};
 
 pub(super) fn measure(lab: &mut Lab, state: &State) -> Result<(), PipelineError> {
     let name = trait_names::RETRY_AFTER;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, pull::blocking, ties::LookError},
+    super::{PipelineError, threads::blocking, ties::LookError},
     Measured,
 };
 

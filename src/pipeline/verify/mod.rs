@@ -5,64 +5,48 @@
 
 mod look;
 mod report;
+mod task;
 mod windows;
 
 pub use report::{NeverRead, Verified, VerifyReport, VerifyTotals};
+pub use task::VerifyRequest;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock,
     config::Settings,
-    load::{Identity, Place},
-    model::{RunId, Stream, TimeAccount, Window},
+    model::{Stream, Window},
     source::{Source, SourceError, Stop},
-    state::{Lease, State},
 };
 
 use super::{
-    Failure, Outcome, PipelineError, Progress, Surroundings,
-    assemble::{archive, failed, identity, opening, places, source_settings, suppression},
+    Failure, Outcome, PipelineError, Progress, Session, Surroundings,
+    assemble::{identity, source_settings},
     drive::{FAILURES_IN_A_ROW_MAX, given_up},
-    held::Budget,
-    limits::{note_told_waits, recall, remember},
-    memory::MemoryShares,
-    pull::{PullError, Shared},
+    limits::note_told_waits,
+    pull::PullError,
     shared_destination::SharedDestination,
-    theme_times::ThemeTimes,
-    ties::TieWatch,
-    traits::{KnownStatuses, Learned},
+    sync_context::SyncContext,
+    traits::KnownStatuses,
 };
 
 use look::{Looked, compare, look};
-use windows::{Task, halves_of, tasks};
-
-/// What a verify is asked to do.
-#[derive(Clone, Copy, Debug)]
-pub struct VerifyRequest {
-    pub from_ms: i64,
-    /// `None`: where the coverage ends.
-    pub to_ms: Option<i64>,
-    /// Rows that are named of each kind of difference of a window.
-    pub keys_max: usize,
-}
+use task::Task;
+use windows::{halves_of, tasks};
 
 /// A verify, assembled and holding the lease.
 pub struct Verify {
-    settings: Settings,
     request: VerifyRequest,
-    run_id: RunId,
-    started_ms: i64,
-    shared: Shared,
+    context: SyncContext,
     destinations: Vec<SharedDestination>,
     found: Found,
-    _lease: Lease,
+    session: Session,
 }
 
 /// What was found so far.
@@ -86,87 +70,60 @@ impl Verify {
         stop: CancellationToken,
         progress: Arc<Progress>,
     ) -> Result<Verify, PipelineError> {
-        let account = TimeAccount::default();
-        let mut source_settings = source_settings(&settings)?;
+        let source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
         settings.require_warehouse().map_err(PipelineError::Config)?;
-        let started_ms = clock::now_ms();
-        let run_id = RunId::new(started_ms);
-        let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)
-            .map_err(PipelineError::State)?;
-        let lease = state.take_lease(&run_id, "verify", started_ms).map_err(PipelineError::State)?;
-        let ignores_told_wait = settings.throttle.ignores_told_wait;
-        let learned = recall(&state, &mut source_settings, ignores_told_wait).map_err(PipelineError::State)?;
-        let source = Source::new(source_settings, learned, account.clone(), stop).map_err(PipelineError::Source)?;
-        let archive = archive(&settings, &identity)?;
-        let destinations = open_to_compare(&settings, &identity)?;
-        state.begin_run(&run_id, "verify", started_ms).map_err(PipelineError::State)?;
-        let ties = TieWatch::load(&state, clock::Clock::default())?;
-        let theme_times = ThemeTimes::load(&state, clock::Clock::default())?;
+        let opened = Session::open(&settings, &identity, "verify", &Surroundings::default());
+        let session = opened.map_err(PipelineError::State)?;
+        let source = session.source(source_settings, stop)?;
+        let archive = session.archive()?;
+        let destinations = SharedDestination::all(session.warehouses_to_compare()?);
+        session.begin_run()?;
         let statuses = settings.streams.iter().find(|stream| stream.stream == Stream::Surveys);
-        let statuses = statuses.map(|surveys| surveys.statuses.clone()).unwrap_or_default();
-        source.list_surveys_with(KnownStatuses::load(&state, started_ms)?.filter(&statuses));
-        let state = Arc::new(Mutex::new(state));
-        let (budget, learned) = (Budget::new(MemoryShares::of(&settings.warehouse).pages), Learned::default());
-        let suppression = suppression(&settings)?;
-        let shared = Shared {
-            source,
-            archive,
-            state,
-            account,
-            budget,
-            progress,
-            ties,
-            theme_times,
-            learned,
-            drift: settings.drift,
-            suppression,
-        };
-        let found = Found::default();
-        Ok(Verify { settings, request, run_id, started_ms, shared, destinations, found, _lease: lease })
+        let statuses = statuses.map(|surveys| surveys.statuses.as_slice()).unwrap_or_default();
+        source.list_surveys_with(KnownStatuses::load(&session.state(), session.started_ms)?.filter(statuses));
+        let context = SyncContext::new(&session, source, archive, progress)?;
+        Ok(Verify { request, context, destinations, found: Found::default(), session })
     }
 
     /// The client, for the progress bar.
     pub fn source(&self) -> &Source {
-        &self.shared.source
+        &self.context.source
     }
 
     /// Looks at every window, until all are looked at or something stops it.
     pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
-        let (source, state) = (self.shared.source.clone(), self.shared.state.clone());
+        let (source, state) = (self.context.source.clone(), self.session.shared_state());
+        let clock = self.session.surroundings.clock.clone();
         let outcome = tokio::select! {
             biased;
             outcome = self.work_off() => outcome,
-            never = note_told_waits(source, &state, clock::Clock::default()) => match never {},
+            never = note_told_waits(source, &state, clock) => match never {},
         };
         let report = self.report(outcome.as_ref().err());
         let text = serde_json::to_string(&report.totals).unwrap_or_default();
-        let (state, now_ms) = (self.shared.state(), clock::now_ms());
-        let remembered = remember(&state, &self.shared.source, now_ms)
-            .and_then(|()| {
-                state.finish_run(&self.run_id, now_ms, report.outcome.name(), i64::from(report.exit_code), &text)
-            })
-            .map_err(PipelineError::State);
-        drop(state);
+        let remembered = self.session.remember(&self.context.source);
+        let remembered =
+            remembered.and_then(|()| self.session.finish_run(report.outcome.name(), report.exit_code, &text));
         (report, outcome.and(remembered))
     }
 
     async fn work_off(&mut self) -> Result<(), PipelineError> {
         // The service's time says what is settled.
-        let now_ms = match self.shared.source.probe().await {
-            Ok(probe) => probe.service_now_ms.unwrap_or_else(clock::now_ms),
+        let now_ms = match self.context.source.probe().await {
+            Ok(probe) => probe.service_now_ms.unwrap_or_else(|| self.session.now_ms()),
             Err(SourceError::Stopped(stop)) => {
                 self.found.stop = Some(stop);
                 return Ok(());
             }
             Err(error) => return Err(PipelineError::Source(error)),
         };
-        let planned = tasks(&self.settings, &self.shared.state(), self.request, now_ms)?;
+        let planned = tasks(&self.session.settings, &self.context.state(), self.request, now_ms)?;
         self.found.range = Some(planned.range);
         self.found.never_read = planned.never_read;
         self.found.notes = planned.notes;
         for task in &planned.tasks {
-            self.shared.progress.due(task.scope, &task.due());
+            self.context.progress.due(task.scope, &task.due());
         }
         self.drive(planned.tasks.into()).await
     }
@@ -176,18 +133,21 @@ impl Verify {
         let mut pulls: JoinSet<(Task, Result<Looked, PullError>)> = JoinSet::new();
         let (mut outcome, mut failures_in_a_row) = (Ok(()), BTreeMap::new());
         loop {
-            while outcome.is_ok() && self.found.stop.is_none() && pulls.len() < self.settings.throttle.in_flight_max {
+            while outcome.is_ok()
+                && self.found.stop.is_none()
+                && pulls.len() < self.session.settings.throttle.in_flight_max
+            {
                 let Some(task) = queue.pop_front() else { break };
-                let (shared, run_id) = (self.shared.clone(), self.run_id.clone());
-                self.shared.progress.begun();
+                let (context, run_id) = (self.context.clone(), self.session.run_id.clone());
+                self.context.progress.begun();
                 pulls.spawn(async move {
-                    let looked = look(&shared, &task, run_id).await;
+                    let looked = look(&context, &task, run_id).await;
                     (task, looked)
                 });
             }
             let Some(ended) = pulls.join_next().await else { break };
             let (task, looked) = ended.map_err(|error| PipelineError::Died(error.to_string()))?;
-            self.shared.progress.ended();
+            self.context.progress.ended();
             match looked {
                 Ok(looked) if outcome.is_ok() => {
                     failures_in_a_row.remove(&task.scope.stream);
@@ -258,9 +218,9 @@ impl Verify {
             self.found.notes.push(note);
         }
         let differences: BTreeMap<_, _> =
-            compare(&self.shared, &self.destinations, looked, self.request.keys_max).await?;
+            compare(&self.context, &self.destinations, looked, self.request.keys_max).await?;
         let verified = Verified::new(&task, differences);
-        self.shared.progress.committed(scope, window, verified.service_rows);
+        self.context.progress.committed(scope, window, verified.service_rows);
         self.found.windows.push(verified);
         Ok(())
     }
@@ -280,18 +240,18 @@ impl Verify {
         let left = self.found.left.iter().filter(|task| task.scope.stream.is_windowed());
         let resume_from = left.map(|task| task.window.start_ms).min();
         VerifyReport {
-            run_id: self.run_id.clone(),
+            run_id: self.session.run_id.clone(),
             command: "verify",
             outcome,
             exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
-            started_at: super::run::rfc3339(self.started_ms),
-            finished_at: super::run::rfc3339(clock::now_ms()),
+            started_at: super::report::rfc3339(self.session.started_ms),
+            finished_at: super::report::rfc3339(self.session.now_ms()),
             range: self.found.range.map(Into::into),
             windows,
             never_read: std::mem::take(&mut self.found.never_read),
             totals,
-            requests: self.shared.source.request_stats(),
-            time_ms: self.shared.account.parts(),
+            requests: self.context.source.request_stats(),
+            time_ms: self.context.account.parts(),
             peak_rss_bytes: super::report::peak_rss_bytes(),
             resume_from: resume_from.map(crate::model::format_ms),
             stopped_because: self.found.stop.map(|stop| stop.to_string()),
@@ -300,16 +260,4 @@ impl Verify {
             notes: std::mem::take(&mut self.found.notes),
         }
     }
-}
-
-/// Opens every warehouse that the settings name for reading alone.
-fn open_to_compare(settings: &Settings, identity: &Identity) -> Result<Vec<SharedDestination>, PipelineError> {
-    let opening = opening(settings, identity, &Surroundings::default());
-    let open = |place: Place| {
-        let name = place.name();
-        // Where the warehouses are, perhaps nothing may be written.
-        let spill = settings.archive_root.join("under-way").join(format!("verify-spill-{name}"));
-        place.open_to_compare(&opening, spill).map(SharedDestination::new).map_err(failed(name))
-    };
-    places(&settings.warehouse).into_iter().map(open).collect()
 }

@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     super::{Failure, Outcome},
-    Task,
+    task::Task,
 };
 
 /// A range of creation time, as people write it.

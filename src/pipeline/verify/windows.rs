@@ -4,40 +4,19 @@ use std::cmp::Reverse;
 
 use crate::{
     config::Settings,
-    model::{FlagSet, IntervalSet, MINUTE_MS, Scope, Segment, Window, format_ms},
+    model::{IntervalSet, MINUTE_MS, Scope, Segment, Window, format_ms},
     plan::{Cutter, Due, Reason, halves},
     state::State,
 };
 
 use super::{
     super::{PipelineError, work},
-    NeverRead, VerifyRequest,
+    report::NeverRead,
+    task::{Task, VerifyRequest},
 };
 
 /// Windows are settled on this grid, as in the plan.
 const GRID_MS: i64 = 5 * MINUTE_MS;
-
-/// One window to look at.
-#[derive(Clone, Debug)]
-pub(super) struct Task {
-    pub scope: Scope,
-    pub window: Window,
-    /// What its last scan asked for, and so what the warehouse can know.
-    pub flags: FlagSet,
-    pub page_rows: u32,
-    /// When it was last read, by the service's clock; epoch milliseconds.
-    pub read_ms: i64,
-    /// Whether this is a part of a window that did not come.
-    pub is_part: bool,
-    /// Whether the settings ask for some states of surveys alone.
-    pub is_part_of_all: bool,
-}
-
-impl Task {
-    pub fn due(&self) -> Due {
-        Due { window: self.window, reason: Reason::Rescan }
-    }
-}
 
 /// What there is to do.
 pub(super) struct Planned {

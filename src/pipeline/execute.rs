@@ -1,0 +1,259 @@
+//! The way of a run: what is due is driven through the pipeline, then shown, recorded and told.
+
+use futures::future::join_all;
+
+use crate::{load::RunRecord, model::Stream, source::SourceError};
+
+use super::{
+    OPEN_END_MS, PeopleAsk, PipelineError, Run, RunReport,
+    commit::first_error,
+    error::chain,
+    limits::note_told_waits,
+    queue::Queue,
+    reconcile::{Resumed, resume},
+    report::{Outcome, peak_rss_bytes, rfc3339},
+    run::CLOCK_SKEW,
+    threads::blocking,
+    work::{ScopeWork, work},
+};
+
+impl Run {
+    /// Works until nothing is due, or something stops it. Everything committed stays, whatever happens, and there is a report
+    /// also of a run that failed.
+    pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
+        let (source, state) = (self.context.source.clone(), self.session.shared_state());
+        let clock = self.session.surroundings.clock.clone();
+        let worked = tokio::select! {
+            biased;
+            worked = self.work() => worked,
+            never = note_told_waits(source, &state, clock) => match never {},
+        };
+        self.doubt_ties();
+        // Also after an error: what was committed becomes visible. The first error is the one to tell.
+        let shown = self.make_visible().await;
+        let outcome = worked.and(shown);
+        let recorded = self.record_run(outcome.as_ref().err()).await;
+        let left = self.finish_destinations().await;
+        self.settle_suppression();
+        let outcome = outcome.and(recorded).and(left);
+        let report = self.report(outcome.as_ref().err());
+        let remembered = self.remember(&report);
+        (report, outcome.and(remembered))
+    }
+
+    /// Everything that is due, in its order: what earlier runs and webhooks left, the lists, people.
+    async fn work(&mut self) -> Result<(), PipelineError> {
+        self.take_in_deliveries().await?;
+        self.list_known_surveys()?;
+        let resumed = self.left_by_earlier_runs().await?;
+        if !resumed.is_empty() {
+            tracing::info!(scans = resumed.len(), "going on with what an earlier run began");
+            self.drive(Queue::default(), resumed).await?;
+        }
+        if let Some(due) = self.plan_lists().await? {
+            let queue = Queue::new(due, &self.context.progress);
+            self.findings.begin_with(self.lists());
+            self.drive(queue, Vec::new()).await?;
+        }
+        let asked = self.pull_people().await;
+        if asked.is_err() || self.findings.stop.is_some() {
+            self.findings.leave([Stream::Users]);
+        }
+        asked
+    }
+
+    /// The scans that earlier runs began, of the streams that this run was asked for: the others wait for a run that reads them.
+    async fn left_by_earlier_runs(&self) -> Result<Vec<Resumed>, PipelineError> {
+        let (context, destinations) = (self.context.clone(), self.destinations.clone());
+        let mut resumed = blocking(move || resume(&context, &destinations)).await??;
+        let named = &self.session.settings.named_streams;
+        resumed.retain(|left| named.is_empty() || named.contains(&left.stream()));
+        Ok(resumed)
+    }
+
+    fn lists(&self) -> Vec<Stream> {
+        self.session.settings.streams.iter().map(|stream| stream.stream).collect()
+    }
+
+    /// What is due of the lists; `None` if this run reads none, or was stopped, or knows without asking that nothing is.
+    async fn plan_lists(&mut self) -> Result<Option<Vec<ScopeWork>>, PipelineError> {
+        let is_for_people_alone = self.request.people != PeopleAsk::AfterLists || self.lists().is_empty();
+        if is_for_people_alone || self.findings.stop.is_some() {
+            return Ok(None);
+        }
+        self.check_surveys().await?;
+        if self.findings.stop.is_some() {
+            return Ok(None);
+        }
+        if self.is_backfilled()? {
+            self.findings.begin_with(self.lists());
+            return Ok(None);
+        }
+        let now_ms = match self.context.source.probe().await {
+            Ok(probe) => self.remember_clock(probe.service_now_ms)?,
+            Err(SourceError::Stopped(stop)) => {
+                self.findings.stop = Some(stop);
+                return Ok(None);
+            }
+            Err(error) => return Err(PipelineError::Source(error)),
+        };
+        self.check_clock(now_ms).await?;
+        if self.findings.stop.is_some() {
+            return Ok(None);
+        }
+        let due = self.due(now_ms)?;
+        if due.iter().any(|work| work.scope.stream == Stream::Surveys && !work.due.is_empty()) {
+            self.findings.stop = self.choose_surveys().await?;
+        }
+        Ok(self.findings.stop.is_none().then_some(due))
+    }
+
+    fn due(&self, now_ms: i64) -> Result<Vec<ScopeWork>, PipelineError> {
+        let due = work(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms);
+        let mut due = due.map_err(PipelineError::State)?;
+        // What an earlier run left of it has to be settled first.
+        due.retain(|work| !self.findings.is_frozen(work.scope.stream));
+        Ok(due)
+    }
+
+    /// Whether all that a backfill asks for is known to be there, so that not even the time is asked for. How late it is at the
+    /// service cannot be told from here: this machine's clock may have been set back since it was last compared. So an end that
+    /// was named counts as past; where none was named, what was asked for ends now, and that clock is believed unless it is known
+    /// to be behind.
+    fn is_backfilled(&self) -> Result<bool, PipelineError> {
+        let Some(window) = self.request.backfill else { return Ok(false) };
+        let is_open = window.end_ms == OPEN_END_MS;
+        let skew = self.context.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+        let (skew_ms, compared_ms) = skew.unwrap_or_default();
+        let here_ms = self.session.now_ms();
+        if is_open && (here_ms < compared_ms || self.is_clock_doubted(-skew_ms)?) {
+            return Ok(false);
+        }
+        let now_ms = if is_open { here_ms + skew_ms } else { OPEN_END_MS };
+        Ok(self.due(now_ms)?.iter().all(|work| work.due.is_empty()))
+    }
+
+    /// Publishes every warehouse, also when another one fails. Old pages go from the archive.
+    async fn make_visible(&mut self) -> Result<(), PipelineError> {
+        // Side by side: each has a thread of its own.
+        let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
+        let outcome = first_error(published.into_iter());
+        let expired = self.context.source.service_now_ms().map(|now_ms| self.context.archive.expire(now_ms));
+        if let Some(Err(error)) = expired {
+            let note = format!("old pages could not be removed from the archive: {error}");
+            tracing::warn!("{note}");
+            self.findings.notes.push(note);
+        }
+        outcome
+    }
+
+    /// People whose time is over and whom nothing was seen of are no longer kept out; what is still sent of them is told.
+    fn settle_suppression(&mut self) {
+        let late = self.context.suppression.late_records();
+        if late > 0 {
+            self.findings.notes.push(format!(
+                "the service still sends {late} records of people whom it should have purged by now; they were left out. If it \
+                 was never asked to purge them, run `studysync erase` for them without --local-only"
+            ));
+            self.findings.is_doubtful = true;
+        }
+        let now_ms = self.context.source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
+        match self.context.suppression.settle(now_ms) {
+            Ok(expired) => {
+                for gone in expired {
+                    tracing::info!(
+                        erasure_id = gone.erasure_id,
+                        "the service has purged them: nobody is kept out for it any more"
+                    );
+                }
+            }
+            Err(error) => {
+                let note = format!("who is kept out could not be written: {}", chain(&error));
+                tracing::warn!("{note}");
+                self.findings.notes.push(note);
+            }
+        }
+    }
+
+    /// Writes the run into the warehouses that it changed, with how it ended.
+    async fn record_run(&self, error: Option<&PipelineError>) -> Result<(), PipelineError> {
+        if !self.findings.wrote {
+            return Ok(());
+        }
+        let record = self.record(error);
+        for destination in &self.destinations {
+            let record = record.clone();
+            self.with(destination, move |destination| destination.record_run(&record)).await?;
+            self.publish(destination).await?;
+        }
+        Ok(())
+    }
+
+    /// What the edges of pages may have hidden.
+    fn doubt_ties(&mut self) {
+        let notes = self.context.ties.notes();
+        self.findings.is_doubtful |= !notes.is_empty();
+        for note in &notes {
+            tracing::warn!("{note}");
+        }
+        self.findings.notes.extend(notes);
+    }
+
+    /// The history of runs, and what was learned of the service.
+    fn remember(&self, report: &RunReport) -> Result<(), PipelineError> {
+        let text = serde_json::to_string(report).unwrap_or_default();
+        let source = &self.context.source;
+        self.context.learned.remember(&self.session.state(), source, self.session.now_ms())?;
+        self.session.remember(source)?;
+        self.session.finish_run(report.outcome.name(), report.exit_code, &text)
+    }
+
+    fn record(&self, error: Option<&PipelineError>) -> RunRecord {
+        let report = self.report(error);
+        RunRecord {
+            run_id: self.session.run_id.clone(),
+            command: self.request.command.to_owned(),
+            outcome: report.outcome.name().to_owned(),
+            exit_code: i64::from(report.exit_code),
+            started_ms: self.session.started_ms,
+            finished_ms: self.session.now_ms(),
+            base_url: self.session.identity.base_url.clone(),
+            environment: self.session.identity.environment.clone(),
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            report: serde_json::to_string(&report).unwrap_or_default(),
+        }
+    }
+
+    fn report(&self, error: Option<&PipelineError>) -> RunReport {
+        let outcome = if error.is_some() { Outcome::Failed } else { self.findings.outcome() };
+        let mut streams = self.findings.streams();
+        let lists = self.session.settings.streams.iter().map(|stream| stream.stream);
+        let lists = lists.filter(|_| self.request.people == PeopleAsk::AfterLists);
+        let is_for_people = self.session.settings.users.is_enabled || self.request.people != PeopleAsk::AfterLists;
+        for stream in lists.chain(is_for_people.then_some(Stream::Users)) {
+            streams.entry(stream.name()).or_default().reached = self.findings.reached(stream);
+        }
+        let (drift, drift_unlisted) = self.findings.drift();
+        RunReport {
+            run_id: self.session.run_id.clone(),
+            command: self.request.command.to_owned(),
+            outcome,
+            exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
+            started_at: rfc3339(self.session.started_ms),
+            finished_at: rfc3339(self.session.now_ms()),
+            streams,
+            drift,
+            drift_unlisted,
+            webhook_events: self.findings.webhook_events,
+            requests: self.context.source.request_stats(),
+            time_ms: self.context.account.parts(),
+            peak_rss_bytes: peak_rss_bytes(),
+            stopped_because: self.findings.stop.map(|stop| stop.to_string()),
+            resume_after_ms: self.findings.resume_after_ms(self.session.now_ms()),
+            limited_until_ms: self.findings.limited_until_ms(),
+            error: error.map(|error| chain(error)),
+            failures: self.findings.failures.clone(),
+            notes: self.findings.notes(),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Numbers that a progress bar can watch while a replay works. Nothing depends on them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of the replay under way.
+#[derive(Debug, Default)]
+pub struct ReplayProgress {
+    pub(super) scans: AtomicU64,
+    pub(super) scans_done: AtomicU64,
+    pub(super) pages_done: AtomicU64,
+    pub(super) records_done: AtomicU64,
+}
+
+/// What was replayed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplaySnapshot {
+    pub scans: u64,
+    pub scans_done: u64,
+    pub pages_done: u64,
+    pub records_done: u64,
+}
+
+impl ReplayProgress {
+    /// The counters now.
+    pub fn snapshot(&self) -> ReplaySnapshot {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ReplaySnapshot {
+            scans: read(&self.scans),
+            scans_done: read(&self.scans_done),
+            pages_done: read(&self.pages_done),
+            records_done: read(&self.records_done),
+        }
+    }
+}

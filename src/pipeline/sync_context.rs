@@ -1,0 +1,65 @@
+//! What the windows of a command have in common.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{
+    archive::Archive,
+    model::{DriftPolicy, TimeAccount},
+    person::Suppression,
+    source::Source,
+    state::State,
+};
+
+use super::{
+    PipelineError, Progress, Session, assemble::suppression, held::Budget, memory::MemoryShares,
+    theme_times::ThemeTimes, ties::TieWatch, traits::Learned,
+};
+
+/// What every pull and every commit of a command works with. Cheap to clone; clones share everything.
+#[derive(Clone, Debug)]
+pub(super) struct SyncContext {
+    pub source: Source,
+    pub archive: Archive,
+    pub state: Arc<Mutex<State>>,
+    pub account: TimeAccount,
+    pub budget: Budget,
+    pub progress: Arc<Progress>,
+    pub ties: TieWatch,
+    pub theme_times: ThemeTimes,
+    pub learned: Learned,
+    pub drift: DriftPolicy,
+    /// Who is kept out of everything that is pulled.
+    pub suppression: Suppression,
+}
+
+impl SyncContext {
+    /// What the checkpoints and the list of those who are kept out say, with what was opened for a session.
+    pub fn new(
+        session: &Session,
+        source: Source,
+        archive: Archive,
+        progress: Arc<Progress>,
+    ) -> Result<SyncContext, PipelineError> {
+        let clock = &session.surroundings.clock;
+        let ties = TieWatch::load(&session.state(), clock.clone())?;
+        let theme_times = ThemeTimes::load(&session.state(), clock.clone())?;
+        Ok(SyncContext {
+            source,
+            archive,
+            state: session.shared_state(),
+            account: session.account.clone(),
+            budget: Budget::new(MemoryShares::of(&session.settings.warehouse).pages),
+            progress,
+            ties,
+            theme_times,
+            learned: Learned::default(),
+            drift: session.settings.drift,
+            suppression: suppression(&session.settings)?,
+        })
+    }
+
+    /// The checkpoints. A panic elsewhere leaves SQLite whole, so a poisoned lock is taken all the same.
+    pub fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

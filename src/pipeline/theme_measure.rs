@@ -1,0 +1,94 @@
+//! Learns what `start` and `end` of themes mean: from the pages of a scan, and by asking for some themes at the moment of their own
+//! creation.
+
+use std::collections::HashSet;
+
+use crate::{
+    model::{FlagSet, PageRequest, SECOND_MS, Scan, Scope, Stream, ThemeTime, Window, trait_names},
+    plan::edges::PageMoments,
+    source::{Answer, Range},
+};
+
+use super::{
+    PipelineError,
+    sync_context::SyncContext,
+    ties::{Asker, LookError, asker, moments_of},
+};
+
+/// Themes that are asked for by their own creation.
+const SAMPLE: usize = 3;
+/// A theme so little outside its window may have been rounded.
+const ROUNDED_MS: i64 = SECOND_MS;
+
+/// A page came: what it tells, and what is measured because of it.
+pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), LookError> {
+    if scan.scope.stream != Stream::Themes {
+        return Ok(());
+    }
+    let Window { start_ms, end_ms } = scan.window;
+    let is_outside =
+        |at_ms: i64| at_ms < start_ms.saturating_sub(ROUNDED_MS) || at_ms > end_ms.saturating_add(ROUNDED_MS);
+    let found = if page.rows.iter().filter_map(|(at_ms, _)| *at_ms).any(is_outside) {
+        Some(ThemeTime::Answer)
+    } else if !page.rows.is_empty() && context.theme_times.begin_measure() {
+        measure(&asker(context, scan), scan.window, page).await?
+    } else {
+        None
+    };
+    let Some(found) = found else { return Ok(()) };
+    let Some(now_ms) = context.theme_times.found(found) else { return Ok(()) };
+    context
+        .state()
+        .remember_trait(trait_names::THEMES_FILTERED_BY, &found, now_ms)
+        .map_err(|error| LookError::Run(PipelineError::State(error)))
+}
+
+/// Asks for some of the themes of a page of a window by their own creation. `None`: the answers do not tell.
+pub(super) async fn measure(asker: &Asker, window: Window, page: &PageMoments) -> Result<Option<ThemeTime>, LookError> {
+    let timed: Vec<(i64, u128)> = page.rows.iter().filter_map(|(at_ms, key)| Some(((*at_ms)?, *key))).collect();
+    let step = timed.len().div_ceil(SAMPLE).max(1);
+    let (mut is_any_there, mut missed) = (false, Vec::new());
+    for (at_ms, key) in timed.iter().step_by(step) {
+        // A time without milliseconds may be a rounded one.
+        let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
+        let Some(first) = first_page(asker, Window::new(*at_ms, at_ms.saturating_add(length_ms))).await? else {
+            continue;
+        };
+        match first.keys.contains(key) {
+            true => is_any_there = true,
+            false if !first.has_more => missed.push(*key),
+            false => {}
+        }
+    }
+    if !missed.is_empty() {
+        // A theme that was deleted since is listed nowhere, and tells nothing.
+        let again = first_page(asker, window).await?;
+        if again.is_some_and(|again| missed.iter().any(|key| again.keys.contains(key))) {
+            return Ok(Some(ThemeTime::Answer));
+        }
+    }
+    Ok(is_any_there.then_some(ThemeTime::Theme))
+}
+
+/// The keys on the first page of a window.
+struct FirstPage {
+    keys: HashSet<u128>,
+    has_more: bool,
+}
+
+/// `None`: the service did not answer with one.
+async fn first_page(asker: &Asker, window: Window) -> Result<Option<FirstPage>, LookError> {
+    let scope = Scope::all(Stream::Themes);
+    let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
+    Ok(match asker.source.ask(&request, Range::Part).await.map_err(LookError::Source)? {
+        Answer::Page { page, .. } => {
+            let has_more = page.next.is_some();
+            let moments = moments_of(Stream::Themes, &asker.flatten(page.body).await?);
+            Some(FirstPage { keys: moments.rows.into_iter().map(|(_, key)| key).collect(), has_more })
+        }
+        Answer::Rejected { status: 404, is_web_page: false } => {
+            Some(FirstPage { keys: HashSet::new(), has_more: false })
+        }
+        Answer::Rejected { .. } | Answer::Failed(_) => None,
+    })
+}

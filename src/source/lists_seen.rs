@@ -1,0 +1,32 @@
+//! Which lists are known to be there.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::model::Stream;
+
+/// The lists that have answered with a page.
+#[derive(Debug, Default)]
+pub(super) struct ListsSeen {
+    lists: Mutex<BTreeSet<Stream>>,
+    /// Held while a list is asked whether it exists: others wait for the answer.
+    pub asking: tokio::sync::Mutex<()>,
+}
+
+impl ListsSeen {
+    pub fn note(&self, list: Option<Stream>) {
+        if let Some(list) = list {
+            self.lists.lock().unwrap_or_else(PoisonError::into_inner).insert(list);
+        }
+    }
+
+    pub fn has(&self, list: Stream) -> bool {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner).contains(&list)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}

@@ -1,0 +1,29 @@
+//! What is wrong with the TLS of a service, in words for people.
+
+use thiserror::Error;
+
+/// Why TLS cannot work before somebody changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum TlsProblem {
+    #[error("its certificate has expired")]
+    Expired,
+    #[error("its certificate is not valid yet: this machine's clock may be wrong")]
+    NotYetValid,
+    #[error("its certificate is signed by an authority that this machine does not know")]
+    UnknownAuthority,
+    #[error("its certificate is for another name")]
+    OtherName,
+    #[error("its certificate cannot be used")]
+    BadCertificate,
+    #[error("it does not speak TLS: the port may be one for plain http")]
+    NotTls,
+    #[error("it refuses this program's TLS")]
+    Refused,
+}
+
+impl TlsProblem {
+    /// Whether the certificate is what is wrong.
+    pub fn is_certificate(self) -> bool {
+        !matches!(self, TlsProblem::NotTls | TlsProblem::Refused)
+    }
+}

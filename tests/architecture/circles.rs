@@ -1,0 +1,345 @@
+//! Circles of files: each names something of the next one, and the last one something of the first, so that none of them can be read,
+//! or tested, without all others.
+//!
+//! A file points at another one if it names an item of it by path. Re-exports are followed to the file that defines the item, so a
+//! `mod.rs` that only declares and re-exports is in no circle. A re-export alone, or `mod child;`, points at nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    SourceFile,
+    code::{Token, end_of_item},
+    product_code, read_folder,
+};
+
+/// Circles that are still there, with their files. They only shrink: what is broken here is taken off the list.
+const CIRCLES_LEFT: &[&str] = &[
+    "archive/owner archive/rewrite archive/store",
+    "cli cli/command_line cli/completions",
+    "cli/context cli/exit cli/flags cli/output cli/printer cli/sync cli/users/push",
+    "cli/query cli/query/formats cli/query/table",
+    "cli/status cli/status/proofs cli/status/serving",
+    "config/file config/limits config/paths config/places config/resolve config/serve config/streams",
+    "flatten flatten/page flatten/responses flatten/surveys flatten/themes flatten/users",
+    "report report/chart report/coverage report/gather report/page report/page/coverage report/page/overview \
+     report/page/parts report/page/questions report/page/runs report/page/surveys report/surveys",
+    "sandbox/request_log sandbox/service sandbox/service/delivery sandbox/service/lists sandbox/service/purge \
+     sandbox/service/query sandbox/service/rate_limit sandbox/service/strikes sandbox/service/users",
+    "sandbox/world/changes sandbox/world/vanish",
+];
+
+/// More re-exports than any path of ours goes through.
+const STEPS_MAX: usize = 50;
+
+/// A module's name for something: the local name, and the path that it stands for.
+#[derive(Clone, Debug)]
+struct Import {
+    /// `*` for all names of a module.
+    name: String,
+    path: Vec<String>,
+    is_public: bool,
+}
+
+/// What a file defines and names.
+#[derive(Debug, Default)]
+struct Module {
+    items: BTreeSet<String>,
+    imports: Vec<Import>,
+    /// Paths in the code beside `use`, from their first name on.
+    paths: Vec<Vec<String>>,
+}
+
+/// The crate as far as paths go: the files by their module paths. The root is the empty one.
+struct Tree {
+    modules: BTreeMap<Vec<String>, Module>,
+}
+
+impl Tree {
+    fn read(files: &[SourceFile]) -> Tree {
+        let read = product_code(files).into_iter().filter(|(file, _)| file.place != "main.rs");
+        Tree { modules: read.map(|(file, tokens)| (place_in_crate(file), Module::read(&tokens))).collect() }
+    }
+
+    /// The module that defines what a path, written in `module`, names. `None` for other crates, and for modules themselves.
+    fn target(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
+        self.walk(module, path, true, &mut BTreeSet::new())
+    }
+
+    fn walk(
+        &self,
+        module: &[String],
+        path: &[String],
+        is_head: bool,
+        seen: &mut BTreeSet<(Vec<String>, Vec<String>)>,
+    ) -> Option<Vec<String>> {
+        let (first, rest) = path.split_first()?;
+        if seen.len() > STEPS_MAX || !seen.insert((module.to_vec(), path.to_vec())) {
+            return None;
+        }
+        match first.as_str() {
+            "crate" => return self.walk(&[], rest, false, seen),
+            "self" => return self.walk(module, rest, false, seen),
+            "super" => return self.walk(&module[..module.len().checked_sub(1)?], rest, false, seen),
+            _ => {}
+        }
+        let child = [module, std::slice::from_ref(first)].concat();
+        if self.modules.contains_key(&child) {
+            return self.walk(&child, rest, false, seen);
+        }
+        let here = self.modules.get(module)?;
+        if here.items.contains(first) {
+            return Some(module.to_vec());
+        }
+        // `use maud::maud;` names a crate, not itself.
+        let imports = here.imports.iter().filter(|import| import.path[0] != import.name);
+        for import in imports.clone().filter(|import| import.name == *first) {
+            let path = [&import.path, rest].concat();
+            if let Some(target) = self.walk(module, &path, true, seen) {
+                return Some(target);
+            }
+        }
+        for import in imports.filter(|import| import.name == "*") {
+            let path = [&import.path, path].concat();
+            if let Some(target) = self.walk(module, &path, true, seen) {
+                return Some(target);
+            }
+        }
+        // What no file of ours defines by a plain item, behind a path that is ours: something that a macro made there.
+        (!is_head && !here.imports.iter().any(|import| import.name == *first)).then(|| module.to_vec())
+    }
+
+    /// The files that each file points at.
+    fn arrows(&self) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+        let arrows = self.modules.iter().map(|(place, module)| {
+            let used = module.imports.iter().filter(|import| import.name != "*" && module.uses(import));
+            let paths = used.map(|import| &import.path).chain(&module.paths);
+            let targets: BTreeSet<_> = paths.filter_map(|path| self.target(place, path)).collect();
+            (place.clone(), targets.into_iter().filter(|target| target != place).collect())
+        });
+        arrows.collect()
+    }
+}
+
+impl Module {
+    fn read(tokens: &[Token]) -> Module {
+        let mut module = Module::default();
+        let (mut index, mut depth) = (0, 0);
+        while index < tokens.len() {
+            let token = &tokens[index];
+            let before = index.checked_sub(1).map_or("", |before| tokens[before].as_str());
+            let after = tokens.get(index + 1);
+            match token.as_str() {
+                "{" => depth += 1,
+                "}" => depth -= 1,
+                "use" => {
+                    let end = end_of_import(tokens, index);
+                    // `pub use`, `pub(super) use`
+                    let is_public = before == "pub" || before == ")";
+                    imports_of(&tokens[index + 1..end], &[], is_public, &mut module.imports);
+                    index = end;
+                }
+                "fn" | "struct" | "enum" | "union" | "trait" | "type" | "const" | "static" if depth == 0 => {
+                    let name = tokens[index + 1..].iter().find(|token| *token != "mut" && *token != "fn");
+                    module.items.extend(name.map(|name| name.as_str().to_owned()));
+                }
+                "macro_rules" => module.items.extend(tokens.get(index + 2).map(|name| name.as_str().to_owned())),
+                // A module within the file: its items are the file's.
+                "mod" if depth == 0 && tokens.get(index + 2).is_some_and(|token| token == "{") => {
+                    module.items.extend(after.map(|name| name.as_str().to_owned()));
+                }
+                // A declaration is no use.
+                "mod" => index += 1,
+                _ if token.is_word() && before != "::" && before != "." => {
+                    let names = tokens[index..].chunks(2);
+                    let links = names
+                        .clone()
+                        .take_while(|pair| pair[0].is_word() && pair.get(1).is_some_and(|token| token == "::"));
+                    let length = links.count();
+                    let path = tokens[index..].iter().step_by(2).take(length + 1).filter(|token| token.is_word());
+                    module.paths.push(path.map(|token| token.as_str().to_owned()).collect());
+                }
+                _ => {}
+            }
+            index += 1;
+        }
+        module
+    }
+
+    /// Whether the file itself does something with what it imports. Whatever it does not pass on, it does: else it would not compile.
+    fn uses(&self, import: &Import) -> bool {
+        !import.is_public || self.paths.iter().any(|path| path[0] == import.name)
+    }
+}
+
+fn place_in_crate(file: &SourceFile) -> Vec<String> {
+    if file.place == "lib.rs" { Vec::new() } else { file.module() }
+}
+
+fn end_of_import(tokens: &[Token], begin: usize) -> usize {
+    // A `use<'a>` of a bound ends at once.
+    if tokens.get(begin + 1).is_some_and(|token| token == "<") {
+        return begin + 1;
+    }
+    tokens[begin..].iter().position(|token| token == ";").map_or(tokens.len(), |length| begin + length)
+}
+
+/// What `a::b`, `a as b`, `a::{..}` and `a::*` bring.
+fn imports_of(tokens: &[Token], before: &[String], is_public: bool, imports: &mut Vec<Import>) {
+    let mut path = before.to_vec();
+    let mut name = None;
+    for (index, token) in tokens.iter().enumerate() {
+        match token.as_str() {
+            "::" => {}
+            "*" => name = Some("*".to_owned()),
+            "as" => {
+                name = tokens.get(index + 1).map(|name| name.as_str().to_owned());
+                break;
+            }
+            "self" if !path.is_empty() => {}
+            "{" => {
+                let inside = &tokens[index + 1..end_of_item(tokens, index) - 1];
+                for part in parts(inside) {
+                    imports_of(part, &path, is_public, imports);
+                }
+                return;
+            }
+            word => path.push(word.to_owned()),
+        }
+    }
+    let Some(name) = name.or_else(|| path.last().cloned()) else { return };
+    imports.push(Import { name, path, is_public });
+}
+
+/// The parts between the commas that stand in no brackets.
+fn parts(tokens: &[Token]) -> Vec<&[Token]> {
+    let mut depth = 0;
+    let is_comma = |token: &Token| {
+        depth += i32::from(token == "{") - i32::from(token == "}");
+        depth == 0 && token == ","
+    };
+    tokens.split(is_comma).filter(|part| !part.is_empty()).collect()
+}
+
+/// The files that each file points at, by name.
+pub struct Arrows(BTreeMap<String, BTreeSet<String>>);
+
+impl Arrows {
+    pub fn between(files: &[SourceFile]) -> Arrows {
+        let named = Tree::read(files)
+            .arrows()
+            .into_iter()
+            .map(|(place, targets)| (name_of(&place), targets.iter().map(|target| name_of(target)).collect()));
+        Arrows(named.collect())
+    }
+
+    /// The circles, each as its files. Two circles that share a file are one.
+    pub fn circles(&self) -> Vec<BTreeSet<String>> {
+        let reached: BTreeMap<&str, BTreeSet<&str>> =
+            self.0.keys().map(|file| (file.as_str(), self.reached_from(file))).collect();
+        let circles = reached.iter().filter(|(file, reached)| reached.contains(*file)).map(|(file, others)| {
+            let back = others.iter().filter(|other| reached[**other].contains(file));
+            back.map(|file| (*file).to_owned()).collect::<BTreeSet<String>>()
+        });
+        circles.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn reached_from<'a>(&'a self, file: &'a str) -> BTreeSet<&'a str> {
+        let mut reached = BTreeSet::new();
+        let mut open = vec![file];
+        while let Some(file) = open.pop() {
+            let next = self.0[file].iter().map(String::as_str);
+            open.extend(next.filter(|next| reached.insert(*next)));
+        }
+        reached
+    }
+
+    /// The arrows within a circle, for whoever has to break it.
+    pub fn within(&self, circle: &BTreeSet<String>) -> Vec<String> {
+        let lines = circle.iter().map(|file| {
+            let targets: Vec<&str> = self.0[file].intersection(circle).map(String::as_str).collect();
+            format!("    {file} -> {}", targets.join(", "))
+        });
+        lines.collect()
+    }
+}
+
+fn name_of(place: &[String]) -> String {
+    if place.is_empty() { "lib".to_owned() } else { place.join("/") }
+}
+
+#[test]
+fn files_stand_in_no_circle() {
+    let arrows = Arrows::between(&read_folder("src"));
+    let circles = arrows.circles();
+    let left: Vec<BTreeSet<String>> =
+        CIRCLES_LEFT.iter().map(|circle| circle.split_whitespace().map(str::to_owned).collect()).collect();
+    let new = circles.iter().filter(|circle| !left.iter().any(|left| circle.is_subset(left)));
+    let mut problems: Vec<String> =
+        new.map(|circle| format!("a circle of files:\n{}", arrows.within(circle).join("\n"))).collect();
+    let in_a_circle: BTreeSet<&String> = circles.iter().flatten().collect();
+    let free = left.iter().flatten().filter(|file| !in_a_circle.contains(file));
+    problems.extend(free.map(|file| format!("CIRCLES_LEFT names {file}, which is in no circle any more")));
+    super::assert_none(problems);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<SourceFile> = files
+            .iter()
+            .map(|(place, text)| SourceFile { place: (*place).to_owned(), text: (*text).to_owned() })
+            .collect();
+        let circles = Arrows::between(&files).circles();
+        circles.into_iter().map(|circle| circle.into_iter().collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn circles_are_found_in_every_form_of_a_path() {
+        let a = ("x/a.rs", "pub struct A; use super::b::B;");
+        let tree = ("x/mod.rs", "mod a; mod b; mod c;");
+        for b in [
+            "pub struct B; use super::a::A;",
+            "pub struct B; use crate::x::{a::{self, A as Other}, c};",
+            "pub struct B; use super::a; fn f() { a::A; }",
+            "pub struct B; fn f(_: super::a::A) {}",
+            "pub struct B; use super::a::*; fn f(_: A) {}",
+            "pub struct B; fn f() { crate::x::a::A::new() }",
+        ] {
+            assert_eq!(found(&[tree, a, ("x/b.rs", b)]), ["x/a x/b"], "{b}");
+        }
+        let three = [("x/b.rs", "pub struct B; use super::c::C;"), ("x/c.rs", "pub enum C {} use super::a::A;")];
+        assert_eq!(found(&[tree, a, three[0], three[1]]), ["x/a x/b x/c"]);
+        let parent = [("x/mod.rs", "mod a; pub struct T; fn f() { a::g() }"), ("x/a.rs", "pub fn g(_: super::T) {}")];
+        assert_eq!(found(&parent), ["x x/a"]);
+    }
+
+    #[test]
+    fn circles_are_found_through_re_exports() {
+        let a = ("x/a.rs", "pub struct A; use super::B;");
+        for tree in ["mod a; mod b; pub use b::B; pub use a::A;", "mod a; mod b; pub use b::*; pub use a::A as A;"] {
+            let files = [("x/mod.rs", tree), a, ("x/b.rs", "pub struct B; use crate::x::A;")];
+            assert_eq!(found(&files), ["x/a x/b"], "{tree}");
+        }
+        let private = [("x/mod.rs", "mod a; mod b; use b::B;"), a, ("x/b.rs", "pub struct B; use super::a::A;")];
+        assert_eq!(found(&private), ["x/a x/b"]);
+    }
+
+    #[test]
+    fn what_points_one_way_is_no_circle() {
+        let tree = ("x/mod.rs", "//! See [`a::A`].\nmod a; mod b; pub use a::A; pub use b::B; pub struct Low;");
+        let a = ("x/a.rs", "pub struct A; use super::{B, Low}; use std::{a, x::b};");
+        let others = [
+            "pub struct B; #[cfg(test)] mod tests { use super::super::A; }",
+            "pub struct B; // super::a::A\nconst TEXT: &str = \"super::a::A\";",
+            "pub struct B; use super::Low; use maud::maud; fn f(b: T) { b.a::<u8>(); maud::x(); self::g() } fn g() {}",
+            "pub struct B; fn f(a: u8) -> T { T { a: a } }",
+        ];
+        for b in others {
+            assert_eq!(found(&[tree, a, ("x/b.rs", b)]), [""; 0], "{b}");
+        }
+        let same_name = ("x/mod.rs", "mod b; pub use b::{B, b}; pub struct Low;");
+        assert_eq!(found(&[same_name, ("x/b.rs", "pub struct B; pub fn b(_: super::Low) {}")]), [""; 0]);
+    }
+}
