@@ -32,12 +32,12 @@ RECORD = {
 }
 
 
-def download(address, from_ms, to_ms, folder, flags):
+def download(address, from_ms, to_ms, folder, flags, connections=CONNECTIONS):
     """The pages of the range, over a few connections; each takes the next of some windows of equal length."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     host = address.removeprefix("http://")
-    windows = CONNECTIONS * 8
+    windows = connections * 8
     edges = [from_ms + (to_ms - from_ms) * at // windows for at in range(windows + 1)]
     extra = "".join(f"&{flag}=true" for flag in flags)
 
@@ -54,7 +54,7 @@ def download(address, from_ms, to_ms, folder, flags):
             token = json.loads(b"{" + body[body.rindex(b'"cursor":'):])["cursor"]
             page += 1
 
-    with concurrent.futures.ThreadPoolExecutor(CONNECTIONS) as pool:
+    with concurrent.futures.ThreadPoolExecutor(connections) as pool:
         list(pool.map(pull, range(windows)))
 
 
@@ -127,7 +127,7 @@ def main(kind, *arguments):
         rewrite_parquet(*arguments)
     elif kind == "script":
         address, from_ms, to_ms, folder, out, threads, *flags = arguments
-        download(address, int(from_ms), int(to_ms), folder, flags)
+        download(address, int(from_ms), int(to_ms), folder, flags, connections=1)
         rows = read_json(folder, out, threads)
     print(json.dumps({"secs": time.perf_counter() - begun, "cpu_secs": time.process_time() - cpu_begun, "rows": rows}))
 

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-packages=(duckdb==1.5.5 duckdb-cli==1.5.5 matplotlib==3.11.2)
+packages=(duckdb==1.5.5 duckdb-cli==1.5.5)
 kept=${STUDYSYNC_BENCH:-$HOME/.cache/studysync-bench}
 
 at=$kept/floors

@@ -6,7 +6,7 @@ import sys
 
 from service import Service, days_of, report_of
 
-from . import answers, backfill, compare, erase, growth, latency, nightly, replay, rescan, rough, small
+from . import answers, backfill, compare, erase, latency, nightly, replay, rescan, small, windows
 
 
 @dataclasses.dataclass
@@ -40,8 +40,6 @@ class Setting:
 
 # Measured on smooth and on rough data.
 ALL = {
-    "backfill": backfill.without_flags,
-    "flags": backfill.with_all_flags,
     "memory": backfill.memory,
     "rescan": rescan.measure_rescan,
     "latency": latency.measure_latency,
@@ -50,8 +48,8 @@ ALL = {
     "replay": replay.measure_replay,
     "nightly": nightly.measure_nightly,
     "erase": erase.measure_erase,
-    "growth": growth.measure_growth,
+    "windows": windows.measure_windows,
     "compare": compare.measure_others,
 }
 # Measured on both at once.
-BOTH = {"rough": rough.measure_rough}
+BOTH = {"backfill": backfill.without_flags, "flags": backfill.with_all_flags}

@@ -1,42 +1,58 @@
-"""First loads, against DuckDB reading finished files, a plain script, and parsing alone."""
+"""First loads of smooth and of rough data in one sitting, against DuckDB reading finished files and a plain script."""
 
+import contextlib
+import dataclasses
 import json
 import os
 import shutil
-import statistics
 
 import measure
 from measure import median
-from results import Row
-from sections import floor as floors
+from results import DATA, Row
 from service import FLAGS, Side, days_of, report_of
 
+from . import floor as floors
+
 MIB = 2**20
-# What the engine may take unless set otherwise (`[warehouse] memory_limit_mb`), and what the program may take beside it.
-ENGINE_BYTES = 1024 * MIB
-OWN_BYTES = 256 * MIB
 PAGE_ROWS = 1000
+# What the whole process may take, by what it asks for.
+PEAK_MIB = {"flags off": 512, "all flags": 768}
+WAREHOUSES = {
+    "duckdb": ("DuckDB", "read_json", "typed `read_json` of saved pages"),
+    "parquet": ("Parquet", "read_json_parquet", "the same and `COPY`"),
+}
 
 
 def without_flags(setting, table):
-    with setting.service(setting.rows, setting.days()) as service:
-        costs, pages = first_loads(setting, service, [])
-        add_rows(table, costs, "flags off")
-        alone = bare(setting, pages)
-        processor_time(table, costs["duckdb"], alone)
-        parts(setting, table, service, costs, alone, [])
-        requests(table, costs["duckdb"])
+    measure_backfill(setting, table, "flags off", [])
 
 
 def with_all_flags(setting, table):
-    with setting.service(setting.rows, setting.days()) as service:
-        costs, pages = first_loads(setting, service, FLAGS)
-        add_rows(table, costs, "all flags")
-        parts(setting, table, service, costs, bare(setting, pages), FLAGS)
+    measure_backfill(setting, table, "all flags", FLAGS)
 
 
-def first_loads(setting, service, flags):
-    """Costs of all sides, and the folder of pages that the last download left."""
+def measure_backfill(setting, table, label, flags):
+    settings = {data: dataclasses.replace(setting, data=data, folder=setting.folder / data) for data in DATA}
+    with contextlib.ExitStack() as open_until_measured:
+        sides = {}
+        for data, of in settings.items():
+            of.folder.mkdir(exist_ok=True)
+            service = open_until_measured.enter_context(of.service(of.rows, of.days()))
+            sides |= {(data, name): side for name, side in sides_of(of, service, flags).items()}
+        for data in DATA:
+            sides.pop((data, "download"))()
+        costs = measure.alternate(setting.rounds, sides)
+        for data, of in settings.items():
+            table.data = data
+            each = {name: found for (at, name), found in costs.items() if at == data}
+            add_rows(of, table, each, label)
+            parts(of, table, each, label)
+        table.data = "rough"
+        add_ratios(table, costs, label)
+
+
+def sides_of(setting, service, flags):
+    """What is run, by name. The download fills the folder that `read_json` reads."""
     pages, out = setting.folder / "pages", setting.folder / "floor.duckdb"
     reach = [service.address, str(service.from_ms), str(service.to_ms - 1)]
 
@@ -49,95 +65,66 @@ def first_loads(setting, service, flags):
             return floors.run(kind, *arguments)
         return run
 
-    def ours(name, *warehouses):
-        return Side(setting.program, setting.folder / name, service, flags, warehouses).first_load
+    def ours(name):
+        return Side(setting.program, setting.folder / name, service, flags, (name,)).first_load
 
-    sides = {
+    return {
         "download": floor("download", *reach, pages, *flags, fresh=[pages]),
         "read_json": floor("read_json", pages, out, setting.threads),
-        "duckdb": ours("duckdb", "duckdb"),
+        "duckdb": ours("duckdb"),
         "read_json_parquet": floor("read_json_parquet", pages, setting.folder / "floor.parquet", setting.threads),
-        "parquet": ours("parquet", "parquet"),
-        "both": ours("both", "duckdb", "parquet"),
+        "parquet": ours("parquet"),
         "script": floor("script", *reach, setting.folder / "script", out, setting.threads, *flags, fresh=[setting.folder / "script"]),
     }
-    sides["download"]()  # The pages that the second floor reads when a round goes backwards.
-    costs = measure.alternate(setting.rounds, sides)
-    read = json.loads(costs["read_json"][-1].stdout)["rows"]
-    for name in ("duckdb", "parquet", "both"):
-        setting.require_same_rows(costs[name][-1], "read_json", read)
-    return costs, pages
 
 
-def add_rows(table, costs, flags):
+def add_rows(setting, table, costs, label):
     wall = {name: median(each) for name, each in costs.items()}
+    read = json.loads(costs["read_json"][-1].stdout)["rows"]
+    for name, (title, floor, floor_title) in WAREHOUSES.items():
+        setting.require_same_rows(costs[name][-1], "read_json", read)
+        said = f"{wall[name]:.2f} s ({measure.spread(costs[name])}), {median(costs[name], 'cpu_secs'):.2f} s of processors"
+        table.add(Row(f"{label} {name}", f"backfill into {title}, {label}, against {floor_title}", "≤ 1.6", wall[name] / wall[floor], 1.6, True, said,
+                      f"{wall[floor]:.2f} s ({measure.spread(costs[floor])})"))
+        peak, most = median(costs[name], "peak_rss_bytes") / MIB, PEAK_MIB[label]
+        table.add(Row(f"{label} memory {name}", f"the same: peak memory, MiB, {title}, {label}", f"≤ {most}", peak, most, True, f"{peak:.0f} MiB", ""))
+    table.add(Row(f"{label} script", f"backfill into DuckDB, {label}, times as fast as the plain script", "≥ 1.5", wall["script"] / wall["duckdb"], 1.5, False,
+                  f"{wall['duckdb']:.2f} s", f"{wall['script']:.2f} s ({measure.spread(costs['script'])})"))
+    if label == "flags off":
+        requests(table, costs["duckdb"])
 
-    def add(key, work, goal, ours, other, other_name, limit, at_most=True):
-        ratio = wall[ours] / wall[other] if at_most else wall[other] / wall[ours]
-        table.add(Row(f"{flags} {key}", f"{work}, {flags}", goal, ratio, limit, at_most, f"{wall[ours]:.2f} s ({measure.spread(costs[ours])})",
-                      f"{other_name} {wall[other]:.2f} s ({measure.spread(costs[other])})"))
 
-    add("duckdb", "backfill into DuckDB, archive on", "≤ 1.0", "duckdb", "read_json", "typed `read_json` of saved pages", 1.0)
-    add("parquet", "backfill into Parquet, archive on", "≤ 1.0", "parquet", "read_json_parquet", "the same and `COPY`", 1.0)
-    add("both", "backfill into both", "≤ 1.5", "both", "duckdb", "DuckDB alone", 1.5)
-    add("script", "backfill into DuckDB, times faster", "≥ 2", "duckdb", "script", "plain script: 4 connections, then `read_json`", 2.0, at_most=False)
-    table.add(Row(f"{flags} download", f"backfill into DuckDB against the wire, {flags}", "", wall["duckdb"] / wall["download"], None, True,
-                  f"{wall['duckdb']:.2f} s", f"plain download {wall['download']:.2f} s"))
+def add_ratios(table, costs, label):
+    """Rough against smooth. A byte of JSON is the measure: rough records are longer."""
+    for name, (title, _, _) in WAREHOUSES.items():
+        secs, peaks, said = [], [], []
+        for data in DATA:
+            each = costs[data, name]
+            report = report_of(each[-1])
+            read = report["requests"]["bytes"]
+            secs.append(median(each) / read)
+            peaks.append(median(each, "peak_rss_bytes"))
+            said.append(f"{median(each):.2f} s, {read / 1e6:.0f} MB")
+        table.add(Row(f"{label} rough {name}", f"backfill into {title}, {label}, rough data against smooth, a byte of JSON", "≤ 1.15", secs[1] / secs[0], 1.15, True,
+                      said[1], said[0]))
 
 
-def bare(setting, pages):
-    """CPU seconds of the barest form of each part (see benches/floor.rs), and how many rows those were."""
-    runs = []
-    for _ in range(setting.rounds):
-        scratch = setting.folder / "bare"
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
-        runs.append(json.loads(measure.run([setting.floor, pages, scratch]).stdout))
+def parts(setting, table, costs, label):
+    """CPU seconds of the parts that no way around a backfill into DuckDB leaves out, each alone and in its fastest known form (see
+    benches/floor.rs), over all processors: pages are received, flattened, compressed for the archive, and DuckDB writes the tables, whose
+    rows lie in its own file already. HTTP, keys, the comparison, the ledger and all waiting are left out. It has no goal."""
+    scratch = setting.folder / "bare"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    alone = json.loads(measure.run([setting.floor, setting.folder / "pages", scratch]).stdout)
     shutil.rmtree(scratch)
-    return {name: statistics.median(each[name] for each in runs) for name in runs[0]}
-
-
-def processor_time(table, ours, alone):
-    """CPU seconds of a million rows."""
-    parse, append = alone["parse_cpu_secs"], alone["append_cpu_secs"]
-    cpu, scale = median(ours, "cpu_secs"), 1e6 / alone["rows"]
-    table.add(Row("cpu", "CPU seconds a million rows, flags off, DuckDB", "≤ 2", cpu / (parse + append), 2.0, True, f"{cpu * scale:.2f} s",
-                  f"serde_json into borrowed structs {parse * scale:.2f} s + appender {append * scale:.2f} s"))
-
-
-def parts(setting, table, service, costs, alone, flags):
-    """The parts that no way around a backfill leaves out, each alone and in its fastest known form: the service makes the pages and sends
-    them, they are received, parsed, hashed, compressed into one file for the archive, their cells are written into columns, and DuckDB
-    writes the tables, whose rows lie in its own file already. Their processor time over all processors is the least wall time of a
-    backfill on this machine, whoever writes it: HTTP, keys, the comparison, the ledger and all waiting are left out."""
-    label = "all flags" if flags else "flags off"
-    file = setting.folder / "duckdb" / "warehouse.duckdb"
-    reach = [service.address, str(service.from_ms), str(service.to_ms - 1)]
-    served = []
-    for _ in range(setting.rounds):
-        before = service.cpu_secs()
-        floors.run("download", *reach, setting.folder / "parts", *flags)
-        served.append(service.cpu_secs() - before)
-    serve = statistics.median(served)
-    reading = {
-        "parts": ("", {"receiving": alone["receive_cpu_secs"], "parsing": alone["parse_cpu_secs"], "hashes": alone["hash_cpu_secs"], "columns": alone["columns_cpu_secs"]}),
-        "flattened parts": (", with this program's flatten in the place of bare parsing", {"receiving": alone["receive_cpu_secs"], "flatten": alone["flatten_cpu_secs"]}),
-    }
-    ways = {
-        "duckdb": ("DuckDB", "rewrite", setting.folder / "anew.duckdb", "read_json", "typed `read_json`"),
-        "parquet": ("Parquet", "rewrite_parquet", setting.folder / "anew", "read_json_parquet", "`read_json` and `COPY`"),
-    }
-    for name, (into, kind, out, other, other_name) in ways.items():
-        writes = [floors.run(kind, file, out, setting.threads) for _ in range(setting.rounds)]
-        wall, read = median(writes), median(costs[other])
-        table.add(Row(f"{label} same tables {name}", f"floor: DuckDB writes the tables of a backfill into {into} from its own file, nothing else to do, {label}", "",
-                      wall / read, None, True, f"{wall:.2f} s", f"{other_name} {read:.2f} s"))
-        for key, (how, read_parts) in reading.items():
-            work = {"the sandbox": serve, **read_parts, "zstd": alone["keep_cpu_secs"], "writing": median(writes, "cpu_secs")}
-            floor = sum(work.values()) / setting.threads
-            said = ", ".join(f"{part} {secs:.2f}" for part, secs in work.items())
-            table.add(Row(f"{label} {key} {name}", f"floor: the parts of a backfill into {into}, each alone{how}, spread over {setting.threads} processors without a gap, {label}",
-                          "", floor / read, None, True, f"{floor:.2f} s (CPU seconds: {said})", f"{other_name} {read:.2f} s"))
+    write = floors.run("rewrite", setting.folder / "duckdb" / "warehouse.duckdb", setting.folder / "anew.duckdb", setting.threads)
+    work = {"receiving": alone["receive_cpu_secs"], "flatten": alone["flatten_cpu_secs"], "zstd": alone["keep_cpu_secs"], "writing": write.cpu_secs}
+    floor = sum(work.values()) / setting.threads
+    said = ", ".join(f"{part} {secs:.2f}" for part, secs in work.items())
+    read = median(costs["read_json"])
+    table.add(Row(f"{label} parts duckdb", f"floor: the parts of a backfill into DuckDB, each alone, spread over {setting.threads} processors without a gap, {label}", "",
+                  floor / read, None, True, f"{floor:.2f} s (CPU seconds: {said})", f"typed `read_json` {read:.2f} s"))
 
 
 def requests(table, ours, key=""):
@@ -148,22 +135,24 @@ def requests(table, ours, key=""):
 
 
 def memory(setting, table):
-    """Peak memory at both sizes. The larger one only with BIG_ROWS."""
-    peaks, floor_peaks = {}, {}
-    for rows in [setting.rows] + [setting.big_rows] * (setting.big_rows > 0):
+    """Time and peak memory at ten times the rows. Only with BIG_ROWS."""
+    if not setting.big_rows:
+        return
+    found = {}
+    for rows in (setting.rows, setting.big_rows):
         with setting.service(rows, days_of(rows)) as service:
-            cost = Side(setting.program, setting.folder / "memory", service).first_load()
-        file = setting.folder / "memory" / "warehouse.duckdb"
-        floor_peaks[rows] = floors.run("rewrite", file, setting.folder / "anew.duckdb", setting.threads, ENGINE_BYTES // MIB).peak_rss_bytes
-        peaks[rows] = cost.peak_rss_bytes
-        measure.tell(f"  {rows} rows: {cost.wall_secs:.1f} s, {cost.peak_rss_bytes / MIB:.0f} MiB")
-        if rows == setting.big_rows:
-            requests(table, [cost], f" {rows}")
-        table.add(Row(f"memory {rows}", f"peak memory, {rows:,} rows, flags off, DuckDB", "≤ 1", cost.peak_rss_bytes / (ENGINE_BYTES + OWN_BYTES), 1.0, True,
-                      f"{cost.peak_rss_bytes / MIB:.0f} MiB", "256 MiB + 1024 MiB of DuckDB's own limit"))
-    if len(peaks) == 2:
-        small, large = peaks.values()
-        table.add(Row("memory growth", "peak memory, ten times the rows", "≤ 1.05", large / small, 1.05, True, f"{large / MIB:.0f} MiB", f"{small / MIB:.0f} MiB"))
-        small, large = floor_peaks.values()
-        table.add(Row("memory floor", "floor: DuckDB alone copies the same tables within the same limit, ten times the rows", "", large / small, None, True,
-                      f"{large / MIB:.0f} MiB", f"{small / MIB:.0f} MiB"))
+            for name in WAREHOUSES:
+                cost = Side(setting.program, setting.folder / "memory", service, (), (name,)).first_load()
+                found[rows, name] = cost
+                measure.tell(f"  {rows} rows, {name}: {cost.wall_secs:.1f} s, {cost.cpu_secs:.1f} s of processors, {cost.peak_rss_bytes / MIB:.0f} MiB")
+    for name, (title, _, _) in WAREHOUSES.items():
+        small, large = (found[rows, name] for rows in (setting.rows, setting.big_rows))
+        peaks = [cost.peak_rss_bytes / MIB for cost in (small, large)]
+        most = PEAK_MIB["flags off"]
+        table.add(Row(f"memory {name}", f"peak memory, MiB, {setting.big_rows:,} rows, flags off, {title}", f"≤ {most}", peaks[1], most, True,
+                      f"{peaks[1]:.0f} MiB", f"{setting.rows:,} rows: {peaks[0]:.0f} MiB"))
+        table.add(Row(f"memory growth {name}", f"peak memory, {setting.big_rows:,} rows against {setting.rows:,}, {title}", "≤ 1.1", peaks[1] / peaks[0], 1.1, True,
+                      f"{peaks[1]:.0f} MiB", f"{peaks[0]:.0f} MiB"))
+        steeper = large.wall_secs / small.wall_secs / (setting.big_rows / setting.rows)
+        table.add(Row(f"growth rows {name}", f"time a row, {setting.big_rows:,} rows against {setting.rows:,}, {title}", "≤ 1.1", steeper, 1.1, True,
+                      f"{large.wall_secs:.1f} s", f"{small.wall_secs:.1f} s"))

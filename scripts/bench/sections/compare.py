@@ -23,7 +23,7 @@ def measure_others(setting, table):
             costs = measure.alternate(setting.rounds, sides_of(setting, service, python, flags))
             for destination in ("duckdb", "parquet"):
                 ours = median(costs[f"studysync {destination}"])
-                for way, times in (("append", 12), ("merge", 30)):
+                for way, times in (("append", 5), ("merge", 15)):
                     key = f"dlt {way} {destination}"
                     if key in costs:
                         other = median(costs[key])
