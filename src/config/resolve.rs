@@ -31,7 +31,7 @@ pub(super) const PATIENCE_SECS: u64 = 3600;
 pub(super) const SETTLE_SECS: u64 = 600;
 /// Where a first sync begins when nothing says otherwise: so many days back.
 pub const FIRST_SYNC_DAYS: i64 = 30;
-pub(super) const MEMORY_LIMIT_MB: u64 = 640;
+pub(super) const MEMORY_LIMIT_MB: u64 = 576;
 /// The least that a run with one warehouse works with, in MiB.
 pub(super) const MEMORY_LIMIT_MB_MIN: u64 = 256;
 /// What the program itself takes while a query runs.

@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn p8_the_shares_fit_into_the_limit() {
-        for (limit_mib, stores) in [(256, 1), (512, 2), (640, 1), (640, 2), (1024, 1), (100_000, 2)] {
+        for (limit_mib, stores) in [(256, 1), (512, 2), (576, 1), (576, 2), (1024, 1), (100_000, 2)] {
             let shares = MemoryShares::for_stores(limit_mib * MIB, stores);
             let parts = PROGRAM_BYTES + shares.pages as u64 + stores * (shares.waiting as u64 + shares.store);
             assert!(parts <= limit_mib * MIB, "{limit_mib} {stores}: {shares:?}");
