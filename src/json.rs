@@ -14,8 +14,8 @@ use self::steers::{PIECE_BYTES, steers};
 pub(crate) use self::{
     broken::{shown, take_apart},
     values::{
-        Entry, is_empty_container, read_boolean, read_digits, read_entries, read_integer, read_items, read_number,
-        read_text, take_entries, unescaped, unquoted,
+        Entry, is_empty_container, read_boolean, read_digits, read_entries, read_integer, read_integers, read_items,
+        read_number, read_text, take_entries, unescaped, unquoted,
     },
 };
 

@@ -4,8 +4,7 @@ as JSON and leave out the start of Python.
     floors.py download ADDRESS FROM_MS TO_MS FOLDER [FLAG...]
     floors.py read_json FOLDER OUT THREADS          a table in a DuckDB file
     floors.py read_json_parquet FOLDER OUT THREADS  the same, and COPY to Parquet
-    floors.py rewrite FILE OUT THREADS [LIMIT_MIB]  all tables of a DuckDB file into a new one, by DuckDB itself
-    floors.py rewrite_parquet FILE FOLDER THREADS   the same into a Parquet file each
+    floors.py rewrite FILE OUT THREADS              all tables of a DuckDB file into a new one, by DuckDB itself
     floors.py script ADDRESS FROM_MS TO_MS FOLDER OUT THREADS [FLAG...]
 """
 
@@ -90,24 +89,10 @@ def read_json_parquet(folder, out, threads):
         return connection.execute(f"SELECT count(*) FROM '{out}'").fetchone()[0]
 
 
-def rewrite(file, out, threads, limit_mib=None):
+def rewrite(file, out, threads):
     pathlib.Path(out).unlink(missing_ok=True)
     with connect(":memory:", threads) as connection:
-        if limit_mib:
-            connection.execute(f"SET memory_limit = '{limit_mib}MiB'")
         connection.execute(f"ATTACH '{file}' AS held (READ_ONLY); ATTACH '{out}' AS anew; COPY FROM DATABASE held TO anew; DETACH anew")
-
-
-def rewrite_parquet(file, folder, threads):
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with connect(":memory:", threads) as connection:
-        connection.execute(f"ATTACH '{file}' AS held (READ_ONLY)")
-        tables = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'held'").fetchall()
-        for (table,) in tables:
-            # At the level of the program's own files.
-            connection.execute(
-                f"COPY held.{table} TO '{folder / table}.parquet' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)")
 
 
 def main(kind, *arguments):
@@ -123,8 +108,6 @@ def main(kind, *arguments):
         rows = read_json_parquet(*arguments)
     elif kind == "rewrite":
         rewrite(*arguments)
-    elif kind == "rewrite_parquet":
-        rewrite_parquet(*arguments)
     elif kind == "script":
         address, from_ms, to_ms, folder, out, threads, *flags = arguments
         download(address, int(from_ms), int(to_ms), folder, flags, connections=1)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use arrow::error::ArrowError;
 
 use super::{answer_key::AnswerKey, table_builder::TableBuilder};
-use crate::{json, model::TableBatch};
+use crate::model::TableBatch;
 
 #[derive(Debug)]
 pub(super) struct Choices {
@@ -40,25 +40,4 @@ impl Choices {
     pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
         self.table.finish_into(batches)
     }
-}
-
-/// Reads `selectedIndexes` into `indexes`: an integer, a list of integers, or such a list as JSON inside a string. `None`
-/// for anything else.
-pub(super) fn read_indexes(raw: &str, indexes: &mut Vec<i64>) -> Option<()> {
-    indexes.clear();
-    match json::shape(raw) {
-        json::Shape::Number => indexes.push(json::read_integer(raw)?),
-        json::Shape::List => {
-            for item in json::read_items(raw)? {
-                indexes.push(json::read_integer(item)?);
-            }
-        }
-        json::Shape::Text => {
-            for item in json::read_items(&json::read_text(raw)?.text)? {
-                indexes.push(json::read_integer(item)?);
-            }
-        }
-        _ => return None,
-    }
-    Some(())
 }

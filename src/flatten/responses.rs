@@ -6,7 +6,6 @@ use super::{
     RecordTables,
     answer::{AnswerParts, Given},
     answer_key::AnswerKey,
-    choices::read_indexes,
     drift::DriftLog,
     fields::{Fields, Unplaceable, wire_fields},
     meta::Meta,
@@ -121,7 +120,7 @@ impl<'a> ResponseTables<'a> {
     /// The answer, its parts and the indexes of the chosen options.
     fn append_answer(&mut self, key: &AnswerKey<'a>, question_type: QuestionType) {
         let indexes = self.fields.json(Wire::SelectedIndexes);
-        let has_indexes = indexes.is_some_and(|raw| read_indexes(raw, &mut self.selected_indexes).is_some());
+        let has_indexes = indexes.is_some_and(|raw| json::read_integers(raw, &mut self.selected_indexes).is_some());
         if !has_indexes {
             self.selected_indexes.clear();
             if indexes.is_some() {

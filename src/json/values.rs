@@ -195,6 +195,26 @@ pub(crate) fn read_integer(raw: &str) -> Option<i64> {
     raw.parse().ok().or_else(|| integer_of_decimal(raw))
 }
 
+/// Reads integers into `integers`: one, a list of them, or such a list as JSON inside a string. `None` for anything else.
+pub(crate) fn read_integers(raw: &str, integers: &mut Vec<i64>) -> Option<()> {
+    integers.clear();
+    match shape(raw) {
+        Shape::Number => integers.push(read_integer(raw)?),
+        Shape::List => {
+            for item in read_items(raw)? {
+                integers.push(read_integer(item)?);
+            }
+        }
+        Shape::Text => {
+            for item in read_items(&read_text(raw)?.text)? {
+                integers.push(read_integer(item)?);
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
 /// The value of a string of decimal digits (`"17"`, `"-3"`).
 pub(crate) fn read_digits(raw: &str) -> Option<i64> {
     let text = read_text(raw)?.text;

@@ -8,7 +8,7 @@ use super::{
     OPEN_END_MS, PeopleAsk, PipelineError, Run, RunReport,
     commit::first_error,
     error::chain,
-    limits::note_told_waits,
+    limits::noting_told_waits,
     queue::Queue,
     reconcile::{Resumed, resume},
     report::{Outcome, peak_rss_bytes, rfc3339},
@@ -23,11 +23,7 @@ impl Run {
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.surroundings.clock.clone();
-        let worked = tokio::select! {
-            biased;
-            worked = self.work() => worked,
-            never = note_told_waits(source, &state, clock) => match never {},
-        };
+        let worked = noting_told_waits(self.work(), source, state, clock).await;
         self.doubt_ties();
         // Also after an error: what was committed becomes visible. The first error is the one to tell.
         let shown = self.make_visible().await;
@@ -227,8 +223,7 @@ impl Run {
     fn report(&self, error: Option<&PipelineError>) -> RunReport {
         let outcome = if error.is_some() { Outcome::Failed } else { self.findings.outcome() };
         let mut streams = self.findings.streams();
-        let lists = self.session.settings.streams.iter().map(|stream| stream.stream);
-        let lists = lists.filter(|_| self.request.people == PeopleAsk::AfterLists);
+        let lists = self.lists().into_iter().filter(|_| self.request.people == PeopleAsk::AfterLists);
         let is_for_people = self.session.settings.users.is_enabled || self.request.people != PeopleAsk::AfterLists;
         for stream in lists.chain(is_for_people.then_some(Stream::Users)) {
             streams.entry(stream.name()).or_default().reached = self.findings.reached(stream);

@@ -65,7 +65,7 @@ impl Budget {
     /// Whether the warehouses should catch up before more is pulled: what does not fit is flattened a second time, so from half of it
     /// on no window is begun while complete ones wait.
     pub fn is_tight(&self) -> bool {
-        self.held_bytes.load(Ordering::Relaxed) > self.held_bytes_max / 2
+        self.held_bytes.load(Ordering::Relaxed) >= self.held_bytes_max / 2
     }
 
     fn give_back(&self, bytes: usize) {

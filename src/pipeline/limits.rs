@@ -3,7 +3,7 @@
 
 use std::{
     convert::Infallible,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -94,8 +94,21 @@ fn forget_told(state: &State, now_ms: i64) -> Result<(), StateError> {
     }
 }
 
-/// Writes a long wait down as soon as it is told: a process that sits it out may be killed. Never ends.
-pub(super) async fn note_told_waits(source: Source, state: &Mutex<State>, clock: Clock) -> Infallible {
+/// Does the work, and writes a long wait down as soon as the service tells it: a process that sits it out may be killed.
+pub(super) async fn noting_told_waits<T>(
+    work: impl Future<Output = T>,
+    source: Source,
+    state: Arc<Mutex<State>>,
+    clock: Clock,
+) -> T {
+    tokio::select! {
+        biased;
+        done = work => done,
+        never = note_told_waits(source, &state, clock) => match never {},
+    }
+}
+
+async fn note_told_waits(source: Source, state: &Mutex<State>, clock: Clock) -> Infallible {
     let mut told = source.told();
     loop {
         if told.changed().await.is_err() {

@@ -97,13 +97,12 @@ def add_rows(setting, table, costs, label):
 def add_ratios(table, costs, label):
     """Rough against smooth. A byte of JSON is the measure: rough records are longer."""
     for name, (title, _, _) in WAREHOUSES.items():
-        secs, peaks, said = [], [], []
+        secs, said = [], []
         for data in DATA:
             each = costs[data, name]
             report = report_of(each[-1])
             read = report["requests"]["bytes"]
             secs.append(median(each) / read)
-            peaks.append(median(each, "peak_rss_bytes"))
             said.append(f"{median(each):.2f} s, {read / 1e6:.0f} MB")
         table.add(Row(f"{label} rough {name}", f"backfill into {title}, {label}, rough data against smooth, a byte of JSON", "≤ 1.15", secs[1] / secs[0], 1.15, True,
                       said[1], said[0]))
@@ -127,10 +126,10 @@ def parts(setting, table, costs, label):
                   floor / read, None, True, f"{floor:.2f} s (CPU seconds: {said})", f"typed `read_json` {read:.2f} s"))
 
 
-def requests(table, ours, key=""):
+def requests(table, ours):
     report = report_of(ours[-1])
     total, rows = report["requests"]["total"], report["streams"]["responses"]["rows_read"]
-    table.add(Row(f"requests{key}", f"requests of a backfill against rows/1000, {rows:,} rows", "≤ 1.05", total / (rows / PAGE_ROWS), 1.05, True, f"{total}",
+    table.add(Row("requests", f"requests of a backfill against rows/1000, {rows:,} rows", "≤ 1.05", total / (rows / PAGE_ROWS), 1.05, True, f"{total}",
                   f"{rows / PAGE_ROWS:.0f}, in {report['streams']['responses']['windows']} windows, {report['requests']['ties_probed']} looks at edges"))
 
 

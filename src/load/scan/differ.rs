@@ -58,14 +58,13 @@ impl<'t> Comparer<'t> {
     /// How the row of the page differs from that stored row. What is computed from the fields of a record does not count: a better
     /// computation is no edit.
     pub fn difference(&self, row: usize, stored: usize) -> Difference {
-        let differing: Vec<&Column> = self.differing(row, stored).filter(|column| column.is_hashed()).collect();
-        let edited: Vec<&Column> = differing.iter().copied().filter(|column| self.was_known(column, stored)).collect();
-        let has_more = edited.len() < differing.len();
-        match edited.is_empty() || self.have_moved(&edited, row, stored) {
-            false => Difference::Edited,
-            true if has_more => Difference::Enriched,
-            true if edited.is_empty() => Difference::None,
-            true => Difference::Moved,
+        let (differing, have_moved) = self.differing_fields(row, stored);
+        let mut sent = differing.into_iter().filter(|column| column.is_hashed()).peekable();
+        match (sent.peek().is_some(), have_moved) {
+            (true, _) if sent.any(|column| self.was_known(column, stored)) => Difference::Edited,
+            (true, _) => Difference::Enriched,
+            (false, true) => Difference::Moved,
+            (false, false) => Difference::None,
         }
     }
 

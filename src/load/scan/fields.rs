@@ -16,8 +16,8 @@ use arrow::{
 
 use crate::{
     json::{
-        Shape, moments::read_timestamp, read_boolean, read_entries, read_integer, read_items, read_number, read_text,
-        shape,
+        Shape, moments::read_timestamp, read_boolean, read_entries, read_integer, read_integers, read_number,
+        read_text, shape,
     },
     schema::{Column, ColumnType, Origin},
 };
@@ -138,11 +138,10 @@ fn read<'a>(column: &Column, raw: &'a str) -> Option<Value<'a>> {
         ColumnType::Double => read_number(raw).map(Value::Number),
         ColumnType::Boolean => read_boolean(raw).map(Value::Boolean),
         ColumnType::Timestamp => read_timestamp(raw).map(Value::Moment),
-        ColumnType::BigintList => integers(raw).map(Value::Integers),
+        ColumnType::BigintList => {
+            let mut integers = Vec::new();
+            read_integers(raw, &mut integers).map(|()| Value::Integers(integers))
+        }
     };
     Some(value.unwrap_or(Value::Other(raw)))
-}
-
-fn integers(raw: &str) -> Option<Vec<i64>> {
-    read_items(raw)?.into_iter().map(read_integer).collect()
 }

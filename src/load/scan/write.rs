@@ -303,31 +303,22 @@ impl<'a> Writer<'a> {
     /// The rows of a page that take the place of stored ones.
     fn changes(&self, page: &FlatPage, rows: &RecordBatch, fates: &[Fate]) -> Result<Vec<Change>, LoadError> {
         let mut changes = Vec::new();
-        let mut comparer = None;
-        let mut children_there = ChildSums::new(self.base());
-        if self.children.is_some() {
-            children_there.add_page(page, |_| true)?;
-        }
+        let mut compared = None;
         for (row, fate) in fates.iter().enumerate() {
             let Fate::Held { stored, cause, has_doubles } = *fate else { continue };
             let old = self.old.at(stored)?;
-            let is_deletion = self.is_deletion(rows, row, old)?;
             let verdict = match cause {
                 Cause::Returned => Some(Verdict::Returned),
                 Cause::Doubled => Some(Verdict::Doubled),
                 Cause::OtherHash | Cause::Unclear => {
-                    if comparer.is_none() {
-                        comparer = Some(Comparer::new(self.base(), self.scan, rows, &self.old.rows)?);
-                    }
-                    let difference = comparer.as_ref().map_or(Difference::None, |of| of.difference(row, old));
+                    let compared = match &compared {
+                        Some(compared) => compared,
+                        None => compared.insert(self.compare(page, rows)?),
+                    };
+                    let is_deletion = self.is_deletion(rows, row, old)?;
                     let has_vanished = self.stored.rows.get(stored).is_some_and(|row| row.vanished_us.is_some());
-                    let key = page.key_hashes.get(row).copied().unwrap_or_default();
-                    let has_other_children = |here: &ChildSums| here.differing(&children_there, key).next().is_some();
-                    match difference {
+                    match compared.difference(page, row, old) {
                         _ if is_deletion => Some(Verdict::Edited { is_deletion }),
-                        _ if self.children.as_ref().is_some_and(has_other_children) => {
-                            Some(Verdict::Edited { is_deletion })
-                        }
                         Difference::Edited => Some(Verdict::Edited { is_deletion }),
                         Difference::Enriched => Some(Verdict::Enriched),
                         _ if has_vanished => Some(Verdict::Returned),
@@ -340,6 +331,16 @@ impl<'a> Writer<'a> {
             changes.extend(verdict.map(|verdict| Change { row, old, verdict, has_doubles }));
         }
         Ok(changes)
+    }
+
+    /// Makes the rows of a page ready to be compared with the stored ones.
+    fn compare(&self, page: &FlatPage, rows: &RecordBatch) -> Result<Compared<'_>, LoadError> {
+        let columns = Comparer::new(self.base(), self.scan, rows, &self.old.rows)?;
+        let children = self.children.as_ref().map(|here| {
+            let mut there = ChildSums::new(self.base());
+            there.add_page(page, |_| true).map(|()| (here, there))
+        });
+        Ok(Compared { columns, children: children.transpose()? })
     }
 
     /// Whether the row was not deleted when it was stored. Without the flag the service leaves deleted rows out: that a row was stored
@@ -453,6 +454,23 @@ impl<'a> Writer<'a> {
         }
         self.written.changed.push((written, old));
         Ok(())
+    }
+}
+
+/// The rows of a page against the stored rows that they may take the place of.
+struct Compared<'a> {
+    columns: Comparer<'a>,
+    /// What belongs to the stored rows and to those of the page, where children count.
+    children: Option<(&'a ChildSums, ChildSums)>,
+}
+
+impl Compared<'_> {
+    fn difference(&self, page: &FlatPage, row: usize, old: usize) -> Difference {
+        let key = page.key_hashes.get(row).copied().unwrap_or_default();
+        match &self.children {
+            Some((here, there)) if here.differing(there, key).next().is_some() => Difference::Edited,
+            _ => self.columns.difference(row, old),
+        }
     }
 }
 

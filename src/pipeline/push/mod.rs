@@ -37,7 +37,7 @@ use super::{
     Outcome, PipelineError, Session, Surroundings,
     assemble::{identity, source_settings, suppression},
     error::chain,
-    limits::note_told_waits,
+    limits::noting_told_waits,
     report::{peak_rss_bytes, rfc3339},
     threads::blocking,
 };
@@ -101,11 +101,7 @@ impl Push {
     /// Sends until the input ends or something stops it. There is a report, and a file of results, however it ends.
     pub async fn execute(self) -> (PushReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
-        tokio::select! {
-            biased;
-            () = self.send_all() => {}
-            never = note_told_waits(source, &state, self.session.surroundings.clock.clone()) => match never {},
-        }
+        noting_told_waits(self.send_all(), source, state, self.session.surroundings.clock.clone()).await;
         let finished = self.context.ledger.finish().await;
         let ending = {
             let found = self.context.found();

@@ -29,7 +29,7 @@ use super::{
     Failure, Outcome, PipelineError, Progress, Session, Surroundings,
     assemble::{identity, source_settings},
     drive::{FAILURES_IN_A_ROW_MAX, given_up},
-    limits::note_told_waits,
+    limits::noting_told_waits,
     pull::PullError,
     shared_destination::SharedDestination,
     sync_context::SyncContext,
@@ -95,11 +95,7 @@ impl Verify {
     pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.surroundings.clock.clone();
-        let outcome = tokio::select! {
-            biased;
-            outcome = self.work_off() => outcome,
-            never = note_told_waits(source, &state, clock) => match never {},
-        };
+        let outcome = noting_told_waits(self.work_off(), source, state, clock).await;
         let report = self.report(outcome.as_ref().err());
         let text = serde_json::to_string(&report.totals).unwrap_or_default();
         let remembered = self.session.remember(&self.context.source);
