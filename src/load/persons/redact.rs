@@ -65,7 +65,7 @@ fn redact_table(
         // Rows go by the key of their set, so all rows of the set come back.
         let filter = Filter::within(change.removed_bounds).with_keys(&change.removed);
         for rows in store.full_rows(table, &filter)? {
-            change.add(redacted(table, &rows, columns, finder)?)?;
+            change.add(redacted(table, &rows, columns, finder)?);
         }
         store.change(change)?;
     }

@@ -161,7 +161,7 @@ fn made(choices: &[(usize, Vec<u8>)]) -> (BufferedStore, Vec<PlainRow>) {
         let table = &tables()[table % tables().len()];
         let (row, rows) = PlainRow::made(number, table, choices);
         let mut change = TableChange::new(table);
-        change.add(rows).unwrap();
+        change.add(rows);
         store.change(change).unwrap();
         plain.push(row);
         if number == choices.len() / 2 {

@@ -52,7 +52,7 @@ pub(super) fn write_to_history(
                 (None, _) if !was_asked_for(scan, column) => null(column, count),
                 (None, name) => column_of(history, &new, name)?,
             }))
-        })?)?;
+        })?);
         store.change(change)?;
         written += count as u64;
     }

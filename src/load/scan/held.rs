@@ -14,16 +14,14 @@ use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TimeBounds, concat_rows, removal_columns},
+        store::{BufferedStore, Filter, KeySet, TimeBounds, concat_rows},
     },
-    model::{DAY_MS, Scan, Stream},
+    model::{Scan, Stream},
     schema::Table,
 };
 
 /// So far around the window rows are read with it: what lies outside nearly always lies at its edges.
 const EDGE_US: i64 = 1_000_000;
-/// Moments that lie so far apart are looked up by themselves.
-const APART_US: i64 = DAY_MS * 1000;
 
 /// The stored rows that a scan is compared with, as far as that takes.
 #[derive(Debug, Default)]
@@ -48,7 +46,7 @@ impl Stored {
         let around = TimeBounds::of(scan.window).widened_by(EDGE_US);
         stored.add(store, base, &Filter::within(Some(around)))?;
         let far = staged.outside_us.iter().copied().filter(|moment| !around.holds(*moment)).collect();
-        for range in clusters(far) {
+        for range in TimeBounds::clusters(far) {
             for range in range.without(around) {
                 stored.add(store, base, &Filter::within(Some(range)).with_keys(&staged.outside))?;
             }
@@ -87,19 +85,6 @@ impl Stored {
     }
 }
 
-/// Ranges of time with all these moments: some apart from each other rather than one of much that is not meant.
-pub(super) fn clusters(mut moments: Vec<i64>) -> Vec<TimeBounds> {
-    moments.sort_unstable();
-    let mut ranges: Vec<TimeBounds> = Vec::new();
-    for moment in moments.into_iter().map(TimeBounds::at) {
-        match ranges.last_mut() {
-            Some(last) if moment.start_us.saturating_sub(last.end_us) <= APART_US => *last = last.with(moment),
-            _ => ranges.push(moment),
-        }
-    }
-    ranges
-}
-
 /// Stored rows with all their columns.
 #[derive(Debug)]
 pub(super) struct OldRows {
@@ -125,7 +110,7 @@ impl OldRows {
         let mut batches = Vec::new();
         match base.partition {
             Some(_) => {
-                for range in clusters(moments.collect()) {
+                for range in TimeBounds::clusters(moments.collect()) {
                     batches.extend(store.full_rows(base, &Filter::within(Some(range)).with_keys(&keys))?);
                 }
             }
@@ -154,38 +139,5 @@ impl OldRows {
     pub fn take(&self, base: &Table, places: impl IntoIterator<Item = usize>) -> Result<RecordBatch, LoadError> {
         let at = places.into_iter().map(|place| self.at(place).map(|at| at as u64)).collect::<Result<Vec<_>, _>>()?;
         take_record_batch(&self.rows, &UInt64Array::from(at)).map_err(unfit(base))
-    }
-}
-
-/// The owners of rows in a child table, of these rows of its parent: those that have any. In the columns by which rows of the child are
-/// removed.
-pub(super) fn owners_in(
-    store: &mut BufferedStore,
-    child: &'static Table,
-    owners: &[RecordBatch],
-) -> Result<KeySet, LoadError> {
-    let columns = removal_columns(child);
-    let wanted = KeySet::of(columns.clone(), owners)?;
-    let mut held = KeySet::new(columns.clone());
-    let Some(bounds) =
-        TimeBounds::over(child, wanted.values())?.map(Some).or(child.partition.is_none().then_some(None))
-    else {
-        return Ok(held);
-    };
-    store.read(child, &columns, &Filter::within(bounds).with_keys(&wanted), &mut |rows| held.add(&rows))?;
-    Ok(held)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_that_lie_apart_are_looked_up_by_themselves() {
-        let range = |start_us, end_us| TimeBounds { start_us, end_us };
-        assert_eq!(clusters(vec![]), []);
-        assert_eq!(clusters(vec![7, 3, 5]), [range(3, 8)]);
-        let far = 3 + 2 * APART_US;
-        assert_eq!(clusters(vec![far, 3, far + 1, 4]), [range(3, 5), range(far, far + 2)]);
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn write(
             (None, "raw") => Some(texts(&|reject| reject.raw.clone())),
             (None, _) => None,
         })
-    })?)?;
+    })?);
     store.change(change)?;
     let collisions = rejects.iter().filter(|(_, reject)| reject.reason == RejectReason::KeyCollision).count() as u64;
     Ok(NewRejects { rejected: count as u64 - collisions, collisions })

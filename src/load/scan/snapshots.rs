@@ -12,7 +12,6 @@ use arrow::{
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 
 use super::{
-    held::owners_in,
     records::rows_where,
     staged::{FirstSnapshot, SESSION_COLUMNS, Snapshots},
     stamps::{earlier, new_rows, rows_of},
@@ -174,9 +173,8 @@ fn remove(
     change.remove(&rows)?;
     store.change(change)?;
     for child in children_of(&table.name) {
-        let owners = owners_in(store, child, &[removal_keys(table, &rows, child)?])?;
         let mut change = TableChange::new(child);
-        owners.values().iter().try_for_each(|rows| change.remove(rows))?;
+        change.remove(&removal_keys(table, &rows, child)?)?;
         store.change(change)?;
     }
     Ok(())

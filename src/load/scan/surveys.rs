@@ -102,7 +102,7 @@ fn write_history(store: &mut BufferedStore, changed: &Changed<'_>) -> Result<(),
                 (None, "is_current") => Arc::new(BooleanArray::from(vec![false; count])),
                 (None, name) => column_of(history, &ending, name)?,
             }))
-        })?)?;
+        })?);
     }
     let count = changed.rows.num_rows();
     change.add(rows_of(history, count, |column| {
@@ -113,7 +113,7 @@ fn write_history(store: &mut BufferedStore, changed: &Changed<'_>) -> Result<(),
             (None, "is_current") => Arc::new(BooleanArray::from(vec![true; count])),
             (None, name) => column_of(history, &changed.rows, name)?,
         }))
-    })?)?;
+    })?);
     store.change(change)
 }
 
@@ -176,7 +176,7 @@ fn write_status_changes(store: &mut BufferedStore, changed: &Changed<'_>) -> Res
         let told = told.get(survey);
         if let Some(told) = told.filter(|told| told.status == status) {
             change.remove(&told.row)?;
-            change.add(confirmed(table, changed.scan, &told.row)?)?;
+            change.add(confirmed(table, changed.scan, &told.row)?);
         }
         put(*survey, told.map_or_else(|| before.clone().flatten(), |told| told.status.clone()), status);
     }
@@ -197,7 +197,7 @@ fn write_status_changes(store: &mut BufferedStore, changed: &Changed<'_>) -> Res
             (None, "seen_by") => text("scan", count),
             (None, _) => new_null_array(&DataType::Utf8, count),
         }))
-    })?)?;
+    })?);
     store.change(change)
 }
 

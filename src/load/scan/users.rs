@@ -52,12 +52,12 @@ pub(super) fn write(
         held.extend(&values);
         let ended = rows_where(table, &rows, |row| values.get(row).is_some_and(|value| !found.contains(value)))?;
         change.remove(&ended)?;
-        change.add(closed(table, scan, &ended)?)?;
+        change.add(closed(table, scan, &ended)?);
     }
     for rows in &written.parts {
         let values = value_hashes(&SAME_VALUE, rows)?;
         let new = rows_where(table, rows, |row| values.get(row).is_some_and(|value| !held.contains(value)))?;
-        change.add(opened(table, scan, &new)?)?;
+        change.add(opened(table, scan, &new)?);
     }
     store.change(change)
 }

@@ -4,13 +4,13 @@ use arrow::{
     array::{Array as _, RecordBatch, UInt64Array},
     compute::{take, take_record_batch},
 };
-use foldhash::{HashMap, HashSet};
+use foldhash::HashSet;
 
 use super::{
     children::ChildSums,
     classify::{Cause, Fate, Fates},
     differ::{Comparer, Difference},
-    held::{OldRows, Stored, owners_in},
+    held::{OldRows, Stored},
     record_set::RecordSet,
     records::{Record, rows_where},
     snapshots::NewSnapshots,
@@ -23,7 +23,7 @@ use crate::{
         LoadError, RowCounts,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TableChange, removal_keys, time_column},
+        store::{BufferedStore, Filter, TableChange, removal_keys, time_column},
     },
     model::{Flag, FlatPage, Scan, Stream},
     schema::{Table, TableKind, children_of, tables},
@@ -83,8 +83,6 @@ pub(super) struct Writer<'a> {
     old: &'a OldRows,
     snapshots: &'a NewSnapshots,
     losers: HashSet<usize>,
-    /// Of each child table, whose rows it has.
-    owners: HashMap<&'static str, KeySet>,
     /// What the stored rows have in child tables, where that is not made of the columns of the rows: for those of another hash.
     children: Option<ChildSums>,
     /// Whether the stream's rows have versions, which are written last.
@@ -116,14 +114,16 @@ impl<'a> Writer<'a> {
             old,
             snapshots,
             losers: fates.losers.iter().copied().collect(),
-            owners: HashMap::default(),
             children: None,
             keeps_versions: matches!(scan.scope.stream, Stream::Surveys | Stream::Users),
             next_record: 0,
             next_page: 0,
             written: Written::default(),
         };
-        writer.find_owners(store)?;
+        let is_compared = |fate: &Fate| matches!(fate, Fate::Held { cause: Cause::OtherHash | Cause::Unclear, .. });
+        if scan.scope.stream == Stream::Surveys && fates.records.iter().any(is_compared) {
+            writer.children = Some(ChildSums::of_stored(store, writer.base(), |_| Filter::all())?);
+        }
         writer.write_gone(store)?;
         writer.write_doubles(store)?;
         Ok(writer)
@@ -131,30 +131,6 @@ impl<'a> Writer<'a> {
 
     fn base(&self) -> &'static Table {
         self.staged.base
-    }
-
-    /// Only rows that have children are named where children are removed, so that tables without any are left alone.
-    fn find_owners(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
-        let base = self.base();
-        let may_lose = |fate: &Fate| match fate {
-            Fate::Held { stored, cause: Cause::OtherHash | Cause::Unclear | Cause::Doubled, .. } => Some(*stored),
-            Fate::Held { stored, has_doubles: true, .. } => Some(*stored),
-            _ => None,
-        };
-        let places: Vec<usize> =
-            self.fates.records.iter().filter_map(may_lose).chain(self.fates.doubles.iter().copied()).collect();
-        if places.is_empty() {
-            return Ok(());
-        }
-        let rows = self.old.take(base, places)?;
-        for child in children_of(&base.name) {
-            let owners = removal_keys(base, &rows, child)?;
-            self.owners.insert(&child.name, owners_in(store, child, &[owners])?);
-        }
-        if self.scan.scope.stream == Stream::Surveys {
-            self.children = Some(ChildSums::of_stored(store, base, |_| Filter::all())?);
-        }
-        Ok(())
     }
 
     fn write_gone(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
@@ -173,7 +149,7 @@ impl<'a> Writer<'a> {
                 "_synced_at" => moment(scan.started_ms, count),
                 name => column_of(base, &rows, name)?,
             }))
-        })?)?;
+        })?);
         store.change(change)?;
         self.written.counts.vanished = count as u64;
         self.write_history(store, &rows, "vanished")
@@ -218,25 +194,17 @@ impl<'a> Writer<'a> {
                 (None, "reason") => text(reason, count),
                 (None, name) => column_of(history, rows, name)?,
             }))
-        })?)?;
+        })?);
         store.change(change)
     }
 
     fn remove_children(&self, store: &mut BufferedStore, rows: &RecordBatch) -> Result<(), LoadError> {
         for child in children_of(&self.base().name) {
             let mut change = TableChange::new(child);
-            self.remove_children_of(&mut change, rows)?;
+            change.remove(&removal_keys(self.base(), rows, child)?)?;
             store.change(change)?;
         }
         Ok(())
-    }
-
-    /// Takes out the rows that these stored rows have in a child table.
-    fn remove_children_of(&self, change: &mut TableChange, rows: &RecordBatch) -> Result<(), LoadError> {
-        let Some(owners) = self.owners.get(change.table.name.as_str()).filter(|owners| !owners.is_empty()) else {
-            return Ok(());
-        };
-        change.remove(&owners.keep(change.table, removal_keys(self.base(), rows, change.table)?, true)?)
     }
 
     /// Writes the next page.
@@ -268,8 +236,8 @@ impl<'a> Writer<'a> {
         let old = self.old_of(&changes)?;
         let mut change = TableChange::new(base);
         change.remove(&old)?;
-        change.add(new_rows(base, self.scan, &new)?)?;
-        change.add(self.changed_rows(rows, &old, &changes)?)?;
+        change.add(new_rows(base, self.scan, &new)?);
+        change.add(self.changed_rows(rows, &old, &changes)?);
         store.change(change)?;
         self.write_ended(store, &old, &changes)?;
         self.write_children(store, page, &RowsOf { rows, new: &new, old: &old, changes: &changes })?;
@@ -296,7 +264,7 @@ impl<'a> Writer<'a> {
         change.add(rows_of(base, moved.len(), |column| {
             let is_kept = matches!(column.name.as_str(), "_run_id" | "_synced_at");
             column_of(base, if is_kept { &old } else { &changed }, &column.name).map(Some)
-        })?)?;
+        })?);
         store.change(change)
     }
 
@@ -406,9 +374,9 @@ impl<'a> Writer<'a> {
         records.add(of.rows, changed)?;
         for child in children_of(&base.name) {
             let mut change = TableChange::new(child);
-            self.remove_children_of(&mut change, &replaced)?;
+            change.remove(&removal_keys(base, &replaced, child)?)?;
             if let Some(rows) = page.table(&child.name) {
-                change.add(new_rows(child, self.scan, &records.keep(child, rows)?)?)?;
+                change.add(new_rows(child, self.scan, &records.keep(child, rows)?)?);
             }
             store.change(change)?;
         }
@@ -426,7 +394,7 @@ impl<'a> Writer<'a> {
             let Some(rows) = page.table(&of.name) else { continue };
             let rows = records.keep(of, rows)?;
             let mut change = TableChange::new(of);
-            change.add(self.snapshots.rows(of, self.scan, number, &rows)?)?;
+            change.add(self.snapshots.rows(of, self.scan, number, &rows)?);
             store.change(change)?;
         }
         Ok(())

@@ -8,18 +8,76 @@ use super::{
     super::LoadError, Filter, KeySet, Store, TableChange, Take, TimeBounds, project, read_schema, removal_columns,
     with_columns,
 };
-use crate::schema::{Table, tables};
+use crate::schema::{Table, TableKind, tables};
 
 /// A store, and changes of its open transaction that it does not have yet. Reading shows both.
 pub(in crate::load) struct BufferedStore {
     store: Box<dyn Store>,
-    waiting: BTreeMap<&'static str, TableChange>,
+    waiting: BTreeMap<&'static str, Waiting>,
     waiting_bytes: usize,
     waiting_bytes_max: usize,
     /// Whether the store has a transaction open.
     is_open: bool,
     /// Changes so far.
     changes: u64,
+}
+
+/// What waits to be changed in a table.
+struct Waiting {
+    /// The rows that go, of those that the store has.
+    removals: TableChange,
+    /// The rows that come.
+    added: Vec<WaitingRows>,
+}
+
+/// Rows that wait, with what is asked of them at each change and each read.
+struct WaitingRows {
+    rows: RecordBatch,
+    bounds: Option<TimeBounds>,
+    bytes: usize,
+}
+
+impl Waiting {
+    fn new(table: &'static Table) -> Self {
+        Self { removals: TableChange::new(table), added: Vec::new() }
+    }
+
+    /// Takes out the rows that a change removes. Returns how many bytes they took.
+    fn remove(&mut self, change: &TableChange) -> Result<usize, LoadError> {
+        let table = change.table;
+        let mut freed = 0;
+        for waiting in self.added.iter_mut().filter(|waiting| waiting.may_hold(change.removed_bounds)) {
+            let kept = change.removed.keep(table, waiting.rows.clone(), false)?;
+            if kept.num_rows() < waiting.rows.num_rows() {
+                let kept = WaitingRows::of(table, kept)?;
+                freed += waiting.bytes.saturating_sub(kept.bytes);
+                *waiting = kept;
+            }
+        }
+        self.added.retain(|waiting| waiting.rows.num_rows() > 0);
+        change.removed.values().iter().try_for_each(|rows| self.removals.remove(rows))?;
+        Ok(freed)
+    }
+
+    /// The whole change.
+    fn into_change(self) -> TableChange {
+        let mut change = self.removals;
+        self.added.into_iter().for_each(|waiting| change.add(waiting.rows));
+        change
+    }
+}
+
+impl WaitingRows {
+    fn of(table: &Table, rows: RecordBatch) -> Result<Self, LoadError> {
+        let bounds = TimeBounds::over(table, std::slice::from_ref(&rows))?;
+        let bytes = rows.get_array_memory_size();
+        Ok(Self { rows, bounds, bytes })
+    }
+
+    /// Whether some of the rows may be within the range.
+    fn may_hold(&self, range: Option<TimeBounds>) -> bool {
+        self.bounds.zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
+    }
 }
 
 impl BufferedStore {
@@ -61,7 +119,7 @@ impl BufferedStore {
             return Ok(());
         }
         let waiting = self.waiting.get(table.name.as_str());
-        let removed = waiting.map(|change| &change.removed).filter(|removed| !removed.is_empty());
+        let removed = waiting.map(|waiting| &waiting.removals.removed).filter(|removed| !removed.is_empty());
         let mut wanted: Vec<&str> = columns.to_vec();
         let removal = removed.map_or_else(Vec::new, |_| removal_columns(table));
         for column in filter.columns(table).chain(removal) {
@@ -82,10 +140,9 @@ impl BufferedStore {
             })
         })?;
         let schema = read_schema(table, &wanted)?;
-        for rows in waiting.map_or(&[][..], |change| &change.added) {
-            if may_hold(table, rows, filter)? {
-                hand_over(filter.keep(table, with_columns(table, &schema, rows)?)?)?;
-            }
+        let added = waiting.into_iter().flat_map(|waiting| &waiting.added);
+        for waiting in added.filter(|waiting| waiting.may_hold(filter.range)) {
+            hand_over(filter.keep(table, with_columns(table, &schema, &waiting.rows)?)?)?;
         }
         Ok(())
     }
@@ -117,22 +174,15 @@ impl BufferedStore {
         }
         self.changes += 1;
         let table = change.table;
-        let waiting = self.waiting.entry(&table.name).or_insert_with(|| TableChange::new(table));
+        let waiting = self.waiting.entry(&table.name).or_insert_with(|| Waiting::new(table));
         if !change.removed.is_empty() {
-            let before = waiting.added_bytes();
-            for rows in &mut waiting.added {
-                if may_hold(table, rows, &Filter::within(change.removed_bounds))? {
-                    *rows = change.removed.keep(table, rows.clone(), false)?;
-                }
-            }
-            waiting.added.retain(|rows| rows.num_rows() > 0);
-            self.waiting_bytes = (self.waiting_bytes + waiting.added_bytes()).saturating_sub(before);
-            change.removed.values().iter().try_for_each(|rows| waiting.remove(rows))?;
-            self.waiting_bytes += change.removed.bytes();
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.remove(&change)?) + change.removed.bytes();
         }
-        self.waiting_bytes += change.added_bytes();
-        waiting.added_bounds = TimeBounds::hull(waiting.added_bounds, change.added_bounds);
-        waiting.added.extend(change.added);
+        for rows in change.added {
+            let rows = WaitingRows::of(table, rows)?;
+            self.waiting_bytes += rows.bytes;
+            waiting.added.push(rows);
+        }
         if self.waiting_bytes >= self.waiting_bytes_max { self.flush() } else { Ok(()) }
     }
 
@@ -141,16 +191,32 @@ impl BufferedStore {
         self.waiting_bytes = 0;
         let mut waiting = std::mem::take(&mut self.waiting);
         // Parents before children, and the ledger near the end.
-        let changes: Vec<TableChange> = tables()
-            .iter()
-            .filter_map(|table| waiting.remove(table.name.as_str()))
-            .filter(|change| !change.is_empty())
-            .collect();
+        let mut changes = Vec::new();
+        for waiting in tables().iter().filter_map(|table| waiting.remove(table.name.as_str())) {
+            let mut change = waiting.into_change();
+            if change.table.kind == TableKind::Child && !change.removed.is_empty() {
+                self.leave_out_childless(&mut change)?;
+            }
+            changes.extend((!change.is_empty()).then_some(change));
+        }
         if changes.is_empty() {
             return Ok(());
         }
         self.is_open = true;
         self.store.write(&changes)
+    }
+
+    /// Leaves out the removals of rows that the store does not have: most rows of a parent have none in a child table, and a file in which
+    /// nothing goes is left alone. Asked once for all that wait, since a look for many keys costs little more than one for a few.
+    fn leave_out_childless(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
+        let (table, columns) = (change.table, removal_columns(change.table));
+        let wanted = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));
+        change.removed_bounds = None;
+        for range in TimeBounds::clusters_of(table, wanted.values())? {
+            let filter = Filter::within(range).with_keys(&wanted);
+            self.store.read(table, &columns, &filter, &mut |rows| change.remove(&filter.keep(table, rows)?))?;
+        }
+        Ok(())
     }
 
     /// Makes all changes durable. After an error none of them is there.
@@ -169,13 +235,6 @@ impl BufferedStore {
         self.waiting.clear();
         self.store.rollback();
     }
-}
-
-/// Whether some of the rows may be within the filter's range.
-fn may_hold(table: &'static Table, rows: &RecordBatch, filter: &Filter<'_>) -> Result<bool, LoadError> {
-    let Some(range) = filter.range else { return Ok(true) };
-    let bounds = TimeBounds::over(table, std::slice::from_ref(rows))?;
-    Ok(bounds.is_none_or(|bounds| bounds.overlaps(range)))
 }
 
 #[cfg(test)]
@@ -270,7 +329,7 @@ mod tests {
                         let mut change = TableChange::new(table);
                         let gone: Vec<Row> = removed.iter().map(|group| (*group, 0)).collect();
                         change.remove(&batch(&gone)).unwrap();
-                        change.add(batch(&added)).unwrap();
+                        change.add(batch(&added));
                         store.change(change).unwrap();
                         model.retain(|(group, _)| !removed.contains(group));
                         model.extend(added);

@@ -15,25 +15,18 @@ pub(in crate::load) struct TableChange {
     pub removed_bounds: Option<TimeBounds>,
     /// Rows that come: columns of the table, by name; those that a batch lacks are NULL.
     pub added: Vec<RecordBatch>,
-    /// The same of `added`.
-    pub added_bounds: Option<TimeBounds>,
 }
 
 impl TableChange {
     /// Of nothing.
     pub fn new(table: &'static Table) -> Self {
         let removed = KeySet::new(removal_columns(table));
-        Self { table, removed, removed_bounds: None, added: Vec::new(), added_bounds: None }
+        Self { table, removed, removed_bounds: None, added: Vec::new() }
     }
 
     /// Adds rows.
-    pub fn add(&mut self, rows: RecordBatch) -> Result<(), LoadError> {
-        if rows.num_rows() > 0 {
-            let bounds = TimeBounds::over(self.table, std::slice::from_ref(&rows))?;
-            self.added_bounds = TimeBounds::hull(self.added_bounds, bounds);
-            self.added.push(rows);
-        }
-        Ok(())
+    pub fn add(&mut self, rows: RecordBatch) {
+        self.added.extend((rows.num_rows() > 0).then_some(rows));
     }
 
     /// Removes the rows that equal one of these in [`removal_columns`].
@@ -48,11 +41,6 @@ impl TableChange {
 
     pub fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.added.is_empty()
-    }
-
-    /// Bytes of the rows that come.
-    pub fn added_bytes(&self) -> usize {
-        self.added.iter().map(RecordBatch::get_array_memory_size).sum()
     }
 }
 

@@ -10,7 +10,7 @@ use foldhash::HashSet;
 
 use super::{super::LoadError, rows::time_column, unfit};
 use crate::{
-    model::{Window, key_hashes},
+    model::{DAY_MS, Window, key_hashes},
     schema::Table,
 };
 
@@ -18,6 +18,9 @@ use crate::{
 const EARLIEST_US: i64 = -62_135_596_800_000_000;
 /// Last microsecond of the year 9999.
 const LATEST_US: i64 = 253_402_300_799_999_999;
+
+/// Moments that lie so far apart are looked up by themselves. Less saves nothing: stores read by the row group or by the month.
+const APART_US: i64 = 32 * DAY_MS * 1000;
 
 /// Half-open range of a table's partition column, in epoch microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,29 @@ impl TimeBounds {
             hull = Self::hull(hull, Some(Self { start_us: first, end_us: last.saturating_add(1) }));
         }
         Ok(hull)
+    }
+
+    /// Ranges with all these moments: some apart from each other rather than one of much that is not meant.
+    pub fn clusters(mut moments: Vec<i64>) -> Vec<Self> {
+        moments.sort_unstable();
+        let mut ranges: Vec<Self> = Vec::new();
+        for moment in moments.into_iter().map(Self::at) {
+            match ranges.last_mut() {
+                Some(last) if moment.start_us.saturating_sub(last.end_us) <= APART_US => *last = last.with(moment),
+                _ => ranges.push(moment),
+            }
+        }
+        ranges
+    }
+
+    /// The same of the partition column in rows that all have it; in a table without one, no range: all rows.
+    pub(in crate::load) fn clusters_of(table: &Table, rows: &[RecordBatch]) -> Result<Vec<Option<Self>>, LoadError> {
+        let Some(at) = &table.partition else { return Ok(vec![None]) };
+        let mut moments = Vec::new();
+        for batch in rows {
+            moments.extend_from_slice(time_column(batch, at)?.values());
+        }
+        Ok(Self::clusters(moments).into_iter().map(Some).collect())
     }
 
     /// `column >= start AND column < end`, with constants, so that an engine can prune by them.
@@ -311,6 +337,15 @@ mod tests {
         let none = KeySet::new(vec!["question_id"]);
         assert!(kept(Filter::all().with_keys(&none)).is_empty());
         assert_eq!(questions(&keys.keep(table, all.clone(), false).unwrap()), [1, 2]);
+    }
+
+    #[test]
+    fn moments_that_lie_apart_are_looked_up_by_themselves() {
+        let range = |start_us, end_us| TimeBounds { start_us, end_us };
+        assert_eq!(TimeBounds::clusters(vec![]), []);
+        assert_eq!(TimeBounds::clusters(vec![7, 3, 5]), [range(3, 8)]);
+        let far = 3 + 2 * APART_US;
+        assert_eq!(TimeBounds::clusters(vec![far, 3, far + 1, 4]), [range(3, 5), range(far, far + 2)]);
     }
 
     #[test]

@@ -63,14 +63,14 @@ pub(super) fn put_records<'r, R, I: Eq + Hash + 'r>(
     let rows = rows.finish()?;
     let mut change = TableChange::new(table);
     change.remove(&rows)?;
-    change.add(rows)?;
+    change.add(rows);
     store.change(change)
 }
 
 /// Adds rows and removes none.
 pub(super) fn add_rows(store: &mut BufferedStore, table: &'static Table, rows: RecordBatch) -> Result<(), LoadError> {
     let mut change = TableChange::new(table);
-    change.add(rows)?;
+    change.add(rows);
     store.change(change)
 }
 

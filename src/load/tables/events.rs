@@ -34,7 +34,7 @@ pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Res
     let stamp = Stamp { run_id: &events.run_id, at_ms: events.applied_ms };
     let rows = stamp.on(table, &new)?;
     let mut change = TableChange::new(table);
-    change.add(rows.clone())?;
+    change.add(rows.clone());
     store.change(change)?;
     status_changes::add(store, &rows, stamp)?;
     Ok(rows.num_rows() as u64)

@@ -52,7 +52,7 @@ pub(in crate::load) fn rows_of(name: &str, rows: &[&Cells<'_>]) -> RecordBatch {
 /// Adds such rows to a store.
 pub(in crate::load) fn put(store: &mut BufferedStore, name: &str, rows: &[&Cells<'_>]) {
     let mut change = TableChange::new(contract(name).unwrap());
-    change.add(rows_of(name, rows)).unwrap();
+    change.add(rows_of(name, rows));
     store.change(change).unwrap();
 }
 

@@ -47,7 +47,7 @@ pub(super) fn add(store: &mut BufferedStore, new_events: &RecordBatch, stamp: St
     }
     let mut change = TableChange::new(table);
     change.remove(&replaced.finish()?)?;
-    change.add(added.finish()?)?;
+    change.add(added.finish()?);
     store.change(change)
 }
 

@@ -198,9 +198,9 @@ fn p2_an_error_half_way_rolls_back_what_was_done() {
         ("_run_id", Arc::clone(&texts)),
         ("_synced_at", moments),
     ]);
-    first.add(filled.unwrap()).unwrap();
+    first.add(filled.unwrap());
     let mut second = TableChange::new(events);
-    second.add(RecordBatch::try_from_iter([("external_user_id", texts)]).unwrap()).unwrap();
+    second.add(RecordBatch::try_from_iter([("external_user_id", texts)]).unwrap());
     store.write(std::slice::from_ref(&first)).unwrap();
     store.engine.execute("break it", &broken).unwrap();
     let error = store.write(&[second]).unwrap_err();

@@ -116,7 +116,7 @@ fn parts_of_both_versions_can_wait_together() {
         .unwrap();
     rows.iter().for_each(|rows| removed.remove(rows).unwrap());
     assert!(!removed.is_empty());
-    removed.add(batch(responses, &[row])).unwrap();
+    removed.add(batch(responses, &[row]));
     commit(&mut store, &[removed]);
     let expected = all_contents(&mut store);
     drop(store);

@@ -84,7 +84,7 @@ pub(super) fn change(name: &str, removed: &[Row], added: &[Row]) -> TableChange 
     let table = table(name).unwrap();
     let mut change = TableChange::new(table);
     change.remove(&batch(table, removed)).unwrap();
-    change.add(batch(table, added)).unwrap();
+    change.add(batch(table, added));
     change
 }
 

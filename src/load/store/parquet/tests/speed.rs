@@ -112,7 +112,7 @@ fn load(store: &mut BufferedStore, rows: usize) -> f64 {
     for ids in ids.chunks(CHANGE_ROWS) {
         let mut change = TableChange::new(table("responses").unwrap());
         // As pages are: a thousand rows each.
-        ids.chunks(1000).for_each(|page| change.add(answers(page, rows, 0)).unwrap());
+        ids.chunks(1000).for_each(|page| change.add(answers(page, rows, 0)));
         let start = Instant::now();
         store.change(change).unwrap();
         seconds += start.elapsed().as_secs_f64();
@@ -153,7 +153,7 @@ fn edit(store: &mut BufferedStore, size: Size, edits: usize, edition: i64) -> f6
         assert_eq!(before.iter().map(RecordBatch::num_rows).sum::<usize>(), edits);
         let mut change = TableChange::new(responses);
         change.remove(&edited).unwrap();
-        change.add(edited).unwrap();
+        change.add(edited);
         store.change(change).unwrap();
         store.commit("edits").unwrap();
         seconds += start.elapsed().as_secs_f64();

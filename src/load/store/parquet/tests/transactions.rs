@@ -127,7 +127,7 @@ fn rows_that_do_not_fit_the_contract_are_refused() {
     let without_hash = batch(change.table, &[ROW]);
     let kept: Vec<usize> =
         (0..without_hash.num_columns()).filter(|at| without_hash.schema().field(*at).name() != "_row_hash").collect();
-    change.add(without_hash.project(&kept).unwrap()).unwrap();
+    change.add(without_hash.project(&kept).unwrap());
     let error = store.write(&[change]).unwrap_err();
     assert!(matches!(&error, LoadError::Contract(why) if why.contains("_row_hash")), "{error}");
     store.rollback();
