@@ -22,7 +22,7 @@ mod store;
 mod tables;
 mod warehouse;
 
-pub use engine::{EngineOptions, StartedEngine};
+pub use engine::{ENGINE_BYTES_MIN, EngineOptions, StartedEngine};
 pub use error::LoadError;
 pub use interface::{
     Applied, CommitOptions, EventRows, Identity, LedgerEntry, Replacement, RowCounts, RunRecord, VanishPolicy,

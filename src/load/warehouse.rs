@@ -171,7 +171,7 @@ impl Warehouse {
         self.store.store().publish()
     }
 
-    /// Whether commits wait for [`Warehouse::publish`] in such an amount that it is better done now than at the end.
+    /// Whether so much waits for [`Warehouse::publish`], sealed or not, that it is better done now than at the end.
     pub fn wants_publish(&self) -> bool {
         self.store.as_store().wants_publish()
     }

@@ -68,6 +68,8 @@ struct Flow {
     unsealed: Vec<(Task, Unsealed)>,
     /// When the first and the last of them were applied.
     applied_at: Option<(Instant, Instant)>,
+    /// Whether some warehouse cannot hold much more of them.
+    is_much_unsealed: bool,
     /// At most one.
     committing: JoinSet<CommitEnd>,
     failures_in_a_row: BTreeMap<Stream, u32>,
@@ -88,6 +90,7 @@ impl Flow {
             ready: VecDeque::new(),
             unsealed: Vec::new(),
             applied_at: None,
+            is_much_unsealed: false,
             committing: JoinSet::new(),
             failures_in_a_row: BTreeMap::new(),
             missing_in_a_row: BTreeMap::new(),
@@ -118,7 +121,8 @@ impl Flow {
     }
 
     fn is_seal_due(&self) -> bool {
-        self.unsealed_rows() >= UNSEALED_ROWS_MAX
+        self.is_much_unsealed
+            || self.unsealed_rows() >= UNSEALED_ROWS_MAX
             || self.unsealed.len() >= UNSEALED_SCANS_MAX
             || self.applied_at.is_some_and(|(first, last)| {
                 first.elapsed() >= self.patience() || (self.ready.is_empty() && last.elapsed() >= SEAL_AFTER)
@@ -239,7 +243,7 @@ impl Run {
                 CommitEnd::Applied(Box::new((task, applied)))
             });
         } else if !flow.unsealed.is_empty() && (is_seal_due || flow.pulls.is_empty()) {
-            flow.applied_at = None;
+            (flow.applied_at, flow.is_much_unsealed) = (None, false);
             let (tasks, unsealed) = std::mem::take(&mut flow.unsealed).into_iter().unzip();
             flow.committing
                 .spawn(async move { CommitEnd::Sealed(tasks, seal(&context, &destinations, unsealed).await) });
@@ -327,6 +331,7 @@ impl Run {
         match applied {
             Ok(unsealed) => {
                 flow.unsealed.push((task, unsealed));
+                flow.is_much_unsealed = self.destinations.iter().any(|destination| destination.lock().wants_publish());
                 let now = Instant::now();
                 flow.applied_at = Some(flow.applied_at.map_or((now, now), |(first, _)| (first, now)));
             }
@@ -336,7 +341,7 @@ impl Run {
                 flow.left.extend(flow.unsealed.iter().map(|(task, _)| task.scope.stream));
                 // A warehouse may have given up, with this scan, what it had applied before: all are under way still.
                 flow.unsealed.clear();
-                flow.applied_at = None;
+                (flow.applied_at, flow.is_much_unsealed) = (None, false);
                 flow.fail(error);
             }
         }

@@ -66,12 +66,12 @@ fn an_engine_that_is_started_ahead_touches_nothing_until_it_may() {
 #[test]
 fn limits_hold_and_no_extension_is_fetched() {
     let folder = TempDir::new().unwrap();
-    let engine = open(folder.path(), 64 << 20);
+    let engine = open(folder.path(), 128 << 20);
     let setting = |name: &str| -> String {
         let sql = format!("SELECT current_setting('{name}')::VARCHAR");
         engine.connection().query_row(&sql, [], |row| row.get(0)).unwrap()
     };
-    assert_eq!(setting("memory_limit"), "64.0 MiB");
+    assert_eq!(setting("memory_limit"), "128.0 MiB");
     assert_eq!(setting("threads"), "1");
     assert_eq!(engine.with_all_threads(|| Ok(setting("threads"))).unwrap(), "2");
     let failed = engine.with_all_threads(|| engine.execute("fail", "SELECT no_such_column"));
@@ -79,6 +79,11 @@ fn limits_hold_and_no_extension_is_fetched() {
     assert_eq!(setting("threads"), "1");
     assert_eq!(setting("autoinstall_known_extensions"), "false");
     assert_eq!(setting("autoload_known_extensions"), "false");
+    // Memory for one thread.
+    drop(engine);
+    let engine = open(folder.path(), 127 << 20);
+    let sql = "SELECT current_setting('threads')::INTEGER";
+    assert_eq!(engine.with_all_threads(|| engine.integers("ask", sql)).unwrap(), [1]);
 }
 
 #[test]

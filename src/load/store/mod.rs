@@ -76,7 +76,8 @@ pub(in crate::load) trait Store: Send {
     /// Makes what was committed visible to readers of files, and compact. Cheap when there is nothing to do.
     fn publish(&mut self) -> Result<(), LoadError>;
 
-    /// Whether so much waits for [`Store::publish`] that it is better done now than at the end.
+    /// Whether so much waits for [`Store::publish`], written in the open transaction or before, that a commit and a publish are better made
+    /// now than later.
     fn wants_publish(&self) -> bool {
         false
     }

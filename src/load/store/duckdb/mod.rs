@@ -8,6 +8,7 @@ mod claims;
 mod copy;
 mod file;
 mod foreign;
+mod marks;
 mod names;
 mod objects;
 mod read;
@@ -19,7 +20,7 @@ pub(in crate::load) use self::{claims::Claim, file::explain};
 
 use std::path::{Path, PathBuf};
 
-use self::catalog::Lacking;
+use self::{catalog::Lacking, marks::Marks};
 use super::{Filter, ForeignTable, Store, TableChange, Take};
 use crate::{
     files,
@@ -51,6 +52,8 @@ pub(in crate::load) struct DuckDbStore {
     claim: Option<Claim>,
     /// Whether the views were seen to be up to date, or made so: that is done once, not whenever the file is opened again.
     has_views: bool,
+    /// Of rows that were removed since the file was opened.
+    marks: Marks,
     /// Whether something was committed since the last checkpoint.
     is_dirty: bool,
     /// Whether a transaction is open.
@@ -105,7 +108,6 @@ impl DuckDbStore {
         let options = engine.options().clone();
         let mut store = Self {
             engine: engine.ready()?.watched(place.steps.clone()),
-            options,
             steps: place.steps,
             path: place.path.to_owned(),
             copy: place.copy,
@@ -114,6 +116,8 @@ impl DuckDbStore {
             access,
             claim: None,
             has_views: false,
+            marks: Marks::none(options.memory_limit_bytes),
+            options,
             is_dirty: false,
             is_open: false,
         };
@@ -151,6 +155,7 @@ impl DuckDbStore {
         if self.claim.is_some() {
             file::detach(&self.engine, &self.path)?;
             self.claim = None;
+            self.marks.clear();
         }
         Ok(())
     }
@@ -205,7 +210,11 @@ impl Store for DuckDbStore {
             self.is_open = true;
         }
         self.is_dirty = true;
-        changes.iter().try_for_each(|change| transaction::change(&self.engine, &self.path, change))
+        for change in changes {
+            self.marks.add(&self.engine, change)?;
+            transaction::change(&self.engine, &self.path, change)?;
+        }
+        Ok(())
     }
 
     fn commit(&mut self, _label: &str) -> Result<(), LoadError> {
@@ -227,6 +236,7 @@ impl Store for DuckDbStore {
         if let Ok(engine) = Engine::open(&self.options) {
             self.engine = engine.watched(self.steps.clone());
             self.claim = None;
+            self.marks.clear();
         }
     }
 
@@ -238,7 +248,7 @@ impl Store for DuckDbStore {
     }
 
     fn wants_publish(&self) -> bool {
-        file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
+        self.marks.are_many() || file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
     }
 
     fn release(&mut self) -> Result<(), LoadError> {
