@@ -115,10 +115,7 @@ pub(super) fn detach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     engine.reach(DurableStep::DuckDbCheckpointed, path)?;
     let sql = format!("CHECKPOINT {CATALOG}");
-    // Where rows were removed, the engine may write many row groups again.
-    engine.with_all_threads(|| {
-        engine.connection().execute_batch(&sql).map_err(|error| explain(error, "write the warehouse", path))
-    })
+    engine.connection().execute_batch(&sql).map_err(|error| explain(error, "write the warehouse", path))
 }
 
 /// What the caller can do about an error of the engine; the engine has no codes, so its messages are read.

@@ -39,6 +39,11 @@ impl Marks {
         self.vectors = 0;
     }
 
+    /// Whether hardly a row was removed.
+    pub fn are_few(&self) -> bool {
+        self.vectors <= FEW
+    }
+
     /// Whether they take so much memory that the file is better closed.
     pub fn are_many(&self) -> bool {
         self.vectors * VECTOR_BYTES >= self.bytes_max

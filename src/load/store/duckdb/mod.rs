@@ -162,7 +162,14 @@ impl DuckDbStore {
 
     fn checkpoint(&mut self) -> Result<(), LoadError> {
         self.attach()?;
-        file::checkpoint(&self.engine, &self.path)?;
+        let checkpoint = || file::checkpoint(&self.engine, &self.path);
+        // Where rows were removed, the engine may write many row groups again. Else rows are in the file already, or few: other threads would
+        // wait busily for the one that has something to do.
+        if self.marks.are_few() {
+            checkpoint()?
+        } else {
+            self.engine.with_all_threads(checkpoint)?
+        }
         self.is_dirty = false;
         Ok(())
     }
