@@ -7,6 +7,8 @@ const MIB: u64 = 1 << 20;
 const PROGRAM_BYTES: u64 = 144 * MIB;
 /// More pages in memory than this save no time.
 const PAGES_BYTES_MAX: u64 = 96 * MIB;
+/// So much is for a store before pages have a share.
+const STORE_FIRST_BYTES: u64 = 48 * MIB;
 /// More rows in wait than this save no time.
 const WAITING_BYTES_MAX: u64 = 32 * MIB;
 
@@ -31,7 +33,8 @@ impl MemoryShares {
 
     fn for_stores(limit: u64, stores: u64, store_min: u64) -> Self {
         let shared = limit.saturating_sub(PROGRAM_BYTES);
-        let pages = (shared / 4).min(PAGES_BYTES_MAX);
+        // With little memory a store goes first: a page that does not fit is read again, a commit that does not fit fails.
+        let pages = (shared.saturating_sub(STORE_FIRST_BYTES) / 4).min(PAGES_BYTES_MAX);
         let waiting = (shared / 16 / stores).min(WAITING_BYTES_MAX);
         // An engine takes more than it counts: the allocator's gaps, and what it does not count at all.
         let store = ((shared - pages - waiting * stores) / stores * 4 / 5).max(store_min);

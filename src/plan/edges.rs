@@ -279,21 +279,33 @@ pub fn measuring_page_rows(rows: usize) -> u32 {
     u32::try_from(rows / MEASURING_PAGES).unwrap_or(u32::MAX).max(1)
 }
 
+/// How a walk over the rows of a millisecond ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkEnd {
+    /// With the end of results.
+    OfResults,
+    /// The service led back to where it had been, whenever it was asked.
+    Loop,
+    /// Something else ended it.
+    BrokenOff,
+}
+
 /// What a walk over one millisecond and its neighbours in small pages says about ties. `all` are the rows of the millisecond as
-/// one page shows them, `walked` those of the walk with the neighbours', and `came_to_end` whether it had an end of its own.
-pub fn judge(all: &HashSet<u128>, walked: &[u128], pages: usize, came_to_end: bool) -> Ties {
+/// one page shows them, `walked` those of the walk with the neighbours'.
+///
+/// Rows that came twice prove little by themselves: a service that loses rows may send a page twice, by mistake.
+pub fn judge(all: &HashSet<u128>, walked: &[u128], pages: usize, end: WalkEnd) -> Ties {
     let distinct: HashSet<u128> = walked.iter().copied().collect();
     if pages < 2 || all.len() < 2 {
         // No edge fell between its rows.
-        Ties::Unknown
-    } else if came_to_end && !all.is_subset(&distinct) {
-        Ties::Lost
-    } else if distinct.len() < walked.len() {
-        Ties::Repeated
-    } else if came_to_end {
-        Ties::Kept
-    } else {
-        Ties::Unknown
+        return Ties::Unknown;
+    }
+    let (is_whole, has_repeated) = (all.is_subset(&distinct), distinct.len() < walked.len());
+    match end {
+        WalkEnd::OfResults if !is_whole => Ties::Lost,
+        WalkEnd::OfResults if !has_repeated => Ties::Kept,
+        WalkEnd::BrokenOff if !(is_whole && has_repeated) => Ties::Unknown,
+        WalkEnd::OfResults | WalkEnd::Loop | WalkEnd::BrokenOff => Ties::Repeated,
     }
 }
 

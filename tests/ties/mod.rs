@@ -82,6 +82,22 @@ fn is_read_whole(responses: u64) {
 }
 
 #[test]
+fn p3_one_page_that_comes_twice_does_not_hide_that_ties_are_lost() {
+    // The second page of the measure is the first once more; then it is told that there is no more.
+    let twice = json!({"rows": 4, "when": {"count": 1, "path": Stream::Responses.path()}});
+    let faults = json!({
+        "ties": "lost", "default_page_rows": 10, "repeated_rows": twice, "not_found_when_empty": true, "order": "oldest_first"
+    });
+    let service = service(160, 4, faults);
+    let place = Place::new(&service).with_config(&paged(10));
+    place.report(&["backfill", "--from", &days_ago(i64::from(DAYS) + 1), "--concurrency", "1"], 0);
+    let struck = service.log().into_iter().find(|entry| entry.fault.as_deref() == Some("repeated_rows")).unwrap();
+    assert!(measuring(&[struck]) == 1, "the fault is to meet the measure");
+    assert_ne!(known_ties(&place), Some(Ties::Repeated));
+    assert_holds(&place, &Expected::now(&service), "a page twice");
+}
+
+#[test]
 #[ignore = "slow: run by `make test-slow`"]
 fn p3_p4_slow_three_nights_against_a_service_that_loses_ties() {
     let service = service(1200, 4, json!({"ties": "lost", "default_page_rows": 10}));

@@ -15,7 +15,7 @@ use crate::{
     model::{
         Activity, DriftRules, FlagSet, FlatPage, PageRequest, SECOND_MS, Scope, Stream, Ties, TimeAccount, Window,
     },
-    plan::edges::{PageMoments, judge, measuring_page_rows},
+    plan::edges::{PageMoments, WalkEnd, judge, measuring_page_rows},
     schema::RECORD_COLUMN,
     source::{Answer, Range, Source, SourceError, Step},
 };
@@ -28,6 +28,9 @@ const LOOK_PAGES_MAX: usize = 50;
 const MORE_THAN_A_PAGE: &str = "its rows are more than a page holds";
 /// The most pages of a measure.
 const MEASURE_PAGES_MAX: usize = 40;
+/// A token that comes so often again leads nowhere. Once may be a slip: a service that loses rows and sends a page twice must not be
+/// taken for one that repeats them.
+const SAME_TOKENS_MAX: usize = 4;
 
 /// Whom to ask, for what.
 #[derive(Clone, Debug)]
@@ -141,24 +144,27 @@ impl Asker {
             return Ok(Ties::Unknown);
         }
         let mut request = self.request(at_ms, measuring_page_rows(all.len()));
-        let (mut walked, mut tokens, mut pages, mut came_to_end) = (Vec::new(), HashSet::new(), 0, false);
-        while pages < MEASURE_PAGES_MAX {
+        let (mut walked, mut tokens, mut pages, mut same_tokens) = (Vec::new(), HashSet::new(), 0, 0);
+        let end = loop {
+            if pages >= MEASURE_PAGES_MAX {
+                break WalkEnd::BrokenOff;
+            }
             let Answer::Page { page, .. } =
                 self.source.ask(&request, Range::Moment).await.map_err(LookError::Source)?
             else {
-                break;
+                break WalkEnd::BrokenOff;
             };
             let flat = self.flatten(page.body).await?;
             walked.extend(moments_of(self.scope.stream, &flat).rows.iter().map(|(_, key)| *key));
             pages += 1;
-            came_to_end = page.next.is_none();
-            request.token = page.next;
-            let is_new = request.token.as_ref().is_some_and(|token| tokens.insert(token.clone()));
-            if !is_new {
-                break;
+            let Some(token) = page.next else { break WalkEnd::OfResults };
+            same_tokens += usize::from(!tokens.insert(token.clone()));
+            if same_tokens >= SAME_TOKENS_MAX {
+                break WalkEnd::Loop;
             }
-        }
-        Ok(judge(&all, &walked, pages, came_to_end))
+            request.token = Some(token);
+        };
+        Ok(judge(&all, &walked, pages, end))
     }
 
     pub(in super::super) async fn flatten(&self, body: Bytes) -> Result<FlatPage, PipelineError> {
