@@ -28,7 +28,7 @@ const THREAD_BYTES: u64 = 64 * 1024 * 1024;
 const SPILL_PREFIX: &str = "duckdb_temp_";
 
 /// The least memory of an engine. To commit changes of a table, it holds two blocks of 256 KiB for each column of what changes, and two of
-/// where they go: 46 MiB for a table of 45 columns, which the largest has. Beside them are the marks of rows that went. Measured with a
+/// where they go: 45 MiB for a table of 45 columns, which the largest has. Beside them are the marks of rows that went. Measured with a
 /// million answers: transactions of 30,000 to 90,000 edits fail with 62 MiB, and succeed from 70 on.
 pub const ENGINE_BYTES_MIN: u64 = 96 * 1024 * 1024;
 

@@ -109,6 +109,12 @@ impl Flow {
         self.unsealed.iter().map(|(_, unsealed)| unsealed.rows()).sum()
     }
 
+    /// Nothing is unsealed any more.
+    fn take_unsealed(&mut self) -> Vec<(Task, Unsealed)> {
+        (self.applied_at, self.is_much_unsealed) = (None, false);
+        std::mem::take(&mut self.unsealed)
+    }
+
     /// How long the first of what is unsealed may wait.
     fn patience(&self) -> Duration {
         if self.unsealed_rows() > BUSY_ROWS { SEAL_AFTER_BUSY } else { SEAL_AFTER_MAX }
@@ -243,8 +249,7 @@ impl Run {
                 CommitEnd::Applied(Box::new((task, applied)))
             });
         } else if !flow.unsealed.is_empty() && (is_seal_due || flow.pulls.is_empty()) {
-            (flow.applied_at, flow.is_much_unsealed) = (None, false);
-            let (tasks, unsealed) = std::mem::take(&mut flow.unsealed).into_iter().unzip();
+            let (tasks, unsealed) = flow.take_unsealed().into_iter().unzip();
             flow.committing
                 .spawn(async move { CommitEnd::Sealed(tasks, seal(&context, &destinations, unsealed).await) });
         }
@@ -340,8 +345,7 @@ impl Run {
                 flow.left.insert(task.scope.stream);
                 flow.left.extend(flow.unsealed.iter().map(|(task, _)| task.scope.stream));
                 // A warehouse may have given up, with this scan, what it had applied before: all are under way still.
-                flow.unsealed.clear();
-                (flow.applied_at, flow.is_much_unsealed) = (None, false);
+                flow.take_unsealed();
                 flow.fail(error);
             }
         }

@@ -108,13 +108,8 @@ impl OldRows {
         let keys = stored.keys(base, |place| is_wanted.get(place).copied().unwrap_or(false))?;
         let moments = wanted.iter().filter_map(|place| stored.rows.get(*place)).map(|row| row.created_us);
         let mut batches = Vec::new();
-        match base.partition {
-            Some(_) => {
-                for range in TimeBounds::clusters(moments.collect()) {
-                    batches.extend(store.full_rows(base, &Filter::within(Some(range)).with_keys(&keys))?);
-                }
-            }
-            None => batches = store.full_rows(base, &Filter::all().with_keys(&keys))?,
+        for range in TimeBounds::clusters_in(base, moments.collect()) {
+            batches.extend(store.full_rows(base, &Filter::within(range).with_keys(&keys))?);
         }
         let rows = concat_rows(base, &schema, &batches)?;
         let mut by_name: HashMap<(u128, i64), usize> = HashMap::with_capacity(rows.num_rows());

@@ -21,12 +21,10 @@ use crate::{
         LoadError,
         contract::contract,
         error::unfit,
-        store::{
-            BufferedStore, Filter, TableChange, number_column, project, removal_columns, removal_keys, time_column,
-        },
+        store::{BufferedStore, Filter, number_column, project, removal_columns, time_column},
     },
     model::{DAY_MS, Scan, key_hashes},
-    schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, children_of},
+    schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table},
 };
 
 /// How far apart the answers of one session can be: a session may cross the edge of a window, and its row is looked up this far
@@ -168,14 +166,5 @@ fn remove(
         rows.push(rows_where(table, &project(batch, &removal_columns(table))?, |row| leaving.contains(&row))?);
     }
     let Some(first) = rows.first() else { return Ok(()) };
-    let rows = concat_batches(&first.schema(), &rows).map_err(unfit(table))?;
-    let mut change = TableChange::new(table);
-    change.remove(&rows)?;
-    store.change(change)?;
-    for child in children_of(&table.name) {
-        let mut change = TableChange::new(child);
-        change.remove(&removal_keys(table, &rows, child)?)?;
-        store.change(change)?;
-    }
-    Ok(())
+    store.remove_with_children(table, &concat_batches(&first.schema(), &rows).map_err(unfit(table))?)
 }

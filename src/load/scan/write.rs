@@ -162,10 +162,7 @@ impl<'a> Writer<'a> {
         }
         let base = self.base();
         let rows = self.old.take(base, self.fates.doubles.iter().copied())?;
-        let mut change = TableChange::new(base);
-        change.remove(&rows)?;
-        store.change(change)?;
-        self.remove_children(store, &rows)?;
+        store.remove_with_children(base, &rows)?;
         let standing = self.staged.records.iter().zip(&self.fates.records).filter(|(_, fate)| **fate != Fate::LeftOut);
         let losers = self.fates.losers.iter().filter_map(|place| self.staged.records.get(*place));
         let content = |record: &Record| (record.key, record.content);
@@ -196,15 +193,6 @@ impl<'a> Writer<'a> {
             }))
         })?);
         store.change(change)
-    }
-
-    fn remove_children(&self, store: &mut BufferedStore, rows: &RecordBatch) -> Result<(), LoadError> {
-        for child in children_of(&self.base().name) {
-            let mut change = TableChange::new(child);
-            change.remove(&removal_keys(self.base(), rows, child)?)?;
-            store.change(change)?;
-        }
-        Ok(())
     }
 
     /// Writes the next page.

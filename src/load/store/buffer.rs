@@ -6,9 +6,9 @@ use arrow::array::RecordBatch;
 
 use super::{
     super::LoadError, Filter, KeySet, Store, TableChange, Take, TimeBounds, project, read_schema, removal_columns,
-    with_columns,
+    removal_keys, with_columns,
 };
-use crate::schema::{Table, TableKind, tables};
+use crate::schema::{Table, TableKind, children_of, tables};
 
 /// A store, and changes of its open transaction that it does not have yet. Reading shows both.
 pub(in crate::load) struct BufferedStore {
@@ -184,6 +184,16 @@ impl BufferedStore {
             waiting.added.push(rows);
         }
         if self.waiting_bytes >= self.waiting_bytes_max { self.flush() } else { Ok(()) }
+    }
+
+    /// Takes rows out of a table, and what belongs to them out of its children.
+    pub fn remove_with_children(&mut self, table: &'static Table, rows: &RecordBatch) -> Result<(), LoadError> {
+        for member in std::iter::once(table).chain(children_of(&table.name)) {
+            let mut change = TableChange::new(member);
+            change.remove(&removal_keys(table, rows, member)?)?;
+            self.change(change)?;
+        }
+        Ok(())
     }
 
     /// Hands to the store what waits.

@@ -103,14 +103,23 @@ impl TimeBounds {
         ranges
     }
 
-    /// The same of the partition column in rows that all have it; in a table without one, no range: all rows.
-    pub(in crate::load) fn clusters_of(table: &Table, rows: &[RecordBatch]) -> Result<Vec<Option<Self>>, LoadError> {
-        let Some(at) = &table.partition else { return Ok(vec![None]) };
-        let mut moments = Vec::new();
-        for batch in rows {
-            moments.extend_from_slice(time_column(batch, at)?.values());
+    /// The same where rows of these moments are looked up in a table; in one without a partition column no range: all rows.
+    pub(in crate::load) fn clusters_in(table: &Table, moments: Vec<i64>) -> Vec<Option<Self>> {
+        match table.partition {
+            Some(_) => Self::clusters(moments).into_iter().map(Some).collect(),
+            None => vec![None],
         }
-        Ok(Self::clusters(moments).into_iter().map(Some).collect())
+    }
+
+    /// The same of rows that all have the partition column, where the table has one.
+    pub(in crate::load) fn clusters_of(table: &Table, rows: &[RecordBatch]) -> Result<Vec<Option<Self>>, LoadError> {
+        let mut moments = Vec::new();
+        if let Some(at) = &table.partition {
+            for batch in rows {
+                moments.extend_from_slice(time_column(batch, at)?.values());
+            }
+        }
+        Ok(Self::clusters_in(table, moments))
     }
 
     /// `column >= start AND column < end`, with constants, so that an engine can prune by them.

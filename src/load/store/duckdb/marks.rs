@@ -1,10 +1,7 @@
 //! Marks of removed rows. The engine keeps them in memory, where it cannot spill them, until a checkpoint has written them and the file
 //! is closed.
 
-use super::{
-    names::qualified,
-    transaction::{are_same, within},
-};
+use super::{names::qualified, transaction::with_keys};
 use crate::load::{LoadError, engine::Engine, store::TableChange};
 
 /// Rows of a vector, the unit in which the engine marks rows.
@@ -53,19 +50,14 @@ impl Marks {
 /// The vectors in which a change removes rows.
 fn vectors_of(engine: &Engine, change: &TableChange) -> Result<u64, LoadError> {
     let (table, removed) = (change.table, &change.removed);
-    let (meant, inside) = (are_same(table, removed), within(table, change.removed_bounds));
+    let sql = |rows: &str| {
+        let from = with_keys(table, &qualified(&table.name), rows, removed, change.removed_bounds);
+        format!("SELECT DISTINCT t.rowid // {VECTOR_ROWS} FROM {from}")
+    };
     let mut vectors = 0;
-    engine.each_batch_with_rows(
-        "count what is removed",
-        removed.values(),
-        |rows| {
-            let from = format!("{} t SEMI JOIN {rows} k ON {meant} WHERE true{inside}", qualified(&table.name));
-            format!("SELECT DISTINCT t.rowid // {VECTOR_ROWS} FROM {from}")
-        },
-        |batch| {
-            vectors += batch.num_rows() as u64;
-            Ok(())
-        },
-    )?;
+    engine.each_batch_with_rows("count what is removed", removed.values(), sql, |batch| {
+        vectors += batch.num_rows() as u64;
+        Ok(())
+    })?;
     Ok(vectors)
 }

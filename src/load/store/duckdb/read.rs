@@ -5,7 +5,7 @@ use arrow::array::RecordBatch;
 use super::{
     catalog::{Lacking, filled_up},
     names::qualified,
-    transaction::{are_same, within},
+    transaction::{with_keys, within},
 };
 use crate::{
     load::{
@@ -33,15 +33,14 @@ pub(super) fn rows(
         Some(lacking) => filled_up(table, lacking),
     };
     let list: Vec<String> = columns.iter().map(|name| format!("t.{}", quote_identifier(name))).collect();
-    let (list, inside) = (list.join(", "), within(table, filter.range));
+    let list = list.join(", ");
     // The engine has the contract's types, but for the names of what is in lists.
     let schema = read_schema(table, columns)?;
     let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(unfit(table))?);
     let Some(keys) = filter.keys else {
+        let inside = within(table, filter.range);
         return engine.each_batch(ACTION, &format!("SELECT {list} FROM {relation} t WHERE true{inside}"), take);
     };
-    let sql = |rows: &str| {
-        format!("SELECT {list} FROM {relation} t SEMI JOIN {rows} k ON {} WHERE true{inside}", are_same(table, keys))
-    };
+    let sql = |rows: &str| format!("SELECT {list} FROM {}", with_keys(table, &relation, rows, keys, filter.range));
     engine.each_batch_with_rows(ACTION, keys.values(), sql, &mut take)
 }

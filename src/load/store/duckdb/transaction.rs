@@ -55,8 +55,14 @@ pub(super) fn within(table: &Table, range: Option<TimeBounds>) -> String {
     at.zip(range).map_or(String::new(), |(at, range)| format!(" AND {}", range.condition(&at)))
 }
 
+/// What stands behind `FROM` for the rows of a table with one of the keys, within the range: `t`, which a relation holds. `rows` are the keys.
+pub(super) fn with_keys(table: &Table, relation: &str, rows: &str, keys: &KeySet, range: Option<TimeBounds>) -> String {
+    let (same, inside) = (are_same(table, keys), within(table, range));
+    format!("{relation} t SEMI JOIN {rows} k ON {same} WHERE true{inside}")
+}
+
 /// `t.x = k.x AND ...`; where a key can be NULL, one NULL is as the other.
-pub(super) fn are_same(table: &Table, keys: &KeySet) -> String {
+fn are_same(table: &Table, keys: &KeySet) -> String {
     let same = |name: &&str| {
         let equals =
             if table.column(name).is_some_and(|column| column.nullable) { "IS NOT DISTINCT FROM" } else { "=" };

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod files;
+mod memory;
 mod views;
 
 use std::path::Path;

@@ -1,0 +1,84 @@
+//! What the least memory is enough for.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, new_null_array},
+    datatypes::{DataType, FieldRef},
+};
+
+use super::{super::names::qualified, *};
+use crate::{
+    load::{
+        engine::ENGINE_BYTES_MIN,
+        store::{Store as _, TableChange},
+    },
+    schema::{Column, Table, children_of, table},
+};
+
+/// Rows of a table with a value in every column, made of these numbers.
+fn full_rows(table: &Table, numbers: &[i64], text: &str) -> RecordBatch {
+    let schema = table.full_schema();
+    let column = |field: &FieldRef| -> ArrayRef {
+        let numbers = || numbers.iter().copied();
+        match field.data_type() {
+            DataType::Utf8 => {
+                Arc::new(StringArray::from_iter_values(numbers().map(|number| format!("{number}{text}"))))
+            }
+            DataType::Timestamp(..) => Arc::new(TimestampMicrosecondArray::from_iter_values(numbers())),
+            DataType::Int64 => Arc::new(Int64Array::from_iter_values(numbers())),
+            DataType::Boolean => Arc::new(BooleanArray::from_iter(numbers().map(|number| Some(number % 2 == 0)))),
+            other => new_null_array(other, numbers().count()),
+        }
+    };
+    RecordBatch::try_new(Arc::clone(&schema), schema.fields().iter().map(column).collect()).unwrap()
+}
+
+/// So many rows of a table with the keys of [`full_rows`], made by the engine.
+fn fill_with_keys(store: &DuckDbStore, table: &Table, rows: i64) {
+    let value = |column: &Column| match column.column_type.duckdb() {
+        _ if column.nullable && !table.key.contains(&column.name) => "NULL".to_owned(),
+        "VARCHAR" => "range::VARCHAR".to_owned(),
+        "TIMESTAMP" => "make_timestamp(range)".to_owned(),
+        other => format!("range::{other}"),
+    };
+    let columns: Vec<String> = table.columns.iter().map(value).collect();
+    let target = qualified(&table.name);
+    let sql = format!("INSERT INTO {target} SELECT {} FROM range({rows})", columns.join(", "));
+    store.engine.execute("fill", &sql).unwrap();
+}
+
+#[test]
+fn p8_many_edits_are_committed_in_the_least_memory() {
+    let folder = TempDir::new().unwrap();
+    let options = EngineOptions { threads: 16, memory_limit_bytes: ENGINE_BYTES_MIN, ..options(folder.path()) };
+    let path = folder.path().join("w.duckdb");
+    let mut store = open_store(&path, &identity("test"), &options).unwrap();
+    let (responses, history) = (table("responses").unwrap(), table("response_history").unwrap());
+    let tables: Vec<&'static Table> = std::iter::once(responses).chain(children_of("responses")).collect();
+    tables.iter().for_each(|table| fill_with_keys(&store, table, 1_000_000));
+    // As a re-scan does: some thousand edits at a time, all over the tables.
+    let numbers: Vec<i64> = (0..1_000_000).step_by(30).collect();
+    let text = format!(" edited {}", "at some length".repeat(8));
+    for numbers in numbers.chunks(3000) {
+        let mut edits: Vec<TableChange> = tables.iter().map(|table| TableChange::new(table)).collect();
+        for edit in &mut edits {
+            edit.remove(&full_rows(edit.table, numbers, "")).unwrap();
+            edit.add(full_rows(edit.table, numbers, &text));
+        }
+        let mut ended = TableChange::new(history);
+        ended.add(full_rows(history, numbers, &text));
+        edits.push(ended);
+        store.write(&edits).unwrap();
+        if store.wants_publish() {
+            store.commit("edits").unwrap();
+            store.publish().unwrap();
+        }
+    }
+    store.commit("edits").unwrap();
+    store.publish().unwrap();
+    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let mut rows = |sql: &str| reader.query(sql, 2_000_000).unwrap().rows();
+    assert_eq!(rows("SELECT 1 FROM responses WHERE url LIKE '% edited %'"), numbers.len());
+    assert_eq!(rows("SELECT 1 FROM responses"), 1_000_000);
+}
