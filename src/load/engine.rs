@@ -24,6 +24,9 @@ const CHECKPOINT_THRESHOLD: &str = "1GiB";
 /// A thread that writes a row group takes about so much, some of which the engine does not count.
 const THREAD_BYTES: u64 = 64 * 1024 * 1024;
 
+/// How much of a result that is read batch by batch may wait for its reader. The engine's own default holds one batch of wide rows.
+const STREAMED_BYTES: u64 = 8 * 1024 * 1024;
+
 /// How the names of the engine's spill files begin.
 const SPILL_PREFIX: &str = "duckdb_temp_";
 
@@ -82,6 +85,7 @@ impl StartedEngine {
         pin_to_utc(&engine.connection)?;
         // Rows are compressed and written as they come, a row group at a time, and not all at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
+        engine.execute("set its buffer", &format!("SET streaming_buffer_size = '{STREAMED_BYTES}B'"))?;
         Ok(engine)
     }
 }
@@ -121,6 +125,18 @@ impl Engine {
         let done = work();
         let back = self.use_threads(1);
         // The work's error is the one to tell.
+        done.and_then(|value| back.map(|()| value))
+    }
+
+    /// Runs an insert for which the order of the rows says nothing. In order, the engine writes with one thread alone unless it has far more
+    /// memory than the rows that it holds back.
+    pub(super) fn in_any_order<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
+        let set = |is_kept: bool| {
+            self.execute("set the order of its rows", &format!("SET preserve_insertion_order = {is_kept}"))
+        };
+        set(false)?;
+        let done = work();
+        let back = set(true);
         done.and_then(|value| back.map(|()| value))
     }
 

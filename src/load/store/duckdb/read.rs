@@ -39,7 +39,11 @@ pub(super) fn rows(
     let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(unfit(table))?);
     let Some(keys) = filter.keys else {
         let inside = within(table, filter.range);
-        return engine.each_batch(ACTION, &format!("SELECT {list} FROM {relation} t WHERE true{inside}"), take);
+        let sql = format!("SELECT {list} FROM {relation} t WHERE true{inside}");
+        return match filter.range {
+            Some(_) => engine.each_batch(ACTION, &sql, take),
+            None => engine.with_all_threads(|| engine.each_batch(ACTION, &sql, take)),
+        };
     };
     let sql = |rows: &str| format!("SELECT {list} FROM {}", with_keys(table, &relation, rows, keys, filter.range));
     engine.each_batch_with_rows(ACTION, keys.values(), sql, &mut take)
