@@ -60,6 +60,15 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/response_media/*/data.parquet'));
 CREATE OR REPLACE VIEW "response_media" AS FROM query(getvariable('studysync_response_media'));
 
+-- The keys of customMetadata of link studies, one row each; with_custom_metadata.
+SET VARIABLE studysync_response_custom_metadata = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "question_id", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "name", "value_text", "value_number", "value_bool", "json_type", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/response_custom_metadata/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::VARCHAR AS "name", NULL::VARCHAR AS "value_text", NULL::DOUBLE AS "value_number", NULL::BOOLEAN AS "value_bool", NULL::VARCHAR AS "json_type", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/response_custom_metadata/*/data.parquet'));
+CREATE OR REPLACE VIEW "response_custom_metadata" AS FROM query(getvariable('studysync_response_custom_metadata'));
+
 -- Earlier versions of rows of responses, as they stood from valid_from until valid_to.
 SET VARIABLE studysync_response_history = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "response_group_uid", "question_id", "survey_id", "visitor_id", "visitor_uuid", "external_user_id", "partner_anonymous_id", "question_type", "question_text", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("deleted_at")) AS "deleted_at", "answer_text", "answer_number", "answer_bool", "answer_json", "is_skipped", "selected_indexes", "url", "meta_browser", "meta_os", "meta_language", "meta_href", "meta_user_agent", "meta_client_width", "meta_client_height", "meta_screen_width", "meta_screen_height", "meta_extra", "custom_metadata", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
@@ -86,6 +95,15 @@ ELSE
     'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::VARCHAR AS "name", NULL::VARCHAR AS "value_text", NULL::DOUBLE AS "value_number", NULL::BOOLEAN AS "value_bool", NULL::VARCHAR AS "json_type", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
 END FROM glob(getvariable('studysync_root') || '/visitor_snapshot_attributes/*/data.parquet'));
 CREATE OR REPLACE VIEW "visitor_snapshot_attributes" AS FROM query(getvariable('studysync_visitor_snapshot_attributes'));
+
+-- Earlier versions of rows of visitor_snapshots, where the service sent another snapshot with the same answer later.
+SET VARIABLE studysync_visitor_snapshot_history = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "response_group_uid", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "visitor_id", "external_user_id", "triggering_event", "attributes", "event_properties", "events", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/visitor_snapshot_history/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "created_at", NULL::VARCHAR AS "visitor_id", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "triggering_event", NULL::VARCHAR AS "attributes", NULL::VARCHAR AS "event_properties", NULL::VARCHAR AS "events", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::VARCHAR AS "reason", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/visitor_snapshot_history/*/data.parquet'));
+CREATE OR REPLACE VIEW "visitor_snapshot_history" AS FROM query(getvariable('studysync_visitor_snapshot_history'));
 
 -- Study configurations, as they stand now.
 SET VARIABLE studysync_surveys = (SELECT CASE WHEN count(*) > 0 THEN
@@ -132,6 +150,33 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/survey_constraints/data.parquet'));
 CREATE OR REPLACE VIEW "survey_constraints" AS FROM query(getvariable('studysync_survey_constraints'));
 
+-- Every version of every question of every survey that a scan saw, the current ones included.
+SET VARIABLE studysync_survey_question_history = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "survey_id", "question_ordinal", "question_id", "question_type", "question_text", "intro_text", "left_label", "right_label", "options", "options_properties", "routing_options", "extra", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/survey_question_history/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::BIGINT AS "survey_id", NULL::BIGINT AS "question_ordinal", NULL::BIGINT AS "question_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "intro_text", NULL::VARCHAR AS "left_label", NULL::VARCHAR AS "right_label", NULL::VARCHAR AS "options", NULL::VARCHAR AS "options_properties", NULL::VARCHAR AS "routing_options", NULL::VARCHAR AS "extra", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::BOOLEAN AS "is_current", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/survey_question_history/data.parquet'));
+CREATE OR REPLACE VIEW "survey_question_history" AS FROM query(getvariable('studysync_survey_question_history'));
+
+-- Every version of every option of the questions of surveys that a scan saw, the current ones included.
+SET VARIABLE studysync_survey_question_option_history = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "survey_id", "question_ordinal", "option_ordinal", "question_id", "label", "option_json", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/survey_question_option_history/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::BIGINT AS "survey_id", NULL::BIGINT AS "question_ordinal", NULL::BIGINT AS "option_ordinal", NULL::BIGINT AS "question_id", NULL::VARCHAR AS "label", NULL::VARCHAR AS "option_json", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::BOOLEAN AS "is_current", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/survey_question_option_history/data.parquet'));
+CREATE OR REPLACE VIEW "survey_question_option_history" AS FROM query(getvariable('studysync_survey_question_option_history'));
+
+-- Every version of every targeting rule of surveys that a scan saw, the current ones included.
+SET VARIABLE studysync_survey_constraint_history = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "survey_id", "constraint_ordinal", "constraint_type", "comparison_type", "event", "value", "extra", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/survey_constraint_history/data.parquet'', union_by_name = true, hive_partitioning = false)'
+ELSE
+    'SELECT NULL::BIGINT AS "survey_id", NULL::BIGINT AS "constraint_ordinal", NULL::VARCHAR AS "constraint_type", NULL::VARCHAR AS "comparison_type", NULL::VARCHAR AS "event", NULL::DOUBLE AS "value", NULL::VARCHAR AS "extra", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::BOOLEAN AS "is_current", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+END FROM glob(getvariable('studysync_root') || '/survey_constraint_history/data.parquet'));
+CREATE OR REPLACE VIEW "survey_constraint_history" AS FROM query(getvariable('studysync_survey_constraint_history'));
+
 -- Changes of a survey status, as scans and webhooks saw them. A webhook whose old status is not the last one known is left to the next scan.
 SET VARIABLE studysync_survey_status_changes = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "survey_id", make_timestamp(epoch_us("changed_at")) AS "changed_at", "old_status", "new_status", "seen_by", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
@@ -149,6 +194,15 @@ ELSE
     'SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "response", NULL::VARCHAR AS "theme", NULL::VARCHAR AS "theme_description", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "_first_seen_at", NULL::TIMESTAMP AS "_vanished_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
 END FROM glob(getvariable('studysync_root') || '/themes/*/data.parquet'));
 CREATE OR REPLACE VIEW "themes" AS FROM query(getvariable('studysync_themes'));
+
+-- Earlier versions of rows of themes, as they stood from valid_from until valid_to: other names, descriptions, answers.
+SET VARIABLE studysync_theme_history = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "id", "response_group_uid", "question_id", "survey_id", "visitor_id", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", "question_text", "question_type", "response", "theme", "theme_description", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/theme_history/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "response", NULL::VARCHAR AS "theme", NULL::VARCHAR AS "theme_description", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::VARCHAR AS "reason", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/theme_history/*/data.parquet'));
+CREATE OR REPLACE VIEW "theme_history" AS FROM query(getvariable('studysync_theme_history'));
 
 -- People with an id of your own, as the service knows them now. Only people who were asked for, one by one.
 SET VARIABLE studysync_users = (SELECT CASE WHEN count(*) > 0 THEN
@@ -179,12 +233,21 @@ CREATE OR REPLACE VIEW "user_events" AS FROM query(getvariable('studysync_user_e
 
 -- What the service told by webhooks, as it was received by `studysync serve`. Told is not scanned: the other tables come from the service's lists alone.
 SET VARIABLE studysync_webhook_events = (SELECT CASE WHEN count(*) > 0 THEN
-    'SELECT "event_key", "kind", make_timestamp(epoch_us("received_at")) AS "received_at", make_timestamp(epoch_us("occurred_at")) AS "occurred_at", "body_hash", "webhook_id", "environment_id", "product_id", "product_name", "event_type", "event_name", "action", "survey_id", "survey_name", "old_status", "status", "response_group_uid", "question_text", "question_type", "response_json", "response_parsed_json", "response_text", "response_number", "selected_indexes", "theme_name", "visitor_id", "old_visitor_id", "user_id", "anonymous_id", "email", "triggering_event", "platform", "href", "attributes", "event_properties", "custom_metadata", "questions", "raw", "raw_base64", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    'SELECT "event_key", "kind", make_timestamp(epoch_us("received_at")) AS "received_at", make_timestamp(epoch_us("occurred_at")) AS "occurred_at", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("event_date")) AS "event_date", "body_hash", "webhook_id", "environment_id", "product_id", "product_name", "event_type", "event_name", "action", "record_type", "is_user_interviews", "team_id", "survey_id", "survey_name", "old_status", "status", "response_group_uid", "question_text", "question_type", "export_question_type", "response_json", "response_parsed_json", "response_text", "response_number", "selected_indexes", "theme_name", "visitor_id", "old_visitor_id", "user_id", "anonymous_id", "email", "triggering_event", "platform", "href", "os", "browser", "user_agent", "attributes", "event_properties", "custom_metadata", "questions", "extra", "raw", "raw_base64", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/webhook_events/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
 ELSE
-    'SELECT NULL::VARCHAR AS "event_key", NULL::VARCHAR AS "kind", NULL::TIMESTAMP AS "received_at", NULL::TIMESTAMP AS "occurred_at", NULL::VARCHAR AS "body_hash", NULL::BIGINT AS "webhook_id", NULL::VARCHAR AS "environment_id", NULL::VARCHAR AS "product_id", NULL::VARCHAR AS "product_name", NULL::VARCHAR AS "event_type", NULL::VARCHAR AS "event_name", NULL::VARCHAR AS "action", NULL::BIGINT AS "survey_id", NULL::VARCHAR AS "survey_name", NULL::VARCHAR AS "old_status", NULL::VARCHAR AS "status", NULL::VARCHAR AS "response_group_uid", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "response_json", NULL::VARCHAR AS "response_parsed_json", NULL::VARCHAR AS "response_text", NULL::DOUBLE AS "response_number", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "theme_name", NULL::VARCHAR AS "visitor_id", NULL::BIGINT AS "old_visitor_id", NULL::VARCHAR AS "user_id", NULL::VARCHAR AS "anonymous_id", NULL::VARCHAR AS "email", NULL::VARCHAR AS "triggering_event", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "href", NULL::VARCHAR AS "attributes", NULL::VARCHAR AS "event_properties", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "questions", NULL::VARCHAR AS "raw", NULL::VARCHAR AS "raw_base64", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+    'SELECT NULL::VARCHAR AS "event_key", NULL::VARCHAR AS "kind", NULL::TIMESTAMP AS "received_at", NULL::TIMESTAMP AS "occurred_at", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "event_date", NULL::VARCHAR AS "body_hash", NULL::BIGINT AS "webhook_id", NULL::VARCHAR AS "environment_id", NULL::VARCHAR AS "product_id", NULL::VARCHAR AS "product_name", NULL::VARCHAR AS "event_type", NULL::VARCHAR AS "event_name", NULL::VARCHAR AS "action", NULL::VARCHAR AS "record_type", NULL::BOOLEAN AS "is_user_interviews", NULL::BIGINT AS "team_id", NULL::BIGINT AS "survey_id", NULL::VARCHAR AS "survey_name", NULL::VARCHAR AS "old_status", NULL::VARCHAR AS "status", NULL::VARCHAR AS "response_group_uid", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "export_question_type", NULL::VARCHAR AS "response_json", NULL::VARCHAR AS "response_parsed_json", NULL::VARCHAR AS "response_text", NULL::DOUBLE AS "response_number", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "theme_name", NULL::VARCHAR AS "visitor_id", NULL::BIGINT AS "old_visitor_id", NULL::VARCHAR AS "user_id", NULL::VARCHAR AS "anonymous_id", NULL::VARCHAR AS "email", NULL::VARCHAR AS "triggering_event", NULL::VARCHAR AS "platform", NULL::VARCHAR AS "href", NULL::VARCHAR AS "os", NULL::VARCHAR AS "browser", NULL::VARCHAR AS "user_agent", NULL::VARCHAR AS "attributes", NULL::VARCHAR AS "event_properties", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "questions", NULL::VARCHAR AS "extra", NULL::VARCHAR AS "raw", NULL::VARCHAR AS "raw_base64", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
 END FROM glob(getvariable('studysync_root') || '/webhook_events/*/data.parquet'));
 CREATE OR REPLACE VIEW "webhook_events" AS FROM query(getvariable('studysync_webhook_events'));
+
+-- The questions in webhooks: those of a submitted study with their answers, and those of a study whose status changed.
+SET VARIABLE studysync_webhook_questions = (SELECT CASE WHEN count(*) > 0 THEN
+    'SELECT "event_key", make_timestamp(epoch_us("received_at")) AS "received_at", "question_ordinal", "survey_id", "response_group_uid", "question_text", "question_order", "question_type", "export_question_type", "response_json", "response_parsed_json", "response_text", "response_number", "extra", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    || replace(getvariable('studysync_root'), '''', '''''') || '/webhook_questions/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
+ELSE
+    'SELECT NULL::VARCHAR AS "event_key", NULL::TIMESTAMP AS "received_at", NULL::BIGINT AS "question_ordinal", NULL::BIGINT AS "survey_id", NULL::VARCHAR AS "response_group_uid", NULL::VARCHAR AS "question_text", NULL::BIGINT AS "question_order", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "export_question_type", NULL::VARCHAR AS "response_json", NULL::VARCHAR AS "response_parsed_json", NULL::VARCHAR AS "response_text", NULL::DOUBLE AS "response_number", NULL::VARCHAR AS "extra", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+END FROM glob(getvariable('studysync_root') || '/webhook_questions/*/data.parquet'));
+CREATE OR REPLACE VIEW "webhook_questions" AS FROM query(getvariable('studysync_webhook_questions'));
 
 -- Records that could not be placed in their table, with their exact text. Nothing that the service sent is thrown away.
 SET VARIABLE studysync_rejects = (SELECT CASE WHEN count(*) > 0 THEN
@@ -432,6 +495,61 @@ SELECT
     CASE scale_source WHEN 'options' THEN highest WHEN 'properties' THEN value_range END AS scale_max,
     scale_source
 FROM named;
+
+-- The versions of every question: its wordings, options and place, as scans saw them one after the other.
+-- One row: one version of one question of one survey; key (survey_id, question_id, version).
+-- Left out: questions that no scan of surveys saw, and definitions without an id.
+-- Times are UTC.
+-- A scan sees a change some time after it was made, so shown_from and shown_until are as exact as surveys are scanned often.
+-- For the version that an answer was given to see response_question_versions.
+-- A survey that names a question twice: the first of them.
+CREATE OR REPLACE VIEW "question_versions" AS
+WITH firsts AS (
+    SELECT * FROM survey_question_history
+    WHERE question_id IS NOT NULL
+    QUALIFY row_number() OVER (PARTITION BY survey_id, question_id, valid_from ORDER BY question_ordinal) = 1
+),
+numbered AS (
+    SELECT
+        *, row_number() OVER question AS version, lead(valid_from) OVER question AS shown_until
+    FROM firsts
+    WINDOW question AS (PARTITION BY survey_id, question_id ORDER BY valid_from)
+)
+SELECT
+    survey_id, question_id, version, question_ordinal, question_type, question_text, intro_text, left_label, right_label,
+    options, options_properties, routing_options, valid_from, valid_to,
+    CASE WHEN version > 1 THEN valid_from END AS shown_from, shown_until, is_current
+FROM numbered;
+
+-- Which version of its question each answer was given to.
+-- One row: one answer that stands; key (response_group_uid, question_id).
+-- Joins answers to question_versions.
+-- Left out: answers to questions that no scan of surveys saw, and those that are deleted or have vanished.
+-- The wording that came with the answer decides: of the versions with this wording, the one that stood when the answer was given.
+-- Where no version has the wording, time alone decides.
+CREATE OR REPLACE VIEW "response_question_versions" AS
+WITH ranged AS (
+    SELECT
+        survey_id, question_id, version, question_text,
+        coalesce(shown_from, TIMESTAMP '0001-01-01 00:00:00') AS shown_from,
+        coalesce(shown_until, TIMESTAMP '9999-12-31 23:59:59.999999') AS shown_until,
+        CASE WHEN row_number() OVER wording = 1 THEN TIMESTAMP '0001-01-01 00:00:00' ELSE valid_from END AS worded_from,
+        coalesce(lead(valid_from) OVER wording, TIMESTAMP '9999-12-31 23:59:59.999999') AS worded_until
+    FROM question_versions
+    WINDOW wording AS (PARTITION BY survey_id, question_id, question_text ORDER BY version)
+)
+SELECT
+    answer.response_group_uid, answer.question_id, answer.survey_id,
+    coalesce(worded.version, timed.version) AS version,
+    worded.version IS NOT NULL AS is_wording_shown
+FROM current_responses AS answer
+JOIN ranged AS timed
+    ON timed.survey_id = answer.survey_id AND timed.question_id = answer.question_id
+    AND answer.created_at >= timed.shown_from AND answer.created_at < timed.shown_until
+LEFT JOIN ranged AS worded
+    ON worded.survey_id = answer.survey_id AND worded.question_id = answer.question_id
+    AND worded.question_text = answer.question_text
+    AND answer.created_at >= worded.worded_from AND answer.created_at < worded.worded_until;
 
 -- The sittings in which visitors answered surveys.
 -- One row: one session of one survey; key (survey_id, response_group_uid).
@@ -1299,6 +1417,193 @@ LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id;
 
+-- The answers in people's own words: texts, and what was said in recordings.
+-- One row: one answer to an OPEN question, or one transcription; key (response_group_uid, question_id).
+-- Left out: answers that are deleted or have vanished at the service; skipped ones are there, and empty.
+-- Times are UTC.
+-- Nothing here depends on a language.
+-- Two texts are the same if they are but for case and the blanks around them.
+CREATE OR REPLACE VIEW "open_answers" AS
+WITH texts AS (
+    SELECT
+        answer.response_group_uid, answer.question_id, answer.survey_id, answer.question_text, answer.created_at,
+        CASE WHEN answer.question_type = 'OPEN' THEN 'text' ELSE 'transcription' END AS source,
+        CASE WHEN answer.question_type = 'OPEN' THEN answer.answer_text ELSE media.transcription END AS answer
+    FROM current_responses AS answer
+    LEFT JOIN response_media AS media
+        ON media.response_group_uid = answer.response_group_uid AND media.question_id = answer.question_id
+    WHERE answer.question_type = 'OPEN' OR media.transcription IS NOT NULL
+),
+measured AS (
+    SELECT *, regexp_replace(coalesce(answer, ''), '^[\s\x0b\x{85}\p{Z}]+|[\s\x0b\x{85}\p{Z}]+$', '', 'g') AS trimmed FROM texts
+)
+SELECT
+    response_group_uid, question_id, survey_id, question_text, created_at, source, answer,
+    length(trimmed) AS characters,
+    trimmed = '' AS is_empty,
+    regexp_matches(trimmed, '(?i)https?://|www\.|[^\s@]+@[^\s@]+\.[^\s@]') AS has_link,
+    CASE WHEN trimmed <> ''
+        THEN count(*) OVER (PARTITION BY survey_id, question_id, source, lower(trimmed)) END AS repeats
+FROM measured;
+
+-- How long each survey stood in each status, and how much was answered while it did.
+-- One row: one survey in one status, from one change to the next.
+-- Order by survey_id, since.
+-- Left out: the time before a survey was first seen, and the time in which it was gone at the service.
+-- Times are UTC.
+-- A change is dated by who saw it first: a webhook within moments, a scan when it came by.
+-- The present status lasts until the last answer that a scan could have read.
+CREATE OR REPLACE VIEW "survey_status_timeline" AS
+WITH ordered AS (
+    SELECT
+        survey_id, changed_at AS since, new_status AS status, seen_by,
+        lead(changed_at) OVER (PARTITION BY survey_id ORDER BY changed_at, new_status) AS until
+    FROM survey_status_changes
+),
+known AS (
+    SELECT max(window_end) AS scanned_until FROM sync_windows WHERE stream = 'responses'
+),
+ended AS (
+    SELECT
+        ordered.*, greatest(coalesce(ordered.until, known.scanned_until, ordered.since), ordered.since) AS ends
+    FROM ordered CROSS JOIN known
+    WHERE ordered.status IS NOT NULL
+),
+timed AS (
+    SELECT
+        ended.survey_id, ended.status, ended.since, ended.until, ended.seen_by,
+        (epoch_us(ended.ends) - epoch_us(ended.since)) / 86400e6 AS days,
+        count(answer.question_id) AS answers
+    FROM ended
+    LEFT JOIN current_responses AS answer
+        ON answer.survey_id = ended.survey_id AND NOT answer.is_skipped
+        AND answer.created_at >= ended.since AND answer.created_at < ended.ends
+    GROUP BY ended.survey_id, ended.status, ended.since, ended.until, ended.seen_by, ended.ends
+)
+SELECT
+    timed.survey_id, survey.name AS survey_name, timed.status, timed.since, timed.until, timed.seen_by, timed.days,
+    timed.answers, CASE WHEN timed.days > 0 THEN timed.answers / timed.days END AS answers_per_day
+FROM timed
+LEFT JOIN surveys AS survey ON survey.id = timed.survey_id;
+
+-- How far each session came, from a study that was sent to one that was completed, as webhooks and scans know it together.
+-- One row: one session; key response_group_uid.
+-- Left out: what webhooks of other environments tell, and sessions whose answers are all deleted or have vanished, unless a webhook tells of them.
+-- Times are UTC.
+-- A webhook that tells of a study without a session is a session of its own.
+-- Webhooks are sent once and may be lost, and no list tells what was sent or seen: a stage without a time may have been reached.
+CREATE OR REPLACE VIEW "session_stages" AS
+WITH told AS (
+    SELECT
+        coalesce(nullif(response_group_uid, ''), 'event ' || event_key) AS response_group_uid,
+        max(survey_id) AS survey_id,
+        min(coalesce(occurred_at, received_at)) AS begun_at,
+        min(coalesce(occurred_at, received_at)) FILTER (kind = 'study_sent') AS sent_at,
+        min(coalesce(occurred_at, received_at)) FILTER (kind = 'study_seen') AS seen_at,
+        min(coalesce(occurred_at, received_at)) FILTER (kind = 'answer_submitted') AS answered_at,
+        min(coalesce(occurred_at, received_at)) FILTER (kind = 'study_submitted') AS submitted_at,
+        max(triggering_event) FILTER (kind = 'study_sent') AS sent_trigger,
+        max(triggering_event) FILTER (kind = 'answer_submitted') AS answer_trigger,
+        max(platform) AS platform
+    FROM webhook_events
+    WHERE kind IN ('study_sent', 'study_seen', 'answer_submitted', 'study_submitted')
+    GROUP BY ALL
+),
+placed AS (
+    SELECT
+        answer.response_group_uid, answer.survey_id, answer.created_at, answer.question_id, answer.is_skipped,
+        question.question_ordinal
+    FROM current_responses AS answer
+    LEFT JOIN questions AS question
+        ON question.survey_id = answer.survey_id AND question.question_id = answer.question_id
+),
+scanned AS (
+    SELECT
+        response_group_uid, max(survey_id) AS survey_id, min(created_at) AS begun_at,
+        min(created_at) FILTER (NOT is_skipped) AS answered_at,
+        max(question_ordinal) AS last_ordinal,
+        min({'at': created_at, 'ordinal': coalesce(question_ordinal, 9223372036854775807), 'id': question_id}).id
+            AS first_question_id
+    FROM placed
+    GROUP BY response_group_uid
+),
+ends AS (
+    SELECT
+        survey_id, max(question_ordinal) AS last_ordinal, arg_min(question_id, question_ordinal) AS first_question_id
+    FROM questions
+    GROUP BY survey_id
+),
+joined AS (
+    SELECT
+        coalesce(scanned.response_group_uid, told.response_group_uid) AS response_group_uid,
+        coalesce(scanned.survey_id, told.survey_id) AS survey_id,
+        least(scanned.begun_at, told.begun_at) AS begun_at,
+        told.sent_at, told.seen_at, least(scanned.answered_at, told.answered_at) AS answered_at, told.submitted_at,
+        scanned.last_ordinal, scanned.first_question_id, told.platform, told.sent_trigger, told.answer_trigger,
+        CASE WHEN told.begun_at IS NULL THEN 'scan' WHEN scanned.begun_at IS NULL THEN 'webhook' ELSE 'both' END AS known_by
+    FROM scanned
+    FULL JOIN told ON told.response_group_uid = scanned.response_group_uid
+)
+SELECT
+    joined.response_group_uid, joined.survey_id, joined.begun_at, joined.sent_at, joined.seen_at, joined.answered_at,
+    joined.submitted_at,
+    joined.submitted_at IS NOT NULL OR coalesce(joined.last_ordinal >= ends.last_ordinal, false) AS is_completed,
+    coalesce(joined.sent_trigger, joined.answer_trigger, snapshot.triggering_event) AS triggering_event,
+    coalesce(joined.platform, survey.platform) AS platform,
+    coalesce(joined.first_question_id, ends.first_question_id) AS first_question_id,
+    joined.known_by
+FROM joined
+LEFT JOIN ends ON ends.survey_id = joined.survey_id
+LEFT JOIN surveys AS survey ON survey.id = joined.survey_id
+LEFT JOIN (
+    SELECT response_group_uid, max(triggering_event) AS triggering_event FROM visitor_snapshots GROUP BY response_group_uid
+) AS snapshot ON snapshot.response_group_uid = joined.response_group_uid;
+
+-- How many of those who were sent a study saw, answered, submitted and completed it.
+-- One row: one survey on one day, by trigger, platform and first question.
+-- The counts may be added up; make shares anew from the sums.
+-- Left out: sessions from before the first webhook of a study or an answer: what was sent then is not known.
+-- Without webhooks there is no row.
+-- Webhooks are sent once and may be lost: one_source_share says how much one side alone knows.
+-- Sessions that scans have not come to yet are not counted as known by webhooks alone.
+CREATE OR REPLACE VIEW "response_rates" AS
+WITH known AS (
+    SELECT
+        (SELECT min(coalesce(occurred_at, received_at)) FROM webhook_events
+         WHERE kind IN ('study_sent', 'study_seen', 'answer_submitted', 'study_submitted')) AS webhooks_since,
+        (SELECT max(window_end) FROM sync_windows WHERE stream = 'responses') AS scanned_until
+),
+counted AS (
+    SELECT
+        stage.survey_id, stage.begun_at::DATE AS day, stage.triggering_event, stage.platform, stage.first_question_id,
+        count(*) AS sessions,
+        count(stage.sent_at) AS sent,
+        count(stage.seen_at) AS seen,
+        count(stage.answered_at) AS answered,
+        count(stage.submitted_at) AS submitted,
+        count(*) FILTER (stage.is_completed) AS completed,
+        count(*) FILTER (stage.sent_at IS NOT NULL AND stage.seen_at IS NOT NULL) AS sent_and_seen,
+        count(*) FILTER (stage.sent_at IS NOT NULL AND stage.answered_at IS NOT NULL) AS sent_and_answered,
+        count(*) FILTER (stage.known_by = 'webhook' AND stage.answered_at < known.scanned_until) AS only_webhooks,
+        count(*) FILTER (stage.known_by = 'scan' AND stage.answered_at IS NOT NULL) AS only_scans,
+        any_value(known.webhooks_since) AS webhooks_since
+    FROM session_stages AS stage
+    JOIN known ON stage.begun_at >= known.webhooks_since
+    GROUP BY ALL
+)
+SELECT
+    counted.survey_id, survey.name AS survey_name, counted.day, counted.triggering_event, counted.platform,
+    counted.first_question_id, counted.sessions, counted.sent, counted.seen, counted.answered, counted.submitted,
+    counted.completed, counted.sent_and_seen, counted.sent_and_answered,
+    counted.sent_and_seen / nullif(counted.sent, 0) AS seen_rate,
+    counted.sent_and_answered / nullif(counted.sent, 0) AS response_rate,
+    counted.completed / nullif(counted.answered, 0) AS completion_rate,
+    counted.only_webhooks, counted.only_scans,
+    (counted.only_webhooks + counted.only_scans) / nullif(counted.answered, 0) AS one_source_share,
+    counted.webhooks_since
+FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
+
 -- Answers that only one side knows: told by a webhook and found by no scan, or found by a scan and told by no webhook.
 -- One row: one answer of one session.
 -- Order by answered_at.
@@ -1338,7 +1643,7 @@ WHERE held.created_at >= span.first_told
         WHERE held.response_group_uid = told.response_group_uid AND held.question_text = told.question_text
     );
 
--- The answers as the warehouse knew them at a moment: what a report that was made then was made from. Called with a moment in UTC.
+-- The answers as the warehouse knew them at a moment: what a report that was made then was made from. Called with moment: A moment, UTC.
 -- Call it as a table: FROM responses_as_of(TIMESTAMP '2026-04-01 00:00:00').
 -- The moment is UTC.
 -- One row: one answer that stood at the moment; key (response_group_uid, question_id).
@@ -1384,7 +1689,7 @@ WHERE deleted_at IS NULL AND (_vanished_at IS NULL OR _vanished_at > moment::TIM
     -- A version that was written later and has no other before it stood already, unless it is one that came back.
     AND (valid_from <= moment::TIMESTAMP OR (_first_seen_at <= moment::TIMESTAMP AND gone.question_id IS NULL));
 
--- The surveys as the warehouse knew them at a moment. Called with a moment in UTC.
+-- The surveys as the warehouse knew them at a moment. Called with moment: A moment, UTC.
 -- Call it as a table: FROM surveys_as_of(TIMESTAMP '2026-04-01 00:00:00').
 -- The moment is UTC.
 -- One row: one survey; key id.
@@ -1395,3 +1700,209 @@ SELECT
     valid_from, valid_to
 FROM survey_history
 WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP);
+
+-- The questions of every survey as the warehouse knew them at a moment. Called with moment: A moment, UTC.
+-- Call it as a table: FROM questions_as_of(TIMESTAMP '2026-04-01 00:00:00').
+-- One row: one question of one survey; key (survey_id, question_ordinal).
+-- Left out: questions that no scan had found by then, or that were gone.
+CREATE OR REPLACE MACRO "questions_as_of"(moment) AS TABLE
+SELECT
+    survey_id, question_ordinal, question_id, question_type, question_text, intro_text, left_label, right_label, options,
+    options_properties, routing_options, valid_from, valid_to
+FROM survey_question_history
+WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP);
+
+-- The themes of answers as the warehouse knew them at a moment. Called with moment: A moment, UTC.
+-- Call it as a table: FROM themes_as_of(TIMESTAMP '2026-04-01 00:00:00').
+-- One row: one theme on one answer; key (id, response_group_uid, question_id).
+-- Left out: themes that no scan had found by then, or that had vanished; of people who were erased since, nothing is there.
+-- What had become of the answers is not looked at: join responses_as_of for that.
+CREATE OR REPLACE MACRO "themes_as_of"(moment) AS TABLE
+WITH ended_later AS (
+    -- The version that stood is the first that ended after the moment; of a theme without one, today's.
+    SELECT * FROM theme_history
+    WHERE valid_to > moment::TIMESTAMP
+    QUALIFY row_number() OVER (PARTITION BY id, response_group_uid, question_id ORDER BY valid_to, _row_hash) = 1
+),
+gone_before AS (
+    SELECT id, response_group_uid, question_id FROM theme_history
+    WHERE valid_to <= moment::TIMESTAMP
+    GROUP BY id, response_group_uid, question_id
+    HAVING arg_max(reason, valid_to) = 'vanished'
+),
+versions AS (
+    SELECT later.* EXCLUDE (valid_to, reason), today._first_seen_at, NULL::TIMESTAMP AS _vanished_at
+    FROM ended_later AS later
+    LEFT JOIN themes AS today
+        ON today.id = later.id AND today.response_group_uid = later.response_group_uid
+        AND today.question_id = later.question_id
+    UNION ALL BY NAME
+    SELECT today.*, today._synced_at AS valid_from
+    FROM themes AS today
+    ANTI JOIN ended_later AS later
+        ON later.id = today.id AND later.response_group_uid = today.response_group_uid
+        AND later.question_id = today.question_id
+)
+SELECT
+    version.id, version.response_group_uid, version.question_id, survey_id, visitor_id, created_at AS found_at, theme,
+    theme_description, response
+FROM versions AS version
+LEFT JOIN gone_before AS gone
+    ON gone.id = version.id AND gone.response_group_uid = version.response_group_uid
+    AND gone.question_id = version.question_id
+WHERE (_vanished_at IS NULL OR _vanished_at > moment::TIMESTAMP)
+    -- A version that was written later and has no other before it stood already, unless it is one that came back.
+    AND (valid_from <= moment::TIMESTAMP OR (_first_seen_at <= moment::TIMESTAMP AND gone.id IS NULL));
+
+-- The segment that each answer belongs to, for any way to cut answers into segments. Called with segment: browser, os, language, url_path, triggering_event, `attribute:` and the name of an attribute of the visitor's snapshot, or `metadata:` and a key of the custom metadata.
+-- Call it as a table: FROM answer_segments('attribute:plan'), and join it to other views by response_group_uid and question_id.
+-- One row: one answer that stands; key (response_group_uid, question_id).
+-- Left out: answers that are deleted or have vanished at the service.
+-- Snapshots are those at the time of the answer (with_snapshots), custom metadata is that of link studies (with_custom_metadata).
+CREATE OR REPLACE MACRO "answer_segments"(segment) AS TABLE
+SELECT
+    answer.response_group_uid, answer.question_id,
+    CASE
+        WHEN segment = 'browser' THEN answer.meta_browser
+        WHEN segment = 'os' THEN answer.meta_os
+        WHEN segment = 'language' THEN answer.meta_language
+        WHEN segment = 'url_path' THEN
+            regexp_extract(coalesce(answer.url, answer.meta_href), '^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*([^?#]*)', 1)
+        WHEN segment = 'triggering_event' THEN snapshot.triggering_event
+        WHEN starts_with(segment, 'attribute:') THEN attribute.value_text
+        WHEN starts_with(segment, 'metadata:') THEN metadata.value_text
+        ELSE error('segment is none of browser, os, language, url_path, triggering_event, attribute:NAME, metadata:KEY')
+    END AS segment_value
+FROM current_responses AS answer
+LEFT JOIN (
+    SELECT response_group_uid, arg_min(triggering_event, created_at) AS triggering_event FROM visitor_snapshots
+    WHERE segment = 'triggering_event'
+    GROUP BY response_group_uid
+) AS snapshot ON snapshot.response_group_uid = answer.response_group_uid
+LEFT JOIN (
+    SELECT response_group_uid, arg_min(value_text, created_at) AS value_text FROM visitor_snapshot_attributes
+    WHERE starts_with(segment, 'attribute:') AND name = substr(segment, 11)
+    GROUP BY response_group_uid
+) AS attribute ON attribute.response_group_uid = answer.response_group_uid
+LEFT JOIN response_custom_metadata AS metadata
+    ON metadata.response_group_uid = answer.response_group_uid AND metadata.question_id = answer.question_id
+    AND starts_with(segment, 'metadata:') AND metadata.name = substr(segment, 10);
+
+-- NPS of every question by segment. Called with segment: How to cut; see answer_segments. answers_min := 5: Answers that a segment needs for a figure.
+-- Call it as a table: FROM nps_by_segment('attribute:plan'), or FROM nps_by_segment('browser', answers_min := 30).
+-- One row: one segment of one question of one survey.
+-- Order by survey_id, question_id, responses DESC.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A segment with fewer answers than answers_min has its count and no figure.
+-- Standard error as in nps_by_week.
+CREATE OR REPLACE MACRO "nps_by_segment"(segment, answers_min := 5) AS TABLE
+WITH counted AS (
+    SELECT
+        answer.survey_id, answer.question_id, cut.segment_value, count(*) AS responses,
+        count(*) FILTER (answer.score >= 9) AS promoters,
+        count(*) FILTER (answer.score BETWEEN 7 AND 8) AS passives,
+        count(*) FILTER (answer.score <= 6) AS detractors
+    FROM nps_answers AS answer
+    JOIN answer_segments(segment) AS cut
+        ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
+    GROUP BY ALL
+)
+SELECT
+    counted.survey_id, counted.question_id, survey.name AS survey_name, counted.segment_value, counted.responses,
+    CASE WHEN responses >= answers_min THEN promoters END AS promoters,
+    CASE WHEN responses >= answers_min THEN passives END AS passives,
+    CASE WHEN responses >= answers_min THEN detractors END AS detractors,
+    CASE WHEN responses >= answers_min THEN 100 * (promoters - detractors)::DOUBLE / responses END AS nps,
+    CASE WHEN responses >= answers_min THEN
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) END AS standard_error
+FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
+
+-- Mean and top-two box of every LIKERT question by segment. Called with segment: How to cut; see answer_segments. answers_min := 5: Answers that a segment needs for a figure.
+-- Call it as a table: FROM likert_by_segment('os'), or FROM likert_by_segment('metadata:campaign', answers_min := 30).
+-- One row: one segment of one question of one survey.
+-- Order by survey_id, question_id, answers DESC.
+-- Left out: skipped answers, values that are not whole or lie outside the scale (see likert_distribution), answers that are deleted or have vanished.
+-- A segment with fewer answers than answers_min has its count and no figure.
+CREATE OR REPLACE MACRO "likert_by_segment"(segment, answers_min := 5) AS TABLE
+WITH scaled AS (
+    SELECT answer.survey_id, answer.question_id, cut.segment_value, answer.answer_number AS value, scale.scale_min, scale.scale_max
+    FROM current_responses AS answer
+    JOIN likert_top_two AS scale
+        ON scale.survey_id = answer.survey_id AND scale.question_id = answer.question_id
+    JOIN answer_segments(segment) AS cut
+        ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
+    WHERE answer.question_type = 'LIKERT' AND answer.answer_number = floor(answer.answer_number)
+        AND answer.answer_number BETWEEN scale.scale_min AND scale.scale_max
+),
+counted AS (
+    SELECT
+        survey_id, question_id, segment_value, scale_min, scale_max, count(*) AS answers,
+        sum(value) AS total, sum(value * value) AS squares,
+        CASE WHEN scale_max - scale_min >= 2 THEN count(*) FILTER (value >= scale_max - 1) END AS top
+    FROM scaled
+    GROUP BY survey_id, question_id, segment_value, scale_min, scale_max
+),
+shown AS (
+    SELECT *, CASE WHEN answers >= answers_min THEN answers END AS enough FROM counted
+)
+SELECT
+    shown.survey_id, shown.question_id, survey.name AS survey_name, shown.segment_value, shown.answers,
+    total / enough AS mean,
+    sqrt(greatest(squares - total ** 2 / enough, 0) / nullif(enough - 1, 0) / enough) AS mean_standard_error,
+    top / enough AS top_two_share,
+    sqrt((top / enough) * (1 - top / enough) / enough) AS top_two_standard_error,
+    shown.scale_min, shown.scale_max
+FROM shown
+LEFT JOIN surveys AS survey ON survey.id = shown.survey_id;
+
+-- Which options were chosen by segment, as a share of those who answered (MULTIPLECHOICE, MULTIPLESELECT). Called with segment: How to cut; see answer_segments. answers_min := 5: Answers that a segment needs to be there.
+-- Call it as a table: FROM choices_by_segment('language'), or FROM choices_by_segment('url_path', answers_min := 30).
+-- One row: one option of one question in one segment.
+-- Options that nobody in the segment chose have no row.
+-- Left out: skipped answers, answers that are deleted or have vanished, answers that name no survey.
+-- An option that one answer names twice counts once.
+-- Segments with fewer answers than answers_min are left out.
+CREATE OR REPLACE MACRO "choices_by_segment"(segment, answers_min := 5) AS TABLE
+WITH cut AS (
+    FROM answer_segments(segment)
+),
+answered AS (
+    SELECT answer.survey_id, answer.question_id, cut.segment_value, count(*) AS answered
+    FROM current_responses AS answer
+    JOIN cut ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
+    WHERE answer.question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT answer.is_skipped
+        AND answer.survey_id IS NOT NULL
+    GROUP BY ALL
+    HAVING count(*) >= answers_min
+),
+chosen AS (
+    SELECT
+        choice.survey_id, choice.question_id, cut.segment_value, choice.label,
+        CASE WHEN choice.label IS NULL THEN choice.selected_index END AS selected_index,
+        count(DISTINCT choice.response_group_uid) AS chosen
+    FROM current_choices AS choice
+    JOIN cut ON cut.response_group_uid = choice.response_group_uid AND cut.question_id = choice.question_id
+    GROUP BY ALL
+)
+SELECT
+    chosen.survey_id, chosen.question_id, survey.name AS survey_name, chosen.segment_value, chosen.label,
+    chosen.selected_index, chosen.chosen, answered.answered,
+    chosen.chosen / answered.answered AS share,
+    sqrt((chosen.chosen / answered.answered) * (1 - chosen.chosen / answered.answered) / answered.answered) AS standard_error
+FROM chosen
+JOIN answered
+    ON answered.survey_id = chosen.survey_id AND answered.question_id = chosen.question_id
+    AND answered.segment_value IS NOT DISTINCT FROM chosen.segment_value
+LEFT JOIN surveys AS survey ON survey.id = chosen.survey_id;
+
+-- The answers in people's own words that hold a text. Called with wanted: The text.
+-- Call it as a table: FROM search_answers('refund').
+-- One row: one answer of open_answers.
+-- Case does not count; no letter of the text is a wildcard.
+-- Left out: answers that are deleted or have vanished at the service.
+CREATE OR REPLACE MACRO "search_answers"(wanted) AS TABLE
+SELECT response_group_uid, question_id, survey_id, question_text, created_at, source, answer
+FROM open_answers
+WHERE NOT is_empty AND contains(lower(answer), lower(wanted));

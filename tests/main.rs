@@ -2,6 +2,7 @@
 
 mod architecture;
 mod commands;
+mod contract;
 mod drift;
 mod earlier_version;
 mod encodings;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     json::{self, Entry, Shape},
-    model::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftRules, RejectReason, Stream},
+    model::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftRules, RejectReason},
 };
 
 /// The longest name of a field that is told, in bytes.
@@ -27,7 +27,8 @@ pub(super) type Doom = (RejectReason, String);
 /// What was met on a page.
 #[derive(Debug)]
 pub(super) struct DriftLog {
-    stream: Stream,
+    /// Where the records come from: the name of a stream, or `webhooks`.
+    source: &'static str,
     rules: DriftRules,
     entries: Vec<Noted>,
     /// What found no room in `entries`.
@@ -51,8 +52,8 @@ struct Noted {
 }
 
 impl DriftLog {
-    pub(super) fn new(stream: Stream, rules: DriftRules) -> Self {
-        Self { stream, rules, entries: Vec::new(), unlisted: Drift::default(), doomed: BTreeMap::new() }
+    pub(super) fn new(source: &'static str, rules: DriftRules) -> Self {
+        Self { source, rules, entries: Vec::new(), unlisted: Drift::default(), doomed: BTreeMap::new() }
     }
 
     /// Takes what the fields of an object met.
@@ -132,9 +133,9 @@ impl DriftLog {
     pub(super) fn finish(self) -> (Drift, BTreeMap<i64, Doom>) {
         let mut drift = self.unlisted;
         for Noted { kind, prefix, name, example, fate, records, .. } in self.entries {
-            let stream = self.stream;
+            let source = self.source;
             let dot = if prefix.is_empty() && name.is_empty() { "" } else { "." };
-            let place = format!("{stream}{dot}{prefix}{name}");
+            let place = format!("{source}{dot}{prefix}{name}");
             drift.add(DriftEntry { kind, place, records, example, fate });
         }
         (drift, self.doomed)

@@ -40,6 +40,7 @@ use self::{
 
 mod answer;
 mod answer_key;
+mod attributes;
 mod choices;
 mod drift;
 mod enumeration;
@@ -64,7 +65,7 @@ mod themes;
 mod users;
 mod webhooks;
 
-pub use webhooks::{Told, body_hash, flatten_deliveries, tell};
+pub use webhooks::{FlatDeliveries, Told, body_hash, flatten_deliveries, flatten_stored, tell};
 
 /// The largest body, in bytes: far above any page of a service, and far below what Arrow's offsets can address. With it, and a
 /// bound on the rows of child tables, no text column can overflow.

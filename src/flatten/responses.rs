@@ -6,6 +6,7 @@ use super::{
     RecordTables,
     answer::{AnswerParts, Given},
     answer_key::AnswerKey,
+    attributes::append_attributes,
     drift::DriftLog,
     fields::{Fields, Unplaceable, wire_fields},
     meta::Meta,
@@ -52,6 +53,8 @@ pub(super) struct ResponseTables<'a> {
     responses: TableBuilder,
     parts: AnswerParts<'a>,
     snapshots: Snapshots<'a>,
+    custom_metadata: TableBuilder,
+    entries: Vec<Entry<'a>>,
     drift: DriftLog,
 }
 
@@ -64,7 +67,9 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
             responses: TableBuilder::new("responses", records)?,
             parts: AnswerParts::new()?,
             snapshots: Snapshots::new(rules),
-            drift: DriftLog::new(Stream::Responses, rules),
+            custom_metadata: TableBuilder::new("response_custom_metadata", 0)?,
+            entries: Vec::new(),
+            drift: DriftLog::new(Stream::Responses.name(), rules),
         })
     }
 
@@ -111,6 +116,7 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
     fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError> {
         self.responses.finish_into(batches)?;
         self.parts.finish_into(batches)?;
+        self.custom_metadata.finish_into(batches)?;
         self.snapshots.finish_into(batches)?;
         Ok(self.drift)
     }
@@ -151,7 +157,9 @@ impl<'a> ResponseTables<'a> {
             fields.keep_clash(Wire::Meta);
         }
         self.meta.append(key.record, meta_object, row, &mut self.drift);
-        row.text("custom_metadata", fields.json(Wire::CustomMetadata));
+        let metadata = fields.json(Wire::CustomMetadata);
+        row.text("custom_metadata", metadata);
+        append_attributes(&mut self.custom_metadata, key.record, metadata, &mut self.entries, |row| key.begin_row(row));
         if let Some(snapshot) = fields.json(Wire::VisitorSnapshot)
             && self.snapshots.add(key, snapshot, &mut self.drift).is_none()
         {

@@ -14,9 +14,9 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     answer_key::AnswerKey,
-    drift::{DriftLog, json_type},
+    attributes::append_attributes,
+    drift::DriftLog,
     fields::{Fields, wire_fields},
-    labelled::labelled,
     met::Met,
     table_builder::TableBuilder,
 };
@@ -126,33 +126,14 @@ impl<'a> Snapshots<'a> {
         let mut attributes = TableBuilder::new("visitor_snapshot_attributes", kept.len() * ATTRIBUTES_GUESS)?;
         for (key, snapshot, hash) in &kept {
             append_row(&mut rows, key, snapshot, *hash);
-            self.append_attributes(&mut attributes, key, snapshot.attributes);
+            append_attributes(&mut attributes, key.record, snapshot.attributes, &mut self.entries, |row| {
+                row.text("response_group_uid", Some(&key.response_group_uid));
+                row.bigint("survey_id", key.survey_id);
+                row.timestamp("created_at", Some(key.created_at));
+            });
         }
         rows.finish_into(batches)?;
         attributes.finish_into(batches)
-    }
-
-    /// One row an attribute; of a name that was sent twice, the last value.
-    fn append_attributes(&mut self, row: &mut TableBuilder, key: &AnswerKey, attributes: Option<&'a str>) {
-        let Some(raw) = attributes.filter(|raw| json::shape(raw) == Shape::Object) else {
-            return;
-        };
-        self.entries.clear();
-        let _ = json::read_entries(raw, &mut self.entries);
-        for (_, (name, value)) in labelled(&self.entries) {
-            if row.is_full() {
-                return;
-            }
-            row.text("response_group_uid", Some(&key.response_group_uid));
-            row.bigint("survey_id", key.survey_id);
-            row.timestamp("created_at", Some(key.created_at));
-            row.text("name", Some(&name));
-            row.text("value_text", super::scalar::label(value).as_deref());
-            row.double("value_number", json::read_number(value));
-            row.boolean("value_bool", json::read_boolean(value));
-            row.text("json_type", Some(json_type(value)));
-            row.end_row(key.record);
-        }
     }
 }
 

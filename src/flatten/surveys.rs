@@ -98,7 +98,7 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
             entries: Vec::new(),
             cut: Vec::new(),
             words: Words::new(),
-            drift: DriftLog::new(Stream::Surveys, rules),
+            drift: DriftLog::new(Stream::Surveys.name(), rules),
         })
     }
 

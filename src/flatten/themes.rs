@@ -43,7 +43,7 @@ pub(super) struct ThemeTables<'a> {
 
 impl<'a> RecordTables<'a> for ThemeTables<'a> {
     fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError> {
-        let drift = DriftLog::new(Stream::Themes, rules);
+        let drift = DriftLog::new(Stream::Themes.name(), rules);
         Ok(Self { fields: Fields::new(rules), themes: TableBuilder::new("themes", records)?, drift })
     }
 

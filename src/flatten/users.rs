@@ -13,10 +13,9 @@ use serde::Deserialize;
 
 use super::{
     RecordTables,
-    drift::{DriftLog, json_type},
+    attributes::append_attributes,
+    drift::DriftLog,
     fields::{Fields, Unplaceable, wire_fields},
-    labelled::labelled,
-    scalar::label,
     table_builder::TableBuilder,
 };
 use crate::{
@@ -88,7 +87,7 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
             attributes: TableBuilder::new("user_attributes", 0)?,
             events: TableBuilder::new("user_events", 0)?,
             entries: Vec::new(),
-            drift: DriftLog::new(Stream::Users, rules),
+            drift: DriftLog::new(Stream::Users.name(), rules),
         })
     }
 
@@ -115,7 +114,9 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
         let key_hash = row.end_row(record);
         let (attributes, events) = (fields.json(Wire::Attributes), fields.json(Wire::Events));
         self.drift.take(record, "", &mut self.fields);
-        self.append_attributes(record, &external_user_id, attributes);
+        append_attributes(&mut self.attributes, record, attributes, &mut self.entries, |row| {
+            row.text("external_user_id", Some(&external_user_id));
+        });
         self.append_events(record, &external_user_id, events);
         Ok(key_hash)
     }
@@ -133,26 +134,6 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
 }
 
 impl<'a> UserTables<'a> {
-    /// One row an attribute; of a name that was sent twice, the last value.
-    fn append_attributes(&mut self, record: i64, external_user_id: &str, raw: Option<&'a str>) {
-        let Some(raw) = raw.filter(|raw| json::shape(raw) == Shape::Object) else { return };
-        self.entries.clear();
-        let _ = json::read_entries(raw, &mut self.entries);
-        for (_, (name, value)) in labelled(&self.entries) {
-            if self.attributes.is_full() {
-                return;
-            }
-            let row = &mut self.attributes;
-            row.text("external_user_id", Some(external_user_id));
-            row.text("name", Some(&name));
-            row.text("value_text", label(value).as_deref());
-            row.double("value_number", json::read_number(value));
-            row.boolean("value_bool", json::read_boolean(value));
-            row.text("json_type", Some(json_type(value)));
-            row.end_row(record);
-        }
-    }
-
     fn append_events(&mut self, record: i64, external_user_id: &str, raw: Option<&'a str>) {
         let items = raw.filter(|raw| json::shape(raw) == Shape::List).and_then(json::read_items).unwrap_or_default();
         for (at, item) in items.into_iter().enumerate() {

@@ -1,17 +1,22 @@
 //! What goes into a warehouse and comes out of it, beside rows of Arrow.
 
-use crate::model::{Proof, Scan, ScanId, Stream, Window};
+use arrow::{error::ArrowError, record_batch::RecordBatch};
+
+use crate::model::{FlatEvents, Proof, Scan, ScanId, Stream, Window};
 
 /// Deliveries of webhooks, flattened.
 #[derive(Clone, Debug)]
 pub struct EventRows {
-    /// Rows of `webhook_events`, without the columns that are filled here.
-    pub rows: arrow::record_batch::RecordBatch,
+    /// Without the columns that are filled here.
+    pub flat: FlatEvents,
     /// The run that adds them.
     pub run_id: crate::model::RunId,
     /// When, by this machine, epoch milliseconds.
     pub applied_ms: i64,
 }
+
+/// Makes rows of events anew from the bodies in stored ones, in their order.
+pub type ReadAgain<'a> = dyn Fn(&RecordBatch) -> Result<FlatEvents, ArrowError> + 'a;
 
 /// The stretch of a stream that a replay puts in.
 #[derive(Clone, Debug)]

@@ -25,7 +25,8 @@ mod warehouse;
 pub use engine::{ENGINE_BYTES_MIN, EngineOptions, StartedEngine};
 pub use error::LoadError;
 pub use interface::{
-    Applied, CommitOptions, EventRows, Identity, LedgerEntry, Replacement, RowCounts, RunRecord, VanishPolicy,
+    Applied, CommitOptions, EventRows, Identity, LedgerEntry, ReadAgain, Replacement, RowCounts, RunRecord,
+    VanishPolicy,
 };
 pub use json_rows::{json_rows, read_parquet_file};
 pub use lock_wait::LockPatience;

@@ -4,7 +4,7 @@ use std::{collections::HashSet, path::Path};
 
 use super::{
     Applied, CommitOptions, Differences, ErasureRecord, EventRows, Facts, LedgerEntry, LoadError, Mention, Pages,
-    PeopleFound, Replacement, RunRecord, Searched, persons, scan,
+    PeopleFound, ReadAgain, Replacement, RunRecord, Searched, persons, scan,
     store::{BufferedStore, Store},
     tables::{events, ledger, ranges, receipts, runs},
 };
@@ -211,10 +211,11 @@ impl Warehouse {
         self.change(|store| events::add(store, events))
     }
 
-    /// Adds the events of another warehouse to this one, which has none. Returns how many.
-    pub fn copy_events(&mut self, from: &mut Warehouse) -> Result<u64, LoadError> {
+    /// Adds the events of another warehouse to this one, which has none. Each body is read again: that fills columns and tables which
+    /// are newer than their rows. Returns how many.
+    pub fn copy_events(&mut self, from: &mut Warehouse, read_again: &ReadAgain<'_>) -> Result<u64, LoadError> {
         from.ready()?;
-        self.change(|store| events::copy(&mut from.store, store))
+        self.change(|store| events::copy(&mut from.store, store, read_again))
     }
 
     /// Puts the rows of `source`, which a replay built, in the place of those held of a stretch. One transaction. Returns the rows put

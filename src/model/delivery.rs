@@ -1,5 +1,7 @@
 //! What the service posted to us: one body, not yet understood.
 
+use arrow::record_batch::RecordBatch;
+
 /// A delivery that waits in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -9,6 +11,15 @@ pub struct Delivery {
     pub received_ms: i64,
     /// The exact bytes.
     pub body: Vec<u8>,
+}
+
+/// Deliveries as rows.
+#[derive(Clone, Debug)]
+pub struct FlatEvents {
+    /// Rows of `webhook_events`, one for each delivery, in order.
+    pub events: RecordBatch,
+    /// Their rows of `webhook_questions`, if there are any.
+    pub questions: Option<RecordBatch>,
 }
 
 /// What a delivery tells.

@@ -166,10 +166,10 @@ impl fmt::Display for DriftFate {
 }
 
 /// Drift of one kind at one place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftEntry {
     pub kind: DriftKind,
-    /// Path of the field, beginning with the stream: `responses.meta.battery`.
+    /// Path of the field, beginning with the stream, or with `webhooks`: `responses.meta.battery`.
     pub place: String,
     /// Records in which it was met.
     pub records: u64,
@@ -178,7 +178,7 @@ pub struct DriftEntry {
     pub fate: DriftFate,
 }
 
-/// The drift of a page, a scan or a run of one stream; bounded by [`DRIFT_PLACES_MAX`].
+/// The drift of a page, a scan or a run of one stream, or of webhooks; bounded by [`DRIFT_PLACES_MAX`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
     entries: BTreeMap<Place, DriftEntry>,

@@ -28,7 +28,7 @@ pub use account::{Activity, Busy, TimeAccount, TimeParts};
 pub use batch::{Discarded, FlatPage, Reject, RejectReason, TableBatch};
 pub use chance::Chance;
 pub(crate) use content_hash::{Content, column_mark, key_hashes};
-pub use delivery::{Delivery, EventKind};
+pub use delivery::{Delivery, EventKind, FlatEvents};
 pub use display::steers_display;
 pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftPolicy, DriftRules};
 pub use epoch::{EpochUnit, epoch_ms};

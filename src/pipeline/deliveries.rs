@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     config::Settings,
-    flatten::{FlattenError, flatten_deliveries, tell},
+    flatten::{FlatDeliveries, FlattenError, flatten_deliveries, tell},
     load::EventRows,
     model::{Delivery, DurableStep, EventKind, RunId, Steps},
     person::{Suppression, fields_of_table},
@@ -19,6 +19,7 @@ use crate::{
 use super::{
     PipelineError, Run, Session, Surroundings,
     assemble::{failed, identity, suppression},
+    drift::DriftSource,
     shared_destination::SharedDestination,
     threads::blocking,
 };
@@ -104,13 +105,13 @@ struct InboxReader {
 }
 
 impl InboxReader {
-    fn new(session: &Session, inbox: Inbox, kept_out: Suppression) -> InboxReader {
+    fn new(session: &Session, inbox: Inbox, kept_out: Suppression) -> Self {
         let Surroundings { clock, steps, .. } = session.surroundings.clone();
         let environment_id = session.settings.serve.environment_id.clone();
         InboxReader { inbox, run_id: session.run_id.clone(), kept_out, environment_id, clock, steps }
     }
 
-    fn apply(mut self, destinations: &[SharedDestination]) -> Result<Flushed, PipelineError> {
+    fn apply(&mut self, destinations: &[SharedDestination]) -> Result<Flushed, PipelineError> {
         let mut flushed = Flushed::default();
         if self.environment_id.is_none() {
             self.environment_id = self.inbox.environment_id().map_err(PipelineError::State)?;
@@ -134,7 +135,7 @@ impl InboxReader {
         if flushed.of_other_environments > 0 {
             tracing::warn!(
                 deliveries = flushed.of_other_environments,
-                environment_id = self.environment_id.unwrap_or_default(),
+                environment_id = self.environment_id.as_deref().unwrap_or_default(),
                 "webhooks of another environment were stored and change nothing"
             );
         }
@@ -162,14 +163,16 @@ impl InboxReader {
         let ours = self.environment_id.as_deref();
         let is_other = |delivery: &&Delivery| tell(&delivery.body).kind_in(ours) == EventKind::OtherEnvironment;
         flushed.of_other_environments += taken.iter().filter(is_other).count() as u64;
-        let rows = flatten_deliveries(taken, ours).map_err(FlattenError::Contract).map_err(PipelineError::Flatten)?;
-        let events = EventRows { rows, run_id: self.run_id.clone(), applied_ms: self.clock.now_ms() };
+        let flat = flatten_deliveries(taken, ours).map_err(FlattenError::Contract).map_err(PipelineError::Flatten)?;
+        let FlatDeliveries { flat, drift } = flat;
+        let events = EventRows { flat, run_id: self.run_id.clone(), applied_ms: self.clock.now_ms() };
         let mut added = 0;
         for destination in destinations {
             let mut destination = destination.lock();
             let name = destination.name();
             added = destination.add_events(&events).map_err(failed(name))?.max(added);
         }
+        self.inbox.note_drift(&drift).map_err(PipelineError::State)?;
         Ok(added)
     }
 
@@ -188,9 +191,15 @@ impl Run {
     /// told is known to the scan that sees it too.
     pub(super) async fn take_in_deliveries(&mut self) -> Result<(), PipelineError> {
         let Some(inbox) = inbox_of(&self.session.settings)? else { return Ok(()) };
-        let reader = InboxReader::new(&self.session, inbox, self.context.suppression.clone());
+        let mut reader = InboxReader::new(&self.session, inbox, self.context.suppression.clone());
         let destinations = self.destinations.clone();
-        let flushed = blocking(move || reader.apply(&destinations)).await??;
+        let (flushed, drift) = blocking(move || {
+            let flushed = reader.apply(&destinations)?;
+            // With what was delivered between runs.
+            Ok::<_, PipelineError>((flushed, reader.inbox.take_drift().map_err(PipelineError::State)?))
+        })
+        .await??;
+        self.findings.drifted_in(DriftSource::Webhooks, &drift);
         if flushed.of_other_environments > 0 {
             self.findings.is_doubtful = true;
             self.findings.notes.push(format!(

@@ -12,12 +12,29 @@ const LINES_MAX: usize = 20;
 /// Records of a scan that are told apart; beyond them, one that is read twice may count twice.
 const SEEN_MAX: usize = 1_000_000;
 
+/// Where records with drift come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum DriftSource {
+    List(Stream),
+    Webhooks,
+}
+
+impl DriftSource {
+    fn name(self) -> &'static str {
+        match self {
+            DriftSource::List(stream) => stream.name(),
+            DriftSource::Webhooks => "webhooks",
+        }
+    }
+}
+
 /// Drift of one kind at one place, as the run's JSON tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftReport {
+    /// The stream; `webhooks` for what webhooks told.
     pub stream: String,
     pub kind: DriftKind,
-    /// Path of the field: `responses.meta.battery`; `?` stands for a name that does not look like one.
+    /// Path of the field: `responses.meta.battery`, `webhooks.battery`; `?` stands for a name that does not look like one.
     #[serde(rename = "where")]
     pub place: String,
     /// Records in which it was met; one that a scan read twice, for a look at the edge of a page, counts once.
@@ -27,18 +44,18 @@ pub struct DriftReport {
     pub fate: DriftFate,
 }
 
-/// The lists of all streams as one, and how often drift was met that is in none.
-pub(super) fn reports(streams: &BTreeMap<Stream, Drift>) -> (Vec<DriftReport>, u64) {
-    let report = |stream: Stream, entry: &crate::model::DriftEntry| DriftReport {
-        stream: stream.name().to_owned(),
+/// The lists of all sources as one, and how often drift was met that is in none.
+pub(super) fn reports(sources: &BTreeMap<DriftSource, Drift>) -> (Vec<DriftReport>, u64) {
+    let report = |source: DriftSource, entry: &crate::model::DriftEntry| DriftReport {
+        stream: source.name().to_owned(),
         kind: entry.kind,
         place: entry.place.clone(),
         records: entry.records,
         example: entry.example.clone(),
         fate: entry.fate,
     };
-    let listed = streams.iter().flat_map(|(stream, drift)| drift.entries().map(|entry| report(*stream, entry)));
-    (listed.collect(), streams.values().map(Drift::unlisted_count).sum())
+    let listed = sources.iter().flat_map(|(source, drift)| drift.entries().map(|entry| report(*source, entry)));
+    (listed.collect(), sources.values().map(Drift::unlisted_count).sum())
 }
 
 /// The drift of one scan, each record once, however often it was read.

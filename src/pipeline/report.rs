@@ -13,7 +13,11 @@ use crate::{
     source::{RequestStats, Stop},
 };
 
-use super::{DriftReport, Failure, Frozen, drift::reports, limits::KEPT_WAIT_MAX};
+use super::{
+    DriftReport, Failure, Frozen,
+    drift::{DriftSource, reports},
+    limits::KEPT_WAIT_MAX,
+};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -189,7 +193,7 @@ pub(super) struct Findings {
     /// Events of webhooks that were added.
     pub webhook_events: u64,
     /// What the contracts do not know.
-    drift: BTreeMap<Stream, Drift>,
+    drift: BTreeMap<DriftSource, Drift>,
     /// Streams of which a scan was not applied.
     frozen: BTreeSet<Stream>,
     /// Streams that the run began with.
@@ -204,8 +208,12 @@ impl Findings {
     }
 
     pub fn drifted(&mut self, stream: Stream, drift: &Drift) {
+        self.drifted_in(DriftSource::List(stream), drift);
+    }
+
+    pub fn drifted_in(&mut self, source: DriftSource, drift: &Drift) {
         if !drift.is_empty() {
-            self.drift.entry(stream).or_default().merge(drift);
+            self.drift.entry(source).or_default().merge(drift);
         }
     }
 

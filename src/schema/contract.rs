@@ -27,6 +27,12 @@ pub struct Table {
     /// The table with whose rows a child is replaced, or whose versions a history keeps.
     #[serde(default)]
     pub parent: Option<String>,
+    /// Of a child: its rows only come when the scan asked for this, and stay as they are when it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flag: Option<Flag>,
+    /// Of a versioned table: the child table whose rows it keeps versions of; none where `flatten` fills it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions_of: Option<String>,
     /// The time column by which Parquet is cut; a table without one is a single file.
     #[serde(default)]
     pub partition: Option<String>,

@@ -1,6 +1,6 @@
 //! The data dictionary: the contracts as people and programs read them.
 
-use super::{Column, Personal, View, ViewKind, tables, views};
+use super::{Column, Personal, View, ViewColumn, tables, views};
 
 /// Every table and view as Markdown.
 pub fn dictionary_markdown() -> String {
@@ -17,10 +17,18 @@ pub fn dictionary_markdown() -> String {
 }
 
 fn markdown_view(view: &View) -> String {
-    let call = if view.kind == ViewKind::Macro { "(moment)" } else { "" };
-    let mut text = format!("\n## {}{call}\n\n{}\n\n{}\n\n", view.name, view.comment, view.notes.join("\n"));
-    text.push_str("| column | meaning |\n|---|---|\n");
-    for column in &view.columns {
+    let mut text = format!("\n## {}{}\n\n{}\n\n{}\n\n", view.name, view.call(), view.comment, view.notes.join("\n"));
+    if !view.parameters.is_empty() {
+        text.push_str(&markdown_names("parameter", &view.parameters));
+        text.push('\n');
+    }
+    text.push_str(&markdown_names("column", &view.columns));
+    text
+}
+
+fn markdown_names(title: &str, named: &[ViewColumn]) -> String {
+    let mut text = format!("| {title} | meaning |\n|---|---|\n");
+    for column in named {
         text.push_str(&format!("| `{}` | {} |\n", column.name, column.comment.replace('|', "\\|")));
     }
     text

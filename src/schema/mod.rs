@@ -20,27 +20,34 @@ pub use views::{View, ViewColumn, ViewKind, views};
 use std::sync::LazyLock;
 
 /// The contracts, parents before their children, in the order of the dictionary.
-const CONTRACTS: [&str; 24] = [
+const CONTRACTS: [&str; 31] = [
     include_str!("../../schemas/responses.toml"),
     include_str!("../../schemas/response_choices.toml"),
     include_str!("../../schemas/response_matrix_cells.toml"),
     include_str!("../../schemas/response_ranks.toml"),
     include_str!("../../schemas/response_maxdiff_items.toml"),
     include_str!("../../schemas/response_media.toml"),
+    include_str!("../../schemas/response_custom_metadata.toml"),
     include_str!("../../schemas/response_history.toml"),
     include_str!("../../schemas/visitor_snapshots.toml"),
     include_str!("../../schemas/visitor_snapshot_attributes.toml"),
+    include_str!("../../schemas/visitor_snapshot_history.toml"),
     include_str!("../../schemas/surveys.toml"),
     include_str!("../../schemas/survey_history.toml"),
     include_str!("../../schemas/survey_questions.toml"),
     include_str!("../../schemas/survey_question_options.toml"),
     include_str!("../../schemas/survey_constraints.toml"),
+    include_str!("../../schemas/survey_question_history.toml"),
+    include_str!("../../schemas/survey_question_option_history.toml"),
+    include_str!("../../schemas/survey_constraint_history.toml"),
     include_str!("../../schemas/survey_status_changes.toml"),
     include_str!("../../schemas/themes.toml"),
+    include_str!("../../schemas/theme_history.toml"),
     include_str!("../../schemas/users.toml"),
     include_str!("../../schemas/user_attributes.toml"),
     include_str!("../../schemas/user_events.toml"),
     include_str!("../../schemas/webhook_events.toml"),
+    include_str!("../../schemas/webhook_questions.toml"),
     include_str!("../../schemas/rejects.toml"),
     include_str!("../../schemas/sync_windows.toml"),
     include_str!("../../schemas/sync_runs.toml"),
@@ -68,6 +75,19 @@ pub fn tables() -> &'static [Table] {
 /// The table of that name.
 pub fn table(name: &str) -> Option<&'static Table> {
     tables().iter().find(|table| table.name == name)
+}
+
+/// The tables that keep versions of parts of the rows of `base`.
+pub fn versioned_parts_of(base: &str) -> impl Iterator<Item = &'static Table> {
+    tables().iter().filter(move |table| table.kind == TableKind::Versioned && table.parent.as_deref() == Some(base))
+}
+
+/// The table that keeps earlier versions of the rows of `base`, but not the present ones.
+pub fn history_of(base: &str) -> Option<&'static Table> {
+    let keeps = |table: &&Table| {
+        table.kind == TableKind::History && table.parent.as_deref() == Some(base) && table.column("reason").is_some()
+    };
+    tables().iter().find(keeps)
 }
 
 /// The tables that are replaced as a set with a row of `parent`.

@@ -2,7 +2,7 @@
 //!
 //! It needs no extension and gives the same answers in every time zone.
 
-use super::{ColumnType, Table, View, ViewKind, quote_identifier, quote_text, tables, views};
+use super::{ColumnType, Table, View, quote_identifier, quote_text, tables, views};
 
 const HEADER: &str = "\
 -- The tables and views of studysync over its Parquet files, for plain DuckDB. Written by `studysync schema --format parquet`.
@@ -60,9 +60,8 @@ fn no_value(column_type: ColumnType, name: &str) -> String {
 
 fn view_sql(view: &View) -> String {
     let notes: String = view.notes.iter().map(|note| format!("-- {note}\n")).collect();
-    let call = match view.kind {
-        ViewKind::View => "",
-        ViewKind::Macro => " Called with a moment in UTC.",
-    };
+    let parameters = view.parameters.iter().map(|parameter| format!("{}: {}", parameter.name, parameter.comment));
+    let parameters: Vec<String> = parameters.collect();
+    let call = if parameters.is_empty() { String::new() } else { format!(" Called with {}", parameters.join(" ")) };
     format!("\n-- {}{call}\n{notes}{};\n", view.comment, view.create_sql())
 }

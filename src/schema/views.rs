@@ -21,6 +21,9 @@ pub struct View {
     pub comment: String,
     /// What one row is, what is left out, and whatever else a reader must know; a sentence each.
     pub notes: Vec<String>,
+    /// Of a macro: name, default and meaning of what it is called with, in order.
+    #[serde(rename = "parameter", skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<ViewColumn>,
     /// Name and meaning of each column, in order.
     #[serde(rename = "column")]
     pub columns: Vec<ViewColumn>,
@@ -28,7 +31,7 @@ pub struct View {
     pub sql: String,
 }
 
-/// A column of a view.
+/// A column of a view, or a parameter of a macro: `name`, or `name := default`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ViewColumn {
     pub name: String,
@@ -42,7 +45,7 @@ pub struct ViewColumn {
 pub enum ViewKind {
     /// `FROM name`.
     View,
-    /// `FROM name(moment)`: a moment in UTC.
+    /// `FROM name(parameter, ...)`.
     Macro,
 }
 
@@ -62,6 +65,8 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "current_themes",
     "current_user_attributes",
     "questions",
+    "question_versions",
+    "response_question_versions",
     "sessions",
     "nps_answers",
     "nps_by_day",
@@ -86,9 +91,23 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "survey_funnel",
     "daily_breakdown",
     "skips",
+    "open_answers",
+    "survey_status_timeline",
+    "session_stages",
+    "response_rates",
     "webhook_mismatches",
 );
-const MACROS: &[(&str, &str)] = files!("views/macros": "responses_as_of", "surveys_as_of");
+const MACROS: &[(&str, &str)] = files!("views/macros":
+    "responses_as_of",
+    "surveys_as_of",
+    "questions_as_of",
+    "themes_as_of",
+    "answer_segments",
+    "nps_by_segment",
+    "likert_by_segment",
+    "choices_by_segment",
+    "search_answers",
+);
 
 static READ: LazyLock<Vec<View>> = LazyLock::new(|| {
     let read = |kind| move |(name, text): &(&str, &str)| read(name, kind, text);
@@ -100,17 +119,26 @@ pub fn views() -> &'static [View] {
     &READ
 }
 
-/// Takes a file apart: a paragraph for the comment, one for the notes, and one line (or more, indented) for each column.
+/// Takes a file apart: a paragraph for the comment, one for the notes, one line (or more, indented) for each parameter of a macro, and
+/// likewise for each column.
 fn read(name: &str, kind: ViewKind, text: &str) -> View {
     let is_header = |line: &&str| line.starts_with("--");
     let header: Vec<&str> = text.lines().take_while(is_header).map(|line| line.trim_start_matches("--")).collect();
     let sql = text.lines().skip_while(is_header).collect::<Vec<_>>().join("\n");
     let mut paragraphs = header.split(|line| line.trim().is_empty());
     let mut paragraph = || paragraphs.next().unwrap_or_default();
-    let (comment, notes, columns) = (paragraph(), paragraph(), paragraph());
+    let (comment, notes) = (paragraph(), paragraph());
+    let parameters = if kind == ViewKind::Macro { named(paragraph()) } else { Vec::new() };
+    let columns = named(paragraph());
     let joined = |lines: &[&str]| lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+    let (name, comment, notes) = (name.into(), joined(comment), sentences(&joined(notes)));
+    View { name, kind, comment, notes, parameters, columns, sql }
+}
+
+/// The names and meanings in a paragraph, below its title.
+fn named(paragraph: &[&str]) -> Vec<ViewColumn> {
     let mut read = Vec::<ViewColumn>::new();
-    for line in columns.iter().skip(1) {
+    for line in paragraph.iter().skip(1) {
         match (line.trim().split_once(": "), line.starts_with("     "), read.last_mut()) {
             (_, true, Some(column)) => column.comment = format!("{} {}", column.comment, line.trim()),
             (Some((name, comment)), ..) => read.push(ViewColumn { name: name.into(), comment: comment.into() }),
@@ -118,7 +146,7 @@ fn read(name: &str, kind: ViewKind, text: &str) -> View {
             _ => {}
         }
     }
-    View { name: name.into(), kind, comment: joined(comment), notes: sentences(&joined(notes)), columns: read, sql }
+    read
 }
 
 /// One note a sentence: the header breaks its lines where they are full.
@@ -132,8 +160,14 @@ impl View {
         let name = quote_identifier(&self.name);
         match self.kind {
             ViewKind::View => format!("CREATE OR REPLACE VIEW {name} AS\n{}", self.sql),
-            ViewKind::Macro => format!("CREATE OR REPLACE MACRO {name}(moment) AS TABLE\n{}", self.sql),
+            ViewKind::Macro => format!("CREATE OR REPLACE MACRO {name}{} AS TABLE\n{}", self.call(), self.sql),
         }
+    }
+
+    /// What follows the name where it is read: `(moment)`, or nothing for a view.
+    pub fn call(&self) -> String {
+        let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        if self.kind == ViewKind::Macro { format!("({})", names.join(", ")) } else { String::new() }
     }
 
     /// `COMMENT ON` for the view and each of its columns; a macro has no columns to comment on.

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 use rusqlite_migration::{M, Migrations};
 
-use crate::model::{DAY_MS, Delivery, MINUTE_MS, is_same_service};
+use crate::model::{DAY_MS, Delivery, Drift, DriftEntry, MINUTE_MS, is_same_service};
 
 use super::StateError;
 
-const MIGRATIONS: &[M<'_>] = &[M::up(include_str!("../../state/inbox/0001_inbox.sql"))];
+const MIGRATIONS: &[M<'_>] =
+    &[M::up(include_str!("../../state/inbox/0001_inbox.sql")), M::up(include_str!("../../state/inbox/0002_drift.sql"))];
 /// How long the connections to the file wait for each other.
 const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 /// How long the hash of a delivery is remembered, and so how late a repeat of it is known.
@@ -257,6 +258,40 @@ impl Inbox {
         let sql = "INSERT INTO meta (key, value) VALUES ('webhook_environment_id', ?1) ON CONFLICT DO NOTHING";
         self.connection.execute(sql, [id]).map_err(self.failed("write"))?;
         Ok(())
+    }
+
+    /// Keeps what deliveries held that no contract knows, until a run reports it.
+    pub fn note_drift(&self, drift: &Drift) -> Result<(), StateError> {
+        if drift.is_empty() {
+            return Ok(());
+        }
+        let mut noted = self.noted_drift()?;
+        noted.merge(drift);
+        let entries: Vec<&DriftEntry> = noted.entries().collect();
+        // Its parts are numbers, texts and names: all of them have a JSON.
+        let text = serde_json::to_string(&entries).unwrap_or_default();
+        let sql = "INSERT OR REPLACE INTO drift (id, entries) VALUES (1, ?1)";
+        self.connection.execute(sql, [text]).map_err(self.failed("write"))?;
+        Ok(())
+    }
+
+    /// What was noted, to be reported: it is not noted any more.
+    pub fn take_drift(&self) -> Result<Drift, StateError> {
+        let noted = self.noted_drift()?;
+        if !noted.is_empty() {
+            self.connection.execute("DELETE FROM drift", []).map_err(self.failed("write"))?;
+        }
+        Ok(noted)
+    }
+
+    fn noted_drift(&self) -> Result<Drift, StateError> {
+        let sql = "SELECT entries FROM drift WHERE id = 1";
+        let text: Option<String> =
+            self.connection.query_row(sql, [], |row| row.get(0)).optional().map_err(self.failed("read"))?;
+        let entries: Vec<DriftEntry> = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let mut drift = Drift::default();
+        entries.into_iter().for_each(|entry| drift.add(entry));
+        Ok(drift)
     }
 
     /// Remembers which warehouses are to have the deliveries.

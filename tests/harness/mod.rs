@@ -22,7 +22,9 @@ use studysync::sandbox::{
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-pub use compare::{assert_each_holds, assert_equal, assert_holds, assert_is_rich, assert_rows_hold, content_columns};
+pub use compare::{
+    assert_each_holds, assert_equal, assert_equal_in, assert_holds, assert_is_rich, assert_rows_hold, content_columns,
+};
 pub use tables::{
     Cell, Contract, Place as WarehousePlace, Row, Tables, all_contracts, connect, contract, different_rows, key_text,
 };

@@ -87,6 +87,15 @@ impl Tables {
         Tables { connection }
     }
 
+    /// The same with the views over them, as the script of the examples makes them; a DuckDB file has them.
+    pub fn with_views(self) -> Tables {
+        for view in studysync::schema::views() {
+            let made = self.connection.execute_batch(&format!("USE memory.main; {}", view.create_sql()));
+            made.unwrap_or_else(|error| panic!("{}: {error}", view.name));
+        }
+        self
+    }
+
     /// The first column of the first row of a query, as text.
     pub fn value(&self, sql: &str) -> Cell {
         self.rows_of(sql).first().and_then(|row| row.first().cloned()).flatten()

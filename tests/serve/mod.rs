@@ -6,6 +6,7 @@ mod hostile;
 mod kills;
 mod load;
 mod nights;
+mod rates;
 mod schedules;
 
 use std::{

@@ -232,7 +232,13 @@ pub fn twins(left: &Contents, right: &Contents, likeness: Likeness) {
 
 /// Versions end after they begin, and each survey has one that is current.
 pub fn history(contents: &Contents) {
-    for table in ["response_history", "survey_history"] {
+    let versioned = [
+        ("survey_questions", "survey_question_history"),
+        ("survey_question_options", "survey_question_option_history"),
+        ("survey_constraints", "survey_constraint_history"),
+    ];
+    let others = ["response_history", "survey_history", "theme_history", "visitor_snapshot_history"];
+    for table in others.into_iter().chain(versioned.map(|(_, history)| history)) {
         for row in &contents.tables[table] {
             let at = |name: &str| row[name].as_deref().map(|at| at.parse::<i64>().unwrap());
             if let (Some(from), Some(to)) = (at("valid_from"), at("valid_to")) {
@@ -242,4 +248,19 @@ pub fn history(contents: &Contents) {
     }
     let current = contents.tables["survey_history"].iter().filter(|row| row["is_current"].as_deref() == Some("true"));
     assert_eq!(current.count(), contents.tables["surveys"].len(), "{}: current surveys", contents.name);
+    let gone: BTreeSet<_> = (contents.tables["surveys"].iter())
+        .filter(|row| row["_vanished_at"].is_some())
+        .map(|row| row["id"].clone())
+        .collect();
+    for (child, history) in versioned {
+        let columns = content_columns(child);
+        let values = |row: &Row| columns.iter().map(|name| row[*name].clone()).collect::<Vec<_>>();
+        let stands = |row: &&Row| !gone.contains(&row["survey_id"]);
+        let mut wanted: Vec<_> = contents.tables[child].iter().filter(stands).map(values).collect();
+        let is_current = |row: &&Row| row["is_current"].as_deref() == Some("true");
+        let mut found: Vec<_> = contents.tables[history].iter().filter(is_current).map(values).collect();
+        wanted.sort();
+        found.sort();
+        assert!(wanted == found, "{}: {child} has {} rows, {history} {}", contents.name, wanted.len(), found.len());
+    }
 }

@@ -148,6 +148,7 @@ impl Oracle {
                 let held = held.get(&(key.clone(), moment(base, row))).cloned().unwrap_or_default();
                 let wanted = |version: &&Entity| {
                     let of_table = |(table, _): &&(&str, Row)| children.contains(table);
+                    let version = with_optional(version, row, &optional);
                     let mut rows: Vec<_> =
                         version.children.iter().filter(of_table).map(|(table, row)| content(table, row)).collect();
                     rows.sort();
@@ -202,8 +203,7 @@ impl Oracle {
                 let Some(version) = self.versions_of(base, row, &optional).next() else {
                     panic!("{}: {base} {key} was never like this: {row:?}", contents.name);
                 };
-                let mut gone = version.clone();
-                optional.iter().for_each(|name| drop(gone.row.insert((*name).to_owned(), row[*name].clone())));
+                let mut gone = with_optional(version, row, &optional);
                 gone.has_vanished = !is_snapshot;
                 let is_held = |later: &Entity| {
                     let is_it = |held: &Row| {
@@ -221,6 +221,16 @@ impl Oracle {
         }
         expected
     }
+}
+
+/// A version with what flags brought of a row.
+fn with_optional(version: &Entity, row: &Row, optional: &BTreeSet<&str>) -> Entity {
+    let mut version = version.clone();
+    optional.iter().for_each(|name| drop(version.row.insert((*name).to_owned(), row[*name].clone())));
+    if optional.contains("custom_metadata") {
+        version.read_custom_metadata();
+    }
+    version
 }
 
 /// A key is there once. Records of the service that share one are looked up where their creation time says that they are, so of

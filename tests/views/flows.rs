@@ -139,6 +139,58 @@ pub fn skips(truth: &Truth) -> Rows {
     rows
 }
 
+pub fn open_answers(truth: &Truth) -> Rows {
+    let mut texts = Vec::new();
+    for answer in &truth.answers {
+        let media = answer.parts.iter().find(|(table, _)| *table == "response_media");
+        let transcription = media.and_then(|(_, row)| row["transcription"].clone());
+        let (source, text) = match answer.kind.as_deref() {
+            Some("OPEN") => ("text", answer.row["answer_text"].clone()),
+            _ if transcription.is_some() => ("transcription", transcription),
+            _ => continue,
+        };
+        texts.push((answer, source, text));
+    }
+    let trimmed = |text: &Cell| text.as_deref().unwrap_or_default().trim().to_owned();
+    let same = |answer: &Answer, source: &str, text: &Cell| {
+        (answer.survey_id, answer.question_id, source.to_owned(), trimmed(text).to_lowercase())
+    };
+    let mut repeats: BTreeMap<_, usize> = BTreeMap::new();
+    for (answer, source, text) in &texts {
+        *repeats.entry(same(answer, source, text)).or_default() += 1;
+    }
+    let is_mail = |word: &str| {
+        word.char_indices().any(|(at, letter)| {
+            let (before, after) = (&word[..at], &word[at + letter.len_utf8()..]);
+            let domain = after.split('@').next().unwrap_or_default();
+            let dot = domain.char_indices().skip(1).find(|(_, letter)| *letter == '.');
+            letter == '@'
+                && before.chars().next_back().is_some_and(|letter| letter != '@')
+                && dot.is_some_and(|(dot, _)| !domain[dot + 1..].is_empty())
+        })
+    };
+    let row = |(answer, source, text): &(&Answer, &str, Cell)| {
+        let words = trimmed(text);
+        let lower = words.to_lowercase();
+        let has_link = ["http://", "https://", "www."].iter().any(|sign| lower.contains(sign))
+            || words.split([' ', '\t', '\n', '\r', '\x0c']).any(is_mail);
+        vec![
+            cell(&answer.session),
+            cell(answer.question_id),
+            answer.survey_id.map(|id| id.to_string()),
+            answer.wording.clone(),
+            cell(answer.created_us),
+            cell(source),
+            text.clone(),
+            cell(words.chars().count()),
+            cell(words.is_empty()),
+            cell(has_link),
+            (!words.is_empty()).then(|| repeats[&same(answer, source, text)].to_string()),
+        ]
+    };
+    texts.iter().map(row).collect()
+}
+
 pub fn questions(truth: &Truth) -> Rows {
     let row = |((survey_id, question_id), definition): (&(i64, i64), &super::truth::Definition)| {
         vec![

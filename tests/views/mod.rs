@@ -6,7 +6,9 @@ mod flows;
 mod history;
 mod planted;
 mod recompute;
+mod segments;
 mod truth;
+mod versions;
 mod warehouse;
 
 use studysync::sandbox::{ChangeRequest, ListName, RowKey, Settings};
@@ -66,6 +68,7 @@ fn recomputed(truth: &Truth) -> Vec<(String, recompute::Rows)> {
         ("survey_funnel", flows::survey_funnel(truth)),
         ("daily_breakdown", flows::daily_breakdown(truth)),
         ("skips", flows::skips(truth)),
+        ("open_answers", flows::open_answers(truth)),
     ]
     .map(|(name, rows)| (name.to_owned(), rows))
     .to_vec();
@@ -87,9 +90,17 @@ fn every_number_of_every_view_equals_a_second_computation_in_any_time_zone() {
     let truth = Truth::of(&expected);
     let views = recomputed(&truth);
     let names: Vec<&str> = views.iter().map(|(name, _)| name.as_str()).collect();
-    // What webhooks told is compared in `tests/serve`.
-    let is_row_by_row =
-        |name: &&String| name.starts_with("current_") || ["nps_answers", "webhook_mismatches"].contains(&name.as_str());
+    // What webhooks told is compared in `tests/serve`, versions and times in `versions.rs`.
+    let elsewhere = [
+        "nps_answers",
+        "webhook_mismatches",
+        "session_stages",
+        "response_rates",
+        "question_versions",
+        "response_question_versions",
+        "survey_status_timeline",
+    ];
+    let is_row_by_row = |name: &&String| name.starts_with("current_") || elsewhere.contains(&name.as_str());
     for name in warehouse::view_names().iter().filter(|name| !is_row_by_row(name)) {
         assert!(names.contains(&name.as_str()), "{name} is not computed a second time");
     }
@@ -303,14 +314,16 @@ fn a_condition_on_the_survey_reaches_the_scan_below_every_view() {
     for warehouse in Warehouse::all(&place).iter().filter(|warehouse| warehouse.name.ends_with("UTC")) {
         let mut checked = 0;
         // What webhooks told is laid beside all answers.
-        for name in warehouse::view_names().into_iter().filter(|name| name != "webhook_mismatches") {
+        let beside_all = ["webhook_mismatches", "session_stages", "response_rates"];
+        for name in warehouse::view_names().into_iter().filter(|name| !beside_all.contains(&name.as_str())) {
             let has_survey =
                 format!("SELECT count(*) FROM (DESCRIBE SELECT * FROM {name}) WHERE column_name = 'survey_id'");
             if warehouse.text(&has_survey).as_deref() == Some("1") {
                 let plan = warehouse.plan(&format!("SELECT * FROM {name} WHERE survey_id = {}", planted::SURVEY));
                 assert!(plan.contains("survey_id=900"), "{name}, {}: {plan}", warehouse.name);
-                // In parentheses it is a filter above the scan. The few rows of themes are read once for two uses.
-                let is_late = plan.contains("(survey_id=900)") && name != "theme_trend";
+                // In parentheses it is a filter above the scan. The few rows of themes and of questions are read once for two uses.
+                let reads_few = ["theme_trend", "response_question_versions"].contains(&name.as_str());
+                let is_late = plan.contains("(survey_id=900)") && !reads_few;
                 assert!(!is_late, "{name}, {}: {plan}", warehouse.name);
                 checked += 1;
             }

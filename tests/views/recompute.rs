@@ -12,18 +12,18 @@ use crate::harness::Cell;
 pub type Rows = Vec<Vec<Cell>>;
 
 /// A cell of anything that can be shown.
-fn cell(value: impl ToString) -> Cell {
+pub fn cell(value: impl ToString) -> Cell {
     Some(value.to_string())
 }
 
-fn optional(value: Option<impl ToString>) -> Cell {
+pub fn optional(value: Option<impl ToString>) -> Cell {
     value.map(|value| value.to_string())
 }
 
 type Question = (Option<i64>, i64);
 
 /// Answers by survey and question.
-fn by_question<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> BTreeMap<Question, Vec<&'a Answer>> {
+pub fn by_question<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> BTreeMap<Question, Vec<&'a Answer>> {
     let mut groups: BTreeMap<Question, Vec<&Answer>> = BTreeMap::new();
     for answer in answers {
         groups.entry((answer.survey_id, answer.question_id)).or_default().push(answer);
@@ -86,7 +86,7 @@ fn latest_of_each_visitor<'a>(answers: &[&'a Answer]) -> Vec<&'a Answer> {
 }
 
 /// Counts, NPS and its error by the textbook: mean and sample standard deviation of 100, 0 and -100.
-fn score_cells(scores: &[f64]) -> Vec<Cell> {
+pub fn score_cells(scores: &[f64]) -> Vec<Cell> {
     let worth = |score: &f64| match *score {
         score if score > 8.5 => 100.0,
         score if score > 6.5 => 0.0,
@@ -135,14 +135,14 @@ pub fn sessions(truth: &Truth) -> Rows {
 }
 
 /// The scale of each LIKERT question and how often each of its values was given.
-struct Scale {
-    low: i64,
-    high: i64,
+pub struct Scale {
+    pub low: i64,
+    pub high: i64,
     source: &'static str,
     counts: BTreeMap<i64, usize>,
 }
 
-fn scale_of(truth: &Truth, (survey_id, question_id): Question, answers: &[&Answer]) -> Option<Scale> {
+pub fn scale_of(truth: &Truth, (survey_id, question_id): Question, answers: &[&Answer]) -> Option<Scale> {
     let mut counts = BTreeMap::new();
     for number in answers.iter().filter_map(|answer| answer.number).filter(|number| number.fract() == 0.0) {
         *counts.entry(number as i64).or_insert(0) += 1;
@@ -213,7 +213,7 @@ pub fn likert_top_two(truth: &Truth) -> Rows {
 }
 
 /// Each part of the answers that stand, with its answer.
-fn parts<'a>(answers: &[&'a Answer], table: &'static str) -> Vec<(&'a Answer, &'a crate::harness::Row)> {
+pub fn parts<'a>(answers: &[&'a Answer], table: &'static str) -> Vec<(&'a Answer, &'a crate::harness::Row)> {
     let of = |answer: &'a Answer| {
         answer.parts.iter().filter(move |(name, _)| *name == table).map(move |(_, row)| (answer, row))
     };

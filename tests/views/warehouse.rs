@@ -66,6 +66,19 @@ impl Warehouse {
         found
     }
 
+    /// The error of a query that has to fail.
+    pub fn fails(&self, sql: &str) -> String {
+        let mut statement = match self.connection.prepare(sql) {
+            Ok(statement) => statement,
+            Err(error) => return error.to_string(),
+        };
+        let failed = match statement.query([]) {
+            Err(error) => Some(error.to_string()),
+            Ok(mut rows) => rows.next().err().map(|error| error.to_string()),
+        };
+        failed.unwrap_or_else(|| panic!("{sql} did not fail"))
+    }
+
     /// The rows of a view; times as epoch microseconds.
     pub fn rows(&self, view: &str) -> Rows {
         let times = "SELECT column_name FROM (DESCRIBE SELECT * FROM VIEW) WHERE column_type = 'TIMESTAMP'";

@@ -6,6 +6,9 @@
 -- What counts is when a scan saw it: an answer given before the moment and first found after it is not there, and of people
 -- who were erased since, nothing is. An answer that only gained optional columns since then shows them.
 --
+-- Parameters:
+--   moment: A moment, UTC.
+--
 -- Columns:
 --   response_group_uid: The session; answers that one visitor gave together share it.
 --   question_id: The question.

@@ -4,6 +4,9 @@
 -- One row: one survey; key id.
 -- Left out: surveys that no scan had found by then, or that had vanished.
 --
+-- Parameters:
+--   moment: A moment, UTC.
+--
 -- Columns:
 --   id: The survey.
 --   name: Name.

@@ -3,15 +3,26 @@
 use arrow::array::{Array as _, AsArray as _};
 
 use super::*;
+use crate::model::EventKind;
 
 fn delivery(body: &str) -> Delivery {
     Delivery { id: 1, received_ms: 1_769_846_400_000, body: body.as_bytes().to_vec() }
 }
 
 fn cell(body: &str, column: &str) -> Option<String> {
-    let rows = flatten_deliveries(&[delivery(body)], None).unwrap();
-    let column = rows.column_by_name(column).unwrap();
-    (!column.is_null(0)).then(|| column.as_string::<i32>().value(0).to_owned())
+    shown(&events(body), column).pop().unwrap()
+}
+
+/// The row of one body.
+fn events(body: &str) -> RecordBatch {
+    flatten_deliveries(&[delivery(body)], None).unwrap().flat.events
+}
+
+/// What stands in a column, as text.
+fn shown(rows: &RecordBatch, column: &str) -> Vec<Option<String>> {
+    let column = rows.column_by_name(column).unwrap_or_else(|| panic!("no {column}"));
+    let text = |row| arrow::util::display::array_value_to_string(column, row).unwrap();
+    (0..column.len()).map(|row| column.is_valid(row).then(|| text(row))).collect()
 }
 
 #[test]
@@ -64,7 +75,8 @@ fn json_inside_texts_is_read_beside_the_exact_body() {
     assert_eq!(cell(body, "raw").as_deref(), Some(body));
     for (sent, read) in [("2", vec![2]), ("\"2\"", vec![2]), ("[1,3]", vec![1, 3]), ("\"[1,3]\"", vec![1, 3])] {
         let body = format!(r#"{{"selectedIndexes":{sent}}}"#);
-        assert_eq!(Body::read(body.as_bytes()).indexes(), Some(read), "{sent}");
+        let read = format!("[{}]", read.iter().map(i64::to_string).collect::<Vec<_>>().join(", "));
+        assert_eq!(cell(&body, "selected_indexes"), Some(read), "{sent}");
     }
     // A text that only looks like JSON is a text.
     let open = r#"{"question":"Why?","responseGroupUid":"g","response":"[sic] it is slow"}"#;
@@ -75,7 +87,7 @@ fn json_inside_texts_is_read_beside_the_exact_body() {
 #[test]
 fn p1_bytes_that_are_no_text_are_kept() {
     let body = b"\xff\x00{".to_vec();
-    let rows = flatten_deliveries(&[Delivery { body: body.clone(), ..delivery("") }], None).unwrap();
+    let rows = flatten_deliveries(&[Delivery { body: body.clone(), ..delivery("") }], None).unwrap().flat.events;
     let kept = rows.column_by_name("raw_base64").unwrap().as_string::<i32>().value(0).to_owned();
     assert_eq!(STANDARD.decode(kept).unwrap(), body);
     assert!(rows.column_by_name("raw").unwrap().is_null(0));
@@ -105,7 +117,7 @@ fn deliveries_of_another_environment_are_told_apart_by_kind() {
         (Some("a"), EventKind::OtherEnvironment),
     ] {
         assert_eq!(tell(body.as_bytes()).kind_in(ours), kind);
-        let rows = flatten_deliveries(&[delivery(body)], ours).unwrap();
+        let rows = flatten_deliveries(&[delivery(body)], ours).unwrap().flat.events;
         assert_eq!(rows.column_by_name("kind").unwrap().as_string::<i32>().value(0), kind.name());
         assert_eq!(rows.column_by_name("environment_id").unwrap().as_string::<i32>().value(0), "b");
     }
@@ -116,4 +128,92 @@ fn deliveries_of_another_environment_are_told_apart_by_kind() {
     );
     assert_eq!(tell(br#"{"environmentId":12,"themename":"x"}"#).kind_in(Some("12")), EventKind::ThemeIdentified);
     assert_eq!(tell(br#"{"environmentId":"b","eventType":"TEST"}"#).kind_in(Some("a")), EventKind::OtherEnvironment);
+}
+
+#[test]
+fn a_list_that_is_sent_as_one_is_read_like_one_inside_a_text() {
+    let body = |response: &str| format!(r#"{{"question":"Which?","responseGroupUid":"g","response":{response}}}"#);
+    for sent in [r#"["a", "b"]"#, r#""[\"a\", \"b\"]""#] {
+        assert_eq!(cell(&body(sent), "response_parsed_json").as_deref(), Some(r#"["a", "b"]"#), "{sent}");
+        assert_eq!(cell(&body(sent), "response_text"), None, "{sent}");
+        assert_eq!(cell(&body(sent), "response_json").as_deref(), Some(sent));
+    }
+    assert_eq!(cell(&body(r#"{"x": 1}"#), "response_parsed_json").as_deref(), Some(r#"{"x": 1}"#));
+    assert_eq!(cell(&body("7"), "response_parsed_json"), None);
+}
+
+#[test]
+fn types_stand_in_the_spelling_of_the_lists_too() {
+    for (sent, export) in [("multipleselect", "MULTIPLESELECT"), ("OPEN", "OPEN"), ("aiDynamic", "AIDYNAMIC")] {
+        let body = format!(r#"{{"question":"?","responseGroupUid":"g","questionType":"{sent}"}}"#);
+        assert_eq!(cell(&body, "question_type").as_deref(), Some(sent));
+        assert_eq!(cell(&body, "export_question_type").as_deref(), Some(export));
+    }
+}
+
+#[test]
+fn p1_what_has_no_column_is_in_extra_and_is_drift() {
+    let body = r#"{"action":"sent","visitorId":"v","battery":{"level":7},"surveyId":"x7","eventDate":"soon","userId":["u"],"productId":17,
+        "isUserInterviews":"maybe","questions":[{"question":"A?","order":1,"weight":2},{"question":["B?"]},7]}"#;
+    let flat = flatten_deliveries(&[delivery(body)], None).unwrap();
+    let extra: serde_json::Value =
+        serde_json::from_str(&shown(&flat.flat.events, "extra")[0].clone().unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "battery": {"level": 7}, "surveyId": "x7", "eventDate": "soon", "userId": ["u"], "isUserInterviews": "maybe",
+    });
+    assert_eq!(extra, expected);
+    assert_eq!(shown(&flat.flat.events, "product_id"), [Some("17".to_owned())], "the documents have both");
+    let questions = flat.flat.questions.unwrap();
+    assert_eq!(shown(&questions, "extra"), [Some(r#"{"weight":2}"#.into()), Some(r#"{"question":["B?"]}"#.into())]);
+    let met: Vec<(String, &str)> =
+        flat.drift.entries().map(|entry| (entry.place.clone(), entry.kind.title())).collect();
+    let expected = [
+        ("webhooks.battery", "new field"),
+        ("webhooks.questions[].weight", "new field"),
+        ("webhooks.eventDate", "type clash"),
+        ("webhooks.isUserInterviews", "type clash"),
+        ("webhooks.questions[].question", "type clash"),
+        ("webhooks.surveyId", "type clash"),
+        ("webhooks.userId", "type clash"),
+    ];
+    assert_eq!(met, expected.map(|(place, kind)| (place.to_owned(), kind)));
+    // What somebody types into a test is none.
+    let test = flatten_deliveries(&[delivery(r#"{"eventType":"TEST","battery":7}"#)], None).unwrap();
+    assert!(test.drift.is_empty());
+    assert_eq!(shown(&test.flat.events, "extra"), [Some(r#"{"battery":7}"#.to_owned())]);
+}
+
+#[test]
+fn the_questions_of_a_body_have_rows_of_their_own() {
+    let submitted = r#"{"action":"completed","surveyId":7,"responseGroupUid":"g","timestamp":1,"questions":
+        [{"question":"Why?","response":"[\"a\"]","order":0},{"question":"How much?","response":9,"order":1}]}"#;
+    let changed = r#"{"oldStatus":"NEW","status":"PAUSED","surveyId":8,"questions":"[{\"question\":\"Why?\",\"questionTypeId\":\"nps\"}]"}"#;
+    let none = r#"{"themename":"Price","questions":"none"}"#;
+    let flat = flatten_deliveries(&[delivery(submitted), delivery(none), delivery(changed)], None).unwrap().flat;
+    let rows = flat.questions.unwrap();
+    let keys = shown(&flat.events, "event_key");
+    let column = |name: &str| shown(&rows, name).into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>();
+    assert_eq!(shown(&rows, "event_key"), [keys[0].clone(), keys[0].clone(), keys[2].clone()]);
+    assert_eq!(column("question_ordinal"), ["1", "2", "1"]);
+    assert_eq!(column("question_text"), ["Why?", "How much?", "Why?"]);
+    assert_eq!(column("question_order"), ["0", "1", ""]);
+    assert_eq!(column("response_parsed_json"), [r#"["a"]"#, "", ""]);
+    assert_eq!(column("response_number"), ["", "9.0", ""]);
+    assert_eq!(column("export_question_type"), ["", "", "NPS"]);
+    assert_eq!(column("survey_id"), ["7", "7", "8"]);
+    assert_eq!(column("response_group_uid"), ["g", "g", ""]);
+}
+
+#[test]
+fn rows_that_are_made_again_from_stored_ones_are_the_same() {
+    let bodies = [
+        r#"{"action":"completed","surveyId":7,"responseGroupUid":"g","timestamp":1,"questions":[{"question":"Why?"}]}"#,
+        r#"{"environmentId":"b","oldStatus":"NEW","status":"PAUSED","surveyId":8}"#,
+        "[1",
+    ];
+    let mut deliveries: Vec<Delivery> = bodies.iter().map(|body| delivery(body)).collect();
+    deliveries.push(Delivery { body: b"\xff{".to_vec(), ..delivery("") });
+    let made = flatten_deliveries(&deliveries, Some("a")).unwrap().flat;
+    let again = flatten_stored(&made.events).unwrap();
+    assert_eq!((again.events, again.questions), (made.events, made.questions));
 }

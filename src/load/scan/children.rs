@@ -29,7 +29,9 @@ struct Sum {
 impl ChildSums {
     /// Of no rows yet.
     pub fn new(base: &'static Table) -> Self {
-        Self { base, tables: children_of(&base.name).map(|child| (child, HashMap::default())).collect() }
+        // What comes with a flag is made of a column that comes with it, and is compared there.
+        let compared = children_of(&base.name).filter(|child| child.flag.is_none());
+        Self { base, tables: compared.map(|child| (child, HashMap::default())).collect() }
     }
 
     /// Of the stored rows that the filter of each child table takes.

@@ -107,7 +107,7 @@ pub(in crate::load) fn differences(
     let mut comparison = Comparison::new(store, scan, &staged, &stored)?;
     pages.for_each(&mut |page| comparison.page(page))?;
     comparison.compare_children();
-    let new = snapshots::find(store, &staged.snapshots, false)?;
+    let new = snapshots::find(store, &staged.snapshots)?;
     comparison.compare_snapshots(&new);
     let rejected = rejects::find_new(store, scan, &staged.rejects)?.len() as u64;
     let rejects = staged.rows_read.saturating_sub(staged.records.len() as u64);

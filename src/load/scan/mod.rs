@@ -27,8 +27,8 @@ mod staged;
 mod stamps;
 mod surveys;
 mod tables;
-mod users;
 mod values;
+mod versions;
 mod write;
 
 pub(in crate::load) use compare::differences;
@@ -63,9 +63,11 @@ pub(in crate::load) fn apply(
     vanish: VanishPolicy,
 ) -> Result<RowCounts, LoadError> {
     let staged = stage(scan, pages)?;
+    versions::begin_missing(store, staged.base)?;
     let stored = Stored::read(store, scan, &staged)?;
     let fates = classify(&staged.records, &stored.rows, &question(scan, &staged, vanish));
-    let snapshots = snapshots::find(store, &staged.snapshots, true)?;
+    let snapshots = snapshots::find(store, &staged.snapshots)?;
+    snapshots.remove_replaced(store, scan)?;
     let written = if fates.is_settled() && snapshots.is_empty() {
         Written::default()
     } else {
@@ -95,8 +97,12 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, known: &Known<'_>) 
     let mut written = writer.written;
     let gone = || old.take(base, fates.gone.iter().copied());
     match scan.scope.stream {
-        Stream::Surveys => surveys::write(store, scan, base, &written, &old.rows, &gone()?)?,
-        Stream::Users => users::write(store, scan, &written, &gone()?)?,
+        Stream::Surveys => {
+            let gone = gone()?;
+            surveys::write(store, scan, base, &written, &old.rows, &gone)?;
+            versions::write(store, scan, base, &written, &gone)?;
+        }
+        Stream::Users => versions::write(store, scan, base, &written, &gone()?)?,
         Stream::Responses => {
             let losers = std::mem::take(&mut written.losers);
             written.counts.collisions = collisions::write_to_history(store, scan, base, &losers, &written.edited)?;

@@ -14,17 +14,17 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use super::{
     records::rows_where,
     staged::{FirstSnapshot, SESSION_COLUMNS, Snapshots},
-    stamps::{earlier, new_rows, rows_of},
+    stamps::{earlier, ended, new_rows, rows_of},
 };
 use crate::{
     load::{
         LoadError,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, Filter, number_column, project, removal_columns, time_column},
+        store::{BufferedStore, Filter, KeySet, TimeBounds, number_column, project, removal_columns, time_column},
     },
     model::{DAY_MS, Scan, key_hashes},
-    schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table},
+    schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, history_of},
 };
 
 /// How far apart the answers of one session can be: a session may cross the edge of a window, and its row is looked up this far
@@ -35,6 +35,10 @@ const SESSION_US_MAX: i64 = 7 * DAY_MS * 1000;
 #[derive(Debug, Default)]
 pub(super) struct NewSnapshots {
     by_page: BTreeMap<usize, Vec<NewSnapshot>>,
+    /// The stored rows that give way.
+    replaced: Vec<RecordBatch>,
+    /// Of these, the rows of the same answer with other content: the service changed them.
+    edited: Vec<RecordBatch>,
 }
 
 /// A snapshot that is to be written.
@@ -83,6 +87,20 @@ impl NewSnapshots {
         self.by_page.is_empty()
     }
 
+    /// Takes out the stored rows that give way, and their children. The history has those that the service changed.
+    pub fn remove_replaced(&self, store: &mut BufferedStore, scan: &Scan) -> Result<(), LoadError> {
+        let table = contract("visitor_snapshots")?;
+        if let (Some(history), false) = (history_of(&table.name), self.edited.is_empty()) {
+            let keys = KeySet::of(removal_columns(table), &self.edited)?;
+            let bounds = TimeBounds::over(table, &self.edited)?;
+            for rows in store.full_rows(table, &Filter::within(bounds).with_keys(&keys))? {
+                store.change(ended(history, scan, &rows, "edited")?)?;
+            }
+        }
+        let Some(first) = self.replaced.first() else { return Ok(()) };
+        store.remove_with_children(table, &concat_batches(&first.schema(), &self.replaced).map_err(unfit(table))?)
+    }
+
     /// Rows of a page, of snapshots or of a child, as they are written.
     pub fn rows(&self, table: &Table, scan: &Scan, page: usize, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let new = new_rows(table, scan, rows)?;
@@ -104,8 +122,7 @@ impl NewSnapshots {
 }
 
 /// Finds the snapshots that are to be written: of sessions without a row, earlier than the row, or of the same answer with other content.
-/// With `removes`, the rows that give way are taken out with their children.
-pub(super) fn find(store: &mut BufferedStore, staged: &Snapshots, removes: bool) -> Result<NewSnapshots, LoadError> {
+pub(super) fn find(store: &mut BufferedStore, staged: &Snapshots) -> Result<NewSnapshots, LoadError> {
     let mut new = NewSnapshots::default();
     let Some(bounds) = staged.bounds else { return Ok(new) };
     let table = contract("visitor_snapshots")?;
@@ -113,7 +130,7 @@ pub(super) fn find(store: &mut BufferedStore, staged: &Snapshots, removes: bool)
     let columns = [SESSION_COLUMNS[0], "created_at", ROW_HASH_COLUMN, "_first_seen_at"];
     let batches = store.rows(table, &columns, &filter)?;
     let held = held_by_session(table, &batches)?;
-    let mut leaving: Vec<HashSet<usize>> = vec![HashSet::default(); batches.len()];
+    let (mut replaced, mut edited) = (HashSet::default(), HashSet::default());
     for (session, first) in &staged.firsts {
         let row = held.get(session);
         if row.is_some_and(|row| !row.gives_way_to(first)) {
@@ -122,14 +139,30 @@ pub(super) fn find(store: &mut BufferedStore, staged: &Snapshots, removes: bool)
         let first_seen_us = row.and_then(|row| row.first_seen_us);
         let found = NewSnapshot { record: first.record, first_seen_us };
         new.by_page.entry(first.page).or_default().push(found);
-        if let Some(of_batch) = row.and_then(|row| leaving.get_mut(row.at.0)) {
-            of_batch.extend(row.map(|row| row.at.1));
-        }
+        replaced.extend(row.map(|row| row.at));
+        edited.extend(row.filter(|row| row.created_us == first.created_us).map(|row| row.at));
     }
-    if removes {
-        remove(store, table, &batches, &leaving)?;
-    }
+    new.replaced = rows_at(table, &batches, &replaced)?;
+    new.edited = rows_at(table, &batches, &edited)?;
     Ok(new)
+}
+
+/// What names these rows, given by batch and row.
+fn rows_at(
+    table: &'static Table,
+    batches: &[RecordBatch],
+    places: &HashSet<(usize, usize)>,
+) -> Result<Vec<RecordBatch>, LoadError> {
+    let mut rows = Vec::new();
+    if places.is_empty() {
+        return Ok(rows);
+    }
+    for (place, batch) in batches.iter().enumerate() {
+        let some = project(batch, &removal_columns(table))?;
+        rows.push(rows_where(table, &some, |row| places.contains(&(place, row)))?);
+    }
+    rows.retain(|rows| rows.num_rows() > 0);
+    Ok(rows)
 }
 
 fn held_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u128, HeldSnapshot>, LoadError> {
@@ -152,19 +185,4 @@ fn held_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u12
         }
     }
     Ok(held)
-}
-
-/// Takes out these rows of the batches, and their children.
-fn remove(
-    store: &mut BufferedStore,
-    table: &'static Table,
-    batches: &[RecordBatch],
-    leaving: &[HashSet<usize>],
-) -> Result<(), LoadError> {
-    let mut rows = Vec::new();
-    for (batch, leaving) in batches.iter().zip(leaving).filter(|(_, leaving)| !leaving.is_empty()) {
-        rows.push(rows_where(table, &project(batch, &removal_columns(table))?, |row| leaving.contains(&row))?);
-    }
-    let Some(first) = rows.first() else { return Ok(()) };
-    store.remove_with_children(table, &concat_batches(&first.schema(), &rows).map_err(unfit(table))?)
 }

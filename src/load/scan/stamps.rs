@@ -11,7 +11,11 @@ use arrow::{
 
 use super::tables::was_asked_for;
 use crate::{
-    load::{LoadError, error::unfit, store::written_us},
+    load::{
+        LoadError,
+        error::unfit,
+        store::{TableChange, written_us},
+    },
     model::Scan,
     schema::{Column, Table},
 };
@@ -70,6 +74,27 @@ pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result
             (None, name) => Some(column_of(table, rows, name)?),
         })
     })
+}
+
+/// Adds stored rows to the table of their earlier versions: they end with this scan.
+pub(super) fn ended(
+    history: &'static Table,
+    scan: &Scan,
+    rows: &RecordBatch,
+    reason: &str,
+) -> Result<TableChange, LoadError> {
+    let count = rows.num_rows();
+    let mut change = TableChange::new(history);
+    change.add(rows_of(history, count, |column| {
+        Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
+            (Some(stamp), _) => stamp,
+            (None, "valid_from") => column_of(history, rows, "_synced_at")?,
+            (None, "valid_to") => moment(scan.started_ms, count),
+            (None, "reason") => text(reason, count),
+            (None, name) => column_of(history, rows, name)?,
+        }))
+    })?);
+    Ok(change)
 }
 
 /// A column of a batch.

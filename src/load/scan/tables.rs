@@ -16,6 +16,11 @@ pub(super) fn brings_snapshots(scan: &Scan) -> bool {
     scan.flags.contains(Flag::WithSnapshots) && scan.scope.stream == Stream::Responses
 }
 
+/// Whether the scan asked for what the child table is made of.
+pub(super) fn brings(scan: &Scan, child: &Table) -> bool {
+    child.flag.is_none_or(|flag| scan.flags.contains(flag))
+}
+
 /// Whether the scan asked for the field behind the column.
 pub(super) fn was_asked_for(scan: &Scan, column: &Column) -> bool {
     column.flag.is_none_or(|flag| scan.flags.contains(flag))

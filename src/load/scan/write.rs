@@ -15,8 +15,8 @@ use super::{
     records::{Record, rows_where},
     snapshots::NewSnapshots,
     staged::Staged,
-    stamps::{column_of, earlier, moment, new_rows, rows_of, stamp, text},
-    tables::was_asked_for,
+    stamps::{column_of, earlier, ended, moment, new_rows, rows_of, stamp, text},
+    tables::{brings, was_asked_for},
 };
 use crate::{
     load::{
@@ -26,7 +26,7 @@ use crate::{
         store::{BufferedStore, Filter, TableChange, removal_keys, time_column},
     },
     model::{Flag, FlatPage, Scan, Stream},
-    schema::{Table, TableKind, children_of, tables},
+    schema::{Table, children_of, history_of, versioned_parts_of},
 };
 
 /// What a row that changes is written for.
@@ -54,9 +54,11 @@ struct Change {
 }
 
 impl Change {
-    /// Whether its rows in child tables are replaced with it.
-    fn replaces_children(&self) -> bool {
-        self.has_doubles || matches!(self.verdict, Verdict::Edited { .. })
+    /// Whether its rows in the child table are replaced with it.
+    fn replaces(&self, child: &Table) -> bool {
+        // What a scan asked for the first time may bring more columns, and children that come with the same flag.
+        let is_enriched = child.flag.is_some() && self.verdict == Verdict::Enriched;
+        self.has_doubles || is_enriched || matches!(self.verdict, Verdict::Edited { .. })
     }
 }
 
@@ -66,8 +68,8 @@ pub(super) struct Written {
     pub counts: RowCounts,
     /// Of streams whose rows have versions: the records that are new or changed, each with its old row, if it has one.
     pub changed: Vec<(RecordBatch, Vec<Option<usize>>)>,
-    /// Of the same records, the rows of tables that keep versions of parts of them.
-    pub parts: Vec<RecordBatch>,
+    /// Of the same records, the rows for tables that keep versions of parts of them, each with the name of its table.
+    pub parts: Vec<(&'static str, RecordBatch)>,
     /// The records that lost to others.
     pub losers: Vec<RecordBatch>,
     /// Rows that were edited, by key and hash: the history has them.
@@ -178,21 +180,10 @@ impl<'a> Writer<'a> {
 
     /// Stored rows as versions that end with this scan, in the table that keeps them.
     fn write_history(&self, store: &mut BufferedStore, rows: &RecordBatch, reason: &str) -> Result<(), LoadError> {
-        if self.scan.scope.stream != Stream::Responses || rows.num_rows() == 0 {
-            return Ok(());
+        match history_of(&self.base().name) {
+            Some(history) => store.change(ended(history, self.scan, rows, reason)?),
+            None => Ok(()),
         }
-        let (history, count, scan) = (contract("response_history")?, rows.num_rows(), self.scan);
-        let mut change = TableChange::new(history);
-        change.add(rows_of(history, count, |column| {
-            Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
-                (Some(stamp), _) => stamp,
-                (None, "valid_from") => column_of(history, rows, "_synced_at")?,
-                (None, "valid_to") => moment(scan.started_ms, count),
-                (None, "reason") => text(reason, count),
-                (None, name) => column_of(history, rows, name)?,
-            }))
-        })?);
-        store.change(change)
     }
 
     /// Writes the next page.
@@ -353,14 +344,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Children are replaced as a set with the row that they belong to. Rows that merely vanished, returned or were enriched keep
-    /// theirs.
+    /// theirs, but for what comes with a flag. What the scan did not ask for stays.
     fn write_children(&self, store: &mut BufferedStore, page: &FlatPage, of: &RowsOf<'_>) -> Result<(), LoadError> {
         let base = self.base();
-        let replaced = rows_where(base, of.old, |row| of.changes.get(row).is_some_and(Change::replaces_children))?;
-        let changed = of.changes.iter().filter(|change| change.replaces_children()).map(|change| change.row);
-        let mut records = RecordSet::of(of.new)?;
-        records.add(of.rows, changed)?;
-        for child in children_of(&base.name) {
+        for child in children_of(&base.name).filter(|child| brings(self.scan, child)) {
+            let replaced = rows_where(base, of.old, |row| of.changes.get(row).is_some_and(|it| it.replaces(child)))?;
+            let changed = of.changes.iter().filter(|change| change.replaces(child)).map(|change| change.row);
+            let mut records = RecordSet::of(of.new)?;
+            records.add(of.rows, changed)?;
             let mut change = TableChange::new(child);
             change.remove(&removal_keys(base, &replaced, child)?)?;
             if let Some(rows) = page.table(&child.name) {
@@ -401,11 +392,9 @@ impl<'a> Writer<'a> {
         let written = rows_where(base, rows, is_written)?;
         let records = RecordSet::of(&written)?;
         let old = (0..rows.num_rows()).filter(|row| is_written(*row)).map(old_of).collect();
-        let is_of_parts =
-            |table: &&Table| table.kind == TableKind::Versioned && table.parent.as_deref() == Some(base.name.as_str());
-        for parts in tables().iter().filter(is_of_parts) {
-            if let Some(rows) = page.table(&parts.name) {
-                self.written.parts.push(records.keep(parts, rows)?);
+        for parts in versioned_parts_of(&base.name) {
+            if let Some(rows) = page.table(parts.versions_of.as_deref().unwrap_or(&parts.name)) {
+                self.written.parts.push((&parts.name, records.keep(parts, rows)?));
             }
         }
         self.written.changed.push((written, old));

@@ -1,25 +1,26 @@
-//! `webhook_events`: what webhooks delivered.
+//! `webhook_events` and `webhook_questions`: what webhooks delivered.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use arrow::{
-    array::{BooleanArray, RecordBatch},
-    compute::filter_record_batch,
+    array::{Array as _, BooleanArray, RecordBatch, UInt64Array},
+    compute::{filter_record_batch, is_not_null, kernels::zip::zip, take},
 };
 
-use super::{access::copy_rows, cells::Stamp, status_changes};
+use super::{access::add_rows, cells::Stamp, status_changes};
 use crate::{
     load::{
-        EventRows, LoadError,
+        EventRows, LoadError, ReadAgain,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, text_column},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, number_column, text_column},
     },
     model::DAY_MS,
-    schema::Table,
+    schema::{Origin, RECORD_COLUMN, Table},
 };
 
 const TABLE: &str = "webhook_events";
+const QUESTIONS: &str = "webhook_questions";
 /// An event that was delivered so long before is not looked for: it is stored once more.
 const KNOWN_FOR_US: i64 = 31 * DAY_MS * 1000;
 
@@ -27,7 +28,7 @@ const KNOWN_FOR_US: i64 = 31 * DAY_MS * 1000;
 /// deliveries can be added any number of times. Returns the events added.
 pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Result<u64, LoadError> {
     let table = contract(TABLE)?;
-    let new = new_events(store, table, &events.rows)?;
+    let new = new_events(store, table, &events.flat.events)?;
     if new.num_rows() == 0 {
         return Ok(0);
     }
@@ -36,13 +37,79 @@ pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Res
     let mut change = TableChange::new(table);
     change.add(rows.clone());
     store.change(change)?;
+    add_questions(store, &new, events.flat.questions.as_ref(), stamp)?;
     status_changes::add(store, &rows, stamp)?;
     Ok(rows.num_rows() as u64)
 }
 
-/// Adds all events of one store to another, and returns how many there are.
-pub(in crate::load) fn copy(from: &mut BufferedStore, to: &mut BufferedStore) -> Result<u64, LoadError> {
-    copy_rows(from, to, contract(TABLE)?, &Filter::all())
+fn add_questions(
+    store: &mut BufferedStore,
+    new: &RecordBatch,
+    questions: Option<&RecordBatch>,
+    stamp: Stamp<'_>,
+) -> Result<(), LoadError> {
+    let Some(questions) = questions else { return Ok(()) };
+    let table = contract(QUESTIONS)?;
+    let records: HashSet<i64> = number_column(new, RECORD_COLUMN)?.values().iter().copied().collect();
+    let of_new: BooleanArray =
+        number_column(questions, RECORD_COLUMN)?.values().iter().map(|record| Some(records.contains(record))).collect();
+    let rows = filter_record_batch(questions, &of_new).map_err(unfit(table))?;
+    add_rows(store, table, stamp.on(table, &rows)?)
+}
+
+/// Adds all events of one store to another, and returns how many there are. What is stored of an event stays; what is NULL there is
+/// taken from its body, which is read again, and so are its questions.
+pub(in crate::load) fn copy(
+    from: &mut BufferedStore,
+    to: &mut BufferedStore,
+    read_again: &ReadAgain<'_>,
+) -> Result<u64, LoadError> {
+    let (table, questions) = (contract(TABLE)?, contract(QUESTIONS)?);
+    let mut copied = 0;
+    from.read(table, &table.column_names(), &Filter::all(), &mut |stored| {
+        let again = read_again(&stored).map_err(unfit(table))?;
+        copied += stored.num_rows() as u64;
+        add_rows(to, table, filled(table, &stored, &again.events)?)?;
+        match &again.questions {
+            Some(rows) => add_rows(to, questions, stamped_as(questions, rows, &stored)?),
+            None => Ok(()),
+        }
+    })?;
+    Ok(copied)
+}
+
+/// Stored rows, with the values of others in the place of NULL.
+fn filled(table: &'static Table, stored: &RecordBatch, others: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let mut columns = Vec::with_capacity(stored.num_columns());
+    for (field, column) in stored.schema().fields().iter().zip(stored.columns()) {
+        columns.push(match others.column_by_name(field.name()) {
+            Some(other) if column.null_count() > 0 => {
+                let is_stored = is_not_null(column).map_err(unfit(table))?;
+                zip(&is_stored, column, other).map_err(unfit(table))?
+            }
+            _ => Arc::clone(column),
+        });
+    }
+    RecordBatch::try_new(stored.schema(), columns).map_err(unfit(table))
+}
+
+/// Rows of a child with the stamps of the stored rows that they belong to, by their places.
+fn stamped_as(child: &'static Table, rows: &RecordBatch, stored: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let owners = UInt64Array::from_iter_values(
+        number_column(rows, RECORD_COLUMN)?.values().iter().map(|record| record.unsigned_abs()),
+    );
+    let mut columns = Vec::with_capacity(child.columns.len());
+    for column in &child.columns {
+        let of = if column.origin == Origin::Load { stored } else { rows };
+        let values = of.column_by_name(&column.name);
+        let values =
+            values.ok_or_else(|| LoadError::Contract(format!("rows of {} without {}", child.name, column.name)))?;
+        columns.push(match column.origin {
+            Origin::Load => take(values, &owners, None).map_err(unfit(child))?,
+            _ => Arc::clone(values),
+        });
+    }
+    RecordBatch::try_new(child.full_schema(), columns).map_err(unfit(child))
 }
 
 /// The first row of each event that the store does not have.
@@ -63,6 +130,11 @@ fn new_events(store: &mut BufferedStore, table: &'static Table, rows: &RecordBat
 
 #[cfg(test)]
 mod tests {
+    use arrow::{
+        array::Int64Array,
+        datatypes::{DataType, Field, Schema},
+    };
+
     use super::{
         super::{
             cells::Cell,
@@ -70,7 +142,7 @@ mod tests {
         },
         *,
     };
-    use crate::model::{EventKind, RunId};
+    use crate::model::{EventKind, FlatEvents, RunId};
 
     const DAY_US: i64 = DAY_MS * 1000;
 
@@ -79,7 +151,46 @@ mod tests {
         let table = contract(TABLE).unwrap();
         let flat: Vec<&str> = table.flat_columns().map(|column| column.name.as_str()).collect();
         let rows = crate::load::store::project(&rows_of(TABLE, rows), &flat).unwrap();
-        EventRows { rows, run_id: RunId(run_id.into()), applied_ms: 5 }
+        EventRows {
+            flat: FlatEvents { events: numbered(rows), questions: None },
+            run_id: RunId(run_id.into()),
+            applied_ms: 5,
+        }
+    }
+
+    /// With the places of their deliveries.
+    fn numbered(rows: RecordBatch) -> RecordBatch {
+        let places = Int64Array::from_iter_values(0..rows.num_rows() as i64);
+        let schema = rows.schema();
+        let field = Arc::new(Field::new(RECORD_COLUMN, DataType::Int64, false));
+        let fields: Vec<_> = schema.fields().iter().cloned().chain([field]).collect();
+        let columns = rows.columns().iter().cloned().chain([Arc::new(places) as _]).collect();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+    }
+
+    /// Questions of events, each of the delivery at a place, with its wording.
+    fn questions(asked: &[(i64, &str, &str)]) -> RecordBatch {
+        let table = contract(QUESTIONS).unwrap();
+        let flat: Vec<&str> = table.flat_columns().map(|column| column.name.as_str()).collect();
+        let cells: Vec<_> = asked
+            .iter()
+            .map(|(_, key, text)| {
+                [
+                    ("event_key", Cell::Text(key)),
+                    ("received_at", Cell::Moment(10)),
+                    ("question_ordinal", Cell::Integer(1)),
+                    ("question_text", Cell::Text(text)),
+                ]
+            })
+            .collect();
+        let rows = rows_of(QUESTIONS, &cells.iter().map(|cells| cells.as_slice()).collect::<Vec<_>>());
+        let rows = crate::load::store::project(&rows, &flat).unwrap();
+        let numbered = numbered(rows);
+        let places = Int64Array::from_iter_values(asked.iter().map(|(place, ..)| *place));
+        let mut columns = numbered.columns().to_vec();
+        columns.pop();
+        columns.push(Arc::new(places));
+        RecordBatch::try_new(numbered.schema(), columns).unwrap()
     }
 
     fn delivered<'a>(key: &'a str, received_us: i64, raw: &'a str) -> [(&'a str, Cell<'a>); 4] {
@@ -127,6 +238,18 @@ mod tests {
         assert_eq!(add(&mut store, &next).unwrap(), 1);
         assert_eq!(stored(&mut store)[2], "c | c | r2 | 1970-01-01T00:00:00.005");
         assert_eq!(add(&mut store, &events("r3", &[])).unwrap(), 0);
+    }
+
+    #[test]
+    fn p2_questions_are_added_with_their_event_and_once() {
+        let (_shelf, mut store) = memory();
+        let mut first =
+            events("r1", &[&delivered("a", 10, "first"), &delivered("a", 10, "again"), &delivered("b", 10, "b")]);
+        first.flat.questions = Some(questions(&[(0, "a", "Why?"), (1, "a", "Why?"), (2, "b", "How?")]));
+        assert_eq!(add(&mut store, &first).unwrap(), 2);
+        assert_eq!(add(&mut store, &first).unwrap(), 0);
+        let stored = shown(&mut store, QUESTIONS, &["event_key", "question_text", "_run_id"]);
+        assert_eq!(stored, ["a | Why? | r1", "b | How? | r1"]);
     }
 
     #[test]
@@ -210,14 +333,36 @@ mod tests {
     fn every_event_is_copied_to_another_store() {
         let (_shelf, mut from) = memory();
         let (_other, mut to) = memory();
-        assert_eq!(copy(&mut from, &mut to).unwrap(), 0);
+        // The bodies tell a theme and a question; the first of them is the event that has a theme already.
+        let again = |rows: &RecordBatch| {
+            let cells: Vec<_> = (0..rows.num_rows() as i64)
+                .map(|at| {
+                    [
+                        ("event_key", Cell::Text("other")),
+                        ("kind", Cell::Text("other")),
+                        ("received_at", Cell::Moment(at)),
+                        ("body_hash", Cell::Text("other")),
+                        ("theme_name", Cell::Text("told again")),
+                    ]
+                })
+                .collect();
+            let events = rows_of(TABLE, &cells.iter().map(|cells| cells.as_slice()).collect::<Vec<_>>());
+            let asked: Vec<_> = (0..rows.num_rows() as i64).map(|at| (at, "a", "Why?")).collect();
+            Ok(FlatEvents { events, questions: Some(questions(&asked)) })
+        };
+        assert_eq!(copy(&mut from, &mut to, &again).unwrap(), 0);
         let keys: Vec<String> = (0..500).map(|number| format!("event {number:03}")).collect();
         let rows: Vec<_> = keys.iter().zip(0..).map(|(key, at)| delivered(key, at * DAY_US, "text")).collect();
         for some in rows.chunks(70) {
             put(&mut from, TABLE, &some.iter().map(|row| row.as_slice()).collect::<Vec<_>>());
         }
-        assert_eq!(copy(&mut from, &mut to).unwrap(), 500);
+        assert_eq!(copy(&mut from, &mut to, &again).unwrap(), 500);
         assert_eq!(stored(&mut to), stored(&mut from));
+        let columns = ["event_key", "received_at", "theme_name"];
+        let (before, after) = (shown(&mut from, TABLE, &columns), shown(&mut to, TABLE, &columns));
+        let filled: Vec<String> = before.iter().map(|row| row.replace("NULL", "told again")).collect();
+        assert_eq!(after, filled, "what was there stays");
+        assert_eq!(shown(&mut to, QUESTIONS, &["question_text", "_run_id"]).len(), 500);
         to.commit("test").unwrap();
         assert_eq!(stored(&mut to).len(), 500);
     }

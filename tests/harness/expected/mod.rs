@@ -20,7 +20,14 @@ pub const BASES: [&str; 4] = ["responses", "visitor_snapshots", "themes", "surve
 pub const CHILDREN: [(&str, &[&str]); 4] = [
     (
         "responses",
-        &["response_choices", "response_matrix_cells", "response_ranks", "response_maxdiff_items", "response_media"],
+        &[
+            "response_choices",
+            "response_matrix_cells",
+            "response_ranks",
+            "response_maxdiff_items",
+            "response_media",
+            "response_custom_metadata",
+        ],
     ),
     ("visitor_snapshots", &["visitor_snapshot_attributes"]),
     ("themes", &[]),
@@ -300,14 +307,28 @@ fn with_answer(mut row: Row, record: &[(String, String)]) -> Entity {
     row.insert("answer_number".to_owned(), answer.number.map(|number| format!("{number:?}")));
     row.insert("answer_bool".to_owned(), answer.boolean.map(|boolean| boolean.to_string()));
     row.insert("is_skipped".to_owned(), Some(answer.is_skipped.to_string()));
-    let children = answer.parts.into_iter().map(|(table, mut part)| {
-        for name in ["response_group_uid", "question_id", "survey_id", "created_at"] {
-            part.insert(name.to_owned(), row[name].clone());
-        }
-        (table, part)
-    });
-    let children = children.collect();
-    Entity { row, children, has_vanished: false }
+    let children = answer.parts.into_iter().map(|(table, part)| (table, of_answer(part, &row)));
+    let mut entity = Entity { children: children.collect(), row, has_vanished: false };
+    entity.read_custom_metadata();
+    entity
+}
+
+/// A part of an answer with the columns that it shares with it.
+fn of_answer(mut part: Row, answer: &Row) -> Row {
+    for name in ["response_group_uid", "question_id", "survey_id", "created_at"] {
+        part.insert(name.to_owned(), answer[name].clone());
+    }
+    part
+}
+
+impl Entity {
+    /// Makes the rows of custom metadata from the column of the answer: both come with a flag, and without it both stay.
+    pub fn read_custom_metadata(&mut self) {
+        self.children.retain(|(table, _)| *table != "response_custom_metadata");
+        let metadata = self.row["custom_metadata"].as_deref().map(named_values).unwrap_or_default();
+        let parts = metadata.into_iter().map(|part| ("response_custom_metadata", of_answer(part, &self.row)));
+        self.children.extend(parts);
+    }
 }
 
 fn snapshot(response: &Row, raw: &str) -> Entity {
@@ -330,8 +351,18 @@ fn snapshot(response: &Row, raw: &str) -> Entity {
     row.insert("event_properties".to_owned(), find("eventProperties").filter(|raw| raw != "null"));
     row.insert("events".to_owned(), find("events").filter(|raw| raw != "null"));
     row.insert("extra".to_owned(), None);
-    let children = attributes.and_then(|raw| members(&raw)).unwrap_or_default().into_iter().map(|(name, raw)| {
-        let mut child: Row = parent.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let children = attributes.as_deref().map(named_values).unwrap_or_default().into_iter().map(|mut child| {
+        child.extend(parent.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        ("visitor_snapshot_attributes", child)
+    });
+    let children = children.collect();
+    Entity { row, children, has_vanished: false }
+}
+
+/// The columns of a row for each member of an object.
+fn named_values(raw: &str) -> Vec<Row> {
+    let members = members(raw).unwrap_or_default().into_iter();
+    let value = |(name, raw): (String, String)| {
         let json_type = match raw.as_bytes()[0] {
             b'"' => "string",
             b'{' => "object",
@@ -340,13 +371,13 @@ fn snapshot(response: &Row, raw: &str) -> Entity {
             b'n' => "null",
             _ => "number",
         };
-        child.insert("name".to_owned(), Some(name));
-        child.insert("value_text".to_owned(), label(&raw));
-        child.insert("value_number".to_owned(), json::number(&raw).map(|number| format!("{number:?}")));
-        child.insert("value_bool".to_owned(), raw.parse::<bool>().ok().map(|value| value.to_string()));
-        child.insert("json_type".to_owned(), Some(json_type.to_owned()));
-        ("visitor_snapshot_attributes", child)
-    });
-    let children = children.collect();
-    Entity { row, children, has_vanished: false }
+        row([
+            ("name", Some(name)),
+            ("value_text", label(&raw)),
+            ("value_number", json::number(&raw).map(|number| format!("{number:?}"))),
+            ("value_bool", raw.parse::<bool>().ok().map(|value| value.to_string())),
+            ("json_type", Some(json_type.to_owned())),
+        ])
+    };
+    members.map(value).collect()
 }

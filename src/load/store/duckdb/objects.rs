@@ -228,8 +228,7 @@ pub(super) fn copy_rows(
         Some(columns) => (format!("{to} ({columns})"), columns),
         None => (to.clone(), "*".to_owned()),
     };
-    let own_keys: Vec<&ForeignKey> = table.keys.iter().filter(|key| key.to == table.name).collect();
-    if own_keys.is_empty() {
+    if table.keys.iter().all(|key| key.to != table.name) {
         let insert = || {
             let sql = format!("INSERT INTO {into} SELECT {columns} FROM {from}");
             engine.connection().execute_batch(&sql).map_err(failed)
@@ -237,15 +236,36 @@ pub(super) fn copy_rows(
         // Ours are never read by their place, and theirs may be.
         return if table.is_ours() { engine.in_any_order(insert) } else { insert() };
     }
-    // Rows that name none, then those that name them, and so on.
-    let is_known = |key: &&ForeignKey| {
+    copy_generations(engine, path, table, &RowCopy { from, to, into, columns }, failed)
+}
+
+/// How rows go from one table to another, as SQL.
+struct RowCopy {
+    from: String,
+    to: String,
+    /// `to` with the columns that are filled.
+    into: String,
+    columns: String,
+}
+
+/// Copies the rows of a table that name each other by a foreign key: those that name none, then those that name them, and so on.
+fn copy_generations(
+    engine: &Engine,
+    path: &Path,
+    table: &StoredTable,
+    copy: &RowCopy,
+    failed: impl Fn(duckdb::Error) -> LoadError,
+) -> Result<(), LoadError> {
+    let RowCopy { from, to, into, columns } = copy;
+    let own_keys = table.keys.iter().filter(|key| key.to == table.name);
+    let is_known = |key: &ForeignKey| {
         let pairs = || key.columns.iter().zip(&key.to_columns);
         let equal = pairs().map(|(column, to)| format!("p.{} = o.{}", quote_identifier(to), quote_identifier(column)));
         let empty = pairs().map(|(column, _)| format!("o.{} IS NULL", quote_identifier(column)));
         let (equal, empty) = (equal.collect::<Vec<_>>().join(" AND "), empty.collect::<Vec<_>>().join(" OR "));
         format!("({empty} OR EXISTS (SELECT 1 FROM {to} p WHERE {equal}))")
     };
-    let is_known = own_keys.iter().map(is_known).collect::<Vec<_>>().join(" AND ");
+    let is_known = own_keys.map(is_known).collect::<Vec<_>>().join(" AND ");
     engine.execute(ACTION, &format!("CREATE OR REPLACE TEMP TABLE work_left AS SELECT rowid AS id FROM {from}"))?;
     for _ in 0..GENERATIONS_MAX {
         let now = format!(
@@ -261,7 +281,7 @@ pub(super) fn copy_rows(
             "INSERT INTO {into} SELECT {columns} FROM {from} WHERE rowid IN (SELECT id FROM work_now) ORDER BY rowid;
              DELETE FROM work_left WHERE id IN (SELECT id FROM work_now)"
         );
-        engine.connection().execute_batch(&insert).map_err(failed)?;
+        engine.connection().execute_batch(&insert).map_err(&failed)?;
     }
     let [left] = engine.integers(ACTION, "SELECT count(*) FROM work_left")?;
     engine.execute(ACTION, "DROP TABLE work_left; DROP TABLE IF EXISTS work_now")?;

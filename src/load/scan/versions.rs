@@ -1,0 +1,172 @@
+//! Tables that keep every version of parts of rows: attributes of people, questions, options and rules of surveys. A part that changed is
+//! closed, the one in its place is opened, and what stayed is left alone.
+//!
+//! A row that the service no longer has has no parts any more; one that is back has those that were found.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef, BooleanArray, RecordBatch, TimestampMicrosecondArray};
+use foldhash::{HashMap, HashSet};
+
+use super::{
+    records::rows_where,
+    stamps::{column_of, moment, null, rows_of, stamp},
+    values::value_hashes,
+    write::Written,
+};
+use crate::{
+    load::{
+        LoadError,
+        contract::contract,
+        error::unfit,
+        store::{BufferedStore, Filter, KeySet, TableChange, boolean_column, renamed, time_column, written_us},
+    },
+    model::{Scan, key_hashes},
+    schema::{Table, versioned_parts_of},
+};
+
+/// Writes the changes of all parts of a base table's rows. `gone` are the rows that the service no longer has.
+pub(super) fn write(
+    store: &mut BufferedStore,
+    scan: &Scan,
+    base: &'static Table,
+    written: &Written,
+    gone: &RecordBatch,
+) -> Result<(), LoadError> {
+    for table in versioned_parts_of(&base.name) {
+        let mut owners = KeySet::new(owner_columns(table, base));
+        owners.add(&owners_of(table, base, gone)?)?;
+        written.changed.iter().try_for_each(|(rows, _)| owners.add(&owners_of(table, base, rows)?))?;
+        let parts: Vec<&RecordBatch> =
+            written.parts.iter().filter(|(of, _)| *of == table.name.as_str()).map(|(_, rows)| rows).collect();
+        write_parts(store, scan, table, &owners, &parts)?;
+    }
+    Ok(())
+}
+
+/// The columns that name the row that a part is of.
+fn owner_columns(table: &'static Table, base: &Table) -> Vec<&'static str> {
+    table.key.iter().take(base.key.len()).map(String::as_str).collect()
+}
+
+/// Rows of the base table by the names that their keys have among the parts.
+fn owners_of(table: &'static Table, base: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    renamed(rows, &base.key.iter().map(String::as_str).collect::<Vec<_>>(), &owner_columns(table, base))
+}
+
+fn write_parts(
+    store: &mut BufferedStore,
+    scan: &Scan,
+    table: &'static Table,
+    owners: &KeySet,
+    parts: &[&RecordBatch],
+) -> Result<(), LoadError> {
+    let columns: Vec<&str> = table.flat_columns().map(|column| column.name.as_str()).collect();
+    let mut found: HashSet<u128> = HashSet::default();
+    for rows in parts {
+        found.extend(value_hashes(&columns, rows)?);
+    }
+    let mut held: HashSet<u128> = HashSet::default();
+    let mut change = TableChange::new(table);
+    for rows in store.full_rows(table, &Filter::all().with_keys(owners))? {
+        let is_current = boolean_column(&rows, "is_current")?;
+        let rows = rows_where(table, &rows, |row| is_current.is_valid(row) && is_current.value(row))?;
+        let values = value_hashes(&columns, &rows)?;
+        held.extend(&values);
+        let ended = rows_where(table, &rows, |row| values.get(row).is_some_and(|value| !found.contains(value)))?;
+        change.remove(&ended)?;
+        change.add(closed(table, scan, &ended)?);
+    }
+    for rows in parts {
+        let values = value_hashes(&columns, rows)?;
+        let new = rows_where(table, rows, |row| values.get(row).is_some_and(|value| !held.contains(value)))?;
+        change.add(opened(table, scan, &new)?);
+    }
+    store.change(change)
+}
+
+/// Rows of a page as present parts.
+fn opened(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let count = rows.num_rows();
+    rows_of(table, count, |column| {
+        Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
+            (Some(stamp), _) => stamp,
+            (None, "valid_from") => moment(scan.started_ms, count),
+            (None, "valid_to") => null(column, count),
+            (None, "is_current") => Arc::new(BooleanArray::from(vec![true; count])),
+            (None, name) => column_of(table, rows, name)?,
+        }))
+    })
+}
+
+/// Stored rows as parts of the past; but one that was opened in the same instant stood for no time at all.
+fn closed(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let (opened, started_us) = (time_column(rows, "valid_from")?, written_us(scan.started_ms.saturating_mul(1000)));
+    let rows = rows_where(table, rows, |row| opened.is_valid(row) && opened.value(row) < started_us)?;
+    let count = rows.num_rows();
+    rows_of(table, count, |column| {
+        Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
+            (Some(stamp), _) => stamp,
+            (None, "valid_to") => moment(scan.started_ms, count),
+            (None, "is_current") => Arc::new(BooleanArray::from(vec![false; count])),
+            (None, name) => column_of(table, &rows, name)?,
+        }))
+    })
+}
+
+/// A warehouse of an earlier version has no versions of what is in child tables. What it holds there is their first version, since the
+/// scan that wrote it; of a row that has vanished, until then.
+pub(super) fn begin_missing(store: &mut BufferedStore, base: &'static Table) -> Result<(), LoadError> {
+    for table in versioned_parts_of(&base.name) {
+        let Some(child) = table.versions_of.as_deref() else { continue };
+        let owner = owner_columns(table, base);
+        let is_begun = store.rows(table, &owner, &Filter::all())?.iter().any(|rows| rows.num_rows() > 0);
+        if is_begun {
+            continue;
+        }
+        let parts = store.full_rows(contract(child)?, &Filter::all())?;
+        if parts.iter().all(|rows| rows.num_rows() == 0) {
+            continue;
+        }
+        let vanished = vanished(store, base)?;
+        let mut change = TableChange::new(table);
+        for rows in &parts {
+            change.add(first_versions(table, base, rows, &vanished)?);
+        }
+        store.change(change)?;
+    }
+    Ok(())
+}
+
+/// When each row of the base table vanished, by the hash of its key; of those that have.
+fn vanished(store: &mut BufferedStore, base: &'static Table) -> Result<HashMap<u128, i64>, LoadError> {
+    let mut vanished = HashMap::default();
+    let mut columns = base.key_in_order();
+    columns.push("_vanished_at");
+    for rows in store.rows(base, &columns, &Filter::all())? {
+        let keys = key_hashes(&base.key_in_order(), &rows).map_err(unfit(base))?;
+        let moments = time_column(&rows, "_vanished_at")?.iter();
+        vanished.extend(keys.into_iter().zip(moments).filter_map(|(key, moment)| Some((key, moment?))));
+    }
+    Ok(vanished)
+}
+
+fn first_versions(
+    table: &'static Table,
+    base: &'static Table,
+    rows: &RecordBatch,
+    vanished: &HashMap<u128, i64>,
+) -> Result<RecordBatch, LoadError> {
+    let owners = renamed(rows, &owner_columns(table, base), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let keys = key_hashes(&base.key_in_order(), &owners).map_err(unfit(base))?;
+    let ended: TimestampMicrosecondArray = keys.iter().map(|key| vanished.get(key).copied()).collect();
+    let is_current: BooleanArray = ended.iter().map(|ended| Some(ended.is_none())).collect();
+    rows_of(table, rows.num_rows(), |column| {
+        Ok(Some(match column.name.as_str() {
+            "valid_from" => column_of(table, rows, "_synced_at")?,
+            "valid_to" => Arc::new(ended.clone()) as ArrayRef,
+            "is_current" => Arc::new(is_current.clone()),
+            name => column_of(table, rows, name)?,
+        }))
+    })
+}

@@ -1,0 +1,275 @@
+//! Response rates from webhooks and lists together, against a second computation over the bodies and the answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use studysync::sandbox::{ChangeRequest, WebhookTarget};
+
+use super::{SECRET, Serving, deliveries::post_all, place_for};
+use crate::harness::{Cell, Service, Tables, small};
+
+const NO_SCHEDULE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
+const KINDS: [&str; 4] = ["study_sent", "study_seen", "answer_submitted", "study_submitted"];
+
+/// What is known of a session.
+#[derive(Clone, Debug, Default)]
+struct Session {
+    survey: Option<i64>,
+    moments: Vec<i64>,
+    /// When each kind of webhook told of it.
+    told: BTreeMap<&'static str, i64>,
+    /// The triggers of its webhooks, by kind.
+    triggers: BTreeMap<&'static str, String>,
+    platform: Option<String>,
+    /// Its answers in the list: creation time, question, whether skipped.
+    answers: Vec<(i64, i64, bool)>,
+    snapshot_trigger: Option<String>,
+}
+
+/// The place of a question in its survey, by survey and question.
+type Ordinals = BTreeMap<(i64, i64), i64>;
+
+fn kind_of(body: &Value) -> Option<&'static str> {
+    match body["action"].as_str() {
+        Some("sent") => Some(KINDS[0]),
+        Some("seen") => Some(KINDS[1]),
+        Some("completed") => Some(KINDS[3]),
+        _ if body["question"].is_string() && body["responseGroupUid"].is_string() => Some(KINDS[2]),
+        _ => None,
+    }
+}
+
+fn number(cell: &Cell) -> i64 {
+    cell.as_deref().unwrap().parse().unwrap()
+}
+
+fn earlier(told: &mut BTreeMap<&'static str, i64>, kind: &'static str, at: i64) {
+    let held = told.entry(kind).or_insert(at);
+    *held = at.min(*held);
+}
+
+fn sessions(tables: &Tables) -> BTreeMap<String, Session> {
+    let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
+    for row in tables.rows_of("SELECT raw, event_key FROM webhook_events WHERE kind <> 'other_environment'") {
+        let body: Value = serde_json::from_str(row[0].as_deref().unwrap()).unwrap();
+        let Some(kind) = kind_of(&body) else { continue };
+        let uid = body["responseGroupUid"].as_str().filter(|uid| !uid.is_empty());
+        let name = uid.map_or_else(|| format!("event {}", row[1].as_deref().unwrap()), str::to_owned);
+        let session = sessions.entry(name).or_default();
+        let at = body["timestamp"].as_i64().unwrap() * 1000;
+        earlier(&mut session.told, kind, at);
+        session.moments.push(at);
+        session.survey = session.survey.max(body["surveyId"].as_i64());
+        if let Some(trigger) = body["triggeringEvent"].as_str() {
+            let held = session.triggers.entry(kind).or_default();
+            *held = trigger.to_owned().max(std::mem::take(held));
+        }
+        session.platform = session.platform.take().max(body["platform"].as_str().map(str::to_owned));
+    }
+    let answers = "SELECT response_group_uid, survey_id, epoch_us(created_at), question_id, is_skipped FROM responses
+                   WHERE deleted_at IS NULL AND _vanished_at IS NULL";
+    for row in tables.rows_of(answers) {
+        let session = sessions.entry(row[0].clone().unwrap()).or_default();
+        if session.answers.is_empty() {
+            session.survey = None;
+        }
+        session.survey = session.survey.max(row[1].as_deref().map(|id| id.parse().unwrap()));
+        session.answers.push((number(&row[2]), number(&row[3]), row[4].as_deref() == Some("true")));
+        session.moments.push(number(&row[2]));
+    }
+    for row in tables.rows_of("SELECT response_group_uid, triggering_event FROM visitor_snapshots") {
+        if let Some(session) = sessions.get_mut(row[0].as_deref().unwrap()) {
+            session.snapshot_trigger = session.snapshot_trigger.take().max(row[1].clone());
+        }
+    }
+    sessions
+}
+
+impl Session {
+    fn answered(&self) -> Option<i64> {
+        let listed = self.answers.iter().filter(|(.., is_skipped)| !is_skipped).map(|(at, ..)| *at);
+        listed.chain(self.told.get("answer_submitted").copied()).min()
+    }
+
+    fn known_by(&self) -> &'static str {
+        match (self.told.is_empty(), self.answers.is_empty()) {
+            (true, _) => "scan",
+            (false, true) => "webhook",
+            (false, false) => "both",
+        }
+    }
+
+    fn is_completed(&self, ordinals: &Ordinals) -> bool {
+        let Some(survey) = self.survey else { return self.told.contains_key("study_submitted") };
+        let last = ordinals.iter().filter(|((of, _), _)| *of == survey).map(|(_, ordinal)| *ordinal).max();
+        let reached = self.answers.iter().filter_map(|(_, question, _)| ordinals.get(&(survey, *question))).max();
+        self.told.contains_key("study_submitted") || reached.zip(last.as_ref()).is_some_and(|(at, last)| at >= last)
+    }
+
+    fn first_question(&self, ordinals: &Ordinals) -> Option<i64> {
+        let place = |question: i64| self.survey.and_then(|survey| ordinals.get(&(survey, question)).copied());
+        let listed =
+            self.answers.iter().map(|(at, question, _)| (*at, place(*question).unwrap_or(i64::MAX), *question));
+        listed.min().map(|(.., question)| question).or_else(|| {
+            let of = ordinals.iter().filter(|((of, _), _)| Some(*of) == self.survey);
+            of.min_by_key(|(_, ordinal)| **ordinal).map(|((_, question), _)| *question)
+        })
+    }
+
+    fn trigger(&self) -> Option<String> {
+        let told = |kind: &str| self.triggers.get(kind).cloned();
+        told("study_sent").or_else(|| told("answer_submitted")).or_else(|| self.snapshot_trigger.clone())
+    }
+}
+
+fn ordinals(tables: &Tables) -> Ordinals {
+    let sql = "SELECT survey_id, question_id, min(question_ordinal) FROM survey_questions WHERE question_id IS NOT NULL GROUP BY ALL";
+    tables.rows_of(sql).iter().map(|row| ((number(&row[0]), number(&row[1])), number(&row[2]))).collect()
+}
+
+fn text(value: Option<impl ToString>) -> Cell {
+    value.map(|value| value.to_string())
+}
+
+fn assert_stages(name: &str, tables: &Tables) {
+    let (sessions, ordinals) = (sessions(tables), ordinals(tables));
+    let platforms: BTreeMap<i64, Cell> = tables
+        .rows_of("SELECT id, platform FROM surveys")
+        .into_iter()
+        .map(|row| (number(&row[0]), row[1].clone()))
+        .collect();
+    let platform_of =
+        |session: &Session| session.platform.clone().or_else(|| platforms.get(&session.survey?).cloned().flatten());
+    let mut wanted: Vec<Vec<Cell>> = sessions
+        .iter()
+        .map(|(uid, session)| {
+            vec![
+                Some(uid.clone()),
+                text(session.survey),
+                text(session.moments.iter().min()),
+                text(session.told.get("study_sent")),
+                text(session.told.get("study_seen")),
+                text(session.answered()),
+                text(session.told.get("study_submitted")),
+                text(Some(session.is_completed(&ordinals))),
+                session.trigger(),
+                platform_of(session),
+                text(session.first_question(&ordinals)),
+                text(Some(session.known_by())),
+            ]
+        })
+        .collect();
+    let mut found = tables.rows_of(
+        "SELECT response_group_uid, survey_id, epoch_us(begun_at), epoch_us(sent_at), epoch_us(seen_at), epoch_us(answered_at),
+            epoch_us(submitted_at), is_completed, triggering_event, platform, first_question_id, known_by FROM session_stages",
+    );
+    wanted.sort();
+    found.sort();
+    let differs = wanted.iter().zip(&found).find(|(wanted, found)| wanted != found);
+    assert!(wanted == found, "{name}: {} and {} sessions; {differs:?}", wanted.len(), found.len());
+    let met: BTreeSet<&Cell> = wanted.iter().map(|row| &row[11]).collect();
+    assert_eq!(met.len(), 3, "{name}: {met:?}");
+
+    let since = sessions.values().flat_map(|session| session.told.values()).min().copied().unwrap();
+    let scanned =
+        number(&tables.value("SELECT epoch_us(max(window_end)) FROM sync_windows WHERE stream = 'responses'"));
+    let mut groups: BTreeMap<Vec<Cell>, Vec<&Session>> = BTreeMap::new();
+    for session in sessions.values() {
+        let begun = *session.moments.iter().min().unwrap();
+        if begun < since {
+            continue;
+        }
+        let day = chrono::DateTime::from_timestamp_micros(begun).unwrap().date_naive();
+        let key = [
+            text(session.survey),
+            text(Some(day)),
+            session.trigger(),
+            platform_of(session),
+            text(session.first_question(&ordinals)),
+        ];
+        groups.entry(key.to_vec()).or_default().push(session);
+    }
+    let mut wanted: Vec<Vec<Cell>> = Vec::new();
+    for (key, of) in groups {
+        let count = |is_such: &dyn Fn(&Session) -> bool| of.iter().filter(|session| is_such(session)).count();
+        let told = |session: &Session, kind: &str| session.told.contains_key(kind);
+        let (sent, answered) = (count(&|it| told(it, "study_sent")), count(&|it| it.answered().is_some()));
+        let sent_and_seen = count(&|it| told(it, "study_sent") && told(it, "study_seen"));
+        let sent_and_answered = count(&|it| told(it, "study_sent") && it.answered().is_some());
+        let completed = count(&|it| it.is_completed(&ordinals));
+        let only_webhooks = count(&|it| it.known_by() == "webhook" && it.answered().is_some_and(|at| at < scanned));
+        let only_scans = count(&|it| it.known_by() == "scan" && it.answered().is_some());
+        let share = |part: usize, whole: usize| (whole > 0).then(|| part as f64 / whole as f64);
+        let shown = |share: Option<f64>| share.map(|share| format!("{share:.9}"));
+        let figures = vec![
+            text(Some(of.len())),
+            text(Some(sent)),
+            text(Some(count(&|it| told(it, "study_seen")))),
+            text(Some(answered)),
+            text(Some(count(&|it| told(it, "study_submitted")))),
+            text(Some(completed)),
+            text(Some(only_webhooks)),
+            text(Some(only_scans)),
+            shown(share(sent_and_seen, sent)),
+            shown(share(sent_and_answered, sent)),
+            shown(share(completed, answered)),
+            shown(share(only_webhooks + only_scans, answered)),
+            text(Some(since)),
+        ];
+        wanted.push([key, figures].concat());
+    }
+    let mut found = tables.rows_of(
+        "SELECT survey_id, day::VARCHAR, triggering_event, platform, first_question_id, sessions, sent, seen, answered, submitted,
+            completed, only_webhooks, only_scans, format('{:.9f}', seen_rate), format('{:.9f}', response_rate),
+            format('{:.9f}', completion_rate), format('{:.9f}', one_source_share), epoch_us(webhooks_since) FROM response_rates",
+    );
+    wanted.sort();
+    found.sort();
+    let differs = wanted.iter().zip(&found).find(|(wanted, found)| wanted != found);
+    assert!(wanted == found, "{name}: {} and {} rates; {differs:?}", wanted.len(), found.len());
+    let sum = |column: usize| wanted.iter().map(|row| number(&row[column])).sum::<i64>();
+    let sums: Vec<i64> = (5..13).map(sum).collect();
+    assert!(!sums.contains(&0), "{name}: {sums:?}");
+}
+
+#[test]
+fn every_stage_and_rate_equals_a_second_computation() {
+    let service = Service::start(small(900, 12));
+    let place = place_for(&service, NO_SCHEDULE);
+    place.run(&["sync", "--quiet"]).expect(0);
+    let serving = Serving::start(&place);
+    service.advance_days(1);
+    let summary = service.change(&ChangeRequest { new_answers: 300, ..ChangeRequest::default() });
+    let mut bodies = service.control().webhook_bodies(&summary);
+    // Studies that nobody answered, some of which name no session.
+    let sent: Vec<Value> = (bodies.iter().map(|body| serde_json::from_str::<Value>(body).unwrap()))
+        .filter(|body| body["action"] == "sent")
+        .collect();
+    for (nth, body) in sent.iter().enumerate() {
+        let mut body = body.clone();
+        body["responseGroupUid"] = if nth % 5 == 0 { Value::Null } else { json!(format!("unanswered-{nth}")) };
+        bodies.push(body.to_string());
+        if nth % 2 == 0 {
+            body["action"] = json!("seen");
+            bodies.push(body.to_string());
+        }
+    }
+    let target = WebhookTarget {
+        url: serving.url(),
+        secret: SECRET.into(),
+        lost_percent: 60,
+        repeated_percent: 10,
+        is_shuffled: true,
+        ..WebhookTarget::default()
+    };
+    post_all(&bodies, &target);
+    serving.wait_until_flushed();
+    assert_eq!(serving.stop(), 0);
+    // Some answers are taken back before a scan comes by: only webhooks know them.
+    service.change(&ChangeRequest { vanish_visitors: 15, within_ms: Some(3_600_000 * 20), ..ChangeRequest::default() });
+    service.control().advance_clock(3_600_000);
+    // Exit code 3: so many answers that are gone at once need a look.
+    place.run(&["sync", "--quiet", "--accept-vanished"]).expect(0);
+    assert_stages("DuckDB", &place.duckdb_tables());
+    assert_stages("Parquet", &place.parquet_tables().with_views());
+}

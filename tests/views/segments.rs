@@ -1,0 +1,227 @@
+//! The macros that cut answers into segments, and the search in texts, against a second computation on hostile data.
+
+use std::collections::BTreeMap;
+
+use super::{
+    hostile_service,
+    recompute::{Rows, by_question, cell, optional, parts, scale_of, score_cells},
+    truth::{Answer, Truth, integer},
+    two_nights,
+    warehouse::{Warehouse, assert_same},
+};
+use crate::harness::{Cell, expected::Expected};
+
+const ANSWERS_MIN: usize = 5;
+
+/// The segment of each answer, in the order of the answers.
+fn segments(truth: &Truth, expected: &Expected, segment: &str) -> Vec<Cell> {
+    let snapshots: BTreeMap<&String, _> = expected.entities("visitor_snapshots").collect();
+    let of = |answer: &Answer| -> Cell {
+        if let Some(name) = segment.strip_prefix("attribute:") {
+            let children = &snapshots.get(&answer.session)?.children;
+            return children.iter().find(|(_, row)| row["name"].as_deref() == Some(name))?.1["value_text"].clone();
+        }
+        if let Some(key) = segment.strip_prefix("metadata:") {
+            let is_key = |row: &crate::harness::Row| row["name"].as_deref() == Some(key);
+            let mut metadata = answer.parts.iter().filter(|(table, _)| *table == "response_custom_metadata");
+            return metadata.find(|(_, row)| is_key(row))?.1["value_text"].clone();
+        }
+        match segment {
+            "triggering_event" => snapshots.get(&answer.session)?.row["triggering_event"].clone(),
+            "url_path" => {
+                let url = answer.row["url"].clone().or_else(|| answer.row["meta_href"].clone())?;
+                let rest = url.split_once("//").map_or("", |(_, rest)| rest);
+                let path = rest.find('/').map_or("", |at| &rest[at..]);
+                Some(path.split(['?', '#']).next().unwrap_or_default().to_owned())
+            }
+            meta => answer.row[&format!("meta_{meta}")].clone(),
+        }
+    };
+    truth.answers.iter().map(of).collect()
+}
+
+/// The answers of each segment.
+fn groups<'t>(truth: &'t Truth, segments: &[Cell]) -> BTreeMap<Cell, Vec<&'t Answer>> {
+    let mut groups: BTreeMap<Cell, Vec<&Answer>> = BTreeMap::new();
+    for (answer, segment) in truth.answers.iter().zip(segments) {
+        groups.entry(segment.clone()).or_default().push(answer);
+    }
+    groups
+}
+
+/// What stands before the figures in each row.
+fn names(truth: &Truth, (survey_id, question_id): (Option<i64>, i64), segment: &Cell) -> Vec<Cell> {
+    vec![optional(survey_id), cell(question_id), truth.survey_name(survey_id), segment.clone()]
+}
+
+fn nps(truth: &Truth, groups: &BTreeMap<Cell, Vec<&Answer>>) -> Rows {
+    let mut rows = Vec::new();
+    for (segment, answers) in groups {
+        let is_score = |answer: &&&Answer| {
+            answer.kind.as_deref() == Some("NPS")
+                && answer.number.is_some_and(|number| number.fract() == 0.0 && (0.0..=10.0).contains(&number))
+        };
+        for (question, answers) in by_question(answers.iter().filter(is_score).copied()) {
+            let scores: Vec<f64> = answers.iter().filter_map(|answer| answer.number).collect();
+            let mut figures = score_cells(&scores);
+            figures.truncate(6);
+            if scores.len() < ANSWERS_MIN {
+                figures.iter_mut().skip(1).for_each(|figure| *figure = None);
+            }
+            rows.push([names(truth, question, segment), figures].concat());
+        }
+    }
+    rows
+}
+
+fn likert(truth: &Truth, groups: &BTreeMap<Cell, Vec<&Answer>>) -> Rows {
+    let all = truth.answers.iter().filter(|answer| answer.kind.as_deref() == Some("LIKERT"));
+    let scales: BTreeMap<_, _> = by_question(all)
+        .into_iter()
+        .filter_map(|(question, answers)| Some((question, scale_of(truth, question, &answers)?)))
+        .collect();
+    let mut rows = Vec::new();
+    for (segment, answers) in groups {
+        let likert = answers.iter().filter(|answer| answer.kind.as_deref() == Some("LIKERT")).copied();
+        for (question, answers) in by_question(likert) {
+            // The views join scales by survey.
+            let Some(scale) = scales.get(&question).filter(|_| question.0.is_some()) else { continue };
+            let is_inside =
+                |number: &f64| number.fract() == 0.0 && (scale.low as f64..=scale.high as f64).contains(number);
+            let values: Vec<f64> = answers.iter().filter_map(|answer| answer.number).filter(is_inside).collect();
+            if values.is_empty() {
+                continue;
+            }
+            let n = values.len() as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+            let is_enough = values.len() >= ANSWERS_MIN;
+            let error = (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt());
+            let top = values.iter().filter(|value| **value >= scale.high as f64 - 1.0).count() as f64 / n;
+            let has_box = is_enough && scale.high - scale.low >= 2;
+            let figures = vec![
+                cell(values.len()),
+                optional(is_enough.then_some(mean)),
+                optional(error.filter(|_| is_enough)),
+                optional(has_box.then_some(top)),
+                optional(has_box.then(|| (top * (1.0 - top) / n).sqrt())),
+                cell(scale.low),
+                cell(scale.high),
+            ];
+            rows.push([names(truth, question, segment), figures].concat());
+        }
+    }
+    rows
+}
+
+fn choices(truth: &Truth, groups: &BTreeMap<Cell, Vec<&Answer>>) -> Rows {
+    let mut rows = Vec::new();
+    for (segment, answers) in groups {
+        for (question, answers) in by_question(answers.iter().copied()) {
+            let is_choice = |answer: &&&Answer| {
+                matches!(answer.kind.as_deref(), Some("MULTIPLECHOICE" | "MULTIPLESELECT")) && !answer.is_skipped
+            };
+            let answered = answers.iter().filter(is_choice).count();
+            let (Some(survey_id), true) = (question.0, answered >= ANSWERS_MIN) else { continue };
+            let mut chosen: BTreeMap<(Cell, Cell), std::collections::BTreeSet<&str>> = BTreeMap::new();
+            for (answer, part) in parts(&answers, "response_choices") {
+                let known = || truth.label_of_index(survey_id, question.1, integer(part, "selected_index")?);
+                let label = part["label"].clone().or_else(known);
+                let index = if label.is_none() { part["selected_index"].clone() } else { None };
+                chosen.entry((label, index)).or_default().insert(&answer.session);
+            }
+            for ((label, index), sessions) in chosen {
+                let share = sessions.len() as f64 / answered as f64;
+                let error = (share * (1.0 - share) / answered as f64).sqrt();
+                let figures = vec![label, index, cell(sessions.len()), cell(answered), cell(share), cell(error)];
+                rows.push([names(truth, question, segment), figures].concat());
+            }
+        }
+    }
+    rows
+}
+
+/// Most frequent first.
+fn frequent(names: impl Iterator<Item = Cell>) -> Vec<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    names.flatten().for_each(|name| *counts.entry(name).or_default() += 1);
+    let mut names: Vec<(usize, String)> = counts.into_iter().map(|(name, count)| (count, name)).collect();
+    names.sort();
+    names.into_iter().rev().map(|(_, name)| name).collect()
+}
+
+#[test]
+fn every_figure_of_every_segment_equals_a_second_computation() {
+    let service = hostile_service();
+    let (place, expected) = two_nights(&service);
+    let truth = Truth::of(&expected);
+    let attributes = frequent(expected.rows("visitor_snapshot_attributes").into_iter().map(|row| row["name"].clone()));
+    let keys = frequent(expected.rows("response_custom_metadata").into_iter().map(|row| row["name"].clone()));
+    let mut cuts: Vec<String> =
+        ["browser", "os", "language", "url_path", "triggering_event"].map(str::to_owned).to_vec();
+    cuts.extend(attributes.iter().take(2).map(|name| format!("attribute:{name}")));
+    cuts.extend(keys.iter().take(2).map(|key| format!("metadata:{key}")));
+    cuts.push("attribute:nobody has it".to_owned());
+    assert_eq!(cuts.len(), 10);
+    let warehouses = Warehouse::all(&place);
+    let (mut with_figure, mut without) = (BTreeMap::new(), BTreeMap::new());
+    for cut in &cuts {
+        let segments = segments(&truth, &expected, cut);
+        let groups = groups(&truth, &segments);
+        assert!(groups.len() > 1 || cut.contains("nobody"), "{cut}: {} segments", groups.len());
+        let quoted = cut.replace('\'', "''");
+        let answers = truth.answers.iter().zip(&segments);
+        let wanted: Rows = answers
+            .map(|(answer, segment)| vec![cell(&answer.session), cell(answer.question_id), segment.clone()])
+            .collect();
+        // In one zone each: nothing here is a time.
+        for warehouse in warehouses.iter().take(2) {
+            let what = |name: &str| format!("{name}, {cut}, {}", warehouse.name);
+            assert_same(&what("segments"), &wanted, &warehouse.query(&format!("FROM answer_segments('{quoted}')")));
+            for (name, wanted) in [
+                ("nps_by_segment", nps(&truth, &groups)),
+                ("likert_by_segment", likert(&truth, &groups)),
+                ("choices_by_segment", choices(&truth, &groups)),
+            ] {
+                for row in &wanted {
+                    let figure = if name == "choices_by_segment" { 8 } else { 5 };
+                    let counts = if row[figure].is_some() { &mut with_figure } else { &mut without };
+                    *counts.entry(name).or_insert(0) += 1;
+                }
+                assert_same(&what(name), &wanted, &warehouse.query(&format!("FROM {name}('{quoted}')")));
+            }
+        }
+    }
+    assert!(with_figure.len() == 3 && with_figure.values().all(|rows| *rows > 20), "{with_figure:?}");
+    // Small segments have no NPS and no mean.
+    assert!(without["nps_by_segment"] > 10 && without["likert_by_segment"] > 10, "{without:?}");
+    for warehouse in warehouses.iter().take(2) {
+        let all = "SELECT count(*) FROM nps_by_segment('os', answers_min := 1000000) WHERE nps IS NOT NULL";
+        assert_eq!(warehouse.text(all).as_deref(), Some("0"));
+        assert!(
+            warehouse.fails("FROM answer_segments('browsers')").contains("none of browser, os"),
+            "{}",
+            warehouse.name
+        );
+    }
+}
+
+#[test]
+fn a_search_finds_what_a_text_holds_and_takes_no_letter_for_a_wildcard() {
+    let service = hostile_service();
+    let (place, expected) = two_nights(&service);
+    let truth = Truth::of(&expected);
+    let open = super::flows::open_answers(&truth);
+    let words = ["e", "%", "_", "\\", "'", "THE", "ß", "", "no text has this"];
+    for warehouse in Warehouse::all(&place).iter().take(2) {
+        for word in words {
+            let holds = |row: &&Vec<Cell>| {
+                row[8].as_deref() == Some("false")
+                    && row[6].as_deref().unwrap_or_default().to_lowercase().contains(&word.to_lowercase())
+            };
+            let wanted = open.iter().filter(holds).count();
+            let sql = format!("SELECT count(*) FROM search_answers('{}')", word.replace('\'', "''"));
+            assert_eq!(warehouse.text(&sql), cell(wanted), "{word}, {}", warehouse.name);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+-- The segment that each answer belongs to, for any way to cut answers into segments.
+--
+-- Call it as a table: FROM answer_segments('attribute:plan'), and join it to other views by response_group_uid and question_id.
+-- One row: one answer that stands; key (response_group_uid, question_id).
+-- Left out: answers that are deleted or have vanished at the service.
+-- Snapshots are those at the time of the answer (with_snapshots), custom metadata is that of link studies (with_custom_metadata).
+--
+-- Parameters:
+--   segment: browser, os, language, url_path, triggering_event, `attribute:` and the name of an attribute of the visitor's snapshot, or
+--     `metadata:` and a key of the custom metadata.
+--
+-- Columns:
+--   response_group_uid: The session.
+--   question_id: The question.
+--   segment_value: The segment; NULL where it is not known.
+SELECT
+    answer.response_group_uid, answer.question_id,
+    CASE
+        WHEN segment = 'browser' THEN answer.meta_browser
+        WHEN segment = 'os' THEN answer.meta_os
+        WHEN segment = 'language' THEN answer.meta_language
+        WHEN segment = 'url_path' THEN
+            regexp_extract(coalesce(answer.url, answer.meta_href), '^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*([^?#]*)', 1)
+        WHEN segment = 'triggering_event' THEN snapshot.triggering_event
+        WHEN starts_with(segment, 'attribute:') THEN attribute.value_text
+        WHEN starts_with(segment, 'metadata:') THEN metadata.value_text
+        ELSE error('segment is none of browser, os, language, url_path, triggering_event, attribute:NAME, metadata:KEY')
+    END AS segment_value
+FROM current_responses AS answer
+LEFT JOIN (
+    SELECT response_group_uid, arg_min(triggering_event, created_at) AS triggering_event FROM visitor_snapshots
+    WHERE segment = 'triggering_event'
+    GROUP BY response_group_uid
+) AS snapshot ON snapshot.response_group_uid = answer.response_group_uid
+LEFT JOIN (
+    SELECT response_group_uid, arg_min(value_text, created_at) AS value_text FROM visitor_snapshot_attributes
+    WHERE starts_with(segment, 'attribute:') AND name = substr(segment, 11)
+    GROUP BY response_group_uid
+) AS attribute ON attribute.response_group_uid = answer.response_group_uid
+LEFT JOIN response_custom_metadata AS metadata
+    ON metadata.response_group_uid = answer.response_group_uid AND metadata.question_id = answer.question_id
+    AND starts_with(segment, 'metadata:') AND metadata.name = substr(segment, 10)

@@ -1,0 +1,44 @@
+-- NPS of every question by segment.
+--
+-- Call it as a table: FROM nps_by_segment('attribute:plan'), or FROM nps_by_segment('browser', answers_min := 30).
+-- One row: one segment of one question of one survey. Order by survey_id, question_id, responses DESC.
+-- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
+-- A segment with fewer answers than answers_min has its count and no figure. Standard error as in nps_by_week.
+--
+-- Parameters:
+--   segment: How to cut; see answer_segments.
+--   answers_min := 5: Answers that a segment needs for a figure.
+--
+-- Columns:
+--   survey_id: The survey.
+--   question_id: The question.
+--   survey_name: Name of the survey; NULL when it is not known.
+--   segment_value: The segment; NULL where it is not known.
+--   responses: Answers that count.
+--   promoters: Those with 9 or 10; NULL in a small segment.
+--   passives: Those with 7 or 8; NULL in a small segment.
+--   detractors: Those with 0 to 6; NULL in a small segment.
+--   nps: 100 * (promoters - detractors) / responses: -100 to 100; NULL in a small segment.
+--   standard_error: Standard error of nps, in its unit; NULL for a single answer and in a small segment.
+WITH counted AS (
+    SELECT
+        answer.survey_id, answer.question_id, cut.segment_value, count(*) AS responses,
+        count(*) FILTER (answer.score >= 9) AS promoters,
+        count(*) FILTER (answer.score BETWEEN 7 AND 8) AS passives,
+        count(*) FILTER (answer.score <= 6) AS detractors
+    FROM nps_answers AS answer
+    JOIN answer_segments(segment) AS cut
+        ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
+    GROUP BY ALL
+)
+SELECT
+    counted.survey_id, counted.question_id, survey.name AS survey_name, counted.segment_value, counted.responses,
+    CASE WHEN responses >= answers_min THEN promoters END AS promoters,
+    CASE WHEN responses >= answers_min THEN passives END AS passives,
+    CASE WHEN responses >= answers_min THEN detractors END AS detractors,
+    CASE WHEN responses >= answers_min THEN 100 * (promoters - detractors)::DOUBLE / responses END AS nps,
+    CASE WHEN responses >= answers_min THEN
+        100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
+            / nullif(responses - 1, 0) / responses) END AS standard_error
+FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id

@@ -1,0 +1,65 @@
+-- How many of those who were sent a study saw, answered, submitted and completed it.
+--
+-- One row: one survey on one day, by trigger, platform and first question. The counts may be added up; make shares anew from the sums.
+-- Left out: sessions from before the first webhook of a study or an answer: what was sent then is not known. Without webhooks there is no row.
+-- Webhooks are sent once and may be lost: one_source_share says how much one side alone knows. Sessions that scans have not come to yet
+-- are not counted as known by webhooks alone.
+--
+-- Columns:
+--   survey_id: The survey.
+--   survey_name: Name of the survey; NULL when it is not known.
+--   day: The day of the first that is known of the sessions, UTC.
+--   triggering_event: What made the service show the study.
+--   platform: How it was delivered.
+--   first_question_id: The question with which the session began; see session_stages.
+--   sessions: Sessions, whatever is known of them.
+--   sent: Sessions of which a webhook told that the study was sent.
+--   seen: Of which one told that it was seen.
+--   answered: In which a question was answered.
+--   submitted: Of which a webhook told that the study was submitted.
+--   completed: Submitted, or answered up to the last question.
+--   sent_and_seen: Both sent and seen.
+--   sent_and_answered: Both sent and answered.
+--   seen_rate: sent_and_seen as a share of sent, 0 to 1; NULL when none was sent.
+--   response_rate: sent_and_answered as a share of sent, 0 to 1; NULL when none was sent.
+--   completion_rate: completed as a share of answered, 0 to 1; NULL when none was answered.
+--   only_webhooks: Answered sessions that webhooks told and no scan found.
+--   only_scans: Answered sessions that scans found and no webhook told.
+--   one_source_share: Both of these as a share of answered, 0 to 1; NULL when none was answered.
+--   webhooks_since: The first that webhooks told of any study or answer.
+WITH known AS (
+    SELECT
+        (SELECT min(coalesce(occurred_at, received_at)) FROM webhook_events
+         WHERE kind IN ('study_sent', 'study_seen', 'answer_submitted', 'study_submitted')) AS webhooks_since,
+        (SELECT max(window_end) FROM sync_windows WHERE stream = 'responses') AS scanned_until
+),
+counted AS (
+    SELECT
+        stage.survey_id, stage.begun_at::DATE AS day, stage.triggering_event, stage.platform, stage.first_question_id,
+        count(*) AS sessions,
+        count(stage.sent_at) AS sent,
+        count(stage.seen_at) AS seen,
+        count(stage.answered_at) AS answered,
+        count(stage.submitted_at) AS submitted,
+        count(*) FILTER (stage.is_completed) AS completed,
+        count(*) FILTER (stage.sent_at IS NOT NULL AND stage.seen_at IS NOT NULL) AS sent_and_seen,
+        count(*) FILTER (stage.sent_at IS NOT NULL AND stage.answered_at IS NOT NULL) AS sent_and_answered,
+        count(*) FILTER (stage.known_by = 'webhook' AND stage.answered_at < known.scanned_until) AS only_webhooks,
+        count(*) FILTER (stage.known_by = 'scan' AND stage.answered_at IS NOT NULL) AS only_scans,
+        any_value(known.webhooks_since) AS webhooks_since
+    FROM session_stages AS stage
+    JOIN known ON stage.begun_at >= known.webhooks_since
+    GROUP BY ALL
+)
+SELECT
+    counted.survey_id, survey.name AS survey_name, counted.day, counted.triggering_event, counted.platform,
+    counted.first_question_id, counted.sessions, counted.sent, counted.seen, counted.answered, counted.submitted,
+    counted.completed, counted.sent_and_seen, counted.sent_and_answered,
+    counted.sent_and_seen / nullif(counted.sent, 0) AS seen_rate,
+    counted.sent_and_answered / nullif(counted.sent, 0) AS response_rate,
+    counted.completed / nullif(counted.answered, 0) AS completion_rate,
+    counted.only_webhooks, counted.only_scans,
+    (counted.only_webhooks + counted.only_scans) / nullif(counted.answered, 0) AS one_source_share,
+    counted.webhooks_since
+FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
