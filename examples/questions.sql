@@ -1,4 +1,4 @@
--- The ten questions that survey analysts ask first, over the views (`studysync schema` lists them; no JSON functions needed).
+-- The questions that survey analysts ask first, over the views (`studysync schema` lists them; no JSON functions needed).
 -- Each statement stands alone: give it to `studysync query`, or open warehouse.duckdb, or Parquet with parquet_views.sql.
 -- Views count what stands today: what is deleted or has vanished at the service is out. All times are UTC.
 
@@ -69,3 +69,39 @@ SELECT stream, window_start, window_end, scanned_at, rows_read, inserted, update
 FROM sync_windows
 ORDER BY scan_id DESC
 LIMIT 20;
+
+-- 11. Who is content, and who is not? NPS by an attribute of the visitor, for groups of ten answers and more.
+SELECT survey_name, question_id, segment_value AS plan, responses, round(nps, 1) AS nps, round(standard_error, 1) AS standard_error
+FROM nps_by_segment('attribute:plan', answers_min := 10)
+ORDER BY survey_id, question_id, responses DESC, plan;
+
+-- 12. Of those who were sent a study, how many answered it? Counts add up, shares do not: make them anew from the sums.
+SELECT survey_name, date_trunc('month', day)::DATE AS month, sum(sent)::BIGINT AS sent, sum(answered)::BIGINT AS answered,
+       round(100 * sum(sent_and_answered) / nullif(sum(sent), 0), 1) AS response_percent
+FROM response_rates
+GROUP BY survey_id, survey_name, month
+ORDER BY survey_id, month;
+
+-- 13. How many answers a day does each survey bring while it is live?
+SELECT survey_name, status, since, round(days, 1) AS days, answers, round(answers_per_day, 1) AS answers_per_day
+FROM survey_status_timeline
+WHERE status = 'IN_PROGRESS'
+ORDER BY survey_id, since;
+
+-- 14. Was the wording changed, and did that change the answers?
+SELECT version.survey_id, version.question_id, version.version, version.question_text, count(*) AS answers,
+       round(avg(answer.answer_number), 2) AS mean
+FROM question_versions AS version
+JOIN response_question_versions AS shown
+    ON shown.survey_id = version.survey_id AND shown.question_id = version.question_id AND shown.version = version.version
+JOIN current_responses AS answer
+    ON answer.response_group_uid = shown.response_group_uid AND answer.question_id = shown.question_id
+WHERE answer.question_type IN ('NPS', 'LIKERT')
+GROUP BY ALL
+ORDER BY version.survey_id, version.question_id, version.version;
+
+-- 15. What do they say of one thing?
+SELECT created_at, survey_id, question_text, answer
+FROM search_answers('export')
+ORDER BY created_at DESC, response_group_uid, question_id
+LIMIT 50;
