@@ -128,7 +128,7 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
     let planned = planned.await.map_err(|error| CommandError::failed("a part of the program stopped", error.into()))?;
     let (erase, plan) = planned.map_err(CommandError::NotErased)?;
     if args.dry_run && args.json {
-        print_json(&context, &PlanJson::of(&plan))?;
+        context.printer.print_json(&PlanJson::of(&plan))?;
     } else if args.dry_run {
         context.printer.print(&describe(&plan))?;
     } else if !context.is_quiet {
@@ -146,7 +146,7 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
     signals.abort();
     let (receipt, path) = outcome.map_err(CommandError::Erase)?;
     if args.json {
-        print_json(&context, &receipt)?;
+        context.printer.print_json(&receipt)?;
     }
     if !context.is_quiet {
         talk(&summary(&receipt, &path.display().to_string()));
@@ -182,11 +182,6 @@ fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
         true => Err(CommandError::Usage("name somebody: --user-id, --email, --visitor-id or --file".to_owned())),
         false => Ok(request),
     }
-}
-
-fn print_json(context: &Context, value: &impl Serialize) -> Result<(), CommandError> {
-    let text = serde_json::to_string(value).map_err(|error| CommandError::failed("cannot print it", error.into()))?;
-    context.printer.print(&text)
 }
 
 fn talk(text: &str) {

@@ -6,6 +6,7 @@ mod command_line;
 mod completions;
 mod context;
 mod demo;
+mod diff;
 mod erase;
 mod exit;
 mod flags;
@@ -88,6 +89,7 @@ enum Command {
     Forget(forget::ForgetArgs),
     Query(query::QueryArgs),
     Report(report::ReportArgs),
+    Diff(diff::DiffArgs),
     Users(users::UsersArgs),
     Schema(schema::SchemaArgs),
     Serve(serve::ServeArgs),
@@ -141,6 +143,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Forget(args) => forget::run(&args, context),
         Command::Query(args) => query::run(&args, context),
         Command::Report(args) => report::run(&args, context),
+        Command::Diff(args) => diff::run(&args, context),
         Command::Rebind(args) => rebind::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),

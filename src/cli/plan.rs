@@ -103,9 +103,7 @@ pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError>
     check_range(args.from, args.to)?;
     let plan = plan(&settings, args.from, args.to)?;
     if args.json {
-        let text = serde_json::to_string(&plan)
-            .map_err(|error| CommandError::failed("cannot print the plan", error.into()))?;
-        context.printer.print(&text)?;
+        context.printer.print_json(&plan)?;
     } else {
         context.printer.print(&describe(&plan))?;
     }

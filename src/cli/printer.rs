@@ -23,6 +23,13 @@ impl Printer {
         })
     }
 
+    /// Writes a value as one line of JSON.
+    pub fn print_json(&self, value: &impl serde::Serialize) -> Result<(), CommandError> {
+        let text =
+            serde_json::to_string(value).map_err(|error| CommandError::failed("cannot write JSON", error.into()))?;
+        self.print(&text)
+    }
+
     /// Lets `write` write, buffered.
     pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CommandError> {
         self.write_made(|out| Ok(write(out)?))

@@ -69,9 +69,7 @@ pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, Comman
         .map_err(|error| CommandError::failed("a part of the program stopped", error.into()))?
         .map_err(CommandError::Pipeline)?;
     if args.json {
-        let text = serde_json::to_string(&report)
-            .map_err(|error| CommandError::failed("cannot print the report", error.into()))?;
-        context.printer.print(&text)?;
+        context.printer.print_json(&report)?;
     }
     if !context.is_quiet {
         std::io::Write::write_all(&mut std::io::stderr(), summary(&report).as_bytes()).ok();

@@ -10,13 +10,13 @@ use crate::{
     files::Access,
     load::{Reader, ReaderLimits},
     pipeline::unknown_surveys,
-    report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
+    report::{self, Between, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
     state::{State, StateError},
 };
 
 use super::{
     CommandError, Context,
-    flags::{PlaceFlags, SurveyFlags},
+    flags::{PlaceFlags, SurveyFlags, parse_moment},
     output::write_to,
 };
 
@@ -37,6 +37,10 @@ pub(super) struct ReportArgs {
     /// Days that the daily chart and the maps of days show
     #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_MAX)))]
     days: u32,
+
+    /// Tell also what changed since this moment: 2026-01-31, RFC 3339 or epoch milliseconds
+    #[arg(long, value_name = "DATE", value_parser = parse_moment)]
+    since: Option<i64>,
 
     #[command(flatten)]
     place: PlaceFlags,
@@ -66,6 +70,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         made_ms: clock::now_ms(),
         days: args.days,
         surveys: settings.surveys.clone(),
+        changes: args.since.map(|since_ms| Between { since_ms, until_ms: clock::now_ms() }),
     };
     let page = report::make(&mut reader, state.as_ref(), &of).map_err(|error| match error {
         ReportError::Load(source) => CommandError::Load(source),

@@ -132,9 +132,7 @@ pub(super) async fn run_request(
     signals.abort();
     let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
     if is_json {
-        let text = serde_json::to_string(&report)
-            .map_err(|error| CommandError::failed("cannot print the report", error.into()))?;
-        context.printer.print(&text)?;
+        context.printer.print_json(&report)?;
     }
     if !context.is_quiet {
         context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(&report).as_bytes())).ok();

@@ -96,12 +96,10 @@ pub(super) async fn run(args: VerifyArgs, context: Context) -> Result<u8, Comman
     };
     signals.abort();
     let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
-    let text = if args.json {
-        serde_json::to_string(&report).map_err(|error| CommandError::failed("cannot print the report", error.into()))?
-    } else {
-        describe(&report)
-    };
-    context.printer.print(&text)?;
+    match args.json {
+        true => context.printer.print_json(&report)?,
+        false => context.printer.print(&describe(&report))?,
+    }
     outcome.map_err(CommandError::Pipeline)?;
     // What nobody knows is equal everywhere.
     Ok(if is_unknown && report.exit_code == 0 { 3 } else { report.exit_code })

@@ -11,11 +11,7 @@ use plotters::{
     },
 };
 
-use super::{
-    ReportError,
-    axis::DayAxis,
-    gather::{Day, NpsWeek},
-};
+use super::{ReportError, axis::DayAxis, gather::Day, nps::NpsWeek};
 
 /// First series: answered; NPS.
 const FIRST: RGBColor = RGBColor(0x1F, 0x5F, 0xA8);

@@ -2,11 +2,13 @@
 
 use super::{
     ReportError, ReportSettings,
+    changes::{self, Changes},
     coverage::{self, Coverage},
     limits::{THEMES_MAX, TREND_WEEKS_MAX, WEEKS_MAX},
-    rows::{Row, ask, cut, day_number, of_surveys},
+    nps::{NpsWeeks, nps_columns, nps_week},
+    rows::{Row, ask, count, cut, day_number, of_surveys},
     runs::{self, Run},
-    surveys::{self, Survey},
+    surveys::{self, Surveys},
 };
 use crate::{
     load::{LoadError, Reader},
@@ -23,6 +25,7 @@ pub(super) struct Gathered {
     pub themes: Themes,
     pub coverage: Coverage,
     pub runs: Vec<Run>,
+    pub changes: Option<Changes>,
 }
 
 /// The first numbers.
@@ -48,33 +51,6 @@ pub(super) struct Days {
     pub days: Vec<Day>,
     /// Days with answers before them.
     pub earlier: i64,
-}
-
-/// One week of NPS, of all answers or of one question.
-pub(super) struct NpsWeek {
-    /// Its Monday, days since 1970.
-    pub week: i64,
-    pub responses: i64,
-    pub promoters: i64,
-    pub passives: i64,
-    pub detractors: i64,
-    pub nps: f64,
-    /// 95 % band; `None` for a single answer.
-    pub low: Option<f64>,
-    pub high: Option<f64>,
-}
-
-/// The last weeks that have answers, in order.
-#[derive(Default)]
-pub(super) struct NpsWeeks {
-    pub weeks: Vec<NpsWeek>,
-    pub earlier: i64,
-}
-
-pub(super) struct Surveys {
-    pub shown: Vec<Survey>,
-    /// Surveys with answers that are not shown.
-    pub left_out: i64,
 }
 
 pub(super) struct Theme {
@@ -110,6 +86,7 @@ pub(super) fn gather(
         themes: themes(reader, &of)?,
         coverage: coverage::coverage(reader, state, head.base_url.as_deref(), settings.days)?,
         runs: runs::runs(reader)?,
+        changes: settings.changes.map(|between| changes::changes(reader, &settings.surveys, between)).transpose()?,
         head,
     })
 }
@@ -176,24 +153,6 @@ fn nps(reader: &mut Reader) -> Result<NpsWeeks, LoadError> {
     Ok(NpsWeeks { weeks: found.into_iter().map(|(week, _)| week).collect(), earlier })
 }
 
-/// The columns that [`nps_week`] reads, of a view of NPS by week.
-pub(super) fn nps_columns() -> String {
-    format!("{} AS week, responses, promoters, passives, detractors, nps, nps_low, nps_high", day_number("week"))
-}
-
-pub(super) fn nps_week(row: Row<'_>) -> NpsWeek {
-    NpsWeek {
-        week: row.count("week"),
-        responses: row.count("responses"),
-        promoters: row.count("promoters"),
-        passives: row.count("passives"),
-        detractors: row.count("detractors"),
-        nps: row.number("nps").unwrap_or(0.0),
-        low: row.number("nps_low"),
-        high: row.number("nps_high"),
-    }
-}
-
 /// Answers of weeks and surveys may be added up (see the view).
 fn themes(reader: &mut Reader, of: &str) -> Result<Themes, LoadError> {
     let (theme, week) = (cut("ranked.theme"), day_number("week"));
@@ -239,9 +198,4 @@ fn pairs(text: &str) -> Vec<(i64, i64)> {
         Some((week.parse().ok()?, answers.parse().ok()?))
     };
     text.split(' ').filter_map(pair).collect()
-}
-
-/// A length as a count.
-pub(super) fn count(length: usize) -> i64 {
-    i64::try_from(length).unwrap_or(i64::MAX)
 }

@@ -18,6 +18,8 @@ pub(super) const OPTIONS_MAX: usize = 15;
 pub(super) const MATRIX_COLUMNS_MAX: usize = 11;
 /// Themes.
 pub(super) const THEMES_MAX: usize = 20;
+/// Figures that changed.
+pub(super) const CHANGES_MAX: usize = 100;
 /// Runs.
 pub(super) const RUNS_MAX: usize = 12;
 /// Scopes whose days are shown: whole streams come first.

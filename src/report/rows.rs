@@ -75,3 +75,8 @@ pub(super) fn of_surveys(surveys: &[i64]) -> String {
     let ids: Vec<String> = surveys.iter().map(i64::to_string).collect();
     format!("survey_id IN ({})", ids.join(", "))
 }
+
+/// A length as a count.
+pub(super) fn count(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}

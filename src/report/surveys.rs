@@ -4,11 +4,17 @@
 use std::collections::BTreeMap;
 
 use super::{
-    gather::{NpsWeek, NpsWeeks, Surveys, nps_columns, nps_week},
     limits::{MATRIX_COLUMNS_MAX, OPTIONS_MAX, QUESTIONS_MAX, SURVEYS_MAX, WEEKS_MAX},
-    rows::{Row, ask, cut, of_surveys},
+    nps::{NpsWeek, NpsWeeks, nps_columns, nps_week},
+    rows::{Row, ask, count, cut, of_surveys},
 };
 use crate::load::{LoadError, Reader};
+
+pub(super) struct Surveys {
+    pub shown: Vec<Survey>,
+    /// Surveys with answers that are not shown.
+    pub left_out: i64,
+}
 
 pub(super) struct Survey {
     pub id: i64,
@@ -155,7 +161,7 @@ pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadErro
         let ids: Vec<i64> = shown.iter().map(|survey| survey.id).collect();
         fill(reader, &mut shown, &of_surveys(&ids))?;
     }
-    Ok(Surveys { left_out: all - super::gather::count(shown.len()), shown })
+    Ok(Surveys { left_out: all - count(shown.len()), shown })
 }
 
 fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), LoadError> {
@@ -201,7 +207,7 @@ fn funnels(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), 
         if let Some(survey) = surveys.iter_mut().find(|survey| survey.id == id) {
             survey.sessions = sessions;
             survey.funnel.push(step);
-            survey.left_out = questions - super::gather::count(survey.funnel.len());
+            survey.left_out = questions - count(survey.funnel.len());
         }
     }
     Ok(())
@@ -264,7 +270,7 @@ fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Load
     for (key, week, weeks) in ask::<(Key, NpsWeek, i64)>(reader, &sql, make)? {
         let held = &mut found.entry(key).or_default().nps_weeks;
         held.weeks.push(week);
-        held.earlier = weeks - super::gather::count(held.weeks.len());
+        held.earlier = weeks - count(held.weeks.len());
     }
     Ok(())
 }
@@ -343,8 +349,8 @@ fn matrices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(),
     for (key, cell, row_count, column_count) in ask(reader, &sql, make)? {
         let answers = found.entry(key).or_default();
         answers.cells.push(cell);
-        answers.rows_left_out = (row_count - super::gather::count(OPTIONS_MAX)).max(0);
-        answers.columns_left_out = (column_count - super::gather::count(MATRIX_COLUMNS_MAX)).max(0);
+        answers.rows_left_out = (row_count - count(OPTIONS_MAX)).max(0);
+        answers.columns_left_out = (column_count - count(MATRIX_COLUMNS_MAX)).max(0);
     }
     Ok(())
 }
@@ -394,7 +400,7 @@ fn list<T>(
     for (key, value, listed) in ask(reader, sql, |row| (key(row), make(row), row.count("listed")))? {
         let list = place(found.entry(key).or_default());
         list.shown.push(value);
-        list.left_out = listed - super::gather::count(list.shown.len());
+        list.left_out = listed - count(list.shown.len());
     }
     Ok(())
 }

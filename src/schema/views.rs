@@ -107,6 +107,8 @@ const MACROS: &[(&str, &str)] = files!("views/macros":
     "likert_by_segment",
     "choices_by_segment",
     "search_answers",
+    "row_changes",
+    "figure_changes",
 );
 
 static READ: LazyLock<Vec<View>> = LazyLock::new(|| {

@@ -21,8 +21,6 @@ const CIRCLES_LEFT: &[&str] = &[
     "cli/status cli/status/proofs cli/status/serving",
     "config/file config/limits config/paths config/places config/resolve config/serve config/streams",
     "flatten flatten/page flatten/responses flatten/surveys flatten/themes flatten/users",
-    "report report/chart report/coverage report/gather report/page report/page/coverage report/page/overview \
-     report/page/parts report/page/questions report/page/runs report/page/surveys report/surveys",
     "sandbox/request_log sandbox/service sandbox/service/delivery sandbox/service/lists sandbox/service/purge \
      sandbox/service/query sandbox/service/rate_limit sandbox/service/strikes sandbox/service/users",
     "sandbox/world/changes sandbox/world/vanish",

@@ -1,6 +1,7 @@
 //! The views against a second computation, against numbers known by hand, in both warehouses and in any time zone; what was
 //! known at a moment; and the examples for analysts.
 
+mod changes;
 mod examples;
 mod flows;
 mod history;

@@ -213,9 +213,7 @@ fn watch(push: &Push, context: &Context) -> impl Drop + use<> {
 
 fn tell(report: &PushReport, is_json: bool, context: &Context) -> Result<(), CommandError> {
     if is_json {
-        let text = serde_json::to_string(report)
-            .map_err(|error| CommandError::failed("cannot print the report", error.into()))?;
-        context.printer.print(&text)?;
+        context.printer.print_json(report)?;
     }
     if !context.is_quiet {
         context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(report).as_bytes())).ok();

@@ -3,10 +3,7 @@
 use chrono::{DateTime, Datelike};
 use maud::{Markup, html};
 
-use super::{
-    parts::{left_out, many, nothing},
-    section,
-};
+use super::parts::{left_out, many, nothing, section};
 use crate::{
     model::{DAY_MS, format_ms},
     report::{

@@ -1,6 +1,7 @@
 //! The page. Elements are closed and texts are escaped by construction (`maud`); the only markup that is taken as it is are the
 //! style sheet beside this file and the drawings of `chart`, in which there is no foreign text.
 
+mod changes;
 mod coverage;
 mod overview;
 mod parts;
@@ -12,27 +13,18 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{ReportError, ReportSettings, gather::Gathered};
 use crate::model::format_ms;
-use parts::foreign;
+use parts::{SECTIONS, foreign};
 
 const STYLE: &str = include_str!("style.css");
 /// Nothing may be loaded and nothing may run, even if an escape were forgotten.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-
-/// The sections: anchor and heading.
-const SECTIONS: &[(&str, &str)] = &[
-    ("answers", "Answers a day"),
-    ("nps", "NPS by week"),
-    ("surveys", "Surveys"),
-    ("themes", "Themes"),
-    ("coverage", "What is proven complete"),
-    ("runs", "Where the time went"),
-];
 
 pub(super) fn render(gathered: &Gathered, settings: &ReportSettings) -> Result<String, ReportError> {
     let body = html! {
         (head_of(gathered, settings))
         main {
             (overview::tiles(gathered))
+            @if let Some(changes) = &gathered.changes { (changes::changes(changes)) }
             (overview::answers(&gathered.days)?)
             (overview::nps(gathered.nps.as_ref())?)
             (surveys::surveys(&gathered.surveys)?)
@@ -83,19 +75,12 @@ fn head_of(gathered: &Gathered, settings: &ReportSettings) -> Markup {
                 }
             }
             nav aria-label="Sections" {
-                ul { @for (anchor, name) in SECTIONS { li { a href={ "#" (anchor) } { (name) } } } }
+                ul {
+                    @for (anchor, name) in SECTIONS.iter().filter(|(anchor, _)| *anchor != "changes" || gathered.changes.is_some()) {
+                        li { a href={ "#" (anchor) } { (name) } }
+                    }
+                }
             }
-        }
-    }
-}
-
-/// A section with its heading.
-fn section(anchor: &str, content: Markup) -> Markup {
-    let name = SECTIONS.iter().find(|(known, _)| *known == anchor).map_or(anchor, |(_, name)| name);
-    html! {
-        section id=(anchor) aria-labelledby={ (anchor) "-heading" } {
-            h2 id={ (anchor) "-heading" } { (name) }
-            (content)
         }
     }
 }

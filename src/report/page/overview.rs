@@ -2,16 +2,14 @@
 
 use maud::{Markup, html};
 
-use super::{
-    parts::{bar, chart, decimal, foreign_or, left_out, many, nothing, numbers, table, whole},
-    section,
-};
+use super::parts::{bar, chart, decimal, foreign_or, left_out, many, nothing, numbers, section, table, whole};
 use crate::report::{
     ReportError,
     axis::day_text,
     chart::{Size, answers_a_day, nps_by_week},
     coverage::Coverage,
-    gather::{Days, Gathered, NpsWeek, NpsWeeks, Themes},
+    gather::{Days, Gathered, Themes},
+    nps::{NpsWeek, NpsWeeks},
 };
 
 pub(super) fn tiles(gathered: &Gathered) -> Markup {

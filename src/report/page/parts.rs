@@ -2,10 +2,20 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use crate::{
-    model::steers_display,
-    report::{chart::Drawing, limits::TEXT_CHARS_MAX},
-};
+pub(super) use crate::report::words::{clean, decimal, percent, whole};
+
+use crate::report::chart::Drawing;
+
+/// The sections: anchor and heading.
+pub(super) const SECTIONS: &[(&str, &str)] = &[
+    ("changes", "What changed"),
+    ("answers", "Answers a day"),
+    ("nps", "NPS by week"),
+    ("surveys", "Surveys"),
+    ("themes", "Themes"),
+    ("coverage", "What is proven complete"),
+    ("runs", "Where the time went"),
+];
 
 /// A text of the service: cut, without anything that steers a display, and apart from what stands around it, whatever way it
 /// is written.
@@ -19,48 +29,6 @@ pub(super) fn foreign_or(text: Option<&str>, nothing: &str) -> Markup {
         Some(text) if !text.trim().is_empty() => foreign(text),
         _ => html! { em { (nothing) } },
     }
-}
-
-/// A text of the service as text: cut, and what steers a display is a mark.
-pub(super) fn clean(text: &str) -> String {
-    let mut letters = text.chars();
-    let mut kept: String = letters
-        .by_ref()
-        .take(TEXT_CHARS_MAX)
-        .map(|letter| match letter {
-            '\n' | '\t' => ' ',
-            letter if steers_display(letter) => char::REPLACEMENT_CHARACTER,
-            letter => letter,
-        })
-        .collect();
-    if letters.next().is_some() {
-        kept.push('…');
-    }
-    kept
-}
-
-/// `12,345`
-pub(super) fn whole(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if number < 0 { format!("-{text}") } else { text }
-}
-
-/// A share of 0 to 1: `42.3 %`
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-/// One decimal; never a negative zero.
-pub(super) fn decimal(number: f64) -> String {
-    let text = format!("{number:.1}");
-    if text == "-0.0" { "0.0".to_owned() } else { text }
 }
 
 /// `1 answer`, `2 answers`
@@ -137,9 +105,21 @@ pub(super) fn nothing(text: &str) -> Markup {
     html! { p.nothing { (text) } }
 }
 
+/// A section with its heading.
+pub(super) fn section(anchor: &str, content: Markup) -> Markup {
+    let name = SECTIONS.iter().find(|(known, _)| *known == anchor).map_or(anchor, |(_, name)| name);
+    html! {
+        section id=(anchor) aria-labelledby={ (anchor) "-heading" } {
+            h2 id={ (anchor) "-heading" } { (name) }
+            (content)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::limits::TEXT_CHARS_MAX;
 
     #[test]
     fn foreign_texts_do_no_harm() {

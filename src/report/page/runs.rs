@@ -2,10 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{
-    parts::{foreign, nothing, whole},
-    section,
-};
+use super::parts::{foreign, nothing, section, whole};
 use crate::{
     model::{TimeParts, format_ms},
     report::runs::Run,

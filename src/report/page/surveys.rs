@@ -3,10 +3,13 @@
 use maud::{Markup, html};
 
 use super::{
-    parts::{bar, foreign_or, left_out, many, nothing, percent, table, whole},
-    questions, section,
+    parts::{bar, foreign_or, left_out, many, nothing, percent, section, table, whole},
+    questions,
 };
-use crate::report::{ReportError, gather::Surveys, surveys::Survey};
+use crate::report::{
+    ReportError,
+    surveys::{Survey, Surveys},
+};
 
 fn content(surveys: &Surveys) -> Result<Markup, ReportError> {
     if surveys.shown.is_empty() {

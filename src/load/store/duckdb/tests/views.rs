@@ -24,7 +24,7 @@ fn change(path: &Path, sql: &str) {
 fn called(view: &schema::View) -> String {
     let values = view.parameters.iter().filter(|parameter| !parameter.name.contains(":=")).map(|parameter| {
         match parameter.name.as_str() {
-            "moment" => "TIMESTAMP '2026-01-01'",
+            "moment" | "earlier" | "later" => "TIMESTAMP '2026-01-01'",
             "segment" => "'browser'",
             _ => "'text'",
         }

@@ -1,0 +1,162 @@
+//! What changed between two moments, in rows and in figures, as the macros `row_changes` and `figure_changes` say it.
+
+use serde::Serialize;
+
+use super::rows::{Row, ask, cut, of_surveys};
+use crate::{
+    load::{LoadError, Reader},
+    model::format_ms,
+};
+
+/// Two moments, epoch milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Between {
+    pub since_ms: i64,
+    pub until_ms: i64,
+}
+
+/// What changed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Changes {
+    /// RFC 3339.
+    pub since: String,
+    /// RFC 3339.
+    pub until: String,
+    /// By survey, of those in which something changed.
+    pub rows: Vec<RowChange>,
+    /// By survey, question, figure and label: all figures, also those that did not change.
+    pub figures: Vec<FigureChange>,
+}
+
+/// What changed in a survey.
+#[derive(Clone, Debug, Serialize)]
+pub struct RowChange {
+    /// `None` for answers that name no survey.
+    pub survey_id: Option<i64>,
+    pub survey_name: Option<String>,
+    pub new_answers: i64,
+    pub edited: i64,
+    pub deleted: i64,
+    pub vanished: i64,
+    pub new_themes: i64,
+    pub changed_questions: i64,
+    pub status_before: Option<String>,
+    pub status_after: Option<String>,
+}
+
+/// A figure of a question at both moments.
+#[derive(Clone, Debug, Serialize)]
+pub struct FigureChange {
+    pub survey_id: i64,
+    pub survey_name: Option<String>,
+    pub question_id: i64,
+    pub question_text: Option<String>,
+    /// `nps`, `top_two_share` or `choice_share`.
+    pub figure: String,
+    /// The option of a choice share.
+    pub label: Option<String>,
+    pub before: Figure,
+    pub after: Figure,
+    /// `None` where there is a figure at one of the moments alone.
+    pub change: Option<f64>,
+}
+
+/// A figure at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    pub answers: i64,
+    pub value: Option<f64>,
+    pub standard_error: Option<f64>,
+}
+
+impl FigureChange {
+    /// Whether the figure is another one, or there is one at one of the moments alone.
+    pub fn is_change(&self) -> bool {
+        self.before.value != self.after.value
+    }
+}
+
+impl Changes {
+    /// The sums over all surveys, with no name.
+    pub fn total(&self) -> RowChange {
+        let sum = |of: fn(&RowChange) -> i64| self.rows.iter().map(of).sum();
+        RowChange {
+            survey_id: None,
+            survey_name: None,
+            new_answers: sum(|row| row.new_answers),
+            edited: sum(|row| row.edited),
+            deleted: sum(|row| row.deleted),
+            vanished: sum(|row| row.vanished),
+            new_themes: sum(|row| row.new_themes),
+            changed_questions: sum(|row| row.changed_questions),
+            status_before: None,
+            status_after: None,
+        }
+    }
+}
+
+/// Asks the warehouse what changed, of these surveys or of all.
+///
+/// # Errors
+/// When the warehouse cannot be read, or lacks the macros: one of an earlier version has them after its next run.
+pub fn changes(reader: &mut Reader, surveys: &[i64], between: Between) -> Result<Changes, LoadError> {
+    let of = of_surveys(surveys);
+    let moments =
+        [between.since_ms, between.until_ms].map(|at_ms| format!("make_timestamp({at_ms} * 1000)")).join(", ");
+    let rows = format!(
+        "SELECT survey_id, {} AS survey_name, new_answers, edited, deleted, vanished, new_themes, changed_questions,
+             status_before, status_after FROM row_changes({moments}) WHERE {of} ORDER BY survey_id NULLS LAST",
+        cut("survey_name")
+    );
+    let figures = format!(
+        "SELECT survey_id, {} AS survey_name, question_id, {} AS question_text, figure, {} AS label, answers_before, before,
+             before_error, answers_after, after, after_error, change
+         FROM figure_changes({moments}) WHERE {of} ORDER BY survey_id, question_id, figure, label",
+        cut("survey_name"),
+        cut("question_text"),
+        cut("label")
+    );
+    Ok(Changes {
+        since: format_ms(between.since_ms),
+        until: format_ms(between.until_ms),
+        rows: ask(reader, &rows, row_change)?,
+        figures: ask(reader, &figures, figure_change)?,
+    })
+}
+
+fn row_change(row: Row<'_>) -> RowChange {
+    RowChange {
+        survey_id: row.whole("survey_id"),
+        survey_name: row.text("survey_name"),
+        new_answers: row.count("new_answers"),
+        edited: row.count("edited"),
+        deleted: row.count("deleted"),
+        vanished: row.count("vanished"),
+        new_themes: row.count("new_themes"),
+        changed_questions: row.count("changed_questions"),
+        status_before: row.text("status_before"),
+        status_after: row.text("status_after"),
+    }
+}
+
+fn figure_change(row: Row<'_>) -> FigureChange {
+    FigureChange {
+        survey_id: row.count("survey_id"),
+        survey_name: row.text("survey_name"),
+        question_id: row.count("question_id"),
+        question_text: row.text("question_text"),
+        figure: row.text("figure").unwrap_or_default(),
+        label: row.text("label"),
+        before: Figure {
+            answers: row.count("answers_before"),
+            value: row.number("before"),
+            standard_error: row.number("before_error"),
+        },
+        after: Figure {
+            answers: row.count("answers_after"),
+            value: row.number("after"),
+            standard_error: row.number("after_error"),
+        },
+        change: row.number("change"),
+    }
+}

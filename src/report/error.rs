@@ -1,0 +1,14 @@
+//! Why there is no report.
+
+use crate::{load::LoadError, state::StateError};
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    #[error("the warehouse cannot be read")]
+    Load(#[from] LoadError),
+    #[error("the checkpoints cannot be read")]
+    State(#[from] StateError),
+    #[error("a chart cannot be drawn: {0}")]
+    Draw(String),
+}

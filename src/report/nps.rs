@@ -1,0 +1,42 @@
+//! Weeks of NPS, as the views by week have them.
+
+use super::rows::{Row, day_number};
+
+/// One week of NPS, of all answers or of one question.
+pub(super) struct NpsWeek {
+    /// Its Monday, days since 1970.
+    pub week: i64,
+    pub responses: i64,
+    pub promoters: i64,
+    pub passives: i64,
+    pub detractors: i64,
+    pub nps: f64,
+    /// 95 % band; `None` for a single answer.
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+}
+
+/// The last weeks that have answers, in order.
+#[derive(Default)]
+pub(super) struct NpsWeeks {
+    pub weeks: Vec<NpsWeek>,
+    pub earlier: i64,
+}
+
+/// The columns that [`nps_week`] reads, of a view of NPS by week.
+pub(super) fn nps_columns() -> String {
+    format!("{} AS week, responses, promoters, passives, detractors, nps, nps_low, nps_high", day_number("week"))
+}
+
+pub(super) fn nps_week(row: Row<'_>) -> NpsWeek {
+    NpsWeek {
+        week: row.count("week"),
+        responses: row.count("responses"),
+        promoters: row.count("promoters"),
+        passives: row.count("passives"),
+        detractors: row.count("detractors"),
+        nps: row.number("nps").unwrap_or(0.0),
+        low: row.number("nps_low"),
+        high: row.number("nps_high"),
+    }
+}

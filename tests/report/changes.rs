@@ -1,0 +1,88 @@
+//! `diff`, and the section of the report, say what the macros say.
+
+use studysync::sandbox::ChangeRequest;
+
+use crate::harness::{DAY_MS, NOW_MS, Place, Service, days_ago, small};
+
+fn two_nights() -> (Service, Place) {
+    let service = Service::start(small(1500, 20));
+    let place = Place::new(&service);
+    place.report(&["backfill", "--from", &days_ago(22)], 0);
+    service.advance_days(1);
+    service.change(&ChangeRequest {
+        edits: 40,
+        soft_deletes: 10,
+        vanish_visitors: 2,
+        new_answers: 100,
+        question_edits: 2,
+        status_changes: 2,
+        within_ms: Some(5 * DAY_MS),
+        ..ChangeRequest::default()
+    });
+    place.report(&["sync"], 0);
+    (service, place)
+}
+
+/// Between the two nights.
+fn since() -> String {
+    (NOW_MS + 3_600_000).to_string()
+}
+
+#[test]
+fn a_diff_says_what_the_macros_say_in_text_and_json() {
+    let (_service, place) = two_nights();
+    let until = (NOW_MS + DAY_MS + 3_600_000).to_string();
+    let between = format!("make_timestamp({}000), make_timestamp({until}000)", since());
+    let arguments = ["diff", "--since", &since(), "--until", &until];
+    let json = place.run(&[&arguments[..], &["--json"]].concat()).expect(0).json();
+    let (rows, figures) = (json["rows"].as_array().unwrap(), json["figures"].as_array().unwrap());
+    let tables = place.duckdb_tables();
+    for (column, sum) in
+        [("new_answers", 100), ("edited", 1), ("deleted", 1), ("vanished", 1), ("changed_questions", 2)]
+    {
+        let told: i64 = rows.iter().map(|row| row[column].as_i64().unwrap()).sum();
+        assert_eq!(told, tables.count(&format!("SELECT sum({column}) FROM row_changes({between})")), "{column}");
+        assert!(told >= sum, "{column}: {told}");
+    }
+    assert_eq!(figures.len() as i64, tables.count(&format!("SELECT count(*) FROM figure_changes({between})")));
+    let changed = figures.iter().filter(|figure| figure["before"]["value"] != figure["after"]["value"]).count();
+    assert!(changed > 5);
+
+    let text = place.run(&arguments).expect(0).stdout;
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest <= 80, "{widest} columns:\n{text}");
+    assert!(text.starts_with("what changed from 2026-") && text.contains("\nall "), "{text}");
+    assert!(text.contains("    NPS ") && text.contains(" ± ") && text.contains("  status: "), "{text}");
+    // The same from Parquet.
+    let parquet = place.run_on_parquet(&arguments).expect(0).stdout;
+    assert_eq!(text, parquet);
+}
+
+#[test]
+fn a_diff_of_nothing_says_so_and_one_of_nonsense_is_refused() {
+    let (_service, place) = two_nights();
+    let quiet = (NOW_MS + 5 * 3_600_000).to_string();
+    let until = (NOW_MS + 6 * 3_600_000).to_string();
+    let text = place.run(&["diff", "--since", &quiet, "--until", &until]).expect(0).stdout;
+    assert!(text.contains("no row changed") && text.contains("no NPS, top-two box or choice share changed"), "{text}");
+    for (arguments, why) in [
+        (vec!["--since", &until, "--until", &quiet], "--until must lie after --since"),
+        (vec!["--since", "2999-01-01"], "--since lies in the future"),
+        (vec!["--since", "yesteryear"], "yesteryear"),
+        (vec!["--since", &quiet, "--survey", "1"], "there is nothing to compare"),
+    ] {
+        let done = place.run(&[&["diff"], &arguments[..]].concat()).expect(2);
+        assert!(done.stderr.contains(why), "{}", done.stderr);
+    }
+    place.run(&["diff"]).expect(2);
+}
+
+#[test]
+fn the_report_has_a_section_of_what_changed() {
+    let (_service, place) = two_nights();
+    let page = place.run(&["report", "--since", &since()]).expect(0).stdout;
+    assert!(page.contains("id=\"changes\"") && page.contains("data-view=\"row_changes\""));
+    assert!(page.contains("data-view=\"figure_changes\"") && page.contains(" ± "));
+    let page = place.run(&["report"]).expect(0).stdout;
+    assert!(!page.contains("id=\"changes\"") && !page.contains("#changes"));
+}
