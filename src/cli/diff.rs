@@ -4,19 +4,17 @@ use clap::Args;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::{
-    clock,
     load::{Reader, ReaderLimits},
-    model::DAY_MS,
     pipeline::unknown_surveys,
     report::{
-        Between, Changes, Figure, FigureChange, RowChange, changes,
+        Changes, Figure, FigureChange, RowChange, changes,
         words::{clean, decimal, percent, whole},
     },
 };
 
 use super::{
     CommandError, Context,
-    flags::{PlaceFlags, SurveyFlags, parse_moment},
+    flags::{PlaceFlags, SurveyFlags, between, parse_moment},
 };
 
 /// Figures that the text lists; `--json` has all.
@@ -58,17 +56,7 @@ pub(super) struct DiffArgs {
 }
 
 pub(super) fn run(args: &DiffArgs, context: Context) -> Result<u8, CommandError> {
-    let now_ms = clock::now_ms();
-    let between = Between { since_ms: args.since, until_ms: args.until.unwrap_or(now_ms) };
-    let wrong = match between {
-        // Scans are dated by the service's clock, which may be ahead of this machine's.
-        Between { since_ms, .. } if since_ms >= now_ms.saturating_add(DAY_MS) => Some("--since lies in the future"),
-        Between { since_ms, until_ms } if until_ms <= since_ms => Some("--until must lie after --since"),
-        Between { .. } => None,
-    };
-    if let Some(wrong) = wrong {
-        return Err(CommandError::Usage(wrong.to_owned()));
-    }
+    let between = between(args.since, args.until)?;
     let settings = args.place.given(&context).surveys(&args.surveys).settings()?;
     settings.require_warehouse().map_err(CommandError::Config)?;
     let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());

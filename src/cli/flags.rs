@@ -9,6 +9,7 @@ use crate::{
     config::{self, ArchiveChoice, Overrides, Settings},
     model::{DAY_MS, Stream, parse_date, parse_length},
     pipeline::unknown_in_warehouse,
+    report::Between,
 };
 
 use super::{CommandError, Context};
@@ -134,6 +135,19 @@ pub(super) fn check_range(from: Option<i64>, to: Option<i64>) -> Result<(), Comm
         // The service's clock, which says what is past, may be ahead of this machine's.
         (Some(from), _) if clock::now_ms().saturating_add(DAY_MS) <= from => "--from lies in the future",
         _ => return Ok(()),
+    };
+    Err(CommandError::Usage(wrong.to_owned()))
+}
+
+/// Two moments between which something is compared: until now, if no later one is named.
+pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<Between, CommandError> {
+    let now_ms = clock::now_ms();
+    let wrong = match until_ms {
+        // The service's clock, by which scans are dated, may be ahead of this machine's.
+        _ if since_ms >= now_ms.saturating_add(DAY_MS) => "--since lies in the future",
+        Some(until_ms) if until_ms <= since_ms => "--until must lie after --since",
+        Some(until_ms) => return Ok(Between { since_ms, until_ms, now_ms: None }),
+        None => return Ok(Between::until_now(since_ms, now_ms)),
     };
     Err(CommandError::Usage(wrong.to_owned()))
 }

@@ -10,13 +10,13 @@ use crate::{
     files::Access,
     load::{Reader, ReaderLimits},
     pipeline::unknown_surveys,
-    report::{self, Between, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
+    report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
     state::{State, StateError},
 };
 
 use super::{
     CommandError, Context,
-    flags::{PlaceFlags, SurveyFlags, parse_moment},
+    flags::{PlaceFlags, SurveyFlags, between, parse_moment},
     output::write_to,
 };
 
@@ -70,7 +70,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
         made_ms: clock::now_ms(),
         days: args.days,
         surveys: settings.surveys.clone(),
-        changes: args.since.map(|since_ms| Between { since_ms, until_ms: clock::now_ms() }),
+        changes: args.since.map(|since_ms| between(since_ms, None)).transpose()?,
     };
     let page = report::make(&mut reader, state.as_ref(), &of).map_err(|error| match error {
         ReportError::Load(source) => CommandError::Load(source),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::rows::{Row, ask, cut, of_surveys};
 use crate::{
     load::{LoadError, Reader},
-    model::format_ms,
+    model::{DAY_MS, format_ms},
 };
 
 /// Two moments, epoch milliseconds.
@@ -13,6 +13,15 @@ use crate::{
 pub struct Between {
     pub since_ms: i64,
     pub until_ms: i64,
+    /// This machine's time if the later moment is now: scans are dated by the service's clock, which may be ahead, and all of them count.
+    pub now_ms: Option<i64>,
+}
+
+impl Between {
+    /// From a moment until now, with every scan there is.
+    pub fn until_now(since_ms: i64, now_ms: i64) -> Self {
+        Self { since_ms, until_ms: now_ms.saturating_add(DAY_MS), now_ms: Some(now_ms) }
+    }
 }
 
 /// What changed.
@@ -118,7 +127,7 @@ pub fn changes(reader: &mut Reader, surveys: &[i64], between: Between) -> Result
     );
     Ok(Changes {
         since: format_ms(between.since_ms),
-        until: format_ms(between.until_ms),
+        until: format_ms(between.now_ms.unwrap_or(between.until_ms)),
         rows: ask(reader, &rows, row_change)?,
         figures: ask(reader, &figures, figure_change)?,
     })

@@ -83,6 +83,7 @@ fn the_report_has_a_section_of_what_changed() {
     let page = place.run(&["report", "--since", &since()]).expect(0).stdout;
     assert!(page.contains("id=\"changes\"") && page.contains("data-view=\"row_changes\""));
     assert!(page.contains("data-view=\"figure_changes\"") && page.contains(" ± "));
+    place.run(&["report", "--since", "2999-01-01"]).expect(2);
     let page = place.run(&["report"]).expect(0).stdout;
     assert!(!page.contains("id=\"changes\"") && !page.contains("#changes"));
 }

@@ -36,7 +36,7 @@ fn row_of(row: &RowChange, name: Markup) -> Markup {
             @for count in [row.new_answers, row.edited, row.deleted, row.vanished, row.new_themes, row.changed_questions] {
                 td { (whole(count)) }
             }
-            td.word {
+            td {
                 @if row.status_before != row.status_after {
                     (foreign_or(row.status_before.as_deref(), "none")) " to " (foreign_or(row.status_after.as_deref(), "none"))
                 }
@@ -65,7 +65,7 @@ fn figures(changes: &Changes) -> Markup {
                     (name_of(Some(figure.survey_id), figure.survey_name.as_deref())) ": "
                     (foreign_or(figure.question_text.as_deref(), &format!("question {}", figure.question_id)))
                 }
-                td.word { (what(figure)) }
+                td { (what(figure)) }
                 td { (with_error(&figure.figure, &figure.before)) } td { (whole(figure.before.answers)) }
                 td { (with_error(&figure.figure, &figure.after)) } td { (whole(figure.after.answers)) }
                 td { @if let Some(change) = figure.change { (value(&figure.figure, change)) } }
