@@ -16,7 +16,7 @@ use crate::{
     archive::Archive,
     config::Settings,
     load::Warehouse,
-    model::{DurableStep, IdentifierKind, format_ms},
+    model::{DurableStep, Identifier, IdentifierKind, format_ms},
     person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList, fields_of_table},
     pipeline::{self, CLOCK_SKEW, PipelineError, Session, Surroundings},
     schema::table,
@@ -162,7 +162,15 @@ impl Erase {
         }
         let hash =
             |identifiers: &std::collections::BTreeSet<_>| identifiers.iter().map(|one| self.key.hash(one)).collect();
+        let is_user = |one: &&Identifier| one.kind == IdentifierKind::UserId;
+        let user_ids: Vec<&str> = plan.leads.named.iter().filter(is_user).map(|one| one.value.as_str()).collect();
+        // Whom the service was not asked to purge it knows for ever.
+        let user_ids = if self.source.is_some() { &user_ids[..] } else { &[] };
+        let unsealed = || std::io::Error::other("the system has no random bytes");
+        let users = Suppressed::sealed_users(&self.key, &plan.erasure_id, user_ids).ok_or_else(unsealed);
+        let users = users.map_err(EraseError::io("seal", self.session.settings.erasures_folder()))?;
         let entry = Suppressed {
+            users,
             erasure_id: plan.erasure_id.clone(),
             until_ms: from_ms.saturating_add(delay_ms).saturating_add(SUPPRESSION_MARGIN_MS),
             named: hash(&plan.leads.named),

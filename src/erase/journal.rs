@@ -10,17 +10,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ring::{
-    aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
-    rand::{SecureRandom, SystemRandom},
-};
 use serde::{Deserialize, Serialize};
 
 use super::EraseError;
 use crate::{
     model::{DurableStep, Identifier, Steps},
-    person::{self, Key, KeyedHash},
+    person::{self, Key, KeyedHash, Sealed},
 };
 
 const SUFFIX: &str = "journal";
@@ -130,13 +125,11 @@ impl Journals {
         journal.of = self.hash(named);
         let path = self.path(&journal.erasure_id);
         let unsealed = || EraseError::io("seal", &path)(std::io::Error::other("the system has no random bytes"));
-        let mut nonce = [0; NONCE_LEN];
-        SystemRandom::new().fill(&mut nonce).map_err(|_| unsealed())?;
-        let mut bytes = serde_json::to_vec(identifiers).map_err(|error| EraseError::io("seal", &path)(error.into()))?;
-        let seal = self.seal(&journal.erasure_id, named).ok_or_else(unsealed)?;
-        let aad = Aad::from(journal.erasure_id.as_bytes());
-        seal.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).map_err(|_| unsealed())?;
-        (journal.nonce, journal.sealed) = (STANDARD.encode(nonce), STANDARD.encode(bytes));
+        let bytes = serde_json::to_vec(identifiers).map_err(|error| EraseError::io("seal", &path)(error.into()))?;
+        let mut parts = parts(PURPOSE, named);
+        parts.push(journal.erasure_id.as_bytes());
+        let Sealed { nonce, sealed } = self.key.seal(&parts, &journal.erasure_id, bytes).ok_or_else(unsealed)?;
+        (journal.nonce, journal.sealed) = (nonce, sealed);
         self.write(&journal)?;
         Ok(journal)
     }
@@ -178,19 +171,12 @@ impl Journals {
         self.key.hash_parts(&parts(b"names", named))
     }
 
-    fn seal(&self, erasure_id: &str, named: &BTreeSet<Identifier>) -> Option<LessSafeKey> {
-        let mut parts = parts(PURPOSE, named);
-        parts.push(erasure_id.as_bytes());
-        UnboundKey::new(&CHACHA20_POLY1305, &self.key.derived(&parts)).ok().map(LessSafeKey::new)
-    }
-
     fn open(&self, journal: &Journal, named: &BTreeSet<Identifier>) -> Option<Vec<Identifier>> {
-        let nonce: [u8; NONCE_LEN] = STANDARD.decode(&journal.nonce).ok()?.try_into().ok()?;
-        let mut sealed = STANDARD.decode(&journal.sealed).ok()?;
-        let seal = self.seal(&journal.erasure_id, named)?;
-        let aad = Aad::from(journal.erasure_id.as_bytes());
-        let opened = seal.open_in_place(Nonce::assume_unique_for_key(nonce), aad, &mut sealed).ok()?;
-        let identifiers: Vec<Identifier> = serde_json::from_slice(opened).ok()?;
+        let mut parts = parts(PURPOSE, named);
+        parts.push(journal.erasure_id.as_bytes());
+        let sealed = Sealed { nonce: journal.nonce.clone(), sealed: journal.sealed.clone() };
+        let opened = self.key.open(&parts, &journal.erasure_id, &sealed)?;
+        let identifiers: Vec<Identifier> = serde_json::from_slice(&opened).ok()?;
         // Those of earlier versions may be in another form, and of those that name nobody nothing is left.
         Some(identifiers.iter().filter_map(|one| Identifier::read(one.kind, &one.value)).collect())
     }
@@ -208,6 +194,8 @@ pub(super) fn write_privately(path: &Path, bytes: &[u8]) -> Result<(), EraseErro
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+
     use super::*;
     use crate::model::IdentifierKind;
 

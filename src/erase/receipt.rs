@@ -84,6 +84,8 @@ impl Receipt {
             mentions: i64::try_from(self.verified.mentions()).unwrap_or(i64::MAX),
             redacted: i64::try_from(self.redacted).unwrap_or(i64::MAX),
             outcome: self.outcome.to_owned(),
+            service_checked_ms: None,
+            service_users_checked: None,
             run_id: self.run_id.clone(),
         }
     }

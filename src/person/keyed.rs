@@ -3,7 +3,9 @@
 
 use std::{fmt, fs, path::Path, str::FromStr};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::{
+    aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
     hmac,
     rand::{SecureRandom, SystemRandom},
 };
@@ -15,6 +17,13 @@ use crate::model::Identifier;
 const KEY_BYTES: usize = 32;
 /// Bytes kept of a hash: two people share one in no lifetime of the universe.
 const HASH_BYTES: usize = 16;
+
+/// Bytes that can be read with the key alone, in Base64.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sealed {
+    pub nonce: String,
+    pub sealed: String,
+}
 
 /// A hash of an identifier under a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,9 +133,28 @@ impl Key {
         KeyedHash(hash)
     }
 
-    /// A key of its own for a purpose: without this one and the parts nobody can make it.
-    pub fn derived(&self, parts: &[&[u8]]) -> [u8; KEY_BYTES] {
-        self.tag(parts)
+    /// Seals bytes that are of something, under a key of its own for a purpose: without this one and the parts nobody can make it. `None`
+    /// if the system has no random bytes.
+    pub fn seal(&self, parts: &[&[u8]], of: &str, mut bytes: Vec<u8>) -> Option<Sealed> {
+        let mut nonce = [0; NONCE_LEN];
+        SystemRandom::new().fill(&mut nonce).ok()?;
+        let seal = self.sealing(parts)?;
+        let aad = Aad::from(of.as_bytes());
+        seal.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
+        Some(Sealed { nonce: STANDARD.encode(nonce), sealed: STANDARD.encode(bytes) })
+    }
+
+    /// What was sealed with the same key and parts, of the same thing; `None` for anything else.
+    pub fn open(&self, parts: &[&[u8]], of: &str, sealed: &Sealed) -> Option<Vec<u8>> {
+        let nonce: [u8; NONCE_LEN] = STANDARD.decode(&sealed.nonce).ok()?.try_into().ok()?;
+        let mut bytes = STANDARD.decode(&sealed.sealed).ok()?;
+        let aad = Aad::from(of.as_bytes());
+        let opened = self.sealing(parts)?.open_in_place(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
+        Some(opened.to_vec())
+    }
+
+    fn sealing(&self, parts: &[&[u8]]) -> Option<LessSafeKey> {
+        UnboundKey::new(&CHACHA20_POLY1305, &self.tag(parts)).ok().map(LessSafeKey::new)
     }
 
     fn tag(&self, parts: &[&[u8]]) -> [u8; KEY_BYTES] {

@@ -28,9 +28,9 @@ impl Run {
         // Also after an error: what was committed becomes visible. The first error is the one to tell.
         let shown = self.make_visible().await;
         let outcome = worked.and(shown);
+        self.settle_suppression(outcome.is_ok() && self.findings.stop.is_none()).await;
         let recorded = self.record_run(outcome.as_ref().err()).await;
         let left = self.finish_destinations().await;
-        self.settle_suppression();
         let outcome = outcome.and(recorded).and(left);
         let report = self.report(outcome.as_ref().err());
         let remembered = self.remember(&report);
@@ -141,34 +141,6 @@ impl Run {
             self.findings.notes.push(note);
         }
         outcome
-    }
-
-    /// People whose time is over and whom nothing was seen of are no longer kept out; what is still sent of them is told.
-    fn settle_suppression(&mut self) {
-        let late = self.context.suppression.late_records();
-        if late > 0 {
-            self.findings.notes.push(format!(
-                "the service still sends {late} records of people whom it should have purged by now; they were left out. If it \
-                 was never asked to purge them, run `studysync erase` for them without --local-only"
-            ));
-            self.findings.is_doubtful = true;
-        }
-        let now_ms = self.context.source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
-        match self.context.suppression.settle(now_ms) {
-            Ok(expired) => {
-                for gone in expired {
-                    tracing::info!(
-                        erasure_id = gone.erasure_id,
-                        "the service has purged them: nobody is kept out for it any more"
-                    );
-                }
-            }
-            Err(error) => {
-                let note = format!("who is kept out could not be written: {}", chain(&error));
-                tracing::warn!("{note}");
-                self.findings.notes.push(note);
-            }
-        }
     }
 
     /// Writes the run into the warehouses that it changed, with how it ended.

@@ -25,6 +25,7 @@ mod people;
 mod progress;
 mod pull;
 mod pulled_pages;
+mod purged;
 mod push;
 mod queue;
 mod rebind;

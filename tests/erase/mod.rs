@@ -9,6 +9,7 @@ mod objects;
 mod others;
 pub mod people;
 mod placeholders;
+mod purged;
 mod spelled;
 mod users;
 mod vanished;

@@ -1,5 +1,6 @@
 //! `studysync status`: coverage and its proofs, lag, last runs, rate and what is pending. Sends nothing.
 
+mod erasures;
 mod people;
 mod proofs;
 mod rows;
@@ -12,7 +13,7 @@ use crate::{
     clock,
     config::Settings,
     model::{IN_DOUBT_MS, IntervalSet, Scope, Window, format_ms},
-    pipeline::{CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, drift_lines, known_traits, told_wait_until},
+    pipeline::{CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, chain, drift_lines, known_traits, told_wait_until},
     source::LearnedRate,
     state::{Proven, RunEntry, State, StateError},
 };
@@ -81,6 +82,9 @@ struct Status {
     /// What the service's documents leave open, as far as it was seen.
     traits: Vec<KnownTrait>,
     runs: Vec<RunStatus>,
+    /// Erasures whose people the service may still send; they are kept out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    erasures_waiting: Vec<erasures::WaitingErasure>,
     /// What `serve` did and will do, if it ever ran here.
     #[serde(skip_serializing_if = "Option::is_none")]
     serve: Option<ServeStatus>,
@@ -153,7 +157,8 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         })?;
         return Ok(0);
     };
-    let status = gather(&settings, &state, range).map_err(CommandError::State)?;
+    let mut status = gather(&settings, &state, range).map_err(CommandError::State)?;
+    status.erasures_waiting = erasures::waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
     let text = if args.json {
         serde_json::to_string(&status).map_err(|error| CommandError::failed("cannot print the status", error.into()))?
     } else {
@@ -258,6 +263,7 @@ fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<S
         clock_skew_ms: skew_ms,
         traits: known_traits(state)?,
         runs: runs.collect(),
+        erasures_waiting: Vec::new(),
         serve: serving(&settings.state_path)?,
         last_drift,
     })
@@ -310,6 +316,7 @@ fn describe(status: &Status) -> String {
         }
     }
     text.push_str(&status.users.as_ref().map(people::describe).unwrap_or_default());
+    text.push_str(&erasures::describe(&status.erasures_waiting));
     if !status.under_way.is_empty() {
         text.push_str("\nbegun and not committed (the next run goes on with them):\n");
         for scan in &status.under_way {

@@ -33,6 +33,10 @@ pub struct ErasureRecord {
     pub mentions: i64,
     pub redacted: i64,
     pub outcome: String,
+    /// When the service was found to have purged them.
+    pub service_checked_ms: Option<i64>,
+    /// User ids that it did not know then.
+    pub service_users_checked: Option<i64>,
     pub run_id: RunId,
 }
 
@@ -63,6 +67,8 @@ fn cell<'a>(column: &str, record: &'a ErasureRecord) -> Cell<'a> {
         "mentions" => Cell::Integer(record.mentions),
         "redacted" => Cell::Integer(record.redacted),
         "outcome" => Cell::Text(&record.outcome),
+        "service_checked_at" => record.service_checked_ms.map_or(Cell::Null, Cell::at_ms),
+        "service_users_checked" => Cell::integer_or_null(record.service_users_checked),
         "_run_id" => Cell::Text(&record.run_id.0),
         _ => Cell::Null,
     }
@@ -85,6 +91,8 @@ fn receipt(row: Row<'_>) -> Result<ErasureRecord, LoadError> {
         mentions: row.integer("mentions")?,
         redacted: row.integer("redacted")?,
         outcome: row.text("outcome")?.to_owned(),
+        service_checked_ms: row.moment_ms_or_null("service_checked_at")?,
+        service_users_checked: row.integer_or_null("service_users_checked")?,
         run_id: RunId(row.text("_run_id")?.to_owned()),
     })
 }
@@ -110,6 +118,8 @@ mod tests {
             mentions: 8,
             redacted: 9,
             outcome: outcome.into(),
+            service_checked_ms: None,
+            service_users_checked: None,
             run_id: RunId("run".into()),
         }
     }

@@ -1,0 +1,95 @@
+//! The second receipt: once the service's delay is over, an erasure is checked there.
+
+use super::{
+    erase,
+    grep::{Needle, found},
+    people::{ZOE, ZOE_MAIL, plant},
+    receipt,
+};
+use crate::harness::{Place, Service, days_ago, small};
+
+/// A place that looks at all of history in every run, and an erasure whose delay at the service is an hour.
+fn erased() -> (Service, Place, String) {
+    let service = Service::start(small(300, 5));
+    plant(&service);
+    let person = format!(r#"{{"userId":"{ZOE}","email":"{ZOE_MAIL}","attributes":{{}}}}"#);
+    assert!(service.control().upsert_user(&person) < 300);
+    let place = Place::new(&service).with_config("[streams.responses]\nrescan = [\"all every run\"]\n");
+    place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
+    let done = erase(&place, &["--user-id", ZOE, "--delay-seconds", "3600"]);
+    let id = receipt(&done)["erasure_id"].as_str().unwrap().to_owned();
+    (service, place, id)
+}
+
+/// The file of a receipt, and the erasures that wait.
+fn state(place: &Place, id: &str) -> (serde_json::Value, serde_json::Value) {
+    let folder = std::fs::read_dir(place.root()).unwrap().flat_map(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect()
+        } else {
+            vec![path]
+        }
+    });
+    let folder = folder.into_iter().find(|path| path.to_string_lossy().ends_with(".erasures")).unwrap();
+    let text = std::fs::read_to_string(folder.join(format!("{id}.json"))).unwrap();
+    (
+        serde_json::from_str(&text).unwrap(),
+        place.run(&["status", "--json"]).expect(0).json()["erasures_waiting"].clone(),
+    )
+}
+
+fn asked_for_users(service: &Service) -> usize {
+    service.log().iter().filter(|entry| entry.method == "GET" && entry.path.starts_with("/v2/users/")).count()
+}
+
+#[test]
+fn p9_a_receipt_says_when_the_service_has_purged_them() {
+    let (service, place, id) = erased();
+    let needles = [ZOE, ZOE_MAIL].map(Needle::new);
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    let (file, waiting) = state(&place, &id);
+    assert!(file.get("service_has_purged").is_none(), "{file:#}");
+    assert_eq!((waiting[0]["erasure_id"].as_str(), waiting[0]["people"].as_u64()), (Some(id.as_str()), Some(1)));
+    let status = place.run(&["status"]).expect(0).stdout;
+    assert!(status.contains("1 erasure waits for the service to purge: 1 named, kept out until 20"), "{status}");
+    assert_eq!(found(&place, &needles), [""; 0], "who is to be asked for is sealed");
+    assert_eq!(asked_for_users(&service), 0, "its time is not over");
+
+    service.advance_days(2);
+    let synced = place.run(&["sync", "-vv", "--json"]).expect(0);
+    assert_eq!(asked_for_users(&service), 1);
+    assert!(needles.iter().all(|needle| !needle.is_in(synced.stderr.as_bytes())), "{}", synced.stderr);
+    let (file, waiting) = state(&place, &id);
+    let check = &file["service_has_purged"];
+    assert_eq!(
+        (check["users_not_known"].as_u64(), check["scans_met_nobody"].as_bool()),
+        (Some(1), Some(true)),
+        "{file:#}"
+    );
+    assert!(waiting.is_null(), "{waiting}");
+    assert!(!place.run(&["status"]).expect(0).stdout.contains("erasure wait"));
+    for (name, tables) in place.warehouses() {
+        let sql = "SELECT count(*) FROM erasures WHERE service_checked_at IS NOT NULL AND service_users_checked = 1";
+        assert_eq!(tables.count(sql), 1, "{name}");
+    }
+    assert_eq!(found(&place, &needles), [""; 0], "afterwards");
+    // It is done once.
+    place.run(&["sync"]).expect(0);
+    assert_eq!(asked_for_users(&service), 1);
+}
+
+#[test]
+fn p9_a_service_that_still_knows_a_user_is_told_and_the_user_stays_out() {
+    let (service, place, id) = erased();
+    service.advance_days(3);
+    // Somebody sent the person once more.
+    let person = format!(r#"{{"userId":"{ZOE}","attributes":{{}}}}"#);
+    assert!(service.control().upsert_user(&person) < 300);
+    let synced = place.run(&["sync", "--json"]).expect(3);
+    let notes = synced.json()["notes"].to_string();
+    assert!(notes.contains("still knows 1 users of the erasure") && notes.contains(&id), "{notes}");
+    let (file, waiting) = state(&place, &id);
+    assert!(file.get("service_has_purged").is_none() && waiting[0]["people"] == 1, "{file:#} {waiting}");
+}
