@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Stream, format_ms};
+use super::{SECOND_MS, Stream, format_ms};
 
 /// A half-open range of creation time in epoch milliseconds: the unit of completeness, of checkpoints and of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -42,6 +42,14 @@ impl Window {
         Window::new(self.start_ms.max(other.start_ms), self.end_ms.min(other.end_ms))
     }
 
+    /// The window with the rest of the seconds in which it begins and ends. A record can tell its creation time in whole seconds, while the
+    /// service goes by a finer one: at an edge within a second such a record would be looked for on the wrong side.
+    #[must_use]
+    pub fn in_whole_seconds(self) -> Window {
+        let down = |at_ms: i64| at_ms.div_euclid(SECOND_MS).saturating_mul(SECOND_MS);
+        Window::new(down(self.start_ms), down(self.end_ms.saturating_add(SECOND_MS - 1)))
+    }
+
     /// Whether some millisecond is in both.
     pub fn overlaps(self, other: Window) -> bool {
         !self.intersect(other).is_empty()
@@ -77,5 +85,25 @@ impl fmt::Display for Scope {
             None => write!(f, "{}", self.stream),
             Some(id) => write!(f, "{} of survey {id}", self.stream),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_in_whole_seconds_holds_the_window() {
+        for (start_ms, end_ms, wider) in [
+            (0, 1000, [0, 1000]),
+            (1, 1001, [0, 2000]),
+            (999, 999, [0, 1000]),
+            (-1, 1, [-1000, 1000]),
+            (-1001, -1000, [-2000, -1000]),
+        ] {
+            assert_eq!(Window::new(start_ms, end_ms).in_whole_seconds(), Window::new(wider[0], wider[1]));
+        }
+        let all = Window::new(i64::MIN, i64::MAX).in_whole_seconds();
+        assert!(all.start_ms == i64::MIN && all.end_ms >= i64::MAX - SECOND_MS);
     }
 }

@@ -81,6 +81,7 @@ pub fn due(scope: Scope, held: &[Segment], rules: &Rules, ask: Ask, now_ms: i64)
         Ask::Backfill { window } => {
             let with_flags = held.iter().filter(|segment| segment.flags.includes(rules.flags));
             let covered: IntervalSet = with_flags.map(|segment| segment.window).collect();
+            let window = window.in_whole_seconds();
             let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
             let read: IntervalSet = held.iter().map(|segment| segment.window).collect();
             let gaps = covered.gaps_in(window).into_iter().flat_map(|gap| by_reason(gap, &read));
@@ -121,7 +122,7 @@ struct Since {
 fn due_for_sync(held: &[Segment], rules: &Rules, since: Since, settled_ms: i64, now_ms: i64) -> Vec<Due> {
     let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
     let Some(hull) = covered.hull() else {
-        let window = Window::new(since.known_ms.unwrap_or(since.first_ms), settled_ms);
+        let window = Window::new(since.known_ms.unwrap_or(since.first_ms), settled_ms).in_whole_seconds();
         return if window.is_empty() { Vec::new() } else { vec![Due { window, reason: Reason::New }] };
     };
     let mut all = Vec::new();

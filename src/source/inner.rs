@@ -7,7 +7,7 @@ use reqwest::Url;
 use super::{
     address::{self, Address},
     backoff::Backoff,
-    ends::TokenDepths,
+    ends::TokenLives,
     learned_rate::LearnedRate,
     wire::Wire,
 };
@@ -26,7 +26,7 @@ pub(super) struct Inner {
     pub clock: Clock,
     /// What was learned before this run.
     pub learned: LearnedRate,
-    pub token_depths: TokenDepths,
+    pub token_lives: TokenLives,
     /// Which surveys are asked for; `None`: those that the service lists by itself.
     pub statuses: Mutex<Option<StatusFilter>>,
     pub wire: Wire,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ask::{self, Answer, Range},
     client,
-    ends::TokenDepths,
+    ends::TokenLives,
     error::SourceError,
     gate::{Gate, GateState, Limits, Machine, Pace},
     inner::Inner,
@@ -63,7 +63,7 @@ impl Source {
             backoff: settings.backoff,
             clock: settings.clock,
             learned,
-            token_depths: TokenDepths::default(),
+            token_lives: TokenLives::default(),
             statuses: Mutex::default(),
         };
         Ok(Source { inner: Arc::new(inner) })

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::model::{EndStyle, PageRequest, PageToken};
 
-/// A page token of this age has not died of it.
+/// An older page token may have died of its age, whatever others lived.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// One step of a walk.
@@ -68,8 +68,8 @@ pub struct Walk {
     is_answering: bool,
     /// When the page token came.
     token_at: Instant,
-    /// Whether this page token was answered with 404 once.
-    is_not_found: bool,
+    /// The age at which this page token was first answered with 404.
+    not_found_at: Option<Duration>,
     is_end_denied: bool,
     is_of_moment: bool,
     address_of: AddressOf,
@@ -99,7 +99,7 @@ impl Walk {
             end: None,
             is_answering: false,
             token_at: Instant::now(),
-            is_not_found: false,
+            not_found_at: None,
             is_end_denied: false,
             is_of_moment,
             address_of,
@@ -149,14 +149,14 @@ impl Walk {
         }
     }
 
-    /// Whether the page token that was answered with 404 is young, and stands less deep in its list than others that lived.
-    fn is_token_alive(&self) -> bool {
+    /// Whether the page token that was answered with 404 at this age is young, and others that stood deeper in a list, and were as old, lived.
+    fn is_token_alive(&self, age: Duration) -> bool {
         // Rows of one moment may stand behind its last page: only pages of another size tell.
         if self.is_of_moment && self.size.limit().is_some() {
             return false;
         }
-        let has_lived = |pages| self.source.token_depths.has_lived(self.request.scope.stream, pages);
-        self.token_at.elapsed() < FRESH && self.guards.pages_from_start().is_some_and(has_lived)
+        let has_lived = |pages| self.source.token_lives.has_lived(self.request.scope.stream, pages, age);
+        age < FRESH && self.guards.pages_from_start().is_some_and(has_lived)
     }
 
     /// The rows a page is asked for at the moment; 0 where the stream has no `limit`.
@@ -179,9 +179,10 @@ impl Walk {
             return Ok(self.restarted("a page token came twice", reason));
         }
         self.size.good_page();
-        (self.token_at, self.is_not_found) = (Instant::now(), false);
+        let age = self.request.token.is_some().then(|| self.token_at.elapsed());
+        (self.token_at, self.not_found_at) = (Instant::now(), None);
         if let Some(pages) = self.guards.pages_from_start() {
-            self.source.token_depths.came(self.request.scope.stream, pages);
+            self.source.token_lives.came(self.request.scope.stream, pages, age);
         }
         self.end = envelope.end;
         let request_token = std::mem::replace(&mut self.request.token, envelope.next.clone());
@@ -208,9 +209,11 @@ impl Walk {
         }
         let Rejection { status, message, is_html, .. } = rejection;
         if status == 404 && !is_html {
-            if self.is_token_alive() {
+            let was_not_found = self.not_found_at.is_some();
+            let age = *self.not_found_at.get_or_insert_with(|| self.token_at.elapsed());
+            if self.is_token_alive(age) {
                 // Tokens that die at random are answered when they are asked for again.
-                if !std::mem::replace(&mut self.is_not_found, true) {
+                if !was_not_found {
                     return Ok(None);
                 }
                 self.end = Some(EndStyle::NotFound);
@@ -236,7 +239,7 @@ impl Walk {
         // What the service said is for the caller to show; it does not belong in a log.
         tracing::warn!(scope = %self.request.scope, window = %self.request.window, cause, "the window starts over");
         self.request.token = None;
-        self.is_not_found = false;
+        self.not_found_at = None;
         Step::Restarted { reason }
     }
 

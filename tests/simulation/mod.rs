@@ -42,6 +42,14 @@ const REGRESSIONS: &[(u64, &str)] = &[
         190,
         "a doubt about all surveys made a backfill of one survey look again for ever, however often it found nothing",
     ),
+    (
+        80034,
+        "an answer that tells its time in whole seconds lay on the other side of a window's edge than the service had it, and vanished",
+    ),
+    (
+        80042,
+        "page tokens that died of age, with 404, within seconds were taken for the end of lists whose tokens had lived deeper",
+    ),
     (1515, "a partition that lost its last row left an empty file behind among the files being written"),
     (272, "two records of one key that lay in different windows became two equal rows once a scan met both"),
     (
