@@ -7,8 +7,8 @@ use crate::{
     load::{Reader, ReaderLimits},
     pipeline::unknown_surveys,
     report::{
-        Changes, Figure, FigureChange, RowChange, changes,
-        words::{clean, decimal, percent, whole},
+        Changes, FigureChange, RowChange, changes, shown_value,
+        words::{clean, whole},
     },
 };
 
@@ -143,7 +143,7 @@ fn figures(changes: &Changes) -> String {
             (_, label) => format!("\"{}\"", clean(label.unwrap_or_default())),
         };
         let change = figure.change.map(|change| signed(&figure.figure, change)).unwrap_or_default();
-        let [before, after] = [figure.before, figure.after].map(|shown| with_error(&figure.figure, &shown));
+        let [before, after] = [figure.before, figure.after].map(|at| at.shown(&figure.figure));
         let line = format!("    {} {before:>18} {after:>18} {change:>9}", fitted(&name, LABEL_COLUMNS));
         text.push_str(&format!("{}\n", line.trim_end()));
     }
@@ -153,22 +153,9 @@ fn figures(changes: &Changes) -> String {
     text
 }
 
-/// NPS as points, shares as percent.
-fn value(figure: &str, value: f64) -> String {
-    if figure == "nps" { decimal(value) } else { percent(value) }
-}
-
 fn signed(figure: &str, change: f64) -> String {
-    let text = value(figure, change);
+    let text = shown_value(figure, change);
     if text.starts_with('-') { text } else { format!("+{text}") }
-}
-
-fn with_error(name: &str, figure: &Figure) -> String {
-    match (figure.value, figure.standard_error) {
-        (Some(shown), Some(error)) => format!("{} ± {}", value(name, shown), value(name, error)),
-        (Some(shown), None) => value(name, shown),
-        (None, _) => "none".to_owned(),
-    }
 }
 
 /// A text as wide as so many columns of a terminal: cut, or filled up with blanks.

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::rows::{Row, ask, cut, of_surveys};
+use super::{
+    rows::{Row, ask, cut, of_surveys},
+    words::{decimal, percent},
+};
 use crate::{
     load::{LoadError, Reader},
     model::{DAY_MS, format_ms},
@@ -76,6 +79,22 @@ pub struct Figure {
     pub answers: i64,
     pub value: Option<f64>,
     pub standard_error: Option<f64>,
+}
+
+/// A value of a figure of this name: NPS as points, shares as percent.
+pub fn shown_value(figure: &str, value: f64) -> String {
+    if figure == "nps" { decimal(value) } else { percent(value) }
+}
+
+impl Figure {
+    /// The value of a figure of this name with its standard error, if it has one.
+    pub fn shown(&self, figure: &str) -> String {
+        match (self.value, self.standard_error) {
+            (Some(value), Some(error)) => format!("{} ± {}", shown_value(figure, value), shown_value(figure, error)),
+            (Some(value), None) => shown_value(figure, value),
+            (None, _) => "none".to_owned(),
+        }
+    }
 }
 
 impl FigureChange {

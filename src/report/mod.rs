@@ -22,7 +22,7 @@ pub mod words;
 
 use crate::{load::Reader, state::State};
 
-pub use changes::{Between, Changes, Figure, FigureChange, RowChange, changes};
+pub use changes::{Between, Changes, Figure, FigureChange, RowChange, changes, shown_value};
 pub use error::ReportError;
 pub use limits::{DAYS_DEFAULT, DAYS_MAX};
 pub use settings::ReportSettings;

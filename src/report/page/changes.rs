@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::parts::{decimal, foreign, foreign_or, left_out, nothing, percent, section, table, whole};
-use crate::report::{Changes, Figure, FigureChange, RowChange, limits::CHANGES_MAX};
+use super::parts::{foreign, foreign_or, left_out, nothing, section, table, whole};
+use crate::report::{Changes, FigureChange, RowChange, limits::CHANGES_MAX, shown_value};
 
 pub(super) fn changes(changes: &Changes) -> Markup {
     section(
@@ -66,9 +66,9 @@ fn figures(changes: &Changes) -> Markup {
                     (foreign_or(figure.question_text.as_deref(), &format!("question {}", figure.question_id)))
                 }
                 td { (what(figure)) }
-                td { (with_error(&figure.figure, &figure.before)) } td { (whole(figure.before.answers)) }
-                td { (with_error(&figure.figure, &figure.after)) } td { (whole(figure.after.answers)) }
-                td { @if let Some(change) = figure.change { (value(&figure.figure, change)) } }
+                td { (figure.before.shown(&figure.figure)) } td { (whole(figure.before.answers)) }
+                td { (figure.after.shown(&figure.figure)) } td { (whole(figure.after.answers)) }
+                td { @if let Some(change) = figure.change { (shown_value(&figure.figure, change)) } }
             }
         }
     };
@@ -85,18 +85,5 @@ fn what(figure: &FigureChange) -> Markup {
         ("top_two_share", _) => html! { "top-two box" },
         (_, Some(label)) => foreign(label),
         (other, None) => html! { (other) },
-    }
-}
-
-/// NPS as points, shares as percent.
-fn value(figure: &str, value: f64) -> String {
-    if figure == "nps" { decimal(value) } else { percent(value) }
-}
-
-fn with_error(name: &str, figure: &Figure) -> String {
-    match (figure.value, figure.standard_error) {
-        (Some(shown), Some(error)) => format!("{} ± {}", value(name, shown), value(name, error)),
-        (Some(shown), None) => value(name, shown),
-        (None, _) => "none".to_owned(),
     }
 }
