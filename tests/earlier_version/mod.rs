@@ -20,7 +20,8 @@ use crate::{
 };
 
 /// Tables that the version which made the place did not know, or knew with fewer columns.
-const NEWER_TABLES: [&str; 8] = [
+const NEWER_TABLES: [&str; 9] = [
+    "erasures",
     "response_custom_metadata",
     "survey_constraint_history",
     "survey_question_history",
