@@ -116,17 +116,16 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
         }
     }
     let exit_code = findings.iter().map(|finding| finding.exit_code).find(|code| *code != 0).unwrap_or(0);
-    let text = if args.json {
-        let json = match (args.traits, &measured) {
-            (false, _) => serde_json::to_string(&findings),
-            (true, traits) => serde_json::to_string(&WithTraits { findings: &findings, traits: traits.as_deref() }),
-        };
-        json.map_err(|error| CommandError::failed("cannot print the findings", error.into()))?
-    } else {
-        let traits = measured.as_deref().map(describe_measured).unwrap_or_default();
-        findings.iter().map(describe).chain([traits]).collect()
-    };
-    context.printer.print(&text)?;
+    match (args.json, args.traits) {
+        (true, false) => context.printer.print_json(&findings)?,
+        (true, true) => {
+            context.printer.print_json(&WithTraits { findings: &findings, traits: measured.as_deref() })?;
+        }
+        (false, _) => {
+            let traits = measured.as_deref().map(describe_measured).unwrap_or_default();
+            context.printer.print(&findings.iter().map(describe).chain([traits]).collect::<String>())?;
+        }
+    }
     Ok(exit_code)
 }
 

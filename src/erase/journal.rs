@@ -50,8 +50,9 @@ pub(super) struct Journal {
     /// Files that had more than one name before anything was removed.
     #[serde(default)]
     pub hard_linked: usize,
-    nonce: String,
-    sealed: String,
+    /// Who is erased.
+    #[serde(flatten)]
+    seal: Sealed,
 }
 
 /// The journals of a folder, opened for one set of names.
@@ -119,8 +120,7 @@ impl Journals {
             unknown_there: 0,
             removed: BTreeMap::new(),
             hard_linked: 0,
-            nonce: String::new(),
-            sealed: String::new(),
+            seal: Sealed::default(),
         });
         journal.of = self.hash(named);
         let path = self.path(&journal.erasure_id);
@@ -128,8 +128,7 @@ impl Journals {
         let bytes = serde_json::to_vec(identifiers).map_err(|error| EraseError::io("seal", &path)(error.into()))?;
         let mut parts = parts(PURPOSE, named);
         parts.push(journal.erasure_id.as_bytes());
-        let Sealed { nonce, sealed } = self.key.seal(&parts, &journal.erasure_id, bytes).ok_or_else(unsealed)?;
-        (journal.nonce, journal.sealed) = (nonce, sealed);
+        journal.seal = self.key.seal(&parts, &journal.erasure_id, bytes).ok_or_else(unsealed)?;
         self.write(&journal)?;
         Ok(journal)
     }
@@ -174,8 +173,7 @@ impl Journals {
     fn open(&self, journal: &Journal, named: &BTreeSet<Identifier>) -> Option<Vec<Identifier>> {
         let mut parts = parts(PURPOSE, named);
         parts.push(journal.erasure_id.as_bytes());
-        let sealed = Sealed { nonce: journal.nonce.clone(), sealed: journal.sealed.clone() };
-        let opened = self.key.open(&parts, &journal.erasure_id, &sealed)?;
+        let opened = self.key.open(&parts, &journal.erasure_id, &journal.seal)?;
         let identifiers: Vec<Identifier> = serde_json::from_slice(&opened).ok()?;
         // Those of earlier versions may be in another form, and of those that name nobody nothing is left.
         Some(identifiers.iter().filter_map(|one| Identifier::read(one.kind, &one.value)).collect())
@@ -234,7 +232,7 @@ mod tests {
         assert!(journals.find(&composed, &composed).unwrap().is_some() && journals.find(&zoe, &zoe).unwrap().is_none());
         journals.remove(&earlier).unwrap();
         // A byte of the seal changed.
-        let broken = text.replace(&journal.sealed, &STANDARD.encode(b"something else entirely"));
+        let broken = text.replace(&journal.seal.sealed, &STANDARD.encode(b"something else entirely"));
         fs::write(&path, broken).unwrap();
         assert!(matches!(journals.find(&anna, &anna), Err(EraseError::Journal { .. })));
         journals.remove(&journal).unwrap();

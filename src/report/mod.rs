@@ -2,8 +2,8 @@
 //! and where the last runs' time went.
 //!
 //! `gather`, `surveys` and `changes` ask the warehouse through its views, `coverage` the checkpoints or the ledger; `chart` draws, `page`
-//! writes. `studysync diff` shows `changes` alone. The file needs neither a network nor a script. It computes no statistic of its own: every number is one of a view,
-//! or a sum that the view allows. Everything is bounded, and what is left out is said.
+//! writes. `studysync diff` shows `changes` alone. The file needs neither a network nor a script. It computes no statistic of its own:
+//! every number is one of a view, or a sum that the view allows. Everything is bounded, and what is left out is said.
 
 mod axis;
 mod changes;

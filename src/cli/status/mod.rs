@@ -157,17 +157,13 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         })?;
         return Ok(0);
     };
-    let mut status = gather(&settings, &state, range).map_err(CommandError::State)?;
-    status.erasures_waiting = erasures::waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
-    let text = if args.json {
-        serde_json::to_string(&status).map_err(|error| CommandError::failed("cannot print the status", error.into()))?
-    } else {
-        match range {
-            Some(_) => describe_range(&status),
-            None => describe(&status),
-        }
-    };
-    context.printer.print(&text)?;
+    let waiting = erasures::waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
+    let status = gather(&settings, &state, range, waiting).map_err(CommandError::State)?;
+    match range {
+        _ if args.json => context.printer.print_json(&status)?,
+        Some(_) => context.printer.print(&describe_range(&status))?,
+        None => context.printer.print(&describe(&status))?,
+    }
     Ok(if args.surveys.tell_unknown(&settings) { 3 } else { 0 })
 }
 
@@ -193,7 +189,12 @@ fn is_asked_for(settings: &Settings, scope: Scope) -> bool {
     is_of_stream && is_of_survey
 }
 
-fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<Status, StateError> {
+fn gather(
+    settings: &Settings,
+    state: &State,
+    range: Option<Window>,
+    erasures_waiting: Vec<erasures::WaitingErasure>,
+) -> Result<Status, StateError> {
     let skew_ms = state.service_trait::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
     let now_ms = clock::now_ms() + skew_ms.unwrap_or(0);
     let mut streams = Vec::new();
@@ -263,7 +264,7 @@ fn gather(settings: &Settings, state: &State, range: Option<Window>) -> Result<S
         clock_skew_ms: skew_ms,
         traits: known_traits(state)?,
         runs: runs.collect(),
-        erasures_waiting: Vec::new(),
+        erasures_waiting,
         serve: serving(&settings.state_path)?,
         last_drift,
     })

@@ -92,8 +92,7 @@ impl<'a> Body<'a> {
 
     /// The JSON of a field, also where it was sent inside a text.
     pub(super) fn json(&self, field: &str) -> Option<Cow<'a, str>> {
-        let raw = self.raw(field)?;
-        Some(inner_json(raw).map_or(Cow::Borrowed(raw), Cow::Owned))
+        self.raw(field).map(sent_json)
     }
 
     /// Microseconds.
@@ -203,12 +202,16 @@ pub(super) fn read_moment(raw: &str) -> Option<i64> {
 
 /// `selectedIndexes`: a number, a list, or either as a text.
 pub(super) fn indexes(raw: &str) -> Option<Vec<i64>> {
-    let inner = inner_json(raw);
-    let raw = inner.as_deref().unwrap_or(raw);
-    match json::shape(raw) {
-        Shape::List => json::read_items(raw)?.into_iter().map(json::read_integer).collect(),
-        _ => read_bigint(raw).map(|index| vec![index]),
+    let raw = sent_json(raw);
+    match json::shape(&raw) {
+        Shape::List => json::read_items(&raw)?.into_iter().map(json::read_integer).collect(),
+        _ => read_bigint(&raw).map(|index| vec![index]),
     }
+}
+
+/// The JSON of a value, also where it was sent inside a text.
+pub(super) fn sent_json(raw: &str) -> Cow<'_, str> {
+    inner_json(raw).map_or(Cow::Borrowed(raw), Cow::Owned)
 }
 
 /// The list or object that a text holds.

@@ -15,7 +15,7 @@ use super::{
         question_type::{QuestionType, note_new_type},
         table_builder::TableBuilder,
     },
-    body::{Body, body_hash, indexes, inner_json, read_bigint, read_moment},
+    body::{Body, body_hash, indexes, inner_json, read_bigint, read_moment, sent_json},
 };
 use crate::{
     json::{self, Entry, Shape},
@@ -290,11 +290,6 @@ fn read_or_keep<'a, F: WireField, T>(
         fields.keep_clash(field);
     }
     value
-}
-
-/// The JSON of a value, also where it was sent inside a text.
-fn sent_json(raw: &str) -> Cow<'_, str> {
-    inner_json(raw).map_or(Cow::Borrowed(raw), Cow::Owned)
 }
 
 /// The type of a question, as it was sent and as the lists write it.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::parts::{foreign, foreign_or, left_out, nothing, section, table, whole};
-use crate::report::{Changes, FigureChange, RowChange, limits::CHANGES_MAX, shown_value};
+use crate::report::{Changes, FigureChange, RowChange, limits::CHANGES_MAX, rows::count, shown_value};
 
 pub(super) fn changes(changes: &Changes) -> Markup {
     section(
@@ -72,7 +72,7 @@ fn figures(changes: &Changes) -> Markup {
             }
         }
     };
-    let more = i64::try_from(changed.len().saturating_sub(CHANGES_MAX)).unwrap_or(i64::MAX);
+    let more = count(changed.len().saturating_sub(CHANGES_MAX));
     html! {
         (table("figure_changes", "Figures that changed, with their standard errors", &heads, shown))
         (left_out(more, "figure", " (studysync diff --json has all)"))
