@@ -1,6 +1,9 @@
 //! Windows, page by page: what is an end, what is a new start, and what goes on for ever.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use super::*;
 use crate::model::EndStyle;
@@ -106,10 +109,16 @@ async fn p3_a_404_on_a_token_that_died_is_no_end() {
 async fn p3_a_404_where_tokens_live_is_the_end() {
     let rows = Arc::new(AtomicUsize::new(7));
     let (listed, dies_once) = (Arc::clone(&rows), Arc::new(AtomicBool::new(false)));
-    let dies = Arc::clone(&dies_once);
-    let server = Server::start(move |_, target| match token_of(target) {
-        Some(_) if dies.swap(false, Ordering::Relaxed) => json(404, r#"{"error":"not found"}"#),
-        _ => ends_with_404(target, listed.load(Ordering::Relaxed), usize::MAX / 4096),
+    let (dies, is_fast) = (Arc::clone(&dies_once), AtomicBool::new(false));
+    let server = Server::start(move |_, target| {
+        // One page that takes longer than all that follow shows how old tokens can be, however busy this machine is.
+        if token_of(target).is_some() && !is_fast.swap(true, Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_secs(2));
+        }
+        match token_of(target) {
+            Some(_) if dies.swap(false, Ordering::Relaxed) => json(404, r#"{"error":"not found"}"#),
+            _ => ends_with_404(target, listed.load(Ordering::Relaxed), usize::MAX / 4096),
+        }
     })
     .await;
     let (source, request) = (server.source(), PageRequest { page_rows: 3, ..responses() });
