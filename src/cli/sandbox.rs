@@ -88,6 +88,10 @@ pub(super) struct SandboxArgs {
     #[arg(long)]
     pub gzip: bool,
 
+    /// Serve the recordings of recorded answers
+    #[arg(long)]
+    pub media: bool,
+
     /// Share of responses that break the contract's habits, 0.0 to 1.0
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub hostile_share: f64,
@@ -175,6 +179,7 @@ fn settings(args: &SandboxArgs) -> io::Result<Settings> {
         ..Faults::default()
     };
     faults.latency.ms = args.latency_ms;
+    faults.media.is_served = args.media;
     let patch = serde_json::from_str(&args.faults).map_err(|error| unfit(format!("--faults is not JSON: {error}")))?;
     let faults = faults.merged(patch).map_err(|error| unfit(format!("--faults: {error}")))?;
     Ok(Settings {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record_faults::BrokenRecords;
+use super::{media::Media, record_faults::BrokenRecords};
 
 /// When a fault strikes. The ways add up; none is set by default, so it never strikes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -333,6 +333,9 @@ pub struct Faults {
     /// `requestId` of a purge is wrapped in typographic quotes.
     pub quoted_request_id: bool,
 
+    /// Recordings, and the links to them.
+    pub media: Media,
+
     /// A real rate limit.
     pub rate_limit: RateLimit,
     /// 429 out of the blue.
@@ -394,6 +397,7 @@ impl Default for Faults {
             user_times_in_seconds: false,
             byte_order_mark: false,
             quoted_request_id: false,
+            media: Media::default(),
             rate_limit: RateLimit::default(),
             too_many_requests: Refusal::default(),
             server_error: ServerError::default(),

@@ -15,6 +15,7 @@ mod control;
 mod control_http;
 mod faults;
 mod json_text;
+mod media;
 mod random;
 mod record_faults;
 mod request_log;
@@ -39,6 +40,7 @@ pub use faults::{
     Auth, BrokenBody, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal, RepeatedRows, RetryAfter,
     RetryAfterForm, ServerError, SlowPages, StatusSpelling, SurveysAt, Ties, When,
 };
+pub use media::Media;
 pub use record_faults::{BrokenRecords, RecordFault};
 pub use request_log::LogEntry;
 pub use service::UpsertedUser;

@@ -48,6 +48,9 @@ pub(crate) fn respond(mut reply: Reply, visit: Visit, method: &Method, headers: 
     if let Some(allow) = reply.allow {
         head.insert(header::ALLOW, HeaderValue::from_static(allow));
     }
+    for (name, value) in reply.extra {
+        head.insert(name, value);
+    }
     if let Some(retry_after) = reply.retry_after {
         head.insert(header::RETRY_AFTER, retry_after);
     }

@@ -139,7 +139,7 @@ impl Service {
     }
 
     /// What becomes of a good page on its way, if a fault strikes.
-    fn spoil(&self, path: &str, faults: &Faults) -> Option<Spoilt> {
+    pub(super) fn spoil(&self, path: &str, faults: &Faults) -> Option<Spoilt> {
         let delivered = |name, delivery| Some(Spoilt { name, content: None, delivery });
         let content = |name, content_type, text: &'static str| {
             Some(Spoilt { name, content: Some((content_type, text)), delivery: Delivery::Whole })
@@ -174,14 +174,14 @@ impl Service {
 }
 
 /// A page that was spoilt on its way.
-struct Spoilt {
+pub(super) struct Spoilt {
     name: &'static str,
     content: Option<(&'static str, &'static str)>,
     delivery: Delivery,
 }
 
 impl Reply {
-    fn or_fault_of(mut self, spoilt: Option<Spoilt>) -> Reply {
+    pub(super) fn or_fault_of(mut self, spoilt: Option<Spoilt>) -> Reply {
         let Some(spoilt) = spoilt else { return self };
         self.fault = Some(spoilt.name);
         self.delivery = spoilt.delivery;

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod lists;
+mod media;
 mod page_token;
 mod purge;
 mod query;
@@ -128,6 +129,11 @@ impl Service {
         let wait_ms = lock(&self.strikes).latency_ms(&faults);
         self.pause(wait_ms).await;
         self.run_due_purges();
+        if let Some(upload) = media::upload_at(uri.path()).filter(|_| faults.media.is_served) {
+            let struck = self.strike(&faults, uri.path());
+            let reply = struck.unwrap_or_else(|| media::answer(upload, method, uri, headers, &faults.media));
+            return reply.or_fault_of(self.spoil(uri.path(), &faults));
+        }
         if !self.is_authorised(headers, uri.path(), faults.auth) {
             return Reply::empty(StatusCode::FORBIDDEN);
         }
@@ -179,6 +185,11 @@ pub(crate) async fn handle(State(service): State<Arc<Service>>, request: Request
     let seq = service.log.arrive(parts.method.as_str(), target, service.clock.elapsed_us());
     // Made at once: should the client hang up while the answer is made, the entry is completed all the same.
     let visit = Visit { service: service.clone(), seq };
-    let reply = service.answer(&parts.method, &parts.uri, &parts.headers, body).await;
+    let mut reply = service.answer(&parts.method, &parts.uri, &parts.headers, body).await;
+    let media = &service.faults().media;
+    if media.is_served && media.host != media::HOST && parts.uri.path() == "/v1/responses" {
+        let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        reply.body = media::with_links(&reply.body, media, host.or(parts.uri.host()).unwrap_or_default());
+    }
     delivery::respond(reply, visit, &parts.method, &parts.headers)
 }

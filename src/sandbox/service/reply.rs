@@ -2,7 +2,7 @@
 
 use axum::{
     body::Bytes,
-    http::{HeaderValue, StatusCode},
+    http::{HeaderName, HeaderValue, StatusCode},
 };
 
 /// How the body travels.
@@ -25,6 +25,7 @@ pub(crate) struct Reply {
     pub(crate) rows: u32,
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) allow: Option<&'static str>,
+    pub(crate) extra: Vec<(HeaderName, HeaderValue)>,
     pub(crate) delivery: Delivery,
     /// The fault that struck.
     pub(crate) fault: Option<&'static str>,
@@ -39,6 +40,7 @@ impl Reply {
             rows: 0,
             retry_after: None,
             allow: None,
+            extra: Vec::new(),
             delivery: Delivery::Whole,
             fault: None,
         }

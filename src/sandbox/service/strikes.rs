@@ -112,6 +112,11 @@ impl Service {
         if let Some(refusal) = self.limit_rate(&faults.rate_limit) {
             return Some(refusal);
         }
+        self.strike(faults, path)
+    }
+
+    /// The same without the rate limit.
+    pub(super) fn strike(&self, faults: &Faults, path: &str) -> Option<Reply> {
         if self.strikes("too_many_requests", path) {
             let refusal = self.come_back(StatusCode::TOO_MANY_REQUESTS, faults.too_many_requests.retry_after);
             return Some(refusal.struck_by("too_many_requests"));

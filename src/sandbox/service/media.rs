@@ -1,0 +1,134 @@
+//! Recordings behind links, as another host would serve them: without a key, in parts, and only by links that have not aged.
+
+use axum::{
+    body::Bytes,
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
+};
+
+use super::{
+    super::{media::Media, random::Random},
+    reply::Reply,
+};
+
+/// The host of links, as rows are generated.
+pub(super) const HOST: &str = "media.example.com";
+/// What links of recordings begin with, as rows are generated.
+const GENERATED: &[u8] = b"https://media.example.com/";
+/// The path of recordings here.
+const PATH: &str = "/media/";
+/// What a link ends with, as rows are generated.
+const ENDS: &[u8] = b"/download\"";
+
+/// A page of responses with links that lead here.
+pub(crate) fn with_links(body: &Bytes, media: &Media, asked_host: &str) -> Bytes {
+    let port = asked_host.rsplit_once(':').map(|(_, port)| format!(":{port}")).unwrap_or_default();
+    let host = if media.host.is_empty() { asked_host.to_owned() } else { format!("{}{port}", media.host) };
+    let begin = format!("http://{host}{PATH}");
+    let end = format!("/download?g={}\"", media.generation);
+    let mut made = Vec::with_capacity(body.len());
+    let mut rest: &[u8] = body;
+    while let Some(at) = find(rest, GENERATED) {
+        let (before, link) = rest.split_at(at);
+        made.extend_from_slice(before);
+        let link = link.get(GENERATED.len()..).unwrap_or_default();
+        made.extend_from_slice(begin.as_bytes());
+        // Another link of the recording, which is not a file, ends otherwise.
+        let quote = find(link, b"\"").unwrap_or(link.len());
+        rest = match find(link, ENDS).filter(|ends| *ends < quote) {
+            Some(ends) => {
+                made.extend_from_slice(link.get(..ends).unwrap_or_default());
+                made.extend_from_slice(end.as_bytes());
+                link.get(ends + ENDS.len()..).unwrap_or_default()
+            }
+            None => link,
+        };
+    }
+    made.extend_from_slice(rest);
+    Bytes::from(made)
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// The bytes of an upload's recording.
+fn content(upload: &str, media: &Media) -> Bytes {
+    let seed = upload.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let mut random = Random::new(seed, 3);
+    let bytes = usize::try_from(media.bytes + random.below(media.bytes / 2 + 1)).unwrap_or(usize::MAX);
+    let mut made = Vec::with_capacity(bytes + 8);
+    while made.len() < bytes {
+        made.extend_from_slice(&random.next().to_le_bytes());
+    }
+    made.truncate(bytes);
+    Bytes::from(made)
+}
+
+/// The upload whose recording is at a path.
+pub(super) fn upload_at(path: &str) -> Option<&str> {
+    path.strip_prefix(PATH)?.strip_suffix("/download")
+}
+
+/// Answers a request for the recording of an upload.
+pub(super) fn answer(upload: &str, method: &Method, uri: &Uri, headers: &HeaderMap, media: &Media) -> Reply {
+    if headers.contains_key(header::AUTHORIZATION) {
+        return Reply::error(StatusCode::BAD_REQUEST, "no key belongs into a request for a recording");
+    }
+    if method != Method::GET {
+        return Reply::not_allowed("GET");
+    }
+    if uri.query() != Some(&format!("g={}", media.generation)) {
+        return Reply::error(StatusCode::FORBIDDEN, "the link has aged");
+    }
+    if upload.bytes().map(u64::from).sum::<u64>() % 100 < media.lost_percent {
+        return Reply::error(StatusCode::NOT_FOUND, "no such recording");
+    }
+    if media.is_web_page {
+        let page = Reply::json(StatusCode::OK, "<!doctype html><title>Sign in</title>");
+        return Reply { content_type: Some("text/html; charset=utf-8"), ..page };
+    }
+    whole_or_part(upload, headers, media)
+}
+
+fn whole_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
+    let content = content(upload, media);
+    let content_type =
+        if upload.ends_with(|last: char| last.is_ascii_digit()) { "video/mp4" } else { "audio/mpeg; codecs=mp3" };
+    let reply = Reply { content_type: Some(content_type), ..Reply::json(StatusCode::OK, content.clone()) };
+    if media.has_no_ranges {
+        return reply;
+    }
+    let tag = format!("\"{upload}-{}\"", content.len());
+    let value = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let from =
+        value(header::RANGE).and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse::<usize>().ok());
+    let from = from.filter(|_| value(header::IF_RANGE).is_none_or(|held| held == tag));
+    let told = |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+    let mut extra = vec![(header::ETAG, told(tag.clone())), (header::ACCEPT_RANGES, told("bytes".to_owned()))];
+    match from {
+        None => Reply { extra, ..reply },
+        Some(from) if from >= content.len() => Reply::error(StatusCode::RANGE_NOT_SATISFIABLE, "no such range"),
+        Some(from) => {
+            extra.push((header::CONTENT_RANGE, told(format!("bytes {from}-{}/{}", content.len() - 1, content.len()))));
+            Reply { extra, status: StatusCode::PARTIAL_CONTENT, body: content.slice(from..), ..reply }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_here_and_other_texts_stay() {
+        let media = Media { generation: 7, ..Media::default() };
+        let body = br#"{"downloadUrl":"https://media.example.com/u-1/download","x":"https://media.example.com/u-1.m3u8","y":"/download"}"#;
+        let made = with_links(&Bytes::from_static(body), &media, "127.0.0.1:9");
+        let wanted = r#"{"downloadUrl":"http://127.0.0.1:9/media/u-1/download?g=7","x":"http://127.0.0.1:9/media/u-1.m3u8","y":"/download"}"#;
+        assert_eq!(std::str::from_utf8(&made).unwrap(), wanted);
+        let media = Media { host: "localhost".to_owned(), ..media };
+        let made = with_links(&Bytes::from_static(body), &media, "127.0.0.1:9");
+        assert!(std::str::from_utf8(&made).unwrap().contains("\"http://localhost:9/media/u-1/download?g=7\""));
+        assert_eq!(with_links(&Bytes::from_static(b"{}"), &media, ""), b"{}"[..]);
+    }
+}
