@@ -32,6 +32,8 @@ pub mod person;
 
 pub mod load;
 
+pub mod recordings;
+
 pub mod state;
 
 pub mod pipeline;

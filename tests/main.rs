@@ -14,6 +14,7 @@ mod kills;
 mod nights;
 mod places;
 mod reading;
+mod recordings;
 mod replay;
 mod report;
 mod rescans;

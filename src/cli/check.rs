@@ -102,6 +102,7 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     let mut findings = service(&settings, &context).await;
     findings.push(state(&settings));
     findings.extend(serve(&settings));
+    findings.extend(recordings(&settings));
     // A warehouse is locked while a run works on it, so it is looked at only if the lease is free.
     if findings.iter().all(|finding| finding.exit_code != 5) {
         findings.push(warehouse(&settings));
@@ -252,6 +253,20 @@ fn can_be_made(path: &Path) -> Result<(), CommandError> {
     let made = OpenOptions::new().write(true).create_new(true).open(&trial).and_then(|_| std::fs::remove_file(&trial));
     made.map_err(|source| {
         CommandError::failed(format!("{} cannot be made in {}", path.display(), folder.display()), source)
+    })
+}
+
+/// The folder of recordings, where they are fetched.
+fn recordings(settings: &Settings) -> Option<Finding> {
+    let path = &settings.recordings.path;
+    if !settings.recordings.is_enabled {
+        return None;
+    }
+    // In the folder itself, if it is there.
+    let trial = if path.is_dir() { path.join("trial") } else { path.clone() };
+    Some(match can_be_made(&trial) {
+        Ok(()) => Finding::well("recordings", format!("{} can be written", path.display())),
+        Err(error) => Finding::broken("recordings", error),
     })
 }
 

@@ -13,6 +13,7 @@ use crate::{
     erase::{DELAY_SECONDS_MAX, Erase, EraseError, EraseRequest, NotFollowed, Plan, Receipt, read_people},
     model::{IdentifierKind, steers_display},
     pipeline::{ResultsFound, Surroundings, flush_deliveries},
+    recordings::Held,
 };
 
 use super::{
@@ -214,6 +215,7 @@ struct PlanJson<'a> {
     archive_pages: u64,
     archive_records: u64,
     push_result_rows: u64,
+    recordings: u64,
     hard_linked: Vec<String>,
 }
 
@@ -236,6 +238,7 @@ impl<'a> PlanJson<'a> {
             archive_pages: plan.archive.pages,
             archive_records: plan.archive.records,
             push_result_rows: plan.results.rows,
+            recordings: plan.recordings.files,
             hard_linked: plan.hard_linked.iter().map(|file| file.path.display().to_string()).collect(),
         }
     }
@@ -303,6 +306,10 @@ fn describe(plan: &Plan) -> String {
     if plan.results.files > 0 {
         let ResultsFound { files, rows, .. } = plan.results;
         text.push_str(&format!("  rows in results of users push: {rows} in {files} files\n"));
+    }
+    if plan.recordings.sessions > 0 {
+        let Held { sessions, files, bytes } = plan.recordings;
+        text.push_str(&format!("  recordings: {files} files of {sessions} sessions, {bytes} bytes\n"));
     }
     let linked = plan.hard_linked.iter().map(|file| file.path.display().to_string()).collect();
     list(&mut text, "FILES WITH OTHER NAMES (hard links), which keep what is removed from them here", linked);

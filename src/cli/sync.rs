@@ -9,7 +9,9 @@ use crate::{
     config::Settings,
     erase::erase_vanished,
     model::Window,
-    pipeline::{OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, Request, Run, RunReport, drift_lines},
+    pipeline::{
+        OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunReport, drift_lines,
+    },
 };
 
 use super::{
@@ -171,6 +173,17 @@ async fn next_signal() -> std::io::Result<()> {
     }
 }
 
+fn recordings_line(recordings: RecordingsReport) -> String {
+    let RecordingsReport { fetched, bytes, missing, waiting } = recordings;
+    let fates = [(fetched, "fetched"), (missing, "not to be had"), (waiting, "wait for the next run")];
+    let mut fates: Vec<String> =
+        fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
+    if bytes > 0 {
+        fates.push(format!("{:.1} MB", bytes as f64 / 1e6));
+    }
+    format!("  recordings {}\n", if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") })
+}
+
 /// What people want to know when a run has ended.
 fn summary(report: &RunReport) -> String {
     let mut text = format!(
@@ -207,6 +220,7 @@ fn summary(report: &RunReport) -> String {
         };
         text.push_str(&format!("  {name:<10} {come_to}\n"));
     }
+    text.push_str(&report.recordings.map(recordings_line).unwrap_or_default());
     for line in drift_lines(&report.drift, report.drift_unlisted) {
         text.push_str(&format!("  drift: {line}\n"));
     }

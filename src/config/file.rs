@@ -24,6 +24,7 @@ pub(super) struct ConfigFile {
     pub state: StateTable,
     pub archive: ArchiveTable,
     pub erase: EraseTable,
+    pub recordings: super::recordings::RecordingsTable,
     pub serve: super::serve::ServeTable,
 }
 

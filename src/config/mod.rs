@@ -9,6 +9,7 @@ pub mod fuzzing;
 mod limits;
 mod paths;
 mod places;
+mod recordings;
 mod resolve;
 mod secret;
 mod serve;
@@ -19,6 +20,7 @@ mod variable;
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
 pub use paths::expanded;
+pub use recordings::RecordingsSettings;
 pub use resolve::{
     ArchiveChoice, AuthChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
     UsersSettings, WarehouseSettings, resolve,

@@ -17,6 +17,7 @@ pub(super) fn expand(file: &mut ConfigFile, overrides: &mut Overrides) -> Result
     in_place("[warehouse] publish", &mut file.warehouse.publish)?;
     in_place("[state] path", &mut file.state.path)?;
     in_place("[archive] path", &mut file.archive.path)?;
+    in_place("[recordings] path", &mut file.recordings.path)?;
     in_place("[serve] token_file", &mut file.serve.token_file)?;
     in_place("--api-key-file", &mut overrides.api_key_file)?;
     in_place("--duckdb", &mut overrides.duckdb)?;

@@ -17,6 +17,7 @@ use super::{
     limits,
     paths::{self, expanded},
     places::{folder_of_pages, real, real_state},
+    recordings::{self, RecordingsSettings},
     secret::secret,
     streams,
 };
@@ -106,6 +107,7 @@ pub struct Settings {
     pub deadline: Option<Duration>,
     /// The run ends early, resumable, after so many requests.
     pub max_requests: Option<u64>,
+    pub recordings: RecordingsSettings,
     pub serve: ServeSettings,
 }
 
@@ -296,6 +298,7 @@ pub(super) fn resolve_file(
         ArchiveChoice::Nothing => folder_of_pages(&state_path, SPOOL_FOLDER),
     };
     let archive_owner = state_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let recordings_path = file.recordings.path.clone().map(&beside);
     let (state_path, archive_root) = (real_state(state_path)?, real(archive_root)?);
     let memory_limit_mb = file.warehouse.memory_limit_mb.unwrap_or(MEMORY_LIMIT_MB);
     let warehouse = WarehouseSettings {
@@ -314,6 +317,11 @@ pub(super) fn resolve_file(
         publish: file.warehouse.publish.map(&beside).map(real).transpose()?,
     };
     check_publish(&warehouse)?;
+    let recordings_path = recordings_path.unwrap_or_else(|| match &warehouse.parquet {
+        Some(parquet) => parquet.join(recordings::FOLDER),
+        None => folder_of_pages(&state_path, recordings::FOLDER),
+    });
+    let recordings = recordings::resolve(&file.recordings, real(recordings_path)?)?;
     let has_filter = |stream: &Stream| stream.has_survey_filter();
     if !overrides.surveys.is_empty() && !overrides.streams.is_empty() && !overrides.streams.iter().any(has_filter) {
         return Err(value("--survey", "only responses and themes can be narrowed to a survey".to_owned()));
@@ -342,6 +350,7 @@ pub(super) fn resolve_file(
         archive_owner,
         archive_keep_days: file.archive.keep_days,
         erase_vanished_after_days,
+        recordings,
         serve: super::serve::resolve(file.serve, &beside)?,
         deadline: overrides.deadline,
         max_requests: overrides.max_requests,

@@ -105,7 +105,9 @@ duckdb = "warehouse.duckdb"
 # on_vanish = "keep"
 # grace_days = {GRACE_DAYS}
 
+{recordings}
 {serve}"#,
+        recordings = super::recordings::template(),
         serve = super::serve::template()
     )
 }

@@ -10,6 +10,7 @@ use super::{
     journal::{Journal, Journals},
     plan,
     purge::purge,
+    recordings,
     verify::{self, Search},
 };
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     model::{DurableStep, Identifier, IdentifierKind, format_ms},
     person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList, fields_of_table},
     pipeline::{self, CLOCK_SKEW, PipelineError, Session, Surroundings},
+    recordings::Recordings,
     schema::table,
     source::Source,
     state::{self, Inbox, State},
@@ -97,6 +99,7 @@ impl Erase {
             plan::count(&mut plan, &self.archive, &mut self.destinations)?;
             let (people, finder) = (plan.people(), plan.finder());
             plan.results = pipeline::search_results(&self.session.settings, &RecordsOf::new(&people, &finder))?;
+            plan.recordings = recordings::held(&self.recordings()?, &people)?;
         }
         for destination in &mut self.destinations {
             let name = destination.name();
@@ -196,6 +199,8 @@ impl Erase {
         self.note(&mut journal, "waiting deliveries".to_owned(), told)?;
         let cleaned = pipeline::clean_results(&self.session.settings, &records)?;
         self.note(&mut journal, "push results".to_owned(), cleaned.rows)?;
+        let recorded = recordings::remove(&self.recordings()?, &people)?;
+        self.note(&mut journal, "recordings".to_owned(), recorded)?;
         self.remove_leftovers(&finder, &mut journal)?;
         for at in 0..self.destinations.len() {
             let Some(destination) = self.destinations.get_mut(at) else { continue };
@@ -212,11 +217,10 @@ impl Erase {
         let reports = self.session.state().change_reports(&mut |report| finder.redacted(report))?;
         self.note(&mut journal, "state reports".to_owned(), reports)?;
         self.session.state().wipe()?;
-        let at = (people.as_slice(), &finder);
-        let mut search = verify::search(&self.session.settings, &self.archive, &mut self.destinations, at)?;
+        let mut search = self.search(&people, &finder)?;
         let redacted = self.redact(&search, &finder)?;
         if redacted > 0 {
-            search = verify::search(&self.session.settings, &self.archive, &mut self.destinations, at)?;
+            search = self.search(&people, &finder)?;
         }
         self.prove(plan, journal, search, redacted)
     }
@@ -227,6 +231,19 @@ impl Erase {
             self.journals.write(journal)?;
         }
         Ok(())
+    }
+
+    /// Everything is searched for what is left.
+    fn search(&mut self, people: &[Identifier], finder: &Finder) -> Result<Search, EraseError> {
+        let recordings = recordings::search(&self.recordings()?, people)?;
+        let at = (people, finder);
+        let mut search = verify::search(&self.session.settings, &self.archive, &mut self.destinations, at)?;
+        search.verified.places.extend(recordings.map(|place| ("recordings".to_owned(), place)));
+        Ok(search)
+    }
+
+    fn recordings(&self) -> Result<Vec<Recordings>, EraseError> {
+        recordings::folders(&self.session.settings, &self.session.state(), &self.session.surroundings.steps)
     }
 
     /// What webhooks told of them since the inbox was last emptied. What comes from here on, the suppression keeps out.

@@ -3,8 +3,8 @@
 use std::{io, path::PathBuf};
 
 use crate::{
-    archive::ArchiveError, load::LoadError, person::PersonError, pipeline::PipelineError, source::SourceError,
-    state::StateError,
+    archive::ArchiveError, load::LoadError, person::PersonError, pipeline::PipelineError, recordings::RecordingsError,
+    source::SourceError, state::StateError,
 };
 
 /// An error of an erasure.
@@ -65,6 +65,12 @@ impl From<StateError> for EraseError {
 impl From<PersonError> for EraseError {
     fn from(error: PersonError) -> Self {
         PipelineError::Person(error).into()
+    }
+}
+
+impl From<RecordingsError> for EraseError {
+    fn from(error: RecordingsError) -> Self {
+        PipelineError::Recordings(error).into()
     }
 }
 

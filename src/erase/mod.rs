@@ -14,6 +14,7 @@ mod leads;
 mod plan;
 mod purge;
 mod receipt;
+mod recordings;
 mod request;
 mod vanished;
 mod verify;

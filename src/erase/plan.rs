@@ -15,6 +15,7 @@ use crate::{
     model::{Identifier, IdentifierKind, merge_spellings},
     person::Finder,
     pipeline::ResultsFound,
+    recordings::Held,
 };
 
 /// How often the archive is asked; a chain of leads that winds through it more often is followed no further, and told.
@@ -34,6 +35,8 @@ pub struct Plan {
     pub archive: ArchiveFound,
     /// In the results of `users push`.
     pub results: ResultsFound,
+    /// Recordings of their sessions.
+    pub recordings: Held,
     /// Files with more than one name: what is written anew leaves its old bytes under the others.
     pub hard_linked: Vec<HardLinked>,
     /// Erasures of other people that were begun and not ended.

@@ -169,7 +169,10 @@ pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<Pat
         all.push(("publish", beside(copy)?));
     }
     if let Some(root) = &settings.warehouse.parquet {
-        all.push(("parquet", below(root)?));
+        let mut found = below(root)?;
+        // Sound and pictures are searched for no texts; whose they are, the names of their folders say.
+        found.retain(|path| !path.starts_with(&settings.recordings.path));
+        all.push(("parquet", found));
     }
     all.push(("archive", below(&settings.archive_root)?));
     let state =

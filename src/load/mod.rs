@@ -36,5 +36,5 @@ pub use reader::{QueryResult, Reader, ReaderLimits, Streamed, in_place, statemen
 pub use rows_file::ParquetRows;
 pub use scan::{Difference, Differences, Example, Pages};
 pub use store::{ParquetOptions, PartitionBy, TimeBounds};
-pub use tables::ErasureRecord;
+pub use tables::{ErasureRecord, RecordingOutcome, Stamp, StoredRecording, WantedRecording};
 pub use warehouse::Warehouse;

@@ -4,9 +4,9 @@ use std::{collections::HashSet, path::Path};
 
 use super::{
     Applied, CommitOptions, Differences, ErasureRecord, EventRows, Facts, LedgerEntry, LoadError, Mention, Pages,
-    PeopleFound, ReadAgain, Replacement, RunRecord, Searched, persons, scan,
+    PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, Searched, Stamp, WantedRecording, persons, scan,
     store::{BufferedStore, Store},
-    tables::{events, ledger, ranges, receipts, runs},
+    tables::{events, ledger, ranges, receipts, recordings, runs},
 };
 use crate::{
     model::{Identifier, Scan, ScanId},
@@ -290,6 +290,23 @@ impl Warehouse {
     pub fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
         self.ready()?;
         receipts::all(&mut self.store)
+    }
+
+    /// The recordings that answers name and that are not known to be here, the newest first: at most so many, and how many there are in
+    /// all.
+    pub fn wanted_recordings(&mut self, rows_max: usize) -> Result<(Vec<WantedRecording>, u64), LoadError> {
+        self.ready()?;
+        recordings::wanted(&mut self.store, rows_max)
+    }
+
+    /// Writes what became of recordings into the rows that name them, and returns the rows that changed. `stamp`: which run does so, and when
+    /// by the service's clock; without it the rows keep what they say of that.
+    pub fn settle_recordings(
+        &mut self,
+        outcomes: &[RecordingOutcome],
+        stamp: Option<Stamp<'_>>,
+    ) -> Result<u64, LoadError> {
+        self.change(|store| recordings::settle(store, outcomes, stamp))
     }
 
     /// Makes a warehouse at `fresh` with all that others keep in this one, as far as it has no rows: for a replay, which fills it. An

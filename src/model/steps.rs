@@ -30,6 +30,12 @@ pub enum DurableStep {
     SpoolArchived,
     /// It goes.
     SpoolRemoved,
+    /// A recording gets the name of its content.
+    RecordingKept,
+    /// What became of an upload is noted.
+    RecordingNoted,
+    /// The recordings of a session go.
+    RecordingRemoved,
     /// A file of pages that lost records takes the place of the old one.
     PagesRewritten,
     /// Who is kept out is written down.

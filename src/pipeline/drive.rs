@@ -440,6 +440,9 @@ impl Run {
                 self.publish(destination).await?;
             }
         }
+        if task.scope.stream == Stream::Responses {
+            self.fetch_recordings_early().await?;
+        }
         Ok(())
     }
 }

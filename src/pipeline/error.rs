@@ -11,6 +11,7 @@ use crate::{
     load::LoadError,
     model::Scope,
     person::PersonError,
+    recordings::RecordingsError,
     source::{SourceError, Stop},
     state::StateError,
     upsert::InputError,
@@ -33,6 +34,8 @@ pub enum PipelineError {
         #[source]
         source: LoadError,
     },
+    #[error("the recordings failed")]
+    Recordings(#[source] RecordingsError),
     #[error("the checkpoints failed")]
     State(#[source] StateError),
     /// Without the list of those who are kept out, a run would let them back in.

@@ -51,6 +51,9 @@ impl Run {
             self.findings.begin_with(self.lists());
             self.drive(queue, Vec::new()).await?;
         }
+        if self.reads_responses() {
+            self.fetch_recordings().await?;
+        }
         let asked = self.pull_people().await;
         if asked.is_err() || self.findings.stop.is_some() {
             self.findings.leave([Stream::Users]);
@@ -65,6 +68,10 @@ impl Run {
         let named = &self.session.settings.named_streams;
         resumed.retain(|left| named.is_empty() || named.contains(&left.stream()));
         Ok(resumed)
+    }
+
+    fn reads_responses(&self) -> bool {
+        self.request.people == PeopleAsk::AfterLists && self.lists().contains(&Stream::Responses)
     }
 
     fn lists(&self) -> Vec<Stream> {
@@ -212,6 +219,7 @@ impl Run {
             drift,
             drift_unlisted,
             webhook_events: self.findings.webhook_events,
+            recordings: self.session.settings.recordings.is_enabled.then_some(self.recordings.report),
             requests: self.context.source.request_stats(),
             time_ms: self.context.account.parts(),
             peak_rss_bytes: peak_rss_bytes(),
@@ -220,7 +228,7 @@ impl Run {
             limited_until_ms: self.findings.limited_until_ms(),
             error: error.map(|error| chain(error)),
             failures: self.findings.failures.clone(),
-            notes: self.findings.notes(),
+            notes: self.findings.notes().into_iter().chain(self.recordings.note()).collect(),
         }
     }
 }

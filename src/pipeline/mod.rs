@@ -30,6 +30,7 @@ mod push;
 mod queue;
 mod rebind;
 mod reconcile;
+mod recordings;
 mod replay;
 mod report;
 mod request;
@@ -63,6 +64,7 @@ pub use push::{
     push_dry, search_results,
 };
 pub use rebind::{is_same_identity, rebind};
+pub use recordings::{RECORDINGS_FOLDER, RecordingsReport};
 pub use replay::{
     Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
     is_carried_events,

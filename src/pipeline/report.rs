@@ -17,6 +17,7 @@ use super::{
     DriftReport, Failure, Frozen,
     drift::{DriftSource, reports},
     limits::KEPT_WAIT_MAX,
+    recordings::RecordingsReport,
 };
 
 /// How a run ended.
@@ -130,6 +131,9 @@ pub struct RunReport {
     /// Events that webhooks told and that this run brought into the warehouses.
     #[serde(skip_serializing_if = "is_none")]
     pub webhook_events: u64,
+    /// Recordings, where they are fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recordings: Option<RecordingsReport>,
     pub requests: RequestStats,
     /// Where the time went; everything but `wall` adds up to it.
     pub time_ms: TimeParts,

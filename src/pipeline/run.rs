@@ -15,6 +15,7 @@ use super::{
     PipelineError, Progress, Request, Session,
     assemble::{failed, identity, source_settings, start_engine},
     reconcile::check_ledgers,
+    recordings::RecordingsWork,
     replay::clear_leftovers,
     report::Findings,
     shared_destination::SharedDestination,
@@ -32,6 +33,7 @@ pub struct Run {
     pub(super) context: SyncContext,
     pub(super) destinations: Vec<SharedDestination>,
     pub(super) findings: Findings,
+    pub(super) recordings: RecordingsWork,
     pub(super) session: Session,
 }
 
@@ -88,7 +90,7 @@ impl Run {
         }
         session.begin_run()?;
         let context = SyncContext::new(&session, source, archive, progress)?;
-        Ok(Run { request, context, destinations, findings, session })
+        Ok(Run { request, context, destinations, findings, recordings: RecordingsWork::default(), session })
     }
 
     /// The client, for the progress bar.

@@ -11,7 +11,7 @@ use reqwest::{
 use super::{
     cause::cause,
     error::SettingsError,
-    settings::{AuthForm, SourceSettings},
+    settings::{AuthForm, SourceSettings, USER_AGENT},
 };
 
 /// Establishing a connection, encryption included.
@@ -42,6 +42,26 @@ pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> 
         true => builder.no_proxy().tls_certs_only([]),
         false => builder.https_only(true),
     };
+    builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
+}
+
+/// A client for links that the service hands out: it knows no key, and unpacks nothing.
+/// `is_local`: the service is on this machine, and what it leads to as well.
+pub(super) fn build_for_links(timeout: Duration, is_local: bool) -> Result<Client, SettingsError> {
+    install_crypto();
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let builder = Client::builder()
+        .user_agent(USER_AGENT)
+        .default_headers(headers)
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .retry(reqwest::retry::never())
+        .http1_only()
+        .http1_max_headers(HEADERS_MAX)
+        .connect_timeout(CONNECT_TIMEOUT.min(timeout))
+        .pool_idle_timeout(POOL_IDLE);
+    let builder = if is_local { builder.no_proxy() } else { builder.https_only(true) };
     builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
 }
 

@@ -35,6 +35,7 @@ mod address;
 mod ask;
 mod body;
 mod call;
+mod download;
 pub mod envelope;
 mod excerpt;
 mod purge;
@@ -52,6 +53,7 @@ mod stats;
 
 pub use self::{
     ask::{Answer, Range},
+    download::{DownloadFrom, DownloadRequest, DownloadSink, DownloadStart, Downloaded},
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
     learned_rate::LearnedRate,
     probe::Probe,

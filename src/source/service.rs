@@ -1,6 +1,9 @@
 //! The client as the other stages see it: one type, with a method for everything that can be asked of the service.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::{sync::watch, time::Instant};
@@ -9,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ask::{self, Answer, Range},
     client,
+    download::{DownloadRequest, DownloadSink, Downloaded},
     ends::TokenLives,
-    error::SourceError,
+    error::{SourceError, Stop},
     gate::{Gate, GateState, Limits, Machine, Pace},
     inner::Inner,
     learned_rate::LearnedRate,
@@ -131,6 +135,23 @@ impl Source {
     /// Only what makes every other request futile too.
     pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<Upserted, SourceError> {
         self.inner.upsert(body, may_repeat).await
+    }
+
+    /// Follows a link that the service handed out, without the key, and hands `sink` what is behind it.
+    ///
+    /// # Errors
+    /// The run is to end.
+    pub async fn download<S: DownloadSink>(
+        &self,
+        request: DownloadRequest<'_>,
+        sink: &mut S,
+    ) -> Result<Downloaded<S::Error>, Stop> {
+        self.inner.wire.download(&self.inner.base_url, request, sink).await
+    }
+
+    /// Waits before something is tried again. An error: the run is to end.
+    pub async fn nap(&self, wait: Duration) -> Result<(), Stop> {
+        self.inner.wire.gate.nap(wait).await
     }
 
     /// Whether a list has answered with a page: then this is the service, and it accepts the key.

@@ -28,6 +28,9 @@ pub const IN_FLIGHT_MAX_LIMIT: usize = 64;
 /// The default for [`SourceSettings::body_bytes_max`].
 pub const BODY_BYTES_MAX_DEFAULT: usize = 64 << 20;
 
+/// The default for [`SourceSettings::user_agent`].
+pub(super) const USER_AGENT: &str = concat!("studysync/", env!("CARGO_PKG_VERSION"));
+
 /// How the key stands in the `Authorization` header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthForm {
@@ -114,7 +117,7 @@ impl SourceSettings {
             deadline: None,
             requests_max: None,
             attempts_max: ATTEMPTS_MAX,
-            user_agent: concat!("studysync/", env!("CARGO_PKG_VERSION")).to_owned(),
+            user_agent: USER_AGENT.to_owned(),
             surveys_are_studies: false,
             transport: Transport::default(),
             clock: Clock::default(),
@@ -179,7 +182,7 @@ pub fn checked_address(text: &str) -> Result<String, SettingsError> {
 }
 
 /// Whether the host can only be this machine. By name only `localhost` counts.
-fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

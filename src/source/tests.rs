@@ -1,6 +1,7 @@
 //! The source against a hand-written server of canned replies: whatever can come over a wire.
 
 mod answers;
+mod downloads;
 mod refusals;
 mod waits;
 mod walks;

@@ -2,7 +2,7 @@
 //! ask twice and does not judge what a kind means: `fetch` and `walk` do.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -93,6 +93,8 @@ pub(super) struct Rejection {
 #[derive(Debug)]
 pub(super) struct Wire {
     client: Client,
+    /// The one for links of the service, once there was one to follow.
+    pub download_client: OnceLock<Result<Client, String>>,
     transport: Transport,
     machine_clock: Clock,
     pub key: ApiKey,
@@ -123,6 +125,7 @@ impl Wire {
     pub fn new(settings: &SourceSettings, gate: Gate) -> Result<Self, SettingsError> {
         Ok(Self {
             client: client::build(settings)?,
+            download_client: OnceLock::new(),
             transport: settings.transport.clone(),
             machine_clock: settings.clock.clone(),
             key: settings.key.clone(),
@@ -210,7 +213,23 @@ impl Wire {
 
     /// Sends a request and tells the gate what became of it: taken, or refused for now.
     pub(super) async fn hear(&self, request: Request, permit: &Permit, tally: &mut Tally<'_>) -> Heard {
-        let response = match self.transport.send(&self.client, request, self.timeout).await {
+        self.hear_with(&self.client, request, permit, tally).await
+    }
+
+    /// Sends a request by this client.
+    pub(super) async fn send_with(&self, client: &Client, request: Request) -> Result<Reply, Failure> {
+        self.transport.send(client, request, self.timeout).await
+    }
+
+    /// The same as [`Wire::hear`], by another client.
+    pub(super) async fn hear_with(
+        &self,
+        client: &Client,
+        request: Request,
+        permit: &Permit,
+        tally: &mut Tally<'_>,
+    ) -> Heard {
+        let response = match self.send_with(client, request).await {
             Ok(response) => response,
             Err(failure) => return Heard::Nothing(failure),
         };

@@ -5,10 +5,11 @@ use std::{
     path::Path,
 };
 
+use ring::digest::{SHA256, digest};
 use studysync::{
     model::TimeParts,
     pipeline::{Outcome, PipelineError, RunReport, chain},
-    sandbox::LogEntry,
+    sandbox::{LogEntry, Media},
 };
 
 use super::{
@@ -227,6 +228,32 @@ pub fn twins(left: &Contents, right: &Contents, likeness: Likeness) {
             right.name,
             only(&right_rows, &left_rows)
         );
+    }
+}
+
+/// Each recording of an answer that is there is a file of its content, or is told as lost; and no file is of anything else.
+pub fn recordings(contents: &Contents, root: &Path, media: &Media) {
+    let gone: BTreeSet<_> = (contents.tables["responses"].iter())
+        .filter(|row| row["deleted_at"].is_some() || row["_vanished_at"].is_some())
+        .map(|row| (row["response_group_uid"].clone(), row["question_id"].clone()))
+        .collect();
+    for row in &contents.tables["response_media"] {
+        let key = (row["response_group_uid"].clone(), row["question_id"].clone());
+        let status = row["recording_status"].as_deref();
+        let is_link = row["download_url"].as_deref().is_some_and(|link| link.starts_with("https://media.example.com/"));
+        match status {
+            Some("stored") => {
+                let path = root.join(row["recording_path"].as_deref().unwrap());
+                let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                let sha256 = digest(&SHA256, &bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+                assert_eq!(row["recording_sha256"], Some(sha256), "{}: {row:?}", contents.name);
+                assert!(bytes.len() as u64 >= media.bytes, "{}: {row:?}", contents.name);
+            }
+            Some("refused") => assert!(media.lost_percent > 0 || gone.contains(&key), "{}: {row:?}", contents.name),
+            // Hostile answers have links of any kind.
+            Some(_) => assert!(!is_link, "{}: {row:?}", contents.name),
+            None => assert!(!is_link || gone.contains(&key), "{}: {row:?}", contents.name),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use studysync::{
     model::{DAY_MS, DurableStep, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
     sandbox::{
-        BrokenBody, ChangeRequest, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal,
+        BrokenBody, ChangeRequest, DeadTokens, EndMark, Faults, Latency, Media, Order, Plain, RateLimit, Refusal,
         RepeatedRows, RetryAfter, RetryAfterForm, Rough, ServerError, Settings, SlowPages, Ties, When,
     },
 };
@@ -33,6 +33,7 @@ pub fn draw(seed: u64) -> Script {
     let days = if is_light { days.min(LIGHT_DAYS_MAX) } else { days };
     let responses = if is_large { dice.below(600) } else { dice.below(120) };
     let ties_per_ms = if dice.percent(30) { dice.between(2, 5) as u32 } else { 0 };
+    let recordings = recordings(seed);
     let service = Settings {
         seed: dice.bits() % 1_000_000,
         now_ms: NOW_MS + dice.between(0, 30) * DAY_MS + dice.between(0, DAY_MS),
@@ -46,7 +47,7 @@ pub fn draw(seed: u64) -> Script {
         rough: rough(seed),
         api_key: KEY.into(),
         log_entries_max: 100_000,
-        faults: habits(&mut dice, ties_per_ms),
+        faults: Faults { media: recordings.clone().unwrap_or_default(), ..habits(&mut dice, ties_per_ms) },
         ..Settings::default()
     };
     // A page full of one millisecond leads to itself where ties are repeated.
@@ -66,8 +67,13 @@ pub fn draw(seed: u64) -> Script {
     if is_light {
         acts = acts.into_iter().flat_map(|act| aimed(act, &mut light_dice)).collect();
     }
+    if recordings.is_some() {
+        let mut dice = Dice::new(seed, 6);
+        acts.iter_mut().for_each(|act| kill_while_fetching(act, &mut dice));
+    }
     Script {
         seed,
+        has_recordings: recordings.is_some(),
         service,
         only,
         parquet_by_day,
@@ -90,6 +96,28 @@ fn rough(seed: u64) -> Option<Rough> {
         reject_share: dice.pick(&[0.0, 0.02, 0.1]),
         twice_share: dice.pick(&[0.0, 0.02, 0.1]),
     })
+}
+
+/// Every fifth seed fetches recordings.
+fn recordings(seed: u64) -> Option<Media> {
+    let mut dice = Dice::new(seed, 5);
+    let has_recordings = seed % 5 == 1 && !super::REGRESSIONS.iter().any(|(once, _)| *once == seed);
+    has_recordings.then(|| Media {
+        is_served: true,
+        host: "media.example.com".to_owned(),
+        bytes: 2000,
+        lost_percent: dice.pick(&[0, 0, 30]),
+        ..Media::default()
+    })
+}
+
+/// Half of the kills hit where recordings are kept and told.
+fn kill_while_fetching(act: &mut Act, dice: &mut Dice) {
+    let Act::Run(plan) = act else { return };
+    if let Some(kill) = plan.kill.as_mut().filter(|_| dice.percent(50)) {
+        kill.at = Some(dice.pick(&[DurableStep::RecordingKept, DurableStep::RecordingNoted]));
+        kill.step = 1 + dice.below(6);
+    }
 }
 
 /// Most kills of light scripts hit where a mistake would show, and the killed run is run again: what it then does is wrong before

@@ -138,7 +138,8 @@ impl Play<'_> {
                 self.check_after(plan, &ended);
                 let report = ended.report.as_ref();
                 let is_finished = report.is_some_and(|report| matches!(report.exit_code, 0 | 3)) && !ended.was_killed;
-                if plan.again && is_finished {
+                let waiting = report.and_then(|report| report.recordings).map_or(0, |recordings| recordings.waiting);
+                if plan.again && is_finished && waiting == 0 {
                     self.ask_for_nothing(plan).await;
                 }
             }
@@ -196,8 +197,11 @@ impl Play<'_> {
         let text = format!(
             "[streams.responses]\nflags = [{}]\npage_rows = {page_rows}\nsince = \"{since_ms}\"\n{rescan}\
              [streams.themes]\nsince = \"{since_ms}\"\n{rescan}[streams.surveys]\npage_rows = {page_rows}\n\
-             [warehouse]\nparquet_partition = \"{partition}\"\n",
-            flags.join(", ")
+             [warehouse]\nparquet_partition = \"{partition}\"\n\
+             [recordings]\nenabled = {}\npath = {:?}\n",
+            flags.join(", "),
+            self.script.has_recordings,
+            root.join("recordings"),
         );
         let beside = |name: &str| self.folder.path().join(name);
         fs::write(beside("studysync.toml"), text).unwrap();
@@ -310,6 +314,8 @@ impl Play<'_> {
     fn likeness(&self) -> Likeness {
         match (self.are_runs_twins, self.script.plants_edges) {
             (true, _) => Likeness::InAll,
+            // The run that told one warehouse of a recording was killed before it told the other.
+            (false, _) if self.script.has_recordings => Likeness::InContent,
             (false, false) => Likeness::ButRuns,
             (false, true) => Likeness::InContent,
         }
@@ -409,6 +415,9 @@ impl Play<'_> {
             let when = format!("at the end, {}", warehouse.name);
             assert_rows_hold(|table| warehouse.tables[table].clone(), &expected, &when);
             checks::history(warehouse);
+            if self.script.has_recordings {
+                checks::recordings(warehouse, &self.root().join("recordings"), &self.script.service.faults.media);
+            }
         }
         if let ([duckdb, parquet], true) = (contents.as_slice(), self.are_twins) {
             checks::twins(duckdb, parquet, self.likeness());

@@ -27,6 +27,8 @@ pub struct Script {
     pub unplaceable: u64,
     /// Whether everything becomes due by the default tiers at the end, forty days later.
     pub ends_by_tiers: bool,
+    /// Whether recordings are fetched.
+    pub has_recordings: bool,
     pub acts: Vec<Act>,
 }
 
@@ -117,6 +119,9 @@ impl fmt::Display for Script {
             if self.keeps_pages { "kept" } else { "not kept" },
         )?;
         writeln!(f, "  edges planted: {}, unplaceable records: {}", self.plants_edges, self.unplaceable)?;
+        if self.has_recordings {
+            writeln!(f, "  recordings are fetched")?;
+        }
         if let Some(rough) = &self.service.rough {
             writeln!(f, "  {rough:?}")?;
         }

@@ -17,7 +17,7 @@ use crate::{
         store::{TableChange, written_us},
     },
     model::Scan,
-    schema::{Column, Table},
+    schema::{Column, Origin, Table},
 };
 
 /// A moment in every row.
@@ -71,6 +71,8 @@ pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result
             (Some(stamp), _) => Some(stamp),
             (None, "_first_seen_at") => Some(moment(scan.started_ms, count)),
             (None, _) if !was_asked_for(scan, column) => None,
+            // Filled later, by what is no scan.
+            (None, name) if column.origin == Origin::Load && rows.column_by_name(name).is_none() => None,
             (None, name) => Some(column_of(table, rows, name)?),
         })
     })

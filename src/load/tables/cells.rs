@@ -148,7 +148,7 @@ impl ColumnBuilder {
 
 /// The run that wrote a row, and when.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::load) struct Stamp<'a> {
+pub struct Stamp<'a> {
     pub run_id: &'a RunId,
     /// Epoch milliseconds.
     pub at_ms: i64,
@@ -156,7 +156,7 @@ pub(in crate::load) struct Stamp<'a> {
 
 impl<'a> Stamp<'a> {
     /// What stands in a column that every table has; `None` for other columns.
-    pub fn cell(self, column: &str) -> Option<Cell<'a>> {
+    pub(in crate::load) fn cell(self, column: &str) -> Option<Cell<'a>> {
         match column {
             "_run_id" => Some(Cell::Text(&self.run_id.0)),
             "_synced_at" => Some(Cell::at_ms(self.at_ms)),
@@ -168,7 +168,7 @@ impl<'a> Stamp<'a> {
     ///
     /// # Errors
     /// `Contract` if the table does not allow that NULL.
-    pub fn on(self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    pub(in crate::load) fn on(self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let run_ids: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows.num_rows()).map(|_| &self.run_id.0)));
         let at_us = written_us(self.at_ms.saturating_mul(1000));
         let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from_value(at_us, rows.num_rows()));

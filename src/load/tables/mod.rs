@@ -10,9 +10,12 @@ pub(in crate::load) mod fixture;
 pub(in crate::load) mod ledger;
 pub(in crate::load) mod ranges;
 pub(in crate::load) mod receipts;
+pub(in crate::load) mod recordings;
 pub(in crate::load) mod runs;
 mod status_changes;
 
 #[cfg(test)]
 pub(in crate::load) use cells::Cell;
+pub use cells::Stamp;
 pub use receipts::ErasureRecord;
+pub use recordings::{RecordingOutcome, StoredRecording, WantedRecording};

@@ -24,6 +24,7 @@ use super::{
         assemble::{failed, places},
         commit::covered,
         open_warehouses,
+        recordings::tell_known,
     },
     build::{Around, Warehouses, build},
     inventory::{Archived, require_all},
@@ -55,6 +56,7 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     for destination in &mut fresh {
         let name = destination.name();
         ledgers.insert(name, destination.ledger().map_err(failed(name))?);
+        tell_known(destination, &task.settings.recordings)?;
         destination.publish().map_err(failed(name))?;
     }
     drop(fresh);

@@ -14,6 +14,7 @@ use super::{
         PipelineError, Surroundings,
         assemble::{failed, opening},
         open_warehouses,
+        recordings::tell_known,
     },
     build::{Around, build},
     inventory::{Archived, require_all},
@@ -59,8 +60,10 @@ pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, Pipeline
         let mut rows = std::collections::BTreeMap::new();
         for warehouse in &mut warehouses {
             let name = warehouse.name();
-            let put_in = warehouse.replace(&mut stretch, &what);
-            rows.insert(name, put_in.and_then(|rows| warehouse.publish().map(|()| rows)).map_err(failed(name))?);
+            let put_in = warehouse.replace(&mut stretch, &what).map_err(failed(name))?;
+            tell_known(warehouse, &task.settings.recordings)?;
+            warehouse.publish().map_err(failed(name))?;
+            rows.insert(name, put_in);
         }
         let (start, end) = (format_ms(window.start_ms), format_ms(window.end_ms));
         replayed.stretches.push(Replaced { stream: stream.name(), start, end, rows });

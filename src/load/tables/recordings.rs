@@ -1,0 +1,264 @@
+//! What `response_media` says of recordings: which are still to be fetched, and what became of them.
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{
+        ArrayRef, Int64Array, Int64Builder, RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray,
+        TimestampMicrosecondBuilder, UInt64Builder,
+    },
+    compute::take_record_batch,
+};
+
+use super::cells::{Row, Stamp};
+use crate::{
+    load::{
+        LoadError,
+        contract::contract,
+        error::unfit,
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, project, removal_columns, with_columns},
+    },
+    schema::Table,
+};
+
+const MEDIA: &str = "response_media";
+const RESPONSES: &str = "responses";
+/// Rows that are changed together: bounds the memory.
+const ROWS_AT_ONCE: usize = 20_000;
+
+/// A recording that is not here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedRecording {
+    pub response_group_uid: String,
+    pub question_id: i64,
+    pub upload_id: Option<String>,
+    /// As the row has it; it may have aged.
+    pub link: String,
+    /// When the answer was given, epoch microseconds.
+    pub created_us: i64,
+    /// What the row says of an earlier try.
+    pub status: Option<String>,
+    /// Whether the answer was deleted, or has vanished at the service: nothing new is brought of it.
+    pub is_gone: bool,
+}
+
+/// What became of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingOutcome {
+    /// The row that asked for it.
+    pub wanted: WantedRecording,
+    /// "stored", or why there is none.
+    pub status: String,
+    /// What is stored.
+    pub stored: Option<StoredRecording>,
+}
+
+/// A recording that is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRecording {
+    pub sha256: String,
+    pub bytes: u64,
+    pub media_type: Option<String>,
+    pub path: String,
+    /// Epoch milliseconds.
+    pub fetched_ms: i64,
+}
+
+/// The rows without a recording, the newest first: at most so many, and how many there are in all.
+pub(in crate::load) fn wanted(
+    store: &mut BufferedStore,
+    rows_max: usize,
+) -> Result<(Vec<WantedRecording>, u64), LoadError> {
+    let table = contract(MEDIA)?;
+    let columns = [
+        "response_group_uid",
+        "question_id",
+        "upload_id",
+        "download_url",
+        "created_at",
+        "recording_status",
+        "recording_sha256",
+    ];
+    let (mut wanted, mut all) = (Vec::new(), 0);
+    store.read(table, &columns, &Filter::all(), &mut |rows| {
+        for at in 0..rows.num_rows() {
+            wanted.extend(wanted_row(Row { rows: &rows, at })?);
+            if wanted.len() >= rows_max.saturating_mul(2) {
+                all += keep_newest(&mut wanted, rows_max);
+            }
+        }
+        Ok(())
+    })?;
+    all += keep_newest(&mut wanted, rows_max) + wanted.len() as u64;
+    for some in wanted.chunks_mut(ROWS_AT_ONCE) {
+        mark_the_gone(store, some)?;
+    }
+    Ok((wanted, all))
+}
+
+/// Returns how many were left out.
+fn keep_newest(wanted: &mut Vec<WantedRecording>, rows_max: usize) -> u64 {
+    wanted.sort_by_key(|wanted| Reverse(wanted.created_us));
+    let out = wanted.len().saturating_sub(rows_max);
+    wanted.truncate(rows_max);
+    out as u64
+}
+
+fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
+    let link = row.text_or_null("download_url")?.filter(|link| !link.is_empty());
+    let (Some(link), None) = (link, row.text_or_null("recording_sha256")?) else { return Ok(None) };
+    Ok(Some(WantedRecording {
+        response_group_uid: row.text("response_group_uid")?.to_owned(),
+        question_id: row.integer("question_id")?,
+        upload_id: row.text_or_null("upload_id")?.map(str::to_owned),
+        link: link.to_owned(),
+        created_us: row.moment_us("created_at")?,
+        status: row.text_or_null("recording_status")?.map(str::to_owned),
+        is_gone: false,
+    }))
+}
+
+/// Marks those whose answers are not at the service any more, or deleted there.
+fn mark_the_gone(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Result<(), LoadError> {
+    let table = contract(RESPONSES)?;
+    let columns = ["response_group_uid", "question_id", "created_at", "deleted_at", "_vanished_at"];
+    let keys = keys_of(table, wanted.iter())?;
+    let mut gone = HashSet::new();
+    for range in TimeBounds::clusters_of(table, keys.values())? {
+        store.read(table, &columns, &Filter::within(range).with_keys(&keys), &mut |rows| {
+            for at in 0..rows.num_rows() {
+                let row = Row { rows: &rows, at };
+                if row.moment_us_or_null("deleted_at")?.or(row.moment_us_or_null("_vanished_at")?).is_some() {
+                    gone.insert((row.text("response_group_uid")?.to_owned(), row.integer("question_id")?));
+                }
+            }
+            Ok(())
+        })?;
+    }
+    for one in wanted {
+        one.is_gone = gone.contains(&(one.response_group_uid.clone(), one.question_id));
+    }
+    Ok(())
+}
+
+/// Writes what became of recordings into their rows, with the stamp if there is one. A row that is not there any more, has another upload, or says so already is left as it
+/// is.
+/// Returns the rows that changed.
+pub(in crate::load) fn settle(
+    store: &mut BufferedStore,
+    outcomes: &[RecordingOutcome],
+    stamp: Option<Stamp<'_>>,
+) -> Result<u64, LoadError> {
+    let table = contract(MEDIA)?;
+    let mut outcomes: Vec<&RecordingOutcome> = outcomes.iter().collect();
+    outcomes.sort_by_key(|outcome| outcome.wanted.created_us);
+    let mut settled = 0;
+    for some in outcomes.chunks(ROWS_AT_ONCE) {
+        let keys = keys_of(table, some.iter().map(|outcome| &outcome.wanted))?;
+        let by_key: HashMap<(&str, i64), &RecordingOutcome> =
+            some.iter().map(|outcome| ((key_of(&outcome.wanted)), *outcome)).collect();
+        for range in TimeBounds::clusters_of(table, keys.values())? {
+            let mut change = TableChange::new(table);
+            for rows in store.full_rows(table, &Filter::within(range).with_keys(&keys))? {
+                let (rows, outcomes) = matched(table, &rows, &by_key)?;
+                settled += outcomes.len() as u64;
+                change.remove(&project(&rows, &removal_columns(table))?)?;
+                change.add(with_outcomes(table, &rows, &outcomes, stamp)?);
+            }
+            store.change(change)?;
+        }
+    }
+    Ok(settled)
+}
+
+fn key_of(wanted: &WantedRecording) -> (&str, i64) {
+    (&wanted.response_group_uid, wanted.question_id)
+}
+
+/// The rows of these in a table whose key is that of an answer.
+fn keys_of<'w>(table: &'static Table, wanted: impl Iterator<Item = &'w WantedRecording>) -> Result<KeySet, LoadError> {
+    let mut sessions = StringBuilder::new();
+    let (mut questions, mut moments) = (Int64Builder::new(), TimestampMicrosecondBuilder::new());
+    for one in wanted {
+        sessions.append_value(&one.response_group_uid);
+        questions.append_value(one.question_id);
+        moments.append_value(one.created_us);
+    }
+    let columns: [(&str, ArrayRef); 3] = [
+        ("response_group_uid", Arc::new(sessions.finish())),
+        ("question_id", Arc::new(questions.finish())),
+        ("created_at", Arc::new(moments.finish())),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).map_err(unfit(table))?;
+    KeySet::of(removal_columns(table), &[rows])
+}
+
+/// The rows whose recordings these are, and what became of each.
+fn matched<'o>(
+    table: &'static Table,
+    rows: &RecordBatch,
+    by_key: &HashMap<(&str, i64), &'o RecordingOutcome>,
+) -> Result<(RecordBatch, Vec<&'o RecordingOutcome>), LoadError> {
+    let mut outcomes = Vec::new();
+    let mut places = UInt64Builder::new();
+    for at in 0..rows.num_rows() {
+        let row = Row { rows, at };
+        let outcome = by_key.get(&(row.text("response_group_uid")?, row.integer("question_id")?));
+        let upload_id = row.text_or_null("upload_id")?;
+        let outcome = outcome.filter(|outcome| outcome.wanted.upload_id.as_deref() == upload_id);
+        let (status, sha256) = (row.text_or_null("recording_status")?, row.text_or_null("recording_sha256")?);
+        let sha256_of = |outcome: &RecordingOutcome| outcome.stored.as_ref().map(|stored| stored.sha256.clone());
+        let is_new = |outcome: &RecordingOutcome| {
+            status != Some(&outcome.status) || sha256.map(str::to_owned) != sha256_of(outcome)
+        };
+        let outcome = outcome.filter(|outcome| is_new(outcome));
+        places.extend(outcome.map(|_| Some(at as u64)));
+        outcomes.extend(outcome);
+    }
+    let rows = take_record_batch(rows, &places.finish()).map_err(unfit(table))?;
+    Ok((rows, outcomes))
+}
+
+/// The rows with what became of the recording of each.
+fn with_outcomes(
+    table: &'static Table,
+    rows: &RecordBatch,
+    outcomes: &[&RecordingOutcome],
+    stamp: Option<Stamp<'_>>,
+) -> Result<RecordBatch, LoadError> {
+    let stored = || outcomes.iter().map(|outcome| outcome.stored.as_ref());
+    let texts = |text: fn(&StoredRecording) -> Option<&str>| -> ArrayRef {
+        Arc::new(stored().map(|stored| stored.and_then(text)).collect::<StringArray>())
+    };
+    let bytes = stored().map(|stored| stored.map(|stored| i64::try_from(stored.bytes).unwrap_or(i64::MAX)));
+    let fetched = stored().map(|stored| stored.map(|stored| stored.fetched_ms.saturating_mul(1000)));
+    let new: HashMap<&str, ArrayRef> = HashMap::from([
+        (
+            "recording_status",
+            Arc::new(outcomes.iter().map(|one| Some(&one.status)).collect::<StringArray>()) as ArrayRef,
+        ),
+        ("recording_sha256", texts(|stored| Some(&stored.sha256))),
+        ("recording_media_type", texts(|stored| stored.media_type.as_deref())),
+        ("recording_path", texts(|stored| Some(&stored.path))),
+        ("recording_bytes", Arc::new(bytes.collect::<Int64Array>())),
+        ("recording_fetched_at", Arc::new(fetched.collect::<TimestampMicrosecondArray>())),
+    ]);
+    let schema = rows.schema();
+    // What is stamped anew is left out, and so are the columns that change.
+    let is_stamp = |name: &str| stamp.is_some() && matches!(name, "_run_id" | "_synced_at");
+    let is_kept = |name: &str| !new.contains_key(name) && !is_stamp(name);
+    let kept = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| is_kept(field.name()));
+    let columns = kept.map(|(field, column)| (field.name().as_str(), Arc::clone(column)));
+    let changed = new.iter().map(|(name, column)| (*name, Arc::clone(column)));
+    let rows =
+        RecordBatch::try_from_iter_with_nullable(columns.chain(changed).map(|(name, column)| (name, column, true)));
+    let rows = rows.map_err(unfit(table))?;
+    match stamp {
+        Some(stamp) => stamp.on(table, &rows),
+        None => with_columns(table, &table.full_schema(), &rows),
+    }
+}

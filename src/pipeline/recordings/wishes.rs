@@ -1,0 +1,77 @@
+//! Recordings that rows name, and what rows are to say of them.
+
+use std::collections::HashMap;
+
+use crate::{
+    load::{RecordingOutcome, StoredRecording, WantedRecording},
+    model::Stream,
+    recordings::{Recordings, Upload, UploadKey},
+};
+
+/// The stream whose rows name recordings.
+pub(super) const STREAM: Stream = Stream::Responses;
+
+/// Recordings that rows name and that are not told in them.
+#[derive(Debug, Default)]
+pub(super) struct Wishes {
+    pub wishes: Vec<Wish>,
+    places: HashMap<UploadKey, usize>,
+    /// There are more.
+    pub is_cut: bool,
+}
+
+impl Wishes {
+    /// Takes in what a warehouse wants.
+    pub fn add(&mut self, wanted: WantedRecording) {
+        let upload_id = wanted.upload_id.as_deref();
+        let Some(key) = UploadKey::of(&wanted.response_group_uid, wanted.question_id, upload_id) else { return };
+        match self.places.get(&key).and_then(|at| self.wishes.get_mut(*at)) {
+            Some(wish) => wish.is_told &= wanted.status.is_some() && wanted.status == wish.wanted.status,
+            None => {
+                self.places.insert(key.clone(), self.wishes.len());
+                self.wishes.push(Wish { is_told: wanted.status.is_some(), key, wanted });
+            }
+        }
+    }
+}
+
+/// A recording that a row names and that is not told in it.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub key: UploadKey,
+    pub wanted: WantedRecording,
+    /// Every row says of it why it is missing.
+    is_told: bool,
+}
+
+impl Wish {
+    /// What the rows are to say; `None` if they say it.
+    pub fn outcome(&self, recordings: &Recordings, upload: &Upload) -> Option<RecordingOutcome> {
+        let outcome = outcome_of(&self.wanted, &self.key, recordings, upload);
+        let is_said = self.is_told && self.wanted.status.as_ref() == Some(&outcome.status);
+        (!is_said).then_some(outcome)
+    }
+}
+
+/// What a row is to say of a recording.
+pub(super) fn outcome_of(
+    wanted: &WantedRecording,
+    key: &UploadKey,
+    recordings: &Recordings,
+    upload: &Upload,
+) -> RecordingOutcome {
+    let (status, stored) = match upload {
+        Upload::Missing(missing) => (missing.reason.name(), None),
+        Upload::Stored(recording) => {
+            let stored = StoredRecording {
+                sha256: recording.sha256.clone(),
+                bytes: recording.bytes,
+                media_type: recording.media_type.clone(),
+                path: recordings.place_of(key, recording).display().to_string(),
+                fetched_ms: recording.fetched_ms,
+            };
+            ("stored", Some(stored))
+        }
+    };
+    RecordingOutcome { wanted: wanted.clone(), status: status.to_owned(), stored }
+}

@@ -1,0 +1,22 @@
+//! What can go wrong with files of recordings.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// A file or folder of recordings cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}", path.display())]
+pub struct RecordingsError {
+    action: &'static str,
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+/// For `map_err`.
+pub(super) fn failed<E: Into<io::Error>>(action: &'static str, path: &Path) -> impl FnOnce(E) -> RecordingsError {
+    let path = path.to_owned();
+    move |source| RecordingsError { action, path, source: source.into() }
+}

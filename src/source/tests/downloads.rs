@@ -1,0 +1,149 @@
+//! Links that the service hands out: followed without the key, in parts, and never to where nobody should go.
+
+use std::convert::Infallible;
+
+use super::*;
+
+/// What came.
+#[derive(Debug, Default)]
+struct Sink {
+    starts: Vec<DownloadStart>,
+    bytes: Vec<u8>,
+}
+
+impl DownloadSink for Sink {
+    type Error = Infallible;
+
+    fn start(&mut self, start: &DownloadStart) -> Result<(), Infallible> {
+        self.bytes.truncate(usize::try_from(start.offset).unwrap());
+        self.starts.push(start.clone());
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+async fn download(server: &Server, link: &str, sink: &mut Sink, validator: Option<&str>) -> Downloaded<Infallible> {
+    let from = validator.map(|validator| DownloadFrom { bytes: sink.bytes.len() as u64, validator });
+    let link = if link.starts_with('/') { format!("{}{link}", server.address) } else { link.to_owned() };
+    server.source().download(DownloadRequest { link: &link, from }, sink).await.unwrap()
+}
+
+/// The link to the same server under another name: another host.
+fn elsewhere(server: &Server, path: &str) -> String {
+    format!("{}{path}", server.address.replace("127.0.0.1", "localhost"))
+}
+
+#[tokio::test]
+async fn p11_a_link_is_followed_without_the_key_also_through_redirects() {
+    let server = Server::start(|_, target| match target {
+        "/a" => Reply::Whole(answer(302, &["location: /b"], "")),
+        "/b" => Reply::Whole(answer(307, &["location: /c?sig=1"], "")),
+        _ => Reply::Whole(answer(200, &["content-type: video/mp4", "etag: \"1\""], "abc")),
+    })
+    .await;
+    for link in ["/a".to_owned(), elsewhere(&server, "/a")] {
+        let mut sink = Sink::default();
+        let downloaded = download(&server, &link, &mut sink, None).await;
+        let Downloaded::Whole(start) = downloaded else { panic!("{downloaded:?}") };
+        assert_eq!((sink.bytes.as_slice(), start.media_type.as_deref()), (&b"abc"[..], Some("video/mp4")));
+        assert_eq!((start.length, start.validator.as_deref(), start.offset), (Some(3), Some("\"1\""), 0));
+    }
+    assert_eq!(server.targets().len(), 6);
+    for seen in server.seen() {
+        let head = seen.head.to_lowercase();
+        assert!(!head.contains(KEY) && !head.contains("authorization") && !head.contains("referer"), "{head}");
+        assert!(head.contains("accept-encoding: identity"), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_link_to_where_nobody_should_go_is_not_followed() {
+    let server = Server::start(|_, target| match target {
+        "/file" => Reply::Whole(answer(302, &["location: file:///etc/passwd"], "")),
+        "/plain" => Reply::Whole(answer(302, &["location: http://media.example/x"], "")),
+        "/nowhere" => Reply::Whole(answer(302, &[], "")),
+        _ => Reply::Whole(answer(302, &["location: /for-ever"], "")),
+    })
+    .await;
+    for link in ["/file", "/plain", "/nowhere", "/for-ever", "http://media.example/x", "file:///etc/passwd", "x", ""] {
+        let downloaded = download(&server, link, &mut Sink::default(), None).await;
+        assert!(matches!(downloaded, Downloaded::BadLink(_)), "{link}: {downloaded:?}");
+    }
+}
+
+#[tokio::test]
+async fn p2_a_part_is_gone_on_with_only_if_it_fits() {
+    let part = |range: &'static str, body: &'static str| {
+        Server::start(move |_, _| Reply::Whole(answer(206, &[range, "etag: \"1\""], body)))
+    };
+    let held = || Sink { bytes: b"ab".to_vec(), ..Sink::default() };
+    let server = part("content-range: bytes 2-3/4", "cd").await;
+    let mut sink = held();
+    assert!(matches!(download(&server, "/x", &mut sink, Some("\"1\"")).await, Downloaded::Whole(_)));
+    assert_eq!(sink.bytes, b"abcd");
+    let head = server.seen()[0].head.to_lowercase();
+    assert!(head.contains("range: bytes=2-") && head.contains("if-range: \"1\""), "{head}");
+    // Another part than was asked for, none that is told, and one that nobody asked for.
+    for (range, body) in [("content-range: bytes 1-3/4", "bcd"), ("x-range: none", "cd")] {
+        let mut sink = held();
+        let downloaded = download(&part(range, body).await, "/x", &mut sink, Some("\"1\"")).await;
+        assert!(matches!(downloaded, Downloaded::Failed(_)) && sink.bytes == b"ab", "{range}: {downloaded:?}");
+    }
+    let unasked = download(&part("content-range: bytes 0-1/4", "ab").await, "/x", &mut Sink::default(), None).await;
+    assert!(matches!(unasked, Downloaded::Failed(_)), "{unasked:?}");
+    // A part that ends before the file does.
+    let downloaded = download(&part("content-range: bytes 2-2/4", "c").await, "/x", &mut held(), Some("\"1\"")).await;
+    assert!(matches!(downloaded, Downloaded::Failed(Failure::Cut { .. })), "{downloaded:?}");
+    // Another version: the whole of it.
+    let server = Server::start(|_, _| Reply::Whole(answer(200, &["etag: \"2\""], "xyz"))).await;
+    let mut sink = held();
+    assert!(matches!(download(&server, "/x", &mut sink, Some("\"1\"")).await, Downloaded::Whole(_)));
+    assert_eq!(sink.bytes, b"xyz");
+}
+
+#[tokio::test]
+async fn p1_what_is_cut_off_or_hangs_is_not_whole() {
+    let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc".to_vec();
+    let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n".to_vec();
+    for bytes in [cut.clone(), chunked] {
+        let sent = bytes.clone();
+        let server = Server::start(move |_, _| Reply::Cut(sent.clone())).await;
+        let mut sink = Sink::default();
+        let downloaded = download(&server, "/x", &mut sink, None).await;
+        assert!(matches!(downloaded, Downloaded::Failed(Failure::Cut { .. })), "{downloaded:?}");
+        assert_eq!(sink.bytes, b"abc");
+    }
+    let server = Server::start(move |_, _| Reply::Hang(cut.clone())).await;
+    let downloaded = download(&server, "/x", &mut Sink::default(), None).await;
+    assert!(matches!(downloaded, Downloaded::Failed(Failure::Hung { .. })), "{downloaded:?}");
+}
+
+#[tokio::test]
+async fn what_a_host_answers_is_told_apart() {
+    for (status, wanted) in
+        [(403, "Refused(403)"), (404, "Refused(404)"), (429, "Later"), (503, "Later"), (500, "Failed")]
+    {
+        let server = Server::start(move |_, _| Reply::Whole(answer(status, &["retry-after: 3600"], ""))).await;
+        let downloaded = download(&server, &elsewhere(&server, "/x"), &mut Sink::default(), None).await;
+        assert!(format!("{downloaded:?}").starts_with(wanted), "{status}: {downloaded:?}");
+    }
+}
+
+#[tokio::test]
+async fn p5_another_hosts_refusal_does_not_close_the_gate_and_the_services_does() {
+    for is_of_service in [false, true] {
+        let server = Server::start(|_, _| Reply::Whole(answer(429, &["retry-after: 3600"], ""))).await;
+        let source = server.source();
+        let link = if is_of_service { format!("{}/x", server.address) } else { elsewhere(&server, "/x") };
+        let request = DownloadRequest { link: &link, from: None };
+        let downloaded = source.download(request, &mut Sink::default()).await.unwrap();
+        assert!(matches!(downloaded, Downloaded::Later), "{downloaded:?}");
+        assert_eq!(source.told_until_ms().is_some(), is_of_service);
+        // Every request counts, wherever it goes.
+        assert_eq!(source.request_stats().total, 1);
+    }
+}

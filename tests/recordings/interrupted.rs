@@ -1,0 +1,73 @@
+//! Downloads that are cut off, by the network or by a kill: they go on where they were.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+#[test]
+fn p2_a_download_that_is_cut_off_goes_on_where_it_was() {
+    for has_no_ranges in [false, true] {
+        let service = Service::start(settings(Media { has_no_ranges, ..Media::default() }));
+        let place = place(&service, ON);
+        set(&service, &json!({"cut_body": {"when": {"every": 4, "path": "/media"}, "sent_share": 0.7}}));
+        let report = backfill(&place);
+        assert!(report["recordings"]["waiting"].as_u64().unwrap() < 10, "{report:#}");
+        set(&service, &json!({"cut_body": {"when": {"every": 0}}}));
+        let asked = requests(&service);
+        let parts = asked.iter().filter(|entry| entry.status == 206).count();
+        let cut = asked.iter().filter(|entry| entry.fault.as_deref() == Some("cut_body")).count();
+        assert!(cut > 5, "{cut}");
+        assert_eq!(parts > 0, !has_no_ranges, "{parts} parts of {}", asked.len());
+        let report = place.report(&["sync"], 0);
+        assert_eq!(report["recordings"]["waiting"], 0, "{report:#}");
+        assert_all_kept(&service, &place);
+        let left =
+            place.files("parquet/recordings").into_iter().filter(|path| path.to_string_lossy().contains(".part"));
+        assert_eq!(left.count(), 0, "no part is left");
+    }
+}
+
+#[test]
+fn p2_a_run_that_is_killed_while_it_fetches_goes_on_and_loses_nothing() {
+    let service = Service::start(settings(Media { bytes: 300_000, ..Media::default() }));
+    let place = place(&service, ON);
+    let hang =
+        json!({"when": {"skip": 5, "count": 1_000_000, "path": "/media"}, "sent_share": 0.6, "silent_ms": 60_000});
+    set(&service, &json!({"hung_body": hang}));
+    for round in 0..3 {
+        let mut run = place.spawn(&["backfill", "--from", &days_ago(14)]);
+        let begun = Instant::now();
+        let parts = || {
+            let files = place.files("parquet/recordings").into_iter();
+            let is_part = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "part");
+            files.filter(|path| is_part(path) && path.metadata().is_ok_and(|found| found.len() > 0)).count()
+        };
+        while parts() == 0 || requests(&service).len() < 6 * (round + 1) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no download hangs");
+            assert!(run.try_wait().unwrap().is_none(), "it ended");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        run.kill().unwrap();
+        run.wait().unwrap();
+        set(&service, &json!({"hung_body": {"when": {"skip": 5, "count": 1_000_000}}}));
+    }
+    set(&service, &json!({"hung_body": {"when": {"skip": 0, "count": 0}}}));
+    let before = requests(&service).len();
+    let report = backfill(&place);
+    assert_eq!(report["recordings"]["waiting"], 0, "{report:#}");
+    assert!(requests(&service)[before..].iter().any(|entry| entry.status == 206), "parts were gone on with");
+    assert_all_kept(&service, &place);
+}
+
+#[test]
+fn a_host_that_fails_keeps_no_run_from_its_end() {
+    let service = Service::start(settings(Media::default()));
+    let place = place(&service, ON);
+    set(&service, &json!({"server_error": {"when": {"every": 1, "path": "/media"}}}));
+    let report = place.report(&["backfill", "--from", &days_ago(7)], 0);
+    assert!(report["recordings"]["waiting"].as_u64().unwrap() > 0 && report["outcome"] == "done", "{report:#}");
+    assert!(report["notes"].to_string().contains("recordings wait for the next run: status 500"), "{report:#}");
+    set(&service, &json!({"server_error": {"when": {"every": 0}}}));
+    backfill(&place);
+    assert_all_kept(&service, &place);
+}

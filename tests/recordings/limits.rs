@@ -1,0 +1,113 @@
+//! What is not fetched: too much, too large, refused, no recording; and hosts that want to be left alone.
+
+use super::*;
+
+fn statuses(place: &Place) -> BTreeMap<Option<String>, i64> {
+    let (_, tables) = place.warehouses().remove(0);
+    let sql = "SELECT m.recording_status, count(*) FROM response_media m \
+               JOIN responses r USING (response_group_uid, question_id) WHERE r.deleted_at IS NULL GROUP BY 1";
+    tables.rows_of(sql).into_iter().map(|row| (row[0].clone(), row[1].clone().unwrap().parse().unwrap())).collect()
+}
+
+#[test]
+fn p8_a_run_fetches_no_more_than_its_allowance_and_the_next_goes_on() {
+    let service = Service::start(settings(Media { bytes: 400_000, ..Media::default() }));
+    let place = place(&service, &format!("{ON}run_limit_mb = 2\n"));
+    let all = links(&service).len() as u64;
+    let report = backfill(&place);
+    let mut fetched = report["recordings"]["fetched"].as_u64().unwrap();
+    assert!((3..=5).contains(&fetched), "{report:#}");
+    assert!(report["recordings"]["bytes"].as_u64().unwrap() <= 2_000_000);
+    assert_eq!(report["recordings"]["waiting"], all - fetched);
+    assert!(report["notes"].to_string().contains("run_limit_mb = 2 is used up"), "{report:#}");
+    for _ in 0..all {
+        let more = place.report(&["sync"], 0);
+        fetched += more["recordings"]["fetched"].as_u64().unwrap();
+        if more["recordings"]["waiting"] == 0 {
+            break;
+        }
+    }
+    assert_eq!(fetched, all);
+    assert_all_kept(&service, &place);
+}
+
+#[test]
+fn a_recording_that_is_too_large_is_told_and_fetched_once_the_limit_allows_it() {
+    let service = Service::start(settings(Media { bytes: 900_000, ..Media::default() }));
+    let place = place(&service, &format!("{ON}file_limit_mb = 1\n"));
+    backfill(&place);
+    let told = statuses(&place);
+    let large = told[&Some("too_large".to_owned())];
+    assert!(large > 10 && told[&Some("stored".to_owned())] > 3 && told.len() == 2, "{told:?}");
+    let asked = requests(&service).len();
+    place.report(&["sync"], 0);
+    assert_eq!(requests(&service).len(), asked, "nothing is asked for again");
+    let place = place.with_config(&format!("{ALL_FLAGS}\n{ON}file_limit_mb = 2\n"));
+    let report = place.report(&["sync"], 0);
+    assert_eq!(report["recordings"]["fetched"], large);
+    assert_all_kept(&service, &place);
+}
+
+#[test]
+fn a_recording_that_is_not_there_is_told_and_not_asked_for_by_every_run() {
+    let service = Service::start(settings(Media { lost_percent: 100, ..Media::default() }));
+    let place = place(&service, ON);
+    let report = backfill(&place);
+    let all = links(&service).len() as i64;
+    assert_eq!(statuses(&place), BTreeMap::from([(Some("refused".to_owned()), all)]));
+    assert_eq!((&report["recordings"]["missing"], &report["recordings"]["waiting"]), (&json!(all), &json!(0)));
+    let asked = service.log().len();
+    place.report(&["sync"], 0);
+    assert!(service.log().len() - asked < 10, "not asked for again on the same day");
+    assert_eq!(kept(&place).len(), 0);
+}
+
+#[test]
+fn p1_a_web_page_is_no_recording() {
+    let service = Service::start(settings(Media { is_web_page: true, ..Media::default() }));
+    let place = place(&service, ON);
+    backfill(&place);
+    assert_eq!(statuses(&place).into_keys().collect::<Vec<_>>(), [Some("not_media".to_owned())]);
+    assert_eq!(kept(&place).len(), 0);
+}
+
+#[test]
+fn p5_a_host_that_wants_to_be_left_alone_is_left_alone_and_says_nothing_of_the_service() {
+    for (host, is_of_service) in [("", true), ("localhost", false)] {
+        let service = Service::start(settings(Media { host: host.to_owned(), ..Media::default() }));
+        let wait = json!({"when": {"count": 1, "skip": 3, "path": "/media"}, "retry_after": {"wait_ms": 2000}});
+        set(&service, &json!({"too_many_requests": wait}));
+        let place = place(&service, ON);
+        let report = backfill(&place);
+        let all = links(&service).len() as u64;
+        let counts = &report["recordings"];
+        assert!(counts["fetched"].as_u64().unwrap() >= 3, "{report:#}");
+        assert_eq!(counts["fetched"].as_u64().unwrap() + counts["waiting"].as_u64().unwrap(), all);
+        assert!(counts["waiting"].as_u64().unwrap() > 0 && report["notes"].to_string().contains("429"), "{report:#}");
+        // Whatever the service itself said, nothing is sent before its time.
+        if is_of_service {
+            let early = service.log().iter().filter(|entry| entry.told_us_ago.is_some_and(|ago| ago > 500_000)).count();
+            assert_eq!(early, 0);
+        }
+        place.report(&["sync"], 0);
+        for (name, tables) in place.warehouses() {
+            let stored = "SELECT count(*) FROM response_media WHERE recording_status = 'stored'";
+            assert_eq!(tables.count(stored) as u64, all, "{name}, host {host:?}");
+        }
+    }
+}
+
+#[test]
+fn bad_settings_are_refused_with_their_name() {
+    let service = Service::start(small(10, 2));
+    for (written, expected) in [
+        ("run_limit_mb = 0", "[recordings] run_limit_mb"),
+        ("file_limit_mb = 9\nrun_limit_mb = 8", "[recordings] file_limit_mb"),
+        ("enable = true", "did you mean 'enabled'"),
+        ("path = \"s3://bucket/x\"", "files and folders only"),
+    ] {
+        let place = place(&service, &format!("[recordings]\n{written}\n"));
+        let done = place.run(&["sync"]).expect(2);
+        assert!(done.stderr.contains(expected), "{written}: {}", done.stderr);
+    }
+}
