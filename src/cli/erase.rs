@@ -32,7 +32,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// First a plan: whose rows, in which tables, pages and files, found by what is named here and by what that leads to (a user id
 /// leads to its visitors, sessions and mail addresses). What other people share, or what links visitors without a user id, is not
 /// followed, and told. A name is the same with composed letters or without, an address also with its domain in Unicode or in ASCII. Then, once confirmed:
-/// the service is asked, at most 100 deletions a request; every table, history, Parquet file, archived page, reject, the results of
+/// the service is asked, at most 100 deletions a request; every table, history, Parquet file, archived page, recording, reject, the results of
 /// `users push` and the checkpoints lose them at once, and the DuckDB file is written anew, so that no byte is left; then every file is searched for
 /// every identifier. The receipt says what was searched, found and removed, and not of whom: a file beside the state file, and a
 /// row of the table `erasures`.

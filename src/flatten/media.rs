@@ -11,7 +11,7 @@ use super::{
     table_builder::TableBuilder,
 };
 use crate::{
-    json::Entry,
+    json::{self, Entry},
     model::{DriftRules, TableBatch},
 };
 
@@ -26,6 +26,23 @@ wire_fields! {
         VideoUrl = "videoUrl",
         UpdatedAt = "updatedAt",
     }
+}
+
+/// A recording without what is new in its links whenever they are handed out: signatures and times stand behind the `?` of a link that ages, and
+/// a new link is no edit of an answer. `None` if no link has such.
+pub(super) fn without_signatures(response: &str) -> Option<String> {
+    let mut entries = Vec::new();
+    json::read_entries(response, &mut entries)?;
+    let is_link = |entry: &Entry<'_>| ["downloadUrl", "videoUrl"].contains(&entry.key);
+    let signed = |entry: &Entry<'_>| entry.value.find('?').filter(|_| is_link(entry));
+    if !entries.iter().any(|entry| signed(entry).is_some()) {
+        return None;
+    }
+    let bare = |entry: &Entry<'_>| match signed(entry) {
+        Some(at) => format!("{}:{}", entry.key, entry.value.get(..at).unwrap_or(entry.value)),
+        None => format!("{}:{}", entry.key, entry.value),
+    };
+    Some(entries.iter().map(bare).collect::<Vec<_>>().join(","))
 }
 
 #[derive(Debug)]
@@ -70,5 +87,26 @@ impl<'a> Media<'a> {
 
     pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
         self.table.finish_into(batches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_signature_is_no_edit_and_anything_else_is() {
+        let recording = |link: &str, said: &str| {
+            format!(r#"{{"downloadUrl":"{link}","transcription":"{said}","uploadId":"u","videoUrl":"https://m/v"}}"#)
+        };
+        let compared = |link: &str, said: &str| without_signatures(&recording(link, said));
+        let signed = compared("https://m/d?sig=1", "what?");
+        assert!(signed.is_some());
+        assert_eq!(signed, compared("https://m/d?sig=2&at=9", "what?"));
+        assert_ne!(signed, compared("https://m/e?sig=1", "what?"));
+        assert_ne!(signed, compared("https://m/d?sig=1", "what? 2"));
+        assert_eq!(compared("https://m/d", "what?"), None, "what is compared as it is stays so");
+        assert_eq!(without_signatures("[1]"), None);
+        assert_eq!(without_signatures(r#"{"downloadUrl":null}"#), None);
     }
 }

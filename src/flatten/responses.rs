@@ -9,6 +9,7 @@ use super::{
     attributes::append_attributes,
     drift::DriftLog,
     fields::{Fields, Unplaceable, wire_fields},
+    media::without_signatures,
     meta::Meta,
     question_type::{QuestionType, note_new_type},
     snapshots::Snapshots,
@@ -142,7 +143,10 @@ impl<'a> ResponseTables<'a> {
         row.text("answer_text", answer.text.as_deref());
         row.double("answer_number", answer.number);
         row.boolean("answer_bool", answer.boolean);
-        row.text("answer_json", response);
+        match response.filter(|_| question_type == QuestionType::VideoVoice).and_then(without_signatures) {
+            Some(compared) => row.text_compared_as("answer_json", response, &compared),
+            None => row.text("answer_json", response),
+        }
         row.boolean("is_skipped", Some(answer.is_skipped));
         row.bigints("selected_indexes", has_indexes.then_some(&self.selected_indexes));
     }

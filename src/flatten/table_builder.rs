@@ -168,6 +168,23 @@ impl TableBuilder {
     }
 
     cell!(text, Text, text, &str, |text| text, "A text or JSON cell.");
+    /// A text or JSON cell that counts as edited if another text of it has changed.
+    pub(super) fn text_compared_as(&mut self, name: &'static str, value: Option<&str>, compared: &str) {
+        let Some(column) = self.columns.get_mut(self.next) else {
+            self.is_misordered = true;
+            return;
+        };
+        self.next += 1;
+        if matches!(column.role, Role::Content) {
+            self.content.text(column.mark, compared);
+        }
+        self.is_misordered |= self.rows == 0 && column.name != name;
+        match &mut column.cells {
+            Cells::Text(builder) => builder.append_option(value),
+            _ => self.is_misordered = true,
+        }
+    }
+
     cell!(bigint, Bigint, bigint, i64, |number| number, "An integer cell.");
     cell!(double, Double, double, f64, |number| number, "A double cell.");
     cell!(boolean, Boolean, boolean, bool, |truth| truth, "A boolean cell.");

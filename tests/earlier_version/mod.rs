@@ -78,11 +78,10 @@ fn p2_a_place_of_an_earlier_version_is_replayed_to_what_it_was() {
         let known = || all_contracts().keys().filter(|table| !NEWER_TABLES.contains(&table.as_str()));
         assert_equal_in(known(), &before.duckdb(), &place.duckdb_tables(), &format!("{when}, DuckDB"));
         assert_equal_in(known(), &before.parquet(), &place.parquet_tables(), &format!("{when}, Parquet"));
-        // Of a table that has more columns by now, those that it had.
-        let media = "SELECT COLUMNS(name -> name NOT LIKE 'recording_%') FROM response_media ORDER BY ALL";
-        assert!(!before.duckdb().rows_of(media).is_empty());
-        assert_eq!(before.duckdb().rows_of(media), place.duckdb_tables().rows_of(media), "{when}, DuckDB");
-        assert_eq!(before.parquet().rows_of(media), place.parquet_tables().rows_of(media), "{when}, Parquet");
+        // Of a table that has more columns by now: this place has no recorded answer.
+        let media = "SELECT count(*) FROM response_media";
+        let tables = [before.duckdb(), before.parquet(), place.duckdb_tables(), place.parquet_tables()];
+        assert!(tables.iter().all(|tables| tables.count(media) == 0), "{when}");
     };
     assert_is_as_before("looked at");
     place.run(&["replay"]).expect(0);

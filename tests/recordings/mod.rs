@@ -178,6 +178,21 @@ fn a_link_that_has_aged_is_asked_for_again() {
 }
 
 #[test]
+fn p4_a_new_link_is_no_edit_of_an_answer() {
+    let service = Service::start(settings(Media::default()));
+    let place = place(&service, "");
+    backfill(&place);
+    set(&service, &json!({"media": {"generation": 1}}));
+    let place = place.with_config(&format!("{ALL_FLAGS}rescan = [\"all every run\"]\n"));
+    let report = place.report(&["sync"], 0);
+    let counts = &report["streams"]["responses"];
+    assert!(counts["rows_read"].as_u64().unwrap() > 2000 && counts["updated"] == 0, "{counts:#}");
+    for (name, tables) in place.warehouses() {
+        assert_eq!(tables.count("SELECT count(*) FROM response_history"), 0, "{name}");
+    }
+}
+
+#[test]
 fn a_row_that_is_written_anew_is_told_again_without_a_request() {
     let service = Service::start(settings(Media::default()));
     let place = place(&service, ON);
