@@ -1902,8 +1902,9 @@ LEFT JOIN surveys AS survey ON survey.id = chosen.survey_id;
 -- One row: one answer of open_answers.
 -- Case does not count; no letter of the text is a wildcard.
 -- Left out: answers that are deleted or have vanished at the service.
+-- A DuckDB file with an index of words (full_text_search) has another definition of this macro, with the same columns: it finds whole words.
 CREATE OR REPLACE MACRO "search_answers"(wanted) AS TABLE
-SELECT response_group_uid, question_id, survey_id, question_text, created_at, source, answer
+SELECT response_group_uid, question_id, survey_id, question_text, created_at, source, answer, NULL::DOUBLE AS score
 FROM open_answers
 WHERE NOT is_empty AND contains(lower(answer), lower(wanted));
 

@@ -1,7 +1,35 @@
 #!/usr/bin/env bash
 # Installs what tests use beyond Rust, on Debian and as root: libfaketime, which moves the machine's clock, and strace, which makes
-# system calls fail. A test that misses one says SKIPPED; nothing else depends on them.
+# system calls fail; and DuckDB's extension fts, into the target folder. A test that misses one says SKIPPED; nothing else depends on them.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The extension must be of the version of DuckDB that the program is linked with. The package holds the file that DuckDB signed.
+version=1.5.5
+extensions=${CARGO_TARGET_DIR:-$PWD/target}/duckdb-extensions
+extension=$extensions/v$version/linux_amd64/fts.duckdb_extension
+sha256=cd7e87ea9623b8c6985a4ea05910d8a4acf6e50d474869d12f55cb4f200ebf70
+
+has_extension() {
+    [ -f "$1" ] && [ "$(sha256sum "$1" | cut -d' ' -f1)" = "$sha256" ]
+}
+
+install_extension() {
+    [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] && command -v python3 >/dev/null || return 1
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    timeout 120 python3 -m pip install --quiet --no-deps --only-binary :all: --target "$work" "duckdb-extension-fts==$version" \
+        >/dev/null 2>&1 || return 1
+    found=$work/duckdb_extension_fts/extensions/v$version/fts.duckdb_extension
+    has_extension "$found" || return 1
+    mkdir -p "$(dirname "$extension")"
+    mv "$found" "$extension"
+}
+
+if ! has_extension "$extension" && ! install_extension; then
+    echo "DuckDB's extension fts $version cannot be had from here: the tests of the index of words will be skipped" >&2
+fi
+
 library=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1
 [ -e "$library" ] && command -v strace >/dev/null && exit 0
 install() { timeout 120 apt-get install -y -qq libfaketime strace >/dev/null 2>&1; }

@@ -107,9 +107,12 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     if findings.iter().all(|finding| finding.exit_code != 5) {
         findings.push(warehouse(&settings));
     }
+    findings.extend(search(&settings));
     let mut measured = None;
     // A list that does not answer leaves its own traits unknown.
-    let is_no_obstacle = |what: &str| what == "warehouse" || Stream::LISTS.into_iter().any(|list| list.name() == what);
+    let is_no_obstacle = |what: &str| {
+        ["warehouse", "search"].contains(&what) || Stream::LISTS.into_iter().any(|list| list.name() == what)
+    };
     if args.traits && findings.iter().all(|finding| finding.is_well || is_no_obstacle(finding.what)) {
         match pipeline::measure_traits(&settings).await {
             Ok(found) => measured = Some(found),
@@ -134,6 +137,15 @@ fn describe(finding: &Finding) -> String {
     let mark = if finding.is_well { "ok  " } else { "FAIL" };
     let hint = finding.what_to_do.as_ref().map(|hint| format!("\n     what to do: {hint}")).unwrap_or_default();
     format!("{mark} {:<10} {}{hint}\n", finding.what, finding.found)
+}
+
+/// Whether the index of words can be made, where it is wanted.
+fn search(settings: &Settings) -> Option<Finding> {
+    let search = pipeline::full_text_search(&settings.warehouse);
+    search.is_on.then(|| match search.check() {
+        Ok(path) => Finding::well("search", format!("DuckDB's extension fts at {} can be loaded", path.display())),
+        Err(error) => Finding::broken("search", CommandError::Load(error)),
+    })
 }
 
 /// What only `serve` reads.

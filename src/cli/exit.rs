@@ -298,6 +298,10 @@ fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::OtherIdentity { .. } => Some(
             "name another warehouse: one warehouse holds one environment of one service. If the service has moved: studysync rebind --from ITS_OLD_ADDRESS",
         ),
+        LoadError::NoExtension { .. } => Some(
+            "install it for the user who runs studysync (INSTALL fts, in DuckDB of the same version), or name its folder by \
+             extension_directory under [warehouse]; until then search_answers searches without an index. Or switch off full_text_search",
+        ),
         LoadError::Newer { .. } => Some("use the newer version of studysync"),
         LoadError::NotOurs { .. } => Some(
             "name another path; or, if it was the warehouse once, restore it from a backup, or move it away and run the same command again",

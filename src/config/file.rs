@@ -78,6 +78,8 @@ pub(super) struct WarehouseTable {
     pub memory_limit_mb: Option<u64>,
     pub lock_wait_secs: Option<u64>,
     pub publish: Option<PathBuf>,
+    pub full_text_search: Option<bool>,
+    pub extension_directory: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -15,6 +15,7 @@ pub(super) fn expand(file: &mut ConfigFile, overrides: &mut Overrides) -> Result
     in_place("[warehouse] duckdb", &mut file.warehouse.duckdb)?;
     in_place("[warehouse] parquet", &mut file.warehouse.parquet)?;
     in_place("[warehouse] publish", &mut file.warehouse.publish)?;
+    in_place("[warehouse] extension_directory", &mut file.warehouse.extension_directory)?;
     in_place("[state] path", &mut file.state.path)?;
     in_place("[archive] path", &mut file.archive.path)?;
     in_place("[recordings] path", &mut file.recordings.path)?;

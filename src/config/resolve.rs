@@ -190,6 +190,10 @@ pub struct WarehouseSettings {
     pub lock_wait: Duration,
     /// Where a copy of the DuckDB file goes at the end of each run that changed it, for readers.
     pub publish: Option<PathBuf>,
+    /// Whether the DuckDB file has an index of words for `search_answers`.
+    pub full_text_search: bool,
+    /// Where DuckDB keeps its extensions, if not in its usual folder.
+    pub extension_directory: Option<PathBuf>,
 }
 
 impl WarehouseSettings {
@@ -315,6 +319,8 @@ pub(super) fn resolve_file(
         memory_limit_bytes: memory_limit_mb.saturating_mul(1024 * 1024),
         lock_wait: Duration::from_secs(file.warehouse.lock_wait_secs.unwrap_or(LOCK_WAIT_SECS)),
         publish: file.warehouse.publish.map(&beside).map(real).transpose()?,
+        full_text_search: file.warehouse.full_text_search.unwrap_or(false),
+        extension_directory: file.warehouse.extension_directory.map(&beside),
     };
     check_publish(&warehouse)?;
     let recordings_path = recordings_path.unwrap_or_else(|| match &warehouse.parquet {
@@ -322,6 +328,7 @@ pub(super) fn resolve_file(
         None => folder_of_pages(&state_path, recordings::FOLDER),
     });
     let recordings = recordings::resolve(&file.recordings, real(recordings_path)?)?;
+    check_search(&warehouse)?;
     let has_filter = |stream: &Stream| stream.has_survey_filter();
     if !overrides.surveys.is_empty() && !overrides.streams.is_empty() && !overrides.streams.iter().any(has_filter) {
         return Err(value("--survey", "only responses and themes can be narrowed to a survey".to_owned()));
@@ -387,6 +394,15 @@ fn check_publish(warehouse: &WarehouseSettings) -> Result<(), ConfigError> {
         return Err(value(place, format!("'{}' is the warehouse itself", copy.display())));
     }
     Ok(())
+}
+
+/// Only a DuckDB file has an index of words.
+fn check_search(warehouse: &WarehouseSettings) -> Result<(), ConfigError> {
+    if !warehouse.full_text_search || warehouse.duckdb.is_some() {
+        return Ok(());
+    }
+    let problem = "it is an index in the DuckDB file, and no [warehouse] duckdb is set".to_owned();
+    Err(value("[warehouse] full_text_search", problem))
 }
 
 fn without_repeats(mut surveys: Vec<i64>) -> Vec<i64> {

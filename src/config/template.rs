@@ -88,6 +88,11 @@ duckdb = "warehouse.duckdb"
 # A read-only copy of the DuckDB file, replaced in one step at the end of each run that changed it: who reads it never waits for a
 # run, and keeps none waiting. The first copy is for this user alone; later copies keep the mode, owner and group of the one before.
 # publish = "analytics.duckdb"
+# An index of words in the DuckDB file for search_answers, by DuckDB's extension fts, which must be installed: nothing is downloaded.
+# A run that changed answers makes the whole index again, which takes about 13 seconds for a million responses.
+# full_text_search = false
+# Where DuckDB keeps its extensions, if not in ~/.duckdb/extensions.
+# extension_directory = "/opt/duckdb/extensions"
 
 [state]
 # path = "{STATE_PATH}"

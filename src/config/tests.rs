@@ -21,7 +21,10 @@ fn the_file_that_init_writes_is_read_and_its_comments_are_the_defaults() {
             !line.starts_with("# flags") && !line.starts_with("# api_key_file") && !line.starts_with("# since")
         })
         .filter(|line| {
-            !line.starts_with("# parquet =") && !line.starts_with("# keep_days") && !line.starts_with("# publish")
+            !line.starts_with("# parquet =")
+                && !line.starts_with("# keep_days")
+                && !line.starts_with("# publish")
+                && !line.starts_with("# extension_directory")
         })
         .filter(|line| !line.starts_with("# requests_per_sec_max") && !line.starts_with("# token_file"))
         .filter(|line| !line.starts_with("# environment_id"))

@@ -53,6 +53,9 @@ pub enum LoadError {
     /// Somebody else keeps something in the file with which the work cannot be done.
     #[error("{}: {object} {why}", path.display())]
     InTheWay { path: PathBuf, object: String, why: String },
+    /// An extension of the engine is not installed, or cannot be loaded.
+    #[error("DuckDB's extension {name} cannot be loaded: {why}")]
+    NoExtension { name: &'static str, why: String },
     /// Reading or writing failed.
     #[error("cannot {action} {}", path.display())]
     Io {

@@ -10,6 +10,7 @@ mod conformance;
 mod contract;
 mod engine;
 mod error;
+mod extension;
 mod interface;
 mod json_rows;
 mod lock_wait;
@@ -24,6 +25,7 @@ mod warehouse;
 
 pub use engine::{ENGINE_BYTES_MIN, EngineOptions, StartedEngine};
 pub use error::LoadError;
+pub use extension::FullTextSearch;
 pub use interface::{
     Applied, CommitOptions, EventRows, Identity, LedgerEntry, ReadAgain, Replacement, RowCounts, RunRecord,
     VanishPolicy,

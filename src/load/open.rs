@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    EngineOptions, Identity, LoadError, LockPatience, ParquetOptions, PartitionBy, StartedEngine, Warehouse,
+    EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, ParquetOptions, PartitionBy, StartedEngine,
+    Warehouse,
     store::{
         Store,
         duckdb::{DuckDbPlace, DuckDbStore},
@@ -15,8 +16,8 @@ use crate::model::Steps;
 /// Where a warehouse is, and of which kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A DuckDB file; `copy` is where a copy of it is left for readers.
-    DuckDb { path: PathBuf, copy: Option<PathBuf> },
+    /// A DuckDB file; `copy` is where a copy of it is left for readers, `search` how its answers are searched.
+    DuckDb { path: PathBuf, copy: Option<PathBuf>, search: FullTextSearch },
     /// A folder of Parquet files.
     Parquet { root: PathBuf, partition_by: PartitionBy },
 }
@@ -59,7 +60,7 @@ impl Place {
     #[must_use]
     pub fn at(self, other: PathBuf) -> Self {
         match self {
-            Place::DuckDb { copy, .. } => Place::DuckDb { path: other, copy },
+            Place::DuckDb { copy, search, .. } => Place::DuckDb { path: other, copy, search },
             Place::Parquet { partition_by, .. } => Place::Parquet { root: other, partition_by },
         }
     }
@@ -70,7 +71,9 @@ impl Place {
     /// `Locked` if another process has it open, `OtherIdentity`, `Newer`, `NotOurs` or `OtherPartition` if it is not this warehouse.
     pub fn open(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Warehouse, LoadError> {
         let store: Box<dyn Store> = match self {
-            Place::DuckDb { path, copy } => Box::new(open_duckdb(path, copy.as_ref(), opening, engine)?),
+            Place::DuckDb { path, copy, search } => {
+                Box::new(open_duckdb(path, copy.as_ref(), search, opening, engine)?)
+            }
             Place::Parquet { root, partition_by } => Box::new(open_parquet(root, *partition_by, opening)?),
         };
         Ok(Warehouse::new(store, opening.waiting_bytes_max, opening.threads))
@@ -101,9 +104,9 @@ impl Place {
     pub fn rebind(&self, from: &Identity, opening: &Opening) -> Result<bool, LoadError> {
         let as_of = |identity: &Identity| Opening { identity: identity.clone(), ..opening.clone() };
         match self {
-            Place::DuckDb { path, copy } => {
-                let opened =
-                    bound_to(from, opening, |identity| open_duckdb(path, copy.as_ref(), &as_of(identity), None))?;
+            Place::DuckDb { path, copy, search } => {
+                let open = |identity: &Identity| open_duckdb(path, copy.as_ref(), search, &as_of(identity), None);
+                let opened = bound_to(from, opening, open)?;
                 opened.map(|mut store| store.rebind(&opening.identity)).transpose().map(|bound| bound.is_some())
             }
             Place::Parquet { root, partition_by } => {
@@ -121,9 +124,11 @@ pub fn start_engine(path: &Path, memory_limit_bytes: u64, threads: u32) -> Resul
     StartedEngine::start(EngineOptions { memory_limit_bytes, threads, temp_directory: spill.into() })
 }
 
+/// Opens a DuckDB file, with what the end of a run leaves of it.
 fn open_duckdb(
     path: &Path,
     copy: Option<&PathBuf>,
+    search: &FullTextSearch,
     opening: &Opening,
     engine: Option<StartedEngine>,
 ) -> Result<DuckDbStore, LoadError> {
@@ -132,7 +137,10 @@ fn open_duckdb(
         None => start_engine(path, opening.memory_limit_bytes, opening.threads)?,
     };
     let (identity, patience, steps) = (&opening.identity, opening.patience.clone(), opening.steps.clone());
-    DuckDbStore::open(DuckDbPlace { path, identity, patience, steps, copy: copy.cloned() }, engine)
+    DuckDbStore::open(
+        DuckDbPlace { path, identity, patience, steps, copy: copy.cloned(), search: search.clone() },
+        engine,
+    )
 }
 
 fn open_parquet(root: &Path, partition_by: PartitionBy, opening: &Opening) -> Result<ParquetStore, LoadError> {

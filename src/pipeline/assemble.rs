@@ -8,8 +8,8 @@ use crate::{
     archive::{Archive, ArchiveSettings},
     config::{ArchiveChoice, AuthChoice, Settings, WarehouseSettings},
     load::{
-        Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader, ReaderLimits, StartedEngine, Warehouse,
-        start_engine as engine_at,
+        FullTextSearch, Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader, ReaderLimits,
+        StartedEngine, Warehouse, start_engine as engine_at,
     },
     person::{Suppression, SuppressionList},
     source::{AuthForm, SourceError, SourceSettings, checked_address},
@@ -70,10 +70,16 @@ pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> Lo
 
 /// The warehouses that the settings name.
 pub(super) fn places(settings: &WarehouseSettings) -> Vec<Place> {
-    let duckdb = settings.duckdb.clone().map(|path| Place::DuckDb { path, copy: settings.publish.clone() });
+    let place = |path| Place::DuckDb { path, copy: settings.publish.clone(), search: full_text_search(settings) };
+    let duckdb = settings.duckdb.clone().map(place);
     let partition_by = if settings.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
     let parquet = settings.parquet.clone().map(|root| Place::Parquet { root, partition_by });
     duckdb.into_iter().chain(parquet).collect()
+}
+
+/// How the answers of the DuckDB file are searched.
+pub fn full_text_search(settings: &WarehouseSettings) -> FullTextSearch {
+    FullTextSearch { is_on: settings.full_text_search, extension_directory: settings.extension_directory.clone() }
 }
 
 /// What opening them takes: in the surroundings of this machine, and without waiting.

@@ -49,7 +49,7 @@ mod unknown_surveys;
 mod verify;
 mod work;
 
-pub use assemble::{identity, open_warehouses, source_settings};
+pub use assemble::{full_text_search, identity, open_warehouses, source_settings};
 pub use clocks::{ClockDoubt, ClockSample, doubt_clock};
 pub use deliveries::{Flushed, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};

@@ -15,7 +15,7 @@ pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, Tabl
 pub use dictionary::{dictionary_json, dictionary_markdown, dictionary_sql};
 pub use parquet_views::parquet_views_sql;
 pub use quote::{quote_identifier, quote_text};
-pub use views::{View, ViewColumn, ViewKind, views};
+pub use views::{View, ViewColumn, ViewKind, indexed_search, views};
 
 use std::sync::LazyLock;
 

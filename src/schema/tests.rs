@@ -119,3 +119,12 @@ fn the_script_for_parquet_in_the_examples_is_current() {
         "write it anew: studysync schema --format parquet > examples/parquet_views.sql"
     );
 }
+
+#[test]
+fn the_search_with_an_index_has_the_columns_of_the_plain_one() {
+    let indexed = indexed_search();
+    let plain = views().iter().find(|view| view.name == indexed.name).unwrap();
+    let names = |named: &[ViewColumn]| named.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&plain.columns), names(&indexed.columns));
+    assert_eq!(names(&plain.parameters), names(&indexed.parameters));
+}

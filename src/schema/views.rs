@@ -111,6 +111,14 @@ const MACROS: &[(&str, &str)] = files!("views/macros":
     "figure_changes",
 );
 
+/// The search with an index of words: it takes the place of the plain one in a file that has the index.
+const INDEXED: &[(&str, &str)] = files!("views/indexed": "search_answers");
+
+static INDEXED_SEARCH: LazyLock<View> = LazyLock::new(|| {
+    let (name, text) = INDEXED[0];
+    read(name, ViewKind::Macro, text)
+});
+
 static READ: LazyLock<Vec<View>> = LazyLock::new(|| {
     let read = |kind| move |(name, text): &(&str, &str)| read(name, kind, text);
     VIEWS.iter().map(read(ViewKind::View)).chain(MACROS.iter().map(read(ViewKind::Macro))).collect()
@@ -119,6 +127,11 @@ static READ: LazyLock<Vec<View>> = LazyLock::new(|| {
 /// Every view and macro, each after those that it reads.
 pub fn views() -> &'static [View] {
     &READ
+}
+
+/// The macro `search_answers` for a DuckDB file with an index of words. It has the parameters and the columns of the plain one.
+pub fn indexed_search() -> &'static View {
+    &INDEXED_SEARCH
 }
 
 /// Takes a file apart: a paragraph for the comment, one for the notes, one line (or more, indented) for each parameter of a macro, and

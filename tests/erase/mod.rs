@@ -10,6 +10,7 @@ mod others;
 pub mod people;
 mod placeholders;
 mod purged;
+mod search;
 mod spelled;
 mod users;
 mod vanished;

@@ -7,6 +7,7 @@ mod flows;
 mod history;
 mod planted;
 mod recompute;
+pub mod search;
 mod segments;
 mod truth;
 mod versions;

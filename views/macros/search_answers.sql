@@ -3,6 +3,7 @@
 -- Call it as a table: FROM search_answers('refund').
 -- One row: one answer of open_answers. Case does not count; no letter of the text is a wildcard.
 -- Left out: answers that are deleted or have vanished at the service.
+-- A DuckDB file with an index of words (full_text_search) has another definition of this macro, with the same columns: it finds whole words.
 --
 -- Parameters:
 --   wanted: The text.
@@ -15,6 +16,7 @@
 --   created_at: When the answer was given.
 --   source: text, or transcription.
 --   answer: The text.
-SELECT response_group_uid, question_id, survey_id, question_text, created_at, source, answer
+--   score: How well the answer fits, by BM25; NULL in a search without an index.
+SELECT response_group_uid, question_id, survey_id, question_text, created_at, source, answer, NULL::DOUBLE AS score
 FROM open_answers
 WHERE NOT is_empty AND contains(lower(answer), lower(wanted))

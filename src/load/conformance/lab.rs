@@ -11,7 +11,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     load::{
-        Applied, CommitOptions, Identity, LoadError, LockPatience, Opening, Place, Reader, VanishPolicy, Warehouse,
+        Applied, CommitOptions, FullTextSearch, Identity, LoadError, LockPatience, Opening, Place, Reader,
+        VanishPolicy, Warehouse,
     },
     model::{FlatPage, Scan, Steps},
 };
@@ -50,7 +51,7 @@ pub(in crate::load) fn opened_duckdb(path: &Path) -> Warehouse {
         patience: LockPatience::default(),
         steps: Steps::default(),
     };
-    Place::DuckDb { path: path.to_owned(), copy: None }.open(&opening, None).unwrap()
+    Place::DuckDb { path: path.to_owned(), copy: None, search: FullTextSearch::default() }.open(&opening, None).unwrap()
 }
 
 impl Lab {

@@ -5,7 +5,7 @@
 //! gave the stretch is taken.
 
 use crate::{
-    load::{LedgerEntry, Place, Replacement, Warehouse},
+    load::{FullTextSearch, LedgerEntry, Place, Replacement, Warehouse},
     model::{DAY_MS, Stream, Window, format_ms},
 };
 
@@ -112,7 +112,8 @@ fn whole_windows(
 /// Builds the scans into a DuckDB file beside the checkpoints. `None`: it was asked to stop.
 fn build_stretch(task: &Task<'_>, scans: &[Archived]) -> Result<Option<Warehouse>, PipelineError> {
     super::clear_leftovers(task.settings)?;
-    let place = Place::DuckDb { path: beside(&task.settings.state_path), copy: None };
+    let place =
+        Place::DuckDb { path: beside(&task.settings.state_path), copy: None, search: FullTextSearch::default() };
     let opening = opening(task.settings, task.identity, &Surroundings::default());
     let stretch = place.open(&opening, None).map_err(failed("replayed"))?;
     let open = || Ok((vec![stretch], ()));

@@ -9,7 +9,8 @@ use std::{
 use uuid::Uuid;
 
 use super::{
-    names::{CATALOG, qualified},
+    names::{CATALOG, META_TABLE, qualified},
+    search_state::{CURRENT_KEY, IndexState, is_readable, mark_old_sql},
     transaction::in_transaction,
     views,
 };
@@ -19,18 +20,21 @@ use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 
 /// Version of the file's layout. A newer one is refused, since writing could break what it promises.
 const FORMAT_VERSION: u32 = 1;
-/// Key and value of what the file knows of itself.
-pub(super) const META_TABLE: &str = "_studysync";
 const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
 
 /// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless those were
-/// looked at before.
-pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity, has_views: bool) -> Result<(), LoadError> {
+/// looked at before. Says which index of words the file has.
+pub(super) fn make_ready(
+    engine: &Engine,
+    path: &Path,
+    identity: &Identity,
+    has_views: bool,
+) -> Result<IndexState, LoadError> {
     let found = list(engine)?;
     if found.is_empty() {
         engine.reach(DurableStep::DuckDbCreated, path)?;
-        return create(engine, path, identity);
+        return create(engine, path, identity).map(|()| IndexState::Missing);
     }
     if !found.contains_key(META_TABLE) {
         let why = "it is a DuckDB database with tables of its own".into();
@@ -47,14 +51,19 @@ pub(super) fn make_ready(engine: &Engine, path: &Path, identity: &Identity, has_
     };
     if !has_views {
         let taken = found.keys().map(String::as_str).collect();
-        changes.extend(views::missing(engine, &meta, META_TABLE, &taken)?);
+        changes.extend(views::missing(engine, &meta, META_TABLE, &taken, is_readable(&meta))?);
+    }
+    let index = IndexState::of(&meta, views::is_search_current(&meta, is_readable(&meta)));
+    if index == IndexState::Old && meta.contains_key(CURRENT_KEY) {
+        changes.push(mark_old_sql());
     }
     if changes.is_empty() {
-        return Ok(());
+        return Ok(index);
     }
     in_transaction(engine, path, "bring the tables and views up to date", || {
-        with_default_catalog(engine, &changes.join(";\n"))
-    })
+        in_the_file(engine, &changes.join(";\n"))
+    })?;
+    Ok(index)
 }
 
 /// Columns that a file lacks, by table; all of them where it lacks the table.
@@ -154,11 +163,11 @@ fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadE
         Uuid::new_v4()
     ));
     statements.extend(views::create_all(META_TABLE));
-    in_transaction(engine, path, "create the tables", || with_default_catalog(engine, &statements.join(";\n")))
+    in_transaction(engine, path, "create the tables", || in_the_file(engine, &statements.join(";\n")))
 }
 
 /// Runs statements that name tables without their catalog.
-fn with_default_catalog(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
+pub(super) fn in_the_file(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
     engine.connection().execute_batch(&format!("USE {CATALOG}.main"))?;
     let done = engine.connection().execute_batch(sql);
     engine.connection().execute_batch("USE memory.main")?;
@@ -221,7 +230,8 @@ pub(super) fn bind(engine: &Engine, path: &Path, identity: &Identity) -> Result<
     })
 }
 
-fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {
+/// What the file knows of itself.
+pub(super) fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {
     let failed = |source| LoadError::engine("read what the file knows of itself", source);
     let sql = format!("SELECT key, value FROM {}", qualified(META_TABLE));
     let mut statement = engine.connection().prepare(&sql).map_err(failed)?;

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use super::{
-    catalog::META_TABLE,
     file,
-    names::{CATALOG, qualified},
+    names::{CATALOG, META_TABLE, qualified},
     objects::{
         ACTION, FRESH_CATALOG, clone_schema, copy_rows, in_its_schemas, in_the_way, is_our_table,
         require_no_key_to_ours, tables, with_fresh,
     },
+    search_state::{INDEX_SCHEMA, is_of_index},
 };
 use crate::{
     load::{LoadError, LockPatience, engine::Engine},
@@ -54,7 +54,12 @@ pub(super) fn create_empty(engine: &Engine, path: &Path, fresh: &Path) -> Result
             engine.execute(ACTION, &format!("DROP INDEX {FRESH_CATALOG}.main.{name}"))?;
         }
         let meta = quote_identifier(META_TABLE);
-        let rows = format!("INSERT INTO {FRESH_CATALOG}.main.{meta} SELECT * FROM {CATALOG}.main.{meta}");
+        // An index of words without its answers would be no index; the end of a run makes it again.
+        engine.execute(ACTION, &format!("DROP SCHEMA IF EXISTS {FRESH_CATALOG}.{INDEX_SCHEMA} CASCADE"))?;
+        let rows = format!(
+            "INSERT INTO {FRESH_CATALOG}.main.{meta} SELECT * FROM {CATALOG}.main.{meta} WHERE NOT ({})",
+            is_of_index()
+        );
         engine.execute(ACTION, &format!("{rows}; CHECKPOINT {FRESH_CATALOG}"))
     });
     if cloned.is_err() {

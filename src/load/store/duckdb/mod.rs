@@ -13,6 +13,8 @@ mod names;
 mod objects;
 mod read;
 mod rewrite;
+mod search_index;
+mod search_state;
 mod transaction;
 mod views;
 
@@ -20,12 +22,16 @@ pub(in crate::load) use self::{claims::Claim, file::explain};
 
 use std::path::{Path, PathBuf};
 
-use self::{catalog::Lacking, marks::Marks};
+use self::{
+    catalog::Lacking,
+    marks::Marks,
+    search_state::{IndexState, is_indexed, mark_old_sql},
+};
 use super::{Filter, ForeignTable, Store, TableChange, Take};
 use crate::{
     files,
     load::{
-        Identity, LoadError, LockPatience,
+        FullTextSearch, Identity, LoadError, LockPatience,
         engine::{Engine, EngineOptions, StartedEngine},
     },
     model::Steps,
@@ -45,6 +51,9 @@ pub(in crate::load) struct DuckDbStore {
     path: PathBuf,
     /// Where a copy for readers goes when a run ends.
     copy: Option<PathBuf>,
+    search: FullTextSearch,
+    /// As of the last look at the file.
+    index: IndexState,
     identity: Identity,
     patience: LockPatience,
     access: Access,
@@ -77,6 +86,8 @@ pub(in crate::load) struct DuckDbPlace<'p> {
     pub steps: Steps,
     /// Where a copy for readers goes when a run ends.
     pub copy: Option<PathBuf>,
+    /// Whether it has an index of words.
+    pub search: FullTextSearch,
 }
 
 impl DuckDbStore {
@@ -100,7 +111,8 @@ impl DuckDbStore {
         LoadError::require_file(path)?;
         let engine = StartedEngine::start(options.clone())?;
         let (patience, steps) = (LockPatience::default(), Steps::default());
-        let place = DuckDbPlace { path, identity, patience, steps, copy: None };
+        let search = FullTextSearch::default();
+        let place = DuckDbPlace { path, identity, patience, steps, copy: None, search };
         Self::open_as(place, engine, Access::Compare(Lacking::default()))
     }
 
@@ -111,6 +123,8 @@ impl DuckDbStore {
             steps: place.steps,
             path: place.path.to_owned(),
             copy: place.copy,
+            search: place.search,
+            index: IndexState::Missing,
             identity: place.identity.clone(),
             patience: place.patience,
             access,
@@ -142,12 +156,17 @@ impl DuckDbStore {
         self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
         let ready = catalog::make_ready(&self.engine, &self.path, &self.identity, self.has_views);
-        self.has_views |= ready.is_ok();
-        if ready.is_err() {
-            // The first error is the one to tell.
-            self.detach().ok();
+        match ready {
+            Ok(index) => {
+                (self.has_views, self.index) = (true, index);
+                Ok(())
+            }
+            Err(error) => {
+                // The first error is the one to tell.
+                self.detach().ok();
+                Err(error)
+            }
         }
-        ready
     }
 
     /// Closes the file, so that other processes can open it.
@@ -158,6 +177,65 @@ impl DuckDbStore {
             self.marks.clear();
         }
         Ok(())
+    }
+
+    /// Makes the index of words where it is wanted and answers changed, and drops it where it is not wanted or cannot be made. A file without the
+    /// index has the plain search, so no failure of the index ends a run.
+    fn bring_index_up_to_date(&mut self) -> Result<(), LoadError> {
+        if !self.search.is_on {
+            return if self.index == IndexState::Missing { Ok(()) } else { self.drop_index() };
+        }
+        let made = self.search.require_installed(&self.engine).and_then(|()| self.make_index());
+        let Err(error) = made else { return Ok(()) };
+        // After some errors the engine refuses everything.
+        self.begin_with_new_engine();
+        let why = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        tracing::warn!(
+            "full_text_search is on, and there is no index: {error}{why}; search_answers searches without one. Install the \
+             extension for the user who runs studysync (INSTALL fts, in DuckDB of the same version), or name its folder by extension_directory \
+             under [warehouse]"
+        );
+        self.drop_index()
+    }
+
+    fn make_index(&mut self) -> Result<(), LoadError> {
+        if self.index == IndexState::Current {
+            return Ok(());
+        }
+        self.attach()?;
+        // The file was looked at again.
+        if self.index == IndexState::Current {
+            return self.detach();
+        }
+        self.search.load_into(&self.engine)?;
+        if search_index::make(&self.engine, &self.path)? {
+            self.is_dirty = true;
+            self.index = IndexState::Current;
+            tracing::info!("made the index of words for search_answers");
+        } else {
+            tracing::info!("the warehouse has a search_answers of somebody else, so no index of words is made");
+        }
+        self.publish()
+    }
+
+    fn drop_index(&mut self) -> Result<(), LoadError> {
+        self.attach()?;
+        if self.index != IndexState::Missing {
+            search_index::drop_index(&self.engine, &self.path)?;
+            self.is_dirty = true;
+            self.index = IndexState::Missing;
+            tracing::info!("dropped the index of words; search_answers is the plain search");
+        }
+        self.publish()
+    }
+
+    /// An engine that cannot be opened has its own error at the next step.
+    fn begin_with_new_engine(&mut self) {
+        if let Ok(engine) = Engine::open(&self.options) {
+            self.engine = engine.watched(self.steps.clone());
+            self.claim = None;
+            self.marks.clear();
+        }
     }
 
     fn checkpoint(&mut self) -> Result<(), LoadError> {
@@ -217,6 +295,10 @@ impl Store for DuckDbStore {
             self.is_open = true;
         }
         self.is_dirty = true;
+        if self.index == IndexState::Current && changes.iter().any(|change| is_indexed(&change.table.name)) {
+            self.engine.execute("mark the index of words as old", &mark_old_sql())?;
+            self.index = IndexState::Old;
+        }
         for change in changes {
             self.marks.add(&self.engine, change)?;
             transaction::change(&self.engine, &self.path, change)?;
@@ -239,12 +321,8 @@ impl Store for DuckDbStore {
         // Some errors have ended the transaction already.
         self.engine.connection().execute_batch("ROLLBACK").ok();
         // After some failures, a full disk among them, the engine refuses everything until the file is opened anew. The error that led here
-        // is the one to tell; an engine that cannot be opened has its own at the next step.
-        if let Ok(engine) = Engine::open(&self.options) {
-            self.engine = engine.watched(self.steps.clone());
-            self.claim = None;
-            self.marks.clear();
-        }
+        // is the one to tell.
+        self.begin_with_new_engine();
     }
 
     fn publish(&mut self) -> Result<(), LoadError> {
@@ -263,6 +341,7 @@ impl Store for DuckDbStore {
     }
 
     fn finish(&mut self) -> Result<(), LoadError> {
+        self.bring_index_up_to_date()?;
         let Some(copy) = self.copy.clone() else { return Ok(()) };
         if copy::is_current(&self.path, &copy) {
             return Ok(());
@@ -279,6 +358,12 @@ impl Store for DuckDbStore {
 
     /// Puts a fresh file with the same content in the place of the file: rows that were taken out leave their bytes in the old one.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
+        // The index has words of answers that were taken out; the end of the run makes it again.
+        self.attach()?;
+        if self.index != IndexState::Missing {
+            search_index::drop_index(&self.engine, &self.path)?;
+            self.index = IndexState::Missing;
+        }
         self.checkpoint()?;
         rewrite::write(&self.engine, &self.path)?;
         self.detach()?;

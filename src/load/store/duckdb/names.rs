@@ -2,6 +2,8 @@
 
 use crate::schema::quote_identifier;
 
+/// Key and value of what the file knows of itself.
+pub(super) const META_TABLE: &str = "_studysync";
 /// Under which name the file is attached.
 pub(super) const CATALOG: &str = "warehouse";
 

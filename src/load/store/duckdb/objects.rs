@@ -7,7 +7,11 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use super::{catalog::META_TABLE, file, names::CATALOG};
+use super::{
+    file,
+    names::{CATALOG, META_TABLE},
+    search_state::INDEX_SCHEMA,
+};
 use crate::{
     load::{
         LoadError,
@@ -46,7 +50,7 @@ struct ForeignKey {
 
 impl StoredTable {
     pub(super) fn is_ours(&self) -> bool {
-        self.schema == "main" && is_our_table(&self.name)
+        self.schema == INDEX_SCHEMA || self.schema == "main" && is_our_table(&self.name)
     }
 
     fn sql(&self, catalog: &str) -> String {

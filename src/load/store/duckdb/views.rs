@@ -9,18 +9,19 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::names::{CATALOG, qualified};
 use crate::load::{LoadError, engine::Engine};
-use crate::schema::{View, ViewKind, quote_identifier, quote_text, views};
+use crate::schema::{View, ViewKind, indexed_search, quote_identifier, quote_text, views};
 
 /// Keys of the file's own table that say which views are ours, and what they were made from, begin so.
 const KEY_PREFIX: &str = "view:";
 
 /// The statements that bring the views up to date; none if they are. `meta` is what the file knows of itself, `meta_table`
-/// where it keeps it; `taken` are the names of its tables and views.
+/// where it keeps it; `taken` are the names of its tables and views; `has_index` whether it has an index of words.
 pub(super) fn missing(
     engine: &Engine,
     meta: &BTreeMap<String, String>,
     meta_table: &str,
     taken: &BTreeSet<&str>,
+    has_index: bool,
 ) -> Result<Vec<String>, LoadError> {
     let macros = table_macros(engine)?;
     let is_there = |view: &View| match view.kind {
@@ -28,6 +29,7 @@ pub(super) fn missing(
         ViewKind::Macro => macros.contains(&view.name),
     };
     let wanted = without_foreign(|view| is_there(view) && !meta.contains_key(&key(view)));
+    let wanted: Vec<&View> = wanted.into_iter().map(|view| defined(view, has_index)).collect();
     let is_current = |view: &&View| is_there(view) && meta.get(&key(view)) == Some(&fingerprint(view));
     let no_longer: Vec<&str> = meta
         .keys()
@@ -45,6 +47,35 @@ pub(super) fn missing(
 /// The statements that make every view in a file without any.
 pub(super) fn create_all(meta_table: &str) -> Vec<String> {
     create(meta_table, &views().iter().collect::<Vec<_>>())
+}
+
+/// The definition of a view in a file with or without an index of words.
+fn defined(view: &'static View, has_index: bool) -> &'static View {
+    let indexed = indexed_search();
+    if has_index && view.name == indexed.name { indexed } else { view }
+}
+
+/// Whether the macro `search_answers` of the file is ours.
+pub(super) fn is_ours(meta: &BTreeMap<String, String>) -> bool {
+    meta.contains_key(&key(indexed_search()))
+}
+
+/// Whether the file has the macro `search_answers` that fits its index, or its lack of one.
+pub(super) fn is_search_current(meta: &BTreeMap<String, String>, has_index: bool) -> bool {
+    search(has_index).is_some_and(|view| meta.get(&key(view)) == Some(&fingerprint(view)))
+}
+
+/// The statements that make the macro `search_answers`, with an index of words or without.
+pub(super) fn search_sql(meta_table: &str, has_index: bool) -> Vec<String> {
+    let Some(view) = search(has_index) else { return Vec::new() };
+    let note =
+        format!("UPDATE {meta_table} SET value = '{}' WHERE key = {}", fingerprint(view), quote_text(&key(view)));
+    std::iter::once(view.create_sql()).chain(view.comment_sql()).chain([note]).collect()
+}
+
+fn search(has_index: bool) -> Option<&'static View> {
+    let plain = views().iter().find(|view| view.name == indexed_search().name);
+    plain.map(|view| defined(view, has_index))
 }
 
 fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {

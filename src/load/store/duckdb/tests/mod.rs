@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::{DuckDbPlace, DuckDbStore};
 use crate::{
     load::{
-        EngineOptions, Identity, LoadError, LockPatience, Reader, StartedEngine, Warehouse,
+        EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, Reader, StartedEngine, Warehouse,
         conformance::{Kind, conformance_tests, identity, throughput},
     },
     model::Steps,
@@ -41,7 +41,8 @@ fn options(folder: &Path) -> EngineOptions {
 
 fn open_store(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<DuckDbStore, LoadError> {
     let (patience, steps) = (LockPatience::default(), Steps::default());
-    let place = DuckDbPlace { path, identity, patience, steps, copy: None };
+    let search = FullTextSearch::default();
+    let place = DuckDbPlace { path, identity, patience, steps, copy: None, search };
     DuckDbStore::open(place, StartedEngine::start(options.clone())?)
 }
 

@@ -1,0 +1,112 @@
+//! DuckDB's extension `fts`, which makes an index of words. It is never downloaded: it is used where somebody installed it.
+
+use std::path::{Path, PathBuf};
+
+use duckdb::{Config, Connection};
+
+use super::{
+    LoadError,
+    engine::{Engine, common_config},
+};
+use crate::schema::quote_text;
+
+/// The name of the extension.
+const NAME: &str = "fts";
+
+/// Whether and how `search_answers` has an index of words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FullTextSearch {
+    /// Whether a run makes the index.
+    pub is_on: bool,
+    /// Where DuckDB keeps its extensions, if not in its usual folder.
+    pub extension_directory: Option<PathBuf>,
+}
+
+impl FullTextSearch {
+    /// Checks that the extension can be loaded. Returns the path of its file.
+    ///
+    /// # Errors
+    /// `NoExtension` if it is not installed, or if its file cannot be loaded.
+    pub fn check(&self) -> Result<PathBuf, LoadError> {
+        let failed = |source| LoadError::engine("open", source);
+        let config = common_config(Config::default()).map_err(failed)?;
+        let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
+        load(&connection, self.extension_directory.as_deref())?;
+        installed_at(&connection).map(Option::unwrap_or_default)
+    }
+
+    /// Whether the extension is installed. Does not load it, which takes much longer.
+    ///
+    /// # Errors
+    /// `NoExtension` if it is not.
+    pub(super) fn require_installed(&self, engine: &Engine) -> Result<(), LoadError> {
+        let connection = engine.connection();
+        set_directory(connection, self.extension_directory.as_deref())?;
+        match installed_at(connection)? {
+            Some(_) => Ok(()),
+            // The refusal names the file that is missing.
+            None => load(connection, None),
+        }
+    }
+
+    /// Loads the extension into an engine.
+    ///
+    /// # Errors
+    /// `NoExtension` if it is not installed, or if its file cannot be loaded.
+    pub(super) fn load_into(&self, engine: &Engine) -> Result<(), LoadError> {
+        load(engine.connection(), self.extension_directory.as_deref())
+    }
+}
+
+fn set_directory(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadError> {
+    let Some(directory) = directory else { return Ok(()) };
+    let sql = format!("SET extension_directory = {}", quote_text(&directory.to_string_lossy()));
+    connection.execute_batch(&sql).map_err(|source| LoadError::engine("set the folder of extensions", source))
+}
+
+fn load(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadError> {
+    set_directory(connection, directory)?;
+    connection.execute_batch(&format!("LOAD {NAME}")).map_err(|error| no_extension(&error.to_string()))
+}
+
+/// The file of the extension, if it is installed.
+fn installed_at(connection: &Connection) -> Result<Option<PathBuf>, LoadError> {
+    let sql = format!("SELECT install_path FROM duckdb_extensions() WHERE extension_name = '{NAME}' AND installed");
+    let failed = |source| LoadError::engine("list its extensions", source);
+    let mut statement = connection.prepare(&sql).map_err(failed)?;
+    let mut paths = statement.query_map([], |row| row.get::<_, Option<String>>(0)).map_err(failed)?;
+    let path = paths.next().transpose().map_err(failed)?;
+    Ok(path.map(|path| PathBuf::from(path.unwrap_or_default())))
+}
+
+/// What the engine says of an extension that is not there, or of one that is broken: the first line says all.
+fn no_extension(message: &str) -> LoadError {
+    let why = match message.split_once("not found.") {
+        Some((before, _)) => format!("there is no {}", before.split('"').nth(1).unwrap_or("file of it")),
+        None => message.lines().next().unwrap_or_default().to_owned(),
+    };
+    LoadError::NoExtension { name: NAME, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(directory: &Path) -> String {
+        let search = FullTextSearch { is_on: true, extension_directory: Some(directory.to_owned()) };
+        search.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_missing_extension_and_a_broken_one_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = why(folder.path());
+        assert!(missing.contains("there is no ") && missing.contains("fts.duckdb_extension"), "{missing}");
+        let path = PathBuf::from(missing.split("there is no ").nth(1).unwrap());
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, [7u8; 2048]).unwrap();
+        let broken = why(folder.path());
+        assert!(!broken.contains("there is no ") && broken.contains("fts"), "{broken}");
+        assert!(broken.contains("cannot be loaded") && !broken.contains('\n'), "{broken}");
+    }
+}

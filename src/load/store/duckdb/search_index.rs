@@ -1,0 +1,83 @@
+//! Makes and drops the index of words that `search_answers` reads.
+//!
+//! DuckDB's extension `fts` makes the tables of the index. The macro reads those tables with plain SQL, so a session without the extension
+//! can search, and no object of the file names a function of the extension. The copy of the texts that `fts` needs is gone before the transaction ends.
+
+use std::path::Path;
+
+use super::{
+    catalog::{in_the_file, read_meta},
+    names::{CATALOG, META_TABLE},
+    search_state::{INDEX_SCHEMA, forget_sql, mark_current_sql},
+    transaction::in_transaction,
+    views::{is_ours, search_sql},
+};
+use crate::load::{LoadError, engine::Engine};
+
+/// The table from which the index is made.
+const TEXTS_TABLE: &str = "_studysync_texts";
+/// Letters that are written without blanks between words: each of them is a word of the index. The macro has the same.
+const WITHOUT_BLANKS: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]";
+/// What is not part of a word. The default of `fts` leaves out every letter that is not from a to z. The macro has the same.
+const BETWEEN_WORDS: &str = r"[^\p{L}\p{M}\p{N}]+";
+
+/// Makes the index, in the place of an earlier one, and the macro that reads it. The extension is loaded. Returns false if somebody else
+/// keeps a macro of that name, which would never read the index.
+pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
+    if !is_ours(&read_meta(engine)?) {
+        return Ok(false);
+    }
+    let scan = last_scan(engine)?;
+    let texts = format!(
+        "DROP SCHEMA IF EXISTS {INDEX_SCHEMA} CASCADE;
+         CREATE TABLE {TEXTS_TABLE} AS
+         SELECT question_id || ' ' || response_group_uid AS name, regexp_replace(answer, '({WITHOUT_BLANKS})', ' \\1 ', 'g') AS words
+         FROM open_answers WHERE NOT is_empty"
+    );
+    // A statement of its own: the engine looks for the table when it reads the text.
+    let index = format!(
+        "PRAGMA create_fts_index('{TEXTS_TABLE}', 'name', 'words', stemmer = 'none', stopwords = 'none', ignore = '{BETWEEN_WORDS}',
+            strip_accents = 1, lower = 1)"
+    );
+    let macros = format!("DROP MACRO {INDEX_SCHEMA}.match_bm25; DROP MACRO {INDEX_SCHEMA}.tokenize");
+    let rest = [macros, format!("DROP TABLE {TEXTS_TABLE}"), mark_current_sql(scan.as_deref())];
+    let rest = rest.into_iter().chain(search_sql(META_TABLE, true)).collect::<Vec<_>>().join(";\n");
+    let statements = [texts, index, rest];
+    let work = || {
+        in_transaction(engine, path, "make the index of words", || {
+            statements.iter().try_for_each(|sql| in_the_file(engine, sql))
+        })
+    };
+    engine.with_all_threads(|| engine.in_any_order(work)).map(|()| true)
+}
+
+/// Drops the index and puts the plain macro back. Needs no extension.
+pub(super) fn drop_index(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+    let mut statements = vec![format!("DROP SCHEMA IF EXISTS {INDEX_SCHEMA} CASCADE"), forget_sql()];
+    if is_ours(&read_meta(engine)?) {
+        statements.extend(search_sql(META_TABLE, false));
+    }
+    let sql = statements.join(";\n");
+    in_transaction(engine, path, "drop the index of words", || in_the_file(engine, &sql))
+}
+
+/// The scan that was applied last.
+fn last_scan(engine: &Engine) -> Result<Option<String>, LoadError> {
+    let sql = format!("SELECT arg_max(scan_id, (_synced_at, scan_id)) FROM {CATALOG}.main.sync_windows");
+    let failed = |source| LoadError::engine("read the ledger", source);
+    engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_macro_takes_a_text_apart_as_the_index_does() {
+        let sql = &crate::schema::indexed_search().sql;
+        for same in [WITHOUT_BLANKS, BETWEEN_WORDS, INDEX_SCHEMA] {
+            assert!(sql.contains(same), "{same}");
+        }
+        assert_eq!(INDEX_SCHEMA, format!("fts_main_{TEXTS_TABLE}"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Which index of words a file has, by what the file knows of itself.
+//!
+//! DuckDB's extension `fts` makes an index and does not keep it up to date. So a change of answers marks the index as old in its own
+//! transaction, and the end of a run makes it again. No kill can leave an old index that passes for a current one.
+
+use std::collections::BTreeMap;
+
+use super::names::{META_TABLE, qualified};
+use crate::schema::quote_text;
+
+/// The schema of the index: `fts` names it after the table that it reads.
+pub(super) const INDEX_SCHEMA: &str = "fts_main__studysync_texts";
+/// Key of the file's own table: the version of the index, and which answers it is made from.
+pub(super) const INDEX_KEY: &str = "search_index";
+/// Key of the file's own table that stands there as long as the index has every answer.
+pub(super) const CURRENT_KEY: &str = "search_index_current";
+/// Changes with how the index is made or read.
+const VERSION: &str = "1";
+/// Tables whose rows are answers of the index.
+const INDEXED_TABLES: [&str; 2] = ["responses", "response_media"];
+
+/// The index of words in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum IndexState {
+    /// The file has none.
+    #[default]
+    Missing,
+    /// Answers changed since the index was made, or another version of this program made it.
+    Old,
+    /// The index has every answer of the file.
+    Current,
+}
+
+impl IndexState {
+    /// The index of a file. `is_macro_current`: whether the macro is the one that this program makes. An earlier version of this program puts its own macro
+    /// back, and knows of no index that its changes make old.
+    pub fn of(meta: &BTreeMap<String, String>, is_macro_current: bool) -> Self {
+        match meta.contains_key(INDEX_KEY) {
+            false => IndexState::Missing,
+            true if is_readable(meta) && is_macro_current && meta.contains_key(CURRENT_KEY) => IndexState::Current,
+            true => IndexState::Old,
+        }
+    }
+}
+
+/// Whether the file has an index that this program's macro can read.
+pub(super) fn is_readable(meta: &BTreeMap<String, String>) -> bool {
+    meta.get(INDEX_KEY).and_then(|value| value.split(' ').next()) == Some(VERSION)
+}
+
+/// Whether a change of this table makes the index old.
+pub(super) fn is_indexed(table: &str) -> bool {
+    INDEXED_TABLES.contains(&table)
+}
+
+/// Marks the index as old.
+pub(super) fn mark_old_sql() -> String {
+    format!("DELETE FROM {} WHERE key = '{CURRENT_KEY}'", qualified(META_TABLE))
+}
+
+/// Writes down that the index has every answer, as of this scan.
+pub(super) fn mark_current_sql(scan: Option<&str>) -> String {
+    let value = quote_text(&format!("{VERSION} made after scan {}", scan.unwrap_or("none")));
+    let meta = qualified(META_TABLE);
+    format!("{}; INSERT INTO {meta} VALUES ('{INDEX_KEY}', {value}), ('{CURRENT_KEY}', 'true')", forget_sql())
+}
+
+/// Forgets the index.
+pub(super) fn forget_sql() -> String {
+    format!("DELETE FROM {} WHERE {}", qualified(META_TABLE), is_of_index())
+}
+
+/// The condition on rows of the file's own table that tell of the index.
+pub(super) fn is_of_index() -> String {
+    format!("key IN ('{INDEX_KEY}', '{CURRENT_KEY}')")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(keys: &[(&str, &str)], is_macro_current: bool) -> IndexState {
+        let meta = keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        IndexState::of(&meta, is_macro_current)
+    }
+
+    #[test]
+    fn an_index_is_current_only_with_its_mark_its_version_and_its_macro() {
+        let (ours, mark) = ((INDEX_KEY, "1 made after scan x"), (CURRENT_KEY, "true"));
+        assert_eq!(state(&[], true), IndexState::Missing);
+        assert_eq!(state(&[mark], true), IndexState::Missing);
+        assert_eq!(state(&[ours, mark], true), IndexState::Current);
+        assert_eq!(state(&[ours], true), IndexState::Old);
+        assert_eq!(state(&[ours, mark], false), IndexState::Old);
+        assert_eq!(state(&[(INDEX_KEY, "2 made after scan x"), mark], true), IndexState::Old);
+    }
+}
