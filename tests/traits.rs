@@ -27,7 +27,7 @@ fn measured_at(place: &Place, service: &Service) -> BTreeMap<String, Value> {
     let json = place.run(&["check", "--traits", "--json"]).expect(0).json();
     assert!(json["findings"].as_array().unwrap().iter().all(|finding| finding["is_well"] == true), "{json}");
     let traits = json["traits"].as_array().unwrap_or_else(|| panic!("no traits in {json}"));
-    assert_eq!(traits.len(), 13, "{json}");
+    assert_eq!(traits.len(), 23, "{json}");
     let log = service.log();
     assert!(log.len() <= REQUESTS_MAX, "{} requests", log.len());
     let told: u64 = traits.iter().map(|one| one["requests"].as_u64().unwrap()).sum();
@@ -95,6 +95,167 @@ fn each_kind_of_range_and_each_end_of_a_list_is_measured() {
 }
 
 #[test]
+fn what_a_range_means_is_measured_for_each_list() {
+    let of_responses = |by: &str| json!({"responses_filtered_by": by});
+    // Answers of one session lie minutes apart, and some were changed.
+    for by in ["updated", "session", "ignored"] {
+        assert_measures(&plain(), of_responses(by), json!({"responses_filtered_by": by, "start_inclusive": null}));
+    }
+    // Where no range has a row, a list of responses shows nothing.
+    assert_measures(&plain(), of_responses("nothing"), json!({"responses_filtered_by": null, "order": null}));
+    let of_surveys = |by: &str| json!({"surveys_filtered_by": by});
+    for by in ["updated", "launched", "ignored"] {
+        let expected =
+            json!({"surveys_filtered_by": by, "surveys_start_inclusive": null, "responses_filtered_by": "created"});
+        assert_measures(&plain(), of_surveys(by), expected);
+    }
+    assert_measures(&plain(), of_surveys("nothing"), json!({"surveys_filtered_by": "other"}));
+    let ends = |start: bool, end: bool| {
+        json!({
+            "surveys_filtered_by": "created", "surveys_start_inclusive": start, "surveys_end_inclusive": end,
+            "themes_filtered_by": "theme", "themes_start_inclusive": start, "themes_end_inclusive": end,
+        })
+    };
+    assert_measures(&plain(), json!({}), ends(true, true));
+    assert_measures(&plain(), json!({"exclusive_start": true}), ends(false, true));
+    assert_measures(&plain(), json!({"exclusive_end": true, "not_found_when_empty": true}), ends(true, false));
+    let lag = json!({"theme_lag_ms": 3_600_000});
+    assert_measures(&plain(), lag, json!({"themes_filtered_by": "answer", "themes_start_inclusive": null}));
+}
+
+#[test]
+fn the_states_that_are_listed_by_default_and_on_request_are_measured() {
+    let some = json!({"default_statuses": ["IN_PROGRESS", "PAUSED"]});
+    let found = measured(plain(), some);
+    assert_eq!(found["default_statuses"], json!(["IN_PROGRESS", "PAUSED"]));
+    assert_eq!(found["statuses_on_request"], json!(["ARCHIVED", "COMPLETED", "DRAFT", "NEW"]));
+    assert_eq!(found["surveys_listed_whole"], json!(false));
+    let unread = json!({"default_statuses": ["IN_PROGRESS", "PAUSED"], "status_spelling": "comma", "ignore_other_spellings": true});
+    assert_eq!(measured(plain(), unread)["statuses_on_request"], json!(["ARCHIVED", "COMPLETED", "DRAFT", "NEW"]));
+}
+
+#[test]
+fn p9_the_unit_of_user_times_is_measured_without_naming_anybody() {
+    for (faults, unit) in [
+        (json!({}), "milliseconds"),
+        (json!({"user_times_in_seconds": true}), "seconds"),
+        (json!({"iso_user_times": true}), "text"),
+    ] {
+        let service = service(plain(), faults);
+        let place = Place::new(&service).without_parquet().without_archive();
+        let found = measured_at(&place, &service);
+        assert_eq!(found["user_time_unit"], json!(unit));
+        let log = service.log();
+        let asked: Vec<&str> = log.iter().filter_map(|entry| entry.path.strip_prefix("/v2/users/")).collect();
+        assert!((1..=3).contains(&asked.len()), "{asked:?}");
+        // The people who were asked for stand in no byte of what is kept.
+        for file in place.files("state") {
+            let bytes = std::fs::read(&file).unwrap();
+            let is_named = |id: &&str| memchr::memmem::find(&bytes, id.as_bytes()).is_some();
+            assert!(!asked.iter().any(is_named), "{}", file.display());
+        }
+        let shown =
+            place.run(&["status", "--json"]).expect(0).stdout + &place.run(&["check", "--traits"]).expect(0).stdout;
+        assert!(!asked.iter().any(|id| shown.contains(id)), "{shown}");
+    }
+    let nobody = measured(plain(), json!({"auth": "strict"}));
+    assert_eq!(nobody["user_time_unit"], json!("milliseconds"), "the documented header");
+}
+
+#[test]
+fn environments_of_webhooks_are_listed_with_their_counts() {
+    let service = service(small(60, 3), json!({}));
+    let place = Place::new(&service).without_parquet();
+    place.report(&["backfill", "--from", &days_ago(4)], 0);
+    assert_eq!(measured_at(&place, &service)["environment_ids"], json!(null));
+    // As a run stores what webhooks brought.
+    let warehouse = duckdb::Connection::open(place.duckdb()).unwrap();
+    let event = |id: &str, environment: &str| {
+        let columns = "SELECT string_agg(column_name, ', ') FROM duckdb_columns() WHERE table_name = 'webhook_events' AND NOT is_nullable";
+        let needed: String = warehouse.query_row(columns, [], |row| row.get(0)).unwrap();
+        let values: Vec<String> = needed.split(", ").map(|name| value_of(name, id)).collect();
+        let sql = format!(
+            "INSERT INTO webhook_events ({needed}, environment_id) VALUES ({}, '{environment}')",
+            values.join(", ")
+        );
+        warehouse.execute_batch(&sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    };
+    ["1", "2"].iter().for_each(|id| event(id, "env-prod"));
+    event("3", "zoe@example.com");
+    drop(warehouse);
+    assert_eq!(measured_at(&place, &service)["environment_ids"], json!([{"id": "env-prod", "deliveries": 2}]));
+    let inbox = place.path("state/checkpoints.sqlite.inbox");
+    assert!(!inbox.exists());
+    let place = place.with_config("[serve]\nenvironment_id = \"env-dev\"\n");
+    let two = json!([{"id": "env-prod", "deliveries": 2}, {"id": "env-dev", "deliveries": 0}]);
+    assert_eq!(measured_at(&place, &service)["environment_ids"], two);
+    for shown in [place.run(&["check", "--traits"]), place.run(&["status"])] {
+        let shown = shown.expect(0).stdout;
+        assert!(shown.contains("env-prod (2), env-dev (0)") && shown.contains("warning: a key belongs"), "{shown}");
+        assert!(!shown.contains("zoe@"), "{shown}");
+    }
+    assert!(memchr::memmem::find(&std::fs::read(place.state()).unwrap(), b"zoe@").is_none());
+}
+
+/// A value that a column of events takes.
+fn value_of(column: &str, id: &str) -> String {
+    match column {
+        name if name.ends_with("_at") => "TIMESTAMP '2026-01-29 10:00:00'".to_owned(),
+        _ => format!("'{id}'"),
+    }
+}
+
+#[test]
+fn each_trait_is_shown_with_its_date_and_evidence_in_80_columns() {
+    let service = service(plain(), json!({"default_statuses": ["IN_PROGRESS"]}));
+    let place = Place::new(&service).without_parquet();
+    let check = place.run(&["check", "--traits"]).expect(0).stdout;
+    let status = place.run(&["status"]).expect(0).stdout;
+    let json = place.run(&["status", "--json"]).expect(0).json();
+    for one in json["traits"].as_array().unwrap().iter().filter(|one| !one["value"].is_null()) {
+        let evidence = one["evidence"].as_str().unwrap_or_default();
+        assert!(!evidence.is_empty(), "{one}");
+        let start: String = evidence.chars().take(20).collect();
+        for text in [&check, &status] {
+            assert!(text.contains(&start) && text.contains(one["trait"].as_str().unwrap()), "{evidence}: {text}");
+        }
+    }
+    for text in [check, status] {
+        let (_, traits) = text.split_once("traits of the service:").unwrap();
+        let traits: Vec<&str> = traits.lines().take_while(|line| !line.starts_with("runs")).collect();
+        assert!(traits.iter().all(|line| line.chars().count() <= 80), "{traits:#?}");
+        assert!(traits.iter().any(|line| line.trim_start().starts_with("20") && line.contains("Z: ")), "{traits:#?}");
+    }
+    // What is known is asked by no run: not a request more than without the measure.
+    let requests = |place: &Place| {
+        service.clear_log();
+        place.report(&["backfill", "--from", &days_ago(5)], 0);
+        service.log().len()
+    };
+    let after_measure = requests(&place);
+    let without = requests(&Place::new(&service).without_parquet());
+    assert!(after_measure <= without, "{after_measure} requests, {without} without a measure");
+}
+
+#[test]
+fn p9_an_erased_person_is_in_no_evidence() {
+    let service = service(small(200, 6), json!({"user_times_in_seconds": true}));
+    crate::erase::people::plant(&service);
+    let place = Place::new(&service);
+    place.report(&["backfill", "--from", &days_ago(10)], 0);
+    measured_at(&place, &service);
+    let done = place.run(&["erase", "--yes", "--json", "--user-id", crate::erase::people::ZOE]);
+    assert!(done.code == 0 || done.code == 3, "{}", done.stderr);
+    service.clear_log();
+    place.run(&["check", "--traits"]).expect(0);
+    let log = service.log();
+    let is_asked = |entry: &LogEntry| entry.path.contains("zo%C3%AB") || entry.path.contains("zoë");
+    assert!(!log.iter().any(is_asked), "who is kept out is not asked for");
+    let needle = crate::erase::grep::Needle::new(crate::erase::people::ZOE);
+    assert_eq!(crate::erase::grep::found(&place, &[needle]), [""; 0]);
+}
+
+#[test]
 #[ignore = "slow: run by `make test-slow`"]
 fn slow_the_page_sizes_are_measured() {
     let slow = |above_rows, status| json!({"slow_pages": {"above_rows": above_rows, "wait_ms": 1, "status": status}});
@@ -131,8 +292,16 @@ fn an_empty_service_leaves_all_unknown_and_that_is_no_error() {
     for faults in [json!({}), json!({"not_found_when_empty": true})] {
         let mut found = measured(Settings { responses: 0, ..plain() }, faults);
         // It has surveys.
-        let surveys = ["survey_status_form", "surveys_listed_whole"].map(|name| found.remove(name));
-        assert_eq!(surveys, [Some(json!("comma")), Some(json!(true))]);
+        let surveys = ["survey_status_form", "surveys_listed_whole", "statuses_on_request", "surveys_filtered_by"];
+        assert_eq!(
+            surveys.map(|name| found.remove(name)),
+            [Some(json!("comma")), Some(json!(true)), Some(json!([])), Some(json!("created"))]
+        );
+        let default = found.remove("default_statuses").unwrap();
+        assert_eq!(default.as_array().map(Vec::len), Some(6), "{default}");
+        for name in ["surveys_start_inclusive", "surveys_end_inclusive"] {
+            assert_eq!(found.remove(name), Some(json!(true)), "{name}");
+        }
         assert!(found.values().all(Value::is_null), "{found:?}");
     }
 }
@@ -206,6 +375,17 @@ fn runs_learn_by_the_way() {
         assert_eq!(found[name], &value, "{name}: {found:?}");
     }
     assert_eq!(service.log().iter().filter(|entry| entry.status == 429).count(), 1);
+    // A refusal is not provoked again: it keeps its date, and how it was met.
+    let retry_after = |place: &Place| {
+        let status = place.run(&["status", "--json"]).expect(0).json();
+        status["traits"].as_array().unwrap().iter().find(|one| one["trait"] == "retry_after").unwrap().clone()
+    };
+    let before = retry_after(&place);
+    assert_eq!(before["evidence"], "a refusal in a run");
+    let check = place.run(&["check", "--traits", "--json"]).expect(0).json();
+    let told = check["traits"].as_array().unwrap().iter().find(|one| one["trait"] == "retry_after").unwrap();
+    assert_eq!([&told["measured_ms"], &told["how"]], [&before["measured_ms"], &before["evidence"]]);
+    assert_eq!(retry_after(&place), before);
 }
 
 #[test]

@@ -35,7 +35,8 @@ impl EpochUnit {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Its name, in the plural.
+    pub fn name(self) -> &'static str {
         match self {
             EpochUnit::Seconds => "seconds",
             EpochUnit::Milliseconds => "milliseconds",

@@ -45,5 +45,5 @@ pub use steps::{DurableStep, Steps};
 pub use stream::Stream;
 pub use survey_status::{StatusFilter, StatusSpelling, SurveyStatus};
 pub use time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_ms, parse_date, parse_length};
-pub use traits::{ListOrder, RetryAfterForm, ThemeTime, Ties, names as trait_names};
+pub use traits::{ListOrder, RetryAfterForm, RowTime, ThemeTime, Ties, names as trait_names};
 pub use window::{Scope, Window};

@@ -29,6 +29,26 @@ pub mod names {
     pub const PAGE_ROWS: &str = "page_rows";
     /// Whether the list of surveys is served under the name of studies alone: a boolean.
     pub const SURVEYS_ARE_STUDIES: &str = "surveys_are_studies";
+    /// [`super::RowTime`] that `start` and `end` of responses mean.
+    pub const RESPONSES_FILTERED_BY: &str = "responses_filtered_by";
+    /// [`super::RowTime`] that `start` and `end` of surveys mean.
+    pub const SURVEYS_FILTERED_BY: &str = "surveys_filtered_by";
+    /// Whether `start` itself belongs to a range of surveys: a boolean.
+    pub const SURVEYS_START_INCLUSIVE: &str = "surveys_start_inclusive";
+    /// Whether `end` itself belongs to a range of surveys: a boolean.
+    pub const SURVEYS_END_INCLUSIVE: &str = "surveys_end_inclusive";
+    /// Whether `start` itself belongs to a range of themes: a boolean.
+    pub const THEMES_START_INCLUSIVE: &str = "themes_start_inclusive";
+    /// Whether `end` itself belongs to a range of themes: a boolean.
+    pub const THEMES_END_INCLUSIVE: &str = "themes_end_inclusive";
+    /// States of the surveys that are listed when none is asked for: a list of words.
+    pub const DEFAULT_STATUSES: &str = "default_statuses";
+    /// States of the surveys that are listed only when they are asked for: a list of words.
+    pub const STATUSES_ON_REQUEST: &str = "statuses_on_request";
+    /// The unit of the times of users: a word, "text" for ISO 8601.
+    pub const USER_TIME_UNIT: &str = "user_time_unit";
+    /// Environments that webhooks named: a list of objects `id`, `deliveries`.
+    pub const ENVIRONMENT_IDS: &str = "environment_ids";
     /// [`super::ThemeTime`].
     pub const THEMES_FILTERED_BY: &str = "themes_filtered_by";
     /// [`crate::model::StatusSpelling`] that the list of surveys understands; "none" if it understands none.
@@ -73,6 +93,24 @@ pub enum ListOrder {
     None,
 }
 
+/// What `start` and `end` of responses or surveys mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowTime {
+    /// The row's creation, `createdAt`.
+    Created,
+    /// The row's last change, `updatedAt`.
+    Updated,
+    /// The first answer of the row's session.
+    Session,
+    /// The survey's launch, `launchedAt`.
+    Launched,
+    /// They do nothing.
+    Ignored,
+    /// None of the times that a row shows.
+    Other,
+}
+
 /// Whose creation `start` and `end` of themes mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -113,6 +151,9 @@ macro_rules! shown_as_stored {
 
 shown_as_stored! {
     Ties { Unknown => "unknown", Kept => "kept", Repeated => "repeated", Lost => "lost" }
+    RowTime {
+        Created => "created", Updated => "updated", Session => "session", Launched => "launched", Ignored => "ignored", Other => "other",
+    }
     ThemeTime { Theme => "theme", Answer => "answer" }
     ListOrder { NewestFirst => "newest_first", OldestFirst => "oldest_first", None => "none" }
     RetryAfterForm {

@@ -38,7 +38,10 @@ impl Run {
             for measured in measured {
                 tracing::debug!(name = measured.name, value = ?measured.value, how = measured.how, "measured");
                 if let Some(value) = &measured.value {
-                    self.context.state().remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
+                    let state = self.context.state();
+                    state
+                        .remember_measured(measured.name, value, &measured.how, now_ms)
+                        .map_err(PipelineError::State)?;
                 }
             }
             known = self.list_known_surveys()?;

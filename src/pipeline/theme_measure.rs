@@ -39,7 +39,7 @@ pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMom
     let Some(now_ms) = context.theme_times.found(found) else { return Ok(()) };
     context
         .state()
-        .remember_trait(trait_names::THEMES_FILTERED_BY, &found, now_ms)
+        .remember_measured(trait_names::THEMES_FILTERED_BY, &found, "the themes that a run met", now_ms)
         .map_err(|error| LookError::Run(PipelineError::State(error)))
 }
 

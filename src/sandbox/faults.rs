@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{media::Media, record_faults::BrokenRecords};
+use super::{filtered_by::FilteredBy, media::Media, record_faults::BrokenRecords};
 
 /// When a fault strikes. The ways add up; none is set by default, so it never strikes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -304,6 +304,10 @@ pub struct Faults {
     /// `start` and `end` of themes mean the creation of the answer, which came so long before the theme, in milliseconds; 0: they
     /// mean that of the theme.
     pub theme_lag_ms: i64,
+    /// What `start` and `end` of responses mean.
+    pub responses_filtered_by: FilteredBy,
+    /// What `start` and `end` of surveys mean.
+    pub surveys_filtered_by: FilteredBy,
     /// Without `status` only surveys in these states are listed; empty: all.
     pub default_statuses: Vec<String>,
     /// The one spelling of several values of `status` that is understood. What is spelled otherwise is refused with 400.
@@ -383,6 +387,8 @@ impl Default for Faults {
             exclusive_start: false,
             exclusive_end: false,
             theme_lag_ms: 0,
+            responses_filtered_by: FilteredBy::default(),
+            surveys_filtered_by: FilteredBy::default(),
             default_statuses: Vec::new(),
             status_spelling: None,
             ignore_other_spellings: false,

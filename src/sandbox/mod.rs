@@ -14,6 +14,7 @@ mod clock;
 mod control;
 mod control_http;
 mod faults;
+mod filtered_by;
 mod json_text;
 mod media;
 mod random;
@@ -40,6 +41,7 @@ pub use faults::{
     Auth, BrokenBody, DeadTokens, EndMark, Faults, Latency, Order, Plain, RateLimit, Refusal, RepeatedRows, RetryAfter,
     RetryAfterForm, ServerError, SlowPages, StatusSpelling, SurveysAt, Ties, When,
 };
+pub use filtered_by::FilteredBy;
 pub use media::Media;
 pub use record_faults::{BrokenRecords, RecordFault};
 pub use request_log::LogEntry;

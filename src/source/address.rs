@@ -47,12 +47,13 @@ pub(super) fn of_moment(base_url: &Url, request: &PageRequest, page_rows: Option
     Address { is_about_ties: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
 }
 
-/// The address of a page between a start and an end that stand there as they are.
+/// The address of a page between a start and an end that stand there as they are, also where the stream is else read whole.
 pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
     let Window { start_ms, end_ms } = request.window;
     // The wire range is wider than the window by one at its start.
     let window = Window { start_ms: start_ms.saturating_add(1), end_ms };
-    of_page(base_url, &PageRequest { window, ..request.clone() }, page_rows)
+    let pairs = pairs(&PageRequest { window, ..request.clone() }, page_rows, true);
+    build(base_url, request.scope.stream, &pairs, request.token.as_ref())
 }
 
 fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec<(&'static str, String)> {

@@ -19,7 +19,8 @@ pub enum Range {
     Part,
     /// The same, for the rows of a millisecond; counted in [`super::RequestStats::ties_probed`].
     Moment,
-    /// The window's start and end exactly as they are, to learn whether the service includes them.
+    /// The window's start and end exactly as they are, to learn whether the service includes them; also where the stream is else read
+    /// whole.
     Exactly,
 }
 

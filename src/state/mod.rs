@@ -52,6 +52,7 @@ const MIGRATIONS: &[M<'_>] = &[
     M::up(include_str!("../../state/0004_pushes.sql")),
     M::up(include_str!("../../state/0005_known_pages.sql")),
     M::up(include_str!("../../state/0006_no_known_pages.sql")),
+    M::up(include_str!("../../state/0007_trait_evidence.sql")),
 ];
 const READ_ONLY: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 /// How long a reader (`status`) and the writer wait for each other.

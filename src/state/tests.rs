@@ -224,3 +224,21 @@ fn commits_are_counted_upwards_whatever_the_clock_says() {
         [100, 100, 50, 200].into_iter().map(|now_ms| state.next_commit_ordinal(now_ms).unwrap()).collect();
     assert_eq!(ordinals, [100, 101, 102, 200]);
 }
+
+#[test]
+fn a_trait_of_before_has_no_evidence_and_a_new_one_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoints.sqlite");
+    let mut earlier = rusqlite::Connection::open(&path).unwrap();
+    rusqlite_migration::Migrations::from_slice(&super::MIGRATIONS[..6]).to_latest(&mut earlier).unwrap();
+    earlier.execute("INSERT INTO traits (name, value, measured_ms) VALUES ('order', '\"none\"', 5)", []).unwrap();
+    drop(earlier);
+    let state = State::open(&path, "https://a.example", "default").unwrap();
+    assert_eq!(state.service_trait::<String>("order").unwrap(), Some(("none".to_owned(), 5)));
+    assert_eq!(state.trait_evidence("order").unwrap(), None);
+    state.remember_measured("order", &"newest_first", "8 rows of a page", 6).unwrap();
+    assert_eq!(state.trait_evidence("order").unwrap().as_deref(), Some("8 rows of a page"));
+    // What was said of an earlier value is not said of the next.
+    state.remember_trait("order", &"none", 7).unwrap();
+    assert_eq!(state.trait_evidence("order").unwrap(), None);
+}

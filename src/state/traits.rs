@@ -29,13 +29,41 @@ impl State {
         rows.and_then(|rows| rows.collect()).map_err(self.failed("read"))
     }
 
-    /// Remembers a trait.
+    /// How a trait was measured, in words; `None` if that is not known.
+    pub fn trait_evidence(&self, name: &str) -> Result<Option<String>, StateError> {
+        let sql = "SELECT evidence FROM traits WHERE name = ?1";
+        let found = self.connection.query_row(sql, [name], |row| row.get(0)).optional();
+        found.map(Option::flatten).map_err(self.failed("read"))
+    }
+
+    /// Remembers a trait that nobody is told about.
     pub fn remember_trait<T: Serialize>(&self, name: &str, value: &T, measured_ms: i64) -> Result<(), StateError> {
+        self.remember(name, value, None, measured_ms)
+    }
+
+    /// Remembers a trait and how it was measured. The evidence holds counts and moments, and names no person.
+    pub fn remember_measured<T: Serialize>(
+        &self,
+        name: &str,
+        value: &T,
+        evidence: &str,
+        measured_ms: i64,
+    ) -> Result<(), StateError> {
+        self.remember(name, value, Some(evidence), measured_ms)
+    }
+
+    fn remember<T: Serialize>(
+        &self,
+        name: &str,
+        value: &T,
+        evidence: Option<&str>,
+        measured_ms: i64,
+    ) -> Result<(), StateError> {
         let value = serde_json::to_string(value)
             .map_err(|error| StateError::Unreadable { path: self.path.clone(), what: error.to_string() })?;
         self.reach(DurableStep::TraitRemembered)?;
-        let sql = "INSERT OR REPLACE INTO traits (name, value, measured_ms) VALUES (?1, ?2, ?3)";
-        self.connection.execute(sql, (name, value, measured_ms)).map_err(self.failed("write"))?;
+        let sql = "INSERT OR REPLACE INTO traits (name, value, measured_ms, evidence) VALUES (?1, ?2, ?3, ?4)";
+        self.connection.execute(sql, (name, value, measured_ms, evidence)).map_err(self.failed("write"))?;
         Ok(())
     }
 }

@@ -134,7 +134,9 @@ impl TieWatch {
         if before != found {
             tracing::info!(%before, %found, "rows that share a millisecond at the edge of a page");
         }
-        state.remember_trait(trait_names::TIES, &found, now_ms).map_err(PipelineError::State)
+        state
+            .remember_measured(trait_names::TIES, &found, "rows of one millisecond, met by a run", now_ms)
+            .map_err(PipelineError::State)
     }
 
     /// Whether a scan's edges leave a doubt.

@@ -55,17 +55,37 @@ impl Learned {
     /// Remembers what was seen.
     pub fn remember(&self, state: &State, source: &Source, now_ms: i64) -> Result<(), PipelineError> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let remember = |name, value: Option<serde_json::Value>| match value {
-            Some(value) => state.remember_trait(name, &value, now_ms).map_err(PipelineError::State),
+        let remember = |name, value: Option<serde_json::Value>, evidence: &str| match value {
+            Some(value) => state.remember_measured(name, &value, evidence, now_ms).map_err(PipelineError::State),
             None => Ok(()),
         };
         // Words and booleans: none of them fails to become JSON.
-        remember(trait_names::ORDER, seen.order.and_then(|order| serde_json::to_value(order).ok()))?;
-        remember(trait_names::END_STYLE, seen.end.and_then(|end| serde_json::to_value(end).ok()))?;
-        remember(trait_names::TRAILING_EMPTY_PAGE, seen.trailing_empty_page.map(Into::into))?;
-        remember(trait_names::NOT_FOUND_WHEN_EMPTY, seen.not_found_when_empty.map(Into::into))?;
-        remember(trait_names::SURVEYS_ARE_STUDIES, source.surveys_are_studies().map(Into::into))?;
-        remember(trait_names::RETRY_AFTER, source.retry_after_seen().and_then(|form| serde_json::to_value(form).ok()))
+        remember(
+            trait_names::ORDER,
+            seen.order.and_then(|order| serde_json::to_value(order).ok()),
+            "the pages of a run",
+        )?;
+        remember(
+            trait_names::END_STYLE,
+            seen.end.and_then(|end| serde_json::to_value(end).ok()),
+            "the last pages of lists in a run",
+        )?;
+        remember(
+            trait_names::TRAILING_EMPTY_PAGE,
+            seen.trailing_empty_page.map(Into::into),
+            "the last pages of lists in a run",
+        )?;
+        remember(
+            trait_names::NOT_FOUND_WHEN_EMPTY,
+            seen.not_found_when_empty.map(Into::into),
+            "an empty list in a run",
+        )?;
+        remember(trait_names::SURVEYS_ARE_STUDIES, source.surveys_are_studies().map(Into::into), "the paths of a run")?;
+        remember(
+            trait_names::RETRY_AFTER,
+            source.retry_after_seen().and_then(|form| serde_json::to_value(form).ok()),
+            "a refusal in a run",
+        )
     }
 }
 

@@ -1,11 +1,11 @@
-//! Where lists begin and end: whether `start` and `end` belong to the range, how the end of results is said, what an empty
-//! result looks like, and how long a page of themes is.
+//! Where lists begin and end: what `start` and `end` mean, whether they belong to the range, how the end of results is said, what
+//! an empty result looks like, and how long a page of themes is.
 
 use bytes::Bytes;
 
 use crate::{
     flatten::flatten_page,
-    model::{DAY_MS, EndStyle, FlagSet, PageRequest, Scope, Stream, Window, trait_names},
+    model::{DAY_MS, EndStyle, FlagSet, PageRequest, RowTime, Scope, Stream, ThemeTime, Window, trait_names},
     source::{Answer, Range},
 };
 
@@ -19,62 +19,52 @@ use super::{
     paging::Sample,
     report,
     report::Measured,
+    rows::{RowTimes, rows_of, telling},
+    small_list::{Small, SmallLists},
 };
 
-/// The most pages of a small list.
-const PAGES_MAX: usize = 4;
+/// The window in which nobody answered a survey, and nobody made one: the first milliseconds of 1970.
+const NOTHING: Window = Window { start_ms: 1, end_ms: 2 };
 
-/// A small list, read to its end.
-struct Small {
-    has_row: bool,
-    rows: usize,
-    /// `None` if it did not come to one.
-    end: Option<EndStyle>,
-    /// Whether its last page held nothing, and was not its first.
-    is_trailing: bool,
+/// What `start` and `end` of a list mean, and whether they belong to the range.
+struct RangeNames {
+    filtered_by: &'static str,
+    start_inclusive: &'static str,
+    end_inclusive: &'static str,
 }
 
-/// The list of a window of a few milliseconds, and whether a row of `at_ms` is in it.
-async fn small_list(lab: &Lab, window: Window, range: Range, at_ms: i64) -> Result<Small, LookError> {
-    let asker = &lab.asker;
-    let page_rows = asker.scope.stream.page_rows_max().unwrap_or(0);
-    let mut request = PageRequest { scope: asker.scope, window, flags: asker.flags, page_rows, token: None };
-    let mut small = Small { has_row: false, rows: 0, end: None, is_trailing: false };
-    for page_at in 0..PAGES_MAX {
-        match asker.source.ask(&request, range).await.map_err(LookError::Source)? {
-            Answer::Page { page, .. } => {
-                let flat = asker.flatten(page.body).await?;
-                small.has_row |= !moments_of(asker.scope.stream, &flat).keys_at(at_ms).is_empty();
-                small.rows += page.rows;
-                small.is_trailing = page_at > 0 && page.rows == 0;
-                small.end = page.end;
-                request.token = page.next;
-                if request.token.is_none() {
-                    break;
-                }
-            }
-            Answer::Rejected { status: 404, is_web_page: false } => {
-                (small.end, small.is_trailing) = (Some(EndStyle::NotFound), page_at > 0);
-                break;
-            }
-            Answer::Rejected { .. } | Answer::Failed(_) => break,
-        }
-    }
-    Ok(small)
-}
+const OF_RESPONSES: RangeNames = RangeNames {
+    filtered_by: trait_names::RESPONSES_FILTERED_BY,
+    start_inclusive: trait_names::START_INCLUSIVE,
+    end_inclusive: trait_names::END_INCLUSIVE,
+};
+const OF_SURVEYS: RangeNames = RangeNames {
+    filtered_by: trait_names::SURVEYS_FILTERED_BY,
+    start_inclusive: trait_names::SURVEYS_START_INCLUSIVE,
+    end_inclusive: trait_names::SURVEYS_END_INCLUSIVE,
+};
+const OF_THEMES: RangeNames = RangeNames {
+    filtered_by: trait_names::THEMES_FILTERED_BY,
+    start_inclusive: trait_names::THEMES_START_INCLUSIVE,
+    end_inclusive: trait_names::THEMES_END_INCLUSIVE,
+};
 
 pub(super) async fn measure(lab: &mut Lab, sample: &Sample) -> Result<(), LookError> {
-    let Some(at_ms) = sample.moment() else {
+    let Some(row) = sample.telling() else {
         report::fill(&mut lab.found, report::OF_RESPONSES, "no row has a creation time that can be read");
         return Ok(());
     };
-    list_end(lab, at_ms).await?;
-    range_ends(lab, at_ms).await?;
-    empty_list(lab).await
+    let asker = lab.asker.clone();
+    let window = Window::new(row.created_ms, row.created_ms + 1);
+    let lists = lab.small_lists(&asker, row.key);
+    let around = lists.ask(window, Range::Window).await?;
+    list_end(lab, row.created_ms, &around);
+    let empty = lists.ask(NOTHING, Range::Window).await?;
+    empty_list(lab, &empty);
+    ranges(lab, &asker, &OF_RESPONSES, row, [&empty, &around]).await
 }
 
-async fn list_end(lab: &mut Lab, at_ms: i64) -> Result<(), LookError> {
-    let around = small_list(lab, Window::new(at_ms, at_ms + 1), Range::Window, at_ms).await?;
+fn list_end(lab: &mut Lab, at_ms: i64, around: &Small) {
     let (style, trailing) = (trait_names::END_STYLE, trait_names::TRAILING_EMPTY_PAGE);
     let how = format!("a list of {} rows", around.rows);
     match around.end.filter(|_| around.rows > 0) {
@@ -88,20 +78,87 @@ async fn list_end(lab: &mut Lab, at_ms: i64) -> Result<(), LookError> {
             lab.note(Measured::unknown(trailing, why));
         }
     }
+}
+
+fn empty_list(lab: &mut Lab, empty: &Small) {
+    let name = trait_names::NOT_FOUND_WHEN_EMPTY;
+    let how = "the responses of 1970-01-01T00:00:00.001Z";
+    lab.note(match empty.end {
+        Some(_) if empty.rows > 0 => Measured::unknown(name, format!("{how} hold {} rows", empty.rows)),
+        Some(end) => Measured::known(name, end == EndStyle::NotFound && !empty.is_trailing, how),
+        None => Measured::unknown(name, format!("{how} did not come with an end")),
+    });
+}
+
+/// What a range of a list means. `lists`: what the range in which nothing is brought, and what the range around the creation of the row
+/// brought.
+async fn ranges(
+    lab: &mut Lab,
+    asker: &Asker,
+    names: &RangeNames,
+    row: &RowTimes,
+    lists: [&Small; 2],
+) -> Result<(), LookError> {
+    let meaning = meaning(&lab.small_lists(asker, row.key), names.filtered_by, row, lists).await?;
+    let time = meaning.value.clone();
+    lab.note(meaning);
+    if time.is_some() && time == serde_json::to_value(RowTime::Created).ok() {
+        return ends(lab, asker, names, row).await;
+    }
+    let why = match &time {
+        Some(time) => {
+            format!("start and end do not mean the creation of a row ({})", time.as_str().unwrap_or_default())
+        }
+        None => "it is not known what start and end mean".to_owned(),
+    };
+    report::fill(&mut lab.found, [names.start_inclusive, names.end_inclusive], &why);
     Ok(())
 }
 
+/// Which time of the row decides whether it is listed.
+async fn meaning(
+    asked_for: &SmallLists<'_>,
+    name: &'static str,
+    row: &RowTimes,
+    [nothing, around]: [&Small; 2],
+) -> Result<Measured, LookError> {
+    if nothing.rows > 0 {
+        let how = format!("the range of 1970-01-01T00:00:00.001Z has {} rows", nothing.rows);
+        return Ok(Measured::known(name, RowTime::Ignored, how));
+    }
+    let asked = format!("a row of {} ms, asked for", row.created_ms);
+    let apart: Vec<(RowTime, i64)> = row.apart().collect();
+    if around.has_row {
+        let alike: Vec<String> =
+            row.others.iter().filter(|other| !apart.contains(other)).map(|(time, _)| time.to_string()).collect();
+        let open = match alike.is_empty() {
+            true => String::new(),
+            false => format!("; not told apart, since the moment is the same: {}", alike.join(", ")),
+        };
+        return Ok(Measured::known(name, RowTime::Created, format!("{asked} at its own creation{open}")));
+    }
+    let mut are_whole = around.end.is_some();
+    for (time, at_ms) in apart {
+        let list = asked_for.ask(Window::new(at_ms, at_ms.saturating_add(1)), Range::Part).await?;
+        if list.has_row {
+            return Ok(Measured::known(name, time, format!("{asked} at {at_ms} ms, its time '{time}'")));
+        }
+        are_whole &= list.end.is_some();
+    }
+    Ok(match are_whole {
+        true => Measured::known(name, RowTime::Other, format!("{asked} at each of its times, is never listed")),
+        false => Measured::unknown(name, format!("{asked} at its times: the lists have no end")),
+    })
+}
+
 /// A row is asked for with its own time as `start`, then as `end`.
-async fn range_ends(lab: &mut Lab, at_ms: i64) -> Result<(), LookError> {
-    let at_start = small_list(lab, Window::new(at_ms, at_ms + 1), Range::Exactly, at_ms).await?;
-    note_end(
-        lab,
-        trait_names::START_INCLUSIVE,
-        &at_start,
-        format!("a row of {at_ms} ms, asked for with start={at_ms}"),
-    );
-    let at_end = small_list(lab, Window::new(at_ms - 1, at_ms), Range::Exactly, at_ms).await?;
-    note_end(lab, trait_names::END_INCLUSIVE, &at_end, format!("a row of {at_ms} ms, asked for with end={at_ms}"));
+async fn ends(lab: &mut Lab, asker: &Asker, names: &RangeNames, row: &RowTimes) -> Result<(), LookError> {
+    let (at_ms, key) = (row.created_ms, row.key);
+    let lists = lab.small_lists(asker, key);
+    let at_start = lists.ask(Window::new(at_ms, at_ms + 1), Range::Exactly).await?;
+    note_end(lab, names.start_inclusive, &at_start, format!("a row of {at_ms} ms, asked for with start={at_ms}"));
+    let at_end = lists.ask(Window::new(at_ms - 1, at_ms), Range::Exactly).await?;
+    note_end(lab, names.end_inclusive, &at_end, format!("a row of {at_ms} ms, asked for with end={at_ms}"));
     Ok(())
 }
 
@@ -113,17 +170,25 @@ fn note_end(lab: &mut Lab, name: &'static str, list: &Small, how: String) {
     });
 }
 
-/// Nobody answered a survey in the first milliseconds of 1970.
-async fn empty_list(lab: &mut Lab) -> Result<(), LookError> {
-    let name = trait_names::NOT_FOUND_WHEN_EMPTY;
-    let empty = small_list(lab, Window::new(1, 2), Range::Window, 1).await?;
-    let how = "the responses of 1970-01-01T00:00:00.001Z";
-    lab.note(match empty.end {
-        Some(_) if empty.rows > 0 => Measured::unknown(name, format!("{how} hold {} rows", empty.rows)),
-        Some(end) => Measured::known(name, end == EndStyle::NotFound && !empty.is_trailing, how),
-        None => Measured::unknown(name, format!("{how} did not come with an end")),
-    });
-    Ok(())
+/// Surveys are read whole by runs; a range of them is asked for here alone.
+pub(super) async fn surveys(lab: &mut Lab) -> Result<(), LookError> {
+    let scope = Scope::all(Stream::Surveys);
+    let asker = Asker { scope, flags: FlagSet::EMPTY, ..lab.asker.clone() };
+    let (window, page_rows) = (Window::new(0, i64::MAX), Stream::Surveys.page_rows_max().unwrap_or(0));
+    let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows, token: None };
+    let rows = match asker.source.ask(&request, Range::Window).await.map_err(LookError::Source)? {
+        Answer::Page { page, .. } => rows_of(Stream::Surveys, &asker.flatten(page.body).await?),
+        Answer::Rejected { .. } | Answer::Failed(_) => Vec::new(),
+    };
+    let Some(row) = telling(&rows) else {
+        report::fill(&mut lab.found, report::OF_SURVEY_RANGES, "no survey has a creation time that can be read");
+        return Ok(());
+    };
+    let lists = lab.small_lists(&asker, row.key);
+    let nothing = lists.ask(NOTHING, Range::Part).await?;
+    let window = Window::new(row.created_ms, row.created_ms.saturating_add(1));
+    let around = lists.ask(window, Range::Part).await?;
+    ranges(lab, &asker, &OF_SURVEYS, row, [&nothing, &around]).await
 }
 
 /// No page size can be asked for here, so a page with another one behind it is as long as pages are.
@@ -152,16 +217,23 @@ pub(super) async fn themes(lab: &mut Lab) -> Result<(), LookError> {
 async fn theme_times(lab: &mut Lab, scope: Scope, window: Window, first_page: Option<Bytes>) -> Result<(), LookError> {
     let name = trait_names::THEMES_FILTERED_BY;
     let asker = Asker { scope, flags: FlagSet::EMPTY, ..lab.asker.clone() };
-    let found = match first_page {
-        Some(body) => {
-            let flat = flatten_page(Stream::Themes, &body, asker.rules).map_err(PipelineError::Flatten)?;
-            measure_theme_times(&asker, window, &moments_of(Stream::Themes, &flat)).await?
-        }
-        None => None,
-    };
+    let (mut found, mut rows) = (None, Vec::new());
+    if let Some(body) = first_page {
+        let flat = flatten_page(Stream::Themes, &body, asker.rules).map_err(PipelineError::Flatten)?;
+        let moments = moments_of(Stream::Themes, &flat);
+        found = measure_theme_times(&asker, window, &moments).await?;
+        rows = rows_of(Stream::Themes, &flat);
+    }
     lab.note(match found {
         Some(time) => Measured::known(name, time, "some themes, asked for at the moment of their own creation"),
         None => Measured::unknown(name, "no theme could be asked for at the moment of its creation"),
     });
-    Ok(())
+    match telling(&rows).filter(|_| found == Some(ThemeTime::Theme)) {
+        Some(row) => ends(lab, &asker, &OF_THEMES, row).await,
+        None => {
+            let why = "start and end are not known to mean a time that themes show";
+            report::fill(&mut lab.found, [OF_THEMES.start_inclusive, OF_THEMES.end_inclusive], why);
+            Ok(())
+        }
+    }
 }

@@ -9,19 +9,24 @@ mod lists;
 mod paging;
 mod refusals;
 mod report;
+mod rows;
+mod small_list;
 mod statuses;
+mod stored;
+mod users;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Settings,
-    model::{DriftRules, Scope, Stream, Ties, trait_names},
+    model::{DriftRules, RowTime, Scope, Stream, Ties, trait_names},
+    person::Suppression,
     source::{SourceError, Stop},
 };
 
 use super::{
     PipelineError, Session, Surroundings,
-    assemble::{identity, source_settings},
+    assemble::{identity, source_settings, suppression},
     ties::{Asker, LookError},
 };
 
@@ -48,12 +53,18 @@ pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, Pipeli
     let (scope, rules) = (Scope::all(Stream::Responses), DriftRules::default());
     let asker = Asker { source, account: session.account.clone(), scope, flags: flags.unwrap_or_default(), rules };
     let mut lab = Lab::new(asker, timeout_ms, session.started_ms);
-    let outcome = measure_all(&mut lab).await;
+    let mut reader = stored::reader(settings);
+    let stored_ids = reader.as_mut().map(stored::user_ids).unwrap_or_default();
+    let outcome = measure_all(&mut lab, stored_ids, &suppression(settings)?).await;
     refusals::measure(&mut lab, &session.state())?;
-    for measured in &lab.found {
+    lab.found.retain(|measured| measured.name != trait_names::ENVIRONMENT_IDS);
+    lab.note(stored::environments(settings, reader.as_mut())?);
+    for measured in lab.found.iter_mut().filter(|measured| measured.measured_ms.is_none()) {
         if let Some(value) = &measured.value {
             let now_ms = session.now_ms();
-            session.state().remember_trait(measured.name, value, now_ms).map_err(PipelineError::State)?;
+            let remembered = session.state().remember_measured(measured.name, value, &measured.how, now_ms);
+            remembered.map_err(PipelineError::State)?;
+            measured.measured_ms = Some(now_ms);
         }
     }
     session.remember(&lab.asker.source)?;
@@ -63,7 +74,7 @@ pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, Pipeli
 
 /// Each measure in turn. A list that does not answer leaves what it would show unknown, and a spent allowance all the rest; any
 /// other end is an error.
-async fn measure_all(lab: &mut Lab) -> Result<(), PipelineError> {
+async fn measure_all(lab: &mut Lab, stored_ids: Vec<String>, kept_out: &Suppression) -> Result<(), PipelineError> {
     let outcome = async {
         let probe = lab.asker.source.probe().await.map_err(LookError::Source)?;
         lab.now_ms = probe.service_now_ms.unwrap_or(lab.now_ms);
@@ -72,7 +83,11 @@ async fn measure_all(lab: &mut Lab) -> Result<(), PipelineError> {
         let outcome = responses(lab).await;
         passed(lab, report::OF_RESPONSES, outcome)?;
         let outcome = lists::themes(lab).await;
-        passed(lab, report::OF_THEMES, outcome)
+        passed(lab, report::OF_THEMES, outcome)?;
+        let outcome = lists::surveys(lab).await;
+        passed(lab, report::OF_SURVEY_RANGES, outcome)?;
+        lab.user_ids.extend(stored_ids);
+        users::measure(lab, kept_out).await
     };
     match outcome.await {
         Ok(()) => Ok(()),
@@ -102,8 +117,13 @@ fn passed(
 
 async fn responses(lab: &mut Lab) -> Result<(), LookError> {
     let Some(sample) = paging::measure(lab).await? else { return Ok(()) };
-    ties(lab, &sample).await?;
-    lists::measure(lab, &sample).await
+    lists::measure(lab, &sample).await?;
+    // Rows of one millisecond cannot be asked for alone where a range means something else.
+    if lab.has_found_other(trait_names::RESPONSES_FILTERED_BY, RowTime::Created) {
+        lab.note(Measured::unknown(trait_names::TIES, "start and end do not mean the creation of a row"));
+        return Ok(());
+    }
+    ties(lab, &sample).await
 }
 
 async fn statuses(lab: &mut Lab) -> Result<(), LookError> {

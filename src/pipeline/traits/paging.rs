@@ -12,6 +12,8 @@ use super::{
     learned::order_of,
     report,
     report::Measured,
+    rows::{RowTimes, rows_of, telling},
+    users::user_ids_of,
 };
 
 /// Page sizes that are tried, largest first.
@@ -24,6 +26,8 @@ const MORE_PAGES_MAX: usize = 5;
 /// Pages of responses as they came.
 pub(super) struct Sample {
     pages: Vec<PageMoments>,
+    /// The rows of the first page, with their times.
+    first: Vec<RowTimes>,
 }
 
 impl Sample {
@@ -35,21 +39,23 @@ impl Sample {
         self.pages.iter().map(|page| page.rows.len()).sum()
     }
 
-    /// A millisecond of some row, one without others beside it if there is one: what is asked for at its ends then holds little.
-    pub fn moment(&self) -> Option<i64> {
-        let mut all: Vec<i64> = self.pages.iter().flat_map(|page| &page.rows).filter_map(|(ms, _)| *ms).collect();
-        all.sort_unstable();
-        let is_lonely = |at: usize| {
-            let far = |other: Option<&i64>| other.is_none_or(|other| (all[at] - other).abs() > 2);
-            far(at.checked_sub(1).and_then(|before| all.get(before))) && far(all.get(at + 1))
-        };
-        (0..all.len()).find(|at| is_lonely(*at)).map(|at| all[at]).or_else(|| all.get(all.len() / 2).copied())
+    /// The row of the first page that tells most of what ranges mean.
+    pub fn telling(&self) -> Option<&RowTimes> {
+        telling(&self.first)
     }
 }
 
 /// What asking for a page of one size brought.
 enum Tried {
-    Came { moments: PageMoments, rows: usize, latency_ms: u64, request: PageRequest, has_next: bool },
+    Came {
+        moments: PageMoments,
+        first: Vec<RowTimes>,
+        users: Vec<String>,
+        rows: usize,
+        latency_ms: u64,
+        request: PageRequest,
+        has_next: bool,
+    },
     Empty,
     Failed(Failure),
 }
@@ -72,13 +78,15 @@ pub(super) async fn measure(lab: &mut Lab) -> Result<Option<Sample>, LookError> 
             continue;
         }
         match answer {
-            Tried::Came { moments, rows, latency_ms, request, has_next } => {
+            Tried::Came { moments, first, users, rows, latency_ms, request, has_next } => {
                 let is_in_time = latency_ms <= lab.timeout_ms / 2;
                 tried.push(format!("{size} rows in {latency_ms} ms"));
                 if is_in_time || at + 1 == SIZES.len() {
                     let is_full = has_next || rows >= size as usize;
                     note_size(lab, size, is_full || at > 0, rows, &tried);
-                    return finish(lab, moments, request).await.map(Some);
+                    (lab.user_ids, lab.page_rows) = (users, size);
+                    let sample = Sample { pages: vec![moments], first };
+                    return finish(lab, sample, request).await.map(Some);
                 }
             }
             Tried::Empty => {
@@ -101,8 +109,10 @@ async fn try_size(lab: &Lab, window: Window, size: u32) -> Result<Tried, LookErr
         Answer::Page { page, latency_ms } => {
             let flat = asker.flatten(page.body).await?;
             request.token = page.next;
-            let (moments, has_next) = (moments_of(asker.scope.stream, &flat), request.token.is_some());
-            Tried::Came { moments, rows: page.rows, latency_ms, request, has_next }
+            let stream = asker.scope.stream;
+            let (moments, first, users) = (moments_of(stream, &flat), rows_of(stream, &flat), user_ids_of(&flat));
+            let has_next = request.token.is_some();
+            Tried::Came { moments, first, users, rows: page.rows, latency_ms, request, has_next }
         }
         Answer::Rejected { .. } => Tried::Empty,
         Answer::Failed(failure) => Tried::Failed(failure),
@@ -118,14 +128,14 @@ fn note_size(lab: &mut Lab, size: u32, is_told: bool, rows: usize, tried: &[Stri
 }
 
 /// The order, and more pages as long as none shows two rows of one millisecond.
-async fn finish(lab: &mut Lab, first: PageMoments, mut request: PageRequest) -> Result<Sample, LookError> {
+async fn finish(lab: &mut Lab, mut sample: Sample, mut request: PageRequest) -> Result<Sample, LookError> {
     let name = trait_names::ORDER;
-    lab.note(match order_of(&first) {
+    let rows = sample.rows();
+    lab.note(match sample.pages.first().and_then(order_of) {
         Some(order @ ListOrder::None) => Measured::known(name, order, "the rows of a page go up and down in time"),
-        Some(order) => Measured::known(name, order, format!("{} rows of a page, all in that order", first.rows.len())),
-        None => Measured::unknown(name, format!("not enough rows: {}", first.rows.len())),
+        Some(order) => Measured::known(name, order, format!("{rows} rows of a page, all in that order")),
+        None => Measured::unknown(name, format!("not enough rows: {rows}")),
     });
-    let mut sample = Sample { pages: vec![first] };
     while sample.tie().is_none() && request.token.is_some() && sample.pages.len() <= MORE_PAGES_MAX {
         let answer = lab.asker.source.ask(&request, Range::Window).await.map_err(LookError::Source)?;
         let Answer::Page { page, .. } = answer else { break };

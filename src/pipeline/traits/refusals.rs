@@ -15,7 +15,12 @@ pub(super) fn measure(lab: &mut Lab, state: &State) -> Result<(), PipelineError>
     let before = state.service_trait::<RetryAfterForm>(name).map_err(PipelineError::State)?;
     lab.note(match (seen, before) {
         (Some(form), _) => Measured::known(name, form, "a refusal during this check"),
-        (None, Some((form, _))) => Measured::known(name, form, "a refusal of an earlier run"),
+        (None, Some((form, at_ms))) => {
+            // It stays remembered as it was.
+            let how = state.trait_evidence(name).map_err(PipelineError::State)?;
+            let how = how.unwrap_or_else(|| "a refusal of an earlier run".to_owned());
+            Measured { measured_ms: Some(at_ms), ..Measured::known(name, form, how) }
+        }
         (None, None) => Measured::unknown(name, "not seen: the service never refused"),
     });
     Ok(())

@@ -9,8 +9,9 @@ use crate::{
 };
 
 /// Those that the list of responses shows.
-pub(super) const OF_RESPONSES: [&str; 8] = [
+pub(super) const OF_RESPONSES: [&str; 9] = [
     trait_names::ORDER,
+    trait_names::RESPONSES_FILTERED_BY,
     trait_names::START_INCLUSIVE,
     trait_names::END_INCLUSIVE,
     trait_names::END_STYLE,
@@ -20,14 +21,27 @@ pub(super) const OF_RESPONSES: [&str; 8] = [
     trait_names::PAGE_ROWS,
 ];
 /// Those that the list of themes shows.
-pub(super) const OF_THEMES: [&str; 2] = [trait_names::THEMES_PAGE_ROWS, trait_names::THEMES_FILTERED_BY];
-/// Those that the list of surveys shows.
-pub(super) const OF_SURVEYS: [&str; 2] = [trait_names::SURVEY_STATUS_FORM, trait_names::SURVEYS_LISTED_WHOLE];
+pub(super) const OF_THEMES: [&str; 4] = [
+    trait_names::THEMES_PAGE_ROWS,
+    trait_names::THEMES_FILTERED_BY,
+    trait_names::THEMES_START_INCLUSIVE,
+    trait_names::THEMES_END_INCLUSIVE,
+];
+/// Those that the list of surveys shows when it is asked for states.
+pub(super) const OF_SURVEYS: [&str; 4] = [
+    trait_names::SURVEY_STATUS_FORM,
+    trait_names::SURVEYS_LISTED_WHOLE,
+    trait_names::DEFAULT_STATUSES,
+    trait_names::STATUSES_ON_REQUEST,
+];
+/// Those that the list of surveys shows when it is asked for a range.
+pub(super) const OF_SURVEY_RANGES: [&str; 3] =
+    [trait_names::SURVEYS_FILTERED_BY, trait_names::SURVEYS_START_INCLUSIVE, trait_names::SURVEYS_END_INCLUSIVE];
 
 /// Every trait, in the order in which people are told.
 pub(super) fn all() -> impl Iterator<Item = &'static str> {
-    let of_lists = OF_RESPONSES.into_iter().chain(OF_THEMES).chain(OF_SURVEYS);
-    of_lists.chain([trait_names::RETRY_AFTER])
+    let of_lists = OF_RESPONSES.into_iter().chain(OF_THEMES).chain(OF_SURVEYS).chain(OF_SURVEY_RANGES);
+    of_lists.chain([trait_names::USER_TIME_UNIT, trait_names::ENVIRONMENT_IDS, trait_names::RETRY_AFTER])
 }
 
 /// One trait as it was measured.
@@ -42,17 +56,19 @@ pub struct Measured {
     pub how: String,
     /// Requests that this measure took beyond the ones before.
     pub requests: u64,
+    /// When it was measured, epoch milliseconds by this machine's clock; `None` where there is no value.
+    pub measured_ms: Option<i64>,
 }
 
 impl Measured {
     pub(super) fn known(name: &'static str, value: impl Serialize, how: impl Into<String>) -> Self {
-        // A word, a number or a boolean: none of them fails.
+        // A word, a number, a boolean or a list of such: none of them fails.
         let value = serde_json::to_value(value).ok();
-        Self { name, value, how: how.into(), requests: 0 }
+        Self { name, value, how: how.into(), requests: 0, measured_ms: None }
     }
 
     pub(super) fn unknown(name: &'static str, why: impl Into<String>) -> Self {
-        Self { name, value: None, how: why.into(), requests: 0 }
+        Self { name, value: None, how: why.into(), requests: 0, measured_ms: None }
     }
 }
 
@@ -80,6 +96,8 @@ pub struct KnownTrait {
     pub value: Option<Value>,
     /// When, epoch milliseconds by this machine's clock.
     pub measured_ms: Option<i64>,
+    /// How it was measured; `None` for one of an earlier version of this program.
+    pub evidence: Option<String>,
 }
 
 /// Every trait as it is remembered, known or not.
@@ -88,7 +106,7 @@ pub fn known_traits(state: &State) -> Result<Vec<KnownTrait>, StateError> {
         .map(|name| {
             let known = state.service_trait::<Value>(name)?;
             let (value, measured_ms) = known.map_or((None, None), |(value, at_ms)| (Some(value), Some(at_ms)));
-            Ok(KnownTrait { name, value, measured_ms })
+            Ok(KnownTrait { name, value, measured_ms, evidence: state.trait_evidence(name)? })
         })
         .collect()
 }

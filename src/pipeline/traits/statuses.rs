@@ -18,6 +18,7 @@ use crate::{
 use super::{
     super::{PipelineError, threads::blocking, ties::LookError},
     Measured,
+    report::OF_SURVEYS,
 };
 
 /// What is remembered where no spelling is understood.
@@ -26,6 +27,9 @@ const NONE: &str = "none";
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
 /// The smallest page that is asked for.
 const ROWS_MIN: u32 = 10;
+/// The longest state, and the most states, that are told.
+const STATUS_BYTES_MAX: usize = 40;
+const STATUSES_MAX: usize = 12;
 /// The most pages of a list of surveys.
 const PAGES_MAX: usize = 1000;
 
@@ -34,6 +38,10 @@ struct Found {
     spelling: Option<StatusSpelling>,
     /// `None`: what is listed does not tell.
     is_whole: Option<bool>,
+    /// States of the surveys that are listed when none is asked for.
+    by_default: Vec<String>,
+    /// States of those that are listed only when all are asked for; `None`: nobody could ask.
+    on_request: Option<Vec<String>>,
     how: String,
 }
 
@@ -86,9 +94,16 @@ pub(in super::super) async fn choose_statuses(
     let outcome = measure(source, known.form.flatten()).await;
     source.list_surveys_with(None);
     let (form, whole) = (trait_names::SURVEY_STATUS_FORM, trait_names::SURVEYS_LISTED_WHOLE);
-    let Some(Found { spelling, is_whole, how }) = outcome? else {
-        let why = "the list of surveys did not come";
-        return Ok(vec![Measured::unknown(form, why), Measured::unknown(whole, why)]);
+    let Some(Found { spelling, is_whole, by_default, on_request, how }) = outcome? else {
+        return Ok(OF_SURVEYS.map(|name| Measured::unknown(name, "the list of surveys did not come")).into());
+    };
+    let default = match by_default.is_empty() {
+        false => Measured::known(trait_names::DEFAULT_STATUSES, by_default, how.clone()),
+        true => Measured::unknown(trait_names::DEFAULT_STATUSES, format!("{how}; none has a state")),
+    };
+    let more = match on_request {
+        Some(on_request) => Measured::known(trait_names::STATUSES_ON_REQUEST, on_request, how.clone()),
+        None => Measured::unknown(trait_names::STATUSES_ON_REQUEST, how.clone()),
     };
     let form = match spelling {
         Some(spelling) => Measured::known(form, spelling, how.clone()),
@@ -98,7 +113,7 @@ pub(in super::super) async fn choose_statuses(
         Some(is_whole) => Measured::known(whole, is_whole, how),
         None => Measured::unknown(whole, format!("{how}; no draft or no archived survey is listed")),
     };
-    Ok(vec![form, whole])
+    Ok(vec![form, whole, default, more])
 }
 
 /// The surveys of one list: hash of the key, and status.
@@ -118,16 +133,32 @@ async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Optio
         let has_all = plain.keys().all(|key| listed.contains_key(key));
         if has_all && listed.len() > plain.len() {
             let how = format!("{} surveys without a status, {} with all six", plain.len(), listed.len());
-            return Ok(Some(Found { spelling: Some(spelling), is_whole: Some(false), how }));
+            return Ok(Some(Found { is_whole: Some(false), ..found(Some(spelling), &plain, Some(&listed), how) }));
         }
         if has_all && (Some(spelling) == known || is_understood(source, spelling, &listed).await?) {
             let how = format!("{} surveys, with all six statuses and without", plain.len());
-            return Ok(Some(Found { spelling: Some(spelling), is_whole, how }));
+            return Ok(Some(Found { is_whole, ..found(Some(spelling), &plain, Some(&listed), how) }));
         }
         // In none of the spellings does it name more.
         is_whole = is_whole.filter(|_| listed.len() <= plain.len());
     }
-    Ok(Some(Found { spelling: None, is_whole, how: format!("{} surveys, in no spelling as asked for", plain.len()) }))
+    let how = format!("{} surveys, in no spelling as asked for", plain.len());
+    Ok(Some(Found { is_whole, ..found(None, &plain, None, how) }))
+}
+
+/// What the lists without a state and with all of them show. States are the service's words: what is no word is left out.
+fn found(spelling: Option<StatusSpelling>, plain: &Listed, all: Option<&Listed>, how: String) -> Found {
+    let states = |listed: &Listed, is_meant: &dyn Fn(&u128) -> bool| -> BTreeSet<String> {
+        let meant = listed.iter().filter(|(key, _)| is_meant(key)).filter_map(|(_, status)| status.clone());
+        meant.filter(|status| status.len() <= STATUS_BYTES_MAX).collect()
+    };
+    let by_default = states(plain, &|_| true);
+    let on_request = all.map(|all| {
+        let more = states(all, &|key| !plain.contains_key(key));
+        more.difference(&by_default).take(STATUSES_MAX).cloned().collect()
+    });
+    let by_default = by_default.into_iter().take(STATUSES_MAX).collect();
+    Found { spelling, is_whole: None, by_default, on_request, how }
 }
 
 /// Whether two states alone are listed where they alone are asked for: the two that the fewest surveys have.

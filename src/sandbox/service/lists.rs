@@ -8,7 +8,7 @@ use super::{
     super::{
         faults::{EndMark, Faults, Order},
         record_faults::RecordFault,
-        world::{Ordered, Position, Record, Timeline, World, shuffled_order},
+        world::{Ordered, Position, Record, SurveyRow, Timeline, World, shuffled_order},
     },
     List, Reply, Service, lock,
     page_token::PageToken,
@@ -76,18 +76,26 @@ impl Service {
             if token.is_some() && self.strikes("repeated_rows", path) { faults.repeated_rows.rows } else { 0 };
         let plan = PagePlan { query, token, faults, is_empty_page, repeated, service: self, path };
         let world: &World = &self.world();
+        let (filtered_by, asked_ms) = (query.filtered_by(faults), query.asked_ms(faults));
         let page = match query.list {
-            List::Responses => plan.page(
-                &world.responses,
-                |row| query.flags.deleted || !row.is_deleted(),
-                |out, row| world.write_response(out, row, query.flags),
-            ),
+            List::Responses => {
+                let is_within = world.responses_within(filtered_by, asked_ms);
+                plan.page(
+                    &world.responses,
+                    |row| (query.flags.deleted || !row.is_deleted()) && is_within(row),
+                    |out, row| world.write_response(out, row, query.flags),
+                )
+            }
             List::Themes => plan.page(&world.themes, |_| true, |out, row| world.write_theme(out, row)),
-            List::Surveys => plan.page(
-                &world.surveys,
-                |row| query.statuses.is_empty() || row.status().is_some_and(|status| query.statuses.contains(&status)),
-                |out, row| world.write_survey(out, row),
-            ),
+            List::Surveys => {
+                let is_within = world.surveys_within(filtered_by, asked_ms);
+                let has_status = |row: &SurveyRow| row.status().is_some_and(|status| query.statuses.contains(&status));
+                plan.page(
+                    &world.surveys,
+                    |row| (query.statuses.is_empty() || has_status(row)) && is_within(row),
+                    |out, row| world.write_survey(out, row),
+                )
+            }
         };
         let fault = match (is_empty_page, repeated) {
             (true, _) => Some("empty_page"),

@@ -7,6 +7,7 @@ use axum::{extract::Query, http::Uri};
 use super::{
     super::{
         faults::{EndMark, Faults, StatusSpelling},
+        filtered_by::FilteredBy,
         random::mix,
         world::{Flags, Status},
     },
@@ -117,8 +118,25 @@ impl ListQuery {
         faults.themes_end_mark.filter(|_| self.list == List::Themes).unwrap_or(faults.end_mark)
     }
 
-    /// The creation times asked for, half-open.
+    /// What `start` and `end` of this list mean.
+    pub(crate) fn filtered_by(&self, faults: &Faults) -> FilteredBy {
+        match self.list {
+            List::Responses => faults.responses_filtered_by,
+            List::Surveys => faults.surveys_filtered_by,
+            List::Themes => FilteredBy::Created,
+        }
+    }
+
+    /// The creation times that a row of this list can have, half-open: all where `start` and `end` mean another time.
     pub(crate) fn created_ms(&self, faults: &Faults) -> Range<i64> {
+        match self.filtered_by(faults) {
+            FilteredBy::Created => self.asked_ms(faults),
+            _ => i64::MIN..i64::MAX,
+        }
+    }
+
+    /// The times asked for, half-open.
+    pub(crate) fn asked_ms(&self, faults: &Faults) -> Range<i64> {
         let lag_ms = if self.list == List::Themes { faults.theme_lag_ms } else { 0 };
         let later = |at_ms: i64, by: bool| at_ms.saturating_add(lag_ms).saturating_add(i64::from(by));
         let start = self.start_ms.map_or(i64::MIN, |start| later(start, faults.exclusive_start));

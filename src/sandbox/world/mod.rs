@@ -2,6 +2,7 @@
 
 mod answers;
 mod changes;
+mod filters;
 mod generate;
 mod hostile;
 mod kinds;

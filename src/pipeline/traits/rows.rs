@@ -1,0 +1,103 @@
+//! Rows of a page with the times that a filter could go by.
+
+use std::collections::HashMap;
+
+use arrow::{
+    array::{Array as _, ArrayRef, AsArray as _},
+    datatypes::TimestampMicrosecondType,
+};
+
+use crate::model::{FlatPage, RowTime, SECOND_MS, Stream};
+
+/// Moments so close may be one moment, rounded.
+const SAME_MS: i64 = 2 * SECOND_MS;
+/// Other rows so near come with a row that is asked for at its ends.
+const NEAR_MS: i64 = 2;
+
+/// A row and its times.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RowTimes {
+    /// The hash of its key.
+    pub key: u128,
+    pub created_ms: i64,
+    /// Its other times, as far as it has them.
+    pub others: Vec<(RowTime, i64)>,
+}
+
+impl RowTimes {
+    /// Those of its other times that lie apart from its creation.
+    pub fn apart(&self) -> impl Iterator<Item = (RowTime, i64)> + '_ {
+        self.others.iter().copied().filter(|(_, at_ms)| (at_ms - self.created_ms).abs() > SAME_MS)
+    }
+}
+
+/// The rows of a page of responses or surveys, in order; those without a creation time are left out.
+pub(super) fn rows_of(stream: Stream, flat: &FlatPage) -> Vec<RowTimes> {
+    let Some(batch) = flat.table(stream.name()) else { return Vec::new() };
+    let times = |name: &str| batch.column_by_name(name).map(moments).unwrap_or_default();
+    let at = |times: &[Option<i64>], row: usize| times.get(row).copied().flatten();
+    let (created, updated, launched) = (times("created_at"), times("updated_at"), times("launched_at"));
+    let sessions = batch.column_by_name("response_group_uid").and_then(|column| column.as_string_opt::<i32>());
+    let mut first: HashMap<&str, i64> = HashMap::new();
+    for (row, session) in sessions.iter().flat_map(|sessions| sessions.iter().enumerate()) {
+        let Some((session, created_ms)) = session.zip(at(&created, row)) else { continue };
+        let start_ms = first.entry(session).or_insert(created_ms);
+        *start_ms = created_ms.min(*start_ms);
+    }
+    let session_of =
+        |row: usize| sessions.filter(|sessions| sessions.is_valid(row)).map(|sessions| sessions.value(row));
+    let read = |(row, key): (usize, &u128)| {
+        let session_ms = session_of(row).and_then(|session| first.get(session).copied());
+        let others = [
+            (RowTime::Updated, at(&updated, row)),
+            (RowTime::Session, session_ms),
+            (RowTime::Launched, at(&launched, row)),
+        ];
+        let others = others.into_iter().filter_map(|(time, at_ms)| Some((time, at_ms?))).collect();
+        Some(RowTimes { key: *key, created_ms: at(&created, row)?, others })
+    };
+    flat.key_hashes.iter().enumerate().filter_map(read).collect()
+}
+
+fn moments(column: &ArrayRef) -> Vec<Option<i64>> {
+    let times = column.as_primitive_opt::<TimestampMicrosecondType>();
+    times.map(|times| times.iter().map(|at_us| at_us.map(|at_us| at_us.div_euclid(1000))).collect()).unwrap_or_default()
+}
+
+/// The row that tells most: with as many times of its own as can be, then one without others beside it, then one in the middle, whose
+/// session no page cuts.
+pub(super) fn telling(rows: &[RowTimes]) -> Option<&RowTimes> {
+    let mut created: Vec<i64> = rows.iter().map(|row| row.created_ms).collect();
+    created.sort_unstable();
+    let near = |at_ms: i64| {
+        let from = created.partition_point(|other| *other < at_ms - NEAR_MS);
+        created.partition_point(|other| *other <= at_ms + NEAR_MS) - from
+    };
+    let middle = rows.len() / 2;
+    let rank = |(at, row): &(usize, &RowTimes)| {
+        let is_lonely = near(row.created_ms) <= 1;
+        (row.apart().count(), is_lonely, std::cmp::Reverse(at.abs_diff(middle)))
+    };
+    rows.iter().enumerate().max_by_key(rank).map(|(_, row)| row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(key: u128, created_ms: i64, updated_ms: i64, session_ms: i64) -> RowTimes {
+        RowTimes { key, created_ms, others: vec![(RowTime::Updated, updated_ms), (RowTime::Session, session_ms)] }
+    }
+
+    #[test]
+    fn the_row_with_most_times_of_its_own_tells_most() {
+        let rows = [row(1, 10_000, 10_000, 10_000), row(2, 20_000, 90_000, 20_000), row(3, 30_000, 90_000, 20_000)];
+        assert_eq!(telling(&rows).map(|row| row.key), Some(3));
+        assert_eq!(telling(&rows[..2]).map(|row| row.key), Some(2));
+        // Beside another of its millisecond, a row brings more than itself.
+        let rows = [row(1, 10_000, 10_000, 10_000), row(2, 10_001, 10_001, 10_001), row(3, 50_000, 50_000, 50_000)];
+        assert_eq!(telling(&rows).map(|row| row.key), Some(3));
+        assert_eq!(telling(&[]), None);
+        assert_eq!(rows[0].apart().count(), 0);
+    }
+}

@@ -1,0 +1,128 @@
+//! What is stored already and tells of the service: the environments that webhooks named, and ids of users. Asks the service nothing.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use arrow::{
+    array::{Array as _, AsArray as _},
+    datatypes::Int64Type,
+};
+use serde::Serialize;
+
+use crate::{
+    config::Settings,
+    flatten::tell,
+    load::Reader,
+    model::{can_be_asked, trait_names},
+    state::{Inbox, StateError},
+};
+
+use super::{
+    super::{PipelineError, assemble::open_reader},
+    report::Measured,
+};
+
+/// Environments that are told, those with most deliveries first.
+const ENVIRONMENTS_MAX: usize = 10;
+/// The longest id that is told: a longer text is no id, and may be anything.
+const ID_CHARS_MAX: usize = 64;
+/// Deliveries in the inbox that are looked at.
+const DELIVERIES_MAX: u32 = 10_000;
+const DELIVERY_BYTES_MAX: usize = 16 << 20;
+const QUERY_TIME: Duration = Duration::from_secs(20);
+
+/// An environment, as the service calls it.
+#[derive(Serialize)]
+struct Environment {
+    id: String,
+    deliveries: u64,
+}
+
+/// Reads the warehouse, if it is there and free.
+pub(super) fn reader(settings: &Settings) -> Option<Reader> {
+    let opened = open_reader(&settings.warehouse, QUERY_TIME);
+    let opened = opened.map(|(_, reader)| reader);
+    opened.inspect_err(|error| tracing::debug!(%error, "the warehouse tells nothing of the service now")).ok()
+}
+
+/// Ids of some users who answered last.
+pub(super) fn user_ids(reader: &mut Reader) -> Vec<String> {
+    let sql = "SELECT external_user_id FROM current_responses WHERE external_user_id IS NOT NULL ORDER BY created_at DESC LIMIT 10";
+    let Ok(found) = reader.query(sql, 10) else { return Vec::new() };
+    let columns = found.batches.iter().filter_map(|batch| batch.column(0).as_string_opt::<i32>());
+    columns.flatten().flatten().filter(|id| can_be_asked(id)).map(str::to_owned).collect()
+}
+
+/// The environments that webhooks named.
+pub(super) fn environments(settings: &Settings, reader: Option<&mut Reader>) -> Result<Measured, PipelineError> {
+    let mut counts = reader.map(in_warehouse).unwrap_or_default();
+    let mut note = |id: String, deliveries: u64| *counts.entry(id).or_default() += deliveries;
+    waiting(settings, &mut note).map_err(PipelineError::State)?;
+    if let Some(id) = &settings.serve.environment_id {
+        note(id.clone(), 0);
+    }
+    let name = trait_names::ENVIRONMENT_IDS;
+    let total: u64 = counts.values().sum();
+    let (known, others): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(id, _)| is_id(id));
+    if known.is_empty() {
+        return Ok(Measured::unknown(name, format!("no environment is named in {total} webhooks")));
+    }
+    let mut known: Vec<Environment> =
+        known.into_iter().map(|(id, deliveries)| Environment { id, deliveries }).collect();
+    known.sort_by(|left, right| right.deliveries.cmp(&left.deliveries).then_with(|| left.id.cmp(&right.id)));
+    let left_out = known.len().saturating_sub(ENVIRONMENTS_MAX) + others.len();
+    known.truncate(ENVIRONMENTS_MAX);
+    let mut how = format!("{total} webhooks of the warehouse and the inbox");
+    if left_out > 0 {
+        how.push_str(&format!("; {left_out} more names are left out"));
+    }
+    Ok(Measured::known(name, known, how))
+}
+
+/// Whether a text looks like an id. A webhook can hold anything there, an address of a person among it.
+fn is_id(text: &str) -> bool {
+    let is_sign = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');
+    text.chars().count() <= ID_CHARS_MAX && text.chars().all(is_sign)
+}
+
+fn in_warehouse(reader: &mut Reader) -> BTreeMap<String, u64> {
+    let sql = "SELECT environment_id, count(*) FROM webhook_events WHERE environment_id IS NOT NULL GROUP BY ALL ORDER BY 2 DESC LIMIT 100";
+    let Ok(found) = reader.query(sql, 100) else { return BTreeMap::new() };
+    let mut counts = BTreeMap::new();
+    for batch in &found.batches {
+        let ids = batch.column(0).as_string_opt::<i32>();
+        let deliveries = batch.column(1).as_primitive_opt::<Int64Type>();
+        let Some((ids, deliveries)) = ids.zip(deliveries) else { continue };
+        let rows = (0..batch.num_rows()).filter(|row| ids.is_valid(*row));
+        counts.extend(rows.map(|row| (ids.value(row).to_owned(), deliveries.value(row).unsigned_abs())));
+    }
+    counts
+}
+
+/// Those of deliveries that no warehouse has yet, and the one that `serve` takes for its own.
+fn waiting(settings: &Settings, note: &mut impl FnMut(String, u64)) -> Result<(), StateError> {
+    let Some(inbox) = Inbox::open_read_only(&settings.state_path)? else { return Ok(()) };
+    if let Some(id) = inbox.environment_id()? {
+        note(id, 0);
+    }
+    for delivery in inbox.waiting(DELIVERIES_MAX, DELIVERY_BYTES_MAX)? {
+        if let Some(id) = tell(&delivery.body).environment_id {
+            note(id, 1);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_looks_like_an_id_is_told() {
+        for id in ["production", "0b7a-4c55", "12", "env:prod_2.1"] {
+            assert!(is_id(id), "{id}");
+        }
+        for other in ["zoe@example.com", "Zoë", "a b", &"x".repeat(65)] {
+            assert!(!is_id(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The unit of the times of users, which the contract does not tell. Few people are asked for, and none of them is named.
+
+use arrow::array::AsArray as _;
+use serde_json::Value;
+
+use crate::{
+    model::{EpochUnit, FlatPage, IdentifierKind, Spelled, Stream, can_be_asked, trait_names},
+    person::Suppression,
+    source::{SourceError, UserAnswer},
+};
+
+use super::{super::ties::LookError, lab::Lab, report::Measured};
+
+/// People who are asked for, at most.
+const USERS_MAX: usize = 3;
+/// What is remembered where times are texts.
+const TEXT: &str = "text";
+
+/// The ids of some users on a page of responses.
+pub(super) fn user_ids_of(flat: &FlatPage) -> Vec<String> {
+    let column = flat.table(Stream::Responses.name()).and_then(|rows| rows.column_by_name("external_user_id"));
+    let ids = column.and_then(|column| column.as_string_opt::<i32>());
+    let mut found: Vec<String> = Vec::new();
+    for id in ids.into_iter().flatten().flatten().filter(|id| !id.is_empty() && can_be_asked(id)) {
+        if found.iter().all(|known| known != id) {
+            found.push(id.to_owned());
+        }
+    }
+    found
+}
+
+/// Asks for users until one is known. Who is kept out is not asked for.
+pub(super) async fn measure(lab: &mut Lab, kept_out: &Suppression) -> Result<(), LookError> {
+    let name = trait_names::USER_TIME_UNIT;
+    let is_kept_out = |id: &String| kept_out.matches_identifiers(&Spelled::read(IdentifierKind::UserId, id));
+    let ids: Vec<String> = lab.user_ids.iter().filter(|id| !is_kept_out(id)).take(USERS_MAX).cloned().collect();
+    if ids.is_empty() {
+        lab.note(Measured::unknown(name, "no answer names a user who could be asked for"));
+        return Ok(());
+    }
+    for id in &ids {
+        match lab.asker.source.user(id).await {
+            Ok(UserAnswer::Found { body }) => {
+                lab.note(judged(&body));
+                return Ok(());
+            }
+            Ok(UserAnswer::Absent | UserAnswer::Refused { .. }) => {}
+            Err(error @ SourceError::Stopped(_)) => return Err(LookError::Source(error)),
+            // The key may be one of answers alone: that is no fault of the other lists.
+            Err(_) => {
+                lab.note(Measured::unknown(name, "the service does not answer for a user"));
+                return Ok(());
+            }
+        }
+    }
+    lab.note(Measured::unknown(name, format!("the service knows none of {} users", ids.len())));
+    Ok(())
+}
+
+/// What the times in the body of a user are.
+fn judged(body: &[u8]) -> Measured {
+    let name = trait_names::USER_TIME_UNIT;
+    let Ok(user) = serde_json::from_slice::<Value>(body) else {
+        return Measured::unknown(name, "the answer for a user is no JSON");
+    };
+    let events = user["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let times = events.iter().flat_map(|event| [&event["createdAt"], &event["updatedAt"]]);
+    let units: Vec<&str> = [&user["createdAt"]].into_iter().chain(times).filter_map(unit_of).collect();
+    match units.first() {
+        None => Measured::unknown(name, "a user without a time"),
+        Some(unit) if units.iter().all(|other| other == unit) => {
+            let how = match units.len() {
+                1 => "a time of one user".to_owned(),
+                times => format!("{times} times of one user, all of that magnitude"),
+            };
+            Measured::known(name, unit, how)
+        }
+        Some(_) => Measured::unknown(name, format!("{} times of one user are of several units", units.len())),
+    }
+}
+
+/// `None` for a value that is no moment after 1979.
+fn unit_of(time: &Value) -> Option<&'static str> {
+    match time {
+        Value::Number(number) => {
+            let number = number.as_f64()?;
+            let unit = EpochUnit::of(number);
+            let year_1979 = 3e8 * unit.per_second() as f64;
+            (number >= year_1979).then(|| unit.name())
+        }
+        Value::String(_) => Some(TEXT),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(user: &str) -> Option<Value> {
+        judged(user.as_bytes()).value
+    }
+
+    #[test]
+    fn the_magnitude_of_all_times_tells_the_unit() {
+        assert_eq!(unit(r#"{"createdAt":1700000000}"#), Some("seconds".into()));
+        assert_eq!(
+            unit(r#"{"createdAt":1700000000000,"events":[{"createdAt":1700000000001}]}"#),
+            Some("milliseconds".into())
+        );
+        assert_eq!(unit(r#"{"createdAt":"2026-01-01T00:00:00Z"}"#), Some("text".into()));
+        for open in [
+            r#"{"createdAt":1700000000,"events":[{"updatedAt":1700000000000}]}"#,
+            r#"{"createdAt":0}"#,
+            "{}",
+            "[",
+            "null",
+        ] {
+            assert_eq!(unit(open), None, "{open}");
+        }
+    }
+}

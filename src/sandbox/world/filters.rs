@@ -1,0 +1,44 @@
+//! Which rows a range of time names, where `start` and `end` mean something else than the creation of a row.
+
+use std::{collections::HashMap, ops::Range};
+
+use super::{super::filtered_by::FilteredBy, PLANTED, ResponseRow, SurveyRow, World};
+
+/// The range of a request without a start and an end.
+const EVERYTHING: Range<i64> = i64::MIN..i64::MAX;
+
+impl World {
+    /// Whether a response is in the range; a row that has no such time is in none that has a start or an end.
+    pub(crate) fn responses_within(&self, by: FilteredBy, range: Range<i64>) -> impl Fn(&ResponseRow) -> bool + use<> {
+        let mut sessions: HashMap<u32, i64> = HashMap::new();
+        if by == FilteredBy::Session {
+            for row in self.responses.iter().filter(|row| row.session != PLANTED) {
+                let start = sessions.entry(row.session).or_insert(row.created_ms);
+                *start = row.created_ms.min(*start);
+            }
+        }
+        move |row| match by {
+            FilteredBy::Created | FilteredBy::Ignored => true,
+            _ if range == EVERYTHING => true,
+            FilteredBy::Updated => range.contains(&row.updated_ms),
+            FilteredBy::Session => range.contains(sessions.get(&row.session).unwrap_or(&row.created_ms)),
+            FilteredBy::Launched | FilteredBy::Nothing => false,
+        }
+    }
+
+    /// Whether a survey is in the range; a row that has no such time is in none that has a start or an end.
+    pub(crate) fn surveys_within(&self, by: FilteredBy, range: Range<i64>) -> impl Fn(&SurveyRow) -> bool + '_ {
+        move |row| {
+            let survey = self.survey_table.get(row.survey as usize).filter(|_| row.raw.is_none());
+            match by {
+                FilteredBy::Created | FilteredBy::Ignored => true,
+                _ if range == EVERYTHING => true,
+                FilteredBy::Updated => survey.is_some_and(|survey| range.contains(&survey.updated_ms)),
+                FilteredBy::Launched => {
+                    survey.and_then(|survey| survey.launched_ms).is_some_and(|launched| range.contains(&launched))
+                }
+                FilteredBy::Session | FilteredBy::Nothing => false,
+            }
+        }
+    }
+}
