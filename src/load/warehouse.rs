@@ -292,11 +292,11 @@ impl Warehouse {
         receipts::all(&mut self.store)
     }
 
-    /// The recordings that answers name and that are not known to be here, the newest first: at most so many, and how many there are in
-    /// all.
-    pub fn wanted_recordings(&mut self, rows_max: usize) -> Result<(Vec<WantedRecording>, u64), LoadError> {
+    /// The recordings that answers name and that are not known to be here, of answers up to a moment (epoch microseconds), the newest
+    /// first: at most so many. Of those of the moment of the last one, some may be left out.
+    pub fn wanted_recordings(&mut self, until_us: i64, rows_max: usize) -> Result<Vec<WantedRecording>, LoadError> {
         self.ready()?;
-        recordings::wanted(&mut self.store, rows_max)
+        recordings::wanted(&mut self.store, until_us, rows_max)
     }
 
     /// Writes what became of recordings into the rows that name them, and returns the rows that changed. `stamp`: which run does so, and when

@@ -68,11 +68,13 @@ pub struct StoredRecording {
     pub fetched_ms: i64,
 }
 
-/// The rows without a recording, the newest first: at most so many, and how many there are in all.
+/// The rows without a recording that were created by a moment (epoch microseconds), the newest first: at most so many, and those of the last
+/// one's moment perhaps not all.
 pub(in crate::load) fn wanted(
     store: &mut BufferedStore,
+    until_us: i64,
     rows_max: usize,
-) -> Result<(Vec<WantedRecording>, u64), LoadError> {
+) -> Result<Vec<WantedRecording>, LoadError> {
     let table = contract(MEDIA)?;
     let columns = [
         "response_group_uid",
@@ -83,29 +85,26 @@ pub(in crate::load) fn wanted(
         "recording_status",
         "recording_sha256",
     ];
-    let (mut wanted, mut all) = (Vec::new(), 0);
+    let mut wanted = Vec::new();
     store.read(table, &columns, &Filter::all(), &mut |rows| {
         for at in 0..rows.num_rows() {
-            wanted.extend(wanted_row(Row { rows: &rows, at })?);
+            wanted.extend(wanted_row(Row { rows: &rows, at })?.filter(|row| row.created_us <= until_us));
             if wanted.len() >= rows_max.saturating_mul(2) {
-                all += keep_newest(&mut wanted, rows_max);
+                keep_newest(&mut wanted, rows_max);
             }
         }
         Ok(())
     })?;
-    all += keep_newest(&mut wanted, rows_max) + wanted.len() as u64;
+    keep_newest(&mut wanted, rows_max);
     for some in wanted.chunks_mut(ROWS_AT_ONCE) {
         mark_the_gone(store, some)?;
     }
-    Ok((wanted, all))
+    Ok(wanted)
 }
 
-/// Returns how many were left out.
-fn keep_newest(wanted: &mut Vec<WantedRecording>, rows_max: usize) -> u64 {
+fn keep_newest(wanted: &mut Vec<WantedRecording>, rows_max: usize) {
     wanted.sort_by_key(|wanted| Reverse(wanted.created_us));
-    let out = wanted.len().saturating_sub(rows_max);
     wanted.truncate(rows_max);
-    out as u64
 }
 
 fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
@@ -260,5 +259,112 @@ fn with_outcomes(
     match stamp {
         Some(stamp) => stamp.on(table, &rows),
         None => with_columns(table, &table.full_schema(), &rows),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            cells::Cell,
+            fixture::{memory, put, shown},
+        },
+        *,
+    };
+    use crate::model::RunId;
+
+    fn filled() -> BufferedStore {
+        let (_shelf, mut store) = memory();
+        let media = |session: &'static str, at_us: i64, link: Cell<'static>| {
+            [
+                ("response_group_uid", Cell::Text(session)),
+                ("question_id", Cell::Integer(7)),
+                ("created_at", Cell::Moment(at_us)),
+                ("upload_id", Cell::Text("u")),
+                ("download_url", link),
+                ("_run_id", Cell::Text("before")),
+            ]
+        };
+        let link = Cell::Text("https://m/x");
+        for row in [
+            media("a", 10, link),
+            media("b", 30, link),
+            media("c", 30, link),
+            media("d", 50, link),
+            media("e", 60, Cell::Null),
+        ] {
+            put(&mut store, MEDIA, &[&row]);
+        }
+        let answer = |session: &'static str, at_us: i64, gone: &'static str| {
+            [
+                ("response_group_uid", Cell::Text(session)),
+                ("question_id", Cell::Integer(7)),
+                ("created_at", Cell::Moment(at_us)),
+                (gone, Cell::Moment(99)),
+            ]
+        };
+        put(&mut store, RESPONSES, &[&answer("a", 10, "deleted_at"), &answer("b", 30, "_vanished_at")]);
+        put(&mut store, RESPONSES, &[&answer("d", 50, "updated_at")]);
+        store.commit("test").unwrap();
+        store
+    }
+
+    fn sessions(store: &mut BufferedStore, until_us: i64, rows_max: usize) -> Vec<String> {
+        let wanted = wanted(store, until_us, rows_max).unwrap();
+        wanted.into_iter().map(|one| one.response_group_uid + if one.is_gone { " gone" } else { "" }).collect()
+    }
+
+    #[test]
+    fn what_is_wanted_comes_newest_first_and_by_parts() {
+        let mut store = filled();
+        assert_eq!(
+            sessions(&mut store, i64::MAX, 10),
+            ["d", "b gone", "c", "a gone"],
+            "without a link there is nothing to fetch"
+        );
+        assert_eq!(sessions(&mut store, i64::MAX, 1), ["d"]);
+        assert_eq!(sessions(&mut store, 49, 2), ["b gone", "c"]);
+        assert_eq!(sessions(&mut store, 29, 2), ["a gone"]);
+        assert_eq!(sessions(&mut store, 9, 2), [""; 0]);
+    }
+
+    #[test]
+    fn p2_what_became_of_a_recording_is_written_once_and_where_it_belongs() {
+        let mut store = filled();
+        let all = wanted(&mut store, i64::MAX, 10).unwrap();
+        let outcome = |wanted: &WantedRecording, sha256: Option<&str>| RecordingOutcome {
+            wanted: wanted.clone(),
+            status: if sha256.is_some() { "stored" } else { "refused" }.to_owned(),
+            stored: sha256.map(|sha256| StoredRecording {
+                sha256: sha256.to_owned(),
+                bytes: 5,
+                media_type: None,
+                path: "p".to_owned(),
+                fetched_ms: 1,
+            }),
+        };
+        let other = WantedRecording { upload_id: Some("another".to_owned()), ..all[2].clone() };
+        let gone = WantedRecording { response_group_uid: "nobody".to_owned(), ..all[2].clone() };
+        let outcomes =
+            [outcome(&all[0], Some("f")), outcome(&all[1], None), outcome(&other, Some("x")), outcome(&gone, None)];
+        let run_id = RunId("now".to_owned());
+        let stamp = || Some(Stamp { run_id: &run_id, at_ms: 3 });
+        assert_eq!(settle(&mut store, &outcomes, stamp()).unwrap(), 2);
+        let columns = ["response_group_uid", "recording_status", "recording_sha256", "recording_bytes", "_run_id"];
+        let told = shown(&mut store, MEDIA, &columns);
+        assert_eq!(told.len(), 5);
+        for (session, wanted) in
+            [("d", ["stored", "f", "5", "now"].as_slice()), ("b", &["refused", "now"]), ("c", &["before"])]
+        {
+            let row = told.iter().find(|row| row.starts_with(session)).unwrap();
+            assert!(wanted.iter().all(|value| row.contains(value)), "{row}");
+        }
+        assert_eq!(settle(&mut store, &outcomes, stamp()).unwrap(), 0, "they say so already");
+        let mut left = sessions(&mut store, i64::MAX, 10);
+        left.sort();
+        assert_eq!(left, ["a gone", "b gone", "c"]);
+        // Without a stamp the rows keep theirs.
+        assert_eq!(settle(&mut store, &[outcome(&all[2], Some("c"))], None).unwrap(), 1);
+        assert!(shown(&mut store, MEDIA, &columns).iter().any(|row| row.contains("stored") && row.contains("before")));
     }
 }

@@ -22,13 +22,13 @@ use tokio::time::Instant;
 
 use crate::{
     config::RecordingsSettings,
-    load::{RecordingOutcome, Stamp, WantedRecording, Warehouse},
+    load::{Stamp, Warehouse},
     model::Steps,
     recordings::{Recordings, Upload, UploadKey},
     source::Stop,
 };
 
-use super::{PipelineError, Run, assemble::failed, shared_destination::SharedDestination};
+use super::{PipelineError, Run, assemble::failed};
 
 use fetch::{Fetched, Fetcher};
 use wishes::{STREAM, Wish, Wishes, outcome_of};
@@ -41,10 +41,8 @@ pub const RECORDINGS_FOLDER: &str = "recordings_folder";
 
 /// Rows that are looked at together.
 const ROWS_AT_ONCE: usize = 20_000;
-/// Rows that a replay tells of recordings.
-const TOLD_ROWS_MAX: usize = 1_000_000;
-/// Recordings after which the rows are told.
-const SETTLED_TOGETHER: usize = 64;
+/// Recordings that are looked at before it is asked whether rows are to be told.
+const LOOKED_AT_TOGETHER: usize = 64;
 /// In a long run, links are followed so often: they age.
 const EARLY_AFTER: Duration = Duration::from_secs(300);
 
@@ -81,20 +79,20 @@ impl Run {
             failures_in_a_row: AtomicU32::default(),
         };
         self.recordings.report.waiting = 0;
+        let mut until_us = i64::MAX;
         loop {
-            let wanted = self.wanted_recordings().await?;
+            let wanted = self.wanted_recordings(until_us).await?;
             let untried: Vec<Wish> =
                 wanted.wishes.into_iter().filter(|wish| !self.recordings.tried.contains(&wish.key)).collect();
-            if untried.is_empty() {
-                break;
-            }
-            for some in untried.chunks(SETTLED_TOGETHER) {
+            for some in untried.chunks(LOOKED_AT_TOGETHER) {
                 self.fetch_some(&fetcher, some).await?;
             }
-            if !wanted.is_cut || self.recordings.is_over || self.findings.stop.is_some() {
-                break;
+            match wanted.older_from_us {
+                Some(older_us) if self.findings.stop.is_none() => until_us = older_us.min(until_us.saturating_sub(1)),
+                _ => break,
             }
         }
+        self.settle_recordings().await?;
         self.recordings.report.bytes = fetcher.bytes();
         self.recordings.looked_at = Some(Instant::now());
         Ok(())
@@ -103,7 +101,7 @@ impl Run {
     async fn fetch_some(&mut self, fetcher: &Fetcher, some: &[Wish]) -> Result<(), PipelineError> {
         let at_once = self.session.settings.throttle.in_flight_max;
         let mut under_way = FuturesUnordered::new();
-        let (mut next, mut outcomes, mut error) = (some.iter(), Vec::new(), None);
+        let (mut next, mut error) = (some.iter(), None);
         loop {
             while under_way.len() < at_once
                 && let Some(wish) = next.next()
@@ -114,13 +112,15 @@ impl Run {
             let Some((wish, fetched)) = under_way.next().await else { break };
             self.recordings.tried.insert(wish.key.clone());
             match fetched {
-                Ok(Fetched::Known(upload)) => outcomes.extend(wish.outcome(&fetcher.recordings, &upload)),
+                Ok(Fetched::Known(upload)) => {
+                    self.recordings.outcomes.extend(wish.outcome(&fetcher.recordings, &upload));
+                }
                 Ok(Fetched::Came(upload)) => {
                     match &upload {
                         Upload::Stored(_) => self.recordings.report.fetched += 1,
                         Upload::Missing(_) => self.recordings.report.missing += 1,
                     }
-                    outcomes.extend(wish.outcome(&fetcher.recordings, &upload));
+                    self.recordings.outcomes.extend(wish.outcome(&fetcher.recordings, &upload));
                 }
                 Ok(Fetched::NotAsked) => {}
                 Ok(Fetched::Waits { reason, is_over }) => {
@@ -131,8 +131,10 @@ impl Run {
                 Err(failed) => error = error.or(Some(failed)),
             }
         }
-        // What is here is told also after an error.
-        self.settle_recordings(outcomes).await?;
+        // What is here is told also after an error. A kill before costs no request: the notes beside the files know it.
+        if error.is_some() || self.recordings.is_settling_due() {
+            self.settle_recordings().await?;
+        }
         error.map_or(Ok(()), Err)
     }
 
@@ -141,7 +143,9 @@ impl Run {
         self.findings.stop = self.findings.stop.or(Some(stop));
     }
 
-    async fn settle_recordings(&mut self, outcomes: Vec<RecordingOutcome>) -> Result<(), PipelineError> {
+    /// Tells the rows what became of recordings since this was done last.
+    async fn settle_recordings(&mut self) -> Result<(), PipelineError> {
+        let outcomes = self.recordings.take_outcomes();
         if outcomes.is_empty() {
             return Ok(());
         }
@@ -154,17 +158,24 @@ impl Run {
             let settled =
                 destination.work(move |warehouse| settle(warehouse).map_err(failed(warehouse.name()))).await??;
             self.findings.wrote |= settled > 0;
+            if destination.lock().wants_publish() {
+                self.publish(destination).await?;
+            }
         }
         Ok(())
     }
 
-    /// What the warehouses want together.
-    async fn wanted_recordings(&self) -> Result<Wishes, PipelineError> {
+    /// What the warehouses want together, of answers up to a moment.
+    async fn wanted_recordings(&self, until_us: i64) -> Result<Wishes, PipelineError> {
         let mut wishes = Wishes::default();
         for destination in &self.destinations {
-            let (wanted, all) = wanted_in(destination).await?;
-            wishes.is_cut |= all > wanted.len() as u64;
-            wanted.into_iter().for_each(|wanted| wishes.add(wanted));
+            let look = move |warehouse: &mut Warehouse| {
+                let wanted = warehouse.wanted_recordings(until_us, ROWS_AT_ONCE).map_err(failed(warehouse.name()))?;
+                // A download takes long: nobody is kept from the warehouse meanwhile.
+                warehouse.rest().map_err(failed(warehouse.name()))?;
+                Ok::<_, PipelineError>(wanted)
+            };
+            wishes.add_all(destination.work(look).await??, ROWS_AT_ONCE);
         }
         Ok(wishes)
     }
@@ -178,30 +189,26 @@ async fn fetch_wish<'w>(
     (wish, fetcher.fetch(wish, is_over).await)
 }
 
-async fn wanted_in(destination: &SharedDestination) -> Result<(Vec<WantedRecording>, u64), PipelineError> {
-    let look = |warehouse: &mut Warehouse| {
-        let wanted = warehouse.wanted_recordings(ROWS_AT_ONCE).map_err(failed(warehouse.name()))?;
-        // A download takes long: nobody is kept from the warehouse meanwhile.
-        warehouse.rest().map_err(failed(warehouse.name()))?;
-        Ok(wanted)
-    };
-    destination.work(look).await?
-}
-
-/// Tells a warehouse that a replay built what is known of recordings, without asking anybody. Beyond a million rows that is left to the next
-/// run.
+/// Tells a warehouse that a replay built what is known of recordings, without asking anybody.
 pub(super) fn tell_known(warehouse: &mut Warehouse, settings: &RecordingsSettings) -> Result<(), PipelineError> {
     let name = warehouse.name();
     let recordings = Recordings::at(&settings.path, Steps::default());
-    let (wanted, _) = warehouse.wanted_recordings(TOLD_ROWS_MAX).map_err(failed(name))?;
-    let mut outcomes = Vec::new();
-    for wanted in wanted {
-        let upload_id = wanted.upload_id.as_deref();
-        let Some(key) = UploadKey::of(&wanted.response_group_uid, wanted.question_id, upload_id) else { continue };
-        if let Some(upload) = recordings.look_up(&key).map_err(PipelineError::Recordings)? {
-            outcomes.push(outcome_of(&wanted, &key, &recordings, &upload));
+    let mut until_us = i64::MAX;
+    loop {
+        let wanted = warehouse.wanted_recordings(until_us, ROWS_AT_ONCE).map_err(failed(name))?;
+        let oldest = wanted.last().map(|wanted| wanted.created_us).filter(|_| wanted.len() >= ROWS_AT_ONCE);
+        let mut outcomes = Vec::new();
+        for wanted in wanted {
+            let upload_id = wanted.upload_id.as_deref();
+            let Some(key) = UploadKey::of(&wanted.response_group_uid, wanted.question_id, upload_id) else { continue };
+            if let Some(upload) = recordings.look_up(&key).map_err(PipelineError::Recordings)? {
+                outcomes.push(outcome_of(&wanted, &key, &recordings, &upload));
+            }
+        }
+        warehouse.settle_recordings(&outcomes, None).map_err(failed(name))?;
+        match oldest {
+            Some(oldest_us) => until_us = oldest_us.min(until_us.saturating_sub(1)),
+            None => return Ok(()),
         }
     }
-    warehouse.settle_recordings(&outcomes, None).map_err(failed(name))?;
-    Ok(())
 }

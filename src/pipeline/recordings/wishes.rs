@@ -16,13 +16,19 @@ pub(super) const STREAM: Stream = Stream::Responses;
 pub(super) struct Wishes {
     pub wishes: Vec<Wish>,
     places: HashMap<UploadKey, usize>,
-    /// There are more.
-    pub is_cut: bool,
+    /// A warehouse may have more that were created by this moment, epoch microseconds.
+    pub older_from_us: Option<i64>,
 }
 
 impl Wishes {
-    /// Takes in what a warehouse wants.
-    pub fn add(&mut self, wanted: WantedRecording) {
+    /// Takes in what a warehouse wants, the newest first; as many as were asked for may not be all.
+    pub fn add_all(&mut self, wanted: Vec<WantedRecording>, rows_max: usize) {
+        let oldest = wanted.last().map(|wanted| wanted.created_us).filter(|_| wanted.len() >= rows_max);
+        self.older_from_us = self.older_from_us.max(oldest);
+        wanted.into_iter().for_each(|wanted| self.add(wanted));
+    }
+
+    fn add(&mut self, wanted: WantedRecording) {
         let upload_id = wanted.upload_id.as_deref();
         let Some(key) = UploadKey::of(&wanted.response_group_uid, wanted.question_id, upload_id) else { return };
         match self.places.get(&key).and_then(|at| self.wishes.get_mut(*at)) {

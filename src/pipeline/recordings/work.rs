@@ -1,11 +1,15 @@
 //! What a run did about recordings.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::recordings::UploadKey;
+use crate::{load::RecordingOutcome, recordings::UploadKey};
+
+/// Rows are told together: each time is a commit.
+const SETTLED_ROWS: usize = 2000;
+const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
 /// What a run did about recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,6 +28,9 @@ pub struct RecordingsReport {
 #[derive(Debug, Default)]
 pub struct RecordingsWork {
     pub report: RecordingsReport,
+    /// What rows are still to be told.
+    pub outcomes: Vec<RecordingOutcome>,
+    settled_at: Option<Instant>,
     /// What was tried in this run.
     pub tried: HashSet<UploadKey>,
     /// Why some wait for the next run.
@@ -34,6 +41,18 @@ pub struct RecordingsWork {
 }
 
 impl RecordingsWork {
+    /// Whether enough waits to be told, or some has waited long enough.
+    pub fn is_settling_due(&mut self) -> bool {
+        let since = *self.settled_at.get_or_insert_with(Instant::now);
+        self.outcomes.len() >= SETTLED_ROWS || (!self.outcomes.is_empty() && since.elapsed() >= SETTLED_AFTER)
+    }
+
+    /// What is to be told now.
+    pub fn take_outcomes(&mut self) -> Vec<RecordingOutcome> {
+        self.settled_at = Some(Instant::now());
+        std::mem::take(&mut self.outcomes)
+    }
+
     /// What people should know.
     pub fn note(&self) -> Option<String> {
         let waiting = self.report.waiting;
