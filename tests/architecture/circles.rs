@@ -18,7 +18,6 @@ const CIRCLES_LEFT: &[&str] = &[
     "cli cli/command_line cli/completions",
     "cli/context cli/exit cli/flags cli/output cli/printer cli/sync cli/users/push",
     "cli/query cli/query/formats cli/query/table",
-    "cli/status cli/status/proofs cli/status/serving",
     "config/file config/limits config/paths config/places config/resolve config/serve config/streams",
     "flatten flatten/page flatten/responses flatten/surveys flatten/themes flatten/users",
     "sandbox/request_log sandbox/service sandbox/service/delivery sandbox/service/lists sandbox/service/purge \

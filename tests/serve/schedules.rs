@@ -170,10 +170,16 @@ fn the_ways_to_run_without_serve_work_as_they_stand() {
     };
     // cron: the line without its five fields.
     let crontab = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/nightly.cron")).unwrap();
-    let line = crontab.lines().find(|line| !line.starts_with('#')).unwrap();
-    let line = line.splitn(6, char::is_whitespace).nth(5).unwrap().trim();
-    let line = line.replace("/srv/studysync", &folder).replace("/run/secrets/studysync", &format!("{folder}/key"));
-    shell(&line).expect(0);
+    let lines = crontab.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let line = line.splitn(6, char::is_whitespace).nth(5).unwrap().trim();
+        line.replace("/srv/studysync", &folder).replace("/run/secrets/studysync", &format!("{folder}/key"))
+    });
+    let [nightly, watch] = lines.collect::<Vec<_>>().try_into().unwrap();
+    // What cron mails: the streams that are behind, and nothing where none is.
+    let before = shell(&watch).expect(0).stdout;
+    assert!(before.contains("BEHIND  responses: nothing is complete"), "{before}");
+    shell(&nightly).expect(0);
+    assert_eq!(shell(&watch).expect(0).stdout, "");
     let report = std::fs::read_to_string(place.path("runs.ndjson")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["outcome"], "done");
     // systemd: the unit's own command.

@@ -1,10 +1,15 @@
 //! `studysync status`: coverage and its proofs, lag, last runs, rate and what is pending. Sends nothing.
 
 mod erasures;
+mod lag;
 mod people;
 mod proofs;
 mod rows;
 mod serving;
+mod shown;
+mod streams;
+
+use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -12,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     clock,
     config::Settings,
-    model::{IN_DOUBT_MS, IntervalSet, Scope, Window, format_ms},
+    model::{IN_DOUBT_MS, IntervalSet, Window, format_ms, parse_length},
     pipeline::{CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, chain, drift_lines, known_traits, told_wait_until},
     source::LearnedRate,
     state::{Proven, RunEntry, State, StateError},
@@ -23,10 +28,13 @@ use super::{
     flags::{PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
     traits::describe_known,
 };
+use lag::Lag;
 use people::PeopleStatus;
 use proofs::{ProofStatus, proofs};
 use rows::RowCounter;
 use serving::{ServeStatus, serving};
+use shown::{length, seconds};
+use streams::{StreamStatus, Stretch, is_asked_for};
 
 const RUNS_SHOWN: u32 = 5;
 
@@ -36,8 +44,10 @@ const RUNS_SHOWN: u32 = 5;
 /// parts, how many rows that gave, and how it was proven: by which scan, of how many pages, and how the service said that there is
 /// no more. `verify` asks the service whether it still is so.
 ///
-/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and the warehouse does not know a survey that
-/// was named.
+/// With --max-lag: which streams are further behind than that, first of all and with exit code 3, for a monitor that runs commands.
+///
+/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and a stream is further behind than --max-lag, or
+/// the warehouse does not know a survey that was named.
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
     /// Show the proofs from this moment on: 2026-01-31, RFC 3339 or epoch milliseconds
@@ -47,6 +57,10 @@ pub(super) struct StatusArgs {
     /// Show the proofs up to this moment [default: now]
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
+
+    /// Exit with code 3 if a stream is further behind: 26h, 3d
+    #[arg(long, value_name = "TIME", value_parser = parse_length)]
+    max_lag: Option<Duration>,
 
     /// One JSON object on stdout
     #[arg(long)]
@@ -79,6 +93,9 @@ struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     no_request_before: Option<String>,
     clock_skew_ms: Option<i64>,
+    /// What --max-lag found.
+    #[serde(flatten)]
+    lag: Option<Lag>,
     /// What the service's documents leave open, as far as it was seen.
     traits: Vec<KnownTrait>,
     runs: Vec<RunStatus>,
@@ -98,33 +115,6 @@ struct Status {
 struct LastDrift {
     drift: Vec<DriftReport>,
     drift_unlisted: u64,
-}
-
-#[derive(Serialize)]
-struct StreamStatus {
-    stream: &'static str,
-    survey_id: Option<i64>,
-    /// Stretches proven complete.
-    complete: Vec<Stretch>,
-    /// Stretches between them that never were.
-    missing: Vec<Stretch>,
-    /// Stretches whose last scan left a doubt: rows that seem to be gone and were not believed, or that a page's edge may hide.
-    in_doubt: Vec<Stretch>,
-    /// Rows of its table, or those of its survey; absent where the warehouse cannot be read now.
-    rows: Option<u64>,
-    /// How far the newest complete moment lies back.
-    lag_secs: i64,
-    /// The oldest of the last scans of all stretches.
-    oldest_scan: String,
-}
-
-#[derive(Serialize)]
-struct Stretch {
-    start: String,
-    end: String,
-    /// Since when all of it is proven complete.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    complete_since: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -150,6 +140,14 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     let range = range_of(args)?;
     let Some(state) = State::open_read_only(&settings.state_path).map_err(CommandError::State)? else {
         let path = settings.state_path.display();
+        let lag = args.max_lag.map(|max_lag| Lag::of(&settings, max_lag, &[]));
+        if let Some(lag) = lag {
+            match args.json {
+                true => context.printer.print_json(&lag)?,
+                false => context.printer.print(&lag.describe())?,
+            }
+            return Ok(if lag.is_well() { 0 } else { 3 });
+        }
         context.printer.print(&if args.json {
             "{}".to_owned()
         } else {
@@ -158,13 +156,15 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         return Ok(0);
     };
     let waiting = erasures::waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
-    let status = gather(&settings, &state, range, waiting).map_err(CommandError::State)?;
+    let mut status = gather(&settings, &state, range, waiting).map_err(CommandError::State)?;
+    status.lag = args.max_lag.map(|max_lag| Lag::of(&settings, max_lag, &status.streams));
     match range {
         _ if args.json => context.printer.print_json(&status)?,
         Some(_) => context.printer.print(&describe_range(&status))?,
         None => context.printer.print(&describe(&status))?,
     }
-    Ok(if args.surveys.tell_unknown(&settings) { 3 } else { 0 })
+    let is_well = status.lag.as_ref().is_none_or(Lag::is_well);
+    Ok(if args.surveys.tell_unknown(&settings) || !is_well { 3 } else { 0 })
 }
 
 /// The range whose proofs are asked for, if one is.
@@ -180,13 +180,6 @@ fn range_of(args: &StatusArgs) -> Result<Option<Window>, CommandError> {
 fn complete_since(proofs: &[Proven], window: Window) -> Option<String> {
     let last_ms = proofs.iter().filter(|proof| proof.window.overlaps(window)).map(|proof| proof.proven_ms).max();
     last_ms.filter(|proven_ms| *proven_ms > 0).map(seconds)
-}
-
-/// Whether --stream and --survey leave the scope in. What was covered for all surveys is covered for each.
-fn is_asked_for(settings: &Settings, scope: Scope) -> bool {
-    let is_of_stream = settings.named_streams.is_empty() || settings.named_streams.contains(&scope.stream);
-    let is_of_survey = scope.survey_id.is_none_or(|id| settings.surveys.is_empty() || settings.surveys.contains(&id));
-    is_of_stream && is_of_survey
 }
 
 fn gather(
@@ -262,6 +255,7 @@ fn gather(
         requests_per_sec: state.service_trait::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
         no_request_before: told_wait_until(state, clock::now_ms())?.map(seconds),
         clock_skew_ms: skew_ms,
+        lag: None,
         traits: known_traits(state)?,
         runs: runs.collect(),
         erasures_waiting,
@@ -276,13 +270,10 @@ fn last_drift(runs: &[RunEntry]) -> LastDrift {
     reports.filter_map(|report| serde_json::from_str(report).ok()).next().unwrap_or_default()
 }
 
-fn seconds(at_ms: i64) -> String {
-    format_ms(at_ms.div_euclid(1000) * 1000)
-}
-
 fn describe(status: &Status) -> String {
     let unknown = || "?".to_owned();
-    let mut text = format!(
+    let mut text = status.lag.as_ref().map(Lag::describe).unwrap_or_default();
+    text += &format!(
         "{} ({})\n",
         status.base_url.clone().unwrap_or_else(unknown),
         status.environment.clone().unwrap_or_else(unknown)
@@ -367,13 +358,4 @@ fn describe_range(status: &Status) -> String {
         status.environment.clone().unwrap_or_else(unknown),
         proofs::describe(&status.proofs)
     )
-}
-
-fn length(secs: i64) -> String {
-    match secs {
-        0..120 => format!("{secs} s"),
-        120..7200 => format!("{} min", secs / 60),
-        7200..172_800 => format!("{} h", secs / 3600),
-        _ => format!("{} days", secs / 86_400),
-    }
 }

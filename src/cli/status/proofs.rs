@@ -8,7 +8,7 @@ use crate::{
     state::{Proven, State, StateError, Stretch},
 };
 
-use super::{is_asked_for, seconds};
+use super::{shown::seconds, streams::is_asked_for};
 
 /// What is known of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::state::{Inbox, StateError};
 
-use super::seconds;
+use super::shown::seconds;
 
 #[derive(Serialize)]
 pub(super) struct ServeStatus {

@@ -1,0 +1,41 @@
+//! Streams as `status` shows them, and which of them are asked for.
+
+use serde::Serialize;
+
+use crate::{config::Settings, model::Scope};
+
+/// How far a stream, or a survey of it, is read.
+#[derive(Serialize)]
+pub(super) struct StreamStatus {
+    pub stream: &'static str,
+    pub survey_id: Option<i64>,
+    /// Stretches proven complete.
+    pub complete: Vec<Stretch>,
+    /// Stretches between them that never were.
+    pub missing: Vec<Stretch>,
+    /// Stretches whose last scan left a doubt: rows that seem to be gone and were not believed, or that a page's edge may hide.
+    pub in_doubt: Vec<Stretch>,
+    /// Rows of its table, or those of its survey; absent where the warehouse cannot be read now.
+    pub rows: Option<u64>,
+    /// How far the newest complete moment lies back.
+    pub lag_secs: i64,
+    /// The oldest of the last scans of all stretches.
+    pub oldest_scan: String,
+}
+
+/// A range of creation time.
+#[derive(Serialize)]
+pub(super) struct Stretch {
+    pub start: String,
+    pub end: String,
+    /// Since when all of it is proven complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub complete_since: Option<String>,
+}
+
+/// Whether --stream and --survey leave the scope in. What was covered for all surveys is covered for each.
+pub(super) fn is_asked_for(settings: &Settings, scope: Scope) -> bool {
+    let is_of_stream = settings.named_streams.is_empty() || settings.named_streams.contains(&scope.stream);
+    let is_of_survey = scope.survey_id.is_none_or(|id| settings.surveys.is_empty() || settings.surveys.contains(&id));
+    is_of_stream && is_of_survey
+}
