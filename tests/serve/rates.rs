@@ -271,5 +271,5 @@ fn every_stage_and_rate_equals_a_second_computation() {
     // Exit code 3: so many answers that are gone at once need a look.
     place.run(&["sync", "--quiet", "--accept-vanished"]).expect(0);
     assert_stages("DuckDB", &place.duckdb_tables());
-    assert_stages("Parquet", &place.parquet_tables().with_views());
+    assert_stages("Parquet", &Tables::parquet_with_views(&place.parquet()));
 }
