@@ -1,6 +1,6 @@
 //! `[recordings]`: whether recordings are fetched, where they are, and how much of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -48,6 +48,39 @@ pub(super) fn resolve(table: &RecordingsTable, path: PathBuf) -> Result<Recordin
         return Err(value("[recordings] file_limit_mb", problem));
     }
     Ok(RecordingsSettings { is_enabled: table.enabled.unwrap_or(false), path, run_limit_bytes, file_limit_bytes })
+}
+
+/// Recordings have a folder of their own: what is in the others is removed and replaced by rules of theirs.
+pub(super) fn check_place(
+    path: &Path,
+    state: &Path,
+    archive: &Path,
+    parquet: Option<&Path>,
+) -> Result<(), ConfigError> {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let path = absolute(path);
+    let refused = |what: &str, other: &Path| {
+        let problem =
+            format!("{} is {what} {}: recordings need a folder of their own", path.display(), other.display());
+        Err(value("[recordings] path", problem))
+    };
+    let (state, archive) = (absolute(state), absolute(archive));
+    if state.starts_with(&path) {
+        return refused("above the state file", &state);
+    }
+    if path.starts_with(&archive) || archive.starts_with(&path) {
+        return refused("in or above the archive", &archive);
+    }
+    let Some(parquet) = parquet.map(absolute) else { return Ok(()) };
+    if parquet.starts_with(&path) {
+        return refused("the Parquet folder, or above it:", &parquet);
+    }
+    // Beside the tables: what is in the folder of one goes with it.
+    match path.strip_prefix(&parquet).map(|below| below.components().count()) {
+        Ok(1) if path.file_name().is_some_and(|name| name == FOLDER) => Ok(()),
+        Ok(_) => refused("in the Parquet folder, where only 'recordings' may be:", &parquet),
+        Err(_) => Ok(()),
+    }
 }
 
 fn value(place: &str, problem: String) -> ConfigError {

@@ -328,6 +328,8 @@ pub(super) fn resolve_file(
         None => folder_of_pages(&state_path, recordings::FOLDER),
     });
     let recordings = recordings::resolve(&file.recordings, real(recordings_path)?)?;
+    let parquet = warehouse.parquet.as_deref();
+    recordings::check_place(&recordings.path, &state_path, &archive_root, parquet)?;
     check_search(&warehouse)?;
     let has_filter = |stream: &Stream| stream.has_survey_filter();
     if !overrides.surveys.is_empty() && !overrides.streams.is_empty() && !overrides.streams.iter().any(has_filter) {

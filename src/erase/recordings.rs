@@ -1,21 +1,30 @@
 //! The recordings of people: files in folders of their sessions.
 
-use std::path::PathBuf;
-
 use super::{EraseError, verify::Place};
 use crate::{
     config::Settings,
     model::{Identifier, IdentifierKind, Steps},
-    pipeline::RECORDINGS_FOLDER,
+    pipeline::recordings_folders,
     recordings::{Held, Recordings},
     state::State,
 };
 
-/// The folders where recordings may be: that of the settings, and that of the last run that fetched any.
+/// The folders where recordings may be: those where runs put any, and that of the settings.
+///
+/// # Errors
+/// If one where a run put some is not there: on a disk that is not mounted, recordings would outlive the erasure.
 pub(super) fn folders(settings: &Settings, state: &State, steps: &Steps) -> Result<Vec<Recordings>, EraseError> {
-    let mut paths = vec![settings.recordings.path.clone()];
-    let used = state.service_trait::<String>(RECORDINGS_FOLDER)?.map(|(path, _)| PathBuf::from(path));
-    paths.extend(used.filter(|used| *used != settings.recordings.path));
+    let mut paths = recordings_folders(state)?;
+    if let Some(path) = paths.iter().find(|path| !path.is_dir()) {
+        return Err(EraseError::Names(format!(
+            "recordings were put into {}, which is not there: mount it, or make an empty folder there if they are gone for good",
+            path.display()
+        )));
+    }
+    let own = &settings.recordings.path;
+    if !paths.iter().any(|path| path.canonicalize().ok() == own.canonicalize().ok()) {
+        paths.push(own.clone());
+    }
     Ok(paths.iter().map(|path| Recordings::at(path, steps.clone())).collect())
 }
 

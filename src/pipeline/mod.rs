@@ -64,7 +64,7 @@ pub use push::{
     push_dry, search_results,
 };
 pub use rebind::{is_same_identity, rebind};
-pub use recordings::{RECORDINGS_FOLDER, RecordingsReport};
+pub use recordings::{RecordingsReport, recordings_folders};
 pub use replay::{
     Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
     is_carried_events,

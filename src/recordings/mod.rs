@@ -54,6 +54,11 @@ impl Recordings {
         Recordings { root: root.to_owned(), steps }
     }
 
+    /// Makes their folder, if it is not there.
+    pub fn make_folder(&self) -> Result<(), RecordingsError> {
+        files::create_folders(&self.root).map_err(failed("create", &self.root))
+    }
+
     /// Whether there ever was one.
     pub fn is_there(&self) -> bool {
         self.root.is_dir()
@@ -111,6 +116,11 @@ impl Recordings {
     /// Notes why there is no recording.
     pub fn note_missing(&self, key: &UploadKey, missing: &Missing) -> Result<(), RecordingsError> {
         self.note(key, &Upload::Missing(missing.clone()))
+    }
+
+    /// Removes the part of a download that nobody will go on with.
+    pub fn discard(&self, key: &UploadKey) -> Result<(), RecordingsError> {
+        Partial::remove(&self.root.join(folder_of(&key.session)).join(key.name()))
     }
 
     fn note(&self, key: &UploadKey, upload: &Upload) -> Result<(), RecordingsError> {

@@ -110,12 +110,11 @@ impl Partial {
         files::remove(&noted).map_err(failed("remove", &noted))
     }
 
-    /// Removes the part: nobody will go on with it.
-    pub fn discard(self) -> Result<(), RecordingsError> {
-        for path in [files::beside(&self.path, ".json"), self.path] {
-            files::remove(&path).map_err(failed("remove", &path))?;
-        }
-        Ok(())
+    /// Removes a part that nobody will go on with.
+    pub(super) fn remove(name: &Path) -> Result<(), RecordingsError> {
+        [version_of(name), part_of(name)]
+            .iter()
+            .try_for_each(|path| files::remove(path).map_err(failed("remove", path)))
     }
 }
 

@@ -9,7 +9,7 @@ use super::*;
 const SESSION: &str = "AAAAAAAA-0000-4000-8000-00000000000A";
 
 fn key(session: &str, question_id: i64, upload_id: &str) -> UploadKey {
-    UploadKey::of(session, question_id, Some(upload_id)).unwrap()
+    UploadKey::of(session, question_id, Some(upload_id), "https://m/x").unwrap()
 }
 
 fn session(text: &str) -> Identifier {
@@ -51,8 +51,9 @@ fn a_recording_is_named_after_its_content_and_found_by_its_upload() {
     let path = folder.path().join(recordings.place_of(&one, &recording));
     assert_eq!((fs::read(&path).unwrap(), path.file_name().unwrap()), (b"abc".to_vec(), recording.sha256.as_ref()));
     assert_eq!(recordings.look_up(&one).unwrap(), Some(Upload::Stored(recording.clone())));
-    // Ids are compared as an erasure compares them, and texts are no paths.
-    assert_eq!(recordings.look_up(&key(&SESSION.to_lowercase(), 7, "u")).unwrap(), Some(Upload::Stored(recording)));
+    // Sessions that an erasure takes for one share a folder and no recording; and texts are no paths.
+    assert_eq!(recordings.look_up(&key(&SESSION.to_lowercase(), 7, "u")).unwrap(), None);
+    assert_eq!(recordings.held(&[session(&SESSION.to_lowercase())]).unwrap().files, 1);
     assert_eq!(recordings.look_up(&other).unwrap(), None);
     assert_eq!(recordings.look_up(&key(SESSION, 7, "v")).unwrap(), None);
     let hostile = key("../../etc", 7, "../../../passwd\0");
@@ -62,7 +63,13 @@ fn a_recording_is_named_after_its_content_and_found_by_its_upload() {
             .iter()
             .all(|path| path.components().count() == 3 + folder.path().components().count())
     );
-    assert!(UploadKey::of("null", 7, None).is_none(), "no erasure finds what belongs to nobody");
+    assert!(UploadKey::of("null", 7, None, "").is_none(), "no erasure finds what belongs to nobody");
+    // Without an id of the upload, the link tells one recording from the next; what is signed in it does not.
+    let by_link = |link: &str| UploadKey::of(SESSION, 7, None, link).unwrap();
+    assert!(
+        by_link("https://m/a?sig=1") == by_link("https://m/a?sig=2")
+            && by_link("https://m/a") != by_link("https://m/b")
+    );
     // A file that somebody cut is not the one that was stored.
     fs::write(&path, b"ab").unwrap();
     assert_eq!(recordings.look_up(&one).unwrap(), None);
@@ -101,7 +108,8 @@ fn p2_a_download_goes_on_with_the_version_that_it_has() {
     partial.restart(version("\"3\"")).unwrap();
     partial.write(b"abc").unwrap();
     assert!(recordings.keep(&key, partial, None, 1).unwrap().sha256.starts_with("ba7816bf"));
-    recordings.begin(&key).unwrap().discard().unwrap();
+    recordings.begin(&key).unwrap();
+    recordings.discard(&key).unwrap();
     assert_eq!(files_below(folder.path()).len(), 2);
 }
 

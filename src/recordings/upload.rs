@@ -10,21 +10,25 @@ use crate::model::{Identifier, IdentifierKind};
 pub struct UploadKey {
     /// As [`Identifier`] compares it.
     pub(super) session: String,
+    /// As the service wrote it.
+    response_group_uid: String,
     question_id: i64,
-    /// Empty where the service names none.
-    upload_id: String,
+    /// Where the service names none, its link without what is signed.
+    upload: String,
 }
 
 impl UploadKey {
     /// The upload of an answer. `None` for an answer whose session is no identifier: an erasure would not find its recording.
-    pub fn of(response_group_uid: &str, question_id: i64, upload_id: Option<&str>) -> Option<UploadKey> {
+    pub fn of(response_group_uid: &str, question_id: i64, upload_id: Option<&str>, link: &str) -> Option<UploadKey> {
         let session = Identifier::read(IdentifierKind::Session, response_group_uid)?.value;
-        Some(UploadKey { session, question_id, upload_id: upload_id.unwrap_or_default().to_owned() })
+        let unsigned = || format!("link {}", link.split(['?', '#']).next().unwrap_or_default());
+        let upload = upload_id.filter(|id| !id.is_empty()).map_or_else(unsigned, |id| format!("upload {id}"));
+        Some(UploadKey { session, response_group_uid: response_group_uid.to_owned(), question_id, upload })
     }
 
     /// The name of its files, without what follows it.
     pub(super) fn name(&self) -> String {
-        let mut name = hash(&[&self.question_id.to_string(), &self.upload_id]);
+        let mut name = hash(&[&self.response_group_uid, &self.question_id.to_string(), &self.upload]);
         // Shorter than the name of a recording, so that no upload has the name of one.
         name.truncate(32);
         name
@@ -78,6 +82,8 @@ pub enum Reason {
     TooLarge,
     /// The link is none that may be followed: not https.
     BadLink,
+    /// Its host failed, or sent something else than it said: the next run tries again, after those that were not tried yet.
+    Failed,
 }
 
 impl Reason {
@@ -88,6 +94,7 @@ impl Reason {
             Reason::NotMedia => "not_media",
             Reason::TooLarge => "too_large",
             Reason::BadLink => "bad_link",
+            Reason::Failed => "failed",
         }
     }
 }

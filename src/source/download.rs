@@ -8,11 +8,11 @@ use bytes::Bytes;
 use reqwest::{
     Client, Method, Request, StatusCode, Url,
     header::{
-        ACCEPT_RANGES, CONTENT_RANGE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_RANGE, LAST_MODIFIED, LOCATION,
-        RANGE,
+        ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_RANGE,
+        LAST_MODIFIED, LOCATION, RANGE,
     },
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
     cause::cause,
@@ -25,8 +25,14 @@ use super::{
 };
 use crate::model::Activity;
 
+/// A host that sends less than so many bytes in so long is given up: what drips holds the run.
+const SLOWEST_BYTES: u64 = 64 << 10;
+const SLOWEST_TIME: Duration = Duration::from_secs(60);
 /// The most redirects that are followed.
 const REDIRECTS_MAX: usize = 5;
+
+/// The status that says of a part that the host has another version: what is there does not fit (416, as a host itself says it).
+pub const OTHER_VERSION: u16 = 416;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +49,13 @@ pub struct DownloadFrom<'a> {
     pub bytes: u64,
     /// What [`DownloadStart::validator`] said of it.
     pub validator: &'a str,
+}
+
+/// The host of a link and its port, to tell hosts apart; empty for what is no link.
+pub fn host_of(link: &str) -> String {
+    let url = Url::parse(link).ok();
+    url.map(|url| format!("{}:{:?}", url.host_str().unwrap_or_default(), url.port_or_known_default()))
+        .unwrap_or_default()
 }
 
 /// How an answer begins.
@@ -206,6 +219,7 @@ impl Wire {
             return Ok(Downloaded::Declined(declined));
         }
         let mut at = start.offset;
+        let (mut slow_from, mut slow_at) = (Instant::now(), at);
         loop {
             let piece = match self.next_piece(&mut reply, at).await? {
                 Ok(Some(piece)) => piece,
@@ -213,6 +227,13 @@ impl Wire {
                 Err(failure) => return Ok(Downloaded::Failed(failure)),
             };
             at += piece.len() as u64;
+            if slow_from.elapsed() >= SLOWEST_TIME {
+                if at - slow_at < SLOWEST_BYTES {
+                    let idle_ms = u64::try_from(SLOWEST_TIME.as_millis()).unwrap_or(u64::MAX);
+                    return Ok(Downloaded::Failed(Failure::Hung { idle_ms, bytes: usize::try_from(at).unwrap_or(0) }));
+                }
+                (slow_from, slow_at) = (Instant::now(), at);
+            }
             tally.read_bytes += piece.len();
             if let Err(declined) = sink.take(&piece) {
                 return Ok(Downloaded::Declined(declined));
@@ -277,6 +298,10 @@ fn checked_link(link: &str, base: &Url) -> Result<Url, String> {
 fn start_of(reply: &Reply, from: Option<DownloadFrom<'_>>) -> Result<DownloadStart, Failure> {
     let headers = reply.headers();
     let media_type = content_type(headers).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let packed = text_of(headers, &CONTENT_ENCODING).filter(|packed| !packed.eq_ignore_ascii_case("identity"));
+    if let Some(packed) = packed {
+        return Err(Failure::UnknownEncoding { encoding: packed.chars().take(40).collect() });
+    }
     let mut start = DownloadStart {
         offset: 0,
         validator: validator(headers),
@@ -285,12 +310,16 @@ fn start_of(reply: &Reply, from: Option<DownloadFrom<'_>>) -> Result<DownloadSta
     };
     if reply.status() == StatusCode::PARTIAL_CONTENT {
         let sent = text_of(headers, &CONTENT_RANGE).and_then(content_range);
-        let (first, length) = sent.ok_or_else(|| unfit("the range that was sent is not told"))?;
+        let sent = sent.ok_or_else(|| unfit("the range that was sent is not told, or not to the end of the file"))?;
         let held = from.ok_or_else(|| unfit("a part was sent that was not asked for"))?;
-        if first != held.bytes {
+        if sent.first != held.bytes {
             return Err(unfit("another part was sent than was asked for"));
         }
-        (start.offset, start.length) = (first, length);
+        if start.validator.as_deref().is_some_and(|validator| validator != held.validator) {
+            let message = "a part of another version was sent".to_owned();
+            return Err(Failure::Status { status: OTHER_VERSION, message });
+        }
+        (start.offset, start.length) = (sent.first, Some(sent.length));
     }
     Ok(start)
 }
@@ -299,11 +328,21 @@ fn unfit(detail: &str) -> Failure {
     Failure::Cut { bytes: 0, detail: detail.to_owned() }
 }
 
-/// `bytes 100-199/200`: the first byte, and the whole file's bytes if they are told.
-fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
+/// The rest of a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Rest {
+    first: u64,
+    /// The whole file's bytes.
+    length: u64,
+}
+
+/// `bytes 100-199/200`. A part that does not reach to the end of the file, or does not tell where that is, is none that was asked for.
+fn content_range(text: &str) -> Option<Rest> {
     let (range, length) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
-    let (first, _) = range.split_once('-')?;
-    Some((first.trim().parse().ok()?, length.trim().parse().ok()))
+    let (first, last) = range.split_once('-')?;
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<u64>().ok()?);
+    let length = length.trim().parse().ok()?;
+    (last.checked_add(1)? == length).then_some(Rest { first, length })
 }
 
 /// A strong entity tag, or else the date of the last change; `None` also where parts are not sent.
@@ -336,9 +375,8 @@ mod tests {
 
     #[test]
     fn ranges_are_read() {
-        assert_eq!(content_range("bytes 100-199/200"), Some((100, Some(200))));
-        assert_eq!(content_range("bytes 0-9/*"), Some((0, None)));
-        for text in ["bytes */200", "items 1-2/3", "bytes 1-2", ""] {
+        assert_eq!(content_range("bytes 100-199/200"), Some(Rest { first: 100, length: 200 }));
+        for text in ["bytes 0-9/*", "bytes 100-149/200", "bytes */200", "items 1-2/3", "bytes 1-2", ""] {
             assert_eq!(content_range(text), None, "{text}");
         }
     }

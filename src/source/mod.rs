@@ -53,7 +53,7 @@ mod stats;
 
 pub use self::{
     ask::{Answer, Range},
-    download::{DownloadFrom, DownloadRequest, DownloadSink, DownloadStart, Downloaded},
+    download::{DownloadFrom, DownloadRequest, DownloadSink, DownloadStart, Downloaded, OTHER_VERSION, host_of},
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
     learned_rate::LearnedRate,
     probe::Probe,

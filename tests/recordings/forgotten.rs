@@ -107,3 +107,43 @@ fn p9_nothing_is_fetched_of_answers_that_have_vanished() {
     }
     assert!(kept(&place).len() > 20);
 }
+
+#[test]
+fn p9_recordings_are_found_in_every_folder_that_runs_put_them_in() {
+    let service = Service::start(settings(Media::default()));
+    plant(&service, SESSION, 9101, WHO);
+    // Another warehouse, or another setting, moves the folder: the same recordings are fetched again.
+    let place = place(&service, ON).without_parquet();
+    backfill(&place);
+    let link = links(&service).into_iter().find(|((session, _), _)| session == SESSION).unwrap().1;
+    let contents = [content(&link)];
+    let place = place.with_config(&format!("{ALL_FLAGS}{ON}path = \"second\"\n"));
+    std::fs::remove_file(place.duckdb()).unwrap();
+    backfill(&place);
+    let place = place.with_config(&format!("{ALL_FLAGS}{ON}path = \"third\"\n"));
+    std::fs::remove_file(place.duckdb()).unwrap();
+    backfill(&place);
+    assert_eq!(holding(&place, &contents), 3);
+    // A disk that is not mounted: nobody is forgotten, and nothing says so.
+    std::fs::rename(place.path("second"), place.path("away")).unwrap();
+    let refused = place.run(&["erase", "--yes", "--user-id", WHO]).expect(2);
+    assert!(refused.stderr.contains("second, which is not there: mount it"), "{}", refused.stderr);
+    assert_eq!(holding(&place, &contents), 3);
+    std::fs::rename(place.path("away"), place.path("second")).unwrap();
+    let receipt = place.run(&["erase", "--yes", "--json", "--user-id", WHO]).expect(0).json();
+    assert_eq!(receipt["removed"]["recordings"], 3, "{receipt:#}");
+    assert_eq!(holding(&place, &contents), 0);
+}
+
+#[test]
+fn p9_a_recording_of_an_answer_that_was_deleted_meanwhile_is_not_fetched() {
+    let service = Service::start(settings(Media::default()));
+    let place = place(&service, "");
+    backfill(&place);
+    // Older than what a run looks at again, deleted, and its link has aged: the page with the fresh link says so.
+    service.change(&ChangeRequest { seed: 5, soft_deletes: 400, ..ChangeRequest::default() });
+    set(&service, &json!({"media": {"generation": 1}}));
+    let place = place.with_config(&format!("{ALL_FLAGS}rescan = []\n{ON}"));
+    place.run(&["sync"]).expect(0);
+    assert_eq!(kept(&place).len(), links(&service).len());
+}

@@ -111,3 +111,66 @@ fn bad_settings_are_refused_with_their_name() {
         assert!(done.stderr.contains(expected), "{written}: {}", done.stderr);
     }
 }
+
+#[test]
+fn one_recording_that_fails_keeps_no_other_waiting() {
+    let service = Service::start(settings(Media::default()));
+    let newest = links(&service).into_values().next().unwrap();
+    let path =
+        newest.split_once("/media/").map(|(_, path)| format!("/media/{}", path.split('?').next().unwrap())).unwrap();
+    // Its host answers 429 for this one, and closes the others' way for this run.
+    let refuse = json!({"when": {"every": 1, "path": path}, "retry_after": {"form": "absent"}});
+    set(&service, &json!({"media": {"host": "localhost"}, "too_many_requests": refuse}));
+    let place = place(&service, ON);
+    let all = links(&service).len() as u64;
+    let mut fetched = backfill(&place)["recordings"]["fetched"].as_u64().unwrap();
+    for _ in 0..2 {
+        let report = place.report(&["sync"], 0);
+        fetched += report["recordings"]["fetched"].as_u64().unwrap();
+        assert_eq!(report["recordings"]["waiting"], all - fetched, "{report:#}");
+    }
+    assert_eq!(fetched, all - 1, "the one that fails is asked for last");
+}
+
+#[test]
+fn p1_bytes_that_came_are_counted_and_no_others() {
+    let service = Service::start(settings(Media { has_no_ranges: true, ..Media::default() }));
+    set(&service, &json!({"cut_body": {"when": {"every": 1, "path": "/media"}, "sent_share": 0.1}}));
+    let place = place(&service, ON);
+    let report = backfill(&place);
+    let (bytes, asked) = (report["recordings"]["bytes"].as_u64().unwrap(), requests(&service).len() as u64);
+    assert!(
+        report["recordings"]["fetched"] == 0 && bytes > 0 && bytes <= asked * 6_000,
+        "{bytes} bytes, {asked} requests"
+    );
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_keeps_the_run_from_nothing_else() {
+    let service = Service::start(settings(Media::default()));
+    let place = place(&service, &format!("{ON}path = \"taken/recordings\"\n"));
+    std::fs::write(place.path("taken"), "a file").unwrap();
+    let report = place.report(&["backfill", "--from", &days_ago(14)], 3);
+    assert!(report["notes"].to_string().contains("the recordings are left to the next run"), "{report:#}");
+    assert!(report["streams"]["responses"]["inserted"].as_u64().unwrap() > 2000);
+    std::fs::remove_file(place.path("taken")).unwrap();
+    place.report(&["sync"], 0);
+    let kept = place.files("taken/recordings").into_iter().filter(|path| path.extension().is_none()).count();
+    assert_eq!(kept, links(&service).len());
+}
+
+#[test]
+fn a_folder_that_is_not_their_own_is_refused() {
+    let service = Service::start(small(10, 2));
+    for path in ["parquet", "parquet/responses", "parquet/recordings/more", ".", "archive", "archive/x", "state"] {
+        let place = place(&service, &format!("[recordings]\npath = \"{path}\"\n"));
+        let done = place.run(&["sync"]).expect(2);
+        assert!(
+            done.stderr.contains("[recordings] path") && done.stderr.contains("a folder of their own"),
+            "{}",
+            done.stderr
+        );
+    }
+    let place = place(&service, "[recordings]\npath = \"parquet/recordings\"\n");
+    place.run(&["sync"]).expect(0);
+}

@@ -1,20 +1,22 @@
 //! One recording: what is known of it, else what comes by its link.
 
 use std::{
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use super::{
     super::PipelineError,
     fresh_link::{Fresh, fresh_link},
+    sink::{Allowance, Declined, Sink},
     wishes::Wish,
 };
 use crate::{
     clock::Clock,
     model::{DAY_MS, FlagSet},
-    recordings::{Missing, Partial, Reason, Recordings, RecordingsError, Upload, Version},
-    source::{DownloadFrom, DownloadRequest, DownloadSink, DownloadStart, Downloaded, Failure, Source, Stop},
+    recordings::{Missing, Partial, Reason, Recordings, Upload},
+    source::{DownloadFrom, DownloadRequest, DownloadStart, Downloaded, Failure, OTHER_VERSION, Source, Stop, host_of},
 };
 
 /// Attempts by one link, each going on where the one before was cut off.
@@ -35,12 +37,51 @@ pub(super) enum Fetched {
     Came(Upload),
     /// Nobody is to be asked for it: its answer is gone.
     NotAsked,
-    /// It is left to the next run. `is_over`: so are all others.
+    /// It failed in an earlier run: those that were not tried yet come first.
+    AfterOthers,
+    /// It is left to the next run.
     Waits {
         reason: String,
-        is_over: bool,
     },
     Stopped(Stop),
+}
+
+/// What a run knows of the hosts of recordings, by host and port.
+#[derive(Debug, Default)]
+pub(super) struct Hosts(Mutex<BTreeMap<String, Host>>);
+
+#[derive(Debug, Default)]
+struct Host {
+    failures_in_a_row: u32,
+    /// Why it is left alone until the next run.
+    is_closed: Option<String>,
+}
+
+impl Hosts {
+    fn with<T>(&self, link: &str, work: impl FnOnce(&mut Host) -> T) -> T {
+        work(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(host_of(link)).or_default())
+    }
+
+    fn closed(&self, link: &str) -> Option<String> {
+        self.with(link, |host| host.is_closed.clone())
+    }
+
+    fn close(&self, link: &str, reason: &str) {
+        self.with(link, |host| host.is_closed = Some(reason.to_owned()));
+    }
+
+    fn came(&self, link: &str) {
+        self.with(link, |host| host.failures_in_a_row = 0);
+    }
+
+    fn failed(&self, link: &str, reason: &str) {
+        self.with(link, |host| {
+            host.failures_in_a_row += 1;
+            if host.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
+                host.is_closed = Some(reason.to_owned());
+            }
+        });
+    }
 }
 
 /// Fetches recordings within the allowance of a run.
@@ -51,22 +92,16 @@ pub(super) struct Fetcher {
     pub clock: Clock,
     /// Of the scans of responses.
     pub flags: FlagSet,
-    pub file_limit_bytes: u64,
-    pub run_limit_bytes: u64,
-    /// What came and what is under way.
-    pub spent_bytes: AtomicU64,
-    /// Recordings that did not come, without one between that did.
-    pub failures_in_a_row: AtomicU32,
+    /// Whether an answer is listed at its creation, as far as is known.
+    pub is_listed_by_creation: bool,
+    pub allowance: Allowance,
+    pub hosts: Hosts,
 }
 
 impl Fetcher {
-    /// What came in this run.
-    pub fn bytes(&self) -> u64 {
-        self.spent_bytes.load(Ordering::Relaxed)
-    }
-
-    /// What is known of a recording, or what comes by its link; by a fresh one if that has aged. `is_over`: only what is known counts.
-    pub async fn fetch(&self, wish: &Wish, is_over: bool) -> Result<Fetched, PipelineError> {
+    /// What is known of a recording, or what comes by its link; by a fresh one if that has aged. `has_failed_turn`: also if it failed in an
+    /// earlier run.
+    pub async fn fetch(&self, wish: &Wish, has_failed_turn: bool) -> Result<Fetched, PipelineError> {
         let known = self.recordings.look_up(&wish.key).map_err(PipelineError::Recordings)?;
         let earlier = match known {
             Some(Upload::Missing(missing)) if self.is_due(&missing) => Some(missing),
@@ -76,22 +111,32 @@ impl Fetcher {
         if wish.wanted.is_gone {
             return Ok(Fetched::NotAsked);
         }
-        if is_over {
-            return Ok(Fetched::Waits { reason: String::new(), is_over: true });
+        if earlier.as_ref().is_some_and(|missing| missing.reason == Reason::Failed) && !has_failed_turn {
+            return Ok(Fetched::AfterOthers);
+        }
+        if let Some(reason) = self.allowance.is_used_up() {
+            return Ok(Fetched::Waits { reason });
         }
         let attempts = earlier.map_or(0, |missing| missing.attempts);
-        match self.follow(wish, &wish.wanted.link).await? {
-            Followed::Missing(Reason::Refused | Reason::BadLink) => {}
+        let link = &wish.wanted.link;
+        let first = match self.follow(wish, link).await? {
+            Followed::Missing(reason @ (Reason::Refused | Reason::BadLink | Reason::NotMedia)) => reason,
             followed => return self.ended(wish, followed, attempts),
-        }
+        };
         // The link has aged: the service hands out another one.
         match fresh_link(&self.source, self.flags, &wish.wanted).await {
-            Ok(Fresh::Link(link)) if link != wish.wanted.link => {
-                let followed = self.follow(wish, &link).await?;
+            Ok(Fresh::Link(fresh)) if fresh != *link => {
+                let followed = self.follow(wish, &fresh).await?;
                 self.ended(wish, followed, attempts)
             }
-            Ok(Fresh::Link(_) | Fresh::None) => self.ended(wish, Followed::Missing(Reason::Refused), attempts),
-            Ok(Fresh::Unknown(reason)) => Ok(Fetched::Waits { reason, is_over: false }),
+            Ok(Fresh::Link(_)) => self.ended(wish, Followed::Missing(first), attempts),
+            Ok(Fresh::Gone) => Ok(Fetched::NotAsked),
+            Ok(Fresh::None) if self.is_listed_by_creation => self.ended(wish, Followed::Missing(first), attempts),
+            Ok(Fresh::None) => {
+                let reason = "the service lists answers by another time than their creation, so no fresh link is found";
+                Ok(Fetched::Waits { reason: reason.to_owned() })
+            }
+            Ok(Fresh::Unknown(reason)) => Ok(Fetched::Waits { reason }),
             Err(stop) => Ok(Fetched::Stopped(stop)),
         }
     }
@@ -99,7 +144,10 @@ impl Fetcher {
     /// Whether what is missing is to be asked for again.
     fn is_due(&self, missing: &Missing) -> bool {
         if let Some(limit) = missing.limit_bytes {
-            return self.file_limit_bytes > limit;
+            return self.allowance.file_limit_bytes > limit;
+        }
+        if missing.reason == Reason::Failed {
+            return true;
         }
         let days = usize::try_from(missing.attempts.saturating_sub(1)).ok().and_then(|at| ASK_AGAIN_DAYS.get(at));
         days.is_some_and(|days| self.clock.now_ms() >= missing.asked_ms.saturating_add(days * DAY_MS))
@@ -109,21 +157,33 @@ impl Fetcher {
         Ok(match followed {
             Followed::Stored(upload) => Fetched::Came(upload),
             Followed::Missing(reason) => {
-                let limit_bytes = (reason == Reason::TooLarge).then_some(self.file_limit_bytes);
-                let asked_ms = self.clock.now_ms();
-                let missing = Missing { reason, attempts: attempts.saturating_add(1), asked_ms, limit_bytes };
-                self.recordings.note_missing(&wish.key, &missing).map_err(PipelineError::Recordings)?;
-                Fetched::Came(Upload::Missing(missing))
+                self.recordings.discard(&wish.key).map_err(PipelineError::Recordings)?;
+                Fetched::Came(self.missing(wish, reason, attempts.saturating_add(1))?)
             }
-            Followed::Waits { reason, is_over } => Fetched::Waits { reason, is_over },
+            Followed::Failed(failure) => {
+                // Its part stays: the next run goes on with it.
+                self.missing(wish, Reason::Failed, attempts)?;
+                Fetched::Waits { reason: failure }
+            }
+            Followed::Waits(reason) => Fetched::Waits { reason },
             Followed::Stopped(stop) => Fetched::Stopped(stop),
         })
     }
 
+    fn missing(&self, wish: &Wish, reason: Reason, attempts: u32) -> Result<Upload, PipelineError> {
+        let limit_bytes = (reason == Reason::TooLarge).then_some(self.allowance.file_limit_bytes);
+        let missing = Missing { reason, attempts, asked_ms: self.clock.now_ms(), limit_bytes };
+        self.recordings.note_missing(&wish.key, &missing).map_err(PipelineError::Recordings)?;
+        Ok(Upload::Missing(missing))
+    }
+
     /// Follows a link, a few times if need be.
     async fn follow(&self, wish: &Wish, link: &str) -> Result<Followed, PipelineError> {
+        if let Some(reason) = self.hosts.closed(link) {
+            return Ok(Followed::Waits(reason));
+        }
         let partial = self.recordings.begin(&wish.key).map_err(PipelineError::Recordings)?;
-        let mut sink = Sink { partial, fetcher: self, is_reserved: false };
+        let mut sink = Sink::new(partial, &self.allowance);
         let mut last = None;
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0
@@ -138,47 +198,50 @@ impl Fetcher {
                 Ok(downloaded) => downloaded,
                 Err(stop) => return Ok(Followed::Stopped(stop)),
             };
-            sink.is_reserved = false;
             match downloaded {
-                Downloaded::Whole(start) => return self.whole(wish, sink.partial, start),
-                Downloaded::Refused(_) => return discarded(sink.partial, Followed::Missing(Reason::Refused)),
-                Downloaded::BadLink(why) => {
-                    tracing::warn!("a recording's link cannot be followed: {why}");
-                    return discarded(sink.partial, Followed::Missing(Reason::BadLink));
-                }
-                Downloaded::Later => {
-                    let reason = "their host sends nothing for now (429 or 503)".to_owned();
-                    return Ok(Followed::Waits { reason, is_over: true });
-                }
-                Downloaded::Declined(Declined::NotMedia) => {
-                    return discarded(sink.partial, Followed::Missing(Reason::NotMedia));
-                }
-                Downloaded::Declined(Declined::TooLarge) => {
-                    return discarded(sink.partial, Followed::Missing(Reason::TooLarge));
-                }
-                Downloaded::Declined(Declined::Allowance) => {
-                    let reason = format!("run_limit_mb = {} is used up", self.run_limit_bytes / 1_000_000);
-                    return Ok(Followed::Waits { reason, is_over: true });
-                }
-                Downloaded::Declined(Declined::File(error)) => return Err(PipelineError::Recordings(error)),
                 Downloaded::Failed(failure) => {
-                    if matches!(failure, Failure::Status { status: 416, .. }) {
+                    if matches!(failure, Failure::Status { status: OTHER_VERSION, .. }) {
                         sink.partial.restart(None).map_err(PipelineError::Recordings)?;
                     }
                     last = Some(failure);
                 }
+                Downloaded::Whole(start) => {
+                    self.hosts.came(link);
+                    return self.whole(wish, sink.partial, start);
+                }
+                other => return self.not_whole(link, other),
             }
         }
         let reason = last.map(|failure| failure.to_string()).unwrap_or_default();
-        let failures = self.failures_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Followed::Waits { reason, is_over: failures >= FAILURES_IN_A_ROW_MAX })
+        self.hosts.failed(link, &reason);
+        Ok(Followed::Failed(reason))
+    }
+
+    fn not_whole(&self, link: &str, downloaded: Downloaded<Declined>) -> Result<Followed, PipelineError> {
+        Ok(match downloaded {
+            Downloaded::Refused(_) => Followed::Missing(Reason::Refused),
+            Downloaded::BadLink(why) => {
+                tracing::warn!("a recording's link cannot be followed: {why}");
+                Followed::Missing(Reason::BadLink)
+            }
+            Downloaded::Later => {
+                let reason = "their host sends nothing for now (429 or 503)";
+                self.hosts.close(link, reason);
+                Followed::Failed(reason.to_owned())
+            }
+            Downloaded::Declined(Declined::NotMedia) => Followed::Missing(Reason::NotMedia),
+            Downloaded::Declined(Declined::TooLarge) => Followed::Missing(Reason::TooLarge),
+            Downloaded::Declined(Declined::Allowance(reason)) => Followed::Waits(reason),
+            Downloaded::Declined(Declined::File(error)) => return Err(PipelineError::Recordings(error)),
+            Downloaded::Failed(failure) => Followed::Failed(failure.to_string()),
+            Downloaded::Whole(_) => Followed::Waits(String::new()),
+        })
     }
 
     fn whole(&self, wish: &Wish, partial: Partial, start: DownloadStart) -> Result<Followed, PipelineError> {
         if partial.bytes() == 0 {
-            return discarded(partial, Followed::Missing(Reason::NotMedia));
+            return Ok(Followed::Missing(Reason::NotMedia));
         }
-        self.failures_in_a_row.store(0, Ordering::Relaxed);
         let now_ms = self.clock.now_ms();
         let kept = self.recordings.keep(&wish.key, partial, start.media_type, now_ms);
         Ok(Followed::Stored(Upload::Stored(kept.map_err(PipelineError::Recordings)?)))
@@ -189,80 +252,8 @@ impl Fetcher {
 enum Followed {
     Stored(Upload),
     Missing(Reason),
-    Waits { reason: String, is_over: bool },
+    /// Its host is to blame, or the way to it.
+    Failed(String),
+    Waits(String),
     Stopped(Stop),
-}
-
-fn discarded(partial: Partial, followed: Followed) -> Result<Followed, PipelineError> {
-    partial.discard().map_err(PipelineError::Recordings)?;
-    Ok(followed)
-}
-
-/// Why no more is taken.
-#[derive(Debug)]
-enum Declined {
-    /// A web page, JSON or text.
-    NotMedia,
-    TooLarge,
-    /// The run has fetched what it may.
-    Allowance,
-    File(RecordingsError),
-}
-
-/// Writes a recording as it comes.
-struct Sink<'f> {
-    partial: Partial,
-    fetcher: &'f Fetcher,
-    /// The bytes to come are counted already.
-    is_reserved: bool,
-}
-
-impl DownloadSink for Sink<'_> {
-    type Error = Declined;
-
-    fn start(&mut self, start: &DownloadStart) -> Result<(), Declined> {
-        if start.media_type.as_deref().is_some_and(is_no_media) {
-            return Err(Declined::NotMedia);
-        }
-        if let Some(length) = start.length {
-            if length > self.fetcher.file_limit_bytes {
-                return Err(Declined::TooLarge);
-            }
-            self.fetcher.spend(length.saturating_sub(start.offset))?;
-            self.is_reserved = true;
-        }
-        if start.offset == 0 {
-            let version = start.validator.clone().map(|validator| Version { validator });
-            self.partial.restart(version).map_err(Declined::File)?;
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Declined> {
-        let count = bytes.len() as u64;
-        if self.partial.bytes().saturating_add(count) > self.fetcher.file_limit_bytes {
-            return Err(Declined::TooLarge);
-        }
-        if !self.is_reserved {
-            self.fetcher.spend(count)?;
-        }
-        self.partial.write(bytes).map_err(Declined::File)
-    }
-}
-
-impl Fetcher {
-    fn spend(&self, bytes: u64) -> Result<(), Declined> {
-        let spent = self.spent_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        if spent <= self.run_limit_bytes {
-            return Ok(());
-        }
-        self.spent_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        Err(Declined::Allowance)
-    }
-}
-
-/// Whether a media type is that of no recording.
-fn is_no_media(media_type: &str) -> bool {
-    let is_document = media_type.ends_with("json") || media_type.ends_with("xml") || media_type.ends_with("javascript");
-    media_type.starts_with("text/") || media_type.starts_with("image/") || is_document
 }

@@ -9,7 +9,7 @@ use super::wishes::STREAM;
 use crate::{
     flatten::flatten_page,
     load::WantedRecording,
-    model::{DriftRules, FlagSet, PageRequest, Scope, Window},
+    model::{DriftRules, FlagSet, FlatPage, PageRequest, Scope, Window},
     source::{Answer, Range, Source, SourceError, Stop},
 };
 
@@ -19,8 +19,10 @@ const PAGES_MAX: usize = 20;
 /// What the service hands out now.
 pub(super) enum Fresh {
     Link(String),
-    /// It has no such answer.
+    /// It lists no such answer.
     None,
+    /// The answer was deleted.
+    Gone,
     /// It does not say so for now.
     Unknown(String),
 }
@@ -42,8 +44,8 @@ pub(super) async fn fresh_link(source: &Source, flags: FlagSet, wanted: &WantedR
             Ok(Answer::Failed(failure)) => return Ok(Fresh::Unknown(failure.to_string())),
             Err(error) => return Ok(Fresh::Unknown(error.to_string())),
         };
-        if let Some(link) = link_on(&page.body, wanted) {
-            return Ok(Fresh::Link(link));
+        if let Some(found) = link_on(&page.body, wanted) {
+            return Ok(found);
         }
         request.token = page.next;
         if request.token.is_none() {
@@ -53,9 +55,12 @@ pub(super) async fn fresh_link(source: &Source, flags: FlagSet, wanted: &WantedR
     Ok(Fresh::None)
 }
 
-/// The link of the recording, if it is on the page.
-fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<String> {
+/// What the page says of the recording, if it is there.
+fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<Fresh> {
     let flat = flatten_page(STREAM, body, DriftRules::default()).ok()?;
+    if is_deleted_on(&flat, wanted) == Some(true) {
+        return Some(Fresh::Gone);
+    }
     let media = flat.batches.iter().find(|batch| batch.table == "response_media")?;
     let text = |name: &str| media.rows.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
     let (sessions, uploads, links) = (text("response_group_uid")?, text("upload_id")?, text("download_url")?);
@@ -67,5 +72,16 @@ fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<String> {
             && upload == wanted.upload_id.as_deref()
             && links.is_valid(*at)
     };
-    (0..media.rows.num_rows()).find(is_it).map(|at| links.value(at).to_owned())
+    (0..media.rows.num_rows()).find(is_it).map(|at| Fresh::Link(links.value(at).to_owned()))
+}
+
+/// Whether the answer is on the page, and deleted.
+fn is_deleted_on(flat: &FlatPage, wanted: &WantedRecording) -> Option<bool> {
+    let answers = &flat.batches.iter().find(|batch| batch.table == "responses")?.rows;
+    let sessions = answers.column_by_name("response_group_uid")?.as_string_opt::<i32>()?;
+    let questions = answers.column_by_name("question_id")?.as_primitive_opt::<Int64Type>()?;
+    let deleted = answers.column_by_name("deleted_at")?;
+    let is_it =
+        |at: &usize| sessions.value(*at) == wanted.response_group_uid && questions.value(*at) == wanted.question_id;
+    (0..answers.num_rows()).find(is_it).map(|at| deleted.is_valid(at))
 }

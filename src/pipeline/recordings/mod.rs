@@ -8,14 +8,13 @@
 //! and when it is enough.
 
 mod fetch;
+mod folders;
 mod fresh_link;
+mod sink;
 mod wishes;
 mod work;
 
-use std::{
-    sync::atomic::{AtomicU32, AtomicU64},
-    time::Duration,
-};
+use std::{sync::atomic::AtomicU64, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::time::Instant;
@@ -23,21 +22,20 @@ use tokio::time::Instant;
 use crate::{
     config::RecordingsSettings,
     load::{Stamp, Warehouse},
-    model::Steps,
-    recordings::{Recordings, Upload, UploadKey},
-    source::Stop,
+    model::{RowTime, Steps, trait_names},
+    recordings::{Recordings, Upload},
 };
 
-use super::{PipelineError, Run, assemble::failed};
+use super::{PipelineError, Run, assemble::failed, error::chain};
 
-use fetch::{Fetched, Fetcher};
-use wishes::{STREAM, Wish, Wishes, outcome_of};
+use fetch::{Fetched, Fetcher, Hosts};
+use folders::remember_folder;
+use sink::Allowance;
+use wishes::{STREAM, Wish, Wishes, key_of, outcome_of};
 
+pub use folders::recordings_folders;
 pub use work::RecordingsReport;
 pub(super) use work::RecordingsWork;
-
-/// The folder of recordings that was used last, in the checkpoints: an erasure looks there also when the settings name another.
-pub const RECORDINGS_FOLDER: &str = "recordings_folder";
 
 /// Rows that are looked at together.
 const ROWS_AT_ONCE: usize = 20_000;
@@ -49,69 +47,106 @@ const EARLY_AFTER: Duration = Duration::from_secs(300);
 impl Run {
     /// Follows links while a long run goes on, now and then.
     pub(super) async fn fetch_recordings_early(&mut self) -> Result<(), PipelineError> {
-        let begun = *self.recordings.looked_at.get_or_insert_with(Instant::now);
-        if begun.elapsed() < EARLY_AFTER {
+        let looked_at = *self.recordings.looked_at.get_or_insert_with(Instant::now);
+        if looked_at.elapsed() < EARLY_AFTER {
             return Ok(());
         }
         self.fetch_recordings().await
     }
 
-    /// Fetches what is wanted and was not tried in this run, within the allowance. What is not had stays wanted.
+    /// Fetches what is wanted and was not tried in this run, within the allowance. What is not had stays wanted. A folder that cannot be written
+    /// needs a look, and keeps the run from nothing else.
     pub(super) async fn fetch_recordings(&mut self) -> Result<(), PipelineError> {
         let settings = self.session.settings.recordings.clone();
-        if !settings.is_enabled || self.recordings.is_over || self.findings.stop.is_some() {
+        if !settings.is_enabled || self.recordings.is_broken || self.findings.stop.is_some() {
             return Ok(());
         }
-        let path = settings.path.display().to_string();
-        self.session
-            .state()
-            .remember_trait(RECORDINGS_FOLDER, &path, self.session.now_ms())
-            .map_err(PipelineError::State)?;
+        let fetcher = self.fetcher(&settings)?;
+        let fetched = match fetcher.recordings.make_folder() {
+            Ok(()) => {
+                // Before anything is put there.
+                let noted = remember_folder(&self.session.state(), &settings, self.session.now_ms());
+                noted.map_err(PipelineError::State)?;
+                self.fetch_all(&fetcher).await
+            }
+            Err(error) => Err(PipelineError::Recordings(error)),
+        };
+        self.recordings.report.bytes = fetcher.allowance.spent();
+        self.recordings.looked_at = Some(Instant::now());
+        match fetched {
+            Err(error @ PipelineError::Recordings(_)) => {
+                let note = format!("{}: the recordings are left to the next run", chain(&error));
+                tracing::warn!("{note}");
+                self.findings.notes.push(note);
+                (self.findings.is_doubtful, self.recordings.is_broken) = (true, true);
+                Ok(())
+            }
+            fetched => fetched,
+        }
+    }
+
+    fn fetcher(&self, settings: &RecordingsSettings) -> Result<Fetcher, PipelineError> {
         let responses = self.session.settings.streams.iter().find(|stream| stream.stream == STREAM);
-        let fetcher = Fetcher {
+        let state = self.session.state();
+        let filtered_by =
+            state.service_trait::<RowTime>(trait_names::RESPONSES_FILTERED_BY).map_err(PipelineError::State)?;
+        Ok(Fetcher {
             source: self.context.source.clone(),
             recordings: Recordings::at(&settings.path, self.session.surroundings.steps.clone()),
             clock: self.session.surroundings.clock.clone(),
             flags: responses.map(|stream| stream.flags).unwrap_or_default(),
-            file_limit_bytes: settings.file_limit_bytes,
-            run_limit_bytes: settings.run_limit_bytes,
-            spent_bytes: AtomicU64::new(self.recordings.report.bytes),
-            failures_in_a_row: AtomicU32::default(),
-        };
-        self.recordings.report.waiting = 0;
-        let mut until_us = i64::MAX;
-        loop {
-            let wanted = self.wanted_recordings(until_us).await?;
-            let untried: Vec<Wish> =
-                wanted.wishes.into_iter().filter(|wish| !self.recordings.tried.contains(&wish.key)).collect();
-            for some in untried.chunks(LOOKED_AT_TOGETHER) {
-                self.fetch_some(&fetcher, some).await?;
-            }
-            match wanted.older_from_us {
-                Some(older_us) if self.findings.stop.is_none() => until_us = older_us.min(until_us.saturating_sub(1)),
-                _ => break,
-            }
-        }
-        self.settle_recordings().await?;
-        self.recordings.report.bytes = fetcher.bytes();
-        self.recordings.looked_at = Some(Instant::now());
-        Ok(())
+            is_listed_by_creation: filtered_by.is_none_or(|(time, _)| time == RowTime::Created),
+            allowance: Allowance {
+                file_limit_bytes: settings.file_limit_bytes,
+                run_limit_bytes: settings.run_limit_bytes,
+                spent_bytes: AtomicU64::new(self.recordings.report.bytes),
+            },
+            hosts: Hosts::default(),
+        })
     }
 
-    async fn fetch_some(&mut self, fetcher: &Fetcher, some: &[Wish]) -> Result<(), PipelineError> {
+    async fn fetch_all(&mut self, fetcher: &Fetcher) -> Result<(), PipelineError> {
+        // First what was not tried yet, then what failed in an earlier run.
+        for has_failed_turn in [false, true] {
+            let mut until_us = i64::MAX;
+            loop {
+                let wanted = self.wanted_recordings(until_us).await?;
+                let untried: Vec<Wish> =
+                    wanted.wishes.into_iter().filter(|wish| !self.recordings.tried.contains(&wish.key)).collect();
+                for some in untried.chunks(LOOKED_AT_TOGETHER) {
+                    self.fetch_some(fetcher, some, has_failed_turn).await?;
+                }
+                match wanted.older_from_us {
+                    Some(older_us) if self.findings.stop.is_none() => {
+                        until_us = older_us.min(until_us.saturating_sub(1))
+                    }
+                    _ => break,
+                }
+            }
+        }
+        self.settle_recordings().await
+    }
+
+    async fn fetch_some(
+        &mut self,
+        fetcher: &Fetcher,
+        some: &[Wish],
+        has_failed_turn: bool,
+    ) -> Result<(), PipelineError> {
         let at_once = self.session.settings.throttle.in_flight_max;
         let mut under_way = FuturesUnordered::new();
         let (mut next, mut error) = (some.iter(), None);
         loop {
             while under_way.len() < at_once
+                && self.findings.stop.is_none()
+                && error.is_none()
                 && let Some(wish) = next.next()
             {
-                let is_over = self.recordings.is_over || self.findings.stop.is_some();
-                under_way.push(fetch_wish(fetcher, wish, is_over));
+                under_way.push(fetch_wish(fetcher, wish, has_failed_turn));
             }
             let Some((wish, fetched)) = under_way.next().await else { break };
-            self.recordings.tried.insert(wish.key.clone());
             match fetched {
+                Ok(Fetched::AfterOthers) => continue,
                 Ok(Fetched::Known(upload)) => {
                     self.recordings.outcomes.extend(wish.outcome(&fetcher.recordings, &upload));
                 }
@@ -123,24 +158,20 @@ impl Run {
                     self.recordings.outcomes.extend(wish.outcome(&fetcher.recordings, &upload));
                 }
                 Ok(Fetched::NotAsked) => {}
-                Ok(Fetched::Waits { reason, is_over }) => {
-                    self.recordings.is_over |= is_over;
-                    self.recordings.wait_because(reason);
+                Ok(Fetched::Waits { reason }) => self.recordings.wait_because(reason),
+                Ok(Fetched::Stopped(stop)) => {
+                    self.recordings.wait_because(stop.to_string());
+                    self.findings.stop = self.findings.stop.or(Some(stop));
                 }
-                Ok(Fetched::Stopped(stop)) => self.stop_fetching(stop),
                 Err(failed) => error = error.or(Some(failed)),
             }
+            self.recordings.tried.insert(wish.key.clone());
         }
         // What is here is told also after an error. A kill before costs no request: the notes beside the files know it.
         if error.is_some() || self.recordings.is_settling_due() {
             self.settle_recordings().await?;
         }
         error.map_or(Ok(()), Err)
-    }
-
-    fn stop_fetching(&mut self, stop: Stop) {
-        self.recordings.wait_because(stop.to_string());
-        self.findings.stop = self.findings.stop.or(Some(stop));
     }
 
     /// Tells the rows what became of recordings since this was done last.
@@ -184,9 +215,9 @@ impl Run {
 async fn fetch_wish<'w>(
     fetcher: &Fetcher,
     wish: &'w Wish,
-    is_over: bool,
+    has_failed_turn: bool,
 ) -> (&'w Wish, Result<Fetched, PipelineError>) {
-    (wish, fetcher.fetch(wish, is_over).await)
+    (wish, fetcher.fetch(wish, has_failed_turn).await)
 }
 
 /// Tells a warehouse that a replay built what is known of recordings, without asking anybody.
@@ -199,8 +230,7 @@ pub(super) fn tell_known(warehouse: &mut Warehouse, settings: &RecordingsSetting
         let oldest = wanted.last().map(|wanted| wanted.created_us).filter(|_| wanted.len() >= ROWS_AT_ONCE);
         let mut outcomes = Vec::new();
         for wanted in wanted {
-            let upload_id = wanted.upload_id.as_deref();
-            let Some(key) = UploadKey::of(&wanted.response_group_uid, wanted.question_id, upload_id) else { continue };
+            let Some(key) = key_of(&wanted) else { continue };
             if let Some(upload) = recordings.look_up(&key).map_err(PipelineError::Recordings)? {
                 outcomes.push(outcome_of(&wanted, &key, &recordings, &upload));
             }

@@ -29,8 +29,7 @@ impl Wishes {
     }
 
     fn add(&mut self, wanted: WantedRecording) {
-        let upload_id = wanted.upload_id.as_deref();
-        let Some(key) = UploadKey::of(&wanted.response_group_uid, wanted.question_id, upload_id) else { return };
+        let Some(key) = key_of(&wanted) else { return };
         match self.places.get(&key).and_then(|at| self.wishes.get_mut(*at)) {
             Some(wish) => wish.is_told &= wanted.status.is_some() && wanted.status == wish.wanted.status,
             None => {
@@ -39,6 +38,11 @@ impl Wishes {
             }
         }
     }
+}
+
+/// The upload that a row names; `None` if no erasure would find it.
+pub(super) fn key_of(wanted: &WantedRecording) -> Option<UploadKey> {
+    UploadKey::of(&wanted.response_group_uid, wanted.question_id, wanted.upload_id.as_deref(), &wanted.link)
 }
 
 /// A recording that a row names and that is not told in it.

@@ -36,8 +36,8 @@ pub struct RecordingsWork {
     /// Why some wait for the next run.
     reasons: Vec<String>,
     pub looked_at: Option<Instant>,
-    /// The hosts send nothing for now, or the allowance is used up.
-    pub is_over: bool,
+    /// Their folder cannot be used.
+    pub is_broken: bool,
 }
 
 impl RecordingsWork {

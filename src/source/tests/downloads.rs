@@ -88,16 +88,26 @@ async fn p2_a_part_is_gone_on_with_only_if_it_fits() {
     let head = server.seen()[0].head.to_lowercase();
     assert!(head.contains("range: bytes=2-") && head.contains("if-range: \"1\""), "{head}");
     // Another part than was asked for, none that is told, and one that nobody asked for.
-    for (range, body) in [("content-range: bytes 1-3/4", "bcd"), ("x-range: none", "cd")] {
+    for (range, body) in [
+        ("content-range: bytes 1-3/4", "bcd"),
+        ("content-range: bytes 2-3/*", "cd"),
+        ("content-range: bytes 2-2/4", "c"),
+        ("x-range: none", "cd"),
+    ] {
         let mut sink = held();
         let downloaded = download(&part(range, body).await, "/x", &mut sink, Some("\"1\"")).await;
         assert!(matches!(downloaded, Downloaded::Failed(_)) && sink.bytes == b"ab", "{range}: {downloaded:?}");
     }
     let unasked = download(&part("content-range: bytes 0-1/4", "ab").await, "/x", &mut Sink::default(), None).await;
     assert!(matches!(unasked, Downloaded::Failed(_)), "{unasked:?}");
-    // A part that ends before the file does.
-    let downloaded = download(&part("content-range: bytes 2-2/4", "c").await, "/x", &mut held(), Some("\"1\"")).await;
-    assert!(matches!(downloaded, Downloaded::Failed(Failure::Cut { .. })), "{downloaded:?}");
+    // A host that sends a part of another version all the same, and one that packs.
+    let other = part("content-range: bytes 2-3/4", "cd").await;
+    let downloaded = download(&other, "/x", &mut held(), Some("\"0\"")).await;
+    let is_other = matches!(downloaded, Downloaded::Failed(Failure::Status { status: OTHER_VERSION, .. }));
+    assert!(is_other, "{downloaded:?}");
+    let packed = Server::start(|_, _| Reply::Whole(answer(200, &["content-encoding: br"], "abc"))).await;
+    let downloaded = download(&packed, "/x", &mut Sink::default(), None).await;
+    assert!(matches!(downloaded, Downloaded::Failed(Failure::UnknownEncoding { .. })), "{downloaded:?}");
     // Another version: the whole of it.
     let server = Server::start(|_, _| Reply::Whole(answer(200, &["etag: \"2\""], "xyz"))).await;
     let mut sink = held();
