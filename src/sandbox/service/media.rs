@@ -56,7 +56,9 @@ fn content(upload: &str, media: &Media) -> Bytes {
     let seed = upload.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     let mut random = Random::new(seed, 3);
     let bytes = usize::try_from(media.bytes + random.below(media.bytes / 2 + 1)).unwrap_or(usize::MAX);
-    let mut made = Vec::with_capacity(bytes + 8);
+    let mut made = Vec::with_capacity(bytes + 32);
+    // As films begin, and no web page.
+    made.extend_from_slice(b"\0\0\0\x18ftypmp42");
     while made.len() < bytes {
         made.extend_from_slice(&random.next().to_le_bytes());
     }
