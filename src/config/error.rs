@@ -56,3 +56,8 @@ pub enum ConfigError {
     #[error("the key from {origin} is empty")]
     EmptyKey { origin: String },
 }
+
+/// What is wrong with the value at a place of the file or the command line.
+pub(super) fn value(place: impl Into<String>, problem: String) -> ConfigError {
+    ConfigError::Value { place: place.into(), problem }
+}

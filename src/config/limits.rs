@@ -1,9 +1,8 @@
 //! Numbers and names of the file that cannot be meant, refused with what can be.
 
 use super::{
-    ConfigError,
+    error::{ConfigError, value},
     file::{ConfigFile, StreamTable},
-    resolve::value,
     variable::is_variable_name,
 };
 

@@ -3,7 +3,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{ArchiveChoice, ConfigError, Overrides, file::ConfigFile, resolve::value, secret::environment};
+use super::{
+    ArchiveChoice, Overrides,
+    error::{ConfigError, value},
+    file::ConfigFile,
+    secret::environment,
+};
 
 /// Puts the paths that are meant in place of those that are written, in the file and on the command line.
 pub(super) fn expand(file: &mut ConfigFile, overrides: &mut Overrides) -> Result<(), ConfigError> {

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    ConfigError,
-    resolve::{ARCHIVE_FOLDER, STATE_PATH, value},
+    error::{ConfigError, value},
+    resolve::{ARCHIVE_FOLDER, STATE_PATH},
 };
 use crate::files;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::error::ConfigError;
+use super::error::{ConfigError, value};
 
 const RUN_LIMIT_MB: u64 = 10_000;
 const FILE_LIMIT_MB: u64 = 1_000;
@@ -81,10 +81,6 @@ pub(super) fn check_place(
         Ok(_) => refused("in the Parquet folder, where only 'recordings' may be:", &parquet),
         Err(_) => Ok(()),
     }
-}
-
-fn value(place: &str, problem: String) -> ConfigError {
-    ConfigError::Value { place: place.to_owned(), problem }
 }
 
 /// The passage of the file that `init` writes.

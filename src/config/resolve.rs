@@ -12,7 +12,8 @@ use crate::{
 };
 
 use super::{
-    ConfigError, ServeSettings,
+    ServeSettings,
+    error::{ConfigError, value},
     file::{CONFIG_FILE_NAME, ConfigFile},
     limits,
     paths::{self, expanded},
@@ -411,8 +412,4 @@ fn without_repeats(mut surveys: Vec<i64>) -> Vec<i64> {
     surveys.sort_unstable();
     surveys.dedup();
     surveys
-}
-
-pub(super) fn value(place: impl Into<String>, problem: String) -> ConfigError {
-    ConfigError::Value { place: place.into(), problem }
 }

@@ -6,7 +6,11 @@ use serde::Deserialize;
 
 use crate::{model::Stream, plan::RescanRules, redact::ApiKey};
 
-use super::{ConfigError, Settings, resolve::value, secret::secret};
+use super::{
+    Settings,
+    error::{ConfigError, value},
+    secret::secret,
+};
 
 /// What `webhook` and `schedule` say where there is to be none.
 pub const WEBHOOK_OFF: &str = "off";

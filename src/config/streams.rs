@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    ConfigError, StreamSettings, UsersSettings,
+    StreamSettings, UsersSettings,
+    error::{ConfigError, value},
     file::{DriftTable, StreamTable},
-    resolve::{ASK_AGAIN_AFTER, REFRESH_AFTER, SETTLE_SECS, value},
+    resolve::{ASK_AGAIN_AFTER, REFRESH_AFTER, SETTLE_SECS},
 };
 use crate::{
     model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, SurveyStatus, parse_date, parse_length},

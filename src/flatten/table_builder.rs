@@ -117,29 +117,32 @@ fn role(table: &Table, column: &Column) -> Role {
     }
 }
 
-/// A cell's value goes to its builder and, unless it is NULL, into the hash that its column belongs to.
+/// A cell's value goes to its builder and, unless it is NULL, into the hash that its column belongs to: as it is, or as what it is compared by.
 macro_rules! cell {
     ($method:ident, $cells:ident, $hash:ident, $value:ty, $borrow:expr, $doc:literal) => {
         #[doc = $doc]
         pub(super) fn $method(&mut self, name: &'static str, value: Option<$value>) {
-            let Some(column) = self.columns.get_mut(self.next) else {
-                self.is_misordered = true;
-                return;
-            };
-            self.next += 1;
-            if let Some(value) = value {
-                match column.role {
-                    Role::Key => self.key.$hash(column.mark, value),
-                    Role::Content => self.content.$hash(column.mark, value),
-                    Role::Unhashed => {}
-                }
+            cell!(self, name, value, value, $cells, $hash, $borrow);
+        }
+    };
+    ($self:ident, $name:ident, $value:ident, $compared:expr, $cells:ident, $hash:ident, $borrow:expr) => {
+        let Some(column) = $self.columns.get_mut($self.next) else {
+            $self.is_misordered = true;
+            return;
+        };
+        $self.next += 1;
+        if let Some(compared) = $compared {
+            match column.role {
+                Role::Key => $self.key.$hash(column.mark, compared),
+                Role::Content => $self.content.$hash(column.mark, compared),
+                Role::Unhashed => {}
             }
-            // The order is the same for every row, so the first one proves it.
-            self.is_misordered |= self.rows == 0 && column.name != name;
-            match &mut column.cells {
-                Cells::$cells(builder) => builder.append_option(value.map($borrow)),
-                _ => self.is_misordered = true,
-            }
+        }
+        // The order is the same for every row, so the first one proves it.
+        $self.is_misordered |= $self.rows == 0 && column.name != $name;
+        match &mut column.cells {
+            Cells::$cells(builder) => builder.append_option($value.map($borrow)),
+            _ => $self.is_misordered = true,
         }
     };
 }
@@ -170,19 +173,7 @@ impl TableBuilder {
     cell!(text, Text, text, &str, |text| text, "A text or JSON cell.");
     /// A text or JSON cell that counts as edited if another text of it has changed.
     pub(super) fn text_compared_as(&mut self, name: &'static str, value: Option<&str>, compared: &str) {
-        let Some(column) = self.columns.get_mut(self.next) else {
-            self.is_misordered = true;
-            return;
-        };
-        self.next += 1;
-        if matches!(column.role, Role::Content) {
-            self.content.text(column.mark, compared);
-        }
-        self.is_misordered |= self.rows == 0 && column.name != name;
-        match &mut column.cells {
-            Cells::Text(builder) => builder.append_option(value),
-            _ => self.is_misordered = true,
-        }
+        cell!(self, name, value, Some(compared), Text, text, |text| text);
     }
 
     cell!(bigint, Bigint, bigint, i64, |number| number, "An integer cell.");

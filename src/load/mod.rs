@@ -38,5 +38,5 @@ pub use reader::{QueryResult, Reader, ReaderLimits, Streamed, in_place, statemen
 pub use rows_file::ParquetRows;
 pub use scan::{Difference, Differences, Example, Pages};
 pub use store::{ParquetOptions, PartitionBy, TimeBounds};
-pub use tables::{ErasureRecord, RecordingOutcome, Stamp, StoredRecording, WantedRecording};
+pub use tables::{ErasureRecord, RecordingOutcome, Stamp, StoredRecording, WantedRecording, WantedRecordings};
 pub use warehouse::Warehouse;

@@ -4,7 +4,7 @@ use std::{collections::HashSet, path::Path};
 
 use super::{
     Applied, CommitOptions, Differences, ErasureRecord, EventRows, Facts, LedgerEntry, LoadError, Mention, Pages,
-    PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, Searched, Stamp, WantedRecording, persons, scan,
+    PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, Searched, Stamp, WantedRecordings, persons, scan,
     store::{BufferedStore, Store},
     tables::{events, ledger, ranges, receipts, recordings, runs},
 };
@@ -292,9 +292,8 @@ impl Warehouse {
         receipts::all(&mut self.store)
     }
 
-    /// The recordings that answers name and that are not known to be here, of answers up to a moment (epoch microseconds), the newest
-    /// first: at most so many. Of those of the moment of the last one, some may be left out.
-    pub fn wanted_recordings(&mut self, until_us: i64, rows_max: usize) -> Result<Vec<WantedRecording>, LoadError> {
+    /// The recordings that answers name and that are not known to be here, of answers up to a moment (epoch microseconds): at most so many.
+    pub fn wanted_recordings(&mut self, until_us: i64, rows_max: usize) -> Result<WantedRecordings, LoadError> {
         self.ready()?;
         recordings::wanted(&mut self.store, until_us, rows_max)
     }

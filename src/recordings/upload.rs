@@ -111,5 +111,5 @@ pub(super) fn hash(texts: &[&str]) -> String {
 
 /// Bytes in lower-case hexadecimal.
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|half| char::from_digit(half.into(), 16)).collect()
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

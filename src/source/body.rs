@@ -50,10 +50,7 @@ pub(super) async fn read(
     loop {
         let before = body.sink().bytes.len();
         let piece = match timeout(limits.idle, response.chunk()).await {
-            Err(_) => {
-                let idle_ms = u64::try_from(limits.idle.as_millis()).unwrap_or(u64::MAX);
-                return Err(Failure::Hung { idle_ms, bytes: before });
-            }
+            Err(_) => return Err(Failure::hung(limits.idle, before)),
             Ok(Err(error)) => return Err(Failure::Cut { bytes: before, detail: cause(error) }),
             Ok(Ok(piece)) => piece,
         };

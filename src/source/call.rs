@@ -76,10 +76,7 @@ impl Wire {
             };
             match ended {
                 Ok(Ok(called)) => called,
-                Ok(Err(_)) => {
-                    let after_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-                    Called::Failed(Failure::TimedOut { after_ms })
-                }
+                Ok(Err(_)) => Called::Failed(Failure::timed_out(self.timeout)),
                 Err(stop) => Called::Interrupted(stop),
             }
         };

@@ -3,7 +3,7 @@
 use std::{sync::Once, time::Duration};
 
 use reqwest::{
-    Client, Url,
+    Client, ClientBuilder, Url,
     header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue},
     redirect,
 };
@@ -20,22 +20,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const POOL_IDLE: Duration = Duration::from_secs(50);
 /// The most header lines of an answer. Their size is bounded too, by hyper's read buffer (about 400 KiB).
 const HEADERS_MAX: usize = 100;
+
 /// A client that speaks to the configured address alone, and never twice without being told.
 pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> {
-    install_crypto();
-    let builder = Client::builder()
-        .user_agent(&settings.user_agent)
-        .default_headers(headers(settings)?)
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        // Every repetition goes through the gate.
-        .retry(reqwest::retry::never())
-        .http1_only()
-        .http1_max_headers(HEADERS_MAX)
-        // Bodies are unpacked where they are bounded.
-        .connect_timeout(CONNECT_TIMEOUT.min(settings.timeout))
-        .pool_max_idle_per_host(settings.in_flight_max)
-        .pool_idle_timeout(POOL_IDLE);
+    let builder = begin(&settings.user_agent, headers(settings)?, settings.timeout)
+        .pool_max_idle_per_host(settings.in_flight_max);
     // A proxy would carry plain http, and the key with it, off this machine.
     // It needs no certificates either, and reading those of the system takes longer than all else here.
     let builder = match settings.is_plain_http() {
@@ -48,21 +37,27 @@ pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> 
 /// A client for links that the service hands out: it knows no key, and unpacks nothing.
 /// `is_local`: the service is on this machine, and what it leads to as well.
 pub(super) fn build_for_links(timeout: Duration, is_local: bool) -> Result<Client, SettingsError> {
+    let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
+    let builder = begin(USER_AGENT, headers, timeout);
+    let builder = if is_local { builder.no_proxy() } else { builder.https_only(true) };
+    builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
+}
+
+/// What every client has in common.
+fn begin(user_agent: &str, headers: HeaderMap, timeout: Duration) -> ClientBuilder {
     install_crypto();
-    let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    let builder = Client::builder()
-        .user_agent(USER_AGENT)
+    Client::builder()
+        .user_agent(user_agent)
         .default_headers(headers)
         .redirect(redirect::Policy::none())
         .referer(false)
+        // Every repetition goes through the gate.
         .retry(reqwest::retry::never())
         .http1_only()
         .http1_max_headers(HEADERS_MAX)
+        // Bodies are unpacked where they are bounded.
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))
-        .pool_idle_timeout(POOL_IDLE);
-    let builder = if is_local { builder.no_proxy() } else { builder.https_only(true) };
-    builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
+        .pool_idle_timeout(POOL_IDLE)
 }
 
 fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {

@@ -160,9 +160,8 @@ impl Wire {
             Err(failure) => return Ok(Begun::Failed(failure)),
         };
         let asked = timeout(self.timeout, self.ask_host(client, request, is_of_service.then_some(&permit), tally));
-        let heard = self.gate.unless_stopped(asked).await?.unwrap_or_else(|_| {
-            Heard::Nothing(Failure::TimedOut { after_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX) })
-        });
+        let heard =
+            self.gate.unless_stopped(asked).await?.unwrap_or_else(|_| Heard::Nothing(Failure::timed_out(self.timeout)));
         drop(permit);
         let reply = match heard {
             Heard::Answer(reply) => reply,
@@ -229,8 +228,7 @@ impl Wire {
             at += piece.len() as u64;
             if slow_from.elapsed() >= SLOWEST_TIME {
                 if at - slow_at < SLOWEST_BYTES {
-                    let idle_ms = u64::try_from(SLOWEST_TIME.as_millis()).unwrap_or(u64::MAX);
-                    return Ok(Downloaded::Failed(Failure::Hung { idle_ms, bytes: usize::try_from(at).unwrap_or(0) }));
+                    return Ok(Downloaded::Failed(Failure::hung(SLOWEST_TIME, as_size(at))));
                 }
                 (slow_from, slow_at) = (Instant::now(), at);
             }
@@ -240,23 +238,18 @@ impl Wire {
             }
         }
         match start.length {
-            Some(length) if length != at => Ok(Downloaded::Failed(Failure::Cut {
-                bytes: usize::try_from(at).unwrap_or(usize::MAX),
-                detail: format!("{length} bytes were told"),
-            })),
+            Some(length) if length != at => {
+                Ok(Downloaded::Failed(Failure::Cut { bytes: as_size(at), detail: format!("{length} bytes were told") }))
+            }
             _ => Ok(Downloaded::Whole(start)),
         }
     }
 
     async fn next_piece(&self, reply: &mut Reply, at: u64) -> Result<Result<Option<Bytes>, Failure>, Stop> {
-        let idle: Duration = self.body_limits.idle;
-        let bytes = usize::try_from(at).unwrap_or(usize::MAX);
+        let (idle, bytes) = (self.body_limits.idle, as_size(at));
         let piece = self.gate.unless_stopped(timeout(idle, reply.chunk())).await?;
         Ok(match piece {
-            Err(_) => {
-                let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
-                Err(Failure::Hung { idle_ms, bytes })
-            }
+            Err(_) => Err(Failure::hung(idle, bytes)),
             Ok(Err(error)) => Err(Failure::Cut { bytes, detail: cause(error) }),
             Ok(Ok(piece)) => Ok(piece),
         })
@@ -322,6 +315,10 @@ fn start_of(reply: &Reply, from: Option<DownloadFrom<'_>>) -> Result<DownloadSta
         (start.offset, start.length) = (sent.first, Some(sent.length));
     }
     Ok(start)
+}
+
+fn as_size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 fn unfit(detail: &str) -> Failure {

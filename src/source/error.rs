@@ -1,5 +1,7 @@
 //! What can go wrong, by what the caller can do about it. Nothing here decides: `fetch` and `walk` do.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
 use super::tls_problem::TlsProblem;
@@ -189,6 +191,16 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The whole answer did not arrive in this time.
+    pub(super) fn timed_out(after: Duration) -> Failure {
+        Failure::TimedOut { after_ms: millis(after) }
+    }
+
+    /// The body stopped coming for so long, after so many bytes.
+    pub(super) fn hung(idle: Duration, bytes: usize) -> Failure {
+        Failure::Hung { idle_ms: millis(idle), bytes }
+    }
+
     /// Whether the same request would fail in the same way, until somebody changes something.
     pub(super) fn is_permanent(&self) -> bool {
         matches!(self, Failure::Tls { .. } | Failure::NotHttp { .. } | Failure::UnknownEncoding { .. })
@@ -275,4 +287,8 @@ pub enum SettingsError {
     /// The HTTP client cannot be built.
     #[error("cannot set up the HTTP client: {reason}")]
     Client { reason: String },
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

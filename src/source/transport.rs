@@ -52,7 +52,7 @@ fn failure_to_send(error: reqwest::Error, timeout: Duration) -> Failure {
     if error.is_connect() {
         failure_to_connect(error)
     } else if error.is_timeout() {
-        Failure::TimedOut { after_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) }
+        Failure::timed_out(timeout)
     } else {
         let detail = cause(error);
         not_http(&detail).unwrap_or(Failure::Cut { bytes: 0, detail })

@@ -149,9 +149,11 @@ impl Wire {
         let mut tally = Tally::new(self, address.is_about_ties);
         let started = Instant::now();
         let exchange = timeout(self.timeout, self.exchange(address, &permit, &mut tally, started));
-        let outcome = self.gate.unless_stopped(exchange).await?.unwrap_or_else(|_| {
-            Outcome::Failed(Failure::TimedOut { after_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX) })
-        });
+        let outcome = self
+            .gate
+            .unless_stopped(exchange)
+            .await?
+            .unwrap_or_else(|_| Outcome::Failed(Failure::timed_out(self.timeout)));
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (status, bytes) = (tally.status.unwrap_or(0), tally.read_bytes);
         match &outcome {

@@ -140,8 +140,8 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     let range = range_of(args)?;
     let Some(state) = State::open_read_only(&settings.state_path).map_err(CommandError::State)? else {
         let path = settings.state_path.display();
-        let lag = args.max_lag.map(|max_lag| Lag::of(&settings, max_lag, &[]));
-        if let Some(lag) = lag {
+        if let Some(max_lag) = args.max_lag {
+            let lag = Lag::of(&settings, max_lag, &[]);
             match args.json {
                 true => context.printer.print_json(&lag)?,
                 false => context.printer.print(&lag.describe())?,

@@ -18,4 +18,4 @@ mod status_changes;
 pub(in crate::load) use cells::Cell;
 pub use cells::Stamp;
 pub use receipts::ErasureRecord;
-pub use recordings::{RecordingOutcome, StoredRecording, WantedRecording};
+pub use recordings::{RecordingOutcome, StoredRecording, WantedRecording, WantedRecordings};

@@ -46,6 +46,14 @@ pub struct WantedRecording {
     pub is_gone: bool,
 }
 
+/// Some of the recordings that are not here, the newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WantedRecordings {
+    pub rows: Vec<WantedRecording>,
+    /// Up to which moment (epoch microseconds) those were created that come next; `None` if these are all.
+    pub next_until_us: Option<i64>,
+}
+
 /// What became of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingOutcome {
@@ -68,13 +76,13 @@ pub struct StoredRecording {
     pub fetched_ms: i64,
 }
 
-/// The rows without a recording that were created by a moment (epoch microseconds), the newest first: at most so many, and those of the last
-/// one's moment perhaps not all.
+/// The rows without a recording that were created by a moment (epoch microseconds): at most so many. Of more than that of one moment, the rest is
+/// left out.
 pub(in crate::load) fn wanted(
     store: &mut BufferedStore,
     until_us: i64,
     rows_max: usize,
-) -> Result<Vec<WantedRecording>, LoadError> {
+) -> Result<WantedRecordings, LoadError> {
     let table = contract(MEDIA)?;
     let columns = [
         "response_group_uid",
@@ -99,7 +107,9 @@ pub(in crate::load) fn wanted(
     for some in wanted.chunks_mut(ROWS_AT_ONCE) {
         mark_the_gone(store, some)?;
     }
-    Ok(wanted)
+    let oldest = wanted.last().map(|oldest| oldest.created_us).filter(|_| wanted.len() >= rows_max);
+    let next_until_us = oldest.map(|oldest_us| oldest_us.min(until_us.saturating_sub(1)));
+    Ok(WantedRecordings { rows: wanted, next_until_us })
 }
 
 fn keep_newest(wanted: &mut Vec<WantedRecording>, rows_max: usize) {
@@ -311,7 +321,7 @@ mod tests {
 
     fn sessions(store: &mut BufferedStore, until_us: i64, rows_max: usize) -> Vec<String> {
         let wanted = wanted(store, until_us, rows_max).unwrap();
-        wanted.into_iter().map(|one| one.response_group_uid + if one.is_gone { " gone" } else { "" }).collect()
+        wanted.rows.into_iter().map(|one| one.response_group_uid + if one.is_gone { " gone" } else { "" }).collect()
     }
 
     #[test]
@@ -326,12 +336,14 @@ mod tests {
         assert_eq!(sessions(&mut store, 49, 2), ["b gone", "c"]);
         assert_eq!(sessions(&mut store, 29, 2), ["a gone"]);
         assert_eq!(sessions(&mut store, 9, 2), [""; 0]);
+        let mut next = |until_us: i64, rows_max: usize| wanted(&mut store, until_us, rows_max).unwrap().next_until_us;
+        assert_eq!((next(i64::MAX, 10), next(i64::MAX, 2), next(30, 1)), (None, Some(30), Some(29)));
     }
 
     #[test]
     fn p2_what_became_of_a_recording_is_written_once_and_where_it_belongs() {
         let mut store = filled();
-        let all = wanted(&mut store, i64::MAX, 10).unwrap();
+        let all = wanted(&mut store, i64::MAX, 10).unwrap().rows;
         let outcome = |wanted: &WantedRecording, sha256: Option<&str>| RecordingOutcome {
             wanted: wanted.clone(),
             status: if sha256.is_some() { "stored" } else { "refused" }.to_owned(),

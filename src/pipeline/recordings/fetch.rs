@@ -25,6 +25,8 @@ const ATTEMPTS_MAX: u32 = 3;
 const NAP: Duration = Duration::from_secs(2);
 /// After so many recordings in a row that did not come, their host is left alone until the next run.
 const FAILURES_IN_A_ROW_MAX: u32 = 5;
+/// Why a host that answers with 429 or 503 is left alone.
+const LATER: &str = "their host sends nothing for now (429 or 503)";
 /// What a fresh link did not bring is asked for again after so many days; then no more.
 const ASK_AGAIN_DAYS: [i64; 3] = [1, 7, 30];
 
@@ -184,7 +186,7 @@ impl Fetcher {
         }
         let partial = self.recordings.begin(&wish.key).map_err(PipelineError::Recordings)?;
         let mut sink = Sink::new(partial, &self.allowance);
-        let mut last = None;
+        let mut last = String::new();
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0
                 && let Err(stop) = self.source.nap(NAP).await
@@ -198,44 +200,33 @@ impl Fetcher {
                 Ok(downloaded) => downloaded,
                 Err(stop) => return Ok(Followed::Stopped(stop)),
             };
-            match downloaded {
+            let followed = match downloaded {
                 Downloaded::Failed(failure) => {
                     if matches!(failure, Failure::Status { status: OTHER_VERSION, .. }) {
                         sink.partial.restart(None).map_err(PipelineError::Recordings)?;
                     }
-                    last = Some(failure);
+                    last = failure.to_string();
+                    continue;
                 }
                 Downloaded::Whole(start) => {
                     self.hosts.came(link);
                     return self.whole(wish, sink.partial, start);
                 }
-                other => return self.not_whole(link, other),
-            }
+                Downloaded::Refused(_) => Followed::Missing(Reason::Refused),
+                Downloaded::BadLink(why) => {
+                    tracing::warn!("a recording's link cannot be followed: {why}");
+                    Followed::Missing(Reason::BadLink)
+                }
+                Downloaded::Later => {
+                    self.hosts.close(link, LATER);
+                    Followed::Failed(LATER.to_owned())
+                }
+                Downloaded::Declined(declined) => declined_as(declined)?,
+            };
+            return Ok(followed);
         }
-        let reason = last.map(|failure| failure.to_string()).unwrap_or_default();
-        self.hosts.failed(link, &reason);
-        Ok(Followed::Failed(reason))
-    }
-
-    fn not_whole(&self, link: &str, downloaded: Downloaded<Declined>) -> Result<Followed, PipelineError> {
-        Ok(match downloaded {
-            Downloaded::Refused(_) => Followed::Missing(Reason::Refused),
-            Downloaded::BadLink(why) => {
-                tracing::warn!("a recording's link cannot be followed: {why}");
-                Followed::Missing(Reason::BadLink)
-            }
-            Downloaded::Later => {
-                let reason = "their host sends nothing for now (429 or 503)";
-                self.hosts.close(link, reason);
-                Followed::Failed(reason.to_owned())
-            }
-            Downloaded::Declined(Declined::NotMedia) => Followed::Missing(Reason::NotMedia),
-            Downloaded::Declined(Declined::TooLarge) => Followed::Missing(Reason::TooLarge),
-            Downloaded::Declined(Declined::Allowance(reason)) => Followed::Waits(reason),
-            Downloaded::Declined(Declined::File(error)) => return Err(PipelineError::Recordings(error)),
-            Downloaded::Failed(failure) => Followed::Failed(failure.to_string()),
-            Downloaded::Whole(_) => Followed::Waits(String::new()),
-        })
+        self.hosts.failed(link, &last);
+        Ok(Followed::Failed(last))
     }
 
     fn whole(&self, wish: &Wish, partial: Partial, start: DownloadStart) -> Result<Followed, PipelineError> {
@@ -245,6 +236,15 @@ impl Fetcher {
         let now_ms = self.clock.now_ms();
         let kept = self.recordings.keep(&wish.key, partial, start.media_type, now_ms);
         Ok(Followed::Stored(Upload::Stored(kept.map_err(PipelineError::Recordings)?)))
+    }
+}
+
+fn declined_as(declined: Declined) -> Result<Followed, PipelineError> {
+    match declined {
+        Declined::NotMedia => Ok(Followed::Missing(Reason::NotMedia)),
+        Declined::TooLarge => Ok(Followed::Missing(Reason::TooLarge)),
+        Declined::Allowance(reason) => Ok(Followed::Waits(reason)),
+        Declined::File(error) => Err(PipelineError::Recordings(error)),
     }
 }
 

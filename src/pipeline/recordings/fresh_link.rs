@@ -61,10 +61,10 @@ fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<Fresh> {
     if is_deleted_on(&flat, wanted) == Some(true) {
         return Some(Fresh::Gone);
     }
-    let media = flat.batches.iter().find(|batch| batch.table == "response_media")?;
-    let text = |name: &str| media.rows.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
+    let media = flat.table("response_media")?;
+    let text = |name: &str| media.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
     let (sessions, uploads, links) = (text("response_group_uid")?, text("upload_id")?, text("download_url")?);
-    let questions = media.rows.column_by_name("question_id")?.as_primitive_opt::<Int64Type>()?;
+    let questions = media.column_by_name("question_id")?.as_primitive_opt::<Int64Type>()?;
     let is_it = |at: &usize| {
         let upload = uploads.is_valid(*at).then(|| uploads.value(*at));
         sessions.value(*at) == wanted.response_group_uid
@@ -72,12 +72,12 @@ fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<Fresh> {
             && upload == wanted.upload_id.as_deref()
             && links.is_valid(*at)
     };
-    (0..media.rows.num_rows()).find(is_it).map(|at| Fresh::Link(links.value(at).to_owned()))
+    (0..media.num_rows()).find(is_it).map(|at| Fresh::Link(links.value(at).to_owned()))
 }
 
 /// Whether the answer is on the page, and deleted.
 fn is_deleted_on(flat: &FlatPage, wanted: &WantedRecording) -> Option<bool> {
-    let answers = &flat.batches.iter().find(|batch| batch.table == "responses")?.rows;
+    let answers = flat.table(STREAM.name())?;
     let sessions = answers.column_by_name("response_group_uid")?.as_string_opt::<i32>()?;
     let questions = answers.column_by_name("question_id")?.as_primitive_opt::<Int64Type>()?;
     let deleted = answers.column_by_name("deleted_at")?;

@@ -107,35 +107,37 @@ impl Run {
 
     async fn fetch_all(&mut self, fetcher: &Fetcher) -> Result<(), PipelineError> {
         // First what was not tried yet, then what failed in an earlier run.
-        for has_failed_turn in [false, true] {
-            let mut until_us = i64::MAX;
-            loop {
-                let wanted = self.wanted_recordings(until_us).await?;
-                let untried: Vec<Wish> =
-                    wanted.wishes.into_iter().filter(|wish| !self.recordings.tried.contains(&wish.key)).collect();
-                for some in untried.chunks(LOOKED_AT_TOGETHER) {
-                    self.fetch_some(fetcher, some, has_failed_turn).await?;
-                }
-                match wanted.older_from_us {
-                    Some(older_us) if self.findings.stop.is_none() => {
-                        until_us = older_us.min(until_us.saturating_sub(1))
-                    }
-                    _ => break,
-                }
-            }
+        if self.fetch_by_age(fetcher, false).await? {
+            self.fetch_by_age(fetcher, true).await?;
         }
         self.settle_recordings().await
     }
 
+    /// Goes through all that is wanted, the newest first. Returns whether some were left for the turn of those that failed.
+    async fn fetch_by_age(&mut self, fetcher: &Fetcher, has_failed_turn: bool) -> Result<bool, PipelineError> {
+        let (mut until_us, mut has_left) = (Some(i64::MAX), false);
+        while let Some(until) = until_us.filter(|_| self.findings.stop.is_none()) {
+            let wanted = self.wanted_recordings(until).await?;
+            let untried: Vec<Wish> =
+                wanted.wishes.into_iter().filter(|wish| !self.recordings.tried.contains(&wish.key)).collect();
+            for some in untried.chunks(LOOKED_AT_TOGETHER) {
+                has_left |= self.fetch_some(fetcher, some, has_failed_turn).await?;
+            }
+            until_us = wanted.next_until_us;
+        }
+        Ok(has_left)
+    }
+
+    /// Returns whether some were left for the turn of those that failed.
     async fn fetch_some(
         &mut self,
         fetcher: &Fetcher,
         some: &[Wish],
         has_failed_turn: bool,
-    ) -> Result<(), PipelineError> {
+    ) -> Result<bool, PipelineError> {
         let at_once = self.session.settings.throttle.in_flight_max;
         let mut under_way = FuturesUnordered::new();
-        let (mut next, mut error) = (some.iter(), None);
+        let (mut next, mut has_left, mut error) = (some.iter(), false, None);
         loop {
             while under_way.len() < at_once
                 && self.findings.stop.is_none()
@@ -146,7 +148,10 @@ impl Run {
             }
             let Some((wish, fetched)) = under_way.next().await else { break };
             match fetched {
-                Ok(Fetched::AfterOthers) => continue,
+                Ok(Fetched::AfterOthers) => {
+                    has_left = true;
+                    continue;
+                }
                 Ok(Fetched::Known(upload)) => {
                     self.recordings.outcomes.extend(wish.outcome(&fetcher.recordings, &upload));
                 }
@@ -171,7 +176,7 @@ impl Run {
         if error.is_some() || self.recordings.is_settling_due() {
             self.settle_recordings().await?;
         }
-        error.map_or(Ok(()), Err)
+        error.map_or(Ok(has_left), Err)
     }
 
     /// Tells the rows what became of recordings since this was done last.
@@ -206,7 +211,7 @@ impl Run {
                 warehouse.rest().map_err(failed(warehouse.name()))?;
                 Ok::<_, PipelineError>(wanted)
             };
-            wishes.add_all(destination.work(look).await??, ROWS_AT_ONCE);
+            wishes.add_all(destination.work(look).await??);
         }
         Ok(wishes)
     }
@@ -224,21 +229,18 @@ async fn fetch_wish<'w>(
 pub(super) fn tell_known(warehouse: &mut Warehouse, settings: &RecordingsSettings) -> Result<(), PipelineError> {
     let name = warehouse.name();
     let recordings = Recordings::at(&settings.path, Steps::default());
-    let mut until_us = i64::MAX;
-    loop {
-        let wanted = warehouse.wanted_recordings(until_us, ROWS_AT_ONCE).map_err(failed(name))?;
-        let oldest = wanted.last().map(|wanted| wanted.created_us).filter(|_| wanted.len() >= ROWS_AT_ONCE);
+    let mut until_us = Some(i64::MAX);
+    while let Some(until) = until_us {
+        let wanted = warehouse.wanted_recordings(until, ROWS_AT_ONCE).map_err(failed(name))?;
+        until_us = wanted.next_until_us;
         let mut outcomes = Vec::new();
-        for wanted in wanted {
+        for wanted in wanted.rows {
             let Some(key) = key_of(&wanted) else { continue };
             if let Some(upload) = recordings.look_up(&key).map_err(PipelineError::Recordings)? {
                 outcomes.push(outcome_of(&wanted, &key, &recordings, &upload));
             }
         }
         warehouse.settle_recordings(&outcomes, None).map_err(failed(name))?;
-        match oldest {
-            Some(oldest_us) => until_us = oldest_us.min(until_us.saturating_sub(1)),
-            None => return Ok(()),
-        }
     }
+    Ok(())
 }

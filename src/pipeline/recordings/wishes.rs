@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    load::{RecordingOutcome, StoredRecording, WantedRecording},
+    load::{RecordingOutcome, StoredRecording, WantedRecording, WantedRecordings},
     model::Stream,
     recordings::{Recordings, Upload, UploadKey},
 };
@@ -16,25 +16,24 @@ pub(super) const STREAM: Stream = Stream::Responses;
 pub(super) struct Wishes {
     pub wishes: Vec<Wish>,
     places: HashMap<UploadKey, usize>,
-    /// A warehouse may have more that were created by this moment, epoch microseconds.
-    pub older_from_us: Option<i64>,
+    /// Up to which moment (epoch microseconds) those were created that come next; `None` if these are all.
+    pub next_until_us: Option<i64>,
 }
 
 impl Wishes {
-    /// Takes in what a warehouse wants, the newest first; as many as were asked for may not be all.
-    pub fn add_all(&mut self, wanted: Vec<WantedRecording>, rows_max: usize) {
-        let oldest = wanted.last().map(|wanted| wanted.created_us).filter(|_| wanted.len() >= rows_max);
-        self.older_from_us = self.older_from_us.max(oldest);
-        wanted.into_iter().for_each(|wanted| self.add(wanted));
+    /// Takes in what a warehouse wants.
+    pub fn add_all(&mut self, wanted: WantedRecordings) {
+        self.next_until_us = self.next_until_us.max(wanted.next_until_us);
+        wanted.rows.into_iter().for_each(|wanted| self.add(wanted));
     }
 
     fn add(&mut self, wanted: WantedRecording) {
         let Some(key) = key_of(&wanted) else { return };
         match self.places.get(&key).and_then(|at| self.wishes.get_mut(*at)) {
-            Some(wish) => wish.is_told &= wanted.status.is_some() && wanted.status == wish.wanted.status,
+            Some(wish) => wish.are_alike &= wanted.status == wish.wanted.status,
             None => {
                 self.places.insert(key.clone(), self.wishes.len());
-                self.wishes.push(Wish { is_told: wanted.status.is_some(), key, wanted });
+                self.wishes.push(Wish { key, wanted, are_alike: true });
             }
         }
     }
@@ -50,15 +49,15 @@ pub(super) fn key_of(wanted: &WantedRecording) -> Option<UploadKey> {
 pub(super) struct Wish {
     pub key: UploadKey,
     pub wanted: WantedRecording,
-    /// Every row says of it why it is missing.
-    is_told: bool,
+    /// The rows of all warehouses say the same of it.
+    are_alike: bool,
 }
 
 impl Wish {
     /// What the rows are to say; `None` if they say it.
     pub fn outcome(&self, recordings: &Recordings, upload: &Upload) -> Option<RecordingOutcome> {
         let outcome = outcome_of(&self.wanted, &self.key, recordings, upload);
-        let is_said = self.is_told && self.wanted.status.as_ref() == Some(&outcome.status);
+        let is_said = self.are_alike && self.wanted.status.as_ref() == Some(&outcome.status);
         (!is_said).then_some(outcome)
     }
 }

@@ -5,6 +5,8 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
 };
 
+use memchr::memmem::find;
+
 use super::{
     super::{media::Media, random::Random},
     reply::Reply,
@@ -45,10 +47,6 @@ pub(crate) fn with_links(body: &Bytes, media: &Media, asked_host: &str) -> Bytes
     }
     made.extend_from_slice(rest);
     Bytes::from(made)
-}
-
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len()).position(|window| window == wanted)
 }
 
 /// The bytes of an upload's recording.

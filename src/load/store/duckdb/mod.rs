@@ -219,14 +219,21 @@ impl DuckDbStore {
     }
 
     fn drop_index(&mut self) -> Result<(), LoadError> {
-        self.attach()?;
-        if self.index != IndexState::Missing {
-            search_index::drop_index(&self.engine, &self.path)?;
-            self.is_dirty = true;
-            self.index = IndexState::Missing;
+        if self.take_index_out()? {
             tracing::info!("dropped the index of words; search_answers is the plain search");
         }
         self.publish()
+    }
+
+    /// Returns whether there was one.
+    fn take_index_out(&mut self) -> Result<bool, LoadError> {
+        self.attach()?;
+        let is_there = self.index != IndexState::Missing;
+        if is_there {
+            search_index::drop_index(&self.engine, &self.path)?;
+            (self.is_dirty, self.index) = (true, IndexState::Missing);
+        }
+        Ok(is_there)
     }
 
     /// An engine that cannot be opened has its own error at the next step.
@@ -359,11 +366,7 @@ impl Store for DuckDbStore {
     /// Puts a fresh file with the same content in the place of the file: rows that were taken out leave their bytes in the old one.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
         // The index has words of answers that were taken out; the end of the run makes it again.
-        self.attach()?;
-        if self.index != IndexState::Missing {
-            search_index::drop_index(&self.engine, &self.path)?;
-            self.index = IndexState::Missing;
-        }
+        self.take_index_out()?;
         self.checkpoint()?;
         rewrite::write(&self.engine, &self.path)?;
         self.detach()?;
