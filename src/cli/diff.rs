@@ -36,7 +36,7 @@ const LABEL_COLUMNS: usize = 26;
     after_help = "Examples:\n  studysync diff --since 2026-01-26\n  studysync diff --since 2026-01-01 --until 2026-02-01 --survey 4100 --json"
 )]
 pub(super) struct DiffArgs {
-    /// The earlier moment: 2026-01-31, RFC 3339 or epoch milliseconds
+    /// The earlier moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     since: i64,
 

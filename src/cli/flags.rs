@@ -7,7 +7,7 @@ use clap::Args;
 use crate::{
     clock,
     config::{self, ArchiveChoice, Overrides, Settings},
-    model::{DAY_MS, Stream, parse_date, parse_length},
+    model::{self, DAY_MS, Stream, parse_length},
     pipeline::unknown_in_warehouse,
     report::Between,
 };
@@ -65,7 +65,7 @@ pub(super) struct EffortFlags {
     #[arg(long, value_name = "N", help_heading = "How")]
     pub concurrency: Option<usize>,
 
-    /// End early after this time, resumable: 90s, 30m, 2h
+    /// End early after this time, resumable: 90s, 30m, 3h30m
     #[arg(long, value_name = "TIME", value_parser = parse_length, help_heading = "How")]
     pub deadline: Option<Duration>,
 
@@ -152,9 +152,9 @@ pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<Between, C
     Err(CommandError::Usage(wrong.to_owned()))
 }
 
-/// A moment on the command line, in epoch milliseconds.
+/// Reads a moment on the command line, in epoch milliseconds.
 pub(super) fn parse_moment(text: &str) -> Result<i64, String> {
-    parse_date(text)
+    model::parse_moment(text, clock::now_ms())
 }
 
 fn parse_archive(text: &str) -> Result<ArchiveChoice, String> {

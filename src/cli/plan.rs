@@ -27,7 +27,7 @@ const WINDOWS_SHOWN: usize = 12;
 /// that was named.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
-    /// Plan a backfill from this moment on: 2026-01-31, RFC 3339 or epoch milliseconds
+    /// Plan a backfill from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 

@@ -33,7 +33,7 @@ const REFRESH: Duration = Duration::from_millis(150);
 /// interrupted, the warehouse is as it was.
 #[derive(Args, Debug)]
 pub(super) struct ReplayArgs {
-    /// First moment of the stretch: 2026-01-31, RFC 3339 or epoch milliseconds [default: the beginning]
+    /// First moment of the stretch: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 

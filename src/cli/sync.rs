@@ -52,7 +52,7 @@ pub(super) struct SyncArgs {
 /// rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct BackfillArgs {
-    /// First moment: 2026-01-31, RFC 3339 or epoch milliseconds
+    /// First moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: i64,
 

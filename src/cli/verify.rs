@@ -35,7 +35,7 @@ const WINDOWS_SHOWN: usize = 20;
 /// interrupted.
 #[derive(Args, Debug)]
 pub(super) struct VerifyArgs {
-    /// First moment: 2026-01-31, RFC 3339 or epoch milliseconds
+    /// First moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: i64,
 

@@ -9,7 +9,7 @@ use super::{
     resolve::{ASK_AGAIN_AFTER, REFRESH_AFTER, SETTLE_SECS},
 };
 use crate::{
-    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, SurveyStatus, parse_date, parse_length},
+    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, SurveyStatus, parse_date, parse_length, parse_month},
     plan::{RescanRules, Tier},
 };
 
@@ -127,7 +127,8 @@ fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings,
             .map_err(|problem| value(place("rescan"), problem))?,
     };
     let since_ms =
-        table.since.as_deref().map(parse_date).transpose().map_err(|problem| value(place("since"), problem))?;
+        table.since.as_deref().map(|text| parse_month(text).map_or_else(|| parse_date(text), Ok)).transpose();
+    let since_ms = since_ms.map_err(|problem| value(place("since"), problem))?;
     let settle = Duration::from_secs(table.settle_secs.unwrap_or(SETTLE_SECS));
     let statuses = match table.statuses {
         None => Vec::new(),

@@ -44,6 +44,6 @@ pub use service::is_same_service;
 pub use steps::{DurableStep, Steps};
 pub use stream::Stream;
 pub use survey_status::{StatusFilter, StatusSpelling, SurveyStatus};
-pub use time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_ms, parse_date, parse_length};
+pub use time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_ms, parse_date, parse_length, parse_moment, parse_month};
 pub use traits::{ListOrder, RetryAfterForm, RowTime, ThemeTime, Ties, names as trait_names};
 pub use window::{Scope, Window};

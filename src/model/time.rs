@@ -32,7 +32,10 @@ const EPOCH_MS: std::ops::Range<u128> = 100_000_000_000..100_000_000_000_000;
 /// Those that are suggested in place of another unit: 1973 to 2286.
 const SUGGESTED_MS: std::ops::Range<u128> = 100_000_000_000..10_000_000_000_000;
 
-/// Reads a moment as people write it on the command line: `2026-01-31` (midnight UTC), RFC 3339, or epoch milliseconds.
+/// The forms of a date, as errors name them.
+const DATE_FORMS: &str = "2026-01-31, 2026-01-31T08:00:00Z or epoch milliseconds (1769846400000)";
+
+/// Reads a moment as people write it: `2026-01-31` (midnight UTC), RFC 3339, or epoch milliseconds.
 pub fn parse_date(text: &str) -> Result<i64, String> {
     let text = text.trim();
     let in_calendar = |at_ms: i64| match at_ms {
@@ -52,7 +55,7 @@ pub fn parse_date(text: &str) -> Result<i64, String> {
     if NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").is_ok() {
         return Err(format!("'{text}' names no zone: write '{text}Z' for UTC"));
     }
-    Err(format!("'{text}' is not a date: write 2026-01-31, 2026-01-31T08:00:00Z or epoch milliseconds (1769846400000)"))
+    Err(format!("'{text}' is not a date: write {DATE_FORMS}"))
 }
 
 /// Reads epoch milliseconds. Other units are refused with what was probably meant.
@@ -72,21 +75,71 @@ fn parse_epoch(text: &str) -> Result<i64, String> {
     Err(shown.unwrap_or_else(|| format!("'{text}' is too large for epoch milliseconds")))
 }
 
-/// Reads a length of time as people write it: `90s`, `30m`, `2h`, `30d`.
+/// Reads a moment relative to `now_ms`, or one of the forms of [`parse_date`]: `now`, `today`, `yesterday` (midnight UTC), `7d` or `36h`
+/// (that long ago), `2026-11` (the month's first moment, UTC).
+///
+/// # Errors
+/// A text that is none of these, with the forms that are.
+pub fn parse_moment(text: &str, now_ms: i64) -> Result<i64, String> {
+    let text = text.trim();
+    let midnight_ms = now_ms - now_ms.rem_euclid(DAY_MS);
+    match text {
+        "now" => return Ok(now_ms),
+        "today" => return Ok(midnight_ms),
+        "yesterday" => return Ok(midnight_ms - DAY_MS),
+        _ => {}
+    }
+    if let Some(at_ms) = parse_month(text) {
+        return Ok(at_ms);
+    }
+    if let Ok(ago) = parse_length(text) {
+        let ago_ms = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+        return match now_ms.saturating_sub(ago_ms) {
+            at_ms @ 0.. => Ok(at_ms),
+            _ => Err(format!("'{text}' ago lies before 1970")),
+        };
+    }
+    parse_date(text).map_err(|problem| match problem.ends_with(DATE_FORMS) {
+        true => format!("{problem}; or 2026-01, 7d, yesterday, today, now"),
+        false => problem,
+    })
+}
+
+/// Reads `2026-11` as the first moment of the month; `None` if the text has another form.
+pub fn parse_month(text: &str) -> Option<i64> {
+    let is_month = text.len() == 7 && text.as_bytes().get(4) == Some(&b'-');
+    let day = NaiveDate::parse_from_str(&format!("{text}-01"), "%Y-%m-%d").ok().filter(|_| is_month)?;
+    let at_ms = day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis();
+    (at_ms >= 0).then_some(at_ms)
+}
+
+/// Reads a length of time as people write it: `90s`, `30m`, `2h`, `3h30m`, `30d`. Units go from large to small, each once.
+///
+/// # Errors
+/// Another form, or no time at all.
 pub fn parse_length(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a length of time: write 90s, 30m, 2h or 30d");
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit_secs = match &text[digits.len()..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u32 = digits.parse().map_err(|_| wrong())?;
-    match u64::from(number) * unit_secs {
-        0 => Err(format!("'{text}' leaves no time at all")),
-        secs => Ok(Duration::from_secs(secs)),
+    let wrong = || format!("'{text}' is not a length of time: write 90s, 30m, 2h, 3h30m or 30d");
+    let (mut rest, mut secs, mut larger_secs) = (text, 0_u64, u64::MAX);
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+        let number: u32 = rest[..digits].parse().map_err(|_| wrong())?;
+        let unit_secs = match rest.as_bytes().get(digits) {
+            Some(b's') => 1,
+            Some(b'm') => 60,
+            Some(b'h') => 3600,
+            Some(b'd') => 86_400,
+            _ => return Err(wrong()),
+        };
+        if unit_secs >= larger_secs {
+            return Err(wrong());
+        }
+        secs += u64::from(number) * unit_secs;
+        (rest, larger_secs) = (&rest[digits + 1..], unit_secs);
+    }
+    match (text, secs) {
+        ("", _) => Err(wrong()),
+        (_, 0) => Err(format!("'{text}' leaves no time at all")),
+        _ => Ok(Duration::from_secs(secs)),
     }
 }
 
@@ -102,6 +155,27 @@ mod tests {
         assert!(parse_date("2026-01-31T01:00:00").unwrap_err().contains("zone"));
         assert!(parse_date("31.1.2026").unwrap_err().contains("not a date"));
         assert!(parse_date("99999999999999999999").unwrap_err().contains("too large"));
+    }
+
+    #[test]
+    fn a_moment_may_be_relative_or_a_month() {
+        let now_ms = parse_date("2026-11-26T21:05:07Z").unwrap();
+        for (text, expected) in [
+            ("now", "2026-11-26T21:05:07Z"),
+            (" today ", "2026-11-26"),
+            ("yesterday", "2026-11-25"),
+            ("7d", "2026-11-19T21:05:07Z"),
+            ("1d12h", "2026-11-25T09:05:07Z"),
+            ("2026-11", "2026-11-01"),
+            ("2026-01-31", "2026-01-31"),
+            ("1769817600000", "2026-01-31"),
+        ] {
+            assert_eq!(parse_moment(text, now_ms).map(format_ms).as_deref(), Ok(expected), "{text}");
+        }
+        for wrong in ["", "2026", "2026-13", "26-11", "2026-1", "Yesterday", "tomorrow", "-7d", "7 d", "1926-01", "99999d"] {
+            assert!(parse_moment(wrong, now_ms).is_err(), "{wrong}");
+        }
+        assert!(parse_moment("last week", now_ms).unwrap_err().contains("7d, yesterday"));
     }
 
     #[test]
@@ -136,7 +210,9 @@ mod tests {
     fn lengths_of_time_are_read_with_their_unit() {
         assert_eq!(parse_length("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_length("2h"), Ok(Duration::from_secs(7200)));
-        for wrong in ["", "h", "2", "-1h", "1.5h", "2 h", "2w", "0s", "99999999999h"] {
+        assert_eq!(parse_length("3h30m"), Ok(Duration::from_secs(12_600)));
+        assert_eq!(parse_length("1d2h3m4s"), Ok(Duration::from_secs(93_784)));
+        for wrong in ["", "h", "2", "-1h", "1.5h", "2 h", "2w", "0s", "0h0m", "99999999999h", "30m3h", "1h1h", "3h30", "1h\u{e9}"] {
             assert!(parse_length(wrong).is_err(), "{wrong}");
         }
     }

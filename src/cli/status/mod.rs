@@ -50,7 +50,7 @@ const RUNS_SHOWN: u32 = 5;
 /// the warehouse does not know a survey that was named.
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
-    /// Show the proofs from this moment on: 2026-01-31, RFC 3339 or epoch milliseconds
+    /// Show the proofs from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 
