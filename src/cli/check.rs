@@ -37,7 +37,10 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(20);
 /// A clock that is off by more is worth a word.
 const SKEW_MS_MAX: i64 = 60_000;
 
-/// Checks that the service answers, the key is accepted, the clocks agree, and warehouse and state can be written.
+/// Checks everything that a run needs, and says what to do.
+///
+/// That the service answers, the key is accepted, the clocks agree, certificates and proxy work, state, archive and warehouse can be
+/// written, there is room on the disks, and what `serve` needs. Nothing is pulled, and it takes seconds.
 ///
 /// Each failure says what to do about it. Nothing is pulled. With `full_text_search` it also loads DuckDB's extension.
 ///

@@ -7,7 +7,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use super::Cli;
+use super::{Cli, help};
 
 /// Flags of a place that a command takes, so that one set of them serves a whole job, and does not read: its help leaves them out.
 const UNREAD: &[(&str, &[&str])] = &[
@@ -19,9 +19,10 @@ const UNREAD: &[(&str, &[&str])] = &[
     ("forget", &["base_url", "api_key_file", "duckdb", "parquet", "archive"]),
 ];
 
-/// The command line.
+/// The command line, with examples in the help of each command.
 pub(super) fn build() -> Command {
-    UNREAD.iter().fold(Cli::command(), |cli, (name, flags)| {
+    let cli = help::with_examples(Cli::command());
+    UNREAD.iter().fold(cli, |cli, (name, flags)| {
         cli.mut_subcommand(name, |command| {
             flags.iter().fold(command, |command, flag| command.mut_arg(flag, |flag| flag.hide(true)))
         })

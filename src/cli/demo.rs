@@ -24,7 +24,7 @@ const KEY: &str = "demo-key";
 const DAYS: i64 = 90;
 const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":12,"vanish_visitors":1,"status_changes":1,"status_to":"PAUSED","late":8,"within_ms":1728000000}"#;
 
-/// Shows it all: a service, a backfill of 90 days, a day of changes, the nightly sync, and SQL over the result.
+/// Shows a backfill, a nightly sync and SQL on generated data.
 ///
 /// Everything happens in a temporary folder that is named at the end and stays for a look around.
 ///

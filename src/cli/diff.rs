@@ -24,7 +24,9 @@ const NAME_COLUMNS: usize = 24;
 const TITLE_COLUMNS: usize = 70;
 const LABEL_COLUMNS: usize = 26;
 
-/// Shows what changed in the warehouse between two moments: rows by survey, and NPS, top-two box and choice shares with their errors.
+/// Shows what changed in the warehouse between two moments.
+///
+/// Rows by survey, and NPS, top-two box and choice shares with their errors.
 ///
 /// What counts is when a scan saw it: an edit of Monday that a scan found on Tuesday is of Tuesday. The DuckDB file is read if one is named,
 /// else the Parquet files; nothing is changed. The macros row_changes and figure_changes have the same for SQL.

@@ -27,7 +27,7 @@ const LISTED_MAX: usize = 40;
 /// The largest file of people that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Forgets people: asks the service to purge them, and removes them from everything that is kept here.
+/// Erases people at the service and everywhere here.
 ///
 /// First a plan: whose rows, in which tables, pages and files, found by what is named here and by what that leads to (a user id
 /// leads to its visitors, sessions and mail addresses). What other people share, or what links visitors without a user id, is not
@@ -57,20 +57,20 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// deadline, a budget or a rate limit, the same command goes on; 130 interrupted or not confirmed.
 #[derive(Args, Debug)]
 pub(super) struct EraseArgs {
-    /// Your own id of a person; may be given again
-    #[arg(long = "user-id", value_name = "ID", help_heading = "Whom")]
+    /// Your own id of a person; repeatable
+    #[arg(long = "user-id", value_name = "ID", help_heading = "Who")]
     user_ids: Vec<String>,
 
-    /// A mail address; may be given again
-    #[arg(long = "email", value_name = "ADDRESS", help_heading = "Whom")]
+    /// A mail address; repeatable
+    #[arg(long = "email", value_name = "ADDRESS", help_heading = "Who")]
     emails: Vec<String>,
 
-    /// A visitor's UUID, or the number that responses give it; may be given again
-    #[arg(long = "visitor-id", value_name = "ID", help_heading = "Whom")]
+    /// A visitor's UUID, or the number that responses give it; repeatable
+    #[arg(long = "visitor-id", value_name = "ID", help_heading = "Who")]
     visitor_ids: Vec<String>,
 
     /// A file of people, one a line: `user-id ID`, `email ADDRESS` or `visitor-id ID`
-    #[arg(long, value_name = "PATH", help_heading = "Whom")]
+    #[arg(long, value_name = "PATH", help_heading = "Who")]
     file: Option<PathBuf>,
 
     /// How long the service is to wait before it purges [default: the service's own: ten days]

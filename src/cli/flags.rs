@@ -17,44 +17,44 @@ use super::{CommandError, Context};
 /// Where things are. Every command takes all of these, so that one set serves a whole job; its help lists those that it reads.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct PlaceFlags {
-    /// Address of the service: what stands before /v1/responses
-    #[arg(long, value_name = "URL", help_heading = "Where")]
+    /// Address of the service, without /v1/responses
+    #[arg(long, value_name = "URL", help_heading = "Locations")]
     pub base_url: Option<String>,
 
-    /// File that holds the key [default: the environment variable STUDYSYNC_API_KEY]
-    #[arg(long, value_name = "PATH", help_heading = "Where")]
+    /// File that holds the key [default: the variable STUDYSYNC_API_KEY, or what the configuration names]
+    #[arg(long, value_name = "PATH", help_heading = "Locations")]
     pub api_key_file: Option<PathBuf>,
 
-    /// DuckDB file to keep
-    #[arg(long, value_name = "PATH", help_heading = "Where")]
+    /// DuckDB file of the warehouse
+    #[arg(long, value_name = "PATH", help_heading = "Locations")]
     pub duckdb: Option<PathBuf>,
 
-    /// Folder of Parquet files to keep
-    #[arg(long, value_name = "PATH", help_heading = "Where")]
+    /// Folder of the Parquet warehouse
+    #[arg(long, value_name = "PATH", help_heading = "Locations")]
     pub parquet: Option<PathBuf>,
 
-    /// File of the checkpoints [default: studysync-state/checkpoints.sqlite]
-    #[arg(long, value_name = "PATH", help_heading = "Where")]
+    /// Checkpoint file [default: studysync-state/checkpoints.sqlite]
+    #[arg(long, value_name = "PATH", help_heading = "Locations")]
     pub state: Option<PathBuf>,
 
-    /// Folder of the exact pages, or 'none' to keep none [default: archive, beside the state file]
-    #[arg(long, value_name = "PATH", value_parser = parse_archive, help_heading = "Where")]
+    /// Folder of the archived pages, or 'none' to keep none [default: archive, beside the state file]
+    #[arg(long, value_name = "PATH", value_parser = parse_archive, help_heading = "Locations")]
     pub archive: Option<ArchiveChoice>,
 }
 
 /// Which streams.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct StreamFlags {
-    /// Only this stream: responses, surveys (or studies), themes or users; may be given again
-    #[arg(long = "stream", value_name = "STREAM", help_heading = "What")]
+    /// Only this stream: responses, surveys (or studies), themes or users; repeatable
+    #[arg(long = "stream", value_name = "STREAM", help_heading = "Selection")]
     pub streams: Vec<Stream>,
 }
 
 /// Which surveys.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct SurveyFlags {
-    /// Only answers and themes of this survey; may be given again
-    #[arg(long = "survey", visible_alias = "study", value_name = "ID", help_heading = "What")]
+    /// Only answers and themes of this survey; repeatable
+    #[arg(long = "survey", visible_alias = "study", value_name = "ID", help_heading = "Selection")]
     pub surveys: Vec<i64>,
 }
 
@@ -62,19 +62,19 @@ pub(super) struct SurveyFlags {
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct EffortFlags {
     /// Requests under way at once [default: 4]
-    #[arg(long, value_name = "N", help_heading = "How")]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub concurrency: Option<usize>,
 
     /// End early after this time, resumable: 90s, 30m, 3h30m
-    #[arg(long, value_name = "TIME", value_parser = parse_length, help_heading = "How")]
+    #[arg(long, value_name = "TIME", value_parser = parse_length, help_heading = "Limits")]
     pub deadline: Option<Duration>,
 
     /// End early after so many requests, resumable
-    #[arg(long, value_name = "N", help_heading = "How")]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_requests: Option<u64>,
 
     /// Send at once although the service told an earlier run to wait (Retry-After)
-    #[arg(long, help_heading = "How")]
+    #[arg(long, help_heading = "Limits")]
     pub ignore_rate_limit: bool,
 }
 

@@ -14,7 +14,9 @@ use super::{
     flags::{PlaceFlags, SurveyFlags},
 };
 
-/// Forgets what is known of single surveys: since when they are complete, when they were last read, what was begun of them.
+/// Forgets what is known of single surveys; deletes no row.
+///
+/// Since when they are complete, when they were last read, and what was begun of them.
 ///
 /// That is what `sync --survey ID` and `backfill --survey ID` leave behind: `status` and `report` list it on its own. It is for surveys
 /// that were mistyped or are no longer read alone. No row and no page is touched, and what is known of all surveys together stays.

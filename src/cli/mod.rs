@@ -11,6 +11,7 @@ mod erase;
 mod exit;
 mod flags;
 mod forget;
+mod help;
 mod init;
 mod output;
 mod plan;
@@ -45,23 +46,30 @@ use printer::Printer;
 
 /// Keeps a warehouse in step with a study feedback service.
 #[derive(Debug, Parser)]
-#[command(name = "studysync", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "studysync", version)]
 #[command(after_help = exit::ALL_CODES)]
 struct Cli {
-    /// Configuration file [default: studysync.toml, if it is there]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    /// Configuration file [default: STUDYSYNC_CONFIG, else studysync.toml if it is there]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     config: Option<std::path::PathBuf>,
 
-    /// How log lines look
-    #[arg(long, global = true, value_enum, default_value = "text", help_heading = "Everywhere")]
+    /// Format of log lines
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "text",
+        hide_possible_values = false,
+        help_heading = "Global options"
+    )]
     log_format: LogFormatArg,
 
     /// More log lines; twice for every request
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Everywhere")]
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Global options")]
     verbose: u8,
 
-    /// No progress bar and no log lines but errors
-    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Everywhere")]
+    /// No progress line, and no log lines but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
     quiet: bool,
 
     #[command(subcommand)]
@@ -107,7 +115,7 @@ pub fn main() -> ExitCode {
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let level = match (cli.quiet, cli.verbose, is_terminal) {
         (true, ..) => Level::ERROR,
-        // A terminal has the progress bar instead.
+        // A terminal has the progress line instead.
         (_, 0, true) => Level::WARN,
         (_, 0, false) | (_, 1, true) => Level::INFO,
         _ => Level::DEBUG,

@@ -21,7 +21,10 @@ use super::{
 /// Windows that the text names one by one for each stream; `--json` has them all.
 const WINDOWS_SHOWN: usize = 12;
 
-/// Shows what `sync` would do now, or `backfill` with --from: windows, requests, minutes. Sends nothing.
+/// Shows what `sync` or `backfill` would request; sends nothing.
+///
+/// With --from it plans a backfill. Rows and minutes are estimates from what earlier runs have seen; --probe sends a few requests first where nothing
+/// is known yet.
 ///
 /// Exit codes: 0 planned; 1 the checkpoints cannot be read; 2 usage or configuration; 3 planned, and the warehouse does not know a survey
 /// that was named.

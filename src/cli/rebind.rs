@@ -10,7 +10,7 @@ use crate::{
 
 use super::{CommandError, Context, flags::PlaceFlags};
 
-/// Binds state, warehouses and archive to another address or environment label of the same service.
+/// Binds what is kept to a new address of the same service.
 ///
 /// Everything that is kept is bound to the address and the label that it was filled from, and refuses others: two services in one warehouse
 /// would look like vanished rows. When the service has moved, set base_url (or environment) to the new value first, then say with --from (or

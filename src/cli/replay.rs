@@ -19,7 +19,7 @@ use super::{
 
 const REFRESH: Duration = Duration::from_millis(150);
 
-/// Rebuilds every table, or a stretch of creation time, from the archive. Sends nothing and needs no key.
+/// Rebuilds tables from the archive; sends nothing.
 ///
 /// Without --from, --to or --stream each warehouse is built anew beside the old one and then takes its place in one step: until then
 /// the old one is as it was, whatever happens. The result equals the original in every table, history and ledger included; a

@@ -20,7 +20,9 @@ use super::{
     output::write_to,
 };
 
-/// Writes one HTML file: answers a day, NPS, surveys and their questions, themes, what is proven complete, where the time went.
+/// Writes one HTML page: answers, NPS, surveys, completeness.
+///
+/// Answers per day, NPS, surveys and their questions, themes, what is proven complete, and where the time went.
 ///
 /// It needs no network and no script to be read, and holds every number of its charts as a table. The DuckDB file is read if one
 /// is named, else the Parquet files; nothing is changed. Which days are complete comes from the checkpoints, or from the ledger

@@ -11,7 +11,7 @@ use crate::{
     sandbox::{EndMark, Faults, Order, RateLimit, Rough, Sandbox, Settings, Ties},
 };
 
-/// Runs a stand-in for the study feedback service, with generated data in memory.
+/// Runs a stand-in for the service with generated data.
 ///
 /// Point any command at it with `--base-url http://127.0.0.1:8787` and the key `sandbox-key`. When it is ready it prints one
 /// line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request log, the true rows) are

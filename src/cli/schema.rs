@@ -1,38 +1,109 @@
 //! `studysync schema`: the data dictionary.
 
-use clap::{Args, ValueEnum};
+use std::io::IsTerminal as _;
 
-use crate::schema::{dictionary_json, dictionary_markdown, dictionary_sql, parquet_views_sql};
+use clap::{Args, ValueEnum};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table as Grid, Width, presets};
+
+use crate::schema::{Column, Dictionary, parquet_views_sql};
 
 use super::{CommandError, Context};
 
-/// Prints the data dictionary: every table, view and column, with its meaning and where it comes from.
+/// Prints the data dictionary: tables, views and columns.
 ///
-/// Exit codes: 0 printed; 1 cannot be printed.
+/// Each with its meaning and where it comes from; of all of them, or of those that are named.
+///
+/// Exit codes: 0 printed; 1 cannot be printed; 2 no such table or view.
 #[derive(Args, Debug)]
 pub(super) struct SchemaArgs {
-    /// Markdown for people, SQL for an empty warehouse, JSON for programs, or the script that reads Parquet in plain DuckDB
-    #[arg(long, value_enum, default_value = "md")]
-    format: Format,
+    /// Only these tables and views
+    #[arg(value_name = "TABLE")]
+    names: Vec<String>,
+
+    /// Format [default: text on a terminal, else md]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// For a terminal: the list of tables and views; with names, their columns
+    Text,
+    /// Markdown
     Md,
+    /// DuckDB DDL of an empty warehouse, with comments
     Sql,
+    /// For programs
     Json,
+    /// A script that reads the Parquet warehouse in plain DuckDB
     Parquet,
 }
 
 pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandError> {
-    let text = match args.format {
-        Format::Md => dictionary_markdown(),
-        Format::Sql => dictionary_sql(),
+    let default = if std::io::stdout().is_terminal() { Format::Text } else { Format::Md };
+    let format = args.format.unwrap_or(default);
+    if format == Format::Parquet && !args.names.is_empty() {
+        return Err(CommandError::Usage("--format parquet is one script for all tables: name none".to_owned()));
+    }
+    let dictionary = Dictionary::of(&args.names).map_err(CommandError::Usage)?;
+    let text = match format {
+        Format::Text if args.names.is_empty() => overview(&dictionary),
+        Format::Text => details(&dictionary),
+        Format::Md => dictionary.markdown(),
+        Format::Sql => dictionary.sql(),
         Format::Parquet => parquet_views_sql(),
         Format::Json => {
-            dictionary_json().map_err(|error| CommandError::failed("cannot print the dictionary", error.into()))?
+            dictionary.json().map_err(|error| CommandError::failed("cannot print the dictionary", error.into()))?
         }
     };
     context.printer.print(&text)?;
     Ok(0)
+}
+
+/// A line for each table and view.
+fn overview(dictionary: &Dictionary) -> String {
+    let mut tables = grid();
+    tables.add_rows(dictionary.tables().iter().map(|table| [&table.name, &table.grain]));
+    let mut views = grid();
+    views.add_rows(dictionary.views().iter().map(|view| [&view.name, &view.comment]));
+    format!("Tables, and what one row is:\n{tables}\n\nViews:\n{views}\n\nColumns: studysync schema TABLE\n")
+}
+
+/// The columns of each table and view.
+fn details(dictionary: &Dictionary) -> String {
+    let mut text = String::new();
+    for table in dictionary.tables() {
+        text.push_str(&format!(
+            "{}: {}\nOne row: {}. Key: {}.\n",
+            table.name,
+            table.comment,
+            table.grain,
+            table.key.join(", ")
+        ));
+        let mut columns = grid();
+        columns.add_rows(
+            table.columns.iter().map(|column| [column.name.clone(), type_of(column), column.comment.clone()]),
+        );
+        text.push_str(&format!("{columns}\n\n"));
+    }
+    for view in dictionary.views() {
+        text.push_str(&format!("{}{}: {}\n{}\n", view.name, view.call(), view.comment, view.notes.join("\n")));
+        let mut columns = grid();
+        columns.add_rows(view.parameters.iter().chain(&view.columns).map(|column| [&column.name, &column.comment]));
+        text.push_str(&format!("{columns}\n\n"));
+    }
+    text
+}
+
+fn type_of(column: &Column) -> String {
+    let null = if column.nullable { "" } else { " NOT NULL" };
+    format!("{}{null}", column.column_type.duckdb())
+}
+
+/// Names that stay whole, and texts that wrap beside them.
+fn grid() -> Grid {
+    let mut grid = Grid::new();
+    grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    grid.set_constraints([ColumnConstraint::LowerBoundary(Width::Fixed(24))]);
+    grid
 }

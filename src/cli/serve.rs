@@ -13,7 +13,9 @@ use super::{
     sync::stop_on_signal,
 };
 
-/// Receives the service's webhooks and runs `sync` by a schedule, until Ctrl-C or SIGTERM.
+/// Receives webhooks and runs `sync` on a schedule.
+///
+/// It runs until Ctrl-C or SIGTERM.
 ///
 /// A delivery is on disk before it is answered with 200, goes to the table webhook_events within a minute, and wakes a scan of what
 /// it tells about. `[serve]` in the configuration says where to listen, when to run and where the webhooks' secret is
@@ -31,7 +33,7 @@ use super::{
 #[derive(Args, Debug)]
 pub(super) struct ServeArgs {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:8788]
-    #[arg(long, value_name = "ADDRESS", help_heading = "Where")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Locations")]
     listen: Option<SocketAddr>,
 
     #[command(flatten)]

@@ -19,7 +19,7 @@ use super::{
     flags::{EffortFlags, Given, PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
 };
 
-/// The nightly job: pulls what is new, and looks again at what is due for a re-scan.
+/// Pulls new data and re-scans closed windows: the nightly job.
 ///
 /// A first sync begins 30 days back (`since` in the configuration says otherwise), or where a backfill began; older answers come
 /// with `backfill`. What was never proven complete since then is pulled as well. A run that was stopped or killed is gone on

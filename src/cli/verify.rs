@@ -23,7 +23,7 @@ const ALL_KEYS: usize = 1 << 60;
 /// Windows that are shown one by one; `--json` has all of them.
 const WINDOWS_SHOWN: usize = 20;
 
-/// Pulls a range once more and holds it against each warehouse, row by row and column by column. Changes nothing.
+/// Compares a range with the service, row by row; writes nothing.
 ///
 /// Tells what is missing (at the service, not here), extra (here, not at the service) and stale (other content, with the columns
 /// that differ), and which part of the range was never read. What changed at the service since a window was last read differs too:

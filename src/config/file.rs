@@ -8,7 +8,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{ConfigError, secret::is_secret_key};
+use super::{ConfigError, Key, environment::Variables, error::value, secret::is_secret_key};
 use crate::text;
 
 /// The file that is read when it is there and `--config` names no other.
@@ -26,6 +26,9 @@ pub(super) struct ConfigFile {
     pub erase: EraseTable,
     pub recordings: super::recordings::RecordingsTable,
     pub serve: super::serve::ServeTable,
+    /// The same as it was written, for the environment to be put over it.
+    #[serde(skip)]
+    written: toml::Table,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -35,6 +38,7 @@ pub(super) struct ServiceTable {
     pub environment: Option<String>,
     pub api_key_env: Option<String>,
     pub api_key_file: Option<PathBuf>,
+    pub api_key_command: Option<String>,
     pub timeout_secs: Option<u64>,
     pub auth: Option<String>,
 }
@@ -117,10 +121,30 @@ impl ConfigFile {
             ConfigError::Parse { path: path.to_owned(), message: line + &explain(key, error.message()) }
         };
         let reader = toml::Deserializer::parse(text).map_err(|error| failed("", &error))?;
-        serde_path_to_error::deserialize(reader).map_err(|error| {
+        let file: ConfigFile = serde_path_to_error::deserialize(reader).map_err(|error| {
             let key = error.path().to_string();
             failed(&key, &error.into_inner())
-        })
+        })?;
+        Ok(ConfigFile { written: text.parse().map_err(|error| failed("", &error))?, ..file })
+    }
+
+    /// Puts the environment's settings over those of the file. Returns both together, and the settings that the environment set.
+    ///
+    /// # Errors
+    /// A variable that looks like a setting and is none, or a value that its key cannot take.
+    pub fn with(self, variables: &Variables) -> Result<(ConfigFile, Vec<Key>), ConfigError> {
+        let mut written = self.written.clone();
+        let set = variables.put_into(&mut written)?;
+        let file = match set.is_empty() {
+            true => self,
+            false => {
+                let read: Result<ConfigFile, _> = written.try_into();
+                read.map_err(|error| value("the environment", explain("", error.message())))?
+            }
+        };
+        let named = [&file.service.api_key_env, &file.serve.token_env];
+        variables.check_names(&named.into_iter().flatten().map(String::as_str).collect::<Vec<_>>())?;
+        Ok((file, set))
     }
 }
 

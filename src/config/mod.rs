@@ -1,11 +1,14 @@
 //! The configuration: a TOML file, the environment and the command line, resolved into [`Settings`].
 //!
-//! Defaults are defined here once. This is the only place that reads the environment. Nothing is opened or created.
+//! Defaults are defined here once. This is the only place that reads the environment. Nothing is opened or created; a secret may come from a
+//! command.
 
+mod environment;
 mod error;
 mod file;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod keys;
 mod limits;
 mod paths;
 mod places;
@@ -17,14 +20,17 @@ mod streams;
 mod template;
 mod variable;
 
+pub use environment::config_from_environment;
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
+pub use keys::{Key, Kind, keys};
 pub use paths::expanded;
 pub use recordings::RecordingsSettings;
 pub use resolve::{
     ArchiveChoice, AuthChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
     UsersSettings, WarehouseSettings, resolve,
 };
+pub use secret::SecretSource;
 pub use serve::{ServeSettings, WEBHOOK_OFF};
 pub use template::template;
 

@@ -5,9 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use super::{
     ArchiveChoice, Overrides,
+    environment::environment,
     error::{ConfigError, value},
     file::ConfigFile,
-    secret::environment,
 };
 
 /// Puts the paths that are meant in place of those that are written, in the file and on the command line.

@@ -13,13 +13,14 @@ use crate::{
 
 use super::{
     ServeSettings,
+    environment::{Variables, config_from_environment},
     error::{ConfigError, value},
     file::{CONFIG_FILE_NAME, ConfigFile},
     limits,
     paths::{self, expanded},
     places::{folder_of_pages, real, real_state},
     recordings::{self, RecordingsSettings},
-    secret::secret,
+    secret::{SecretSource, WrittenSource, secret},
     streams,
 };
 
@@ -119,8 +120,8 @@ pub struct ServiceSettings {
     pub base_url: Option<String>,
     /// A label: a key belongs to one environment of the service, and so does a warehouse (promise P10).
     pub environment: String,
-    pub api_key_env: String,
-    pub api_key_file: Option<PathBuf>,
+    /// Where the key comes from.
+    pub api_key_source: SecretSource,
     pub timeout: Duration,
     /// How the key stands in the `Authorization` header.
     pub auth: AuthChoice,
@@ -230,25 +231,42 @@ impl Settings {
         PathBuf::from(name)
     }
 
-    /// The key, from its file or from the environment.
+    /// Reads the key, or runs the command that prints it.
     pub fn api_key(&self) -> Result<ApiKey, ConfigError> {
-        let variable = &self.service.api_key_env;
-        let missing = || ConfigError::NoKey { variable: variable.clone() };
-        secret(self.service.api_key_file.as_deref(), variable, missing)
+        let missing = |variable: &str| ConfigError::NoKey { variable: variable.to_owned() };
+        secret(&self.service.api_key_source, "[service] api_key_command", missing)
     }
 }
 
-/// Reads the configuration file (the named one, or `studysync.toml` if it is there) and resolves it with what the command line
-/// says. Paths in the file are relative to the file.
+/// Reads the configuration file (the one that is named, or `studysync.toml` if it is there) and resolves it with the environment and the
+/// command line. Paths in the file are relative to the file.
 pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
-    let config = overrides.config.clone().or_else(|| {
+    let config = overrides.config.clone().or_else(config_from_environment).or_else(|| {
         let default = PathBuf::from(CONFIG_FILE_NAME);
         // One that cannot be reached is no missing one: reading it says why.
         default.try_exists().unwrap_or(true).then_some(default)
     });
     let config = config.map(expanded).transpose().map_err(|problem| value("--config", problem))?;
     let file = config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
-    resolve_file(file, config, overrides)
+    resolve_with(file, Variables::of_this_process(), config, overrides)
+}
+
+/// Resolves a file that was read, with these variables of the environment.
+pub(super) fn resolve_with(
+    file: ConfigFile,
+    variables: Variables,
+    config: Option<PathBuf>,
+    overrides: Overrides,
+) -> Result<Settings, ConfigError> {
+    let (file, set) = file.with(&variables)?;
+    resolve_file(file, config, overrides).map_err(|error| match error {
+        // Where the value came from.
+        ConfigError::Value { place, problem } => match set.iter().find(|key| key.place() == place) {
+            Some(key) => value(key.variable(), problem),
+            None => value(place, problem),
+        },
+        error => error,
+    })
 }
 
 pub(super) fn resolve_file(
@@ -261,11 +279,19 @@ pub(super) fn resolve_file(
     let mut tables = streams::by_their_names(std::mem::take(&mut file.streams))?;
     let folder = config.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
     let beside = |path: PathBuf| if path.is_absolute() { path } else { folder.join(path) };
+    let api_key_source = WrittenSource {
+        table: "service",
+        name: "api_key",
+        // The command line names a file, and wins over a command as well.
+        command: file.service.api_key_command.filter(|_| overrides.api_key_file.is_none()),
+        file: overrides.api_key_file.or(file.service.api_key_file.map(beside)),
+        variable: file.service.api_key_env,
+        default_variable: API_KEY_ENV,
+    };
     let service = ServiceSettings {
         base_url: overrides.base_url.or(file.service.base_url).map(|url| url.trim().trim_end_matches('/').to_owned()),
         environment: file.service.environment.unwrap_or_else(|| ENVIRONMENT.to_owned()),
-        api_key_env: file.service.api_key_env.unwrap_or_else(|| API_KEY_ENV.to_owned()),
-        api_key_file: overrides.api_key_file.or(file.service.api_key_file.map(beside)),
+        api_key_source: api_key_source.resolve()?,
         timeout: Duration::from_secs(file.service.timeout_secs.unwrap_or(TIMEOUT_SECS)),
         auth: match file.service.auth.as_deref() {
             None | Some("documented") => AuthChoice::Documented,

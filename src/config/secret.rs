@@ -1,9 +1,15 @@
-//! Secrets, from their file or from the environment: the key of the service and the secret of webhooks. The only place that reads the
-//! environment.
+//! Secrets: the key of the service and the secret of webhooks, from a file, a command or the environment.
 
-use std::{fs::File, io, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
 
-use super::ConfigError;
+use super::{ConfigError, environment::environment, error::value};
 use crate::{
     redact::{ApiKey, bare_secret},
     text,
@@ -28,18 +34,70 @@ const SECRET_KEYS: [&str; 13] = [
 /// The shortest file name that may be a key which somebody wrote where a path belongs.
 const KEY_BYTES_MIN: usize = 16;
 
-/// A secret, from its file if one is named, else from the environment.
+/// How long a command may take to print a secret: a secret manager may ask for a finger or a code first.
+const COMMAND_WAIT: Duration = Duration::from_secs(60);
+/// What a command may print.
+const COMMAND_BYTES_MAX: u64 = 64 * 1024;
+
+/// Where a secret comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSource {
+    /// A file that holds nothing else.
+    File(PathBuf),
+    /// A command line for `/bin/sh` that prints it.
+    Command(String),
+    /// An environment variable.
+    Variable(String),
+}
+
+/// What the configuration says of one secret.
+pub(super) struct WrittenSource {
+    /// The table in which the keys stand.
+    pub table: &'static str,
+    /// The keys' common beginning: `api_key` of `api_key_file`.
+    pub name: &'static str,
+    pub file: Option<PathBuf>,
+    pub command: Option<String>,
+    /// The variable's name, and that of the default.
+    pub variable: Option<String>,
+    pub default_variable: &'static str,
+}
+
+impl WrittenSource {
+    /// Decides for one source: a file or a command, if one is named, else the environment.
+    ///
+    /// # Errors
+    /// Both a file and a command, or an empty command.
+    pub fn resolve(self) -> Result<SecretSource, ConfigError> {
+        let place = format!("[{}] {}_command", self.table, self.name);
+        match (self.file, self.command) {
+            (Some(_), Some(_)) => Err(value(place, format!("{}_file is set too: keep one of the two", self.name))),
+            (_, Some(command)) if command.trim().is_empty() => Err(value(place, "the command is empty".to_owned())),
+            (Some(file), None) => Ok(SecretSource::File(file)),
+            (None, Some(command)) => Ok(SecretSource::Command(command)),
+            (None, None) => {
+                Ok(SecretSource::Variable(self.variable.unwrap_or_else(|| self.default_variable.to_owned())))
+            }
+        }
+    }
+}
+
+/// Reads a secret. `missing`: what to say if its variable is not set. `name`: the configuration key of a command.
 pub(super) fn secret(
-    file: Option<&Path>,
-    variable: &str,
-    missing: impl FnOnce() -> ConfigError,
+    source: &SecretSource,
+    name: &str,
+    missing: impl FnOnce(&str) -> ConfigError,
 ) -> Result<ApiKey, ConfigError> {
-    let (secret, origin) = match file {
-        Some(path) => {
+    let (secret, origin) = match source {
+        SecretSource::File(path) => {
             let read = File::open(path).and_then(text::read);
             (read.map_err(|source| unreadable(path, source))?, format!("file {}", path.display()))
         }
-        None => (environment(variable).ok_or_else(missing)?, format!("environment variable {variable}")),
+        // The command line is not shown: it may hold a secret of its own.
+        SecretSource::Command(line) => (printed_by(line, name, COMMAND_WAIT)?, format!("the command {name}")),
+        SecretSource::Variable(variable) => {
+            (environment(variable).ok_or_else(|| missing(variable))?, format!("environment variable {variable}"))
+        }
     };
     let (bare, left_out) = bare_secret(&secret);
     if bare.is_empty() {
@@ -54,6 +112,39 @@ pub(super) fn secret(
     Ok(ApiKey::new(bare, origin))
 }
 
+/// What a command line prints. It shares this program's stderr, so that it can ask for a password there.
+fn printed_by(line: &str, name: &str, wait_max: Duration) -> Result<String, ConfigError> {
+    let failed = |problem: String| value(name, problem);
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| failed(format!("/bin/sh cannot be started: {error}")))?;
+    let (sender, printed) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let read = stdout.take(COMMAND_BYTES_MAX).read_to_end(&mut bytes);
+            // Nobody waits any more when the time is over.
+            sender.send(read.map(|_| bytes)).ok();
+        });
+    }
+    let Ok(bytes) = printed.recv_timeout(wait_max) else {
+        // It may have ended by itself meanwhile.
+        child.kill().ok();
+        child.wait().ok();
+        return Err(failed(format!("the command printed no key within {} s and was ended", wait_max.as_secs())));
+    };
+    let status = child.wait().map_err(|error| failed(format!("the command cannot be waited for: {error}")))?;
+    if !status.success() {
+        return Err(failed(format!("the command {}: run it by hand to see why", how_it_ended(status))));
+    }
+    let bytes = bytes.map_err(|error| failed(format!("the command's output cannot be read: {error}")))?;
+    text::read(bytes.as_slice()).map_err(|_| failed("the command's output is no text".to_owned()))
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    status.code().map_or_else(|| "was ended by a signal".to_owned(), |code| format!("ended with exit code {code}"))
+}
+
 /// Some people write the key itself where the path of its file belongs: such a path is not shown.
 fn unreadable(path: &Path, source: io::Error) -> ConfigError {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -62,11 +153,6 @@ fn unreadable(path: &Path, source: io::Error) -> ConfigError {
         true => ConfigError::NoKeyFile,
         false => ConfigError::KeyFile { path: path.to_owned(), source },
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
-pub(super) fn environment(variable: &str) -> Option<String> {
-    std::env::var(variable).ok()
 }
 
 /// Whether a key of the configuration file is one that people put a secret into.
@@ -78,12 +164,17 @@ pub(super) fn is_secret_key(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn no_key(variable: &str) -> ConfigError {
+        ConfigError::NoKey { variable: variable.to_owned() }
+    }
+
     fn from_file(bytes: &[u8]) -> Result<String, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key.txt");
         std::fs::write(&path, bytes).unwrap();
-        let none = || ConfigError::NoKey { variable: "X".to_owned() };
-        secret(Some(&path), "X", none).map(|key| key.expose().to_owned()).map_err(|error| error.to_string())
+        secret(&SecretSource::File(path), "", no_key)
+            .map(|key| key.expose().to_owned())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -110,12 +201,54 @@ mod tests {
 
     #[test]
     fn p11_a_key_in_the_place_of_its_file_or_variable_is_not_shown() {
-        let none = || ConfigError::NoKey { variable: "sk_live_0123456789abcdef".to_owned() };
-        let path = Path::new("/etc/studysync/sk_live_0123456789abcdef");
-        for error in [secret(Some(path), "X", none).unwrap_err(), none()] {
+        let file = |path: &str| secret(&SecretSource::File(path.into()), "", no_key).unwrap_err();
+        for error in [file("/etc/studysync/sk_live_0123456789abcdef"), no_key("sk_live_0123456789abcdef")] {
             assert!(!error.to_string().contains("0123456789"), "{error}");
         }
-        let named = secret(Some(Path::new("/no/such/key.txt")), "X", none).unwrap_err();
+        let named = file("/no/such/key.txt");
         assert!(named.to_string().contains("/no/such/key.txt"));
+    }
+
+    #[test]
+    fn p11_a_command_prints_the_key_and_is_not_shown() {
+        let printed = |line: &str, wait_secs: u64| {
+            printed_by(line, "[service] api_key_command", Duration::from_secs(wait_secs))
+                .map_err(|error| error.to_string())
+        };
+        let from_command = |line: &str| {
+            let key = secret(&SecretSource::Command(line.to_owned()), "[service] api_key_command", no_key);
+            key.map(|key| key.expose().to_owned()).map_err(|error| error.to_string())
+        };
+        assert_eq!(from_command("printf '%s\\n' \"  k3y \" | cat").as_deref(), Ok("k3y"));
+        for (line, expected) in [
+            ("echo s3cr3t; exit 3", "exit code 3"),
+            ("kill -9 $$ # s3cr3t", "by a signal"),
+            ("true # s3cr3t", "is empty"),
+            ("echo s3cr3t; echo s3cr3t", "more than one line"),
+        ] {
+            let problem = from_command(line).unwrap_err();
+            assert!(problem.contains(expected) && !problem.contains("s3cr3t"), "{line}: {problem}");
+        }
+        assert!(printed("sleep 30", 1).unwrap_err().contains("within 1 s"));
+    }
+
+    #[test]
+    fn a_secret_has_one_source() {
+        let written = |file: Option<&str>, command: Option<&str>| {
+            let (file, command) = (file.map(PathBuf::from), command.map(str::to_owned));
+            let written = WrittenSource {
+                table: "service",
+                name: "api_key",
+                file,
+                command,
+                variable: None,
+                default_variable: "X",
+            };
+            written.resolve().map_err(|error| error.to_string())
+        };
+        assert_eq!(written(None, None), Ok(SecretSource::Variable("X".to_owned())));
+        assert_eq!(written(None, Some("pass x")), Ok(SecretSource::Command("pass x".to_owned())));
+        assert!(written(Some("k"), Some("pass x")).unwrap_err().contains("keep one of the two"));
+        assert!(written(None, Some(" ")).unwrap_err().contains("empty"));
     }
 }

@@ -9,7 +9,7 @@ use crate::{model::Stream, plan::RescanRules, redact::ApiKey};
 use super::{
     Settings,
     error::{ConfigError, value},
-    secret::secret,
+    secret::{SecretSource, WrittenSource, secret},
 };
 
 /// What `webhook` and `schedule` say where there is to be none.
@@ -33,6 +33,7 @@ pub(super) struct ServeTable {
     pub webhook: Option<String>,
     pub token_env: Option<String>,
     pub token_file: Option<PathBuf>,
+    pub token_command: Option<String>,
     pub environment_id: Option<String>,
     pub schedule: Option<String>,
     pub timezone: Option<String>,
@@ -48,8 +49,8 @@ pub struct ServeSettings {
     pub listen: SocketAddr,
     /// The path of the receiver; `None`: there is no receiver.
     pub webhook: Option<String>,
-    pub token_env: String,
-    pub token_file: Option<PathBuf>,
+    /// Where the secret of webhooks comes from.
+    pub token_source: SecretSource,
     /// The environment whose webhooks count, as the service calls it; `None`: that of the first that comes.
     pub environment_id: Option<String>,
     /// The cron expression; `None`: nothing runs by the clock.
@@ -80,10 +81,10 @@ impl Settings {
 }
 
 impl ServeSettings {
-    /// The secret of webhooks, from its file or from the environment.
+    /// Reads the secret of webhooks.
     pub fn token(&self) -> Result<ApiKey, ConfigError> {
-        let missing = || ConfigError::NoWebhookSecret { variable: self.token_env.clone() };
-        secret(self.token_file.as_deref(), &self.token_env, missing)
+        let missing = |variable: &str| ConfigError::NoWebhookSecret { variable: variable.to_owned() };
+        secret(&self.token_source, "[serve] token_command", missing)
     }
 }
 
@@ -105,11 +106,18 @@ pub(super) fn resolve(table: ServeTable, beside: &impl Fn(PathBuf) -> PathBuf) -
         return Err(value("[serve] jitter_secs", format!("{jitter_secs} is more than {JITTER_SECS_MAX}")));
     }
     let schedule = table.schedule.unwrap_or_else(|| SCHEDULE.to_owned());
+    let token_source = WrittenSource {
+        table: "serve",
+        name: "token",
+        file: table.token_file.map(beside),
+        command: table.token_command,
+        variable: table.token_env,
+        default_variable: TOKEN_ENV,
+    };
     Ok(ServeSettings {
         listen,
         webhook: (webhook != WEBHOOK_OFF).then_some(webhook),
-        token_env: table.token_env.unwrap_or_else(|| TOKEN_ENV.to_owned()),
-        token_file: table.token_file.map(beside),
+        token_source: token_source.resolve()?,
         environment_id: table.environment_id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
         schedule: (schedule != WEBHOOK_OFF).then_some(schedule),
         timezone: table.timezone.unwrap_or_else(|| TIMEZONE.to_owned()),
@@ -127,9 +135,10 @@ pub(super) fn template() -> String {
 # listen = "{LISTEN}"
 # The path that the service posts to, or "off".
 # webhook = "{WEBHOOK_PATH}"
-# The environment variable that holds the webhooks' bearer secret, or a file that holds nothing else.
+# The environment variable that holds the webhooks' bearer secret, a file that holds nothing else, or a command that prints it.
 # token_env = "{TOKEN_ENV}"
 # token_file = "/run/secrets/studysync-webhook"
+# token_command = "vault kv get -field=webhook secret/studysync"
 # The `environmentId` of the webhooks that count; without it, that of the first that comes. Others are stored as other_environment,
 # and change nothing.
 # environment_id = "12345"

@@ -9,7 +9,9 @@ use super::{
     resolve::{ASK_AGAIN_AFTER, REFRESH_AFTER, SETTLE_SECS},
 };
 use crate::{
-    model::{DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, SurveyStatus, parse_date, parse_length, parse_month},
+    model::{
+        DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, SurveyStatus, parse_date, parse_length, parse_month,
+    },
     plan::{RescanRules, Tier},
 };
 

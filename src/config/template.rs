@@ -13,15 +13,17 @@ pub fn template() -> String {
     format!(
         r#"# studysync: what to read, how politely, and where to put it.
 # Every key has a default; lines that begin with '#' show it. Paths are relative to this file; ~/ is your home.
+# An environment variable sets a key as well, and wins over this file: STUDYSYNC_WAREHOUSE_DUCKDB sets duckdb under [warehouse].
 
 [service]
 # The address of the service: what stands before /v1/responses. This one is an example and is refused: put yours in its place.
 base_url = "{EXAMPLE_URL}"
 # A label of your own. A key belongs to one environment of the service; a warehouse filled from one refuses another.
 # environment = "{ENVIRONMENT}"
-# The environment variable that holds the key, or a file that holds nothing else.
+# The environment variable that holds the key, a file that holds nothing else, or a command that prints it (run by /bin/sh).
 # api_key_env = "{API_KEY_ENV}"
 # api_key_file = "/run/secrets/studysync-key"
+# api_key_command = "vault kv get -field=key secret/studysync"
 # timeout_secs = {TIMEOUT_SECS}
 # How the key is sent: "documented" (bearer, and api-key for users), "bearer" or "api-key".
 # auth = "documented"

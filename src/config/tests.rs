@@ -2,13 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{file::ConfigFile, resolve::resolve_file, *};
+use super::{environment::Variables, file::ConfigFile, resolve::resolve_with, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
 fn settings(text: &str) -> Result<Settings, String> {
+    settings_with(text, &[])
+}
+
+fn settings_with(text: &str, variables: &[(&str, &str)]) -> Result<Settings, String> {
     let path = Path::new("/etc/studysync/studysync.toml");
     ConfigFile::parse(text, path)
-        .and_then(|file| resolve_file(file, Some(path.to_owned()), Overrides::default()))
+        .and_then(|file| resolve_with(file, Variables::of(variables), Some(path.to_owned()), Overrides::default()))
         .map_err(|error| error.to_string())
 }
 
@@ -18,7 +22,11 @@ fn the_file_that_init_writes_is_read_and_its_comments_are_the_defaults() {
     let uncommented: String = template()
         .lines()
         .filter(|line| {
-            !line.starts_with("# flags") && !line.starts_with("# api_key_file") && !line.starts_with("# since")
+            !line.starts_with("# flags")
+                && !line.starts_with("# api_key_file")
+                && !line.starts_with("# since")
+                && !line.starts_with("# api_key_command")
+                && !line.starts_with("# token_command")
         })
         .filter(|line| {
             !line.starts_with("# parquet =")
@@ -173,7 +181,8 @@ fn the_command_line_wins() {
         state: Some(PathBuf::from("/tmp/s/state.sqlite")),
         ..Overrides::default()
     };
-    let settings = resolve_file(file, None, overrides).unwrap();
+    let variables = Variables::of(&[("STUDYSYNC_SERVICE_BASE_URL", "http://127.0.0.1:2")]);
+    let settings = resolve_with(file, variables, None, overrides).unwrap();
     assert_eq!(settings.base_url().unwrap(), "http://127.0.0.1:1");
     assert_eq!(settings.streams.iter().map(|stream| stream.stream).collect::<Vec<_>>(), [Stream::Themes]);
     assert_eq!(
@@ -206,4 +215,66 @@ fn drift_has_a_mode_for_each_stream_enabled_or_not() {
     }
     let error = settings("[streams.surveys.drift]\nunknown_field = \"evolve\"\n").unwrap_err();
     assert!(error.contains("did you mean 'unknown_fields'?"), "{error}");
+}
+
+#[test]
+fn the_environment_wins_over_the_file() {
+    let text = "[service]\nbase_url = 'https://file.example'\nenvironment = 'file'\n[streams.studies]\npage_rows = 7\n";
+    let read = settings_with(
+        text,
+        &[
+            ("STUDYSYNC_SERVICE_BASE_URL", "https://env.example/"),
+            ("STUDYSYNC_STREAMS_SURVEYS_ENABLED", "false"),
+            ("STUDYSYNC_STREAMS_RESPONSES_FLAGS", "with_urls, with_meta"),
+            ("STUDYSYNC_STREAMS_RESPONSES_RESCAN", "[\"3d every run\", \"all weekly\"]"),
+            ("STUDYSYNC_STREAMS_RESPONSES_DRIFT_TYPE_CLASHES", "freeze"),
+            ("STUDYSYNC_THROTTLE_REQUESTS_PER_SEC_MAX", "2"),
+            ("STUDYSYNC_WAREHOUSE_DUCKDB", "w/x.duckdb"),
+            ("STUDYSYNC_STATE_PATH", "~/s.sqlite"),
+            ("STUDYSYNC_ARCHIVE_PATH", "none"),
+            ("STUDYSYNC_SERVE_WEBHOOK", "off"),
+            ("STUDYSYNC_API_KEY", "k"),
+            ("STUDYSYNC_SERVICE_HOST", "10.0.0.1"),
+            ("STUDYSYNC_SERVICE_PORT_HTTP", "80"),
+            ("STUDYSYNC_SERVE_PORT_8788_TCP_ADDR", "10.0.0.1"),
+        ],
+    )
+    .unwrap();
+    assert_eq!((read.base_url().unwrap(), read.service.environment.as_str()), ("https://env.example", "file"));
+    assert_eq!(
+        read.streams.iter().map(|stream| stream.stream).collect::<Vec<_>>(),
+        [Stream::Responses, Stream::Themes]
+    );
+    let flags = [Flag::WithUrls, Flag::WithMeta].into_iter().fold(FlagSet::EMPTY, FlagSet::with);
+    assert_eq!(read.streams[0].flags, flags);
+    assert_eq!(read.drift.of(Stream::Responses).type_clashes, DriftMode::Freeze);
+    assert_eq!(read.throttle.requests_per_sec_max, Some(2.0));
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(read.warehouse.duckdb, Some(here.join("w/x.duckdb")), "relative to where the program runs");
+    assert!(read.state_path.ends_with("s.sqlite") && !read.state_path.starts_with("~"));
+    assert_eq!((read.archive, read.serve.webhook), (ArchiveChoice::Nothing, None));
+}
+
+#[test]
+fn a_variable_that_cannot_be_taken_is_named() {
+    for (name, text, expected) in [
+        ("STUDYSYNC_THROTTLE_IN_FLIGHT_MAX", "four", "STUDYSYNC_THROTTLE_IN_FLIGHT_MAX: 'four' is no whole number"),
+        ("STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS", "1001", "STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS: 1001 is not between"),
+        ("STUDYSYNC_SERVICE_AUTH", "basic", "STUDYSYNC_SERVICE_AUTH: 'basic' is neither"),
+        ("STUDYSYNC_ERASE_GRACE_DAYS", "-1", "no whole number from 0 on"),
+        ("STUDYSYNC_WAREHOUSE_FULL_TEXT_SEARCH", "yes", "neither true nor false"),
+        ("STUDYSYNC_WAREHOUSE_PARQUET", "s3://bucket/x", "STUDYSYNC_WAREHOUSE_PARQUET: 's3://bucket/x' is an address"),
+        ("STUDYSYNC_WAREHOUSE_DUCKDB", "$HOME/x", "variables are not put in here"),
+        ("STUDYSYNC_STREAMS_RESPONSES_FLAGS", "[1, 2", "is no list"),
+        ("STUDYSYNC_SERVICE_BASE_ULR", "https://x", "did you mean STUDYSYNC_SERVICE_BASE_URL?"),
+        ("STUDYSYNC_WAREHOUSE_DUCK_DB", "x", "did you mean STUDYSYNC_WAREHOUSE_DUCKDB?"),
+    ] {
+        let error = settings_with("", &[(name, text)]).unwrap_err();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+    let secret = settings_with("", &[("STUDYSYNC_SERVICE_API_KEY", "s3cr3t")]).unwrap_err();
+    assert!(secret.contains("STUDYSYNC_API_KEY") && !secret.contains("s3cr3t"), "{secret}");
+    let named = "[service]\napi_key_env = 'STUDYSYNC_SERVICE_SECRET_KEY'\n";
+    let named = settings_with(named, &[("STUDYSYNC_SERVICE_SECRET_KEY", "s3cr3t")]).map(|_| ());
+    assert_eq!(named, Ok(()), "the file names it");
 }

@@ -172,7 +172,9 @@ mod tests {
         ] {
             assert_eq!(parse_moment(text, now_ms).map(format_ms).as_deref(), Ok(expected), "{text}");
         }
-        for wrong in ["", "2026", "2026-13", "26-11", "2026-1", "Yesterday", "tomorrow", "-7d", "7 d", "1926-01", "99999d"] {
+        for wrong in
+            ["", "2026", "2026-13", "26-11", "2026-1", "Yesterday", "tomorrow", "-7d", "7 d", "1926-01", "99999d"]
+        {
             assert!(parse_moment(wrong, now_ms).is_err(), "{wrong}");
         }
         assert!(parse_moment("last week", now_ms).unwrap_err().contains("7d, yesterday"));
@@ -212,7 +214,22 @@ mod tests {
         assert_eq!(parse_length("2h"), Ok(Duration::from_secs(7200)));
         assert_eq!(parse_length("3h30m"), Ok(Duration::from_secs(12_600)));
         assert_eq!(parse_length("1d2h3m4s"), Ok(Duration::from_secs(93_784)));
-        for wrong in ["", "h", "2", "-1h", "1.5h", "2 h", "2w", "0s", "0h0m", "99999999999h", "30m3h", "1h1h", "3h30", "1h\u{e9}"] {
+        for wrong in [
+            "",
+            "h",
+            "2",
+            "-1h",
+            "1.5h",
+            "2 h",
+            "2w",
+            "0s",
+            "0h0m",
+            "99999999999h",
+            "30m3h",
+            "1h1h",
+            "3h30",
+            "1h\u{e9}",
+        ] {
             assert!(parse_length(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,19 +1,92 @@
-//! The data dictionary: the contracts as people and programs read them.
+//! The data dictionary, as text for people and for programs: every table and view, or those that are named.
 
-use super::{Column, Personal, View, ViewColumn, tables, views};
+use super::{Column, Personal, Table, View, ViewColumn, tables, views};
 
-/// Every table and view as Markdown.
-pub fn dictionary_markdown() -> String {
-    let mut text = String::from("# Data dictionary\n\nAll times are UTC.\n");
-    for table in tables() {
-        text.push_str(&format!("\n## {}\n\n{}\n\n", table.name, table.comment));
-        text.push_str(&format!("One row: {}. Key: `{}`.\n\n", table.grain, table.key.join(", ")));
-        text.push_str("| column | type | null | from | meaning |\n|---|---|---|---|---|\n");
-        table.columns.iter().for_each(|column| text.push_str(&markdown_row(column)));
+/// The tables and views of a dictionary, in the order of the contracts.
+#[derive(Clone, Debug)]
+pub struct Dictionary {
+    tables: Vec<&'static Table>,
+    views: Vec<&'static View>,
+}
+
+impl Dictionary {
+    /// Takes everything.
+    pub fn whole() -> Dictionary {
+        Dictionary { tables: tables().iter().collect(), views: views().iter().collect() }
     }
-    text.push_str("\n# Views\n\nWhat stands today, and the usual questions answered over it.\n");
-    views().iter().for_each(|view| text.push_str(&markdown_view(view)));
-    text
+
+    /// Takes the tables and views of these names; all of them where none is named.
+    ///
+    /// # Errors
+    /// A name that no table or view has, with the nearest one.
+    pub fn of(names: &[String]) -> Result<Dictionary, String> {
+        let whole = Dictionary::whole();
+        if names.is_empty() {
+            return Ok(whole);
+        }
+        let known: Vec<&str> = whole
+            .tables
+            .iter()
+            .map(|table| table.name.as_str())
+            .chain(whole.views.iter().map(|view| view.name.as_str()))
+            .collect();
+        for name in names {
+            if !known.contains(&name.as_str()) {
+                let likeness = |known: &&&str| (strsim::jaro_winkler(name, known) * 1e6) as u64;
+                let nearest = known.iter().max_by_key(likeness).copied().unwrap_or_default();
+                return Err(format!("there is no table or view '{name}'; did you mean '{nearest}'?"));
+            }
+        }
+        let is_named = |name: &String| names.contains(name);
+        Ok(Dictionary {
+            tables: whole.tables.into_iter().filter(|table| is_named(&table.name)).collect(),
+            views: whole.views.into_iter().filter(|view| is_named(&view.name)).collect(),
+        })
+    }
+
+    /// The tables, in the order of the contracts.
+    pub fn tables(&self) -> &[&'static Table] {
+        &self.tables
+    }
+
+    /// The views, in the order in which they read each other.
+    pub fn views(&self) -> &[&'static View] {
+        &self.views
+    }
+
+    /// Writes it as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = String::from("# Data dictionary\n\nAll times are UTC.\n");
+        for table in &self.tables {
+            text.push_str(&format!("\n## {}\n\n{}\n\n", table.name, table.comment));
+            text.push_str(&format!("One row: {}. Key: `{}`.\n\n", table.grain, table.key.join(", ")));
+            text.push_str("| column | type | null | from | meaning |\n|---|---|---|---|---|\n");
+            table.columns.iter().for_each(|column| text.push_str(&markdown_row(column)));
+        }
+        if !self.views.is_empty() {
+            text.push_str("\n# Views\n\nWhat stands today, and the usual questions answered over it.\n");
+        }
+        self.views.iter().for_each(|view| text.push_str(&markdown_view(view)));
+        text
+    }
+
+    /// Writes it as DuckDB DDL with comments.
+    pub fn sql(&self) -> String {
+        let of_tables =
+            self.tables.iter().flat_map(|table| std::iter::once(table.create_sql()).chain(table.comment_sql()));
+        let of_views = self.views.iter().flat_map(|view| std::iter::once(view.create_sql()).chain(view.comment_sql()));
+        of_tables.chain(of_views).map(|statement| statement + ";\n").collect()
+    }
+
+    /// Writes it as JSON: the contracts themselves, then the views, which are told apart by their `kind`.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub fn json(&self) -> serde_json::Result<String> {
+        let tables = self.tables.iter().map(serde_json::to_value);
+        let views = self.views.iter().map(serde_json::to_value);
+        serde_json::to_string_pretty(&tables.chain(views).collect::<serde_json::Result<Vec<_>>>()?)
+    }
 }
 
 fn markdown_view(view: &View) -> String {
@@ -49,18 +122,4 @@ fn markdown_row(column: &Column) -> String {
         false => format!(" Known: {}.", column.values.join(", ")),
     };
     format!("| `{}` | {} | {null} | {from} | {meaning}{known}{personal} |\n", column.name, column.column_type.duckdb())
-}
-
-/// Every table and view as DuckDB DDL with comments.
-pub fn dictionary_sql() -> String {
-    let of_tables = tables().iter().flat_map(|table| std::iter::once(table.create_sql()).chain(table.comment_sql()));
-    let of_views = views().iter().flat_map(|view| std::iter::once(view.create_sql()).chain(view.comment_sql()));
-    of_tables.chain(of_views).map(|statement| statement + ";\n").collect()
-}
-
-/// Every table and view as JSON: the contracts themselves, then the views, which are told apart by their `kind`.
-pub fn dictionary_json() -> serde_json::Result<String> {
-    let tables = tables().iter().map(serde_json::to_value);
-    let views = views().iter().map(serde_json::to_value);
-    serde_json::to_string_pretty(&tables.chain(views).collect::<serde_json::Result<Vec<_>>>()?)
 }

@@ -12,7 +12,7 @@ mod views;
 
 pub use arrow_types::{RECORD_COLUMN, ROW_HASH_COLUMN};
 pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, TableKind};
-pub use dictionary::{dictionary_json, dictionary_markdown, dictionary_sql};
+pub use dictionary::Dictionary;
 pub use parquet_views::parquet_views_sql;
 pub use quote::{quote_identifier, quote_text};
 pub use views::{View, ViewColumn, ViewKind, indexed_search, views};

@@ -62,12 +62,13 @@ fn a_history_has_every_content_column_of_its_parent() {
 
 #[test]
 fn the_dictionary_names_every_column() {
-    let (markdown, sql) = (dictionary_markdown(), dictionary_sql());
+    let whole = Dictionary::whole();
+    let (markdown, sql) = (whole.markdown(), whole.sql());
     for column in tables().iter().flat_map(|table| &table.columns) {
         assert!(markdown.contains(&format!("| `{}` |", column.name)));
         assert!(sql.contains(&format!("\"{}\" {}", column.name, column.column_type.duckdb())));
     }
-    let json: serde_json::Value = serde_json::from_str(&dictionary_json().unwrap()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&whole.json().unwrap()).unwrap();
     assert_eq!(json.as_array().unwrap().len(), tables().len() + views().len());
 }
 
@@ -127,4 +128,14 @@ fn the_search_with_an_index_has_the_columns_of_the_plain_one() {
     let names = |named: &[ViewColumn]| named.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&plain.columns), names(&indexed.columns));
     assert_eq!(names(&plain.parameters), names(&indexed.parameters));
+}
+
+#[test]
+fn a_dictionary_of_named_tables_has_them_alone() {
+    let named = |names: &[&str]| Dictionary::of(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let two = named(&["themes", "nps_by_week"]).unwrap().markdown();
+    assert_eq!(two.lines().filter(|line| line.starts_with("## ")).count(), 2, "{two}");
+    assert_eq!(named(&[]).unwrap().markdown(), Dictionary::whole().markdown());
+    let unknown = named(&["respones"]).unwrap_err();
+    assert!(unknown.contains("'respones'") && unknown.contains("did you mean 'responses'?"), "{unknown}");
 }

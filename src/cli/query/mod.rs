@@ -32,7 +32,9 @@ const ROWS_DEFAULT: usize = 1000;
 /// What the program takes beside the engine's data: threads' stacks, the engine's code, rows on their way out.
 const OWN_MEMORY_BYTES: u64 = 1 << 30;
 
-/// Runs read-only SQL over the warehouse (DuckDB's SQL): one statement, or several with a semicolon after each.
+/// Runs read-only SQL over the warehouse.
+///
+/// DuckDB's SQL: one statement, or several with a semicolon after each.
 ///
 /// The DuckDB file is read if one is named, else the Parquet files; with both, Parquet's tables are `parquet.NAME`. Times are UTC.
 /// SQL cannot write, and cannot reach other files, the network, the environment or an extension. Memory is bounded by

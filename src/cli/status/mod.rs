@@ -38,7 +38,9 @@ use streams::{StreamStatus, Stretch, is_asked_for};
 
 const RUNS_SHOWN: u32 = 5;
 
-/// Shows what is proven complete, how far behind the warehouse is, the last runs and what waits. Sends nothing.
+/// Shows coverage, lag, recent runs and pending work.
+///
+/// What is proven complete, how far behind the warehouse is, and what waits. Sends nothing.
 ///
 /// With --from and --to: for each stretch of that range since when it is complete, when it was last read and with which optional
 /// parts, how many rows that gave, and how it was proven: by which scan, of how many pages, and how the service said that there is

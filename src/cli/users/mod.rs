@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 
 use super::{CommandError, Context};
 
-/// People at the service: reads them into the warehouse, and sends them.
+/// Pulls users into the warehouse, or pushes them to the service.
 ///
 /// Exit codes: those of the subcommand, see `studysync users pull --help` and `studysync users push --help`.
 #[derive(Args, Debug)]
