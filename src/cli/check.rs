@@ -161,7 +161,7 @@ fn serve(settings: &Settings) -> Option<Finding> {
 
 async fn service(settings: &Settings, context: &Context) -> Vec<Finding> {
     let broken = |error| vec![Finding::broken("service", CommandError::Pipeline(error))];
-    let source = match client(settings) {
+    let source = match client(settings, None) {
         Ok(source) => source,
         Err(error) => return broken(error),
     };
@@ -176,8 +176,10 @@ async fn service(settings: &Settings, context: &Context) -> Vec<Finding> {
 }
 
 /// A client that does not wait long: somebody sits before the screen.
-fn client(settings: &Settings) -> Result<Source, PipelineError> {
+/// `requests_max`: the most that it sends; `None`: as many as the settings allow.
+pub(super) fn client(settings: &Settings, requests_max: Option<u64>) -> Result<Source, PipelineError> {
     let mut source = pipeline::source_settings(settings)?;
+    source.requests_max = requests_max.or(source.requests_max);
     (source.attempts_max, source.timeout) = (ATTEMPTS_MAX, source.timeout.min(TIMEOUT_MAX));
     source.patience = source.patience.min(PATIENCE);
     let learned = match own_state(settings)? {
@@ -196,7 +198,7 @@ fn own_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
 }
 
 /// What the service told of its limits, for the next command; if that cannot be written, the next one asks for itself.
-fn remember(source: &Source, settings: &Settings) {
+pub(super) fn remember(source: &Source, settings: &Settings) {
     let is_news = source.told_until_ms().is_some() || settings.throttle.ignores_told_wait;
     if !is_news || !matches!(own_state(settings), Ok(Some(_))) {
         return;

@@ -32,7 +32,7 @@ const EXAMPLES: &[Examples] = &[
         "erase",
         &["studysync erase --email zoe@example.com --dry-run", "studysync erase --file people.txt --yes --json"],
     ),
-    examples("forget", &["studysync forget --survey 4100", "studysync forget --survey 4100 --stream themes"]),
+    examples("forget", &["studysync forget --survey 4100", "studysync forget --survey 4100 --survey 4200"]),
     examples(
         "query",
         &[

@@ -20,6 +20,7 @@ mod query;
 mod rebind;
 mod replay;
 mod report;
+mod runtime;
 mod sandbox;
 mod schema;
 mod serve;
@@ -43,10 +44,11 @@ use crate::{
 use context::Context;
 use exit::CommandError;
 use printer::Printer;
+use runtime::on_runtime;
 
 /// Keeps a warehouse in step with a study feedback service.
 #[derive(Debug, Parser)]
-#[command(name = "studysync", version)]
+#[command(name = "studysync", version, max_term_width = 80)]
 #[command(after_help = exit::ALL_CODES)]
 struct Cli {
     /// Configuration file [default: STUDYSYNC_CONFIG, else studysync.toml if it is there]
@@ -166,18 +168,6 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Sandbox(args) => on_runtime(sandbox::run(args, context)),
         Command::Demo(args) => demo::run(&args, context),
     }
-}
-
-/// Only commands that speak to somebody need threads that wait.
-fn on_runtime(command: impl Future<Output = Result<u8, CommandError>>) -> Result<u8, CommandError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| CommandError::failed("cannot start the runtime", source))?;
-    let outcome = runtime.block_on(command);
-    // A thread that still waits for the network must not hold the program up.
-    runtime.shutdown_background();
-    outcome
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! `studysync replay`: tables from the archive, without a request.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -13,11 +12,10 @@ use crate::{
 
 use super::{
     CommandError, Context,
+    bars::{self, Watch},
     flags::{PlaceFlags, StreamFlags, check_range, parse_moment},
     sync::stop_on_signal,
 };
-
-const REFRESH: Duration = Duration::from_millis(150);
 
 /// Rebuilds tables from the archive; sends nothing.
 ///
@@ -92,32 +90,14 @@ fn stretch(args: &ReplayArgs) -> Result<Option<Window>, CommandError> {
     Ok(Some(Window::new(args.from.unwrap_or(i64::MIN), args.to.unwrap_or(i64::MAX))))
 }
 
-struct Watch(ProgressBar, tokio::task::JoinHandle<()>);
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.1.abort();
-        self.0.finish_and_clear();
-    }
-}
-
+/// Shows the progress until the returned guard is dropped.
 fn watch(context: &Context, progress: Arc<ReplayProgress>) -> Watch {
-    let bar = context.bars.add(ProgressBar::new(0));
-    // A template that is known to be right: the default bar is drawn otherwise.
-    let style = ProgressStyle::with_template("{spinner} [{bar:32}] {pos} of {len} scans  {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-    let drawn = bar.clone();
-    let task = tokio::spawn(async move {
-        loop {
-            let now = progress.snapshot();
-            drawn.set_length(now.scans.max(1));
-            drawn.set_position(now.scans_done);
-            drawn.set_message(format!("{} pages, {} records", now.pages_done, now.records_done));
-            drawn.tick();
-            tokio::time::sleep(REFRESH).await;
-        }
-    });
-    Watch(bar, task)
+    bars::watch_line(&context.bars, move || {
+        let now = progress.snapshot();
+        let percent = now.scans_done * 100 / now.scans.max(1);
+        let (done, all, pages, records) = (now.scans_done, now.scans, now.pages_done, now.records_done);
+        format!("{percent}%  {done}/{all} scans  {pages} pages  {records} records")
+    })
 }
 
 fn summary(report: &ReplayReport) -> String {

@@ -1,7 +1,5 @@
 //! `studysync schema`: the data dictionary.
 
-use std::io::IsTerminal as _;
-
 use clap::{Args, ValueEnum};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table as Grid, Width, presets};
 
@@ -40,7 +38,7 @@ enum Format {
 }
 
 pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandError> {
-    let default = if std::io::stdout().is_terminal() { Format::Text } else { Format::Md };
+    let default = if context.printer.is_terminal() { Format::Text } else { Format::Md };
     let format = args.format.unwrap_or(default);
     if format == Format::Parquet && !args.names.is_empty() {
         return Err(CommandError::Usage("--format parquet is one script for all tables: name none".to_owned()));

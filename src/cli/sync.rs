@@ -6,11 +6,13 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clock,
     config::Settings,
     erase::erase_vanished,
-    model::Window,
+    model::{Window, format_ms},
     pipeline::{
-        OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunReport, drift_lines,
+        self, OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunReport,
+        drift_lines,
     },
 };
 
@@ -22,8 +24,8 @@ use super::{
 /// Pulls new data and re-scans closed windows: the nightly job.
 ///
 /// A first sync begins 30 days back (`since` in the configuration says otherwise), or where a backfill began; older answers come
-/// with `backfill`. What was never proven complete since then is pulled as well. A run that was stopped or killed is gone on
-/// with by the next one.
+/// with `backfill`. What was never proven complete since then is pulled as well. The next run resumes one that
+/// was stopped or killed.
 ///
 /// What the service sends and this version does not know is kept and told; [streams.NAME.drift] in the configuration can say
 /// otherwise: evolve, freeze, discard_row, discard_value.
@@ -91,7 +93,22 @@ pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, Command
     let accept_vanished = args.run.accept_vanished;
     let request = Request { command: "sync", backfill: None, accept_vanished, people: PeopleAsk::AfterLists };
     let given = args.run.given(&context).streams(&args.streams).surveys(&args.surveys);
-    run_request(request, given.settings()?, args.run.json, context).await
+    let settings = given.settings()?;
+    tell_first_start(&settings, &context);
+    run_request(request, settings, args.run.json, context).await
+}
+
+/// Says where a first sync begins, since older answers do not come by themselves. Checkpoints that cannot be read are the run's business.
+fn tell_first_start(settings: &Settings, context: &Context) {
+    let Ok(Some(since_ms)) = pipeline::first_sync_since(settings, clock::now_ms()) else { return };
+    let since = format_ms(since_ms);
+    tracing::info!(since, "first sync");
+    if !context.is_quiet && !context.bars.is_hidden() {
+        let text =
+            format!("first sync: answers from {since} on; older ones come with `studysync backfill --from DATE`\n");
+        // Without stderr there is nobody to be told.
+        std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes()).ok();
+    }
 }
 
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
@@ -193,6 +210,11 @@ fn summary(report: &RunReport) -> String {
         report.requests.total,
         report.time_ms.wall as f64 / 1000.0
     );
+    let refusals = report.requests.by_status.get(&429).copied().unwrap_or_default();
+    if refusals > 0 {
+        let waited_ms = report.time_ms.told_to_wait + report.time_ms.chose_to_wait;
+        text.push_str(&format!("  rate limit: {refusals} refusals, waited {:.1} s\n", waited_ms as f64 / 1000.0));
+    }
     for (name, stream) in &report.streams {
         let counts = &stream.counts;
         let fates = [

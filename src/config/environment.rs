@@ -1,13 +1,14 @@
 //! Settings from environment variables, one for each key of the file: `STUDYSYNC_WAREHOUSE_DUCKDB` sets `duckdb` under `[warehouse]`.
-//! They win over the file and lose against the command line. The only place that reads the environment.
+//! They win over the file and lose against the command line.
 
 use std::path::PathBuf;
 
 use super::{
     error::{ConfigError, value},
     keys::{Key, Kind, PREFIX, keys},
-    paths::expanded,
     secret::is_secret_key,
+    tilde::expanded,
+    variable::{environment, our_variables},
 };
 
 /// The variable that names the configuration file.
@@ -23,12 +24,6 @@ struct Variable {
     text: String,
 }
 
-/// Returns the value of a variable; `None` if it is not set, or not UTF-8.
-#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
-pub(super) fn environment(variable: &str) -> Option<String> {
-    std::env::var(variable).ok()
-}
-
 /// Returns the configuration file that `STUDYSYNC_CONFIG` names.
 pub fn config_from_environment() -> Option<PathBuf> {
     environment(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
@@ -36,12 +31,8 @@ pub fn config_from_environment() -> Option<PathBuf> {
 
 impl Variables {
     /// Reads those of this process. An empty variable counts as not set.
-    #[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
     pub fn of_this_process() -> Variables {
-        let ours = std::env::vars_os().filter_map(|(name, text)| {
-            let name = name.into_string().ok().filter(|name| name.starts_with(PREFIX))?;
-            Some(Variable { name, text: text.to_string_lossy().into_owned() })
-        });
+        let ours = our_variables(PREFIX).into_iter().map(|(name, text)| Variable { name, text });
         Variables(ours.filter(|variable| !variable.text.trim().is_empty()).collect())
     }
 

@@ -18,13 +18,13 @@ mod secret;
 mod serve;
 mod streams;
 mod template;
+mod tilde;
 mod variable;
 
 pub use environment::config_from_environment;
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
 pub use keys::{Key, Kind, keys};
-pub use paths::expanded;
 pub use recordings::RecordingsSettings;
 pub use resolve::{
     ArchiveChoice, AuthChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
@@ -33,6 +33,7 @@ pub use resolve::{
 pub use secret::SecretSource;
 pub use serve::{ServeSettings, WEBHOOK_OFF};
 pub use template::template;
+pub use tilde::expanded;
 
 #[cfg(test)]
 mod tests;

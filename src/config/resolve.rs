@@ -16,12 +16,12 @@ use super::{
     environment::{Variables, config_from_environment},
     error::{ConfigError, value},
     file::{CONFIG_FILE_NAME, ConfigFile},
-    limits,
-    paths::{self, expanded},
+    limits, paths,
     places::{folder_of_pages, real, real_state},
     recordings::{self, RecordingsSettings},
     secret::{SecretSource, WrittenSource, secret},
     streams,
+    tilde::expanded,
 };
 
 /// The address in the file that `init` writes: nobody's, so it is refused until somebody puts another in its place.

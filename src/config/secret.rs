@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{ConfigError, environment::environment, error::value};
+use super::{ConfigError, error::value, variable::environment};
 use crate::{
     redact::{ApiKey, bare_secret},
     text,

@@ -1,4 +1,18 @@
-//! Names of environment variables, and what may be shown of them.
+//! Environment variables: their names, what may be shown of them, and their values. The only place that reads the environment.
+
+/// Returns the value of a variable; `None` if it is not set, or not UTF-8.
+#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
+pub(super) fn environment(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
+}
+
+/// Returns the variables whose names begin so, with their values.
+#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
+pub(super) fn our_variables(prefix: &str) -> Vec<(String, String)> {
+    let named = std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text)));
+    let ours = named.filter(|(name, _)| name.starts_with(prefix));
+    ours.map(|(name, text)| (name, text.to_string_lossy().into_owned())).collect()
+}
 
 /// Whether a text can be the name of an environment variable, and not rather a secret.
 pub(super) fn is_variable_name(name: &str) -> bool {

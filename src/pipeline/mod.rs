@@ -20,6 +20,7 @@ mod held;
 mod limits;
 mod list_end;
 mod memory;
+mod meter;
 mod named_surveys;
 mod people;
 mod progress;
@@ -35,6 +36,7 @@ mod replay;
 mod report;
 mod request;
 mod run;
+mod sample;
 mod scan;
 mod session;
 mod shared_destination;
@@ -56,9 +58,10 @@ pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use frozen::Frozen;
 pub use limits::{LEARNED_RATE, recall, remember, told_wait_until};
+pub use meter::{Meter, Reading, Wait};
 pub use named_surveys::{unknown_in_warehouse, unknown_surveys};
 pub use people::{PeopleDue, people_due, people_rules};
-pub use progress::{Progress, Snapshot};
+pub use progress::{Progress, Reach, Snapshot};
 pub use push::{
     Erased, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound, Written, clean_results,
     push_dry, search_results,
@@ -72,9 +75,10 @@ pub use replay::{
 pub use report::{Outcome, Reached, RunReport, StreamReport};
 pub use request::{OPEN_END_MS, PeopleAsk, Request};
 pub use run::{CLOCK_SKEW, Run};
+pub use sample::{SAMPLE_REQUESTS_MAX, Sample, sample};
 pub use session::Session;
 pub use surroundings::Surroundings;
 pub use traits::{KnownTrait, MEASURE_REQUESTS_MAX, Measured, known_traits, measure_traits};
 pub use unknown_surveys::{SurveyNames, UnknownSurveys};
 pub use verify::{NeverRead, Verified, Verify, VerifyReport, VerifyRequest, VerifyTotals};
-pub use work::{ScopeWork, work};
+pub use work::{ScopeWork, first_sync_since, work};

@@ -1,9 +1,12 @@
 //! Numbers that a progress bar can watch while the run works. Nothing depends on them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use crate::{
-    model::{DAY_MS, Scope, Window},
+    model::{DAY_MS, Scope, Stream, Window},
     plan::Due,
 };
 
@@ -17,6 +20,15 @@ pub struct Progress {
     done_ms: AtomicU64,
     rows_pulled: AtomicU64,
     rows_committed: AtomicU64,
+    reached: Mutex<Option<Reach>>,
+}
+
+/// How far a run has come: the stream and the end of the window that was committed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    pub stream: Stream,
+    /// `None` for a list without windows.
+    pub until_ms: Option<i64>,
 }
 
 /// The counters at one moment.
@@ -28,6 +40,24 @@ pub struct Snapshot {
     pub done_ms: u64,
     pub rows_pulled: u64,
     pub rows_committed: u64,
+    pub reached: Option<Reach>,
+}
+
+impl Snapshot {
+    /// The share of the creation time that is due of which all is committed: 0 to 1.
+    pub fn share(&self) -> f64 {
+        match self.due_ms {
+            0 => 0.0,
+            due_ms => self.done_ms.min(due_ms) as f64 / due_ms as f64,
+        }
+    }
+
+    /// How many windows there will be, if those to come are as long as those that are done.
+    pub fn windows_expected(&self) -> Option<u64> {
+        let share = self.share();
+        let expected = (self.windows_done as f64 / share).round() as u64;
+        (share > 0.0).then_some(expected.max(self.windows_done))
+    }
 }
 
 impl Progress {
@@ -41,6 +71,7 @@ impl Progress {
             done_ms: read(&self.done_ms),
             rows_pulled: read(&self.rows_pulled),
             rows_committed: read(&self.rows_committed),
+            reached: *self.reached.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -65,6 +96,8 @@ impl Progress {
         self.windows_done.fetch_add(1, Ordering::Relaxed);
         self.done_ms.fetch_add(length_ms(scope, window), Ordering::Relaxed);
         self.rows_committed.fetch_add(rows, Ordering::Relaxed);
+        let until_ms = scope.stream.is_windowed().then_some(window.end_ms);
+        *self.reached.lock().unwrap_or_else(PoisonError::into_inner) = Some(Reach { stream: scope.stream, until_ms });
     }
 }
 

@@ -111,6 +111,26 @@ fn first_since_ms(stream: &StreamSettings, now_ms: i64) -> i64 {
     stream.since_ms.unwrap_or_else(|| (now_ms - crate::config::FIRST_SYNC_DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS)
 }
 
+/// Where the first sync of these settings begins: the earliest start of its streams. `None` if an earlier run has read any of them.
+///
+/// # Errors
+/// The checkpoints cannot be read.
+pub fn first_sync_since(settings: &Settings, now_ms: i64) -> Result<Option<i64>, StateError> {
+    let state = State::open_read_only(&settings.state_path)?;
+    let mut since_ms = None;
+    for stream in settings.streams.iter().filter(|stream| stream.stream.is_windowed()) {
+        for scope in scopes(settings, stream) {
+            let is_known = state.as_ref().map(|state| state.extent_start_ms(scope)).transpose()?.flatten().is_some();
+            if is_known {
+                return Ok(None);
+            }
+        }
+        let first_ms = first_since_ms(stream, now_ms);
+        since_ms = Some(since_ms.map_or(first_ms, |since_ms: i64| since_ms.min(first_ms)));
+    }
+    Ok(since_ms)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -81,8 +81,10 @@ pub struct Cutter {
     relapses: u32,
     held: Vec<Segment>,
     page_rows: u64,
-    /// Rows a millisecond where nothing is known, learned from the scans of this run.
+    /// Rows per millisecond where nothing is known, learned from the scans of this run.
     learned: Option<f64>,
+    /// Rows per millisecond of all earlier scans together; `None` where there were none.
+    mean: Option<f64>,
     /// The longest that a window may be now.
     reach_ms: i64,
     /// Whether a scan, of this run or an earlier one, showed how dense rows lie.
@@ -94,6 +96,9 @@ impl Cutter {
     /// `held` tells how dense the answers lay where a scan was before. A stream without windows is not cut at all.
     pub fn new(due: Vec<Due>, held: Vec<Segment>, page_rows: u32, is_windowed: bool) -> Self {
         let learned = held.last().map(density);
+        let (rows, length_ms) =
+            held.iter().fold((0, 0), |(rows, ms), segment| (rows + segment.rows, ms + segment.window.len_ms()));
+        let mean = (length_ms > 0).then(|| rows as f64 / length_ms as f64);
         let longest_ms = held.iter().map(|segment| segment.window.len_ms()).max().unwrap_or(DAY_MS).max(DAY_MS);
         let page_rows = u64::from(page_rows.max(1));
         let reach_ms = longest_ms.saturating_mul(GROWTH_MAX);
@@ -107,6 +112,7 @@ impl Cutter {
             held,
             page_rows,
             learned,
+            mean,
             reach_ms,
             is_density_seen,
             is_windowed,
@@ -133,6 +139,13 @@ impl Cutter {
     /// Whether the next window's length is a guess: what was scanned is too little to say how dense rows lie.
     pub fn is_blind(&self) -> bool {
         self.is_windowed && !self.is_density_seen && self.reach_ms < MONTH_MAX_MS
+    }
+
+    /// Takes the density of a sample for that of all rows that no scan counted.
+    pub fn sampled(&mut self, rows: u64, length_ms: i64) {
+        let density = rows as f64 / length_ms.max(1) as f64;
+        (self.mean, self.learned) = (Some(density), Some(density));
+        self.is_density_seen = true;
     }
 
     /// What a scan showed.
@@ -207,9 +220,10 @@ impl Cutter {
         let known_ms: i64 = known.iter().map(|segment| segment.window.len_ms()).sum();
         let rest_ms = window.len_ms() - known_ms;
         let known_rows: u64 = known.iter().map(|segment| segment.rows).sum();
-        match (rest_ms, self.learned) {
+        // One scan says little of other times, so all of them together do.
+        match (rest_ms, self.mean.or(self.learned)) {
             (0, _) => Some(known_rows),
-            (rest_ms, Some(learned)) => Some(known_rows + (learned * rest_ms as f64).round() as u64),
+            (rest_ms, Some(density)) => Some(known_rows + (density * rest_ms as f64).round() as u64),
             (_, None) => None,
         }
     }

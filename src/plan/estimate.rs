@@ -28,9 +28,8 @@ pub struct PlannedWindow {
     pub requests: Option<u64>,
 }
 
-/// Cuts all that is due with what is known now. `requests_per_sec` is the learned rate; by `ties` the edges of pages are looked
-/// at, each of them or a sample.
-pub fn estimate(mut cutter: Cutter, page_rows: u32, requests_per_sec: Option<f64>, ties: Ties) -> Estimate {
+/// Cuts all that is due with what is known now. By `ties` the edges of pages are looked at, each of them or a sample.
+pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
     let mut windows = Vec::new();
     while let Some(due) = cutter.next_window() {
         let rows = cutter.rows_expected(due.window);
@@ -42,7 +41,18 @@ pub fn estimate(mut cutter: Cutter, page_rows: u32, requests_per_sec: Option<f64
     }
     let total = |of: fn(&PlannedWindow) -> Option<u64>| windows.iter().map(of).sum::<Option<u64>>();
     let (rows, requests) = (total(|window| window.rows), total(|window| window.requests));
-    let minutes =
-        requests.zip(requests_per_sec.filter(|rate| *rate > 0.0)).map(|(count, rate)| count as f64 / rate / 60.0);
-    Estimate { windows, rows, requests, minutes }
+    Estimate { windows, rows, requests, minutes: None }
+}
+
+impl Estimate {
+    /// The same with its minutes at this rate.
+    #[must_use]
+    pub fn at_rate(self, requests_per_sec: Option<f64>) -> Estimate {
+        Estimate { minutes: self.requests.and_then(|requests| minutes(requests, requests_per_sec)), ..self }
+    }
+}
+
+/// The minutes that so many requests take at a rate; `None` where no rate is known.
+pub fn minutes(requests: u64, requests_per_sec: Option<f64>) -> Option<f64> {
+    requests_per_sec.filter(|rate| *rate > 0.0).map(|rate| requests as f64 / rate / 60.0)
 }

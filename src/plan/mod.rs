@@ -11,7 +11,7 @@ mod rescan;
 
 pub use cutter::{Cutter, halves};
 pub use due::{Ask, Due, Reason, Rules, due};
-pub use estimate::{Estimate, estimate};
+pub use estimate::{Estimate, PlannedWindow, estimate, minutes};
 pub use rescan::{RescanRules, Tier};
 
 #[cfg(test)]

@@ -96,7 +96,8 @@ fn plan_sends_nothing_and_tells_what_comes() {
         [&["plan", "--json"][..], &["plan", "--from", &days_ago(20), "--to", &NOW_MS.to_string(), "--json"]]
     {
         let plan = place.run(arguments).expect(0).json();
-        assert_eq!(sorted_keys(&plan), ["command", "now", "requests_per_sec", "streams", "ties", "under_way"]);
+        assert_eq!(sorted_keys(&plan), ["command", "now", "requests_per_sec", "streams", "ties", "total", "under_way"]);
+        assert_eq!(sorted_keys(&plan["total"]), ["is_partial", "minutes", "requests", "rows", "windows"]);
         assert_eq!(plan["streams"].as_array().unwrap().len(), 3);
         for stream in plan["streams"].as_array().unwrap() {
             assert_eq!(sorted_keys(stream), ["minutes", "requests", "rows", "stream", "survey_id", "windows"]);

@@ -153,7 +153,7 @@ fn a_plan_tells_what_was_never_read_from_what_lacks_a_flag() {
     place.report(&["backfill", "--from", &days_ago(5), "--stream", "responses"], 0);
     let place = place.with_config("[streams.responses]\nflags = [\"with_urls\"]\n");
     let arguments = ["plan", "--from", &days_ago(8), "--to", &days_ago(1), "--stream", "responses"];
-    let text = place.run(&arguments).expect(0).stdout;
+    let text = place.run(&[&arguments[..], &["--days"]].concat()).expect(0).stdout;
     assert!(text.contains("  new flags ") && text.contains("  never scanned "), "{text}");
     let plan = place.run(&[&arguments[..], &["--json"]].concat()).expect(0).json();
     let ms = |window: &Value, end: &str| window["window"][end].as_i64().unwrap();

@@ -1,12 +1,8 @@
 //! `studysync users push`: users from a file or a query to the service.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -16,13 +12,13 @@ use crate::{
 
 use super::super::{
     CommandError, Context,
+    bars::{self, Watch},
     flags::{EffortFlags, PlaceFlags},
     sync::stop_on_signal,
 };
 
 /// Where the fates of rows go that have no file to stand beside.
 const RESULTS: &str = "users-push.results.csv";
-const REFRESH: Duration = Duration::from_millis(200);
 
 /// Sends users to the service, one request each: their e-mail address, attributes and historical events.
 ///
@@ -182,33 +178,20 @@ fn results_of(args: &PushArgs) -> PathBuf {
     }
 }
 
-/// Draws one line until it is dropped; nothing where stderr is no terminal.
-fn watch(push: &Push, context: &Context) -> impl Drop + use<> {
-    struct Watch(ProgressBar, tokio::task::JoinHandle<()>);
-    impl Drop for Watch {
-        fn drop(&mut self) {
-            self.1.abort();
-            self.0.finish_and_clear();
-        }
-    }
-    let bar = context.bars.add(ProgressBar::new_spinner());
-    let (drawn, rows, source) = (bar.clone(), push.watch(), push.source().clone());
-    let task = tokio::spawn(async move {
-        loop {
-            let now = rows();
-            let wait = source.waiting().map(|waiting| {
-                let left = waiting.until.saturating_duration_since(tokio::time::Instant::now());
-                format!("  waiting {:.1} s", left.as_secs_f64())
-            });
-            let requests = source.request_stats().total;
-            let text =
-                format!("{} rows read, {} accepted, {} known, {requests} requests", now.read, now.accepted, now.known);
-            drawn.set_message(text + &wait.unwrap_or_default());
-            drawn.tick();
-            tokio::time::sleep(REFRESH).await;
-        }
-    });
-    Watch(bar, task)
+/// Shows the progress until the returned guard is dropped.
+fn watch(push: &Push, context: &Context) -> Watch {
+    let (rows, source) = (push.watch(), push.source().clone());
+    bars::watch_line(&context.bars, move || {
+        let now = rows();
+        let wait = source.waiting().map(|waiting| {
+            let left = waiting.until.saturating_duration_since(tokio::time::Instant::now());
+            format!("  waiting {:.1} s", left.as_secs_f64())
+        });
+        let requests = source.request_stats().total;
+        let text =
+            format!("{} rows read, {} accepted, {} known, {requests} requests", now.read, now.accepted, now.known);
+        text + &wait.unwrap_or_default()
+    })
 }
 
 fn tell(report: &PushReport, is_json: bool, context: &Context) -> Result<(), CommandError> {

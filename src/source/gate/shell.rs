@@ -18,6 +18,9 @@ use crate::{
     source::{Stop, WaitReason, Waiting},
 };
 
+/// A wait of this length is worth a log line of its own; shorter ones are counted in the report.
+const WAIT_WORTH_A_WARNING: Duration = Duration::from_secs(60);
+
 /// What a gate takes from this machine: a clock that only stamps, and jitter.
 #[derive(Clone, Debug, Default)]
 pub(in crate::source) struct Machine {
@@ -218,11 +221,16 @@ impl Permit {
             self.ticket.as_ref().and_then(|ticket| self.gate.state().refused(ticket, now, told, status == 429, random));
         if let Some(waiting) = refused {
             let until_ms = self.gate.epoch_ms(waiting.until, now);
-            let why = if waiting.why == WaitReason::Told { "told to wait" } else { "backing off" };
+            let why = if waiting.why == WaitReason::Told { "rate limited" } else { "backing off" };
             if waiting.why == WaitReason::Told {
                 self.gate.shared.told.send_replace(Some(until_ms));
             }
-            tracing::warn!(status, until = %format_ms(until_ms), wait_ms = until_ms - self.gate.shared.machine.clock.now_ms(), "{why}");
+            let (until, wait) = (format_ms(until_ms), waiting.until.saturating_duration_since(now));
+            // Short waits are ordinary: the progress and the run's report count them.
+            match wait >= WAIT_WORTH_A_WARNING {
+                true => tracing::warn!(status, until, wait_secs = wait.as_secs(), "{why}"),
+                false => tracing::debug!(status, until, wait_ms = wait.as_millis(), "{why}"),
+            }
         }
         self.gate.shared.changed.notify_waiters();
     }

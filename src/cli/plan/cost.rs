@@ -1,0 +1,110 @@
+//! What a plan costs altogether, and how fast its requests will go.
+
+use serde::Serialize;
+
+use crate::{
+    config::Settings,
+    pipeline::LEARNED_RATE,
+    plan::{Estimate, minutes},
+    source::LearnedRate,
+    state::{State, StateError},
+};
+
+use super::{people::PlannedPeople, probe::Probed};
+
+/// Earlier runs that are looked through for their speed.
+const RUNS_LOOKED_AT: u32 = 20;
+/// A run with fewer requests says little of its speed.
+const REQUESTS_MIN: u64 = 10;
+
+/// Everything together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Total {
+    pub windows: usize,
+    /// Of the streams of which that is known; `None` if of none is.
+    pub rows: Option<u64>,
+    pub requests: Option<u64>,
+    pub minutes: Option<f64>,
+    /// Whether there are streams of which nothing is known: the numbers are those of the others.
+    pub is_partial: bool,
+}
+
+impl Total {
+    /// Adds up the streams and the people.
+    pub fn of<'a>(
+        streams: impl Iterator<Item = &'a Estimate>,
+        people: Option<&PlannedPeople>,
+        requests_per_sec: Option<f64>,
+    ) -> Total {
+        let add = |sum: Option<u64>, number: Option<u64>| match (sum, number) {
+            (Some(sum), Some(number)) => Some(sum + number),
+            (sum, number) => sum.or(number),
+        };
+        let mut total = Total::default();
+        for stream in streams {
+            total.windows += stream.windows.len();
+            total.is_partial |= stream.requests.is_none();
+            (total.rows, total.requests) = (add(total.rows, stream.rows), add(total.requests, stream.requests));
+        }
+        total.requests = add(total.requests, people.map(|people| people.due));
+        total.minutes = total.requests.and_then(|requests| minutes(requests, requests_per_sec));
+        total
+    }
+}
+
+/// How fast requests go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Speed {
+    pub requests_per_sec: f64,
+    pub basis: SpeedBasis,
+}
+
+/// Where a speed is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SpeedBasis {
+    /// The limit of the service, as runs have learned it.
+    Limit,
+    /// `requests_per_sec_max` of the settings.
+    Setting,
+    /// How fast an earlier run was.
+    EarlierRun,
+    /// How fast the sample was.
+    Probe,
+}
+
+impl Speed {
+    /// The best that is known. The cap of the settings bounds all of them.
+    ///
+    /// # Errors
+    /// The checkpoints cannot be read.
+    pub fn known(
+        settings: &Settings,
+        state: Option<&State>,
+        probed: Option<&Probed>,
+    ) -> Result<Option<Speed>, StateError> {
+        let learned = state.map(|state| state.service_trait::<LearnedRate>(LEARNED_RATE)).transpose()?.flatten();
+        let earlier = state.map(earlier_run).transpose()?.flatten();
+        let cap = settings.throttle.requests_per_sec_max;
+        let speed = |basis| move |requests_per_sec| Speed { requests_per_sec, basis };
+        let found = learned.and_then(|(rate, _)| rate.requests_per_sec).map(speed(SpeedBasis::Limit));
+        let found = found.or(earlier.map(speed(SpeedBasis::EarlierRun)));
+        let found = found.or(probed.map(|probed| probed.requests_per_sec).map(speed(SpeedBasis::Probe)));
+        Ok(match (found, cap) {
+            (Some(found), Some(cap)) if found.requests_per_sec > cap => Some(speed(SpeedBasis::Setting)(cap)),
+            (None, Some(cap)) => Some(speed(SpeedBasis::Setting)(cap)),
+            (found, _) => found,
+        })
+    }
+}
+
+/// Requests per second of the newest run that sent enough of them.
+fn earlier_run(state: &State) -> Result<Option<f64>, StateError> {
+    let speed = |report: &str| {
+        let report: serde_json::Value = serde_json::from_str(report).ok()?;
+        let requests = report["requests"]["total"].as_u64().filter(|requests| *requests >= REQUESTS_MIN)?;
+        let wall_ms = report["time_ms"]["wall"].as_u64().filter(|wall_ms| *wall_ms > 0)?;
+        Some(requests as f64 * 1000.0 / wall_ms as f64)
+    };
+    Ok(state.runs(RUNS_LOOKED_AT)?.iter().find_map(|run| run.report.as_deref().and_then(speed)))
+}

@@ -1,0 +1,134 @@
+//! A plan for people: the total, a line for each stream, and each window if asked for.
+
+use crate::{model::format_ms, plan::Estimate};
+
+use super::{
+    cost::SpeedBasis,
+    people::PlannedPeople,
+    planned::{Plan, PlannedStream},
+};
+
+pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
+    let mut text = format!("{}\n", total(plan));
+    if let (Some(rate), Some(basis)) = (plan.requests_per_sec, plan.speed_from) {
+        text.push_str(&format!("{rate:.1} requests per second: {}\n", basis.explained()));
+    }
+    if plan.under_way > 0 {
+        text.push_str(&format!("{} unfinished scans of an earlier run are resumed first.\n", plan.under_way));
+    }
+    text.push_str(&format!(
+        "\n{:<22} {:>8} {:>12} {:>10} {:>9}\n",
+        "stream", "windows", "records", "requests", "minutes"
+    ));
+    for stream in &plan.streams {
+        text.push_str(&line(stream));
+        if with_windows {
+            text.push_str(&windows(&stream.estimate));
+        }
+    }
+    if let Some(PlannedPeople { named, due, minutes }) = &plan.users {
+        let minutes = minutes.map(|minutes| format!("{minutes:.1}")).unwrap_or_default();
+        let (requests, named) = (grouped(*due), grouped(*named));
+        text.push_str(&format!("{:<22} {:>8} {:>12} {requests:>10} {minutes:>9}\n", "users", "", ""));
+        text.push_str(&format!("  {requests} of {named} known users are due; those in new answers come on top\n"));
+    }
+    let has_unknown = plan.streams.iter().any(|stream| stream.estimate.requests.is_none());
+    match (has_unknown, plan.probe_requests) {
+        (_, Some(requests)) => text.push_str(&format!("\nThe sample took {requests} requests.\n")),
+        (true, None) => text.push_str("\n?: not seen yet. --probe asks for a sample, some 10 to 30 requests.\n"),
+        (false, None) => {}
+    }
+    if !with_windows && plan.total.windows > 0 {
+        text.push_str("Each window: --days\n");
+    }
+    text
+}
+
+fn total(plan: &Plan) -> String {
+    let command = format!("`studysync {}` at {}", plan.command, plan.now);
+    let total = plan.total;
+    let Some(requests) = total.requests else {
+        return match total.windows {
+            0 => format!("{command}: nothing is due"),
+            _ => format!("{command} would pull data of which nothing is known yet"),
+        };
+    };
+    let bound = if total.is_partial { "at least" } else { "about" };
+    let time = total.minutes.map(|minutes| format!(" in {bound} {}", length(minutes))).unwrap_or_default();
+    let rows = total.rows.map(|rows| format!(", for {} records", grouped(rows))).unwrap_or_default();
+    format!("{command} would send\n{bound} {} requests{time}{rows}", grouped(requests))
+}
+
+fn line(stream: &PlannedStream) -> String {
+    let survey = stream.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
+    let name = format!("{}{survey}", stream.stream);
+    let Estimate { windows, rows, requests, minutes } = &stream.estimate;
+    if windows.is_empty() {
+        return format!("{name:<22} nothing is due\n");
+    }
+    let number = |number: &Option<u64>| number.map_or("?".to_owned(), grouped);
+    let minutes = minutes.map_or("?".to_owned(), |minutes| format!("{minutes:.1}"));
+    let (windows, rows, requests) = (windows.len(), number(rows), number(requests));
+    format!("{name:<22} {windows:>8} {rows:>12} {requests:>10} {minutes:>9}\n")
+}
+
+fn windows(estimate: &Estimate) -> String {
+    let line = |planned: &crate::plan::PlannedWindow| {
+        let window = planned.due.window;
+        let requests = planned.requests.map(|requests| format!("  {requests} requests")).unwrap_or_default();
+        let (reason, start, end) =
+            (planned.due.reason.to_string(), format_ms(window.start_ms), format_ms(window.end_ms));
+        format!("  {reason:<13} {start} .. {end}{requests}\n")
+    };
+    estimate.windows.iter().map(line).collect()
+}
+
+/// A length of time as people say it.
+fn length(minutes: f64) -> String {
+    let count = |number: f64, unit: &str| format!("{number:.0} {unit}{}", if number == 1.0 { "" } else { "s" });
+    match minutes {
+        ..1.0 => count((minutes * 60.0).ceil(), "second"),
+        1.0..120.0 => count(minutes.round(), "minute"),
+        _ => format!("{:.1} hours", minutes / 60.0),
+    }
+}
+
+/// A number with its thousands apart.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+impl SpeedBasis {
+    fn explained(self) -> &'static str {
+        match self {
+            SpeedBasis::Limit => "the service's limit, as earlier runs learned it",
+            SpeedBasis::Setting => "requests_per_sec_max of the configuration",
+            SpeedBasis::EarlierRun => "as fast as an earlier run; no limit was met",
+            SpeedBasis::Probe => "as fast as the sample; the service's limit is not known",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_lengths_read_well() {
+        for (number, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), expected);
+        }
+        assert_eq!(
+            [0.01, 0.5, 1.0, 119.0, 150.0].map(length),
+            ["1 second", "30 seconds", "1 minute", "119 minutes", "2.5 hours"]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Paths as people write them. `~` is the home of this user, as in a shell; what else a shell would have put in is refused, since it would
+//! become a folder of that name.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::variable::environment;
+
+/// The path that is meant.
+///
+/// # Errors
+/// If it begins with another user's home or a variable, or is an address.
+pub fn expanded(path: PathBuf) -> Result<PathBuf, String> {
+    expanded_at(path, || environment("HOME").filter(|home| !home.is_empty()).map(PathBuf::from))
+}
+
+fn expanded_at(path: PathBuf, home: impl FnOnce() -> Option<PathBuf>) -> Result<PathBuf, String> {
+    let shown = path.display();
+    if path.as_os_str().is_empty() {
+        return Err("the path is empty".to_owned());
+    }
+    let mut components = path.components();
+    let Some(Component::Normal(first)) = components.next() else { return Ok(path) };
+    let (first, rest) = (first.to_string_lossy(), components.as_path());
+    let has_rest = rest != Path::new("");
+    if first == "~" {
+        let home =
+            home().ok_or_else(|| format!("'{shown}': there is no HOME to put in place of ~: write the whole path"))?;
+        return Ok(home.join(rest));
+    }
+    if first.starts_with('~') && has_rest {
+        return Err(format!("'{shown}': only ~/ is known, not the home of another user: write the whole path"));
+    }
+    let is_name =
+        |name: &str| name.starts_with(|letter: char| letter.is_ascii_alphabetic() || matches!(letter, '_' | '{'));
+    let is_variable = first.strip_prefix('$').is_some_and(is_name)
+        || (first.starts_with('%') && first.ends_with('%') && first.len() > 2);
+    if is_variable {
+        return Err(format!("'{shown}': variables are not put in here: write the path itself, or ~/ for your home"));
+    }
+    let is_scheme = |name: &str| name.len() > 2 && name.ends_with(':');
+    if is_scheme(&first) && path.to_string_lossy().contains("://") {
+        return Err(format!("'{shown}' is an address; this version writes to files and folders only"));
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Result<String, String> {
+        expanded_at(PathBuf::from(text), || Some("/home/me".into())).map(|path| path.display().to_string())
+    }
+
+    #[test]
+    fn the_tilde_is_the_home_and_nothing_else_is_put_in() {
+        for (written, meant) in [
+            ("~", "/home/me/"),
+            ("~/w.duckdb", "/home/me/w.duckdb"),
+            ("~//a/../b", "/home/me/a/../b"),
+            ("w.duckdb", "w.duckdb"),
+            ("./~/w", "./~/w"),
+            ("a/~/w", "a/~/w"),
+            ("~backup.csv", "~backup.csv"),
+            ("/$x", "/$x"),
+            ("$5.csv", "$5.csv"),
+            ("C:/x", "C:/x"),
+        ] {
+            assert_eq!(path(written).as_deref(), Ok(meant), "{written}");
+        }
+        for (written, expected) in [
+            ("", "empty"),
+            ("~bob/w", "another user"),
+            ("$HOME/w", "variables"),
+            ("${HOME}/w", "variables"),
+            ("%USERPROFILE%/w", "variables"),
+            ("s3://bucket/x", "files and folders only"),
+            ("file:///x", "files and folders only"),
+        ] {
+            let problem = path(written).unwrap_err();
+            assert!(problem.contains(expected), "{written}: {problem}");
+        }
+        assert!(expanded_at("~/x".into(), || None).unwrap_err().contains("no HOME"));
+    }
+}

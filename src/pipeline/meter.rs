@@ -1,0 +1,232 @@
+//! Reads the progress of a run as speed, share and time left: for the progress line, for log lines and for pages.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::{
+    model::format_ms,
+    source::{Source, WaitReason},
+};
+
+use super::{Progress, Snapshot};
+
+/// Speeds are those of so much time.
+const SPEED_OVER: Duration = Duration::from_secs(10);
+/// Before a run has worked so long, nothing is said of the time left.
+const LEFT_AFTER: Duration = Duration::from_secs(3);
+/// Shorter waits are not shown: nobody could read them.
+const WAIT_MIN: Duration = Duration::from_millis(500);
+
+/// Measures a run under way.
+#[derive(Debug)]
+pub struct Meter {
+    progress: Arc<Progress>,
+    source: Source,
+    started: Instant,
+    /// What was read lately, oldest first.
+    lately: VecDeque<Mark>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: Instant,
+    rows: u64,
+    requests: u64,
+}
+
+/// The progress at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Reading {
+    /// The stream of which a window was committed last.
+    pub stream: Option<&'static str>,
+    /// The end of that window.
+    pub reached: Option<String>,
+    pub windows_done: u64,
+    /// About how many windows there will be.
+    pub windows_expected: Option<u64>,
+    /// Of the creation time that is due, 0 to 100.
+    pub percent: f64,
+    pub rows: u64,
+    pub rows_per_sec: f64,
+    pub requests: u64,
+    pub requests_per_sec: f64,
+    /// The learned limit of the service, if it showed one.
+    pub requests_per_sec_max: Option<f64>,
+    pub secs_left: Option<u64>,
+    /// What all requests wait for.
+    pub waiting: Option<Wait>,
+}
+
+/// A wait of all requests.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Wait {
+    pub secs: u64,
+    /// `rate limited` (the service said when to come back), `backing off` or `pacing` (the learned rate).
+    pub why: &'static str,
+}
+
+impl Meter {
+    /// Begins to measure.
+    pub fn new(progress: Arc<Progress>, source: Source) -> Meter {
+        Meter { progress, source, started: Instant::now(), lately: VecDeque::new() }
+    }
+
+    /// Reads the progress now.
+    pub fn read(&mut self) -> Reading {
+        let now = Instant::now();
+        let snapshot = self.progress.snapshot();
+        let mark = Mark { at: now, rows: snapshot.rows_pulled, requests: self.source.request_stats().total };
+        let before = self.before(mark);
+        let waiting = self.source.waiting().and_then(|waiting| {
+            let left = waiting.until.saturating_duration_since(now);
+            let why = match waiting.why {
+                WaitReason::Told => "rate limited",
+                WaitReason::Backoff => "backing off",
+                WaitReason::Pace => "pacing",
+            };
+            (left >= WAIT_MIN).then_some(Wait { secs: left.as_secs_f64().ceil() as u64, why })
+        });
+        Reading {
+            requests_per_sec_max: self.source.learned_rate().requests_per_sec,
+            secs_left: secs_left(&snapshot, now.saturating_duration_since(self.started)),
+            waiting,
+            ..reading(&snapshot, before, mark)
+        }
+    }
+
+    /// What was read about [`SPEED_OVER`] ago; this mark is remembered for later.
+    fn before(&mut self, mark: Mark) -> Mark {
+        self.lately.push_back(mark);
+        let is_old = |earlier: &Mark| earlier.at + SPEED_OVER < mark.at;
+        while self.lately.get(1).is_some_and(is_old) {
+            self.lately.pop_front();
+        }
+        let first = Mark { at: self.started, rows: 0, requests: 0 };
+        match self.lately.front() {
+            Some(oldest) if self.lately.len() > 1 && oldest.at + SPEED_OVER / 2 < mark.at => *oldest,
+            _ => first,
+        }
+    }
+}
+
+fn reading(snapshot: &Snapshot, before: Mark, now: Mark) -> Reading {
+    let secs = now.at.saturating_duration_since(before.at).as_secs_f64().max(0.05);
+    let per_sec = |now: u64, before: u64| now.saturating_sub(before) as f64 / secs;
+    Reading {
+        stream: snapshot.reached.map(|reached| reached.stream.name()),
+        reached: snapshot.reached.and_then(|reached| reached.until_ms).map(format_ms),
+        windows_done: snapshot.windows_done,
+        windows_expected: snapshot.windows_expected(),
+        percent: snapshot.share() * 100.0,
+        rows: now.rows,
+        rows_per_sec: per_sec(now.rows, before.rows),
+        requests: now.requests,
+        requests_per_sec: per_sec(now.requests, before.requests),
+        ..Reading::default()
+    }
+}
+
+/// The rest takes as long for its share as what is done has taken.
+fn secs_left(snapshot: &Snapshot, elapsed: Duration) -> Option<u64> {
+    let share = snapshot.share();
+    let is_known = elapsed >= LEFT_AFTER && share > 0.0 && snapshot.done_ms < snapshot.due_ms;
+    is_known.then(|| (elapsed.as_secs_f64() * (1.0 - share) / share).ceil() as u64)
+}
+
+impl Reading {
+    /// One line of at most 80 columns with what people ask first: how far, how fast, how long yet, and why it waits.
+    pub fn line(&self) -> String {
+        let mut parts = Vec::new();
+        match (self.stream, &self.reached) {
+            // The day is enough: windows that are shorter come one after the other.
+            (Some(stream), Some(reached)) => parts.push(format!("{stream} {}", reached.get(..10).unwrap_or(reached))),
+            (Some(stream), None) => parts.push(stream.to_owned()),
+            (None, _) => {}
+        }
+        let of = self.windows_expected.map(|expected| format!("/{expected}")).unwrap_or_default();
+        parts.push(format!("{:.0}%", self.percent.floor()));
+        parts.push(format!("{}{of} windows", self.windows_done));
+        if let Some(Wait { secs, why }) = self.waiting {
+            parts.push(format!("{why}: waits {}", length(secs)));
+        } else {
+            parts.push(format!("{} rows/s", short(self.rows_per_sec)));
+            let limit = self.requests_per_sec_max.map(|limit| format!(" of {}", short(limit))).unwrap_or_default();
+            parts.push(format!("{}{limit} req/s", short(self.requests_per_sec)));
+        }
+        parts.extend(self.secs_left.map(|secs| format!("{} left", length(secs))));
+        parts.join("  ")
+    }
+}
+
+/// `950`, `12k`, `1.2M`; below ten with a digit behind the point.
+fn short(number: f64) -> String {
+    match number {
+        ..9.95 => format!("{number:.1}"),
+        ..999.5 => format!("{number:.0}"),
+        ..9_950.0 => format!("{:.1}k", number / 1e3),
+        ..999_500.0 => format!("{:.0}k", number / 1e3),
+        _ => format!("{:.1}M", number / 1e6),
+    }
+}
+
+/// `45s`, `12m`, `3h20m`, `2d4h`.
+fn length(secs: u64) -> String {
+    match secs {
+        ..90 => format!("{secs}s"),
+        ..5_400 => format!("{}m", secs.div_ceil(60)),
+        ..172_800 => format!("{}h{:02}m", secs / 3600, secs % 3600 / 60),
+        _ => format!("{}d{}h", secs / 86_400, secs % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::Stream, pipeline::progress::Reach};
+
+    fn snapshot(done_ms: u64, windows_done: u64) -> Snapshot {
+        let reached = Some(Reach { stream: Stream::Responses, until_ms: Some(1_793_491_200_000) });
+        Snapshot { windows_done, due_ms: 1000, done_ms, reached, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn the_line_has_everything_in_80_columns() {
+        let long = Reading {
+            stream: Some("responses"),
+            reached: Some("2026-11-01T13:05:00Z".to_owned()),
+            windows_done: 9_999,
+            windows_expected: Some(12_345),
+            percent: 81.999,
+            rows_per_sec: 123_456.0,
+            requests_per_sec: 98.76,
+            requests_per_sec_max: Some(100.0),
+            secs_left: Some(190_000),
+            ..Reading::default()
+        };
+        let line = long.line();
+        assert_eq!(line, "responses 2026-11-01  81%  9999/12345 windows  123k rows/s  99 of 100 req/s  2d4h left");
+        let typical = Reading { windows_done: 12, windows_expected: Some(57), secs_left: Some(250), ..long.clone() };
+        assert_eq!(typical.line(), "responses 2026-11-01  81%  12/57 windows  123k rows/s  99 of 100 req/s  5m left");
+        assert!(typical.line().len() <= 80);
+        let waiting = Reading { waiting: Some(Wait { secs: 3_700, why: "rate limited" }), ..typical };
+        assert!(waiting.line().contains("rate limited: waits 62m") && waiting.line().len() <= 80, "{}", waiting.line());
+        assert_eq!(Reading::default().line(), "0%  0 windows  0.0 rows/s  0.0 req/s");
+    }
+
+    #[test]
+    fn speeds_shares_and_the_time_left_follow_from_what_was_read() {
+        let at = Instant::now();
+        let before = Mark { at, rows: 100, requests: 1 };
+        let now = Mark { at: at + Duration::from_secs(10), rows: 1_100, requests: 31 };
+        let reading = reading(&snapshot(250, 5), before, now);
+        assert_eq!((reading.rows_per_sec, reading.requests_per_sec, reading.percent), (100.0, 3.0, 25.0));
+        assert_eq!(reading.windows_expected, Some(20));
+        assert_eq!(secs_left(&snapshot(250, 5), Duration::from_secs(60)), Some(180));
+        for (done_ms, secs) in [(0, 60), (250, 1), (1000, 60)] {
+            assert_eq!(secs_left(&snapshot(done_ms, 5), Duration::from_secs(secs)), None, "{done_ms} {secs}");
+        }
+        assert_eq!(snapshot(0, 0).windows_expected(), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! Settings from elsewhere than a file or flags: the environment, and commands that print secrets. And what help says.
+
+use crate::harness::{Done, KEY, Place, Service, small};
+
+/// Everything that the flags of other tests say, as variables.
+fn by_variables(service: &Service) -> Place {
+    Place::new(service)
+        .without_config()
+        .with_env("STUDYSYNC_API_KEY", "")
+        .with_env("STUDYSYNC_SERVICE_BASE_URL", &service.base_url())
+        .with_env("STUDYSYNC_SERVICE_API_KEY_COMMAND", &format!("printf '%s\\n' {KEY} | cat"))
+        .with_env("STUDYSYNC_WAREHOUSE_DUCKDB", "here/w.duckdb")
+        .with_env("STUDYSYNC_STATE_PATH", "here/state.sqlite")
+        .with_env("STUDYSYNC_STREAMS_THEMES_ENABLED", "false")
+        .with_env("STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS", "100")
+}
+
+fn bare(place: &Place, arguments: &[&str]) -> Done {
+    Done::from(place.bare(arguments).output().unwrap())
+}
+
+#[test]
+fn a_whole_sync_is_set_up_by_variables() {
+    let service = Service::start(small(900, 12));
+    let place = by_variables(&service);
+    let report = bare(&place, &["sync", "--json"]).expect(0).json();
+    assert!(report["streams"]["responses"]["inserted"].as_u64().unwrap() > 100, "{report}");
+    assert!(report["streams"].get("themes").is_none(), "{report}");
+    assert!(place.path("here/w.duckdb").exists() && place.path("here/state.sqlite").exists());
+    let limits: Vec<_> =
+        service.log().into_iter().flat_map(|entry| entry.query).filter(|(name, _)| name == "limit").collect();
+    assert!(limits.iter().any(|(_, rows)| rows == "100"), "{limits:?}");
+    // The command line wins, and a file that a variable names is read.
+    std::fs::write(place.path("elsewhere.toml"), "[service]\nenvironment = 'other'\n").unwrap();
+    let place = place.with_env("STUDYSYNC_CONFIG", "elsewhere.toml");
+    let other = bare(&place, &["sync"]).expect(2);
+    assert!(other.stderr.contains("'other'"), "another label than the state file's: {}", other.stderr);
+    bare(&place, &["sync", "--state", "own/state.sqlite", "--duckdb", "own/w.duckdb"]).expect(0);
+    assert!(place.path("own/w.duckdb").exists());
+}
+
+#[test]
+fn a_variable_or_command_that_does_not_work_is_named() {
+    let service = Service::start(small(100, 5));
+    for (name, text, expected) in [
+        ("STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS", "many", "STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS: 'many'"),
+        ("STUDYSYNC_STREAMS_RESPONSES_PAGE_ROW", "10", "did you mean STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS?"),
+        (
+            "STUDYSYNC_SERVICE_API_KEY_COMMAND",
+            "exit 7",
+            "[service] api_key_command: the command ended with exit code 7",
+        ),
+        ("STUDYSYNC_CONFIG", "missing.toml", "missing.toml"),
+    ] {
+        let refused = bare(&by_variables(&service).with_env(name, text), &["sync"]).expect(2);
+        assert!(refused.stderr.contains(expected), "{name}: {}", refused.stderr);
+    }
+    assert_eq!(service.log().len(), 0);
+}
+
+#[test]
+fn help_and_schema_answer_what_people_type_first() {
+    let place = Place::at("http://127.0.0.1:1");
+    let said = |arguments: &[&str]| bare(&place, arguments).expect(0).stdout;
+    assert_eq!(said(&["help", "sync"]), said(&["sync", "--help"]));
+    assert!(said(&["help", "users", "push"]).contains("Examples:\n  studysync users push users.csv"));
+    let overview = said(&["--help"]);
+    assert!(overview.lines().all(|line| line.len() <= 80), "{overview}");
+    let themes = said(&["schema", "themes", "theme_trend"]);
+    assert_eq!(themes.lines().filter(|line| line.starts_with("## ")).count(), 2, "{themes}");
+    let text = said(&["schema", "--format", "text", "responses"]);
+    assert!(text.starts_with("responses: ") && text.contains(" answer_number "), "{text}");
+    let unknown = bare(&place, &["schema", "response"]).expect(2);
+    assert!(unknown.stderr.contains("did you mean 'responses'?"), "{}", unknown.stderr);
+}

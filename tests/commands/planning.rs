@@ -1,0 +1,79 @@
+//! What `plan` says a run will cost, held against what the run costs.
+
+use serde_json::Value;
+use studysync::sandbox::{Rough, Settings};
+
+use crate::harness::{Place, Service, days_ago, small};
+
+fn planned(place: &Place, arguments: &[&str]) -> Value {
+    place.run(&[&["plan", "--json"], arguments].concat()).expect(0).json()
+}
+
+/// Whether an estimate is within two times of what it came to.
+fn assert_is_close(what: &str, estimate: &Value, actual: &Value) {
+    let (estimate, actual) = (estimate.as_u64().unwrap() as f64, actual.as_u64().unwrap() as f64);
+    assert!(estimate <= 2.0 * actual && actual <= 2.0 * estimate, "{what}: planned {estimate}, came to {actual}");
+}
+
+/// The report of a backfill; rough data has records that need a look.
+fn backfilled(place: &Place) -> Value {
+    let done = place.run(&["backfill", "--json", "--from", &days_ago(122)]);
+    assert!([0, 3].contains(&done.code), "{}", done.stderr);
+    done.json()
+}
+
+fn services() -> [Settings; 2] {
+    let smooth = small(24_000, 120);
+    let rough = Settings { rough: Some(Rough::default()), ..small(24_000, 120) };
+    // A page holds few rows, so that there are hundreds of them.
+    [smooth, rough]
+}
+
+const SMALL_PAGES: &str = "[streams.responses]\npage_rows = 60\n[streams.themes]\npage_rows = 60\n";
+
+#[test]
+fn a_plan_of_a_backfill_is_within_two_times_of_what_it_takes() {
+    for settings in services() {
+        let data = if settings.rough.is_some() { "rough" } else { "smooth" };
+        let service = Service::start(settings);
+        let place = Place::new(&service).without_parquet().with_config(SMALL_PAGES);
+        let unknown = planned(&place, &["--from", &days_ago(122)]);
+        assert!(unknown["total"]["requests"].is_null() && unknown["total"]["is_partial"] == true, "{unknown}");
+        assert_eq!(service.log().len(), 0, "a plan sends nothing");
+        // What the last month showed tells of the months before.
+        assert!([0, 3].contains(&place.run(&["sync"]).code));
+        let plan = planned(&place, &["--from", &days_ago(122)]);
+        assert!(plan["total"]["minutes"].as_f64().unwrap() > 0.0 && plan["speed_from"] == "earlier_run", "{plan}");
+        let text = place.run(&["plan", "--from", &days_ago(122)]).expect(0).stdout;
+        assert!(text.contains(" would send\nabout "), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80) && !text.contains(".. "), "{text}");
+        let windows = plan["total"]["windows"].as_u64().unwrap() as usize;
+        let days = place.run(&["plan", "--days", "--from", &days_ago(122)]).expect(0).stdout;
+        assert_eq!(days.matches(" .. ").count(), windows, "{days}");
+        let report = backfilled(&place);
+        assert_is_close(&format!("requests, {data}"), &plan["total"]["requests"], &report["requests"]["total"]);
+        let read = |stream: &str| report["streams"][stream]["rows_read"].as_u64().unwrap();
+        let records: Value = (read("responses") + read("surveys") + read("themes")).into();
+        assert_is_close(&format!("records, {data}"), &plan["total"]["rows"], &records);
+    }
+}
+
+#[test]
+fn a_probe_of_a_few_requests_plans_a_first_backfill() {
+    for settings in services() {
+        let data = if settings.rough.is_some() { "rough" } else { "smooth" };
+        let service = Service::start(settings);
+        let place = Place::new(&service).without_parquet().with_config(SMALL_PAGES);
+        let plan = planned(&place, &["--probe", "--from", &days_ago(122)]);
+        let sent = service.log().len() as u64;
+        assert_eq!(plan["probe_requests"].as_u64(), Some(sent));
+        assert!(sent > 0 && sent <= 60, "{sent} requests for a sample");
+        assert!(!place.state().exists() && !place.duckdb().exists(), "a sample is kept nowhere");
+        let report = backfilled(&place);
+        assert_is_close(&format!("requests, {data}"), &plan["total"]["requests"], &report["requests"]["total"]);
+        assert_eq!(plan["speed_from"], "probe");
+    }
+    let nobody = Place::at("http://127.0.0.1:1");
+    let failed = nobody.run(&["plan", "--probe", "--from", &days_ago(10)]).expect(1);
+    assert!(failed.stderr.contains("127.0.0.1:1") && failed.stdout.is_empty(), "{}", failed.stderr);
+}
