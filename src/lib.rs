@@ -38,6 +38,8 @@ pub mod state;
 
 pub mod pipeline;
 
+pub mod standing;
+
 pub mod erase;
 pub mod serve;
 

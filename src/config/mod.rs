@@ -25,7 +25,7 @@ pub use resolve::{
     ArchiveChoice, AuthChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
     UsersSettings, WarehouseSettings, resolve,
 };
-pub use serve::{ServeSettings, WEBHOOK_OFF};
+pub use serve::{MaxLag, ServeSettings, WEBHOOK_OFF};
 pub use template::template;
 
 #[cfg(test)]

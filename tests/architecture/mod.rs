@@ -73,9 +73,13 @@ const ARROWS: &[(&str, &[&str])] = &[
             "text",
         ],
     ),
+    ("standing", &["model", "config", "source", "state", "pipeline"]),
     (
         "serve",
-        &["model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline", "erase"],
+        &[
+            "model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline",
+            "standing", "erase",
+        ],
     ),
 ];
 /// Modules that may import all others.

@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    pipeline::{PipelineError, Push, PushFormat, PushInput, PushReport, PushRequest, Written, push_dry},
+    pipeline::{Push, PushFormat, PushInput, PushReport, PushRequest, Written, push_dry},
     text::Encoding,
 };
 
@@ -264,14 +264,4 @@ fn summary(report: &PushReport) -> String {
         text.push_str(&format!("  each row's fate: {}\n", report.results));
     }
     text
-}
-
-/// A hint for an input that cannot be used.
-pub(in super::super) fn input_hint(error: &PipelineError) -> Option<&'static str> {
-    match error {
-        PipelineError::Input(_) | PipelineError::InputTable(_) => {
-            Some("see `studysync users push --help` for the columns; rows before it were sent, and are not sent again")
-        }
-        _ => None,
-    }
 }
