@@ -38,6 +38,7 @@ pub mod state;
 
 pub mod pipeline;
 
+pub mod metrics;
 pub mod standing;
 
 pub mod erase;

@@ -28,7 +28,7 @@ const JITTER_SECS_MAX: u64 = 6 * 3600;
 const WAKE_SECS: u64 = 60;
 const FLUSH_SECS: u64 = 30;
 /// Paths of `serve` itself.
-const TAKEN_PATHS: [&str; 3] = ["/", "/healthz", "/metrics"];
+const TAKEN_PATHS: [&str; 4] = ["/", "/healthz", "/readyz", "/metrics"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

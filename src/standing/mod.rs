@@ -17,7 +17,7 @@ use crate::{
     config::Settings,
     pipeline::{CLOCK_SKEW, LEARNED_RATE, told_wait_until},
     source::LearnedRate,
-    state::{State, StateError},
+    state::{Inbox, State, StateError, Waiting},
 };
 
 /// The commands that bring the warehouse up to date: whether nights fail is judged by them. `wake` is not one of them: it reads what
@@ -39,6 +39,8 @@ pub struct Standing {
     pub last_failure: Option<RunSummary>,
     /// Nightly runs that failed since the last success.
     pub failures_in_a_row: u32,
+    /// The JSON of [`Standing::last_ended`]; `None` if its end was not written down.
+    pub last_report: Option<serde_json::Value>,
     /// When the newest run of each command ended well, epoch milliseconds.
     pub last_success_ms: BTreeMap<String, i64>,
     /// How far each scope is behind, by the service's clock.
@@ -83,6 +85,15 @@ impl Standing {
         Ok(standing)
     }
 
+    /// What waits for the warehouses. It is counted, row by row.
+    ///
+    /// # Errors
+    /// The inbox cannot be read.
+    pub fn waiting_deliveries(settings: &Settings) -> Result<Waiting, StateError> {
+        let inbox = Inbox::open_read_only(&settings.state_path)?;
+        inbox.map_or(Ok(Waiting::default()), |inbox| inbox.count_waiting())
+    }
+
     /// Whether a nightly run ever brought everything that was due.
     pub fn has_succeeded(&self) -> bool {
         self.last_success.is_some()
@@ -94,12 +105,16 @@ impl Standing {
         // Newest first, down to the last success.
         state.visit_runs(|entry| {
             let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
+            let report = entry.report.clone();
             let run = RunSummary::of(entry, is_running);
             self.last_run.get_or_insert_with(|| run.clone());
             if !NIGHTLY.contains(&run.command.as_str()) || is_running {
                 return ControlFlow::Continue(());
             }
-            self.last_ended.get_or_insert_with(|| run.clone());
+            if self.last_ended.is_none() {
+                self.last_ended = Some(run.clone());
+                self.last_report = report.and_then(|report| serde_json::from_str(&report).ok());
+            }
             if run.is_success() {
                 self.last_success = Some(run);
                 return ControlFlow::Break(());

@@ -74,11 +74,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("standing", &["model", "config", "source", "state", "pipeline"]),
+    ("metrics", &["files", "standing"]),
     (
         "serve",
         &[
             "model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline",
-            "standing", "erase",
+            "standing", "metrics", "erase",
         ],
     ),
 ];
