@@ -38,6 +38,9 @@ pub mod state;
 
 pub mod pipeline;
 
+pub mod metrics;
+pub mod standing;
+
 pub mod erase;
 pub mod serve;
 

@@ -22,7 +22,8 @@ use super::{
 /// (the environment variable STUDYSYNC_WEBHOOK_SECRET unless set otherwise). It speaks plain HTTP: put a proxy with TLS before it,
 /// and let it pass on the webhook's path alone. When it is ready it prints one line to stdout: `listening on http://ADDRESS`.
 ///
-/// GET /healthz says whether deliveries can be stored and whether the service may be asked, /metrics has counters for Prometheus, / a page for people.
+/// GET /healthz is red (503) when somebody has to look: nights fail, a stream is too far behind, deliveries cannot be stored; its JSON names
+/// the reasons. /readyz is red while deliveries cannot be stored: a restart is worth it for that alone. /metrics is for Prometheus, / a page for people.
 ///
 /// A run that was missed or killed is caught up once. While another process holds the lease (a backfill by hand), deliveries wait
 /// in the inbox and the run is left to the next moment of the schedule. A failed run is tried again, not before the time that the service named; the

@@ -252,6 +252,9 @@ fn summary(report: &RunReport) -> String {
     for note in &report.notes {
         text.push_str(&format!("  note: {note}\n"));
     }
+    for look in report.looks.iter().filter(|look| !report.notes.contains(look)) {
+        text.push_str(&format!("  needs a look: {look}\n"));
+    }
     if let Some(reason) = &report.stopped_because {
         text.push_str(&format!("  ended early: {reason}. Run the same command again to go on\n"));
     }

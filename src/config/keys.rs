@@ -127,6 +127,7 @@ const TABLES: &[Table] = &[
             ("jitter_secs", Whole),
             ("wake_secs", Whole),
             ("flush_secs", Whole),
+            ("max_lag", Text),
         ],
     ),
 ];

@@ -31,7 +31,7 @@ pub use resolve::{
     UsersSettings, WarehouseSettings, resolve,
 };
 pub use secret::SecretSource;
-pub use serve::{ServeSettings, WEBHOOK_OFF};
+pub use serve::{MaxLag, ServeSettings, WEBHOOK_OFF};
 pub use template::template;
 pub use tilde::expanded;
 

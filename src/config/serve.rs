@@ -4,7 +4,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 
-use crate::{model::Stream, plan::RescanRules, redact::ApiKey};
+use crate::{
+    model::{Stream, parse_length},
+    plan::RescanRules,
+    redact::ApiKey,
+};
 
 use super::{
     Settings,
@@ -24,7 +28,7 @@ const JITTER_SECS_MAX: u64 = 6 * 3600;
 const WAKE_SECS: u64 = 60;
 const FLUSH_SECS: u64 = 30;
 /// Paths of `serve` itself.
-const TAKEN_PATHS: [&str; 3] = ["/", "/healthz", "/metrics"];
+const TAKEN_PATHS: [&str; 4] = ["/", "/healthz", "/readyz", "/metrics"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -40,6 +44,7 @@ pub(super) struct ServeTable {
     pub jitter_secs: Option<u64>,
     pub wake_secs: Option<u64>,
     pub flush_secs: Option<u64>,
+    pub max_lag: Option<String>,
 }
 
 /// `[serve]`.
@@ -63,6 +68,19 @@ pub struct ServeSettings {
     pub wake: Duration,
     /// How long a delivery waits for others before they go to the warehouses together.
     pub flush: Duration,
+    /// How far a stream may be behind before `/healthz` says so.
+    pub max_lag: MaxLag,
+}
+
+/// `[serve] max_lag`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxLag {
+    /// Two hours more than the longest time between two moments of the schedule.
+    BySchedule,
+    /// So far.
+    Fixed(Duration),
+    /// However far.
+    Off,
 }
 
 impl Settings {
@@ -81,6 +99,15 @@ impl Settings {
 }
 
 impl ServeSettings {
+    /// How far a stream may be behind; `None`: however far. `by_schedule`: where the configuration says nothing.
+    pub fn max_lag(&self, by_schedule: Duration) -> Option<Duration> {
+        match self.max_lag {
+            MaxLag::BySchedule => Some(by_schedule),
+            MaxLag::Fixed(max_lag) => Some(max_lag),
+            MaxLag::Off => None,
+        }
+    }
+
     /// Reads the secret of webhooks.
     pub fn token(&self) -> Result<ApiKey, ConfigError> {
         let missing = |variable: &str| ConfigError::NoWebhookSecret { variable: variable.to_owned() };
@@ -124,6 +151,11 @@ pub(super) fn resolve(table: ServeTable, beside: &impl Fn(PathBuf) -> PathBuf) -
         jitter: Duration::from_secs(jitter_secs),
         wake: Duration::from_secs(table.wake_secs.unwrap_or(WAKE_SECS)),
         flush: Duration::from_secs(table.flush_secs.unwrap_or(FLUSH_SECS).max(1)),
+        max_lag: match table.max_lag.as_deref() {
+            None => MaxLag::BySchedule,
+            Some(WEBHOOK_OFF) => MaxLag::Off,
+            Some(text) => MaxLag::Fixed(parse_length(text).map_err(|problem| value("[serve] max_lag", problem))?),
+        },
     })
 }
 
@@ -151,6 +183,9 @@ pub(super) fn template() -> String {
 # wake_secs = {WAKE_SECS}
 # Deliveries go to the warehouses together, so often at most.
 # flush_secs = {FLUSH_SECS}
+# /healthz is red once a stream is further behind than this, after the first complete night; or "off". Without it: two hours more than the
+# longest time between two moments of the schedule.
+# max_lag = "26h"
 "#
     )
 }

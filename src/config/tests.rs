@@ -5,6 +5,23 @@ use std::path::{Path, PathBuf};
 use super::{environment::Variables, file::ConfigFile, resolve::resolve_with, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
+/// Keys whose comment in the template is an example.
+const WITHOUT_DEFAULT: [&str; 13] = [
+    "api_key_command",
+    "api_key_file",
+    "environment_id",
+    "extension_directory",
+    "flags",
+    "keep_days",
+    "max_lag",
+    "parquet",
+    "publish",
+    "requests_per_sec_max",
+    "since",
+    "token_command",
+    "token_file",
+];
+
 fn settings(text: &str) -> Result<Settings, String> {
     settings_with(text, &[])
 }
@@ -22,20 +39,9 @@ fn the_file_that_init_writes_is_read_and_its_comments_are_the_defaults() {
     let uncommented: String = template()
         .lines()
         .filter(|line| {
-            !line.starts_with("# flags")
-                && !line.starts_with("# api_key_file")
-                && !line.starts_with("# since")
-                && !line.starts_with("# api_key_command")
-                && !line.starts_with("# token_command")
+            let setting = line.strip_prefix("# ").and_then(|line| line.split_once(" = "));
+            setting.is_none_or(|(key, _)| !WITHOUT_DEFAULT.contains(&key))
         })
-        .filter(|line| {
-            !line.starts_with("# parquet =")
-                && !line.starts_with("# keep_days")
-                && !line.starts_with("# publish")
-                && !line.starts_with("# extension_directory")
-        })
-        .filter(|line| !line.starts_with("# requests_per_sec_max") && !line.starts_with("# token_file"))
-        .filter(|line| !line.starts_with("# environment_id"))
         .map(|line| match line.strip_prefix("# ") {
             Some(setting) if setting.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => {
                 format!("{setting}\n")

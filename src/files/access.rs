@@ -33,6 +33,8 @@ pub enum Access {
     Private,
     /// Whoever the user's umask admits.
     Usual,
+    /// Everybody may read it, whatever the umask: it is made for another program.
+    Everybody,
 }
 
 /// From here on, this process creates files and folders for its user alone, the engine's and SQLite's among them. To be called
@@ -48,6 +50,7 @@ pub(super) fn begin(file: &File, place: &Path, access: Access) -> io::Result<()>
     let wanted = match access {
         Access::Private => mode & OF_OWNER | group_rights(mode, folder_of(place))?,
         Access::Usual => usual_mode(),
+        Access::Everybody => 0o644,
     };
     set_mode(file, mode, wanted)
 }

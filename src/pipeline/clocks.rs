@@ -149,8 +149,7 @@ impl Run {
             ),
         };
         tracing::error!("{note}");
-        self.findings.notes.push(note);
-        self.findings.is_doubtful = true;
+        self.findings.look_at(note);
         Ok(())
     }
 }

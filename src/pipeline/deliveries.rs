@@ -201,8 +201,7 @@ impl Run {
         .await??;
         self.findings.drifted_in(DriftSource::Webhooks, &drift);
         if flushed.of_other_environments > 0 {
-            self.findings.is_doubtful = true;
-            self.findings.notes.push(format!(
+            self.findings.look_at(format!(
                 "{} webhooks told of another environment of the service than those before; they stand in webhook_events as \
                  other_environment and changed nothing. If they are the right ones, set [serve] environment_id",
                 flushed.of_other_environments

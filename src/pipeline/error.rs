@@ -145,6 +145,11 @@ impl Failure {
         let window = window.to_string();
         Self { stream: scope.stream.name(), survey_id: scope.survey_id, window, error: chain(error) }
     }
+
+    /// It on one line, as the end of a run tells it.
+    pub fn sentence(&self) -> String {
+        format!("{} {}: {}", self.stream, self.window, self.error)
+    }
 }
 
 /// The whole chain of an error on one line.

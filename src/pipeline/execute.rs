@@ -9,9 +9,10 @@ use super::{
     commit::first_error,
     error::chain,
     limits::noting_told_waits,
+    outcome::Outcome,
     queue::Queue,
     reconcile::{Resumed, resume},
-    report::{Outcome, peak_rss_bytes, rfc3339},
+    report::{peak_rss_bytes, rfc3339},
     run::CLOCK_SKEW,
     threads::blocking,
     work::{ScopeWork, work},
@@ -167,20 +168,21 @@ impl Run {
     /// What the edges of pages may have hidden.
     fn doubt_ties(&mut self) {
         let notes = self.context.ties.notes();
-        self.findings.is_doubtful |= !notes.is_empty();
-        for note in &notes {
+        for note in notes {
             tracing::warn!("{note}");
+            self.findings.look_at(note);
         }
-        self.findings.notes.extend(notes);
     }
 
     /// The history of runs, and what was learned of the service.
     fn remember(&self, report: &RunReport) -> Result<(), PipelineError> {
-        let text = serde_json::to_string(report).unwrap_or_default();
         let source = &self.context.source;
-        self.context.learned.remember(&self.session.state(), source, self.session.now_ms())?;
-        self.session.remember(source)?;
-        self.session.finish_run(report.outcome.name(), report.exit_code, &text)
+        let learned = self.context.learned.remember(&self.session.state(), source, self.session.now_ms());
+        let limits = self.session.remember(source);
+        // Last, and whatever became of the others: a run that is not written down counts as killed.
+        let text = serde_json::to_string(report).unwrap_or_default();
+        let finished = self.session.finish_run(report.outcome.name(), report.exit_code, &text);
+        learned.and(limits).and(finished)
     }
 
     fn record(&self, error: Option<&PipelineError>) -> RunRecord {
@@ -227,8 +229,13 @@ impl Run {
             resume_after_ms: self.findings.resume_after_ms(self.session.now_ms()),
             limited_until_ms: self.findings.limited_until_ms(),
             error: error.map(|error| chain(error)),
+            reason: None,
+            why: None,
+            hint: None,
+            looks: self.findings.looks(),
             failures: self.findings.failures.clone(),
             notes: self.findings.notes().into_iter().chain(self.recordings.note()).collect(),
         }
+        .explained(error, self.findings.stop)
     }
 }

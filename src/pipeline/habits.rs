@@ -47,8 +47,7 @@ impl Run {
             known = self.list_known_surveys()?;
         }
         if !self.wanted_statuses().is_empty() && known.filter(self.wanted_statuses()).is_none() {
-            self.findings.is_doubtful = true;
-            self.findings.notes.push(
+            self.findings.look_at(
                 "the service understands `status` of surveys in none of the contract's forms, so that [streams.surveys] statuses \
                  has no effect: all surveys that it lists were read"
                     .to_owned(),

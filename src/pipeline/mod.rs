@@ -17,11 +17,14 @@ mod freeze;
 mod frozen;
 mod habits;
 mod held;
+mod hint;
 mod limits;
 mod list_end;
 mod memory;
 mod meter;
 mod named_surveys;
+mod not_begun;
+mod outcome;
 mod people;
 mod progress;
 mod pull;
@@ -29,6 +32,7 @@ mod pulled_pages;
 mod purged;
 mod push;
 mod queue;
+mod reason;
 mod rebind;
 mod reconcile;
 mod recordings;
@@ -57,22 +61,25 @@ pub use deliveries::{Flushed, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use frozen::Frozen;
+pub use hint::{Wish, is_own, load_hint, pipeline_hint, refusal_hint, state_hint};
 pub use limits::{LEARNED_RATE, recall, remember, told_wait_until};
 pub use meter::{Meter, Reading, Wait};
 pub use named_surveys::{unknown_in_warehouse, unknown_surveys};
+pub use outcome::Outcome;
 pub use people::{PeopleDue, people_due, people_rules};
 pub use progress::{Progress, Reach, Snapshot};
 pub use push::{
     Erased, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound, Written, clean_results,
     push_dry, search_results,
 };
+pub use reason::RunReason;
 pub use rebind::{is_same_identity, rebind};
 pub use recordings::{RecordingsReport, recordings_folders};
 pub use replay::{
     Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
     is_carried_events,
 };
-pub use report::{Outcome, Reached, RunReport, StreamReport};
+pub use report::{Reached, RunMoments, RunReport, StreamReport};
 pub use request::{OPEN_END_MS, PeopleAsk, Request};
 pub use run::{CLOCK_SKEW, Run};
 pub use sample::{SAMPLE_REQUESTS_MAX, Sample, sample};

@@ -34,11 +34,10 @@ impl Run {
     pub(super) async fn settle_suppression(&mut self, is_whole: bool) {
         let late = self.context.suppression.late_records();
         if late > 0 {
-            self.findings.notes.push(format!(
+            self.findings.look_at(format!(
                 "the service still sends {late} records of people whom it should have purged by now; they were left out. If it \
                  was never asked to purge them, run `studysync erase` for them without --local-only"
             ));
-            self.findings.is_doubtful = true;
         }
         let now_ms = self.context.source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
         let mut kept = BTreeSet::new();
@@ -55,12 +54,11 @@ impl Run {
                     }
                 }
                 Purged::Not(users) => {
-                    self.note(format!(
+                    self.findings.look_at(format!(
                         "the service still knows {users} users of the erasure {}, whom it should have purged by now; they are \
                          kept out. Run `studysync erase` for them again, or ask whoever runs the service",
                         over.erasure_id
                     ));
-                    self.findings.is_doubtful = true;
                     kept.insert(over.erasure_id);
                 }
                 Purged::Unknown => drop(kept.insert(over.erasure_id)),

@@ -14,51 +14,12 @@ use crate::{
 };
 
 use super::{
-    DriftReport, Failure, Frozen,
+    DriftReport, Failure, Frozen, Outcome, PipelineError, RunReason, chain,
     drift::{DriftSource, reports},
+    hint::pipeline_hint,
     limits::KEPT_WAIT_MAX,
     recordings::RecordingsReport,
 };
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Everything that was due is done.
-    Done,
-    /// Done, and something needs a look: rejects, withheld deletions, collisions.
-    NeedsALook,
-    /// Some window failed; the others are done.
-    Failed,
-    /// Ended early at a deadline, a budget or a rate limit; the next run goes on.
-    StoppedEarly,
-    /// Ended by Ctrl-C or SIGTERM; the next run goes on.
-    Interrupted,
-}
-
-impl Outcome {
-    /// The name in the run's JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Done => "done",
-            Outcome::NeedsALook => "needs_a_look",
-            Outcome::Failed => "failed",
-            Outcome::StoppedEarly => "stopped_early",
-            Outcome::Interrupted => "interrupted",
-        }
-    }
-
-    /// The exit code of the command.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Outcome::Done => 0,
-            Outcome::Failed => 1,
-            Outcome::NeedsALook => 3,
-            Outcome::StoppedEarly => 6,
-            Outcome::Interrupted => 130,
-        }
-    }
-}
 
 /// How far a run came with a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -150,6 +111,18 @@ pub struct RunReport {
     /// What ended the run, if an error did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Why the outcome is not `done`: a word of a short list, for monitors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<RunReason>,
+    /// The same for people, in the words of the error, of the first failure or of what needs a look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What to do about it, where there is a way out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What needs a look, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub looks: Vec<String>,
     /// Windows that could not be scanned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
@@ -160,6 +133,67 @@ pub struct RunReport {
 
 fn is_none(count: &u64) -> bool {
     *count == 0
+}
+
+impl RunReport {
+    /// The report of a run that ended before it could ask for anything.
+    pub fn not_begun(run_id: RunId, command: &str, moments: RunMoments, error: &PipelineError) -> RunReport {
+        let report = RunReport {
+            run_id,
+            command: command.to_owned(),
+            outcome: Outcome::Failed,
+            exit_code: error.exit_code(),
+            started_at: rfc3339(moments.started_ms),
+            finished_at: rfc3339(moments.finished_ms),
+            streams: BTreeMap::new(),
+            drift: Vec::new(),
+            drift_unlisted: 0,
+            webhook_events: 0,
+            recordings: None,
+            requests: RequestStats::default(),
+            time_ms: TimeParts::default(),
+            peak_rss_bytes: peak_rss_bytes(),
+            stopped_because: None,
+            resume_after_ms: None,
+            limited_until_ms: None,
+            error: Some(chain(error)),
+            reason: None,
+            why: None,
+            hint: None,
+            looks: Vec::new(),
+            failures: Vec::new(),
+            notes: Vec::new(),
+        };
+        report.explained(Some(error), None)
+    }
+
+    /// The same with its reason, in a word and in a sentence, and the way out.
+    pub(super) fn explained(mut self, error: Option<&PipelineError>, stop: Option<Stop>) -> RunReport {
+        self.reason = RunReason::of(self.outcome, error, stop);
+        self.hint = error.and_then(pipeline_hint).map(str::to_owned);
+        self.why =
+            match self.outcome {
+                Outcome::Done => None,
+                Outcome::NeedsALook => Some(self.looks.join("; ")),
+                Outcome::Failed => {
+                    self.error.clone().or_else(|| self.failures.first().map(|first| first.sentence())).map(|why| {
+                        match self.failures.len().saturating_sub(1) {
+                            more if more > 0 && self.error.is_none() => format!("{why} (and {more} more)"),
+                            _ => why,
+                        }
+                    })
+                }
+                Outcome::StoppedEarly | Outcome::Interrupted => self.stopped_because.clone(),
+            };
+        self
+    }
+}
+
+/// When a run began and ended, epoch milliseconds by this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct RunMoments {
+    pub started_ms: i64,
+    pub finished_ms: i64,
 }
 
 /// Rows that the service no longer returns, too many at once to be believed.
@@ -190,8 +224,8 @@ pub(super) struct Findings {
     pub stop: Option<Stop>,
     /// Whether any warehouse changed.
     pub wrote: bool,
-    /// Whether the run as a whole needs a look.
-    pub is_doubtful: bool,
+    /// What somebody has to look at; each is in `notes` as well.
+    looks: Vec<String>,
     /// Where rows were withheld, as of the last look at each window.
     pub doubts: Vec<Doubt>,
     /// Events of webhooks that were added.
@@ -219,6 +253,26 @@ impl Findings {
         if !drift.is_empty() {
             self.drift.entry(source).or_default().merge(drift);
         }
+    }
+
+    /// Somebody has to look at this, whatever else the run came to.
+    pub fn look_at(&mut self, note: String) {
+        self.looks.push(note.clone());
+        self.notes.push(note);
+    }
+
+    /// Everything that needs a look, a sentence each.
+    pub fn looks(&self) -> Vec<String> {
+        let counted = self.streams.iter().flat_map(|(name, stream)| {
+            let RowCounts { rejected, collisions, .. } = stream.counts;
+            let rejected =
+                (rejected > 0).then(|| format!("{name}: {rejected} records were rejected; the table rejects has them"));
+            let collisions = (collisions > 0).then(|| {
+                format!("{name}: {collisions} records share the key of another record; response_history and rejects have them")
+            });
+            rejected.into_iter().chain(collisions)
+        });
+        counted.chain(self.looks.iter().cloned()).chain(self.doubts.iter().map(Doubt::to_string)).collect()
     }
 
     /// The run begins with these streams.
@@ -306,7 +360,7 @@ impl Findings {
             Some(Stop::Cancelled) => Outcome::Interrupted,
             _ if !self.failures.is_empty() => Outcome::Failed,
             Some(_) => Outcome::StoppedEarly,
-            None if self.is_doubtful || self.streams().values().any(needs_a_look) => Outcome::NeedsALook,
+            None if !self.looks.is_empty() || self.streams().values().any(needs_a_look) => Outcome::NeedsALook,
             None => Outcome::Done,
         }
     }

@@ -1,19 +1,20 @@
 //! One execution of `sync` or `backfill`: what it holds, and what is done with its warehouses.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Settings,
-    load::{LoadError, Warehouse},
+    load::{LoadError, StartedEngine, Warehouse},
     model::{Activity, trait_names},
-    source::Source,
+    source::{Source, SourceSettings},
 };
 
 use super::{
     PipelineError, Progress, Request, Session,
     assemble::{failed, identity, source_settings, start_engine},
+    not_begun::note_not_begun,
     reconcile::check_ledgers,
     recordings::RecordingsWork,
     replay::clear_leftovers,
@@ -56,41 +57,27 @@ impl Run {
         progress: Arc<Progress>,
         surroundings: Surroundings,
     ) -> Result<Run, PipelineError> {
-        let mut source_settings = source_settings(&settings)?;
-        let identity = identity(&settings)?;
-        settings.require_warehouse().map_err(PipelineError::Config)?;
-        // To start an engine takes longest, and touches nothing that another run may hold.
-        let (opened, engine) = side_by_side(
-            "takes the lease",
-            || Session::open_or_begin_anew(&settings, &identity, request.command, &surroundings),
-            || start_engine(&settings, &surroundings),
-        );
-        let (session, damaged) = opened?.map_err(PipelineError::State)?;
-        let engine = engine?;
-        let studies = session.state().service_trait(trait_names::SURVEYS_ARE_STUDIES).map_err(PipelineError::State)?;
-        source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
-        let archive = session.archive()?;
-        clear_leftovers(&settings)?;
-        // To make a client takes a while, and the processor for it is there: a warehouse is opened by one thread.
-        let (source, destinations) = side_by_side(
-            "makes the client",
-            || session.source(source_settings, stop.clone()),
-            || session.warehouses(&stop, engine),
-        );
-        let source = source??;
-        let destinations = SharedDestination::all(destinations?);
-        let mut findings = Findings::default();
-        findings.notes.extend(damaged.map(|kept_as| {
-            let (path, kept_as) = (settings.state_path.display(), kept_as.display());
-            format!("the state file {path} was damaged; it is kept as {kept_as}, and a new one was begun")
-        }));
-        if let Some(note) = check_ledgers(&mut session.state(), &destinations)? {
-            tracing::warn!("{note}");
-            findings.notes.push(note);
-        }
+        let (started_ms, command) = (surroundings.clock.now_ms(), request.command);
+        let leased = lease_and_engine(&settings, command, &surroundings);
+        let (leased, source_settings) = leased.inspect_err(|error| {
+            note_not_begun(&settings, command, started_ms, error, &surroundings);
+        })?;
+        let Leased { session, damaged, engine } = leased;
+        // From here on the history has the run, also if it is killed while it waits for a warehouse.
         session.begin_run()?;
-        let context = SyncContext::new(&session, source, archive, progress)?;
-        Ok(Run { request, context, destinations, findings, recordings: RecordingsWork::default(), session })
+        let opened = match engine {
+            Ok(engine) => Opened::with(&session, source_settings, damaged, engine, stop, progress),
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok(Opened { context, destinations, findings }) => {
+                Ok(Run { request, context, destinations, findings, recordings: RecordingsWork::default(), session })
+            }
+            Err(error) => {
+                session.finish_not_begun(&error);
+                Err(error)
+            }
+        }
     }
 
     /// The client, for the progress bar.
@@ -145,5 +132,74 @@ impl Run {
             work(destination).map_err(failed(destination.name()))
         });
         worked.await?
+    }
+}
+
+/// The lease, and what was made ready while it was taken.
+struct Leased {
+    session: Session,
+    /// Where a damaged state file was put.
+    damaged: Option<PathBuf>,
+    engine: Result<Option<StartedEngine>, PipelineError>,
+}
+
+fn lease_and_engine(
+    settings: &Settings,
+    command: &'static str,
+    surroundings: &Surroundings,
+) -> Result<(Leased, SourceSettings), PipelineError> {
+    let source_settings = source_settings(settings)?;
+    let identity = identity(settings)?;
+    settings.require_warehouse().map_err(PipelineError::Config)?;
+    // To start an engine takes longest, and touches nothing that another run may hold.
+    let (opened, engine) = side_by_side(
+        "takes the lease",
+        || Session::open_or_begin_anew(settings, &identity, command, surroundings),
+        || start_engine(settings, surroundings),
+    );
+    let (session, damaged) = opened?.map_err(PipelineError::State)?;
+    Ok((Leased { session, damaged, engine }, source_settings))
+}
+
+/// What a run works with, beside its session.
+struct Opened {
+    context: SyncContext,
+    destinations: Vec<SharedDestination>,
+    findings: Findings,
+}
+
+impl Opened {
+    /// Opens the archive, the client and the warehouses, and makes good what an earlier run left.
+    fn with(
+        session: &Session,
+        mut source_settings: SourceSettings,
+        damaged: Option<PathBuf>,
+        engine: Option<StartedEngine>,
+        stop: CancellationToken,
+        progress: Arc<Progress>,
+    ) -> Result<Opened, PipelineError> {
+        let studies = session.state().service_trait(trait_names::SURVEYS_ARE_STUDIES).map_err(PipelineError::State)?;
+        source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
+        let archive = session.archive()?;
+        clear_leftovers(&session.settings)?;
+        // To make a client takes a while, and the processor for it is there: a warehouse is opened by one thread.
+        let (source, destinations) = side_by_side(
+            "makes the client",
+            || session.source(source_settings, stop.clone()),
+            || session.warehouses(&stop, engine),
+        );
+        let source = source??;
+        let destinations = SharedDestination::all(destinations?);
+        let mut findings = Findings::default();
+        findings.notes.extend(damaged.map(|kept_as| {
+            let (path, kept_as) = (session.settings.state_path.display(), kept_as.display());
+            format!("the state file {path} was damaged; it is kept as {kept_as}, and a new one was begun")
+        }));
+        if let Some(note) = check_ledgers(&mut session.state(), &destinations)? {
+            tracing::warn!("{note}");
+            findings.notes.push(note);
+        }
+        let context = SyncContext::new(session, source, archive, progress)?;
+        Ok(Opened { context, destinations, findings })
     }
 }

@@ -34,18 +34,19 @@ pub enum Count {
 }
 
 impl Count {
-    pub(super) const ALL: [(Count, &'static str, &'static str); 11] = [
-        (Count::Repeats, "deliveries_repeated_total", "Deliveries that were told before."),
-        (Count::WrongSecret, "deliveries_unauthorised_total", "Posts without the secret."),
-        (Count::TooLarge, "deliveries_too_large_total", "Posts whose body was larger than the limit."),
-        (Count::TooSlow, "deliveries_too_slow_total", "Posts whose body did not come in time."),
-        (Count::Overloaded, "deliveries_overloaded_total", "Posts that were asked to come back later."),
-        (Count::NotStored, "deliveries_not_stored_total", "Posts that the inbox could not take."),
-        (Count::Connections, "connections_total", "Connections that were accepted."),
-        (Count::Evicted, "connections_evicted_total", "Idle connections that made room for others."),
-        (Count::Flushed, "events_flushed_total", "Events that were brought into the warehouses between runs."),
-        (Count::Runs, "runs_total", "Runs that were begun."),
-        (Count::RunsFailed, "runs_failed_total", "Runs that did not come to their end."),
+    /// Each with the name of its metric.
+    pub(super) const ALL: [(Count, &'static str); 11] = [
+        (Count::Repeats, "deliveries_repeated_total"),
+        (Count::WrongSecret, "deliveries_unauthorised_total"),
+        (Count::TooLarge, "deliveries_too_large_total"),
+        (Count::TooSlow, "deliveries_too_slow_total"),
+        (Count::Overloaded, "deliveries_overloaded_total"),
+        (Count::NotStored, "deliveries_not_stored_total"),
+        (Count::Connections, "connections_total"),
+        (Count::Evicted, "connections_evicted_total"),
+        (Count::Flushed, "events_flushed_total"),
+        (Count::Runs, "runs_total"),
+        (Count::RunsFailed, "runs_failed_total"),
     ];
 }
 
@@ -58,6 +59,8 @@ pub(super) struct Shown {
     pub running: Option<&'static str>,
     /// The last thing that went wrong, until something went right.
     pub trouble: Option<String>,
+    /// Why the warehouses could not take deliveries, until they could.
+    pub flush_trouble: Option<String>,
     /// Until when the service must be left alone, where that is longer than a run waits.
     pub limited_until_ms: Option<i64>,
 }
@@ -69,6 +72,7 @@ pub struct Board {
     counts: [AtomicU64; Count::ALL.len()],
     stored: [AtomicU64; EventKind::ALL.len()],
     is_storing: AtomicBool,
+    is_started: AtomicBool,
     /// The environment whose webhooks count; that of the first that tells one.
     environment_id: Mutex<Option<String>>,
     hints: Mutex<BTreeSet<Stream>>,
@@ -85,6 +89,7 @@ impl Board {
             counts: Default::default(),
             stored: Default::default(),
             is_storing: AtomicBool::new(true),
+            is_started: AtomicBool::new(false),
             environment_id: Mutex::default(),
             hints: Mutex::default(),
             has_deliveries: AtomicBool::new(false),
@@ -157,6 +162,15 @@ impl Board {
 
     pub(super) fn is_storing(&self) -> bool {
         self.is_storing.load(Ordering::Relaxed)
+    }
+
+    /// What an earlier process left is taken up.
+    pub(super) fn set_started(&self) {
+        self.is_started.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_started(&self) -> bool {
+        self.is_started.load(Ordering::Relaxed)
     }
 
     /// Bytes of deliveries that wait for the warehouses, as far as was counted.

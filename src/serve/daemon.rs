@@ -92,6 +92,7 @@ impl Daemon {
     /// What an earlier process left in the inbox cannot be read.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), ServeError> {
         self.take_up_what_was_left()?;
+        self.board.set_started();
         while !stop.is_cancelled() {
             self.note();
             let now_ms = self.surroundings.clock.now_ms();
@@ -210,7 +211,11 @@ impl Daemon {
         self.board.show(|shown| shown.running = Some("flush"));
         let flushed = flush_deliveries(&self.settings, &self.surroundings, stop, publishes).await;
         let trouble = flushed.as_ref().err().map(|error| chain(error));
-        self.board.show(|shown| (shown.running, shown.trouble) = (None, trouble.clone()));
+        // Another run at work is no trouble: it takes in what waits at its own beginning.
+        let flush_trouble = flushed.as_ref().err().filter(|error| !is_leased(error)).map(|error| chain(error));
+        self.board.show(|shown| {
+            (shown.running, shown.trouble, shown.flush_trouble) = (None, trouble.clone(), flush_trouble);
+        });
         match flushed {
             Ok(flushed) => {
                 self.board.count(Count::Flushed, flushed.added);

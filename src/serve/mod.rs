@@ -2,7 +2,8 @@
 //!
 //! In reading order: [`schedule`] (when), [`agenda`] (what is due next), [`daemon`] (does it, one thing at a time); [`queue`] (a
 //! delivery is durable before it is answered), [`receiver`] (what is accepted), [`connections`] (how many, and for how long);
-//! [`board`] (what is known of all that) and [`page`] (how it is shown).
+//! [`board`] (what is known of all that), [`watch`] (what the checkpoints know of the runs), [`health`] (both for machines) and
+//! [`page`] (for people).
 //!
 //! Nothing here knows how a scan or a flush is done: `pipeline` does them, as for the one-shot commands. A signal only wakes:
 //! whatever it would have told is found by the next run too, so that a lost one costs time and nothing else.
@@ -12,10 +13,12 @@ mod board;
 mod connections;
 mod daemon;
 mod error;
+mod health;
 mod page;
 mod queue;
 mod receiver;
 mod schedule;
+mod watch;
 
 pub use agenda::{Agenda, Ended, Job};
 pub use board::{Board, Count};
@@ -23,6 +26,7 @@ pub use daemon::Daemon;
 pub use error::ServeError;
 pub use queue::{Queue, Storage};
 pub use schedule::Schedule;
+pub use watch::Watch;
 
 use std::{fs::File, net::SocketAddr, sync::Arc};
 
@@ -43,6 +47,7 @@ use receiver::{Door, router};
 pub struct Server {
     listener: TcpListener,
     door: Arc<Door>,
+    watch: Arc<Watch>,
     daemon: Daemon,
     _lock: File,
 }
@@ -70,8 +75,9 @@ impl Server {
         let board = Arc::new(Board::new(surroundings.clock.now_ms()));
         let daemon = Daemon::new(settings.clone(), surroundings.clone(), Arc::clone(&board))?;
         let queue = Queue::start(Storage::Inbox(inbox), Arc::clone(&board)).map_err(ServeError::Thread)?;
+        let watch = Watch::new(&settings, surroundings.clock.clone(), Arc::clone(&board), queue.clone())?;
         let door = Door::new(settings.serve.webhook.clone(), token, queue, board, surroundings.clock);
-        Ok(Server { listener, door: Arc::new(door), daemon, _lock: lock })
+        Ok(Server { listener, door: Arc::new(door), watch: Arc::new(watch), daemon, _lock: lock })
     }
 
     /// The address it listens on.
@@ -81,9 +87,9 @@ impl Server {
 
     /// Works until it is told to stop; then requests under way are answered, and the run under way ends in order.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
-        let Server { listener, door, daemon, _lock } = self;
+        let Server { listener, door, watch, daemon, _lock } = self;
         let connections =
-            serve_connections(listener, router(Arc::clone(&door)), Arc::clone(door.board()), stop.clone());
+            serve_connections(listener, router(Arc::clone(&door), Some(watch)), Arc::clone(door.board()), stop.clone());
         let works = async {
             let worked = daemon.run(stop.clone()).await;
             // Nobody would bring on what is received.
@@ -116,6 +122,6 @@ pub async fn serve_receiver(
     let board = Arc::new(Board::new(clock.now_ms()));
     let queue = Queue::start(storage, Arc::clone(&board)).map_err(ServeError::Thread)?;
     let door = Door::new(Some("/webhook".to_owned()), Some(token), queue, Arc::clone(&board), clock);
-    serve_connections(listener, router(Arc::new(door)), board, stop).await;
+    serve_connections(listener, router(Arc::new(door), None), board, stop).await;
     Ok(())
 }

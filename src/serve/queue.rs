@@ -24,6 +24,14 @@ pub enum Storage {
 }
 
 impl Storage {
+    /// Writes something and takes it back, as durably as a delivery.
+    fn probe(&mut self) -> Result<(), StateError> {
+        match self {
+            Storage::Inbox(inbox) => inbox.probe(),
+            Storage::Nothing => Ok(()),
+        }
+    }
+
     fn accept(&mut self, group: &[NewDelivery]) -> Result<Vec<Accepted>, StateError> {
         match self {
             Storage::Inbox(inbox) => inbox.accept(group),
@@ -48,9 +56,16 @@ struct Posted {
     _room: OwnedSemaphorePermit,
 }
 
+/// What the thread that writes is asked for.
+enum Job {
+    Store(Posted),
+    /// Find out whether a delivery could be stored.
+    Probe(oneshot::Sender<bool>),
+}
+
 /// The way to the thread that writes. It ends with the last clone.
 #[derive(Clone, Debug)]
-pub struct Queue(mpsc::Sender<Posted>);
+pub struct Queue(mpsc::Sender<Job>);
 
 impl Queue {
     /// Starts the thread.
@@ -63,34 +78,65 @@ impl Queue {
     /// Returns when the delivery is durable, or cannot be.
     pub(super) async fn store(&self, delivery: NewDelivery, room: OwnedSemaphorePermit) -> Result<Accepted, Refused> {
         let (answer, answered) = oneshot::channel();
-        self.0.try_send(Posted { delivery, answer, _room: room }).map_err(|error| match error {
+        self.0.try_send(Job::Store(Posted { delivery, answer, _room: room })).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Refused::Full,
             mpsc::error::TrySendError::Closed(_) => Refused::Failed,
         })?;
         answered.await.unwrap_or(Err(Refused::Failed))
     }
+
+    /// Whether a delivery could be stored now. A queue that is full is at work, which says as much as the last delivery.
+    pub(super) async fn probe(&self) -> Option<bool> {
+        let (answer, answered) = oneshot::channel();
+        self.0.try_send(Job::Probe(answer)).ok()?;
+        answered.await.ok()
+    }
 }
 
-fn write(mut storage: Storage, mut queue: mpsc::Receiver<Posted>, board: &Board) {
-    let (mut deliveries, mut answers) = (Vec::with_capacity(GROUP_MAX), Vec::with_capacity(GROUP_MAX));
+fn write(mut storage: Storage, mut queue: mpsc::Receiver<Job>, board: &Board) {
+    let mut group = Vec::with_capacity(GROUP_MAX);
     while let Some(first) = queue.blocking_recv() {
         let mut next = Some(first);
-        while let Some(Posted { delivery, answer, _room }) = next {
-            deliveries.push(delivery);
-            answers.push((answer, _room));
-            next = (deliveries.len() < GROUP_MAX).then(|| queue.try_recv().ok()).flatten();
+        let mut probes = Vec::new();
+        while let Some(job) = next {
+            match job {
+                Job::Store(posted) => group.push(posted),
+                Job::Probe(answer) => probes.push(answer),
+            }
+            next = (group.len() < GROUP_MAX).then(|| queue.try_recv().ok()).flatten();
         }
-        let accepted = storage.accept(&deliveries);
-        board.set_storing(accepted.is_ok());
-        if let Err(error) = &accepted {
-            tracing::error!(error = crate::pipeline::chain(error), "deliveries could not be stored");
-            board.count(Count::NotStored, deliveries.len() as u64);
+        if group.is_empty() {
+            let probed = storage.probe();
+            if let Err(error) = &probed {
+                tracing::error!(error = crate::pipeline::chain(error), "deliveries could not be stored");
+            }
+            board.set_storing(probed.is_ok());
+        } else {
+            store(&mut storage, &mut group, board);
         }
-        for (at, (answer, _)) in answers.drain(..).enumerate() {
-            let stored = accepted.as_ref().ok().and_then(|accepted| accepted.get(at).copied());
-            // Whoever posted it may be gone; the delivery is stored all the same.
-            let _ = answer.send(stored.ok_or(Refused::Failed));
+        for answer in probes {
+            // Whoever asked may be gone.
+            let _ = answer.send(board.is_storing());
         }
-        deliveries.clear();
+    }
+}
+
+fn store(storage: &mut Storage, group: &mut Vec<Posted>, board: &Board) {
+    let mut deliveries = Vec::with_capacity(group.len());
+    let mut answers = Vec::with_capacity(group.len());
+    for Posted { delivery, answer, _room } in group.drain(..) {
+        deliveries.push(delivery);
+        answers.push((answer, _room));
+    }
+    let accepted = storage.accept(&deliveries);
+    board.set_storing(accepted.is_ok());
+    if let Err(error) = &accepted {
+        tracing::error!(error = crate::pipeline::chain(error), "deliveries could not be stored");
+        board.count(Count::NotStored, deliveries.len() as u64);
+    }
+    for (at, (answer, _)) in answers.into_iter().enumerate() {
+        let stored = accepted.as_ref().ok().and_then(|accepted| accepted.get(at).copied());
+        // Whoever posted it may be gone; the delivery is stored all the same.
+        let _ = answer.send(stored.ok_or(Refused::Failed));
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     state::{Accepted, NewDelivery},
 };
 
-use super::{Board, Count, Queue, connections::Connection, page, queue::Refused};
+use super::{Board, Count, Queue, Watch, connections::Connection, health, page, queue::Refused};
 
 /// The largest body: far above any answer, whose longest part is an open text.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -69,13 +69,17 @@ impl Door {
     }
 }
 
-/// The paths of `serve`.
-pub(super) fn router(door: Arc<Door>) -> Router {
-    let pages = Router::new()
-        .route("/", get(page::status))
-        .route("/healthz", get(page::health))
-        .route("/metrics", get(page::metrics))
-        .with_state(Arc::clone(&door.board));
+/// The paths of `serve`. Without a watch only deliveries are received.
+pub(super) fn router(door: Arc<Door>, watch: Option<Arc<Watch>>) -> Router {
+    let people = Router::new().route("/", get(page::status)).with_state(Arc::clone(&door.board));
+    let machines = |watch| {
+        Router::new()
+            .route("/healthz", get(health::health))
+            .route("/readyz", get(health::ready))
+            .route("/metrics", get(health::metrics))
+            .with_state(watch)
+    };
+    let pages = people.merge(watch.map(machines).unwrap_or_default());
     match &door.path {
         Some(path) => pages.merge(Router::new().route(path, post(receive)).with_state(Arc::clone(&door))),
         None => pages,

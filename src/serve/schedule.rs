@@ -12,6 +12,9 @@ use croner::{
 
 use super::ServeError;
 
+/// Moments that are looked at for the longest time between two: a year of nights has both changes of a clock.
+const MOMENTS_SEEN: u32 = 370;
+
 /// When something is due.
 #[derive(Clone, Debug)]
 pub struct Schedule {
@@ -50,6 +53,18 @@ impl Schedule {
         Some(found.timestamp_millis())
     }
 
+    /// The longest time between two of its moments, as far as can be seen from here: a year of nights.
+    pub fn longest_gap_ms(&self, from_ms: i64) -> i64 {
+        let mut longest_ms = 0;
+        let mut at_ms = self.next(from_ms);
+        for _ in 0..MOMENTS_SEEN {
+            let Some(next_ms) = at_ms.and_then(|at_ms| self.next(at_ms)) else { break };
+            longest_ms = longest_ms.max(at_ms.map_or(0, |at_ms| next_ms - at_ms));
+            at_ms = Some(next_ms);
+        }
+        longest_ms
+    }
+
     /// The expression and its zone.
     pub fn text(&self) -> &str {
         &self.text
@@ -73,6 +88,18 @@ mod tests {
             found.push(format_ms(at_ms));
         }
         found
+    }
+
+    #[test]
+    fn the_longest_gap_knows_weekends_and_changes_of_the_clock() {
+        let hours = |expression: &str, zone: &str| {
+            let schedule = Schedule::parse(expression, zone).unwrap();
+            schedule.longest_gap_ms(parse_date("2026-01-05").unwrap()) / crate::model::HOUR_MS
+        };
+        assert_eq!(hours("0 2 * * *", "UTC"), 24);
+        assert_eq!(hours("0 2 * * *", "Europe/Berlin"), 25);
+        assert_eq!(hours("0 2 * * 1-5", "UTC"), 72);
+        assert_eq!(hours("0 */6 * * *", "UTC"), 6);
     }
 
     #[test]

@@ -180,6 +180,17 @@ impl Inbox {
         Ok(accepted)
     }
 
+    /// Stores something and takes it back, each in a transaction that is durable when this returns.
+    pub fn probe(&self) -> Result<(), StateError> {
+        for sql in [
+            "INSERT OR REPLACE INTO meta (key, value) VALUES ('probe', hex(zeroblob(2048)))",
+            "DELETE FROM meta WHERE key = 'probe'",
+        ] {
+            self.connection.execute(sql, []).map_err(self.failed("write"))?;
+        }
+        Ok(())
+    }
+
     /// The oldest deliveries that wait, in order: at most so many, and about so many bytes.
     pub fn waiting(&self, rows_max: u32, bytes_max: usize) -> Result<Vec<Delivery>, StateError> {
         let sql = "SELECT id, received_ms, body FROM deliveries WHERE body IS NOT NULL ORDER BY id LIMIT ?1";

@@ -1,5 +1,7 @@
 //! The history of runs.
 
+use std::{collections::BTreeMap, ops::ControlFlow};
+
 use crate::model::{DurableStep, RunId};
 
 use super::{State, StateError};
@@ -53,10 +55,22 @@ impl State {
 
     /// The newest runs, newest first.
     pub fn runs(&self, count_max: u32) -> Result<Vec<RunEntry>, StateError> {
+        let mut runs = Vec::new();
+        if count_max > 0 {
+            self.visit_runs(|run| {
+                runs.push(run);
+                if runs.len() < count_max as usize { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+        }
+        Ok(runs)
+    }
+
+    /// Shows run after run, newest first, until `visit` has seen enough.
+    pub fn visit_runs(&self, mut visit: impl FnMut(RunEntry) -> ControlFlow<()>) -> Result<(), StateError> {
         let sql = "SELECT run_id, command, started_ms, finished_ms, outcome, exit_code, report FROM runs \
-                   ORDER BY started_ms DESC, run_id DESC LIMIT ?1";
+                   ORDER BY started_ms DESC, run_id DESC";
         let mut statement = self.connection.prepare(sql).map_err(self.failed("read"))?;
-        let rows = statement.query_map([count_max], |row| {
+        let rows = statement.query_map([], |row| {
             Ok(RunEntry {
                 run_id: row.get(0)?,
                 command: row.get(1)?,
@@ -67,6 +81,20 @@ impl State {
                 report: row.get(6)?,
             })
         });
+        for run in rows.map_err(self.failed("read"))? {
+            if visit(run.map_err(self.failed("read"))?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// When the newest run of each command ended that brought everything that was due: epoch milliseconds by this machine.
+    pub fn last_successes(&self) -> Result<BTreeMap<String, i64>, StateError> {
+        let sql = "SELECT command, max(finished_ms) FROM runs WHERE exit_code IN (0, 3) AND finished_ms IS NOT NULL \
+                   GROUP BY command";
+        let mut statement = self.connection.prepare(sql).map_err(self.failed("read"))?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
         rows.and_then(|rows| rows.collect()).map_err(self.failed("read"))
     }
 }

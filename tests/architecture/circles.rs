@@ -16,7 +16,7 @@ use super::{
 const CIRCLES_LEFT: &[&str] = &[
     "archive/owner archive/rewrite archive/store",
     "cli cli/command_line cli/completions",
-    "cli/context cli/exit cli/flags cli/output cli/printer cli/sync cli/users/push",
+    "cli/output cli/printer",
     "cli/query cli/query/formats cli/query/table",
     "config/file config/limits config/paths config/places config/resolve config/serve config/streams",
     "flatten flatten/page flatten/responses flatten/surveys flatten/themes flatten/users",

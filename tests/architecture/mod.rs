@@ -73,9 +73,14 @@ const ARROWS: &[(&str, &[&str])] = &[
             "text",
         ],
     ),
+    ("standing", &["model", "config", "source", "state", "pipeline"]),
+    ("metrics", &["files", "standing"]),
     (
         "serve",
-        &["model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline", "erase"],
+        &[
+            "model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline",
+            "standing", "metrics", "erase",
+        ],
     ),
 ];
 /// Modules that may import all others.

@@ -8,6 +8,7 @@ mod load;
 mod nights;
 mod rates;
 mod schedules;
+mod watching;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},

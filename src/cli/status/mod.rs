@@ -1,7 +1,6 @@
 //! `studysync status`: coverage and its proofs, lag, last runs, rate and what is pending. Sends nothing.
 
 mod erasures;
-mod lag;
 mod people;
 mod proofs;
 mod rows;
@@ -20,6 +19,7 @@ use crate::{
     model::{IN_DOUBT_MS, IntervalSet, Window, format_ms, parse_length},
     pipeline::{CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, chain, drift_lines, known_traits, told_wait_until},
     source::LearnedRate,
+    standing::{Lag, is_asked_for, lag_secs, length, scope_lags},
     state::{Proven, RunEntry, State, StateError},
 };
 
@@ -28,13 +28,12 @@ use super::{
     flags::{PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
     traits::describe_known,
 };
-use lag::Lag;
 use people::PeopleStatus;
 use proofs::{ProofStatus, proofs};
 use rows::RowCounter;
 use serving::{ServeStatus, serving};
-use shown::{length, seconds};
-use streams::{StreamStatus, Stretch, is_asked_for};
+use shown::seconds;
+use streams::{StreamStatus, Stretch};
 
 const RUNS_SHOWN: u32 = 5;
 
@@ -159,7 +158,8 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     };
     let waiting = erasures::waiting(&settings).map_err(|error| CommandError::Refused(chain(&error)))?;
     let mut status = gather(&settings, &state, range, waiting).map_err(CommandError::State)?;
-    status.lag = args.max_lag.map(|max_lag| Lag::of(&settings, max_lag, &status.streams));
+    status.lag =
+        args.max_lag.map(|max_lag| lag(&settings, &state, max_lag)).transpose().map_err(CommandError::State)?;
     match range {
         _ if args.json => context.printer.print_json(&status)?,
         Some(_) => context.printer.print(&describe_range(&status))?,
@@ -184,14 +184,24 @@ fn complete_since(proofs: &[Proven], window: Window) -> Option<String> {
     last_ms.filter(|proven_ms| *proven_ms > 0).map(seconds)
 }
 
+/// How far the service's clock is ahead of this machine's, if that is known, and the time there.
+fn service_clock(state: &State) -> Result<(Option<i64>, i64), StateError> {
+    let skew_ms = state.service_trait::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
+    Ok((skew_ms, clock::now_ms() + skew_ms.unwrap_or(0)))
+}
+
+fn lag(settings: &Settings, state: &State, max_lag: Duration) -> Result<Lag, StateError> {
+    let (_, now_ms) = service_clock(state)?;
+    Ok(Lag::of(settings, max_lag, &scope_lags(settings, state, now_ms)?))
+}
+
 fn gather(
     settings: &Settings,
     state: &State,
     range: Option<Window>,
     erasures_waiting: Vec<erasures::WaitingErasure>,
 ) -> Result<Status, StateError> {
-    let skew_ms = state.service_trait::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
-    let now_ms = clock::now_ms() + skew_ms.unwrap_or(0);
+    let (skew_ms, now_ms) = service_clock(state)?;
     let mut streams = Vec::new();
     let mut counter = RowCounter::open(&settings.warehouse);
     for scope in state.covered_scopes()?.into_iter().filter(|scope| is_asked_for(settings, *scope)) {
@@ -219,7 +229,7 @@ fn gather(
                 .map(|held| stretch(&held.window))
                 .collect(),
             rows: counter.count(scope),
-            lag_secs: (now_ms - hull.end_ms).max(0) / 1000,
+            lag_secs: lag_secs(hull.end_ms, now_ms),
             oldest_scan: seconds(oldest_ms),
         });
     }

@@ -8,7 +8,9 @@ use crate::{
     state::{Proven, State, StateError, Stretch},
 };
 
-use super::{shown::seconds, streams::is_asked_for};
+use crate::standing::is_asked_for;
+
+use super::shown::seconds;
 
 /// What is known of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,8 +1,6 @@
-//! Streams as `status` shows them, and which of them are asked for.
+//! Streams as `status` shows them.
 
 use serde::Serialize;
-
-use crate::{config::Settings, model::Scope};
 
 /// How far a stream, or a survey of it, is read.
 #[derive(Serialize)]
@@ -31,11 +29,4 @@ pub(super) struct Stretch {
     /// Since when all of it is proven complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub complete_since: Option<String>,
-}
-
-/// Whether --stream and --survey leave the scope in. What was covered for all surveys is covered for each.
-pub(super) fn is_asked_for(settings: &Settings, scope: Scope) -> bool {
-    let is_of_stream = settings.named_streams.is_empty() || settings.named_streams.contains(&scope.stream);
-    let is_of_survey = scope.survey_id.is_none_or(|id| settings.surveys.is_empty() || settings.surveys.contains(&id));
-    is_of_stream && is_of_survey
 }

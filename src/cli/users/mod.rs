@@ -3,8 +3,6 @@
 mod pull;
 mod push;
 
-pub(super) use push::input_hint;
-
 use clap::{Args, Subcommand};
 
 use super::{CommandError, Context};

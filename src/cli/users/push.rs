@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    pipeline::{PipelineError, Push, PushFormat, PushInput, PushReport, PushRequest, Written, push_dry},
+    pipeline::{Push, PushFormat, PushInput, PushReport, PushRequest, Written, push_dry},
     text::Encoding,
 };
 
@@ -247,14 +247,4 @@ fn summary(report: &PushReport) -> String {
         text.push_str(&format!("  each row's fate: {}\n", report.results));
     }
     text
-}
-
-/// A hint for an input that cannot be used.
-pub(in super::super) fn input_hint(error: &PipelineError) -> Option<&'static str> {
-    match error {
-        PipelineError::Input(_) | PipelineError::InputTable(_) => {
-            Some("see `studysync users push --help` for the columns; rows before it were sent, and are not sent again")
-        }
-        _ => None,
-    }
 }

@@ -77,8 +77,8 @@ impl Run {
             Err(error @ PipelineError::Recordings(_)) => {
                 let note = format!("{}: the recordings are left to the next run", chain(&error));
                 tracing::warn!("{note}");
-                self.findings.notes.push(note);
-                (self.findings.is_doubtful, self.recordings.is_broken) = (true, true);
+                self.findings.look_at(note);
+                self.recordings.is_broken = true;
                 Ok(())
             }
             fetched => fetched,

@@ -1,0 +1,64 @@
+//! What is known of the runs, as values of metrics.
+
+use serde_json::Value;
+
+use crate::standing::{Health, Standing, codes};
+
+use super::Exposition;
+
+/// What is no fate of a row in a stream's part of the run's JSON.
+const NO_FATES: [&str; 3] = ["windows", "pages", "reached"];
+
+/// Adds what `/metrics` and the textfile have in common.
+pub fn add_standing(to: &mut Exposition, standing: &Standing, health: &Health) {
+    to.set("build_info", &[env!("CARGO_PKG_VERSION")], 1.0);
+    to.set("healthy", &[], f64::from(u8::from(health.is_healthy())));
+    for code in codes() {
+        to.set("health_reason", &[code], f64::from(u8::from(health.has(code))));
+    }
+    for (command, at_ms) in &standing.last_success_ms {
+        to.moment("last_success_timestamp_seconds", &[command], Some(*at_ms));
+    }
+    if let Some(last) = &standing.last_ended {
+        to.moment("last_run_timestamp_seconds", &[], Some(last.ended_ms()));
+        if let Some(exit_code) = last.exit_code {
+            to.set("last_run_exit_code", &[], exit_code as f64);
+        }
+    }
+    to.count("failed_runs_in_a_row", &[], u64::from(standing.failures_in_a_row));
+    for lag in &standing.lags {
+        if let Some(secs) = lag.lag_secs {
+            to.set("lag_seconds", &[lag.stream.name()], secs as f64);
+        }
+    }
+    to.moment("rate_limited_until_timestamp_seconds", &[], standing.no_request_before_ms);
+    if let Some(rate) = standing.requests_per_sec {
+        to.set("learned_requests_per_second", &[], rate);
+    }
+    if let Some(report) = &standing.last_report {
+        add_run(to, report);
+    }
+}
+
+/// The figures of a run's JSON.
+fn add_run(to: &mut Exposition, report: &Value) {
+    let secs = |part: &str| report["time_ms"][part].as_f64().unwrap_or(0.0) / 1000.0;
+    to.set("run_duration_seconds", &[], secs("wall"));
+    for part in ["network", "parse", "write", "idle"] {
+        to.set("run_seconds", &[part], secs(part));
+    }
+    to.set("run_seconds", &["wait"], secs("told_to_wait") + secs("chose_to_wait"));
+    to.set("run_wait_seconds", &["retry_after"], secs("told_to_wait"));
+    to.set("run_wait_seconds", &["own_pace"], secs("chose_to_wait"));
+    for (status, count) in report["requests"]["by_status"].as_object().into_iter().flatten() {
+        to.set("run_requests", &[status], count.as_f64().unwrap_or(0.0));
+    }
+    for (stream, figures) in report["streams"].as_object().into_iter().flatten() {
+        let counts = figures.as_object().into_iter().flatten();
+        for (fate, count) in counts.filter(|(fate, _)| !NO_FATES.contains(&fate.as_str())) {
+            to.set("run_rows", &[stream, fate], count.as_f64().unwrap_or(0.0));
+        }
+        to.set("run_windows", &[stream], figures["windows"].as_f64().unwrap_or(0.0));
+    }
+    to.set("run_peak_memory_bytes", &[], report["peak_rss_bytes"].as_f64().unwrap_or(0.0));
+}

@@ -1,0 +1,43 @@
+//! How a run can end.
+
+use serde::Serialize;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Everything that was due is done.
+    Done,
+    /// Done, and something needs a look: rejects, withheld deletions, collisions.
+    NeedsALook,
+    /// Some window failed; the others are done.
+    Failed,
+    /// Ended early at a deadline, a budget or a rate limit; the next run goes on.
+    StoppedEarly,
+    /// Ended by Ctrl-C or SIGTERM; the next run goes on.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The name in the run's JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::NeedsALook => "needs_a_look",
+            Outcome::Failed => "failed",
+            Outcome::StoppedEarly => "stopped_early",
+            Outcome::Interrupted => "interrupted",
+        }
+    }
+
+    /// The exit code of the command.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Outcome::Done => 0,
+            Outcome::Failed => 1,
+            Outcome::NeedsALook => 3,
+            Outcome::StoppedEarly => 6,
+            Outcome::Interrupted => 130,
+        }
+    }
+}

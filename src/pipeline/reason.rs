@@ -1,0 +1,150 @@
+//! Why a run did not end as `done`, as one word of a short list: what monitors count and alert by.
+
+use serde::Serialize;
+
+use crate::{
+    archive::ArchiveError,
+    load::LoadError,
+    source::{SourceError, Stop},
+    state::StateError,
+};
+
+use super::{Outcome, PipelineError};
+
+/// Why a run did not end as `done`. The names are contracts: they stand in the run's JSON, in metrics and in notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunReason {
+    /// The service refused the key.
+    KeyRefused,
+    /// The service gave no answer, or none that can be used.
+    ServiceFailed,
+    /// The configuration, the command line or what they name does not work.
+    Configuration,
+    /// Another run holds the lease.
+    LeaseHeld,
+    /// Another program has the warehouse open.
+    WarehouseLocked,
+    /// No space is left.
+    DiskFull,
+    /// A warehouse cannot be read or written.
+    WarehouseFailed,
+    /// The checkpoints cannot be read or written.
+    StateFailed,
+    /// Some windows, lists or people failed; the others are done.
+    PartsFailed,
+    /// Anything else that ends a run.
+    RunFailed,
+    /// The run did not end: its process was killed, or the machine stopped.
+    RunKilled,
+    /// Rejects, withheld deletions, collisions, a clock that is days off.
+    NeedsALook,
+    /// The service must be left alone for longer than the run waits.
+    RateLimited,
+    /// A deadline or a budget ended the run.
+    StoppedEarly,
+    /// A signal ended the run.
+    Interrupted,
+}
+
+impl RunReason {
+    /// The name in JSON, metrics and notifications.
+    pub fn name(self) -> &'static str {
+        match self {
+            RunReason::KeyRefused => "key_refused",
+            RunReason::ServiceFailed => "service_failed",
+            RunReason::Configuration => "configuration",
+            RunReason::LeaseHeld => "lease_held",
+            RunReason::WarehouseLocked => "warehouse_locked",
+            RunReason::DiskFull => "disk_full",
+            RunReason::WarehouseFailed => "warehouse_failed",
+            RunReason::StateFailed => "state_failed",
+            RunReason::PartsFailed => "parts_failed",
+            RunReason::RunFailed => "run_failed",
+            RunReason::RunKilled => "run_killed",
+            RunReason::NeedsALook => "needs_a_look",
+            RunReason::RateLimited => "rate_limited",
+            RunReason::StoppedEarly => "stopped_early",
+            RunReason::Interrupted => "interrupted",
+        }
+    }
+
+    /// Every reason.
+    pub const ALL: [RunReason; 15] = [
+        RunReason::KeyRefused,
+        RunReason::ServiceFailed,
+        RunReason::Configuration,
+        RunReason::LeaseHeld,
+        RunReason::WarehouseLocked,
+        RunReason::DiskFull,
+        RunReason::WarehouseFailed,
+        RunReason::StateFailed,
+        RunReason::PartsFailed,
+        RunReason::RunFailed,
+        RunReason::RunKilled,
+        RunReason::NeedsALook,
+        RunReason::RateLimited,
+        RunReason::StoppedEarly,
+        RunReason::Interrupted,
+    ];
+
+    /// The reason of this name.
+    pub fn named(name: &str) -> Option<RunReason> {
+        RunReason::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
+    /// The reason of an error that ended a run.
+    pub fn of_error(error: &PipelineError) -> RunReason {
+        match error {
+            PipelineError::Config(_)
+            | PipelineError::UnknownSurveys(_)
+            | PipelineError::Source(SourceError::Settings(_)) => RunReason::Configuration,
+            PipelineError::Source(SourceError::KeyRefused { .. }) => RunReason::KeyRefused,
+            PipelineError::Source(SourceError::Stopped(stop)) => RunReason::of_stop(*stop),
+            PipelineError::Source(_) => RunReason::ServiceFailed,
+            PipelineError::State(StateError::Leased { .. }) => RunReason::LeaseHeld,
+            PipelineError::Load { source: LoadError::Locked { .. }, .. } => RunReason::WarehouseLocked,
+            PipelineError::Load { source: LoadError::Full { .. }, .. }
+            | PipelineError::State(StateError::Full { .. })
+            | PipelineError::Archive(ArchiveError::Full { .. }) => RunReason::DiskFull,
+            error if error.exit_code() == 2 => RunReason::Configuration,
+            PipelineError::Load { .. } => RunReason::WarehouseFailed,
+            PipelineError::State(_) => RunReason::StateFailed,
+            _ => RunReason::RunFailed,
+        }
+    }
+
+    fn of_stop(stop: Stop) -> RunReason {
+        match stop {
+            Stop::Cancelled => RunReason::Interrupted,
+            Stop::Patience { .. } => RunReason::RateLimited,
+            Stop::Deadline { .. } | Stop::Budget { .. } => RunReason::StoppedEarly,
+        }
+    }
+
+    /// The reason of a run that ended so; `None` if everything is done.
+    pub fn of(outcome: Outcome, error: Option<&PipelineError>, stop: Option<Stop>) -> Option<RunReason> {
+        match (outcome, error, stop) {
+            (_, Some(error), _) => Some(RunReason::of_error(error)),
+            (Outcome::Done, ..) => None,
+            (Outcome::NeedsALook, ..) => Some(RunReason::NeedsALook),
+            (Outcome::Failed, ..) => Some(RunReason::PartsFailed),
+            (_, _, Some(stop)) => Some(RunReason::of_stop(stop)),
+            (Outcome::Interrupted, ..) => Some(RunReason::Interrupted),
+            (Outcome::StoppedEarly, ..) => Some(RunReason::StoppedEarly),
+        }
+    }
+
+    /// Whether a run that ended so has failed. A run that was left out because another one is at work has not, nor one that was
+    /// stopped on purpose.
+    pub fn is_failure(self) -> bool {
+        !matches!(
+            self,
+            RunReason::LeaseHeld
+                | RunReason::NeedsALook
+                | RunReason::RateLimited
+                | RunReason::StoppedEarly
+                | RunReason::Interrupted
+        )
+    }
+}

@@ -1,0 +1,137 @@
+//! Histories of runs, and what is said of them.
+
+use std::{path::Path, time::Duration};
+
+use super::*;
+use crate::{
+    config::{Overrides, resolve},
+    model::RunId,
+};
+
+const HOUR_MS: i64 = 3_600_000;
+
+struct History {
+    folder: tempfile::TempDir,
+    state: State,
+    at_ms: i64,
+}
+
+impl History {
+    fn new() -> History {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::open(&path(folder.path()), "http://example.test", "test").unwrap();
+        History { folder, state, at_ms: 0 }
+    }
+
+    fn begin(&mut self, command: &str) -> RunId {
+        self.at_ms += HOUR_MS;
+        let run_id = RunId::new(self.at_ms);
+        self.state.begin_run(&run_id, command, self.at_ms).unwrap();
+        run_id
+    }
+
+    fn ended(&mut self, command: &str, exit_code: i64, report: &str) -> &mut Self {
+        let run_id = self.begin(command);
+        let outcome = if exit_code == 0 { "done" } else { "failed" };
+        self.state.finish_run(&run_id, self.at_ms + 1, outcome, exit_code, report).unwrap();
+        self
+    }
+
+    fn failed(&mut self, reason: &str, exit_code: i64) -> &mut Self {
+        self.ended("sync", exit_code, &format!(r#"{{"reason":"{reason}","why":"why {reason}","hint":"do {reason}"}}"#))
+    }
+
+    fn settings(&self) -> Settings {
+        resolve(Overrides { state: Some(path(self.folder.path())), ..Overrides::default() }).unwrap()
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::read(&self.settings(), self.at_ms + 2).unwrap()
+    }
+
+    /// The codes of the reasons, each with whether it makes the whole unhealthy.
+    fn health(&self, failures_tolerated: u32) -> Vec<(&'static str, bool)> {
+        let rules = HealthRules { max_lag: Some(Duration::from_secs(3600)), failures_tolerated };
+        let health = Health::of(&self.standing(), &self.settings(), rules);
+        assert_eq!(health.is_healthy(), health.reasons.iter().all(|reason| !reason.is_failing));
+        health.reasons.iter().map(|reason| (reason.code, reason.is_failing)).collect()
+    }
+}
+
+fn path(folder: &Path) -> std::path::PathBuf {
+    folder.join("state.sqlite")
+}
+
+#[test]
+fn what_never_ran_is_named_and_not_unhealthy() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = resolve(Overrides { state: Some(path(folder.path())), ..Overrides::default() }).unwrap();
+    let standing = Standing::read(&settings, 5).unwrap();
+    assert!(standing.last_run.is_none() && !path(folder.path()).exists(), "reading makes no file");
+    assert_eq!(standing.lags.len(), 3);
+    assert_eq!(History::new().health(0), [("never_ran", false)]);
+}
+
+#[test]
+fn failed_nights_are_counted_until_one_succeeds() {
+    let mut history = History::new();
+    history.ended("backfill", 0, "{}").failed("service_failed", 1).failed("service_failed", 1);
+    let standing = history.standing();
+    assert_eq!(standing.failures_in_a_row, 2);
+    assert_eq!(standing.last_success_ms, [("backfill".to_owned(), HOUR_MS + 1)].into());
+    let failure = standing.last_failure.unwrap();
+    assert_eq!((failure.sentence(), failure.hint.as_deref()), ("why service_failed".into(), Some("do service_failed")));
+    // What `serve` still retries is only named.
+    assert_eq!(history.health(2)[0], ("service_failed", false));
+    assert_eq!(history.health(1)[0], ("service_failed", true));
+    // Nobody retries that.
+    assert_eq!(history.failed("key_refused", 4).health(9)[0], ("key_refused", true));
+    history.ended("sync", 3, r#"{"reason":"needs_a_look","looks":["first","second"]}"#);
+    assert_eq!(history.health(0)[..2], [("needs_a_look", false); 2]);
+    assert_eq!(history.standing().failures_in_a_row, 0);
+}
+
+#[test]
+fn runs_that_prove_nothing_leave_the_verdict_as_it_was() {
+    let mut history = History::new();
+    history.ended("sync", 0, "{}").failed("disk_full", 1);
+    // Another command's success, a run that was left out, one that was stopped early, and a woken look at one stream.
+    history.ended("verify", 0, "{}").failed("lease_held", 5).failed("stopped_early", 6).ended("wake", 0, "{}");
+    let standing = history.standing();
+    assert_eq!((standing.failures_in_a_row, standing.last_run.unwrap().command.as_str()), (1, "wake"));
+    let health = history.health(0);
+    assert_eq!(health[..2], [("disk_full", true), ("stopped_early", false)]);
+    assert!(health[2..].iter().all(|reason| *reason == ("behind", false)), "nothing is complete: {health:?}");
+}
+
+#[test]
+fn a_run_without_an_end_is_killed_unless_it_holds_the_lease() {
+    let mut history = History::new();
+    let run_id = history.begin("sync");
+    assert_eq!(history.health(0), [("run_killed", true)]);
+    assert_eq!(history.standing().last_run.unwrap().outcome, "killed");
+    let lease = history.state.take_lease(&run_id, "sync", history.at_ms).unwrap();
+    assert_eq!(history.health(0), [("never_ran", false)]);
+    assert_eq!(history.standing().last_run.unwrap().outcome, "running");
+    drop(lease);
+}
+
+#[test]
+fn reports_of_earlier_versions_tell_as_much_as_they_have() {
+    let mut history = History::new();
+    history.ended("sync", 1, r#"{"error":"it broke"}"#);
+    assert_eq!(history.standing().last_failure.unwrap().sentence(), "it broke");
+    history.ended("sync", 1, r#"{"failures":[{"stream":"responses","survey_id":null,"window":"w","error":"e"}]}"#);
+    assert_eq!(history.standing().last_failure.unwrap().sentence(), "responses w: e");
+    history.ended("sync", 4, "no JSON at all");
+    assert_eq!(history.health(0)[0], ("key_refused", true));
+}
+
+#[test]
+fn every_code_is_listed_once() {
+    let mut all: Vec<_> = codes().collect();
+    all.sort_unstable();
+    let count = all.len();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}

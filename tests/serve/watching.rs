@@ -1,0 +1,113 @@
+//! `/healthz`, `/readyz` and `/metrics`: red for what somebody has to be woken for, in the words of the run, and green again after it.
+
+use serde_json::Value;
+use studysync::state::Inbox;
+
+use super::{Serving, place_for, until};
+use crate::harness::{Place, Service, small};
+
+/// No schedule: nobody retries, so the first failure counts.
+const IDLE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
+
+fn codes(health: &Value) -> Vec<(String, bool)> {
+    let reasons = health["reasons"].as_array().unwrap();
+    reasons.iter().map(|reason| (reason["code"].as_str().unwrap().to_owned(), reason["is_failing"] == true)).collect()
+}
+
+/// Waits until the page has this status, and returns its JSON.
+fn health(serving: &Serving, status: u16) -> Value {
+    let mut last = (0, String::new());
+    until("the health", || {
+        last = serving.get("/healthz");
+        last.0 == status
+    });
+    let health: Value = serde_json::from_str(&last.1).unwrap();
+    assert_eq!(health["healthy"], status == 200, "{health:#}");
+    assert_eq!(serving.metric("healthy"), i64::from(status == 200));
+    health
+}
+
+fn sync(place: &Place, key: &str, code: i32) -> Value {
+    let mut command = place.command(&["sync", "--json"]);
+    crate::harness::Done::from(command.env(crate::harness::KEY_VARIABLE, key).output().unwrap()).expect(code).json()
+}
+
+#[test]
+fn failed_nights_turn_healthz_red_and_leave_readyz_green() {
+    let service = Service::start(small(120, 4));
+    let place = place_for(&service, IDLE);
+    let serving = Serving::start(&place);
+    assert_eq!(codes(&health(&serving, 200)), [("never_ran".to_owned(), false)]);
+    let report = sync(&place, "another", 4);
+    let red = health(&serving, 503);
+    assert_eq!(codes(&red), [("key_refused".to_owned(), true)], "{red:#}");
+    for (field, of_the_run) in [("text", "why"), ("hint", "hint")] {
+        assert_eq!(red["reasons"][0][field], report[of_the_run], "the words of the run");
+    }
+    assert_eq!(red["last_run"]["run_id"], report["run_id"]);
+    assert!(red["status"].as_str().unwrap().contains(report["why"].as_str().unwrap()), "{red:#}");
+    assert_eq!(serving.get("/readyz").0, 200, "a restart mends no key");
+    let metrics = serving.get("/metrics").1;
+    for line in [
+        "studysync_health_reason{reason=\"key_refused\"} 1",
+        "studysync_health_reason{reason=\"disk_full\"} 0",
+        "studysync_last_run_exit_code 4",
+        "studysync_failed_runs_in_a_row 1",
+        "studysync_run_requests{status=\"403\"}",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    let report = sync(&place, crate::harness::KEY, 0);
+    let green = health(&serving, 200);
+    assert_eq!((green["failures_in_a_row"].as_i64(), green["status"].as_str()), (Some(0), Some("ok")), "{green:#}");
+    let metrics = serving.get("/metrics").1;
+    let inserted = &report["streams"]["responses"]["inserted"];
+    let rows = format!("studysync_run_rows{{stream=\"responses\",fate=\"inserted\"}} {inserted}\n");
+    assert!(metrics.contains(&rows), "{rows} in {metrics}");
+    assert!(metrics.contains("studysync_last_success_timestamp_seconds{command=\"sync\"} 1"), "{metrics}");
+    serving.stop();
+}
+
+#[test]
+fn a_stream_that_is_behind_is_red_after_the_first_night() {
+    let service = Service::start(small(120, 4));
+    let place = place_for(&service, &format!("max_lag = \"5m\"\n{IDLE}"));
+    let serving = Serving::start(&place);
+    assert_eq!(codes(&health(&serving, 200)), [("never_ran".to_owned(), false)], "before the first night");
+    // Answers of the last ten minutes are left to the next run, so the newest are always further behind than allowed here.
+    sync(&place, crate::harness::KEY, 0);
+    let red = health(&serving, 503);
+    assert!(codes(&red).contains(&("behind".to_owned(), true)), "{red:#}");
+    let status = place.run(&["status", "--max-lag", "5m"]).expect(3).stdout;
+    let text = red["reasons"][0]["text"].as_str().unwrap();
+    assert!(status.contains(&format!("BEHIND  {text}\n")), "{text} in {status}");
+    let lag_secs = red["lag_secs"]["responses"].as_i64().unwrap();
+    let metrics = serving.get("/metrics").1;
+    let line = metrics.lines().find_map(|line| line.strip_prefix("studysync_lag_seconds{stream=\"responses\"} "));
+    assert!((0..60).contains(&(line.unwrap().parse::<i64>().unwrap() - lag_secs)), "{line:?}, {lag_secs}");
+    serving.stop();
+}
+
+#[test]
+fn readyz_is_red_while_nothing_can_be_stored_and_mends_by_itself() {
+    let service = Service::start(small(60, 3));
+    let place = place_for(&service, IDLE);
+    let serving = Serving::start(&place);
+    until("the start", || serving.get("/readyz").0 == 200);
+    serving.stop();
+    let inbox = rusqlite::Connection::open(Inbox::path_of(&place.state())).unwrap();
+    let serving = Serving::start(&place);
+    let rename = |from: &str, to: &str| inbox.execute(&format!("ALTER TABLE {from} RENAME TO {to}"), []).unwrap();
+    rename("meta", "meta_away");
+    // Nobody posts anything: it is tried out all the same.
+    until("the first probe", || {
+        serving.get("/readyz") == (503, "{\"status\":\"deliveries cannot be stored\"}".to_owned())
+    });
+    let red = health(&serving, 503);
+    assert_eq!(codes(&red)[0], ("deliveries_not_stored".to_owned(), true), "{red:#}");
+    assert_eq!(serving.metric("storing"), 0);
+    rename("meta_away", "meta");
+    until("the next probe", || serving.get("/readyz").0 == 200);
+    health(&serving, 200);
+    serving.stop();
+}
