@@ -84,10 +84,17 @@ fn plan(args: &PlanArgs, settings: &Settings) -> Result<Plan, CommandError> {
     let skew_ms =
         state.as_ref().map(|state| state.service_trait::<i64>(CLOCK_SKEW)).transpose().map_err(read)?.flatten();
     let under_way = state.as_ref().map(State::scans_under_way).transpose().map_err(read)?.unwrap_or_default().len();
-    let now_ms = clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);
-    let backfill = args.from.map(|from| Window::new(from, args.to.unwrap_or(now_ms)));
-    let work = pipeline::work(settings, state.as_ref(), backfill, now_ms).map_err(read)?;
-    let probed = if args.probe { Some(probe(settings, &work)?) } else { None };
+    let backfill = |now_ms: i64| args.from.map(|from| Window::new(from, args.to.unwrap_or(now_ms)));
+    let work_at = |now_ms: i64| pipeline::work(settings, state.as_ref(), backfill(now_ms), now_ms).map_err(read);
+    let mut probed = if args.probe { Some(probe(settings, work_at)?) } else { None };
+    let now_ms = match &probed {
+        Some(probed) => probed.now_ms,
+        None => clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms),
+    };
+    let work = match &mut probed {
+        Some(probed) => std::mem::take(&mut probed.work),
+        None => work_at(now_ms)?,
+    };
     let speed = Speed::known(settings, state.as_ref(), probed.as_ref()).map_err(read)?;
     let ties = state.as_ref().map(|state| state.service_trait::<Ties>(trait_names::TIES)).transpose().map_err(read)?;
     let ties = ties.flatten().map_or(Ties::Unknown, |(ties, _)| ties);
@@ -98,7 +105,7 @@ fn plan(args: &PlanArgs, settings: &Settings) -> Result<Plan, CommandError> {
     let users = settings.users.is_enabled.then(|| planned_people(settings, state.as_ref(), now_ms)).flatten();
     let users = users.map(|people| PlannedPeople { minutes: minutes(people.due, requests_per_sec), ..people });
     Ok(Plan {
-        command: if backfill.is_some() { "backfill" } else { "sync" },
+        command: if args.from.is_some() { "backfill" } else { "sync" },
         now: format_ms(now_ms / 1000 * 1000),
         total: Total::of(streams.iter().map(|stream| &stream.estimate), users.as_ref(), requests_per_sec),
         under_way,

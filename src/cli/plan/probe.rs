@@ -1,15 +1,23 @@
 //! The sample of --probe.
 
 use crate::{
+    clock,
     config::Settings,
-    pipeline::{self, PipelineError, SAMPLE_REQUESTS_MAX, Sample, ScopeWork},
+    pipeline::{self, PipelineError, Sample, ScopeWork},
     source::Source,
 };
 
 use super::super::{CommandError, check, runtime::on_runtime};
 
+/// The most that a sample sends, whatever the service answers: a guard, far above what is needed.
+const REQUESTS_MAX: u64 = 1000;
+
 /// What the requests of --probe showed.
 pub(super) struct Probed {
+    /// The service's time.
+    pub now_ms: i64,
+    /// What is due at that time.
+    pub work: Vec<ScopeWork>,
     /// For each scope of the work, in order; `None` where nothing is due.
     pub samples: Vec<Option<Sample>>,
     pub requests: u64,
@@ -17,22 +25,27 @@ pub(super) struct Probed {
     pub requests_per_sec: f64,
 }
 
-/// Asks the service for a sample of each scope.
-pub(super) fn probe(settings: &Settings, work: &[ScopeWork]) -> Result<Probed, CommandError> {
+/// Asks the service for its time, and for a sample of each scope of the work that is due then.
+pub(super) fn probe(
+    settings: &Settings,
+    work_at: impl FnOnce(i64) -> Result<Vec<ScopeWork>, CommandError>,
+) -> Result<Probed, CommandError> {
     let mut probed = None;
+    let failed = |error| CommandError::Pipeline(PipelineError::Source(error));
     let asked = async {
-        let most = SAMPLE_REQUESTS_MAX * work.len() as u64 * 2;
-        let source: Source = check::client(settings, Some(most)).map_err(CommandError::Pipeline)?;
+        let source: Source = check::client(settings, Some(REQUESTS_MAX)).map_err(CommandError::Pipeline)?;
         let started = tokio::time::Instant::now();
+        let service_now_ms = source.probe().await.map_err(failed)?.service_now_ms;
+        let now_ms = service_now_ms.unwrap_or_else(clock::now_ms);
+        let work = work_at(now_ms)?;
         let mut samples = Vec::new();
-        for work in work {
-            let sampled = pipeline::sample(&source, work).await;
-            samples.push(sampled.map_err(|error| CommandError::Pipeline(PipelineError::Source(error)))?);
+        for work in &work {
+            samples.push(pipeline::sample(&source, work).await.map_err(failed)?);
         }
         check::remember(&source, settings);
         let requests = source.request_stats().total;
         let requests_per_sec = requests as f64 / started.elapsed().as_secs_f64().max(0.001);
-        probed = Some(Probed { samples, requests, requests_per_sec });
+        probed = Some(Probed { now_ms, work, samples, requests, requests_per_sec });
         Ok(0)
     };
     on_runtime(asked)?;
