@@ -91,7 +91,7 @@ pub struct Applied {
 }
 
 /// Rows of the scan's base table by fate; the columns of the same names in `sync_windows`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct RowCounts {
     pub rows_read: u64,
     pub inserted: u64,

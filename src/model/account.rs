@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -27,7 +28,7 @@ pub enum Activity {
 const ACTIVITIES: usize = 5;
 
 /// The run's time by activity, in milliseconds. Everything but `wall` adds up to `wall`, give or take the rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeParts {
     pub wall: u64,
     pub network: u64,

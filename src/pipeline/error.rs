@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -132,7 +133,7 @@ pub fn state_code(error: &StateError) -> u8 {
 }
 
 /// A window that could not be scanned; the others were.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Failure {
     pub stream: &'static str,
     pub survey_id: Option<i64>,

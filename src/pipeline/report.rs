@@ -5,6 +5,7 @@ use std::{
     fmt,
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -21,7 +22,7 @@ use super::{
 };
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Everything that was due is done.
@@ -61,7 +62,7 @@ impl Outcome {
 }
 
 /// How far a run came with a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reached {
     /// The run ended before it began with the stream.
@@ -80,7 +81,7 @@ impl Reached {
 }
 
 /// One stream's part of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StreamReport {
     /// How far the run came with it.
     #[serde(skip_serializing_if = "Reached::is_all")]
@@ -113,8 +114,9 @@ impl StreamReport {
 }
 
 /// A run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunReport {
+    #[schemars(with = "String")]
     pub run_id: RunId,
     pub command: String,
     pub outcome: Outcome,
