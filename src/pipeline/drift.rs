@@ -34,6 +34,7 @@ impl DriftSource {
 pub struct DriftReport {
     /// The stream; `webhooks` for what webhooks told.
     pub stream: String,
+    /// What is new about it.
     pub kind: DriftKind,
     /// Path of the field: `responses.meta.battery`, `webhooks.battery`; `?` stands for a name that does not look like one.
     #[serde(rename = "where")]
@@ -42,6 +43,7 @@ pub struct DriftReport {
     pub records: u64,
     /// A type, a length, a word of an enumeration; never a text that a person could have typed.
     pub example: String,
+    /// What became of it.
     pub fate: DriftFate,
 }
 

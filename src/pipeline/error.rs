@@ -135,9 +135,13 @@ pub fn state_code(error: &StateError) -> u8 {
 /// A window that could not be scanned; the others were.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Failure {
+    /// The stream.
     pub stream: &'static str,
+    /// The survey, where the scan was of one survey alone.
     pub survey_id: Option<i64>,
+    /// The range of creation time.
     pub window: String,
+    /// The error and its causes.
     pub error: String,
 }
 

@@ -113,20 +113,25 @@ impl StreamReport {
     }
 }
 
-/// A run.
+/// A run of `sync`, `backfill` or `users pull`: what it did, and where its time went.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunReport {
+    /// A version 7 UUID; the column `_run_id` of the rows that the run wrote.
     #[schemars(with = "String")]
     pub run_id: RunId,
+    /// The command: `sync`, `backfill`, `users pull`.
     pub command: String,
+    /// How the run ended.
     pub outcome: Outcome,
+    /// The exit code of the command.
     pub exit_code: u8,
-    /// RFC 3339, by this machine.
+    /// When the run began: RFC 3339, by this machine's clock.
     pub started_at: String,
-    /// RFC 3339, by this machine.
+    /// When the run ended: RFC 3339, by this machine's clock.
     pub finished_at: String,
+    /// Windows and rows by stream: `responses`, `surveys`, `themes`, `users`.
     pub streams: BTreeMap<&'static str, StreamReport>,
-    /// What the service sent and the contracts do not know, at most [`crate::model::DRIFT_PLACES_MAX`] places a stream.
+    /// What the service sent and the contracts do not know, at most 100 places a stream (`DRIFT_PLACES_MAX`).
     pub drift: Vec<DriftReport>,
     /// How often such was met at places that found no room in the list.
     pub drift_unlisted: u64,
@@ -136,9 +141,11 @@ pub struct RunReport {
     /// Recordings, where they are fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recordings: Option<RecordingsReport>,
+    /// Requests that the run sent.
     pub requests: RequestStats,
-    /// Where the time went; everything but `wall` adds up to it.
+    /// Where the time went, in milliseconds; everything but `wall` adds up to it.
     pub time_ms: TimeParts,
+    /// The most memory that the process had; 0 where the system does not say.
     pub peak_rss_bytes: u64,
     /// Why the run ended early, and until when it should be left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
