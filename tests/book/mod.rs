@@ -112,6 +112,7 @@ impl Page {
 }
 
 /// Holds a generated document against its file; with `STUDYSYNC_WRITE=1` writes it.
+#[expect(clippy::disallowed_methods, reason = "the rule is for the program")]
 fn assert_generated(name: &str, text: &str) {
     let path = repository().join(name);
     if std::env::var_os("STUDYSYNC_WRITE").is_some() {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use jsonschema::Validator;
+use boon::{Compiler, SchemaIndex, Schemas};
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 use studysync::pipeline::RunReport;
@@ -20,11 +20,16 @@ fn schema() -> Value {
 
 /// Panics unless a run JSON is as the schema says.
 pub fn assert_valid(report: &Value) {
-    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
-    let validator = VALIDATOR.get_or_init(|| jsonschema::validator_for(&schema()).unwrap());
-    let errors: Vec<String> =
-        validator.iter_errors(report).map(|error| format!("{}: {error}", error.instance_path())).collect();
-    assert!(errors.is_empty(), "{}\n{report:#}", errors.join("\n"));
+    static COMPILED: OnceLock<(Schemas, SchemaIndex)> = OnceLock::new();
+    let (schemas, index) = COMPILED.get_or_init(|| {
+        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        let address = "https://studysync.example/run.schema.json";
+        compiler.add_resource(address, schema()).unwrap();
+        let index = compiler.compile(address, &mut schemas).unwrap();
+        (schemas, index)
+    });
+    let fault = schemas.validate(report, *index).err().map(|error| format!("{error:#}"));
+    assert!(fault.is_none(), "{}\n{report:#}", fault.unwrap_or_default());
 }
 
 /// A type of the schema in words.
