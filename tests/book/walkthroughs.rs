@@ -3,7 +3,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -113,6 +114,25 @@ impl Walk {
         self.servers.push(Server(process));
     }
 
+    /// An hour goes by at the service, with new answers and edits.
+    fn let_time_pass(&self) {
+        self.post("/_sandbox/clock", r#"{"advance_ms": 3600000}"#);
+        self.post("/_sandbox/changes", r#"{"new_answers": 40, "edits": 5, "within_ms": 86400000}"#);
+    }
+
+    fn post(&self, path: &str, body: &str) {
+        let address = self.real(SERVICE_ADDRESS);
+        let address = address.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        );
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    }
+
     fn run(&mut self, script: &str) -> Done {
         Done::from(self.bash(&self.real(script)).output().unwrap())
     }
@@ -142,6 +162,11 @@ impl Walk {
 
 /// Follows a page.
 fn follow(name: &str, before: Before) {
+    follow_and(name, before, |_| ());
+}
+
+/// Follows a page; `between` happens before each block.
+fn follow_and(name: &str, before: Before, between: fn(&Walk)) {
     let blocks = page(name).blocks();
     let mut walk = Walk::begin(before);
     let starts_service = |block: &Block| block.text.starts_with("studysync sandbox");
@@ -156,7 +181,10 @@ fn follow(name: &str, before: Before) {
     }
     let steps: Vec<_> = blocks.iter().enumerate().filter(|(at, _)| Some(*at) != own_service).collect();
     assert!(steps.iter().any(|(_, block)| block.language == "sh" && block.is_run), "{name} has nothing to run");
-    steps.iter().for_each(|(_, block)| walk.follow(block));
+    for (_, block) in steps {
+        between(&walk);
+        walk.follow(block);
+    }
 }
 
 #[test]
@@ -200,6 +228,6 @@ fn a_warehouse_is_added_and_upgraded_as_written() {
 
 #[test]
 fn what_is_lost_comes_back_as_written() {
-    follow("docs/howto/restore.md", Before::Filled);
-    follow("docs/howto/restart.md", Before::Filled);
+    follow_and("docs/howto/restore.md", Before::Filled, Walk::let_time_pass);
+    follow_and("docs/howto/restart.md", Before::Filled, Walk::let_time_pass);
 }
