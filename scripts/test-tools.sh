@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what tests use beyond Rust, on Debian and as root: libfaketime, which moves the machine's clock, and strace, which makes
-# system calls fail; and DuckDB's extension fts, into the target folder. A test that misses one says SKIPPED; nothing else depends on them.
+# system calls fail; and DuckDB's extension fts and mdBook, into the target folder. A test that misses one says SKIPPED; nothing else
+# depends on them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,6 +30,8 @@ install_extension() {
 if ! has_extension "$extension" && ! install_extension; then
     echo "DuckDB's extension fts $version cannot be had from here: the tests of the index of words will be skipped" >&2
 fi
+
+scripts/mdbook.sh >/dev/null || true
 
 library=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1
 [ -e "$library" ] && command -v strace >/dev/null && exit 0

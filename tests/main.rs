@@ -1,6 +1,7 @@
 //! The one test binary; a module a subject.
 
 mod architecture;
+mod book;
 mod commands;
 mod contract;
 mod drift;

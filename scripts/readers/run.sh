@@ -45,6 +45,7 @@ flags = ["with_snapshots", "with_urls", "with_meta", "with_custom_metadata", "wi
 [warehouse]
 duckdb = "warehouse.duckdb"
 parquet = "parquet"
+publish = "analytics.duckdb"
 TOML
 "$program" --config "$work/studysync.toml" --quiet backfill --from "$(date -u -d '-110 days' +%F)" --base-url "$address" || [ $? = 3 ]
 "$program" schema --format json >"$work/schema.json"
@@ -57,4 +58,5 @@ grep -q answers_now "$work/notebook.txt"
 sed "s#'warehouse-parquet'#'$work/parquet'#" examples/parquet_views.sql | cat - examples/questions.sql |
     "$kept/current/bin/duckdb" -bail -batch >"$work/questions.txt"
 examples/dbt/try.sh "$work/warehouse.duckdb"
+scripts/readers/bi.sh "$work/analytics.duckdb"
 echo "all readers agree"

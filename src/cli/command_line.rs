@@ -29,6 +29,14 @@ pub(super) fn build() -> Command {
     })
 }
 
+/// Whether the program takes this command line, its own name left out; else the error. Tests of the documentation ask it.
+pub fn accepts(arguments: &[&str]) -> Result<(), String> {
+    match build().try_get_matches_from(std::iter::once(&"studysync").chain(arguments)) {
+        Err(error) if error.use_stderr() => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
 /// Prints what clap says, and ends the program. A flag of other commands is told from one that nobody knows.
 pub(super) fn refuse(error: &clap::Error) -> ArgMatches {
     let flag = match (error.kind(), error.get(ContextKind::InvalidArg)) {

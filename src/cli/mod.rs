@@ -41,6 +41,7 @@ use crate::{
     telemetry::{self, LogFormat},
 };
 
+pub use command_line::accepts;
 use context::Context;
 use exit::CommandError;
 use printer::Printer;

@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -132,11 +133,15 @@ pub fn state_code(error: &StateError) -> u8 {
 }
 
 /// A window that could not be scanned; the others were.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Failure {
+    /// The stream.
     pub stream: &'static str,
+    /// The survey, where the scan was of one survey alone.
     pub survey_id: Option<i64>,
+    /// The range of creation time.
     pub window: String,
+    /// The error and its causes.
     pub error: String,
 }
 
