@@ -93,14 +93,11 @@ pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, Command
     let accept_vanished = args.run.accept_vanished;
     let request = Request { command: "sync", backfill: None, accept_vanished, people: PeopleAsk::AfterLists };
     let given = args.run.given(&context).streams(&args.streams).surveys(&args.surveys);
-    let settings = given.settings()?;
-    tell_first_start(&settings, &context);
-    run_request(request, settings, args.run.json, context).await
+    run_request(request, given.settings()?, args.run.json, context).await
 }
 
 /// Says where a first sync begins, since older answers do not come by themselves. Checkpoints that cannot be read are the run's business.
-fn tell_first_start(settings: &Settings, context: &Context) {
-    let Ok(Some(since_ms)) = pipeline::first_sync_since(settings, clock::now_ms()) else { return };
+fn tell_first_start(since_ms: i64, context: &Context) {
     let since = format_ms(since_ms);
     tracing::info!(since, "first sync");
     if !context.is_quiet && !context.bars.is_hidden() {
@@ -136,8 +133,13 @@ pub(super) async fn run_request(
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(Progress::default());
+    let first_since_ms = match request.command {
+        "sync" => pipeline::first_sync_since(&settings, clock::now_ms()).ok().flatten(),
+        _ => None,
+    };
     let outcome = match Run::open(settings.clone(), request, stop.clone(), Arc::clone(&progress)).await {
         Ok(run) => {
+            first_since_ms.into_iter().for_each(|since_ms| tell_first_start(since_ms, &context));
             let _watch = (!context.is_quiet).then(|| bars::watch(&context.bars, progress, run.source().clone()));
             Ok(run.execute().await)
         }

@@ -34,6 +34,7 @@ pub use secret::SecretSource;
 pub use serve::{MaxLag, ServeSettings, WEBHOOK_OFF};
 pub use template::template;
 pub use tilde::expanded;
+pub use variable::{NetworkVariables, network_variables};
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use crate::harness::{Done, Place};
 /// Keys whose value in the file is an example: without them there is none, or what their text says.
 const EXAMPLES: &[&str] = &[
     "service.base_url",
+    "service.api_key_command",
     "service.api_key_file",
     "throttle.requests_per_sec_max",
     "streams.responses.since",
@@ -18,6 +19,8 @@ const EXAMPLES: &[&str] = &[
     "warehouse.publish",
     "warehouse.extension_directory",
     "archive.keep_days",
+    "serve.max_lag",
+    "serve.token_command",
     "serve.token_file",
     "serve.environment_id",
 ];

@@ -1,6 +1,6 @@
 //! The pages of commands, exit codes and environment variables are what the program says of itself.
 
-use super::{assert_generated, assert_generated_part, configuration};
+use super::{assert_generated, assert_generated_part};
 use crate::harness::{Done, Place};
 
 /// A command and what its help says.
@@ -25,7 +25,12 @@ impl Help {
             self.text.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
         let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
         let words = |line: &str| [&self.words[..], &[line.split_whitespace().next().unwrap().to_owned()]].concat();
-        names.map(|line| Help::of(&words(line))).collect()
+        // `help` says the same as --help, and has none itself.
+        names
+            .map(words)
+            .filter(|words| words.last().is_none_or(|name| name != "help"))
+            .map(|words| Help::of(&words))
+            .collect()
     }
 
     fn name(&self) -> String {
@@ -100,23 +105,8 @@ fn the_exit_codes_are_those_of_the_program() {
 
 #[test]
 fn the_reference_has_the_variables_of_settings() {
-    let place = Place::at("http://127.0.0.1:1").without_config();
-    let name = |table: &str, key: &str| format!("STUDYSYNC_{table}_{key}").replace('.', "_").to_uppercase();
-    // Whether a setting can be given by a variable: then a wrong value is refused.
-    let given = place
-        .bare(&["plan", "--base-url", "http://127.0.0.1:1"])
-        .env(name("throttle", "in_flight_max"), "x")
-        .output()
-        .unwrap();
-    let text = match given.status.code() {
-        Some(2) => {
-            let sections = configuration::sections();
-            let keys = sections.iter().flat_map(|section| section.keys.iter().map(|key| (&section.name, &key.name)));
-            let rows: String =
-                keys.map(|(table, key)| format!("| `{}` | `{key}` under `[{table}]` |\n", name(table, key))).collect();
-            format!("| variable | setting |\n|---|---|\n{rows}")
-        }
-        _ => "Settings are not read from the environment: use the configuration file or flags.".to_owned(),
-    };
+    let row = |key: studysync::config::Key| format!("| `{}` | `{}` |\n", key.variable(), key.place());
+    let rows: String = studysync::config::keys().map(row).collect();
+    let text = format!("| variable | setting |\n|---|---|\n{rows}");
     assert_generated_part("docs/reference/environment.md", "settings", &text);
 }
