@@ -71,6 +71,14 @@ def taken(unit, code):
     return "failed"
 
 
+def check_retries():
+    """Retries end, so that the unit fails and somebody is told, and the limit on them is forgotten by the next night."""
+    unit = settings("studysync.service")
+    minutes, hours = int(unit["RestartSec"].removesuffix("min")), int(unit["StartLimitIntervalSec"].removesuffix("h"))
+    attempts = int(unit["StartLimitBurst"])
+    check(attempts == 4 and attempts * minutes < hours * 60 < 24 * 60, f"{attempts} attempts, {minutes} minutes apart, within {hours} h")
+
+
 def run_unit(scenes, folder, name):
     """Runs the command of a unit and then tell.sh: the exit code, and the mail."""
     unit = settings(name)
@@ -95,6 +103,7 @@ def run_unit(scenes, folder, name):
 
 
 def main():
+    check_retries()
     with Scenes(sys.argv[1]) as scenes:
         if shutil.which("systemd-analyze"):
             analyze(scenes)

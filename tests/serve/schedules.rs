@@ -169,7 +169,9 @@ fn the_ways_to_run_without_serve_work_as_they_stand() {
         Done::from(command.output().unwrap())
     };
     let example = |name: &str| {
-        std::fs::read_to_string(format!("{}/examples/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap().replace("/srv/studysync", &folder)
+        std::fs::read_to_string(format!("{}/examples/{name}", env!("CARGO_MANIFEST_DIR")))
+            .unwrap()
+            .replace("/srv/studysync", &folder)
     };
     // cron: the commands without times, user and settings.
     std::fs::write(place.path("nightly.sh"), example("cron/nightly.sh")).unwrap();
