@@ -67,7 +67,8 @@ def with_the_daemon(scenes, crontabs, folders):
     mailer = scenes.root / "sendmail"
     mailer.write_text(f'#!/bin/sh\nfor to; do :; done\ncat >"{mails}/$to.part"\nmv "{mails}/$to.part" "{mails}/$to"\n')
     mailer.chmod(0o755)
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", BOOT]
+    # The daemon dies with this script, however that ends.
+    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", BOOT]
     daemon = subprocess.Popen(command, env={"ROOT": str(scenes.root), "PATH": os.environ["PATH"]}, stderr=subprocess.PIPE, text=True)
     scenes.processes.append(daemon)
     # A job without a mail has ended when its log is there.

@@ -12,7 +12,9 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -40,6 +42,8 @@ SERVICE_OF = {1: "refusing", 3: "rejects", 5: "slow", 6: "limited"}
 
 class Scenes:
     def __init__(self, program):
+        # A check that is told to end still ends what it started.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="studysync-schedulers-"))
         # Units with User= must reach the folders.
         self.root.chmod(0o755)
@@ -125,8 +129,6 @@ def check(holds, what):
 
 if __name__ == "__main__":
     # The scenes themselves: each ends as it says.
-    import sys
-
     with Scenes(sys.argv[1]) as scenes:
         for code in CODES:
             began = time.monotonic()
