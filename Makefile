@@ -1,7 +1,7 @@
 # The two commands of the README, and what else is done now and then. What only tests or shows the program is built with the profile
 # `quick`, which compiles in a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
 
-.PHONY: demo test test-slow build build-quick check install simulate readers book bench micro instructions
+.PHONY: demo test test-slow build build-quick check install simulate readers schedulers book bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
 # Many tests wait: for a service that is slow, or says to come back later.
@@ -26,11 +26,14 @@ else
 	STUDYSYNC_SIMULATE_MINUTES=$(MINUTES) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-$$(date +%s)} $(QUICK) test --test tests -- simulation::p1_ --nocapture
 endif
 
-readers: build-quick ## reads both warehouses with DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion and Spark
+readers: build-quick ## reads both warehouses with DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion, Spark, a notebook and dbt
 	scripts/readers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
 book: ## the documentation as a site, in target/book
 	mdbook=$$(scripts/mdbook.sh) && "$$mdbook" build docs
+
+schedulers: build-quick ## runs the examples for cron, systemd, Kubernetes, Airflow and Dagster, and provokes each exit code
+	scripts/schedulers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
 # SECTIONS: some rows of the table only. N rounds, ROWS responses; BIG_ROWS=10000000 for the rows that ask for it.
 bench: build ## measures the table of docs/benchmarks.md, floors beside it; takes about an hour at its full size
