@@ -16,6 +16,7 @@ const UNREAD: &[(&str, &[&str])] = &[
     ("query", &["base_url", "api_key_file", "state", "archive"]),
     ("report", &["base_url", "api_key_file", "archive"]),
     ("replay", &["api_key_file"]),
+    ("health", &["base_url", "api_key_file", "duckdb", "parquet", "state", "archive"]),
     ("forget", &["base_url", "api_key_file", "duckdb", "parquet", "archive"]),
 ];
 
