@@ -184,9 +184,10 @@ fn the_ways_to_run_without_serve_work_as_they_stand() {
     assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["outcome"], "done");
     // systemd: the unit's own command.
     let unit =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/systemd/studysync.service")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/studysync.service")).unwrap();
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let start = start.replace("/usr/local/bin/studysync", &program.display().to_string());
+    let start = start.replace("/usr/bin/studysync", &program.display().to_string());
+    let start = start.replace("/etc/studysync", &folder);
     shell(&format!("STUDYSYNC_API_KEY={KEY} {start}")).expect(0);
     // Airflow: the file compiles, and its command is run as the operator runs it.
     let dag = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/airflow_dag.py");
