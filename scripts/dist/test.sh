@@ -10,6 +10,8 @@ cd "$(dirname "$0")/../.."
 # A mount namespace of our own, in which the build does not exist: no path to it helps a program that is handed on.
 if [ -z "${STUDYSYNC_DIST_HIDDEN:-}" ] && [ "$system" = linux ]; then
     export STUDYSYNC_DIST_HIDDEN=yes
+    # Root of a user namespace can mount, and cannot install a Debian.
+    if [ "$(id -u)" = 0 ]; then export STUDYSYNC_DIST_ROOT=yes; fi
     rights=$([ "$(id -u)" = 0 ] || echo --map-root-user)
     # shellcheck disable=SC2086
     if unshare $rights --mount true 2>/dev/null; then exec unshare $rights --mount --propagation private "$0" "$@"; fi

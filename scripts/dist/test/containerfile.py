@@ -81,9 +81,13 @@ class Builder:
         if origin:
             shutil.copytree(self._at(self.folders[origin[1]], source), to, symlinks=True, dirs_exist_ok=True)
             return
-        ignored = self.context / ".dockerignore"
-        lines = [line.removeprefix("**/") for line in ignored.read_text().splitlines() if line and line[0] != "#"]
-        shutil.copytree(self.context / source, to, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*lines))
+        shutil.copytree(self.context / source, to, symlinks=True, dirs_exist_ok=True, ignore=self._ignored)
+
+    def _ignored(self, folder: str, names: list[str]) -> set[str]:
+        """Names that .dockerignore leaves out: `**/NAME` in any folder, others at the top alone."""
+        lines = [line for line in (self.context / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+        is_top = Path(folder).resolve() == self.context.resolve()
+        return {name for name in names if f"**/{name}" in lines or (is_top and name in lines)}
 
     def _run(self, folder: Path, workdir: str, environment: dict[str, str], text: str) -> None:
         """Runs it as an engine does: in the folder as root of all files. What apt needs to reach its archive is lent to it."""
