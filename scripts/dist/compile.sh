@@ -23,6 +23,8 @@ remap "$sysroot" /rust
 remap "$PWD" /studysync
 remap "$target" /target
 
+# Compilers of C would date their output by it, and so run again after each commit.
+unset SOURCE_DATE_EPOCH
 CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f'; printf %s "${flags[*]}")
 export CARGO_ENCODED_RUSTFLAGS
 export CFLAGS="${CFLAGS:-}$c_flags"
