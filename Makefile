@@ -1,14 +1,14 @@
 # The two commands of the README, and what else is done now and then. What only tests or shows the program is built with the profile
 # `quick`, which compiles in a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
 
-.PHONY: demo test test-slow build build-quick check install simulate readers schedulers book bench micro instructions
+.PHONY: demo test test-slow build build-quick check install dist dist-test simulate readers schedulers book bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
 # Many tests wait: for a service that is slow, or says to come back later.
 THREADS = $$(($$(getconf _NPROCESSORS_ONLN) * 2))
 
 demo: ## a service, a backfill, a night of changes, the nightly sync, and SQL over the result
-	$(QUICK) run --quiet -- demo
+	$(QUICK) run -- demo
 
 test: ## every test but the slow ones
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(THREADS)} $(QUICK) test
@@ -60,3 +60,9 @@ check: ## what CI checks before the tests
 PREFIX ?= $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)
 install: build ## the program into PREFIX/bin, and DuckDB's library into PREFIX/lib/studysync; PREFIX is ~/.cargo if not set
 	scripts/install.sh "$(PREFIX)"
+
+dist: ## packages in dist/: a tarball, a wheel, a .deb on Debian, an SBOM and checksums. PROGRAM=path packs a program that is there
+	scripts/dist/build.sh $(PROGRAM)
+
+dist-test: ## installs each package of dist/ as a user would, and works with it
+	scripts/dist/test.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what tests use beyond Rust, on Debian and as root: libfaketime, which moves the machine's clock, and strace, which makes
-# system calls fail; and DuckDB's extension fts and mdBook, into the target folder. A test that misses one says SKIPPED; nothing else
-# depends on them.
+# Installs what tests use beyond Rust, on Debian and as root: libfaketime, which moves the machine's clock, strace, which makes
+# system calls fail, and what packages are installed into; and DuckDB's extension fts and mdBook, into the target folder. A test that misses
+# one says SKIPPED; nothing else depends on them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,6 +32,14 @@ if ! has_extension "$extension" && ! install_extension; then
 fi
 
 scripts/mdbook.sh >/dev/null || true
+
+# What the packages are installed into.
+package_tools() { command -v debootstrap && command -v systemd-nspawn && command -v lintian && command -v dpkg-shlibdeps; }
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! package_tools >/dev/null; then
+    timeout 240 apt-get install -y -qq debootstrap systemd-container lintian dpkg-dev >/dev/null 2>&1 \
+        || { timeout 120 apt-get update -qq && timeout 240 apt-get install -y -qq debootstrap systemd-container lintian dpkg-dev; } \
+        >/dev/null 2>&1 || echo "debootstrap, systemd-nspawn or lintian cannot be had: some tests of the packages will be skipped" >&2
+fi
 
 library=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1
 [ -e "$library" ] && command -v strace >/dev/null && exit 0

@@ -11,11 +11,12 @@ use super::{Cli, help};
 
 /// Flags of a place that a command takes, so that one set of them serves a whole job, and does not read: its help leaves them out.
 const UNREAD: &[(&str, &[&str])] = &[
-    ("plan", &["base_url", "api_key_file", "archive"]),
+    ("plan", &["archive"]),
     ("status", &["base_url", "api_key_file", "archive"]),
     ("query", &["base_url", "api_key_file", "state", "archive"]),
     ("report", &["base_url", "api_key_file", "archive"]),
     ("replay", &["api_key_file"]),
+    ("health", &["base_url", "api_key_file", "duckdb", "parquet", "state", "archive"]),
     ("forget", &["base_url", "api_key_file", "duckdb", "parquet", "archive"]),
 ];
 

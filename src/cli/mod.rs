@@ -11,6 +11,7 @@ mod erase;
 mod exit;
 mod flags;
 mod forget;
+mod health;
 mod help;
 mod init;
 mod output;
@@ -104,6 +105,7 @@ enum Command {
     Users(users::UsersArgs),
     Schema(schema::SchemaArgs),
     Serve(serve::ServeArgs),
+    Health(health::HealthArgs),
     Sandbox(sandbox::SandboxArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
@@ -158,6 +160,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Rebind(args) => rebind::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
+        Command::Health(args) => health::run(&args, context),
         Command::Check(args) => on_runtime(check::run(args, context)),
         Command::Sync(args) => on_runtime(sync::sync(args, context)),
         Command::Backfill(args) => on_runtime(sync::backfill(args, context)),

@@ -186,9 +186,11 @@ fn the_ways_to_run_without_serve_work_as_they_stand() {
     let report = std::fs::read_to_string(place.path("runs.ndjson")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["outcome"], "done");
     // systemd: the unit's own command.
-    let unit = example("systemd/studysync.service");
+    let unit =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/studysync.service")).unwrap();
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let start = start.replace("/usr/local/bin/studysync", &program.display().to_string());
+    let start = start.replace("/usr/bin/studysync", &program.display().to_string());
+    let start = start.replace("/etc/studysync", &folder);
     shell(&format!("STUDYSYNC_API_KEY={KEY} {start}")).expect(0);
     assert!(place.duckdb_tables().count("SELECT count(*) FROM responses") > 200);
 }
