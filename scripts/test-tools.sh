@@ -30,6 +30,18 @@ if ! has_extension "$extension" && ! install_extension; then
     echo "DuckDB's extension fts $version cannot be had from here: the tests of the index of words will be skipped" >&2
 fi
 
+# What reads metrics and traces as other programs do: the parser of Prometheus' client, and the classes of OpenTelemetry's protocol.
+python=${CARGO_TARGET_DIR:-$PWD/target}/test-python
+pinned="prometheus-client==0.26.0 opentelemetry-proto==1.45.2"
+if [ "$(cat "$python/pinned" 2>/dev/null)" != "$pinned" ]; then
+    rm -rf "$python"
+    # shellcheck disable=SC2086
+    if command -v python3 >/dev/null && timeout 120 python3 -m pip install --quiet --only-binary :all: --target "$python" $pinned >/dev/null 2>&1
+    then echo "$pinned" >"$python/pinned"
+    else echo "prometheus-client and opentelemetry-proto cannot be had from here: the tests that read metrics by them will be skipped" >&2
+    fi
+fi
+
 library=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1
 [ -e "$library" ] && command -v strace >/dev/null && exit 0
 install() { timeout 120 apt-get install -y -qq libfaketime strace >/dev/null 2>&1; }

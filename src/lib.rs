@@ -39,6 +39,7 @@ pub mod state;
 pub mod pipeline;
 
 pub mod metrics;
+pub mod notify;
 pub mod standing;
 
 pub mod erase;

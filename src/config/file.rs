@@ -26,6 +26,8 @@ pub(super) struct ConfigFile {
     pub erase: EraseTable,
     pub recordings: super::recordings::RecordingsTable,
     pub serve: super::serve::ServeTable,
+    pub metrics: super::metrics::MetricsTable,
+    pub notify: super::notify::NotifyTable,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -7,6 +7,8 @@ mod file;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod limits;
+mod metrics;
+mod notify;
 mod paths;
 mod places;
 mod recordings;
@@ -19,6 +21,8 @@ mod variable;
 
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
+pub use metrics::MetricsSettings;
+pub use notify::{NotifyEvent, NotifySettings};
 pub use paths::expanded;
 pub use recordings::RecordingsSettings;
 pub use resolve::{

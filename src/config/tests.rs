@@ -6,8 +6,9 @@ use super::{file::ConfigFile, resolve::resolve_file, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
 /// Keys whose comment in the template is an example.
-const WITHOUT_DEFAULT: [&str; 11] = [
+const WITHOUT_DEFAULT: [&str; 14] = [
     "api_key_file",
+    "command",
     "environment_id",
     "extension_directory",
     "flags",
@@ -17,7 +18,9 @@ const WITHOUT_DEFAULT: [&str; 11] = [
     "publish",
     "requests_per_sec_max",
     "since",
+    "textfile",
     "token_file",
+    "url",
 ];
 
 fn settings(text: &str) -> Result<Settings, String> {

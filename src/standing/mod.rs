@@ -15,9 +15,9 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use crate::{
     config::Settings,
-    pipeline::{CLOCK_SKEW, LEARNED_RATE, told_wait_until},
+    pipeline::{CLOCK_SKEW, LEARNED_RATE, RunMoments, RunReport, told_wait_until},
     source::LearnedRate,
-    state::{Inbox, State, StateError, Waiting},
+    state::{Inbox, RunEntry, State, StateError, Waiting},
 };
 
 /// The commands that bring the warehouse up to date: whether nights fail is judged by them. `wake` is not one of them: it reads what
@@ -97,6 +97,26 @@ impl Standing {
     /// Whether a nightly run ever brought everything that was due.
     pub fn has_succeeded(&self) -> bool {
         self.last_success.is_some()
+    }
+
+    /// Adds a run that failed before it could be written down.
+    pub fn add_unrecorded(&mut self, report: &RunReport, moments: RunMoments) {
+        let entry = RunEntry {
+            run_id: report.run_id.0.clone(),
+            command: report.command.clone(),
+            started_ms: moments.started_ms,
+            finished_ms: Some(moments.finished_ms),
+            outcome: Some(report.outcome.name().to_owned()),
+            exit_code: Some(i64::from(report.exit_code)),
+            report: serde_json::to_string(report).ok(),
+        };
+        self.last_report = serde_json::to_value(report).ok();
+        let run = RunSummary::of(entry, false);
+        if run.is_failure() {
+            self.failures_in_a_row += 1;
+            self.last_failure = Some(run.clone());
+        }
+        (self.last_run, self.last_ended) = (Some(run.clone()), Some(run));
     }
 
     fn read_runs(&mut self, state: &State) -> Result<(), StateError> {

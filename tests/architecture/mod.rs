@@ -75,11 +75,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("standing", &["model", "config", "source", "state", "pipeline"]),
     ("metrics", &["files", "standing"]),
+    ("notify", &["model", "files", "config", "source", "pipeline", "standing", "metrics"]),
     (
         "serve",
         &[
             "model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline",
-            "standing", "metrics", "erase",
+            "standing", "metrics", "notify", "erase",
         ],
     ),
 ];
@@ -88,7 +89,7 @@ const SEE_ALL: &[&str] = &["cli", "main", "lib"];
 
 /// Where each crate, and each reach for the outside world, is at home: modules, or single files.
 const CRATE_HOMES: &[(&str, &[&str])] = &[
-    ("reqwest", &["source"]),
+    ("reqwest", &["source", "notify"]),
     ("duckdb", &["load"]),
     ("parquet", &["load"]),
     ("rusqlite", &["state"]),
