@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what tests use beyond Rust, on Debian and as root: libfaketime, which moves the machine's clock, and strace, which makes
-# system calls fail; and DuckDB's extension fts, into the target folder. A test that misses one says SKIPPED; nothing else depends on them.
+# system calls fail; and, into the target folder, DuckDB's extension fts and packages of Python that read metrics and traces. A test that misses one says SKIPPED; nothing else depends on them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -40,6 +40,7 @@ pub mod pipeline;
 
 pub mod metrics;
 pub mod notify;
+pub mod otlp;
 pub mod standing;
 
 pub mod erase;

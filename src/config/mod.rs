@@ -9,6 +9,7 @@ pub mod fuzzing;
 mod limits;
 mod metrics;
 mod notify;
+mod otlp;
 mod paths;
 mod places;
 mod recordings;
@@ -23,6 +24,7 @@ pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
 pub use metrics::MetricsSettings;
 pub use notify::{NotifyEvent, NotifySettings};
+pub use otlp::OtlpSettings;
 pub use paths::expanded;
 pub use recordings::RecordingsSettings;
 pub use resolve::{

@@ -6,6 +6,7 @@ use crate::{
     config::Settings,
     metrics::{Exposition, add_standing, write_textfile},
     model::RunId,
+    otlp,
     pipeline::{PipelineError, RunMoments, RunReport, chain},
     standing::{Health, HealthRules, Standing},
 };
@@ -37,7 +38,7 @@ impl EndedRun {
 
 /// Writes the textfile, and tells whom the settings name. Takes a bounded time, and never fails.
 pub async fn conclude(settings: &Settings, run: &EndedRun, rules: HealthRules) {
-    if settings.metrics.textfile.is_none() && !settings.notify.is_on() {
+    if settings.metrics.textfile.is_none() && !settings.notify.is_on() && !otlp::is_on() {
         return;
     }
     let standing = standing_after(settings, run);
@@ -50,7 +51,7 @@ pub async fn conclude(settings: &Settings, run: &EndedRun, rules: HealthRules) {
 
 /// The same between two runs: the textfile shows how lag grows, and what could not be delivered is tried again.
 pub async fn refresh(settings: &Settings, now_ms: i64, rules: HealthRules) {
-    if settings.metrics.textfile.is_some() {
+    if settings.metrics.textfile.is_some() || otlp::is_on() {
         match Standing::read(settings, now_ms) {
             Ok(standing) => write_metrics(settings, &standing, &Health::of(&standing, settings, rules)),
             Err(error) => tracing::warn!(why = chain(&error), "the metrics cannot be written anew"),
@@ -79,12 +80,13 @@ fn standing_after(settings: &Settings, run: &EndedRun) -> Standing {
 }
 
 fn write_metrics(settings: &Settings, standing: &Standing, health: &Health) {
-    let Some(path) = &settings.metrics.textfile else { return };
     let mut metrics = Exposition::default();
     add_standing(&mut metrics, standing, health);
     if let Ok(waiting) = Standing::waiting_deliveries(settings) {
         metrics.count("pending_deliveries", &[], waiting.deliveries);
     }
+    otlp::record(&metrics);
+    let Some(path) = &settings.metrics.textfile else { return };
     if let Err(error) = write_textfile(path, &metrics) {
         tracing::warn!(path = %path.display(), why = chain(&error), "cannot write the metrics");
     }

@@ -42,6 +42,7 @@ mod run;
 mod scan;
 mod session;
 mod shared_destination;
+mod spans;
 mod surroundings;
 mod sync_context;
 mod theme_measure;

@@ -8,6 +8,7 @@ use crate::{
     config::Settings,
     model::MINUTE_MS,
     notify::{EndedRun, conclude, refresh},
+    otlp,
     standing::HealthRules,
 };
 
@@ -18,7 +19,7 @@ const REFRESH_EVERY_MS: i64 = MINUTE_MS;
 #[derive(Debug)]
 pub(super) struct Told {
     settings: Arc<Settings>,
-    /// Whether anybody is told, or a textfile is written.
+    /// Whether anybody is told, a textfile is written or a collector is named.
     is_on: bool,
     rules: HealthRules,
     /// Held while something goes out.
@@ -28,7 +29,7 @@ pub(super) struct Told {
 
 impl Told {
     pub fn new(settings: &Settings, rules: HealthRules) -> Told {
-        let is_on = settings.metrics.textfile.is_some() || settings.notify.is_on();
+        let is_on = settings.metrics.textfile.is_some() || settings.notify.is_on() || otlp::is_on();
         Told { settings: Arc::new(settings.clone()), is_on, rules, busy: Arc::default(), refreshed_ms: None }
     }
 

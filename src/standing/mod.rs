@@ -59,7 +59,7 @@ impl Standing {
     /// # Errors
     /// The checkpoints cannot be read.
     pub fn read(settings: &Settings, now_ms: i64) -> Result<Standing, StateError> {
-        match State::open_read_only(&settings.state_path)? {
+        match State::open_if_current(&settings.state_path)? {
             Some(state) => Standing::of(settings, &state, now_ms),
             None => Ok(Standing { now_ms, lags: stream_lags(settings, &[]), ..Standing::default() }),
         }
@@ -124,7 +124,8 @@ impl Standing {
         self.last_success_ms = state.last_successes()?;
         // Newest first, down to the last success.
         state.visit_runs(|entry| {
-            let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
+            let is_holder = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
+            let is_running = is_holder && entry.finished_ms.is_none();
             let report = entry.report.clone();
             let run = RunSummary::of(entry, is_running);
             self.last_run.get_or_insert_with(|| run.clone());

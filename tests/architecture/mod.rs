@@ -75,12 +75,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("standing", &["model", "config", "source", "state", "pipeline"]),
     ("metrics", &["files", "standing"]),
-    ("notify", &["model", "files", "config", "source", "pipeline", "standing", "metrics"]),
+    ("otlp", &["config", "source", "metrics", "telemetry"]),
+    ("notify", &["model", "files", "config", "source", "pipeline", "standing", "metrics", "otlp"]),
     (
         "serve",
         &[
             "model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline",
-            "standing", "metrics", "notify", "erase",
+            "standing", "metrics", "notify", "otlp", "erase",
         ],
     ),
 ];
@@ -107,7 +108,11 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("croner", &["serve"]),
     ("chrono_tz", &["serve"]),
     ("maud", &["report", "serve"]),
-    ("tracing_subscriber", &["telemetry"]),
+    ("tracing_subscriber", &["telemetry", "otlp"]),
+    ("tracing_opentelemetry", &["otlp"]),
+    ("opentelemetry", &["otlp"]),
+    ("opentelemetry_sdk", &["otlp"]),
+    ("opentelemetry_otlp", &["otlp"]),
     ("secrecy", &["redact"]),
     ("unicode_normalization", &["model", "person"]),
     ("idna", &["model"]),

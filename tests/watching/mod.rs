@@ -1,6 +1,8 @@
 //! Watching and being told: the textfile, notifications, and the same words everywhere. What `serve` shows is in `serve/watching`.
 
 mod notify;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod receiver;
 mod textfile;
 mod words;

@@ -98,10 +98,16 @@ fn a_service_that_is_down_and_a_refused_key() {
 }
 
 #[test]
-fn a_warehouse_that_is_locked_or_cannot_be_written() {
+fn a_held_lease_and_a_warehouse_that_is_locked_or_broken() {
     let service = Service::start(small(120, 4));
     let watched = Watched::new(&service.base_url(), "[warehouse]\nlock_wait_secs = 0\n");
     watched.place.run(&["sync"]).expect(0);
+    let lock = std::fs::File::create(watched.place.path("state/checkpoints.sqlite.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let held =
+        Expected { code: 5, reason: "lease_held", words: "another run holds the lease", event: None, is_red: false };
+    watched.assert_says(&["sync"], &held);
+    drop(lock);
     let analyst = crate::world::locks::Holder::of(&watched.place, "writes");
     let locked = Expected {
         code: 5,
