@@ -1,7 +1,7 @@
 # The two commands of the README, and what else is done now and then. What only tests or shows the program is built with the profile
 # `quick`, which compiles in a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
 
-.PHONY: demo test test-slow build build-quick check install dist dist-test simulate readers schedulers book bench micro instructions
+.PHONY: demo test test-otlp test-slow build build-quick check install dist dist-test simulate readers schedulers book bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
 # Many tests wait: for a service that is slow, or says to come back later.
@@ -13,10 +13,14 @@ demo: ## a service, a backfill, a night of changes, the nightly sync, and SQL ov
 test: ## every test but the slow ones
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(THREADS)} $(QUICK) test
 
+test-otlp: ## what only a build with the feature otlp has: traces and metrics for an OpenTelemetry collector
+	$(QUICK) test --features otlp --test tests -- watching::otlp
+
 test-slow: ## what takes too long for each change: slow tests, 2,000 seeds, the instructions of the hot paths; see docs/testing.md
 	$(QUICK) test -- --ignored slow
 	$(MAKE) simulate SEEDS=2000
 	$(MAKE) instructions
+	$(MAKE) test-otlp
 
 MINUTES ?= 60
 simulate: ## plays seeds against the whole program: SEEDS=2000 the same ones each time, else new ones for so many MINUTES

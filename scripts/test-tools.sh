@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what tests use beyond Rust, on Debian and as root: libfaketime, which moves the machine's clock, strace, which makes
-# system calls fail, and what packages are installed into; and DuckDB's extension fts and mdBook, into the target folder. A test that misses
-# one says SKIPPED; nothing else depends on them.
+# Installs what tests use beyond Rust, on Debian and as root: libfaketime, which moves the machine's clock, and strace, which makes
+# system calls fail; and, into the target folder, DuckDB's extension fts, mdBook, and packages of Python
+# that read metrics and traces. A test that misses one says SKIPPED; nothing else depends on them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,12 +33,16 @@ fi
 
 scripts/mdbook.sh >/dev/null || true
 
-# What the packages are installed into.
-package_tools() { command -v debootstrap && command -v systemd-nspawn && command -v lintian && command -v dpkg-shlibdeps; }
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! package_tools >/dev/null; then
-    timeout 240 apt-get install -y -qq debootstrap systemd-container lintian dpkg-dev >/dev/null 2>&1 \
-        || { timeout 120 apt-get update -qq && timeout 240 apt-get install -y -qq debootstrap systemd-container lintian dpkg-dev; } \
-        >/dev/null 2>&1 || echo "debootstrap, systemd-nspawn or lintian cannot be had: some tests of the packages will be skipped" >&2
+# What reads metrics and traces as other programs do: the parser of Prometheus' client, and the classes of OpenTelemetry's protocol.
+python=${CARGO_TARGET_DIR:-$PWD/target}/test-python
+pinned="prometheus-client==0.26.0 opentelemetry-proto==1.45.2"
+if [ "$(cat "$python/pinned" 2>/dev/null)" != "$pinned" ]; then
+    rm -rf "$python"
+    # shellcheck disable=SC2086
+    if command -v python3 >/dev/null && timeout 120 python3 -m pip install --quiet --only-binary :all: --target "$python" $pinned >/dev/null 2>&1
+    then echo "$pinned" >"$python/pinned"
+    else echo "prometheus-client and opentelemetry-proto cannot be had from here: the tests that read metrics by them will be skipped" >&2
+    fi
 fi
 
 library=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1

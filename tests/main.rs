@@ -30,5 +30,6 @@ mod users;
 mod verify;
 mod views;
 mod warehouses;
+mod watching;
 mod windows;
 mod world;

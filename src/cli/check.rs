@@ -19,6 +19,7 @@ use crate::{
     clock,
     config::Settings,
     model::{Stream, TimeAccount},
+    notify::{TestSent, send_test},
     pipeline::{self, Measured, PipelineError, Session, Surroundings},
     source::{Source, SourceError},
     state::State,
@@ -57,6 +58,8 @@ const SKEW_MS_MAX: i64 = 60_000;
 /// shown with its value, its date and how it was measured. What is found is remembered, `status` shows it, and runs make use of it.
 /// `unknown` is no failure: a service with few rows shows little, and no refusal is provoked to see its form.
 ///
+/// With --notify it sends a test message to the command and the webhook of [notify].
+///
 /// Exit codes: 0 all is well; 1 something is not; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5 another run
 /// holds the lease; 6 the service must be left alone for now.
 #[derive(Args, Debug)]
@@ -64,6 +67,10 @@ pub(super) struct CheckArgs {
     /// Also measure the traits of the service
     #[arg(long)]
     traits: bool,
+
+    /// Also send a test message to whom [notify] names
+    #[arg(long)]
+    notify: bool,
 
     /// JSON on stdout: the list of findings; with --traits an object with findings and traits
     #[arg(long)]
@@ -117,6 +124,9 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     findings.add(recordings(&settings))?;
     findings.add(search(&settings))?;
     findings.add([receiver::finding(&settings)])?;
+    if args.notify {
+        findings.add(notify(&settings).await)?;
+    }
     let mut measured = None;
     // A list that does not answer leaves its own traits unknown.
     let is_no_obstacle = |what: &str| {
@@ -157,6 +167,20 @@ fn search(settings: &Settings) -> Option<Finding> {
         Ok(path) => Finding::well("search", format!("DuckDB's extension fts at {} can be loaded", path.display())),
         Err(error) => Finding::broken("search", CommandError::Load(error)),
     })
+}
+
+/// Whether a test message arrives.
+async fn notify(settings: &Settings) -> Vec<Finding> {
+    if !settings.notify.is_on() {
+        let error = CommandError::Usage("[notify] names neither a command nor a webhook".to_owned());
+        return vec![Finding::broken("notify", error)];
+    }
+    let sent = send_test(settings, clock::now_ms()).await;
+    let finding = |tried: TestSent| match tried.sent {
+        Ok(()) => Finding::well("notify", format!("the {} took a test message", tried.channel.name())),
+        Err(why) => Finding::broken("notify", CommandError::Refused(why)),
+    };
+    sent.into_iter().map(finding).collect()
 }
 
 async fn service(settings: &Settings, context: &Context) -> Vec<Finding> {

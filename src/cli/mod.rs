@@ -38,7 +38,9 @@ use indicatif::MultiProgress;
 use tracing::Level;
 
 use crate::{
+    config::OtlpSettings,
     files,
+    otlp::Otlp,
     telemetry::{self, LogFormat},
 };
 
@@ -129,9 +131,11 @@ pub fn main() -> ExitCode {
         LogFormatArg::Text => LogFormat::Text,
         LogFormatArg::Json => LogFormat::Json,
     };
-    telemetry::init(format, level, bars.clone());
+    let otlp = Otlp::start(&OtlpSettings::from_environment());
+    telemetry::init(format, level, bars.clone(), otlp.layer());
     let context = Context { config: cli.config, printer: Printer::stdout(), bars, is_quiet: cli.quiet };
     let outcome = run(cli.command, context);
+    otlp.finish();
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(error.report()),

@@ -10,10 +10,12 @@ use crate::{
     config::Settings,
     erase::erase_vanished,
     model::{Window, format_ms},
+    notify::{EndedRun, conclude},
     pipeline::{
-        self, OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunReport,
-        drift_lines,
+        self, OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunMoments,
+        RunReport, drift_lines,
     },
+    standing::HealthRules,
 };
 
 use super::{
@@ -130,7 +132,7 @@ pub(super) async fn run_request(
     is_json: bool,
     context: Context,
 ) -> Result<u8, CommandError> {
-    let stop = CancellationToken::new();
+    let (stop, command, started_ms) = (CancellationToken::new(), request.command, clock::now_ms());
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(Progress::default());
     let first_since_ms = match request.command {
@@ -147,17 +149,21 @@ pub(super) async fn run_request(
     };
     let erased = match &outcome {
         // Only after a night that knows all that it was to know.
-        Ok((report, Ok(()))) if report.outcome == Outcome::Done => erase_vanished(settings, stop).await,
+        Ok((report, Ok(()))) if report.outcome == Outcome::Done => erase_vanished(settings.clone(), stop).await,
         _ => Ok(None),
     };
     signals.abort();
+    let shown = outcome.as_ref().map_or(Ok(()), |(report, _)| show(report, is_json, &context));
+    let error = outcome.as_ref().map_or_else(Some, |(_, outcome)| outcome.as_ref().err());
+    let moments = RunMoments { started_ms, finished_ms: clock::now_ms() };
+    let (ended, rules) = (EndedRun::new(command, moments, error), HealthRules::of_one_shot(&settings));
+    // A signal leaves what is not delivered yet to the next run.
+    tokio::select! {
+        () = conclude(&settings, &ended, rules) => {}
+        _ = next_signal() => {}
+    }
+    shown?;
     let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
-    if is_json {
-        context.printer.print_json(&report)?;
-    }
-    if !context.is_quiet {
-        context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(&report).as_bytes())).ok();
-    }
     outcome.map_err(CommandError::Pipeline)?;
     match erased.map_err(CommandError::Erase)? {
         None => Ok(report.exit_code),
@@ -167,6 +173,17 @@ pub(super) async fn run_request(
             Ok(report.exit_code.max(receipt.exit_code))
         }
     }
+}
+
+/// The run's JSON and its summary.
+fn show(report: &RunReport, is_json: bool, context: &Context) -> Result<(), CommandError> {
+    if is_json {
+        context.printer.print_json(report)?;
+    }
+    if !context.is_quiet {
+        context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(report).as_bytes())).ok();
+    }
+    Ok(())
 }
 
 /// The first signal asks the run to end in order; a second one ends the program at once, which is safe as well.

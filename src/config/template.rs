@@ -123,8 +123,12 @@ duckdb = "warehouse.duckdb"
 # grace_days = {GRACE_DAYS}
 
 {recordings}
-{serve}"#,
+{serve}
+{metrics}
+{notify}"#,
         recordings = super::recordings::template(),
-        serve = super::serve::template()
+        serve = super::serve::template(),
+        metrics = super::metrics::template(),
+        notify = super::notify::template()
     )
 }

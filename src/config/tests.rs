@@ -6,9 +6,10 @@ use super::{environment::Variables, file::ConfigFile, resolve::resolve_with, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
 /// Keys whose comment in the template is an example.
-const WITHOUT_DEFAULT: [&str; 13] = [
+const WITHOUT_DEFAULT: [&str; 16] = [
     "api_key_command",
     "api_key_file",
+    "command",
     "environment_id",
     "extension_directory",
     "flags",
@@ -18,8 +19,10 @@ const WITHOUT_DEFAULT: [&str; 13] = [
     "publish",
     "requests_per_sec_max",
     "since",
+    "textfile",
     "token_command",
     "token_file",
+    "url",
 ];
 
 fn settings(text: &str) -> Result<Settings, String> {

@@ -18,6 +18,7 @@ mod page;
 mod queue;
 mod receiver;
 mod schedule;
+mod told;
 mod watch;
 
 pub use agenda::{Agenda, Ended, Job};

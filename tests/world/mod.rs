@@ -5,7 +5,7 @@ mod clocks;
 pub mod full_disk;
 mod hostile;
 mod little_memory;
-mod locks;
+pub mod locks;
 mod read_only;
 mod refusals;
 mod shifting;
