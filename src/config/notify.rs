@@ -175,9 +175,13 @@ pub(super) fn template() -> String {
 # A program with its arguments. It gets the run's JSON on its standard input, and STUDYSYNC_EVENT, STUDYSYNC_OUTCOME, STUDYSYNC_EXIT_CODE and
 # STUDYSYNC_SUMMARY in its environment.
 # command = ["/usr/local/bin/tell", "studysync"]
-# A webhook: POST of JSON with `text`, as Slack, Mattermost and Teams read it, and `event`, `health` and `run`. Its address is a secret: it can be in a
-# file (url_file) or an environment variable (url_env) instead.
+# A webhook: POST of JSON with `text`, as Slack, Mattermost and Teams read it, and `event`, `health` and `run`.
 # url = "https://hooks.example.com/services/..."
+# A file that holds the address of the webhook and nothing else, in place of url: whoever knows the address can post.
+# url_file = "/run/secrets/studysync-notify"
+# The environment variable that holds the address, in place of url.
+# url_env = "NOTIFY_URL"
+# Which events are told.
 # on = ["failed", "needs_a_look", "recovered"]
 # A failure that stays is told again after this time, and what needs a look only when it is something else.
 # again_after = "{AGAIN_AFTER}"

@@ -6,7 +6,7 @@ use super::{environment::Variables, file::ConfigFile, resolve::resolve_with, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
 /// Keys whose comment in the template is an example.
-const WITHOUT_DEFAULT: [&str; 16] = [
+const WITHOUT_DEFAULT: [&str; 18] = [
     "api_key_command",
     "api_key_file",
     "command",
@@ -23,6 +23,8 @@ const WITHOUT_DEFAULT: [&str; 16] = [
     "token_command",
     "token_file",
     "url",
+    "url_env",
+    "url_file",
 ];
 
 fn settings(text: &str) -> Result<Settings, String> {

@@ -41,7 +41,7 @@ pub enum SourceError {
     Redirected { status: u16, location: String, url: String },
 
     /// The service gave no answer, or only server errors, however often it was asked: try later.
-    #[error("{} {url}: {last} ({})", last.verb(), attempts_of(*attempts))]
+    #[error("{} {url} in {}: {last}", last.verb(), attempts_of(*attempts))]
     Unreachable { url: String, attempts: u32, last: Failure },
 
     /// The service answered, however often it was asked, with something that is no page: look at the address and at what

@@ -22,6 +22,8 @@ const EXAMPLES: &[&str] = &[
     "metrics.textfile",
     "notify.command",
     "notify.url",
+    "notify.url_env",
+    "notify.url_file",
     "serve.max_lag",
     "serve.token_command",
     "serve.token_file",

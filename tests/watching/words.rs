@@ -83,8 +83,13 @@ fn a_service_that_is_down_and_a_refused_key() {
     let service = Service::start(small(120, 4));
     let mut watched = Watched::new(&service.base_url(), "");
     watched.place.run(&["sync"]).expect(0);
-    let down =
-        Expected { code: 1, reason: "service_failed", words: "cannot connect", event: Some("failed"), is_red: true };
+    let down = Expected {
+        code: 1,
+        reason: "service_failed",
+        words: "no program listens there",
+        event: Some("failed"),
+        is_red: true,
+    };
     let away = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
     let mut elsewhere = Watched::new(&format!("http://{away}"), "");
     elsewhere.place = Place::at(format!("http://{away}"))
