@@ -47,7 +47,9 @@ pub(super) struct SyncArgs {
     surveys: SurveyFlags,
 }
 
-/// Pulls history: everything created between two moments that is not in the warehouse yet.
+/// Pulls history between two moments, resumable.
+///
+/// Everything created in that range that is not in the warehouse yet.
 ///
 /// Windows are pulled side by side. Killed and started again it goes on where it was; when all is covered it sends nothing.
 ///

@@ -160,8 +160,8 @@ impl Failure {
 /// The causes that are shown of an error, beside what it says itself.
 const CAUSES_MAX: usize = 2;
 
-/// An error and its causes on one line, outermost first. A level that the one before it says already is left out; of many causes the first
-/// and the last are shown.
+/// An error and its causes on one line, outermost first. A level that the one before it says already is left out; of many causes the
+/// last are shown, which name what failed.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut levels = vec![error.to_string()];
     let mut cause = error.source();
@@ -173,7 +173,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     if levels.len() > 1 + CAUSES_MAX {
-        levels.drain(CAUSES_MAX..levels.len() - 1);
+        levels.drain(1..levels.len() - CAUSES_MAX);
     }
     levels.join(": ")
 }
@@ -199,6 +199,6 @@ mod tests {
         assert_eq!(chained(&["cannot open x"]), "cannot open x");
         assert_eq!(chained(&["cannot open x", "no such file"]), "cannot open x: no such file");
         assert_eq!(chained(&["cannot open x: no such file", "no such file"]), "cannot open x: no such file");
-        assert_eq!(chained(&["one", "two", "three", "four", "five"]), "one: two: five");
+        assert_eq!(chained(&["one", "two", "three", "four", "five"]), "one: four: five");
     }
 }

@@ -258,7 +258,10 @@ impl Place {
         let done = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(done.code, exit_code, "{arguments:?}\n{}", done.stderr);
         let report = done.json();
-        crate::book::run_json::assert_valid(&report);
+        // The schema is that of runs; `verify`, `replay` and `users push` report something else.
+        if ["sync", "backfill", "users pull"].iter().any(|command| report["command"] == *command) {
+            crate::book::run_json::assert_valid(&report);
+        }
         report
     }
 
