@@ -142,7 +142,7 @@ impl ConfigFile {
                 read.map_err(|error| value("the environment", explain("", error.message())))?
             }
         };
-        let named = [&file.service.api_key_env, &file.serve.token_env];
+        let named = [&file.service.api_key_env, &file.serve.token_env, &file.serve.status_token_env];
         variables.check_names(&named.into_iter().flatten().map(String::as_str).collect::<Vec<_>>())?;
         Ok((file, set))
     }

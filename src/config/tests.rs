@@ -6,7 +6,7 @@ use super::{environment::Variables, file::ConfigFile, resolve::resolve_with, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
 /// Keys whose comment in the template is an example.
-const WITHOUT_DEFAULT: [&str; 13] = [
+const WITHOUT_DEFAULT: [&str; 15] = [
     "api_key_command",
     "api_key_file",
     "environment_id",
@@ -18,6 +18,8 @@ const WITHOUT_DEFAULT: [&str; 13] = [
     "publish",
     "requests_per_sec_max",
     "since",
+    "status_token_command",
+    "status_token_file",
     "token_command",
     "token_file",
 ];

@@ -22,6 +22,8 @@ pub mod words;
 
 use crate::{load::Reader, state::State};
 
+pub use coverage::{ScopeCoverage, Standing};
+pub use page::{BASE_STYLE, squares, time_split};
 pub use changes::{Between, Changes, Figure, FigureChange, RowChange, changes, shown_value};
 pub use error::ReportError;
 pub use limits::{DAYS_DEFAULT, DAYS_MAX};

@@ -79,7 +79,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "serve",
         &[
             "model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline",
-            "standing", "metrics", "erase",
+            "standing", "metrics", "erase", "report",
         ],
     ),
 ];
