@@ -32,17 +32,8 @@ const JITTER_SECS_MAX: u64 = 6 * 3600;
 const WAKE_SECS: u64 = 60;
 const FLUSH_SECS: u64 = 30;
 /// Paths of `serve` itself.
-const TAKEN_PATHS: [&str; 9] = [
-    "/",
-    "/healthz",
-    "/readyz",
-    "/metrics",
-    "/events",
-    "/login",
-    "/api/status",
-    "/status.css",
-    "/status.js",
-];
+const TAKEN_PATHS: [&str; 9] =
+    ["/", "/healthz", "/readyz", "/metrics", "/events", "/login", "/api/status", "/status.css", "/status.js"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -138,13 +129,23 @@ impl ServeSettings {
         let missing = |variable: &str| ConfigError::NoStatusToken { variable: variable.to_owned() };
         match secret(&self.status_token_source, "[serve] status_token_command", missing) {
             Ok(token) if token.expose().len() < STATUS_TOKEN_BYTES_MIN => {
-                let problem = format!("the token has fewer than {STATUS_TOKEN_BYTES_MIN} characters: it could be guessed");
+                let problem =
+                    format!("the token has fewer than {STATUS_TOKEN_BYTES_MIN} characters: it could be guessed");
                 Err(value(token.origin(), problem))
             }
             Ok(token) => Ok(Some(token)),
-            Err(ConfigError::NoStatusToken { variable }) if variable == STATUS_TOKEN_ENV => Ok(None),
+            Err(ConfigError::NoStatusToken { .. } | ConfigError::EmptyKey { .. })
+                if self.has_default_status_token() =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the configuration names no source of the status page's token.
+    fn has_default_status_token(&self) -> bool {
+        self.status_token_source == SecretSource::Variable(STATUS_TOKEN_ENV.to_owned())
     }
 
     /// Reads the secret of webhooks.

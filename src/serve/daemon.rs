@@ -10,8 +10,8 @@ use crate::{
     flatten::tell,
     model::{MINUTE_MS, Stream},
     pipeline::{
-        Meter, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunReport, Surroundings, chain, flush_deliveries,
-        identity, log_progress,
+        Meter, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunReport, Surroundings, chain,
+        flush_deliveries, identity, log_progress,
     },
     state::{Inbox, ScheduleEntry, StateError},
 };
