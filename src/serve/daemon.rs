@@ -174,7 +174,7 @@ impl Daemon {
         let (ended, outcome, trouble, limited_until_ms) = match run {
             Ok(run) => {
                 self.board.set_meter(Some(Meter::new(progress, run.source().clone())));
-                let (report, outcome) = self.watched(run).await;
+                let (report, outcome) = watched(run, &self.board).await;
                 self.board.set_meter(None);
                 let limited_until_ms = report.limited_until_ms;
                 let (ended, outcome, trouble) = judge(&report, &outcome);
@@ -207,15 +207,6 @@ impl Daemon {
             (self.published_ms, self.is_unpublished) = (finished_ms, false);
         }
         ended
-    }
-
-    /// Brings a run to its end; meanwhile the log says how far it is.
-    async fn watched(&self, run: Run) -> (RunReport, Result<(), PipelineError>) {
-        let log = log_progress(|| self.board.progress().unwrap_or_default());
-        tokio::select! {
-            ended = run.execute() => ended,
-            never = log => match never {},
-        }
     }
 
     async fn flush(&mut self, stop: &CancellationToken) -> Ended {
@@ -283,6 +274,15 @@ impl Daemon {
             self.counted_ms = Some(now_ms);
         }
         Ok(())
+    }
+}
+
+/// Brings a run to its end; meanwhile the log says how far it is.
+async fn watched(run: Run, board: &Board) -> (RunReport, Result<(), PipelineError>) {
+    let log = log_progress(|| board.progress().unwrap_or_default());
+    tokio::select! {
+        ended = run.execute() => ended,
+        never = log => match never {},
     }
 }
 

@@ -1,20 +1,21 @@
 //! The status page: who may see it, what it says of a failed night and of a run under way, and that it follows without being loaded again.
 
 use std::{
+    collections::BTreeMap,
     io::{BufRead as _, BufReader, Write as _},
     net::{SocketAddr, TcpStream},
+    time::Instant,
 };
 
 use serde_json::Value;
 use studysync::sandbox::{Faults, Latency};
 
-use super::{IDLE, Serving, place_for, raw, status_of, until};
+use super::{IDLE, Serving, place_for, raw, schedules::last_run_was, status_of, until};
 use crate::harness::{Done, KEY, KEY_VARIABLE, Place, Service, small};
 
 const TOKEN: &str = "status-t0ken-of-the-tests";
 const TOKEN_VARIABLE: &str = "STUDYSYNC_STATUS_TOKEN";
-/// The schedule's next moment is at hand: a run begins with the first minute.
-const EVERY_MINUTE: &str = "schedule = \"* * * * *\"\nwake_secs = 0\nflush_secs = 1\n";
+const NIGHTLY: &str = "schedule = \"0 2 * * *\"\nwake_secs = 0\nflush_secs = 1\n";
 
 /// The whole answer to a request with these lines of head.
 fn ask(address: SocketAddr, method: &str, path: &str, head: &str, body: &str) -> String {
@@ -205,27 +206,35 @@ fn p11_another_address_than_loopback_needs_a_token_or_no_page() {
 }
 
 /// A page that listens to events.
-struct Listening(BufReader<TcpStream>);
+struct Listening {
+    stream: BufReader<TcpStream>,
+    /// The parts as they came last.
+    parts: BTreeMap<String, String>,
+}
 
 impl Listening {
     fn start(address: SocketAddr) -> Listening {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(super::WAIT_MAX)).unwrap();
         stream.write_all(format!("GET /events HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes()).unwrap();
-        Listening(BufReader::new(stream))
+        Listening { stream: BufReader::new(stream), parts: BTreeMap::new() }
     }
 
-    /// Waits for parts of which one contains this text.
+    /// Waits until a part contains this text.
     fn hear(&mut self, name: &str, text: &str) -> String {
-        for line in (&mut self.0).lines() {
-            let line = line.unwrap();
-            let Some(parts) = line.strip_prefix("data: {").map(|rest| format!("{{{rest}")) else { continue };
-            let parts: Value = serde_json::from_str(&parts).unwrap();
-            if let Some(html) = parts[name].as_str().filter(|html| html.contains(text)) {
-                return html.to_owned();
+        let begun = Instant::now();
+        let mut line = String::new();
+        loop {
+            if let Some(html) = self.parts.get(name).filter(|html| html.contains(text)) {
+                return html.clone();
+            }
+            line.clear();
+            let length = self.stream.read_line(&mut line).unwrap();
+            assert!(length > 0 && begun.elapsed() < super::WAIT_MAX, "{text} did not come in {name}: {:?}", self.parts);
+            if let Some(parts) = line.strip_prefix("data: ").filter(|data| data.starts_with('{')) {
+                self.parts.extend(serde_json::from_str::<BTreeMap<String, String>>(parts).unwrap());
             }
         }
-        panic!("{text} did not come in {name}");
     }
 }
 
@@ -233,21 +242,22 @@ impl Listening {
 fn a_run_under_way_is_followed_by_events_until_it_is_in_the_table() {
     let service = Service::start(small(400, 20));
     service.set_faults(Faults { latency: Latency { ms: 400, ..Latency::default() }, ..Faults::default() });
-    let place = place_for(&service, EVERY_MINUTE);
+    let place = place_for(&service, NIGHTLY);
+    last_run_was(&place, &service, 2);
     let serving = Serving::start(&place);
     let mut listening = Listening::start(serving.address);
-    listening.hear("under-way", "Nothing is under way.");
     let html = listening.hear("under-way", "<progress");
     assert!(html.contains("<strong>sync</strong>") && html.contains("windows"), "{html}");
     let facts: Value = serde_json::from_str(&serving.get("/api/status").1).unwrap();
     let line = facts["under_way"]["line"].as_str().unwrap_or_default();
     assert!(line.contains('%') && facts["under_way"]["command"] == "sync", "{facts:#}");
+    listening.hear("under-way", "Nothing is under way.");
     listening.hear("runs", "✓ done");
     listening.hear("verdict", "Healthy");
     // It ends with the process, and at once.
     assert_eq!(serving.stop(), 0);
     let mut rest = String::new();
-    std::io::Read::read_to_string(&mut listening.0, &mut rest).unwrap();
+    std::io::Read::read_to_string(&mut listening.stream, &mut rest).unwrap();
     assert!(rest.is_empty() || rest.contains("0\r\n"), "the stream is ended in order: {rest:?}");
 }
 
@@ -265,7 +275,7 @@ fn p8_pages_that_listen_are_limited() {
     until("a free place", || {
         let mut one = Listening::start(serving.address);
         let mut line = String::new();
-        one.0.read_line(&mut line).unwrap();
+        one.stream.read_line(&mut line).unwrap();
         line.starts_with("HTTP/1.1 200")
     });
     serving.stop();

@@ -30,7 +30,7 @@ pub(super) fn runs(runs: &[RunFacts]) -> Markup {
             p.nothing { "No run yet." }
         } @else {
             (legend())
-            div.scroll tabindex="0" role="region" aria-label="The last runs" {
+            div.scroll tabindex="0" role="region" aria-label="Table of the last runs" {
                 table.runs {
                     caption { "The last " (runs.len()) " runs, the newest first; rows of all streams by what became of them" }
                     thead {
@@ -114,7 +114,7 @@ pub(super) fn rejects(runs: &[RunFacts]) -> Markup {
         @if with_any.is_empty() {
             p.nothing { "None in the last " (runs.len()) " runs." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Rejects and drift" {
+            div.scroll tabindex="0" role="region" aria-label="Table of rejects and drift" {
                 table {
                     caption { "Of the last " (runs.len()) " runs. Rejected records are in the table " code { "rejects" } ", with their text." }
                     thead { tr { @for head in ["Run (UTC)", "Stream", "What", "Records", "What became of it"] { th scope="col" { (head) } } } }

@@ -8,6 +8,8 @@ use std::{
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::standing::RunSummary;
+
 use super::{
     super::Watch,
     access::Access,
@@ -37,8 +39,8 @@ pub struct StatusPage {
 /// What was read of the checkpoints.
 struct Stored {
     read: Instant,
-    /// The run that was under way.
-    running_since_ms: Option<i64>,
+    /// The newest run as it was then.
+    last_run: Option<RunSummary>,
     facts: Arc<StoredFacts>,
 }
 
@@ -63,8 +65,9 @@ impl StatusPage {
         if let Some(shown) = shown.as_ref().filter(|shown| shown.made.elapsed() < FRESH) {
             return shown.clone();
         }
-        let stored = self.stored().await;
         let standing = self.watch.standing().await;
+        let last_run = standing.as_ref().as_ref().ok().and_then(|standing| standing.last_run.clone());
+        let stored = self.stored(last_run).await;
         let facts = StatusFacts::of(&self.watch, &standing, &stored, self.watch.now_ms());
         let parts = parts(&facts);
         let fresh = Shown { made: Instant::now(), facts: Arc::new(facts), parts: Arc::new(parts) };
@@ -73,18 +76,16 @@ impl StatusPage {
     }
 
     /// What the checkpoints hold. If they cannot be read, nothing is shown of them: the health says why.
-    async fn stored(&self) -> Arc<StoredFacts> {
+    async fn stored(&self, last_run: Option<RunSummary>) -> Arc<StoredFacts> {
         let mut stored = self.stored.lock().await;
-        let running_since_ms = self.watch.board().shown().running_since_ms;
-        let is_fresh =
-            |stored: &&Stored| stored.read.elapsed() < STORED_FRESH && stored.running_since_ms == running_since_ms;
+        let is_fresh = |stored: &&Stored| stored.read.elapsed() < STORED_FRESH && stored.last_run == last_run;
         if let Some(stored) = stored.as_ref().filter(is_fresh) {
             return Arc::clone(&stored.facts);
         }
         let (settings, now_ms) = (self.watch.settings().clone(), self.watch.now_ms());
         let read = tokio::task::spawn_blocking(move || StoredFacts::read(&settings, now_ms)).await;
         let facts = Arc::new(read.ok().and_then(Result::ok).unwrap_or_default());
-        *stored = Some(Stored { read: Instant::now(), running_since_ms, facts: Arc::clone(&facts) });
+        *stored = Some(Stored { read: Instant::now(), last_run, facts: Arc::clone(&facts) });
         facts
     }
 }
