@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::{
-    pipeline::{Meter, Progress, Reading},
+    pipeline::{Meter, Progress, log_progress},
     source::Source,
 };
 
@@ -17,7 +17,9 @@ pub(super) fn watch(bars: &MultiProgress, progress: Arc<Progress>, source: Sourc
     let mut meter = Meter::new(progress, source);
     let bar = bars.add(ProgressBar::new_spinner());
     let task = match bar.is_hidden() {
-        true => tokio::spawn(log(meter)),
+        true => tokio::spawn(async move {
+            log_progress(move || meter.read()).await;
+        }),
         false => tokio::spawn(draw(move || meter.read().line(), bar.clone())),
     };
     Watch { bar, task }
@@ -58,38 +60,5 @@ async fn draw(mut line: impl FnMut() -> String, bar: ProgressBar) {
         bar.set_message(line());
         bar.tick();
         tokio::time::sleep(REFRESH).await;
-    }
-}
-
-/// Logs the progress now and then.
-pub(super) async fn log(mut meter: Meter) {
-    loop {
-        tokio::time::sleep(LOG_EVERY).await;
-        let Reading {
-            stream,
-            reached,
-            windows_done,
-            windows_expected,
-            percent,
-            rows,
-            requests,
-            secs_left,
-            waiting,
-            ..
-        } = meter.read();
-        let percent = percent.floor();
-        let waiting = waiting.map(|wait| format!("{} for {} s", wait.why, wait.secs));
-        tracing::info!(
-            stream,
-            reached,
-            windows_done,
-            windows_expected,
-            percent,
-            rows,
-            requests,
-            secs_left,
-            waiting,
-            "progress"
-        );
     }
 }

@@ -134,7 +134,10 @@ impl CommandError {
 
 fn serve_code(error: &ServeError) -> u8 {
     match error {
-        ServeError::Config(_) | ServeError::Schedule { .. } | ServeError::Zone { .. } => 2,
+        ServeError::Config(_)
+        | ServeError::Schedule { .. }
+        | ServeError::Zone { .. }
+        | ServeError::OpenStatusPage { .. } => 2,
         ServeError::Pipeline(error) => error.exit_code(),
         ServeError::State(error) => state_code(error),
         ServeError::AlreadyRunning { .. } => 5,
@@ -150,6 +153,10 @@ fn serve_hint(error: &ServeError) -> Option<&'static str> {
              warehouse has yet are in it, so keep it; scans find the answers that they told of",
         ),
         ServeError::State(error) => state_hint(error),
+        ServeError::OpenStatusPage { .. } => Some(
+            "put a token of 16 characters or more into STUDYSYNC_STATUS_TOKEN (or status_token_file under [serve]), or set \
+             status_page = \"off\" there",
+        ),
         ServeError::AlreadyRunning { .. } => Some("stop the other one, or name another --state"),
         ServeError::Listen { .. } => Some("stop what listens there, or name another address with --listen"),
         _ => None,

@@ -40,6 +40,8 @@ pub enum ConfigError {
         shown_variable(variable)
     )]
     NoWebhookSecret { variable: String },
+    #[error("no token of the status page: set the environment variable {}", shown_variable(variable))]
+    NoStatusToken { variable: String },
     #[error("the key file {} cannot be read", path.display())]
     KeyFile {
         path: PathBuf,

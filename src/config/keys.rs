@@ -142,6 +142,10 @@ const TABLES: &[Table] = &[
             ("wake_secs", Whole),
             ("flush_secs", Whole),
             ("max_lag", Text),
+            ("status_page", Text),
+            ("status_token_env", Text),
+            ("status_token_file", Path),
+            ("status_token_command", Text),
         ],
     ),
 ];

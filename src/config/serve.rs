@@ -21,6 +21,10 @@ pub const WEBHOOK_OFF: &str = "off";
 const LISTEN: &str = "127.0.0.1:8788";
 const WEBHOOK_PATH: &str = "/webhook";
 const TOKEN_ENV: &str = "STUDYSYNC_WEBHOOK_SECRET";
+const STATUS_TOKEN_ENV: &str = "STUDYSYNC_STATUS_TOKEN";
+/// A shorter token of the status page could be guessed.
+const STATUS_TOKEN_BYTES_MIN: usize = 16;
+const STATUS_PAGE_ON: &str = "on";
 const SCHEDULE: &str = "0 2 * * *";
 const TIMEZONE: &str = "UTC";
 const JITTER_SECS: u64 = 60;
@@ -28,7 +32,8 @@ const JITTER_SECS_MAX: u64 = 6 * 3600;
 const WAKE_SECS: u64 = 60;
 const FLUSH_SECS: u64 = 30;
 /// Paths of `serve` itself.
-const TAKEN_PATHS: [&str; 4] = ["/", "/healthz", "/readyz", "/metrics"];
+const TAKEN_PATHS: [&str; 9] =
+    ["/", "/healthz", "/readyz", "/metrics", "/events", "/login", "/api/status", "/status.css", "/status.js"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -45,6 +50,10 @@ pub(super) struct ServeTable {
     pub wake_secs: Option<u64>,
     pub flush_secs: Option<u64>,
     pub max_lag: Option<String>,
+    pub status_page: Option<String>,
+    pub status_token_env: Option<String>,
+    pub status_token_file: Option<PathBuf>,
+    pub status_token_command: Option<String>,
 }
 
 /// `[serve]`.
@@ -70,6 +79,10 @@ pub struct ServeSettings {
     pub flush: Duration,
     /// How far a stream may be behind before `/healthz` says so.
     pub max_lag: MaxLag,
+    /// Whether there is a status page.
+    pub has_status_page: bool,
+    /// Where the token of the status page comes from.
+    pub status_token_source: SecretSource,
 }
 
 /// `[serve] max_lag`.
@@ -108,6 +121,33 @@ impl ServeSettings {
         }
     }
 
+    /// Reads the token of the status page; `None` if none is set.
+    ///
+    /// # Errors
+    /// A source that is named and has no token, or a token that could be guessed.
+    pub fn status_token(&self) -> Result<Option<ApiKey>, ConfigError> {
+        let missing = |variable: &str| ConfigError::NoStatusToken { variable: variable.to_owned() };
+        match secret(&self.status_token_source, "[serve] status_token_command", missing) {
+            Ok(token) if token.expose().len() < STATUS_TOKEN_BYTES_MIN => {
+                let problem =
+                    format!("the token has fewer than {STATUS_TOKEN_BYTES_MIN} characters: it could be guessed");
+                Err(value(token.origin(), problem))
+            }
+            Ok(token) => Ok(Some(token)),
+            Err(ConfigError::NoStatusToken { .. } | ConfigError::EmptyKey { .. })
+                if self.has_default_status_token() =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the configuration names no source of the status page's token.
+    fn has_default_status_token(&self) -> bool {
+        self.status_token_source == SecretSource::Variable(STATUS_TOKEN_ENV.to_owned())
+    }
+
     /// Reads the secret of webhooks.
     pub fn token(&self) -> Result<ApiKey, ConfigError> {
         let missing = |variable: &str| ConfigError::NoWebhookSecret { variable: variable.to_owned() };
@@ -141,6 +181,19 @@ pub(super) fn resolve(table: ServeTable, beside: &impl Fn(PathBuf) -> PathBuf) -
         variable: table.token_env,
         default_variable: TOKEN_ENV,
     };
+    let status_token_source = WrittenSource {
+        table: "serve",
+        name: "status_token",
+        file: table.status_token_file.map(beside),
+        command: table.status_token_command,
+        variable: table.status_token_env,
+        default_variable: STATUS_TOKEN_ENV,
+    };
+    let has_status_page = match table.status_page.as_deref() {
+        None | Some(STATUS_PAGE_ON) => true,
+        Some(WEBHOOK_OFF) => false,
+        Some(other) => return Err(value("[serve] status_page", format!("'{other}' is neither 'on' nor 'off'"))),
+    };
     Ok(ServeSettings {
         listen,
         webhook: (webhook != WEBHOOK_OFF).then_some(webhook),
@@ -151,6 +204,8 @@ pub(super) fn resolve(table: ServeTable, beside: &impl Fn(PathBuf) -> PathBuf) -
         jitter: Duration::from_secs(jitter_secs),
         wake: Duration::from_secs(table.wake_secs.unwrap_or(WAKE_SECS)),
         flush: Duration::from_secs(table.flush_secs.unwrap_or(FLUSH_SECS).max(1)),
+        has_status_page,
+        status_token_source: status_token_source.resolve()?,
         max_lag: match table.max_lag.as_deref() {
             None => MaxLag::BySchedule,
             Some(WEBHOOK_OFF) => MaxLag::Off,
@@ -189,6 +244,11 @@ pub(super) fn template() -> String {
 # /healthz is red once a stream is further behind than this, after the first complete night; or "off". Without it: two hours more than the
 # longest time between two moments of the schedule.
 # max_lag = "26h"
+# A page for people at /, or "off". On another address than loopback it needs a token of 16 characters or more, by the same three ways.
+# status_page = "{STATUS_PAGE_ON}"
+# status_token_env = "{STATUS_TOKEN_ENV}"
+# status_token_file = "/run/secrets/studysync-status"
+# status_token_command = "vault kv get -field=status secret/studysync"
 "#
     )
 }

@@ -6,7 +6,7 @@ use super::{environment::Variables, file::ConfigFile, resolve::resolve_with, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
 /// Keys whose comment in the template is an example.
-const WITHOUT_DEFAULT: [&str; 18] = [
+const WITHOUT_DEFAULT: [&str; 20] = [
     "api_key_command",
     "api_key_file",
     "command",
@@ -19,6 +19,8 @@ const WITHOUT_DEFAULT: [&str; 18] = [
     "publish",
     "requests_per_sec_max",
     "since",
+    "status_token_command",
+    "status_token_file",
     "textfile",
     "token_command",
     "token_file",

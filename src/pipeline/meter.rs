@@ -1,6 +1,6 @@
 //! Reads the progress of a run as speed, share and time left: for the progress line, for log lines and for pages.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use serde::Serialize;
 use tokio::time::Instant;
@@ -18,6 +18,9 @@ const SPEED_OVER: Duration = Duration::from_secs(10);
 const LEFT_AFTER: Duration = Duration::from_secs(3);
 /// Shorter waits are not shown: nobody could read them.
 const WAIT_MIN: Duration = Duration::from_millis(500);
+
+/// The log says so often how far a run is.
+const LOG_EVERY: Duration = Duration::from_secs(30);
 
 /// Measures a run under way.
 #[derive(Debug)]
@@ -111,6 +114,14 @@ impl Meter {
     }
 }
 
+/// Logs the progress of a run every half minute, for as long as it is polled.
+pub async fn log_progress(mut read: impl FnMut() -> Reading) -> Infallible {
+    loop {
+        tokio::time::sleep(LOG_EVERY).await;
+        read().log();
+    }
+}
+
 fn reading(snapshot: &Snapshot, before: Mark, now: Mark) -> Reading {
     let secs = now.at.saturating_duration_since(before.at).as_secs_f64().max(0.05);
     let per_sec = |now: u64, before: u64| now.saturating_sub(before) as f64 / secs;
@@ -136,6 +147,25 @@ fn secs_left(snapshot: &Snapshot, elapsed: Duration) -> Option<u64> {
 }
 
 impl Reading {
+    /// Writes it to the log.
+    fn log(&self) {
+        let Reading { stream, reached, windows_done, windows_expected, rows, requests, secs_left, .. } = self;
+        let percent = self.percent.floor();
+        let waiting = self.waiting.map(|wait| format!("{} for {} s", wait.why, wait.secs));
+        tracing::info!(
+            stream,
+            reached,
+            windows_done,
+            windows_expected,
+            percent,
+            rows,
+            requests,
+            secs_left,
+            waiting,
+            "progress"
+        );
+    }
+
     /// One line of at most 80 columns with what people ask first: how far, how fast, how long yet, and why it waits.
     pub fn line(&self) -> String {
         let mut parts = Vec::new();

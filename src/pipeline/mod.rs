@@ -64,7 +64,7 @@ pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use frozen::Frozen;
 pub use hint::{Wish, is_own, load_hint, pipeline_hint, refusal_hint, state_hint};
 pub use limits::{LEARNED_RATE, recall, remember, told_wait_until};
-pub use meter::{Meter, Reading, Wait};
+pub use meter::{Meter, Reading, Wait, log_progress};
 pub use named_surveys::{unknown_in_warehouse, unknown_surveys};
 pub use outcome::Outcome;
 pub use people::{PeopleDue, people_due, people_rules};

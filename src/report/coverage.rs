@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     load::{LoadError, Reader},
-    model::{DAY_MS, IN_DOUBT_MS, IntervalSet, Scope, Stream, Window, is_same_service},
+    model::{DAY_MS, IN_DOUBT_MS, IntervalSet, Scope, Segment, Stream, Window, is_same_service},
     state::{State, StateError},
 };
 
@@ -38,18 +38,21 @@ pub(super) enum Source {
     LedgerInstead,
 }
 
-/// One stream, or one survey of it.
-pub(super) struct ScopeCoverage {
+/// What of one stream, or of one survey of it, was read to the end of results.
+pub struct ScopeCoverage {
     pub scope: Scope,
     complete: IntervalSet,
     in_doubt: IntervalSet,
+    due_again: IntervalSet,
 }
 
 /// What is known of a day or a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub enum Standing {
     /// All of it was read to the end of results.
     Complete,
+    /// The same, and the next run reads some of it again. Only said where the rules are known.
+    DueAgain,
     /// Read, and the last scan left a doubt somewhere in it.
     InDoubt,
     /// A part of the day is complete, the rest was not read (yet).
@@ -59,7 +62,24 @@ pub(super) enum Standing {
 
 impl ScopeCoverage {
     fn of(scope: Scope) -> Self {
-        ScopeCoverage { scope, complete: IntervalSet::new(), in_doubt: IntervalSet::new() }
+        let nothing = IntervalSet::new;
+        ScopeCoverage { scope, complete: nothing(), in_doubt: nothing(), due_again: nothing() }
+    }
+
+    /// What the checkpoints know of a scope.
+    pub fn of_segments(scope: Scope, segments: &[Segment]) -> Self {
+        let mut held = ScopeCoverage::of(scope);
+        for segment in segments {
+            held.lay(segment.window, segment.scanned_ms == IN_DOUBT_MS);
+        }
+        held
+    }
+
+    /// Notes what of it the next run reads again.
+    #[must_use]
+    pub fn due_again(mut self, windows: impl IntoIterator<Item = Window>) -> Self {
+        self.due_again = windows.into_iter().collect();
+        self
     }
 
     /// Lays one more scan over what is known.
@@ -79,9 +99,14 @@ impl ScopeCoverage {
     /// What is known of a day, given in days since 1970.
     pub fn day(&self, day: i64) -> Standing {
         let window = Window::new(day * DAY_MS, (day + 1) * DAY_MS);
-        let touches = |set: &IntervalSet| set.windows().iter().any(|held| held.overlaps(window));
+        let touches = |set: &IntervalSet| {
+            let windows = set.windows();
+            let at = windows.partition_point(|held| held.end_ms <= window.start_ms);
+            windows.get(at).is_some_and(|held| held.overlaps(window))
+        };
         match () {
             () if touches(&self.in_doubt) => Standing::InDoubt,
+            () if self.complete.covers(window) && touches(&self.due_again) => Standing::DueAgain,
             () if self.complete.covers(window) => Standing::Complete,
             () if touches(&self.complete) => Standing::Partly,
             () => Standing::NeverRead,
@@ -141,11 +166,7 @@ fn is_of(state: &State, base_url: Option<&str>) -> Result<bool, StateError> {
 fn of_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {
     let mut scopes = Vec::new();
     for scope in state.covered_scopes()? {
-        let mut held = ScopeCoverage::of(scope);
-        for segment in state.coverage(scope)? {
-            held.lay(segment.window, segment.scanned_ms == IN_DOUBT_MS);
-        }
-        scopes.push(held);
+        scopes.push(ScopeCoverage::of_segments(scope, &state.coverage(scope)?));
     }
     Ok(scopes)
 }
@@ -204,5 +225,9 @@ mod tests {
             (Window::new(5 * DAY_MS, 6 * DAY_MS), InDoubt),
         ];
         assert_eq!(held.stretches(), stretches, "a later look settles a doubt");
+        // What is not complete cannot be due again.
+        let held = held.due_again([Window::new(DAY_MS, 2 * DAY_MS), Window::new(3 * DAY_MS, 4 * DAY_MS)]);
+        let days: Vec<Standing> = (0..5).map(|day| held.day(day)).collect();
+        assert_eq!(days, [Complete, Standing::DueAgain, Partly, NeverRead, Complete]);
     }
 }

@@ -23,8 +23,10 @@ pub mod words;
 use crate::{load::Reader, state::State};
 
 pub use changes::{Between, Changes, Figure, FigureChange, RowChange, changes, shown_value};
+pub use coverage::{ScopeCoverage, Standing};
 pub use error::ReportError;
 pub use limits::{DAYS_DEFAULT, DAYS_MAX};
+pub use page::{BASE_STYLE, squares, time_split};
 pub use settings::ReportSettings;
 
 /// Makes the report. Coverage comes from the checkpoints if they are of the same service as the warehouse, else from the ledger.

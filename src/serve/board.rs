@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::{
     flatten::Told,
     model::{EventKind, Stream},
+    pipeline::{Meter, Reading},
     state::{ScheduleEntry, Waiting},
 };
 
@@ -57,6 +58,8 @@ pub(super) struct Shown {
     pub waiting: Waiting,
     /// What is under way.
     pub running: Option<&'static str>,
+    /// Since when it is.
+    pub running_since_ms: Option<i64>,
     /// The last thing that went wrong, until something went right.
     pub trouble: Option<String>,
     /// Why the warehouses could not take deliveries, until they could.
@@ -79,6 +82,8 @@ pub struct Board {
     has_deliveries: AtomicBool,
     wake: Notify,
     shown: Mutex<Shown>,
+    /// Measures the run under way.
+    meter: Mutex<Option<Meter>>,
 }
 
 impl Board {
@@ -95,6 +100,7 @@ impl Board {
             has_deliveries: AtomicBool::new(false),
             wake: Notify::new(),
             shown: Mutex::default(),
+            meter: Mutex::default(),
         }
     }
 
@@ -148,6 +154,16 @@ impl Board {
     /// The hints since the last call, and whether anything was stored.
     pub(super) fn take_hints(&self) -> (BTreeSet<Stream>, bool) {
         (std::mem::take(&mut *lock(&self.hints)), self.has_deliveries.swap(false, Ordering::AcqRel))
+    }
+
+    /// Shows how far a run is; `None`: none is under way.
+    pub(super) fn set_meter(&self, meter: Option<Meter>) {
+        *lock(&self.meter) = meter;
+    }
+
+    /// How far the run under way is.
+    pub(super) fn progress(&self) -> Option<Reading> {
+        lock(&self.meter).as_mut().map(Meter::read)
     }
 
     /// Waits for the next delivery.

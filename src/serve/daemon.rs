@@ -11,8 +11,8 @@ use crate::{
     model::{MINUTE_MS, Stream},
     notify::EndedRun,
     pipeline::{
-        Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunMoments, RunReport, Surroundings, chain,
-        flush_deliveries, identity,
+        Meter, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunMoments, RunReport, Surroundings, chain,
+        flush_deliveries, identity, log_progress,
     },
     state::{Inbox, ScheduleEntry, StateError},
 };
@@ -169,15 +169,18 @@ impl Daemon {
     async fn sync(&mut self, command: &'static str, settings: Settings, stop: &CancellationToken) -> Ended {
         let started_ms = self.surroundings.clock.now_ms();
         self.board.count(Count::Runs, 1);
-        self.board.show(|shown| shown.running = Some(command));
+        self.board.show(|shown| (shown.running, shown.running_since_ms) = (Some(command), Some(started_ms)));
         let request = Request { command, backfill: None, accept_vanished: false, people: PeopleAsk::AfterLists };
         let progress = Arc::new(Progress::default());
-        let run = Run::open_in(settings, request, stop.child_token(), progress, self.surroundings.clone()).await;
+        let (stop, surroundings) = (stop.child_token(), self.surroundings.clone());
+        let run = Run::open_in(settings, request, stop, Arc::clone(&progress), surroundings).await;
         // Whoever starts the daemon overrides the wait that is kept at that moment, and none that is told later.
         self.settings.throttle.ignores_told_wait = false;
         let (report, error) = match run {
             Ok(run) => {
-                let (report, outcome) = run.execute().await;
+                self.board.set_meter(Some(Meter::new(progress, run.source().clone())));
+                let (report, outcome) = watched(run, &self.board).await;
+                self.board.set_meter(None);
                 (Some(report), outcome.err())
             }
             Err(error) => (None, Some(error)),
@@ -200,7 +203,8 @@ impl Daemon {
             self.board.count(Count::RunsFailed, 1);
         }
         self.board.show(|shown| {
-            (shown.running, shown.trouble, shown.limited_until_ms) = (None, trouble, limited_until_ms);
+            (shown.running, shown.running_since_ms) = (None, None);
+            (shown.trouble, shown.limited_until_ms) = (trouble, limited_until_ms);
         });
         if command == "sync" {
             let noted = &mut self.noted;
@@ -217,13 +221,14 @@ impl Daemon {
     async fn flush(&mut self, stop: &CancellationToken) -> Ended {
         let now_ms = self.surroundings.clock.now_ms();
         let publishes = now_ms - self.published_ms >= PUBLISH_EVERY_MS;
-        self.board.show(|shown| shown.running = Some("flush"));
+        self.board.show(|shown| (shown.running, shown.running_since_ms) = (Some("flush"), Some(now_ms)));
         let flushed = flush_deliveries(&self.settings, &self.surroundings, stop, publishes).await;
         let trouble = flushed.as_ref().err().map(|error| chain(error));
         // Another run at work is no trouble: it takes in what waits at its own beginning.
         let flush_trouble = flushed.as_ref().err().filter(|error| !is_leased(error)).map(|error| chain(error));
         self.board.show(|shown| {
-            (shown.running, shown.trouble, shown.flush_trouble) = (None, trouble.clone(), flush_trouble);
+            (shown.running, shown.running_since_ms) = (None, None);
+            (shown.trouble, shown.flush_trouble) = (trouble.clone(), flush_trouble);
         });
         match flushed {
             Ok(flushed) => {
@@ -278,6 +283,15 @@ impl Daemon {
             self.counted_ms = Some(now_ms);
         }
         Ok(())
+    }
+}
+
+/// Brings a run to its end; meanwhile the log says how far it is.
+async fn watched(run: Run, board: &Board) -> (RunReport, Result<(), PipelineError>) {
+    let log = log_progress(|| board.progress().unwrap_or_default());
+    tokio::select! {
+        ended = run.execute() => ended,
+        never = log => match never {},
     }
 }
 

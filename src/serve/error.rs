@@ -25,6 +25,8 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    #[error("without a token, everybody who reaches {listen} could read the status page")]
+    OpenStatusPage { listen: SocketAddr },
     #[error("another `studysync serve` is at work with the inbox {}", inbox.display())]
     AlreadyRunning { inbox: PathBuf },
     #[error("cannot start a thread")]

@@ -3,7 +3,7 @@
 //! In reading order: [`schedule`] (when), [`agenda`] (what is due next), [`daemon`] (does it, one thing at a time); [`queue`] (a
 //! delivery is durable before it is answered), [`receiver`] (what is accepted), [`connections`] (how many, and for how long);
 //! [`board`] (what is known of all that), [`watch`] (what the checkpoints know of the runs), [`health`] (both for machines) and
-//! [`page`] (for people).
+//! [`status_page`] (for people).
 //!
 //! Nothing here knows how a scan or a flush is done: `pipeline` does them, as for the one-shot commands. A signal only wakes:
 //! whatever it would have told is found by the next run too, so that a lost one costs time and nothing else.
@@ -14,10 +14,10 @@ mod connections;
 mod daemon;
 mod error;
 mod health;
-mod page;
 mod queue;
 mod receiver;
 mod schedule;
+mod status_page;
 mod told;
 mod watch;
 
@@ -43,6 +43,7 @@ use crate::{
 
 use connections::serve_connections;
 use receiver::{Door, router};
+use status_page::{Access, StatusPage};
 
 /// The receiver and the scheduler, ready to run.
 pub struct Server {
@@ -50,6 +51,8 @@ pub struct Server {
     door: Arc<Door>,
     watch: Arc<Watch>,
     daemon: Daemon,
+    /// Who may see the status page; `None`: there is none.
+    access: Option<Access>,
     _lock: File,
 }
 
@@ -65,6 +68,7 @@ impl Server {
         settings.api_key().map_err(ServeError::Config)?;
         let token: Option<ApiKey> =
             settings.serve.webhook.is_some().then(|| settings.serve.token()).transpose().map_err(ServeError::Config)?;
+        let access = status_page_access(&settings.serve)?;
         let state = &settings.state_path;
         let open = || Inbox::open(state, &identity.base_url, &identity.environment).map_err(ServeError::State);
         let mut inbox = open()?;
@@ -78,7 +82,7 @@ impl Server {
         let queue = Queue::start(Storage::Inbox(inbox), Arc::clone(&board)).map_err(ServeError::Thread)?;
         let watch = Watch::new(&settings, surroundings.clock.clone(), Arc::clone(&board), queue.clone())?;
         let door = Door::new(settings.serve.webhook.clone(), token, queue, board, surroundings.clock);
-        Ok(Server { listener, door: Arc::new(door), watch: Arc::new(watch), daemon, _lock: lock })
+        Ok(Server { listener, door: Arc::new(door), watch: Arc::new(watch), daemon, access, _lock: lock })
     }
 
     /// The address it listens on.
@@ -88,9 +92,11 @@ impl Server {
 
     /// Works until it is told to stop; then requests under way are answered, and the run under way ends in order.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
-        let Server { listener, door, watch, daemon, _lock } = self;
-        let connections =
-            serve_connections(listener, router(Arc::clone(&door), Some(watch)), Arc::clone(door.board()), stop.clone());
+        let Server { listener, door, watch, daemon, access, _lock } = self;
+        let page = access.map(|access| StatusPage::new(Arc::clone(&watch), access, stop.clone()));
+        let people = page.map(status_page::router);
+        let router = router(Arc::clone(&door), Some(watch), people.unwrap_or_default());
+        let connections = serve_connections(listener, router, Arc::clone(door.board()), stop.clone());
         let works = async {
             let worked = daemon.run(stop.clone()).await;
             // Nobody would bring on what is received.
@@ -101,6 +107,19 @@ impl Server {
         // What was answered meanwhile is in the inbox; the next start brings it on.
         worked
     }
+}
+
+/// Who may see the status page; `None` if there is none.
+fn status_page_access(settings: &ServeSettings) -> Result<Option<Access>, ServeError> {
+    if !settings.has_status_page {
+        return Ok(None);
+    }
+    let token = settings.status_token().map_err(ServeError::Config)?;
+    let listen = settings.listen;
+    if token.is_none() && !listen.ip().is_loopback() {
+        return Err(ServeError::OpenStatusPage { listen });
+    }
+    Ok(Some(Access::new(token)))
 }
 
 /// Whether the schedule and its zone can be read.
@@ -123,6 +142,6 @@ pub async fn serve_receiver(
     let board = Arc::new(Board::new(clock.now_ms()));
     let queue = Queue::start(storage, Arc::clone(&board)).map_err(ServeError::Thread)?;
     let door = Door::new(Some("/webhook".to_owned()), Some(token), queue, Arc::clone(&board), clock);
-    serve_connections(listener, router(Arc::new(door), None), board, stop).await;
+    serve_connections(listener, router(Arc::new(door), None, axum::Router::new()), board, stop).await;
     Ok(())
 }

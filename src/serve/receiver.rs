@@ -25,7 +25,7 @@ use crate::{
     state::{Accepted, NewDelivery},
 };
 
-use super::{Board, Count, Queue, Watch, connections::Connection, health, page, queue::Refused};
+use super::{Board, Count, Queue, Watch, connections::Connection, health, queue::Refused};
 
 /// The largest body: far above any answer, whose longest part is an open text.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -69,9 +69,8 @@ impl Door {
     }
 }
 
-/// The paths of `serve`. Without a watch only deliveries are received.
-pub(super) fn router(door: Arc<Door>, watch: Option<Arc<Watch>>) -> Router {
-    let people = Router::new().route("/", get(page::status)).with_state(Arc::clone(&door.board));
+/// The paths of `serve`. Without a watch only deliveries are received. `people`: the paths of the status page.
+pub(super) fn router(door: Arc<Door>, watch: Option<Arc<Watch>>, people: Router) -> Router {
     let machines = |watch| {
         Router::new()
             .route("/healthz", get(health::health))

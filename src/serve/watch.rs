@@ -55,6 +55,20 @@ impl Watch {
         Ok(Watch { settings: settings.clone(), rules, clock, board, queue, known, probed })
     }
 
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// This machine's time.
+    pub(super) fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// How far a stream may be behind.
+    pub(super) fn max_lag(&self) -> Option<Duration> {
+        self.rules.max_lag
+    }
+
     pub(super) fn board(&self) -> &Board {
         &self.board
     }

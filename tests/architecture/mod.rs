@@ -81,7 +81,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "serve",
         &[
             "model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline",
-            "standing", "metrics", "notify", "otlp", "erase",
+            "standing", "metrics", "notify", "otlp", "erase", "report",
         ],
     ),
 ];

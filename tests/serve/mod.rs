@@ -9,6 +9,7 @@ mod load;
 mod nights;
 mod rates;
 mod schedules;
+mod status_page;
 mod watching;
 
 use std::{
@@ -23,6 +24,8 @@ use serde_json::Value;
 use crate::harness::{Place, Tables};
 
 pub const SECRET: &str = "webhook-5ecret-of-the-tests";
+/// No schedule: nobody retries, so the first failure counts.
+pub const IDLE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
 /// Longer than anything here should take.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -80,7 +83,7 @@ impl Serving {
 
     /// The body of a GET, and its status.
     pub fn get(&self, path: &str) -> (u16, String) {
-        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address);
         let answer = raw(self.address, request.as_bytes());
         let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
         (status_of(&answer), body)

@@ -15,7 +15,7 @@ use crate::harness::{DAY_MS, Done, KEY, NOW_MS, Place, Service, days_ago, small}
 const NIGHTLY: &str = "schedule = \"0 2 * * *\"\nwake_secs = 0\nflush_secs = 1\n";
 
 /// Notes that the run of so many days ago was the last.
-fn last_run_was(place: &Place, service: &Service, days: i64) {
+pub fn last_run_was(place: &Place, service: &Service, days: i64) {
     std::fs::create_dir_all(place.state().parent().unwrap()).unwrap();
     let inbox = Inbox::open(&place.state(), &service.base_url(), "default").unwrap();
     let done_tick_ms = Some(studysync::clock::now_ms() - days * DAY_MS);

@@ -3,11 +3,8 @@
 use serde_json::Value;
 use studysync::state::Inbox;
 
-use super::{Serving, place_for, until};
+use super::{IDLE, Serving, place_for, until};
 use crate::harness::{Place, Service, small};
-
-/// No schedule: nobody retries, so the first failure counts.
-const IDLE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
 
 fn codes(health: &Value) -> Vec<(String, bool)> {
     let reasons = health["reasons"].as_array().unwrap();

@@ -3,7 +3,10 @@
 use chrono::{DateTime, Datelike};
 use maud::{Markup, html};
 
-use super::parts::{left_out, many, nothing, section};
+use super::{
+    parts::{left_out, many, nothing, section},
+    squares::{SIDE, STEP, class, legend, shape, word},
+};
 use crate::{
     model::{DAY_MS, format_ms},
     report::{
@@ -12,9 +15,6 @@ use crate::{
     },
 };
 
-/// Side of a day's square and the step to the next, in units of the drawing.
-const SIDE: i64 = 12;
-const STEP: i64 = 15;
 /// Room for the names of months, and of days.
 const LEFT: i64 = 70;
 const TOP: i64 = 18;
@@ -39,7 +39,7 @@ pub(super) fn coverage(coverage: &Coverage) -> Markup {
             p.note {
                 "A day counts as complete when the service said that there is no more, and never before. " (source)
             }
-            (legend())
+            (legend(&STANDINGS))
             div.maps { @for held in &coverage.scopes { (scope(held, coverage.days)) } }
             (left_out(coverage.earlier_days, "earlier day", " (--days shows more)"))
             (left_out(i64::try_from(coverage.left_out).unwrap_or(i64::MAX), "stream of one survey", ""))
@@ -88,50 +88,7 @@ fn moment(at_ms: i64) -> String {
     format_ms(at_ms).replace('T', " ").replace('Z', "")
 }
 
-fn word(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Complete => "complete",
-        Standing::InDoubt => "in doubt",
-        Standing::Partly => "partly read",
-        Standing::NeverRead => "not read",
-    }
-}
-
 const STANDINGS: [Standing; 4] = [Standing::Complete, Standing::Partly, Standing::InDoubt, Standing::NeverRead];
-
-fn class(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Complete => "complete",
-        Standing::InDoubt => "doubt",
-        Standing::Partly => "partly",
-        Standing::NeverRead => "never",
-    }
-}
-
-/// The shape of a day at a place: a full square, a triangle of it, a square with a cross, an outline.
-fn shape(standing: Standing, x: i64, y: i64) -> String {
-    match standing {
-        Standing::Complete => format!("M{x} {y}h{SIDE}v{SIDE}h-{SIDE}z"),
-        Standing::Partly => format!("M{x} {y}v{SIDE}h{SIDE}z"),
-        Standing::InDoubt => format!("M{x} {y}h{SIDE}v{SIDE}h-{SIDE}zl{SIDE} {SIDE}m0 -{SIDE}l-{SIDE} {SIDE}"),
-        Standing::NeverRead => format!("M{x} {y}h{SIDE}v{SIDE}h-{SIDE}z"),
-    }
-}
-
-fn legend() -> Markup {
-    html! {
-        ul.legend aria-label="What the squares mean" {
-            @for standing in STANDINGS {
-                li {
-                    svg.swatch viewBox={ "-2 -2 " (SIDE + 4) " " (SIDE + 4) } aria-hidden="true" focusable="false" {
-                        path class=(class(standing)) d=(shape(standing, 0, 0)) {}
-                    }
-                    " " (word(standing))
-                }
-            }
-        }
-    }
-}
 
 /// A day's place: months since year 0, and the day of the month from 0.
 fn place(day: i64) -> Option<(i64, i64)> {

@@ -7,7 +7,9 @@ mod overview;
 mod parts;
 mod questions;
 mod runs;
+pub mod squares;
 mod surveys;
+pub mod time_split;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -15,6 +17,8 @@ use super::{ReportError, ReportSettings, gather::Gathered};
 use crate::model::format_ms;
 use parts::{SECTIONS, foreign};
 
+/// The colours and the type, for the report and for the status page of `serve`.
+pub const BASE_STYLE: &str = include_str!("base.css");
 const STYLE: &str = include_str!("style.css");
 /// Nothing may be loaded and nothing may run, even if an escape were forgotten.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
@@ -43,7 +47,7 @@ pub(super) fn render(gathered: &Gathered, settings: &ReportSettings) -> Result<S
                 meta name="color-scheme" content="light dark";
                 meta name="referrer" content="no-referrer";
                 title { "Study feedback: " (parts::clean(&settings.warehouse)) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(BASE_STYLE)) (PreEscaped(STYLE)) }
             }
             body { (body) }
         }

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Looks at the status page of `serve` with headless Chromium, as a person does: it follows a run without being loaded again, tells of a failed
+# night, works on a phone, in the dark, by keyboard and without a script, and axe-core finds nothing. Pictures go to a folder.
+# Installs playwright-core and axe-core into a folder that it keeps, and, as root on Debian, Chromium. Usage: run.sh [PROGRAM [FOLDER]]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+program=$(realpath "${1:-${CARGO_TARGET_DIR:-target}/quick/studysync}")
+pictures=${2:-${CARGO_TARGET_DIR:-target}/status-page}
+kept=${STUDYSYNC_BROWSER:-$HOME/.cache/studysync-browser}
+
+skip() {
+    echo "SKIPPED: $1" >&2
+    exit 0
+}
+command -v npm >/dev/null || skip "npm is not there"
+if ! command -v chromium >/dev/null; then
+    install() { timeout 300 apt-get install -y -qq chromium >/dev/null 2>&1; }
+    { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && { install || { apt-get update -qq >/dev/null 2>&1 && install; }; }; } ||
+        skip "chromium cannot be had from here"
+fi
+mkdir -p "$kept" "$pictures"
+if ! cmp -s scripts/browser/package.json "$kept/package.json"; then
+    cp scripts/browser/package.json "$kept/package.json.new"
+    (cd "$kept" && mv package.json.new package.json && npm install --no-audit --no-fund --ignore-scripts --silent) ||
+        { rm -f "$kept/package.json" && skip "playwright-core and axe-core cannot be had from here"; }
+fi
+# Modules are looked for beside the file.
+cp scripts/browser/*.mjs "$kept/"
+
+# Where scripts/cargo.sh put the library that the program is linked with.
+export LD_LIBRARY_PATH=${DUCKDB_LIB_DIR:-${CARGO_TARGET_DIR:-$PWD/target}/libduckdb}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+exec timeout 300 node "$kept/status-page.mjs" "$program" "$(realpath "$pictures")"

@@ -1,0 +1,197 @@
+// What a person sees of the status page. Usage: node status-page.mjs PROGRAM FOLDER
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+
+import { chromium } from "playwright-core";
+
+import { Program } from "./program.mjs";
+
+const [program, pictures] = process.argv.slice(2);
+const axe = createRequire(import.meta.url).resolve("axe-core");
+const TOKEN = "status-token-of-the-browser-test";
+const IDLE = 'schedule = "off"\nwake_secs = 1\nflush_secs = 1\n';
+// The run begins with the next minute.
+const EVERY_MINUTE = 'schedule = "* * * * *"\njitter_secs = 0\nflush_secs = 1\n';
+const PHONE = { width: 390, height: 844 };
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: [
+    ...(process.getuid() === 0 ? ["--no-sandbox"] : []),
+    "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+  ],
+});
+
+let passed = 0;
+let failed = 0;
+async function test(name, body) {
+  const contexts = [];
+  const problems = [];
+  const open = async (address, options = {}) => {
+    const context = await browser.newContext(options);
+    contexts.push(context);
+    const page = await context.newPage();
+    page.on("console", (message) => { if (["error", "warning"].includes(message.type())) problems.push(message.text()); });
+    page.on("pageerror", (error) => problems.push(String(error)));
+    const answer = await page.goto(address);
+    return { page, answer };
+  };
+  try {
+    await body(open, problems);
+    assert.deepEqual(problems, [], "the console is empty");
+    passed += 1;
+    console.log(`ok: ${name}`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED: ${name}\n${error.stack}`);
+  }
+  await Promise.all(contexts.map((context) => context.close()));
+}
+
+// By its own bindings, which the policy of the page does not concern.
+async function violations(page) {
+  await page.addScriptTag({ path: axe }).catch(() => {});
+  const source = (await import("node:fs")).readFileSync(axe, "utf8");
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(source);
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  return found.violations.map((violation) => `${violation.id}: ${violation.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
+}
+
+const picture = (page, name) => page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true });
+const under = new Program(program);
+try {
+  await under.start({ sandbox: ["--responses", "6000", "--days", "200", "--latency-ms", "700", "--hostile-share", "0.01"], serve: IDLE });
+  const { address } = under;
+
+  await test("a failed night shows in the words of the run", async (open) => {
+    const report = JSON.parse(under.command(["sync", "--json"], 4, { STUDYSYNC_API_KEY: "another" }).stdout);
+    const { page } = await open(address);
+    await page.getByText(report.why).first().waitFor();
+    assert.match(await page.locator("#verdict").innerText(), /Failing/);
+    assert.ok((await page.locator("#verdict").innerText()).includes(report.hint), "it says what to do");
+    assert.equal(await page.title(), "Failing: studysync");
+    assert.deepEqual(await violations(page), []);
+    await picture(page, "failed-light");
+  });
+
+  under.command(["sync"], 0);
+  for (const [name, options] of [
+    ["desktop-light", { viewport: { width: 1280, height: 900 } }],
+    ["desktop-dark", { viewport: { width: 1280, height: 900 }, colorScheme: "dark" }],
+    ["phone-light", { viewport: PHONE }],
+    ["phone-dark", { viewport: PHONE, colorScheme: "dark" }],
+    ["without-script", { javaScriptEnabled: false }],
+  ]) {
+    await test(`${name}: it fits, and axe finds nothing`, async (open) => {
+      const { page, answer } = await open(address, options);
+      assert.equal(answer.status(), 200);
+      await page.getByText("Healthy").first().waitFor();
+      await picture(page, name);
+      const wide = await page.locator("body").evaluate((body) => body.scrollWidth - document.documentElement.clientWidth).catch(() => 0);
+      assert.ok(wide <= 0, `nothing is wider than the window: ${wide}`);
+      if (options.javaScriptEnabled === false) {
+        assert.match(await page.content(), /<noscript><meta http-equiv="refresh" content="10">|http-equiv="refresh"/);
+        assert.ok((await page.locator("#runs tbody tr").count()) >= 2, "all parts are there");
+        return;
+      }
+      assert.deepEqual(await violations(page), []);
+    });
+  }
+
+  await test("all of it is reached by keyboard, in the order of the page", async (open) => {
+    const { page } = await open(address);
+    await page.getByText("Live.").waitFor();
+    const order = [];
+    for (let step = 0; step < 60; step += 1) {
+      await page.keyboard.press("Tab");
+      const at = await page.evaluate(() => {
+        const focused = document.activeElement;
+        if (!focused || focused === document.body) return null;
+        const outline = getComputedStyle(focused).outlineStyle;
+        return { part: focused.closest("section, footer")?.id || "footer", what: focused.className || focused.tagName, outline };
+      });
+      if (at === null) break;
+      assert.notEqual(at.outline, "none", `the focus is seen: ${at.what}`);
+      order.push(at);
+    }
+    const parts = [...new Set(order.map((at) => at.part))];
+    assert.deepEqual(parts, ["streams", "runs", "rejects", "footer"]);
+    const calendar = page.locator(".calendar").first();
+    await calendar.focus();
+    const today = async () => (await page.locator(".day-read").first().innerText()).slice(0, 10);
+    await page.keyboard.press("End");
+    const last = await today();
+    await page.keyboard.press("ArrowUp");
+    const before = await today();
+    await page.keyboard.press("ArrowLeft");
+    const week = await today();
+    const days = (from, to) => (Date.parse(from) - Date.parse(to)) / 86_400_000;
+    assert.deepEqual([days(last, before), days(before, week)], [1, 7]);
+    await picture(page, "calendar-by-keyboard");
+  });
+
+  await test("a stopped serve shows as a lost connection", async (open, problems) => {
+    const { page } = await open(address);
+    await page.getByText("Live.").waitFor();
+    under.stop();
+    await page.getByText("The connection is lost").waitFor({ timeout: 20_000 });
+    // The browser itself writes that it cannot connect.
+    problems.splice(0, problems.length, ...problems.filter((problem) => !/ERR_|Failed to load/.test(problem)));
+  });
+} finally {
+  under.stop();
+}
+
+const live = new Program(program);
+try {
+  await live.start({ sandbox: ["--responses", "4000", "--days", "100", "--latency-ms", "700"], serve: EVERY_MINUTE });
+  await test("a run is followed without the page being loaded again", async (open) => {
+    const { page } = await open(live.address);
+    await page.evaluate(() => { window.isTheSame = true; });
+    await page.getByText("Live.").waitFor();
+    await page.locator("#streams details summary").first().click();
+    await page.locator("#under-way progress").waitFor({ timeout: 70_000 });
+    const shares = new Set();
+    const share = () => page.locator("#under-way progress").getAttribute("value", { timeout: 1000 }).catch(() => null);
+    for (let look = 0; look < 40 && shares.size < 2; look += 1) {
+      const value = await share();
+      if (value !== null) shares.add(value);
+      await page.waitForTimeout(250);
+    }
+    await picture(page, "under-way-light");
+    assert.deepEqual(await violations(page), []);
+    await page.getByText("Nothing is under way.").waitFor({ timeout: 120_000 });
+    assert.ok(shares.size >= 2, `the bar moved: ${[...shares]}`);
+    assert.match(await page.locator("#runs tbody tr").first().innerText(), /sync/);
+    assert.ok(await page.evaluate(() => window.isTheSame), "it was not loaded again");
+    assert.ok(await page.locator("#streams details").first().evaluate((details) => details.open), "what was opened stays open");
+  });
+} finally {
+  live.stop();
+}
+
+const guarded = new Program(program);
+try {
+  await guarded.start({ sandbox: ["--responses", "50"], serve: IDLE, environment: { STUDYSYNC_STATUS_TOKEN: TOKEN } });
+  await test("a browser signs in once with the token", async (open, problems) => {
+    const { page, answer } = await open(guarded.address);
+    assert.equal(answer.status(), 401);
+    // The browser writes the status of the page itself.
+    problems.splice(0);
+    assert.deepEqual(await violations(page), []);
+    await picture(page, "sign-in");
+    await page.getByLabel("Token").fill(TOKEN);
+    await page.keyboard.press("Enter");
+    await page.getByText("Live.").waitFor();
+    assert.ok(!page.url().includes(TOKEN));
+    await page.reload();
+    await page.getByText("Live.").waitFor();
+  });
+} finally {
+  guarded.stop();
+}
+await browser.close();
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);

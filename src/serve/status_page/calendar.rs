@@ -1,0 +1,109 @@
+//! The calendar of a stream: a column a week, a square a day. The days stand in a table as well, and the script reads out the day that the
+//! arrow keys or the pointer are at.
+
+use maud::{Markup, html};
+
+use crate::report::{
+    Standing,
+    squares::{STEP, shape},
+    squares::{class, word},
+};
+
+use super::stored::{DayRange, ScopeFacts, WEEKS};
+
+/// Room for the names of days, and of months.
+const LEFT: i64 = 34;
+const TOP: i64 = 18;
+/// The names of the rows that have one.
+const ROW_NAMES: [(i64, &str); 3] = [(0, "Mon"), (2, "Wed"), (4, "Fri")];
+/// Rows of the table of days.
+const RANGES_MAX: usize = 40;
+
+/// What a day can be, in the order of the legend.
+pub(super) const STANDINGS: [Standing; 5] =
+    [Standing::Complete, Standing::DueAgain, Standing::Partly, Standing::InDoubt, Standing::NeverRead];
+
+/// The calendar and the table of a stream.
+pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
+    let Some(first) = scope.days.first().map(|range| range.first) else { return html! {} };
+    let id = format!("days-{}-{}", scope.stream, scope.survey_id.unwrap_or(0));
+    html! {
+        div.scroll.calendar tabindex="0" role="group" aria-label={ "Calendar of " (name) ": " (told(&scope.days)) } data-first=(first) {
+            svg.days viewBox={ "0 0 " (LEFT + WEEKS * STEP) " " (TOP + 7 * STEP) } aria-hidden="true" focusable="false"
+                data-left=(LEFT) data-top=(TOP) data-step=(STEP) data-days=(letters(&scope.days)) {
+                @for (row, name) in ROW_NAMES { text x="0" y=(TOP + row * STEP + 10) { (name) } }
+                @for (x, name) in months(&scope.days) { text x=(x) y=(TOP - 6) { (name) } }
+                @for standing in STANDINGS { (squares(&scope.days, first, standing)) }
+            }
+        }
+        p.meta.day-read id=(id) aria-live="polite" { (told(&scope.days)) }
+        details {
+            summary { "The days as a table" }
+            div.scroll tabindex="0" role="region" aria-label={ "Days of " (name) } {
+                table {
+                    caption { "Days of the last " (WEEKS) " weeks (UTC), the newest first" }
+                    thead { tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "State" } } }
+                    tbody {
+                        @for range in scope.days.iter().rev().take(RANGES_MAX) {
+                            tr { th scope="row" { (range.from) } td { (range.to) } td.word { (word(range.standing)) } }
+                        }
+                    }
+                }
+            }
+            @if scope.days.len() > RANGES_MAX {
+                p.meta { "Not shown: " (scope.days.len() - RANGES_MAX) " older stretches; /api/status has them." }
+            }
+        }
+    }
+}
+
+/// `300 days complete, 3 days in doubt`
+fn told(days: &[DayRange]) -> String {
+    let count = |standing: Standing| -> i64 {
+        days.iter().filter(|range| range.standing == standing).map(|range| range.last - range.first + 1).sum()
+    };
+    let counts = STANDINGS.map(|standing| (standing, count(standing)));
+    let some = counts.into_iter().filter(|(_, count)| *count > 0);
+    let texts: Vec<String> = some
+        .map(|(standing, count)| format!("{count} day{} {}", if count == 1 { "" } else { "s" }, word(standing)))
+        .collect();
+    texts.join(", ")
+}
+
+/// A letter a day, for the script: the first of the class.
+fn letters(days: &[DayRange]) -> String {
+    let of = |range: &DayRange| {
+        let letter = class(range.standing).get(..1).unwrap_or_default();
+        letter.repeat(usize::try_from(range.last - range.first + 1).unwrap_or(0))
+    };
+    days.iter().map(of).collect()
+}
+
+/// All squares of one kind as one path.
+fn squares(days: &[DayRange], first: i64, standing: Standing) -> Markup {
+    let of_kind = days.iter().filter(|range| range.standing == standing);
+    let path: String = of_kind
+        .flat_map(|range| range.first..=range.last)
+        .map(|day| shape(standing, LEFT + (day - first) / 7 * STEP, TOP + (day - first) % 7 * STEP))
+        .collect();
+    html! { @if !path.is_empty() { path class=(class(standing)) d=(path) {} } }
+}
+
+/// Where months begin, with their names.
+fn months(days: &[DayRange]) -> Vec<(i64, String)> {
+    let (Some(first), Some(last)) = (days.first().map(|range| range.first), days.last().map(|range| range.last)) else {
+        return Vec::new();
+    };
+    let date = |day: i64| chrono::DateTime::from_timestamp_millis(day * crate::model::DAY_MS);
+    let begins = (first..=last).filter_map(|day| {
+        let date = date(day)?;
+        let text = date.format("%d %b %Y").to_string();
+        let (of_month, name) = text.split_once(' ')?;
+        // A name needs room: the first week may end a month.
+        let x = LEFT + (day - first) / 7 * STEP;
+        let (short, year) = name.split_once(' ')?;
+        (of_month == "01" && x + 2 * STEP < LEFT + WEEKS * STEP)
+            .then(|| (x, if short == "Jan" { year.to_owned() } else { short.to_owned() }))
+    });
+    begins.collect()
+}

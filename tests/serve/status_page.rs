@@ -1,0 +1,282 @@
+//! The status page: who may see it, what it says of a failed night and of a run under way, and that it follows without being loaded again.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{SocketAddr, TcpStream},
+    time::Instant,
+};
+
+use serde_json::Value;
+use studysync::sandbox::{Faults, Latency};
+
+use super::{IDLE, Serving, place_for, raw, schedules::last_run_was, status_of, until};
+use crate::harness::{Done, KEY, KEY_VARIABLE, Place, Service, small};
+
+const TOKEN: &str = "status-t0ken-of-the-tests";
+const TOKEN_VARIABLE: &str = "STUDYSYNC_STATUS_TOKEN";
+const NIGHTLY: &str = "schedule = \"0 2 * * *\"\nwake_secs = 0\nflush_secs = 1\n";
+
+/// The whole answer to a request with these lines of head.
+fn ask(address: SocketAddr, method: &str, path: &str, head: &str, body: &str) -> String {
+    let request =
+        format!("{method} {path} HTTP/1.1\r\n{head}connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    raw(address, request.as_bytes())
+}
+
+fn get(address: SocketAddr, path: &str, head: &str) -> String {
+    ask(address, "GET", path, &format!("host: {address}\r\n{head}"), "")
+}
+
+/// A line of the answer's head, in lower case.
+fn header(answer: &str, name: &str) -> Option<String> {
+    let head = answer.split("\r\n\r\n").next()?;
+    head.lines().find_map(|line| line.strip_prefix(&format!("{name}: "))).map(str::to_owned)
+}
+
+fn failed_night(place: &Place) -> Value {
+    let mut command = place.command(&["sync", "--json"]);
+    Done::from(command.env(KEY_VARIABLE, "another").output().unwrap()).expect(4).json()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[test]
+fn the_page_is_read_only_and_its_headers_are_strict() {
+    let service = Service::start(small(60, 3));
+    let place = place_for(&service, IDLE);
+    let serving = Serving::start(&place);
+    for (path, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/status.css", "text/css; charset=utf-8"),
+        ("/status.js", "text/javascript; charset=utf-8"),
+        ("/api/status", "application/json"),
+    ] {
+        let answer = get(serving.address, path, "");
+        assert_eq!((status_of(&answer), header(&answer, "content-type").as_deref()), (200, Some(kind)), "{path}");
+        let policy = header(&answer, "content-security-policy").unwrap();
+        for part in ["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"] {
+            assert!(policy.contains(part) && !policy.contains("unsafe"), "{path}: {policy}");
+        }
+        for (name, value) in
+            [("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer"), ("cache-control", "no-store")]
+        {
+            assert_eq!(header(&answer, name).as_deref(), Some(value), "{path}: {name}");
+        }
+        let head = ask(serving.address, "HEAD", path, &format!("host: {}\r\n", serving.address), "");
+        assert!(status_of(&head) == 200 && head.ends_with("\r\n\r\n"), "{path}: {head}");
+        for method in ["POST", "PUT", "DELETE"] {
+            let answer = ask(serving.address, method, path, &format!("host: {}\r\n", serving.address), "");
+            assert_eq!(status_of(&answer), 405, "{method} {path}");
+        }
+    }
+    // Nothing that the policy would keep from working, and nothing from elsewhere.
+    let page = serving.get("/").1;
+    for forbidden in ["<style", " style=", "onclick", "https://", "http://"] {
+        assert!(!page.contains(forbidden), "{forbidden} in {page}");
+    }
+    for path in ["/status", "/api", "/events/", "/status.js.map", "/../etc/passwd"] {
+        assert_eq!(serving.get(path).0, 404, "{path}");
+    }
+    serving.stop();
+}
+
+#[test]
+fn a_failed_night_is_told_in_the_words_of_the_run() {
+    let service = Service::start(small(120, 4));
+    let place = place_for(&service, IDLE);
+    let serving = Serving::start(&place);
+    let page = serving.get("/").1;
+    assert!(page.contains("No run yet") && page.contains("Nothing is under way."), "{page}");
+    let report = failed_night(&place);
+    until("the failed night", || serving.get("/").1.contains("<title>Failing: studysync</title>"));
+    let page = serving.get("/").1;
+    for words in ["why", "hint"] {
+        let words = report[words].as_str().unwrap();
+        assert!(page.contains(&escaped(words)), "{words} in {page}");
+    }
+    let stderr = Done::from(place.command(&["sync"]).env(KEY_VARIABLE, "another").output().unwrap()).expect(4).stderr;
+    assert!(stderr.contains(report["hint"].as_str().unwrap()), "the same as on the terminal: {stderr}");
+    place.run(&["sync"]).expect(0);
+    until("the run that succeeds", || serving.get("/").1.contains("<title>Healthy: studysync</title>"));
+    let facts: Value = serde_json::from_str(&serving.get("/api/status").1).unwrap();
+    assert_eq!(facts["verdict"], "healthy", "{facts:#}");
+    let runs = facts["runs"].as_array().unwrap();
+    let outcomes: Vec<&str> = runs.iter().map(|run| run["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["done", "failed", "failed"]);
+    assert_eq!(runs[0]["rows"]["inserted"], facts_rows(&place), "the rows of all streams");
+    let days = facts["streams"].as_array().unwrap().iter().find(|stream| stream["stream"] == "responses").unwrap();
+    let states: Vec<&str> =
+        days["days"].as_array().unwrap().iter().map(|range| range["state"].as_str().unwrap()).collect();
+    assert_eq!((states[0], states.contains(&"again")), ("never", true), "{states:?}");
+    let page = serving.get("/").1;
+    assert!(!page.contains(KEY) && !page.contains(super::SECRET));
+    serving.stop();
+}
+
+/// The rows that the newest run of the history inserted, over all streams.
+fn facts_rows(place: &Place) -> u64 {
+    let history: Value = place.run(&["status", "--json"]).expect(0).json();
+    let run = &history["runs"][0];
+    let streams = run["report"]["streams"].as_object().or(run["streams"].as_object());
+    streams.unwrap_or_else(|| panic!("{run:#}")).values().map(|stream| stream["inserted"].as_u64().unwrap_or(0)).sum()
+}
+
+#[test]
+fn without_a_token_other_names_of_this_machine_are_refused() {
+    let service = Service::start(small(60, 3));
+    let place = place_for(&service, IDLE);
+    let serving = Serving::start(&place);
+    for path in ["/", "/events", "/api/status"] {
+        let answer = ask(serving.address, "GET", path, "host: rebound.example:8788\r\n", "");
+        assert_eq!(status_of(&answer), 403, "{path}: {answer}");
+        assert!(answer.contains("STUDYSYNC_STATUS_TOKEN"), "it says what to do: {answer}");
+    }
+    let answer = ask(serving.address, "GET", "/", "host: localhost:1\r\n", "");
+    assert_eq!(status_of(&answer), 200, "a tunnel has another port");
+    let answer = ask(serving.address, "GET", "/healthz", "host: monitor.example\r\n", "");
+    assert_eq!(status_of(&answer), 200, "monitors ask under any name");
+    serving.stop();
+}
+
+#[test]
+fn p11_with_a_token_the_page_needs_it_and_browsers_sign_in_once() {
+    let service = Service::start(small(60, 3));
+    let place = place_for(&service, IDLE).with_env(TOKEN_VARIABLE, TOKEN);
+    let serving = Serving::start(&place);
+    let (address, bearer) = (serving.address, format!("authorization: Bearer {TOKEN}\r\n"));
+    for path in ["/", "/events", "/api/status"] {
+        for head in ["", "authorization: Bearer wrong\r\n", "cookie: studysync_status=00\r\n"] {
+            let answer = get(address, path, head);
+            assert_eq!(status_of(&answer), 401, "{path} {head}");
+            assert_eq!(header(&answer, "www-authenticate").as_deref(), Some("Bearer"));
+            assert!(!answer.contains("responses"), "nothing is told: {answer}");
+        }
+    }
+    assert_eq!(status_of(&get(address, "/api/status", &bearer)), 200);
+    let other_host = ask(address, "GET", "/", &format!("host: status.example\r\n{bearer}"), "");
+    assert_eq!(status_of(&other_host), 200, "a proxy passes its own name on");
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_ne!(status_of(&get(address, path, "")), 401, "{path} is for monitors");
+    }
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    let sign_in = |head: &str, token: &str| {
+        let head = format!("host: {address}\r\n{form}{head}");
+        ask(address, "POST", "/login", &head, &format!("token={token}"))
+    };
+    let answer = sign_in("x-forwarded-proto: https\r\n", TOKEN);
+    assert_eq!((status_of(&answer), header(&answer, "location").as_deref()), (303, Some("./")), "{answer}");
+    let cookie = header(&answer, "set-cookie").unwrap();
+    for part in ["HttpOnly", "SameSite=Strict", "Secure"] {
+        assert!(cookie.contains(part) && !cookie.contains(TOKEN), "{cookie}");
+    }
+    let cookie = format!("cookie: {}\r\n", cookie.split(';').next().unwrap());
+    assert_eq!(status_of(&get(address, "/", &cookie)), 200);
+    // Guesses: ten a minute, of whatever kind; who is in stays in.
+    let wrong: Vec<u16> = (0..12).map(|nth| status_of(&sign_in("", &format!("wrong{nth}")))).collect();
+    assert_eq!((wrong.contains(&401), wrong.last()), (true, Some(&429)), "{wrong:?}");
+    let limited = sign_in("", TOKEN);
+    assert!(status_of(&limited) == 429 && header(&limited, "retry-after").is_some(), "{limited}");
+    assert_eq!(status_of(&get(address, "/", &cookie)), 200);
+    serving.stop();
+}
+
+#[test]
+fn p11_another_address_than_loopback_needs_a_token_or_no_page() {
+    let service = Service::start(small(60, 3));
+    let config = |more: &str| format!("[serve]\nlisten = \"0.0.0.0:0\"\n{IDLE}{more}");
+    let place = place_for(&service, IDLE).with_config(&config(""));
+    let refused = place.run(&["serve"]).expect(2).stderr;
+    assert!(refused.contains("read the status page") && refused.contains("STUDYSYNC_STATUS_TOKEN"), "{refused}");
+    let place = place.with_env(TOKEN_VARIABLE, "short");
+    let refused = place.run(&["serve"]).expect(2).stderr;
+    assert!(refused.contains("could be guessed") && !refused.contains("short"), "{refused}");
+    let place = place.with_env(TOKEN_VARIABLE, "").with_config(&config("status_page = \"off\"\n"));
+    let serving = Serving::start(&place);
+    for path in ["/", "/events", "/api/status", "/status.js"] {
+        assert_eq!(serving.get(path).0, 404, "{path}");
+    }
+    serving.stop();
+    let place = place.with_env(TOKEN_VARIABLE, TOKEN).with_config(&config(""));
+    let serving = Serving::start(&place);
+    assert_eq!(serving.get("/").0, 401);
+    serving.stop();
+}
+
+/// A page that listens to events.
+struct Listening {
+    stream: BufReader<TcpStream>,
+    /// The parts as they came last.
+    parts: BTreeMap<String, String>,
+}
+
+impl Listening {
+    fn start(address: SocketAddr) -> Listening {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(super::WAIT_MAX)).unwrap();
+        stream.write_all(format!("GET /events HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes()).unwrap();
+        Listening { stream: BufReader::new(stream), parts: BTreeMap::new() }
+    }
+
+    /// Waits until a part contains this text.
+    fn hear(&mut self, name: &str, text: &str) -> String {
+        let begun = Instant::now();
+        let mut line = String::new();
+        loop {
+            if let Some(html) = self.parts.get(name).filter(|html| html.contains(text)) {
+                return html.clone();
+            }
+            line.clear();
+            let length = self.stream.read_line(&mut line).unwrap();
+            assert!(length > 0 && begun.elapsed() < super::WAIT_MAX, "{text} did not come in {name}: {:?}", self.parts);
+            if let Some(parts) = line.strip_prefix("data: ").filter(|data| data.starts_with('{')) {
+                self.parts.extend(serde_json::from_str::<BTreeMap<String, String>>(parts).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_under_way_is_followed_by_events_until_it_is_in_the_table() {
+    let service = Service::start(small(400, 20));
+    service.set_faults(Faults { latency: Latency { ms: 400, ..Latency::default() }, ..Faults::default() });
+    let place = place_for(&service, NIGHTLY);
+    last_run_was(&place, &service, 2);
+    let serving = Serving::start(&place);
+    let mut listening = Listening::start(serving.address);
+    let html = listening.hear("under-way", "<progress");
+    assert!(html.contains("<strong>sync</strong>") && html.contains("windows"), "{html}");
+    let facts: Value = serde_json::from_str(&serving.get("/api/status").1).unwrap();
+    let line = facts["under_way"]["line"].as_str().unwrap_or_default();
+    assert!(line.contains('%') && facts["under_way"]["command"] == "sync", "{facts:#}");
+    listening.hear("under-way", "Nothing is under way.");
+    listening.hear("runs", "✓ done");
+    listening.hear("verdict", "Healthy");
+    // It ends with the process, and at once.
+    assert_eq!(serving.stop(), 0);
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut listening.stream, &mut rest).unwrap();
+    assert!(rest.is_empty() || rest.contains("0\r\n"), "the stream is ended in order: {rest:?}");
+}
+
+#[test]
+fn p8_pages_that_listen_are_limited() {
+    let service = Service::start(small(60, 3));
+    let place = place_for(&service, IDLE);
+    let serving = Serving::start(&place);
+    let mut listening: Vec<Listening> = (0..16).map(|_| Listening::start(serving.address)).collect();
+    listening.iter_mut().for_each(|one| drop(one.hear("verdict", "No run yet")));
+    let answer = get(serving.address, "/events", "");
+    assert_eq!((status_of(&answer), header(&answer, "retry-after").as_deref()), (503, Some("30")), "{answer}");
+    assert_eq!(serving.get("/").0, 200);
+    drop(listening);
+    until("a free place", || {
+        let mut one = Listening::start(serving.address);
+        let mut line = String::new();
+        one.stream.read_line(&mut line).unwrap();
+        line.starts_with("HTTP/1.1 200")
+    });
+    serving.stop();
+}
