@@ -1,7 +1,7 @@
 # The two commands of the README, and what else is done now and then. What only tests or shows the program is built with the profile
 # `quick`, which compiles in a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
 
-.PHONY: demo test test-slow build build-quick check install simulate readers bench micro instructions
+.PHONY: browser demo test test-slow build build-quick check install simulate readers bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
 # Many tests wait: for a service that is slow, or says to come back later.
@@ -28,6 +28,9 @@ endif
 
 readers: build-quick ## reads both warehouses with DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion and Spark
 	scripts/readers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
+
+browser: build-quick ## looks at the status page of `serve` with headless Chromium; pictures in target/status-page
+	scripts/browser/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
 # SECTIONS: some rows of the table only. N rounds, ROWS responses; BIG_ROWS=10000000 for the rows that ask for it.
 bench: build ## measures the table of docs/benchmarks.md, floors beside it; takes about an hour at its full size
