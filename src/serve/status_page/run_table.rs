@@ -15,16 +15,20 @@ use super::{
     stored::{Rows, RunFacts},
 };
 
+/// A column of rows by fate.
+type FateColumn = (&'static str, fn(&Rows) -> u64);
+
+const FATES: [FateColumn; 6] = [
+    ("New", |rows| rows.inserted),
+    ("Changed", |rows| rows.updated),
+    ("Unchanged", |rows| rows.unchanged),
+    ("Deleted", |rows| rows.soft_deleted),
+    ("Vanished", |rows| rows.vanished),
+    ("Rejected", |rows| rows.rejected),
+];
+
 /// The table of runs.
 pub(super) fn runs(runs: &[RunFacts]) -> Markup {
-    let fates: [(&str, fn(&Rows) -> u64); 6] = [
-        ("New", |rows| rows.inserted),
-        ("Changed", |rows| rows.updated),
-        ("Unchanged", |rows| rows.unchanged),
-        ("Deleted", |rows| rows.soft_deleted),
-        ("Vanished", |rows| rows.vanished),
-        ("Rejected", |rows| rows.rejected),
-    ];
     html! {
         @if runs.is_empty() {
             p.nothing { "No run yet." }
@@ -36,10 +40,10 @@ pub(super) fn runs(runs: &[RunFacts]) -> Markup {
                     thead {
                         tr {
                             @for head in ["Started (UTC)", "Command", "Outcome", "Took", "Where the time went", "Requests"] { th.word[is_word(head)] scope="col" { (head) } }
-                            @for (head, _) in fates { th scope="col" { (head) } }
+                            @for (head, _) in FATES { th scope="col" { (head) } }
                         }
                     }
-                    tbody { @for run in runs { (row(run, &fates.map(|(_, fate)| fate(&run.rows)))) } }
+                    tbody { @for run in runs { (row(run, &FATES.map(|(_, fate)| fate(&run.rows)))) } }
                 }
             }
             (reasons(runs))
