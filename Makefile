@@ -1,7 +1,7 @@
 # The two commands of the README, and what else is done now and then. What only tests or shows the program is built with the profile
 # `quick`, which compiles in a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
 
-.PHONY: demo test test-otlp test-slow build build-quick check install dist dist-test simulate readers schedulers book bench micro instructions
+.PHONY: browser demo test test-otlp test-slow build build-quick check install dist dist-test simulate readers schedulers book bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
 # Many tests wait: for a service that is slow, or says to come back later.
@@ -38,6 +38,9 @@ book: ## the documentation as a site, in target/book
 
 schedulers: build-quick ## runs the examples for cron, systemd, Kubernetes, Airflow and Dagster, and provokes each exit code
 	scripts/schedulers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
+
+browser: build-quick ## looks at the status page of `serve` with headless Chromium; pictures in target/status-page
+	scripts/browser/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
 # SECTIONS: some rows of the table only. N rounds, ROWS responses; BIG_ROWS=10000000 for the rows that ask for it.
 bench: build ## measures the table of docs/benchmarks.md, floors beside it; takes about an hour at its full size

@@ -23,7 +23,10 @@ use super::{
 /// and let it pass on the webhook's path alone. When it is ready it prints one line to stdout: `listening on http://ADDRESS`.
 ///
 /// GET /healthz is red (503) when somebody has to look: nights fail, a stream is too far behind, deliveries cannot be stored; its JSON names
-/// the reasons. /readyz is red while deliveries cannot be stored: a restart is worth it for that alone. /metrics is for Prometheus, / a page for people.
+/// the reasons. /readyz is red while deliveries cannot be stored: a restart is worth it for that alone. /metrics is for Prometheus.
+///
+/// / is a status page for people, /api/status the same as JSON. On another address than loopback it needs a token of 16 characters or more
+/// (the environment variable STUDYSYNC_STATUS_TOKEN unless set otherwise), or status_page = "off" under `[serve]`.
 ///
 /// A run that was missed or killed is caught up once. While another process holds the lease (a backfill by hand), deliveries wait
 /// in the inbox and the run is left to the next moment of the schedule. A failed run is tried again, not before the time that the service named; the

@@ -109,6 +109,7 @@ fn p11_a_secret_in_the_file_is_told_where_it_belongs() {
         ("[serve]\nsecret = \"s3cr3t\"", "STUDYSYNC_WEBHOOK_SECRET"),
         ("[service]\napi_key_env = \"s3cr3t-1\"", "the name of an environment variable"),
         ("[serve]\ntoken_env = \"s3cr3t 1\"", "the name of an environment variable"),
+        ("[serve]\nstatus_token_env = \"s3cr3t 1\"", "the name of an environment variable"),
     ] {
         let error = settings(text).unwrap_err();
         assert!(error.contains(expected) && !error.contains("s3cr3t"), "{text}: {error}");

@@ -5,8 +5,7 @@ use maud::{Markup, html};
 
 use crate::report::{
     Standing,
-    squares::{STEP, shape},
-    squares::{class, word},
+    squares::{STEP, class, shape, word},
 };
 
 use super::stored::{DayRange, ScopeFacts, WEEKS};
@@ -42,7 +41,7 @@ pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
             div.scroll tabindex="0" role="region" aria-label={ "Days of " (name) } {
                 table {
                     caption { "Days of the last " (WEEKS) " weeks (UTC), the newest first" }
-                    thead { tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "State" } } }
+                    thead { tr { th scope="col" { "From" } th scope="col" { "To" } th.word scope="col" { "State" } } }
                     tbody {
                         @for range in scope.days.iter().rev().take(RANGES_MAX) {
                             tr { th scope="row" { (range.from) } td { (range.to) } td.word { (word(range.standing)) } }
@@ -57,7 +56,7 @@ pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
     }
 }
 
-/// `300 days complete, 3 days in doubt`
+/// `300 days complete; 3 days in doubt`
 fn told(days: &[DayRange]) -> String {
     let count = |standing: Standing| -> i64 {
         days.iter().filter(|range| range.standing == standing).map(|range| range.last - range.first + 1).sum()
@@ -67,7 +66,7 @@ fn told(days: &[DayRange]) -> String {
     let texts: Vec<String> = some
         .map(|(standing, count)| format!("{count} day{} {}", if count == 1 { "" } else { "s" }, word(standing)))
         .collect();
-    texts.join(", ")
+    texts.join("; ")
 }
 
 /// A letter a day, for the script: the first of the class.

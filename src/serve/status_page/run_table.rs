@@ -15,16 +15,20 @@ use super::{
     stored::{Rows, RunFacts},
 };
 
+/// A column of rows by fate.
+type FateColumn = (&'static str, fn(&Rows) -> u64);
+
+const FATES: [FateColumn; 6] = [
+    ("New", |rows| rows.inserted),
+    ("Changed", |rows| rows.updated),
+    ("Unchanged", |rows| rows.unchanged),
+    ("Deleted", |rows| rows.soft_deleted),
+    ("Vanished", |rows| rows.vanished),
+    ("Rejected", |rows| rows.rejected),
+];
+
 /// The table of runs.
 pub(super) fn runs(runs: &[RunFacts]) -> Markup {
-    let fates: [(&str, fn(&Rows) -> u64); 6] = [
-        ("New", |rows| rows.inserted),
-        ("Changed", |rows| rows.updated),
-        ("Unchanged", |rows| rows.unchanged),
-        ("Deleted", |rows| rows.soft_deleted),
-        ("Vanished", |rows| rows.vanished),
-        ("Rejected", |rows| rows.rejected),
-    ];
     html! {
         @if runs.is_empty() {
             p.nothing { "No run yet." }
@@ -32,16 +36,17 @@ pub(super) fn runs(runs: &[RunFacts]) -> Markup {
             (legend())
             div.scroll tabindex="0" role="region" aria-label="Table of the last runs" {
                 table.runs {
-                    caption { "The last " (runs.len()) " runs, the newest first; rows of all streams by what became of them" }
+                    caption { "The newest first; rows of all streams by fate" }
                     thead {
                         tr {
-                            @for head in ["Started (UTC)", "Command", "Outcome", "Took", "Where the time went", "Requests"] { th scope="col" { (head) } }
-                            @for (head, _) in fates { th scope="col" { (head) } }
+                            @for head in ["Started (UTC)", "Command", "Outcome", "Took", "Where the time went", "Requests"] { th.word[is_word(head)] scope="col" { (head) } }
+                            @for (head, _) in FATES { th scope="col" { (head) } }
                         }
                     }
-                    tbody { @for run in runs { (row(run, &fates.map(|(_, fate)| fate(&run.rows)))) } }
+                    tbody { @for run in runs { (row(run, &FATES.map(|(_, fate)| fate(&run.rows)))) } }
                 }
             }
+            (reasons(runs))
             (numbers(runs))
         }
     }
@@ -54,7 +59,7 @@ fn row(run: &RunFacts, fates: &[u64]) -> Markup {
         tr {
             th scope="row" { (started(run)) }
             td.word { (clean(&summary.command)) }
-            td.word class={ "outcome " (kind(run)) } { (mark(kind(run))) " " (clean(&summary.outcome.replace('_', " "))) }
+            td class={ "word outcome " (kind(run)) } { (mark(kind(run))) " " (clean(&summary.outcome.replace('_', " "))) }
             td { @if let Some(took) = took { (seconds(took)) " s" } @else { "–" } }
             td.bar-cell { @if let Some(times) = &run.time_ms { (stacked(times)) } }
             td { @if let Some(requests) = run.requests { (count(requests)) } @else { "–" } }
@@ -63,11 +68,17 @@ fn row(run: &RunFacts, fates: &[u64]) -> Markup {
     }
 }
 
-/// `good`, `bad`, or `look` for what is neither.
+/// Whether a column holds words rather than numbers.
+fn is_word(head: &str) -> bool {
+    !matches!(head, "Took" | "Requests" | "Records")
+}
+
+/// `good`, `bad`, `running`, or `look` for what is none of these.
 fn kind(run: &RunFacts) -> &'static str {
     match () {
         () if run.summary.is_failure() => "bad",
         () if run.summary.outcome == "done" => "good",
+        () if run.summary.outcome == "running" => "running",
         () => "look",
     }
 }
@@ -77,7 +88,21 @@ pub(super) fn mark(kind: &str) -> &'static str {
     match kind {
         "bad" => "✗",
         "good" => "✓",
+        "running" => "…",
         _ => "!",
+    }
+}
+
+/// Why runs did not end as done, in the words of the runs.
+fn reasons(runs: &[RunFacts]) -> Markup {
+    let with_reason: Vec<&RunFacts> = runs.iter().filter(|run| run.summary.reason.is_some()).collect();
+    html! {
+        @if !with_reason.is_empty() {
+            details {
+                summary { "Why runs did not end as done" }
+                ul.whys { @for run in with_reason { li { (started(run)) ": " bdi { (run.summary.sentence()) } } } }
+            }
+        }
     }
 }
 
@@ -112,12 +137,13 @@ pub(super) fn rejects(runs: &[RunFacts]) -> Markup {
         runs.iter().filter(|run| !run.rejected.is_empty() || !run.drift.is_empty() || run.drift_left_out > 0).collect();
     html! {
         @if with_any.is_empty() {
-            p.nothing { "None in the last " (runs.len()) " runs." }
+            p.nothing { "None in the last runs." }
         } @else {
+            p.meta { "Rejected records are in the table " code { "rejects" } ", with their text." }
             div.scroll tabindex="0" role="region" aria-label="Table of rejects and drift" {
                 table {
-                    caption { "Of the last " (runs.len()) " runs. Rejected records are in the table " code { "rejects" } ", with their text." }
-                    thead { tr { @for head in ["Run (UTC)", "Stream", "What", "Records", "What became of it"] { th scope="col" { (head) } } } }
+                    caption { "Of the last runs" }
+                    thead { tr { @for head in ["Run (UTC)", "Stream", "What", "Records", "What became of it"] { th.word[is_word(head)] scope="col" { (head) } } } }
                     tbody { @for run in with_any { (findings(run)) } }
                 }
             }

@@ -218,3 +218,76 @@ impl Rows {
         self.rejected + self.collisions + self.withheld > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{Overrides, resolve},
+        model::{FlagSet, IN_DOUBT_MS, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
+        state::Covered,
+    };
+
+    const NOW_MS: i64 = 1_769_846_400_000;
+    const YEARS: i64 = 10;
+
+    /// Ten years of days, each scanned at another time, and as many runs as the history keeps.
+    fn old_state(settings: &Settings) {
+        let mut state = State::open(&settings.state_path, "http://127.0.0.1:1", "test").unwrap();
+        let days = NOW_MS / DAY_MS - YEARS * 365..NOW_MS / DAY_MS;
+        let scans = [Stream::Responses, Stream::Themes].into_iter().flat_map(|stream| {
+            days.clone().filter(|day| day % 1000 != 0).map(move |day| Covered {
+                scan: Scan {
+                    id: ScanId::new(day),
+                    run_id: RunId::new(1),
+                    scope: Scope::all(stream),
+                    window: Window::new(day * DAY_MS, (day + 1) * DAY_MS),
+                    flags: FlagSet::ALL,
+                    started_ms: NOW_MS - day,
+                },
+                scanned_ms: if day % 100 == 0 { IN_DOUBT_MS } else { NOW_MS - day },
+                rows: 1,
+                proof: Proof::default(),
+            })
+        });
+        state.rebuild_coverage(&scans.collect::<Vec<_>>(), &[], &[], &[]).unwrap();
+        let drift: Vec<_> = (0..200)
+            .map(|nth| serde_json::json!({"stream": "responses", "kind": "new_field", "where": format!("responses.f{nth}"), "records": 1, "example": "number", "fate": "kept"}))
+            .collect();
+        let report = serde_json::json!({"time_ms": TimeParts::default(), "requests": {"total": 3}, "drift": drift, "drift_unlisted": 5,
+            "streams": {"responses": {"inserted": 2, "rejected": 1}, "themes": {"inserted": 3}}});
+        for nth in 0..1000 {
+            let run_id = RunId::new(nth);
+            state.begin_run(&run_id, "sync", NOW_MS - DAY_MS * (1000 - nth)).unwrap();
+            state.finish_run(&run_id, NOW_MS - DAY_MS * (1000 - nth) + 1000, "done", 0, &report.to_string()).unwrap();
+        }
+    }
+
+    #[test]
+    fn p8_years_of_coverage_and_runs_make_a_page_of_bounded_size() {
+        let folder = tempfile::TempDir::with_prefix_in("status-page-", "/dev/shm").or_else(|_| tempfile::tempdir());
+        let folder = folder.unwrap();
+        let mut settings = resolve(Overrides::default()).unwrap();
+        settings.state_path = folder.path().join("state.sqlite");
+        old_state(&settings);
+        let facts = StoredFacts::read(&settings, NOW_MS).unwrap();
+        assert_eq!(
+            (facts.runs.len(), facts.runs[0].drift.len(), facts.runs[0].drift_left_out),
+            (RUNS_MAX, DRIFT_MAX, 195)
+        );
+        assert_eq!((facts.runs[0].rows.inserted, facts.runs[0].rejected.len()), (5, 1));
+        let responses = facts.streams.iter().find(|stream| stream.stream == "responses").unwrap();
+        let days: i64 = responses.days.iter().map(|range| range.last - range.first + 1).sum();
+        assert!((WEEKS * 7 - 6..=WEEKS * 7).contains(&days), "{days}");
+        for state in ["doubt", "again", "never"] {
+            assert!(responses.days.iter().any(|range| range.state == state), "{state}");
+        }
+        let markup: usize = facts
+            .streams
+            .iter()
+            .map(|scope| super::super::calendar::calendar(scope, scope.stream).into_string().len())
+            .chain([super::super::run_table::runs(&facts.runs).into_string().len()])
+            .sum();
+        assert!(markup < 100_000, "{markup}");
+    }
+}

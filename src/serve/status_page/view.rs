@@ -1,6 +1,6 @@
 //! The page as markup, in parts that are replaced one by one. Elements are closed and texts are escaped by construction (`maud`).
 
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::{
     report::{
@@ -19,6 +19,9 @@ use super::{
     stored::ScopeFacts,
 };
 
+/// The part in the page's head.
+const AS_OF: &str = "as-of";
+
 /// A part of the page: the name of its section, and its markup.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
@@ -33,6 +36,7 @@ pub(super) fn parts(facts: &StatusFacts) -> Vec<Part> {
         html: section(name, heading, &content).into_string(),
     };
     vec![
+        Part { name: AS_OF, html: html! { span id=(AS_OF) { "As of " (facts.now.plain()) } }.into_string() },
         part("verdict", "Health", verdict(facts)),
         part("under-way", "Under way", under_way(facts)),
         part("schedule", "Runs to come, and the last success", schedule(facts)),
@@ -61,12 +65,13 @@ pub(super) fn page(facts: &StatusFacts, parts: &[Part]) -> Markup {
                     p.kicker { "studysync serve" }
                     h1 { "Status" }
                     p.meta {
-                        "As of " (facts.now.plain()) ", version " (facts.version) ", running since " (facts.started_at.plain()) ". All times are UTC. "
+                        @for part in parts.iter().filter(|part| part.name == AS_OF) { (PreEscaped(&part.html)) }
+                        ", version " (facts.version) ", running since " (facts.started_at.plain()) ". All times are UTC. "
                         span id="live" role="status" {}
                         noscript { "This page loads itself again every 10 seconds." }
                     }
                 }
-                main { @for part in parts { (maud::PreEscaped(&part.html)) } }
+                main { @for part in parts.iter().filter(|part| part.name != AS_OF) { (PreEscaped(&part.html)) } }
                 footer { p.meta { "The same as JSON: " a href="api/status" { "api/status" } ". For monitors: " a href="healthz" { "healthz" } " and " a href="metrics" { "metrics" } "." } }
             }
         }
@@ -200,7 +205,13 @@ fn schedule(facts: &StatusFacts) -> Markup {
         dl.facts {
             div {
                 dt { "Next run" }
-                dd { @if let Some(next) = facts.next_run_at { (next.aged(facts.now)) } @else { "none is planned" } }
+                dd {
+                    @match facts.next_run_at {
+                        Some(next) if next > facts.now => (next.aged(facts.now)),
+                        Some(_) => "due now",
+                        None => "none is planned",
+                    }
+                }
             }
             div { dt { "Schedule" } dd { (clean(&facts.schedule)) } }
             div { dt { "Last success" } dd { (facts.last_success_at.map_or_else(never, |at| at.aged(facts.now))) } }
