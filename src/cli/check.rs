@@ -4,12 +4,10 @@ mod disk;
 mod finding;
 mod network;
 mod receiver;
+mod told;
+mod trial;
 
-use std::{
-    fs::OpenOptions,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use serde::Serialize;
@@ -32,6 +30,7 @@ use super::{
     traits::describe_measured,
 };
 use finding::Finding;
+use trial::can_be_made;
 
 /// The longest wait for the service.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -124,13 +123,14 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     findings.add(recordings(&settings))?;
     findings.add(search(&settings))?;
     findings.add([receiver::finding(&settings)])?;
+    findings.add(told::findings(&settings))?;
     if args.notify {
         findings.add(notify(&settings).await)?;
     }
     let mut measured = None;
     // A list that does not answer leaves its own traits unknown.
     let is_no_obstacle = |what: &str| {
-        ["warehouse", "search", "disk", "serve"].contains(&what)
+        ["warehouse", "search", "disk", "serve", "metrics", "notify"].contains(&what)
             || Stream::LISTS.into_iter().any(|list| list.name() == what)
     };
     if args.traits && findings.found.iter().all(|finding| finding.is_well || is_no_obstacle(finding.what)) {
@@ -285,18 +285,6 @@ async fn clock_skew(source: &Source, settings: &Settings, service_now_ms: Option
         }
         Some(_) => Finding::well("clock", "both agree within a minute"),
     }
-}
-
-/// An error if something at this path could not be made. Nothing is left there.
-fn can_be_made(path: &Path) -> Result<(), CommandError> {
-    let mut folders =
-        path.ancestors().skip(1).map(|folder| if folder == Path::new("") { Path::new(".") } else { folder });
-    let folder = folders.find(|folder| folder.exists()).unwrap_or(Path::new("."));
-    let trial = folder.join(format!(".studysync-check-{}", std::process::id()));
-    let made = OpenOptions::new().write(true).create_new(true).open(&trial).and_then(|_| std::fs::remove_file(&trial));
-    made.map_err(|source| {
-        CommandError::failed(format!("{} cannot be made in {}", path.display(), folder.display()), source)
-    })
 }
 
 /// The folder of recordings, where they are fetched.

@@ -50,7 +50,10 @@ pub(super) fn run(args: &HealthArgs, context: Context) -> Result<u8, CommandErro
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body.trim());
     match answer.split_whitespace().nth(1) {
         Some("200") => context.printer.print(body).map(|()| 0),
-        Some("503") => Err(CommandError::Refused(format!("serve is not well: {body}"))),
+        Some("503") => {
+            context.printer.print(body)?;
+            Err(CommandError::Refused("serve is not well".to_owned()))
+        }
         _ => Err(CommandError::Refused(format!("{address} is no studysync serve: it has no {path}"))),
     }
 }

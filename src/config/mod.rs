@@ -40,7 +40,7 @@ pub use secret::SecretSource;
 pub use serve::{MaxLag, ServeSettings, WEBHOOK_OFF};
 pub use template::template;
 pub use tilde::expanded;
-pub use variable::{NetworkVariables, network_variables};
+pub use variable::{NetworkVariables, network_variables, programs_path};
 
 #[cfg(test)]
 mod tests;

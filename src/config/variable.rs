@@ -12,7 +12,6 @@ pub(super) fn environment(variable: &str) -> Option<String> {
 ///
 /// # Errors
 /// The name of one whose value is not UTF-8.
-#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
 pub(super) fn our_variables(prefix: &str) -> Result<Vec<(String, String)>, String> {
     let named = std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text)));
     let ours = named.filter(|(name, _)| name.starts_with(prefix));
@@ -42,6 +41,12 @@ pub struct NetworkVariables {
     pub no_proxy: Option<String>,
     /// The file of the trusted authorities.
     pub certificates: Option<PathBuf>,
+}
+
+/// Returns the folders in which programs are looked for.
+#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
+pub fn programs_path() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
 
 /// Reads the variables of proxies and certificates.

@@ -204,9 +204,9 @@ fn short(number: f64) -> String {
 /// `45s`, `12m`, `3h20m`, `2d4h`.
 fn length(secs: u64) -> String {
     match secs {
-        ..90 => format!("{secs}s"),
-        ..5_400 => format!("{}m", secs.div_ceil(60)),
-        ..172_800 => format!("{}h{:02}m", secs / 3600, secs % 3600 / 60),
+        0..90 => format!("{secs}s"),
+        90..5_400 => format!("{}m", secs.div_ceil(60)),
+        5_400..172_800 => format!("{}h{:02}m", secs / 3600, secs % 3600 / 60),
         _ => format!("{}d{}h", secs / 86_400, secs % 86_400 / 3600),
     }
 }

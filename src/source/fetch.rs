@@ -8,7 +8,7 @@ use super::{
     address::Address,
     backoff::Backoff,
     envelope::EnvelopeError,
-    error::{Failure, SourceError},
+    error::{Failure, SourceError, Stop},
     settings::ATTEMPTS_MAX,
     wire::{Outcome, Received, Rejection, Wire},
 };
@@ -130,7 +130,13 @@ async fn insist<T>(
         if attempts >= attempts_max(&failure, can_shrink).min(wire.attempts_max) {
             return Ok(Fetched::Failed { last: failure, attempts });
         }
-        wire.gate.nap(waits.next_wait(wire.gate.chance().share())).await?;
+        match wire.gate.nap(waits.next_wait(wire.gate.chance().share())).await {
+            // A service that nobody has reached is what there is to tell, and not the deadline.
+            Err(Stop::Deadline { .. }) if !wire.counters.has_answers() => {
+                return Ok(Fetched::Failed { last: failure, attempts });
+            }
+            napped => napped?,
+        }
     }
 }
 

@@ -35,6 +35,12 @@ impl Counters {
         stats.bytes = stats.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
+    /// Whether any request of the run was answered, however.
+    pub fn has_answers(&self) -> bool {
+        let stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.by_status.keys().any(|status| *status != 0)
+    }
+
     pub fn snapshot(&self) -> RequestStats {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

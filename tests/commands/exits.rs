@@ -316,7 +316,33 @@ fn check_looks_at_disks_proxy_certificates_and_serve() {
         "{}",
         broken.stdout
     );
+    let place = Place::new(&service)
+        .with_env("STUDYSYNC_METRICS_TEXTFILE", "nowhere/m.prom")
+        .with_env("STUDYSYNC_NOTIFY_COMMAND", "no-such-program, studysync");
+    let broken = place.run(&["check"]).expect(1).stdout;
+    assert!(
+        broken.contains("FAIL metrics") && broken.contains("FAIL notify     there is no program 'no-such-program'"),
+        "{broken}"
+    );
+    let place =
+        place.with_env("STUDYSYNC_METRICS_TEXTFILE", "m.prom").with_env("STUDYSYNC_NOTIFY_COMMAND", "sh, -c, true");
+    let well = place.run(&["check"]).expect(0).stdout;
+    assert!(well.contains("ok   metrics    ") && well.contains("ok   notify     runs /"), "{well}");
     let place = Place::new(&service).with_env("STUDYSYNC_SERVE_TOKEN_COMMAND", "exit 4");
     let broken = place.run(&["check"]).expect(2).stdout;
     assert!(broken.contains("FAIL serve      [serve] token_command: the command ended with exit code 4"), "{broken}");
+}
+
+#[test]
+fn a_service_that_nobody_reaches_is_told_in_spite_of_a_deadline() {
+    let place = Place::at("http://127.0.0.1:1");
+    let done = place.run(&["sync", "--deadline", "3s"]).expect(1);
+    assert!(done.stderr.contains("error: cannot reach http://127.0.0.1:1/"), "{}", done.stderr);
+    // The history says why, in the same words.
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    let run = &status["runs"][0];
+    assert_eq!((&run["reason"], &run["exit_code"]), (&json!("service_failed"), &json!(1)), "{status}");
+    assert!(done.stderr.contains(run["why"].as_str().unwrap()), "{run}");
+    let text = place.run(&["status"]).expect(0).stdout;
+    assert!(text.contains(run["why"].as_str().unwrap()) && text.contains("\n  hint: "), "{text}");
 }

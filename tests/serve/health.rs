@@ -54,7 +54,7 @@ fn health_reads_the_configured_address_and_the_status() {
     let place = Place::at("http://127.0.0.1:9").with_config(&config);
     assert_eq!(place.run(&["health"]).expect(0).stdout.trim(), "{\"status\":\"ok\"}");
     let unwell = place.run(&["health"]).expect(1);
-    assert!(unwell.stderr.contains("deliveries cannot be stored"), "{}", unwell.stderr);
+    assert!(unwell.stdout.contains("deliveries cannot be stored"), "{}", unwell.stdout);
     for _ in ["404", "another protocol"] {
         let other = place.run(&["health"]).expect(1);
         assert!(other.stderr.contains("is no studysync serve"), "{}", other.stderr);

@@ -28,12 +28,19 @@ pub(super) struct Probed {
 /// Asks the service for its time, and for a sample of each scope of the work that is due then.
 pub(super) fn probe(
     settings: &Settings,
+    is_quiet: bool,
     work_at: impl FnOnce(i64) -> Result<Vec<ScopeWork>, CommandError>,
 ) -> Result<Probed, CommandError> {
     let mut probed = None;
     let failed = |error| CommandError::Pipeline(PipelineError::Source(error));
     let asked = async {
         let source: Source = check::client(settings, Some(REQUESTS_MAX)).map_err(CommandError::Pipeline)?;
+        if !is_quiet {
+            let text =
+                format!("asking {} for a sample ...\n", settings.service.base_url.as_deref().unwrap_or_default());
+            // Without stderr there is nobody to be told.
+            std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes()).ok();
+        }
         let started = tokio::time::Instant::now();
         let service_now_ms = source.probe().await.map_err(failed)?.service_now_ms;
         let now_ms = service_now_ms.unwrap_or_else(clock::now_ms);

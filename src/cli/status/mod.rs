@@ -17,9 +17,11 @@ use crate::{
     clock,
     config::Settings,
     model::{IN_DOUBT_MS, IntervalSet, Window, format_ms, parse_length},
-    pipeline::{CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, chain, drift_lines, known_traits, told_wait_until},
+    pipeline::{
+        CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, RunReason, chain, drift_lines, known_traits, told_wait_until,
+    },
     source::LearnedRate,
-    standing::{Lag, is_asked_for, lag_secs, length, scope_lags},
+    standing::{Lag, RunSummary, is_asked_for, lag_secs, length, scope_lags},
     state::{Proven, RunEntry, State, StateError},
 };
 
@@ -134,6 +136,13 @@ struct RunStatus {
     secs: Option<f64>,
     outcome: String,
     exit_code: Option<i64>,
+    /// Why it did not end as `done`: in a word, in a sentence, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<RunReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
 }
 
 pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandError> {
@@ -246,13 +255,17 @@ fn gather(
     let last_drift = last_drift(&runs);
     let runs = runs.into_iter().map(|run| {
         let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == run.run_id);
+        let run = RunSummary::of(run, is_running);
         RunStatus {
             secs: run.finished_ms.map(|finished_ms| (finished_ms - run.started_ms) as f64 / 1000.0),
-            outcome: run.outcome.unwrap_or_else(|| if is_running { "running" } else { "killed" }.to_owned()),
+            outcome: run.outcome,
             started: seconds(run.started_ms),
             run_id: run.run_id,
             command: run.command,
             exit_code: run.exit_code,
+            reason: run.reason,
+            why: run.why,
+            hint: run.hint,
         }
     });
     Ok(Status {
@@ -335,6 +348,10 @@ fn describe(status: &Status) -> String {
         for run in &status.runs {
             let took = run.secs.map(|secs| format!(" in {secs:.1} s")).unwrap_or_default();
             text.push_str(&format!("  {}  {:<8} {}{took}\n", run.started, run.command, run.outcome.replace('_', " ")));
+            text.push_str(&run.why.as_ref().map(|why| format!("    {why}\n")).unwrap_or_default());
+        }
+        if let Some(hint) = status.runs.first().and_then(|run| run.hint.as_ref()) {
+            text.push_str(&format!("  hint: {hint}\n"));
         }
     }
     if let Some(serve) = &status.serve {
