@@ -1,5 +1,5 @@
-//! Lets the binary find the linked libduckdb without LD_LIBRARY_PATH. The library is put beside the binary, which looks for it in its own
-//! folder, in `../lib/studysync`, and in the folder that it was linked from: so the two can be moved together.
+//! Lets the binary find the linked libduckdb without LD_LIBRARY_PATH. The binary looks for the library in its own folder and in
+//! `../lib/studysync`, and nowhere else: it carries no path of the machine that built it. So the library is put beside each binary.
 
 use std::{
     env, fs, io,
@@ -21,15 +21,16 @@ fn main() {
     for place in FROM_BINARY {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{origin}{place}");
     }
-    println!("cargo::rustc-link-arg=-Wl,-rpath,{}", folder.display());
     let library = folder.join(name);
     println!("cargo::rerun-if-changed={}", library.display());
     // target/PROFILE/build/studysync-HASH/out
     let out = env::var_os("OUT_DIR").map(PathBuf::from);
-    if let Some(beside_binary) = out.as_deref().and_then(|out| out.ancestors().nth(3))
-        && let Err(error) = put_beside(&library, &beside_binary.join(name))
-    {
-        println!("cargo::warning=cannot put {} beside the binary: {error}", library.display());
+    let Some(programs) = out.as_deref().and_then(|out| out.ancestors().nth(3)) else { return };
+    // Tests and benchmarks are in `deps`.
+    for beside_binary in [programs.join(name), programs.join("deps").join(name)] {
+        if let Err(error) = put_beside(&library, &beside_binary) {
+            println!("cargo::warning=cannot create {}: {error}", beside_binary.display());
+        }
     }
 }
 

@@ -10,6 +10,9 @@ profile=${PROFILE:-release}
 subcommand=${1:?usage: cargo.sh SUBCOMMAND [ARGUMENTS]}
 shift
 
+if [ ! -e "$target/$profile" ]; then
+    echo "The first build fetches DuckDB's library (70 MB) and compiles 300 crates: 3 to 8 minutes on two cores. Later ones take seconds." >&2
+fi
 if [ "${DUCKDB:-}" != bundled ] && scripts/fetch-libduckdb.sh "$library"; then
     export DUCKDB_LIB_DIR=$library
     exec cargo "$subcommand" --profile "$profile" --locked --no-default-features "$@"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what tests use beyond Rust, on Debian and as root: libfaketime, which moves the machine's clock, and strace, which makes
-# system calls fail; and DuckDB's extension fts, into the target folder. A test that misses one says SKIPPED; nothing else depends on them.
+# system calls fail; and, into the target folder, DuckDB's extension fts, mdBook, and packages of Python
+# that read metrics and traces. A test that misses one says SKIPPED; nothing else depends on them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,6 +29,20 @@ install_extension() {
 
 if ! has_extension "$extension" && ! install_extension; then
     echo "DuckDB's extension fts $version cannot be had from here: the tests of the index of words will be skipped" >&2
+fi
+
+scripts/mdbook.sh >/dev/null || true
+
+# What reads metrics and traces as other programs do: the parser of Prometheus' client, and the classes of OpenTelemetry's protocol.
+python=${CARGO_TARGET_DIR:-$PWD/target}/test-python
+pinned="prometheus-client==0.26.0 opentelemetry-proto==1.45.2"
+if [ "$(cat "$python/pinned" 2>/dev/null)" != "$pinned" ]; then
+    rm -rf "$python"
+    # shellcheck disable=SC2086
+    if command -v python3 >/dev/null && timeout 120 python3 -m pip install --quiet --only-binary :all: --target "$python" $pinned >/dev/null 2>&1
+    then echo "$pinned" >"$python/pinned"
+    else echo "prometheus-client and opentelemetry-proto cannot be had from here: the tests that read metrics by them will be skipped" >&2
+    fi
 fi
 
 library=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1

@@ -39,6 +39,8 @@ pub mod state;
 pub mod pipeline;
 
 pub mod metrics;
+pub mod notify;
+pub mod otlp;
 pub mod standing;
 
 pub mod erase;

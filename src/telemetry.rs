@@ -4,7 +4,9 @@ use std::io::{self, Write};
 
 use indicatif::MultiProgress;
 use tracing::Level;
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry, fmt::MakeWriter, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,15 +16,19 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends log lines of this program from `level` on to stderr. `bars` are hidden while a line is written.
-pub fn init(format: LogFormat, level: Level, bars: MultiProgress) {
+/// Something else that looks at spans.
+pub type SpanLayer<S> = Box<dyn Layer<S> + Send + Sync>;
+
+/// Sends log lines of this program from `level` on to stderr. `bars` are hidden while a line is written. `spans` goes to whoever traces runs.
+pub fn init(format: LogFormat, level: Level, bars: MultiProgress, spans: Option<SpanLayer<Registry>>) {
     // Lines of the libraries underneath help nobody but their authors.
     let filter = EnvFilter::new(format!("off,studysync={level}"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(BesideBars(bars)).with_target(false);
-    let outcome = match format {
-        LogFormat::Text => builder.with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    let lines = tracing_subscriber::fmt::layer().with_writer(BesideBars(bars)).with_target(false);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(false).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    let outcome = tracing_subscriber::registry().with(spans).with(lines.with_filter(filter)).try_init();
     // A second call (in tests) keeps the first subscriber.
     drop(outcome);
 }

@@ -1,6 +1,7 @@
 //! The one test binary; a module a subject.
 
 mod architecture;
+mod book;
 mod commands;
 mod contract;
 mod drift;
@@ -29,5 +30,6 @@ mod users;
 mod verify;
 mod views;
 mod warehouses;
+mod watching;
 mod windows;
 mod world;

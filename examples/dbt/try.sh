@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs the dbt project against a warehouse: try.sh WAREHOUSE.duckdb. Installs dbt-duckdb into a folder of its own, once.
+# Runs the dbt project against a warehouse, and makes its documentation: try.sh WAREHOUSE.duckdb. Installs dbt-duckdb into a folder of its
+# own, once.
 set -eu
 warehouse=$(realpath "$1")
 cd "$(dirname "$0")"
@@ -9,3 +10,4 @@ export STUDYSYNC_DUCKDB="$warehouse" DBT_DUCKDB="$work/analytics.duckdb" DBT_PRO
 set -- --target-path "$work/target" --log-path "$work/logs"
 "$work/venv/bin/dbt" build "$@"
 "$work/venv/bin/dbt" source freshness "$@"
+"$work/venv/bin/dbt" docs generate "$@"

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 
 duckdb_previous=1.5.5
 readers=(duckdb==2.0.0 duckdb-cli==1.5.6 pandas==3.1.1 pyarrow==26.0.1 polars==2.1.0 datafusion==55.0.0 pyspark==4.3.0)
+notebook=(matplotlib==3.11.2 ipykernel==7.4.0 nbclient==0.11.0 -r examples/requirements.txt)
 
 program=${1:-${CARGO_TARGET_DIR:-target}/release/studysync}
 kept=${STUDYSYNC_READERS:-$HOME/.cache/studysync-readers}
@@ -23,7 +24,7 @@ installed() { # NAME PACKAGES...: a Python environment with these packages, made
         echo "$*" >"$at/packages"
     fi
 }
-installed current "${readers[@]}"
+installed current "${readers[@]}" "${notebook[@]}"
 installed previous duckdb==$duckdb_previous duckdb-cli==$duckdb_previous
 if ! command -v java >/dev/null; then
     apt-get install -y -qq default-jre-headless >/dev/null || { apt-get update -qq && apt-get install -y -qq default-jre-headless; } >/dev/null
@@ -45,16 +46,19 @@ flags = ["with_snapshots", "with_urls", "with_meta", "with_custom_metadata", "wi
 [warehouse]
 duckdb = "warehouse.duckdb"
 parquet = "parquet"
+publish = "analytics.duckdb"
 TOML
 "$program" --config "$work/studysync.toml" --quiet backfill --from "$(date -u -d '-110 days' +%F)" --base-url "$address" || [ $? = 3 ]
 "$program" schema --format json >"$work/schema.json"
 
 "$kept/current/bin/python" scripts/readers/read.py current "$work"
 "$kept/previous/bin/python" scripts/readers/read.py previous "$work"
-# What people copy from examples/: the notebook, the ten questions over Parquet alone, and the dbt project.
-"$kept/current/bin/python" examples/notebook.py "$work/parquet" >"$work/notebook.txt"
-grep -q answers_now "$work/notebook.txt"
+# What people copy from examples/: the notebook, the questions over Parquet alone, and the dbt project with its documentation.
+"$kept/current/bin/python" scripts/readers/notebook.py "$program" "$work"
 sed "s#'warehouse-parquet'#'$work/parquet'#" examples/parquet_views.sql | cat - examples/questions.sql |
     "$kept/current/bin/duckdb" -bail -batch >"$work/questions.txt"
+export DBT_WORK=$kept/dbt
 examples/dbt/try.sh "$work/warehouse.duckdb"
+scripts/readers/bi.sh "$work/analytics.duckdb"
+"$DBT_WORK/venv/bin/python" scripts/readers/dbt_sources.py check "$work/schema.json" "$DBT_WORK/target"
 echo "all readers agree"

@@ -1,5 +1,10 @@
 //! `studysync check`: whether a run could work, and what to do about each thing that stands in its way.
 
+mod disk;
+mod finding;
+mod network;
+mod receiver;
+
 use std::{
     fs::OpenOptions,
     path::{Path, PathBuf},
@@ -14,8 +19,8 @@ use crate::{
     clock,
     config::Settings,
     model::{Stream, TimeAccount},
+    notify::{TestSent, send_test},
     pipeline::{self, Measured, PipelineError, Session, Surroundings},
-    serve::check_schedule,
     source::{Source, SourceError},
     state::State,
 };
@@ -23,8 +28,10 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{EffortFlags, PlaceFlags},
+    printer::Printer,
     traits::describe_measured,
 };
+use finding::Finding;
 
 /// The longest wait for the service.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,6 +58,8 @@ const SKEW_MS_MAX: i64 = 60_000;
 /// shown with its value, its date and how it was measured. What is found is remembered, `status` shows it, and runs make use of it.
 /// `unknown` is no failure: a service with few rows shows little, and no refusal is provoked to see its form.
 ///
+/// With --notify it sends a test message to the command and the webhook of [notify].
+///
 /// Exit codes: 0 all is well; 1 something is not; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5 another run
 /// holds the lease; 6 the service must be left alone for now.
 #[derive(Args, Debug)]
@@ -58,6 +67,10 @@ pub(super) struct CheckArgs {
     /// Also measure the traits of the service
     #[arg(long)]
     traits: bool,
+
+    /// Also send a test message to whom [notify] names
+    #[arg(long)]
+    notify: bool,
 
     /// JSON on stdout: the list of findings; with --traits an object with findings and traits
     #[arg(long)]
@@ -70,29 +83,6 @@ pub(super) struct CheckArgs {
     effort: EffortFlags,
 }
 
-/// One thing that was looked at.
-#[derive(Serialize)]
-struct Finding {
-    what: &'static str,
-    is_well: bool,
-    found: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    what_to_do: Option<String>,
-    #[serde(skip)]
-    exit_code: u8,
-}
-
-impl Finding {
-    fn well(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, is_well: true, found: found.into(), what_to_do: None, exit_code: 0 }
-    }
-
-    fn broken(what: &'static str, error: CommandError) -> Self {
-        let what_to_do = error.hint().map(str::to_owned);
-        Self { what, is_well: false, exit_code: error.exit_code(), found: error.chain(), what_to_do }
-    }
-}
-
 /// The JSON of `check --traits`.
 #[derive(Serialize)]
 struct WithTraits<'a> {
@@ -101,46 +91,72 @@ struct WithTraits<'a> {
     traits: Option<&'a [Measured]>,
 }
 
+/// What was found so far. People see each finding as soon as there is one.
+struct Findings<'a> {
+    printer: Option<&'a Printer>,
+    found: Vec<Finding>,
+}
+
+impl Findings<'_> {
+    fn add(&mut self, found: impl IntoIterator<Item = Finding>) -> Result<(), CommandError> {
+        for finding in found {
+            if let Some(printer) = self.printer {
+                printer.print(&describe(&finding))?;
+            }
+            self.found.push(finding);
+        }
+        Ok(())
+    }
+}
+
 pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.place.given(&context).effort(&args.effort).settings()?;
     settings.base_url().map_err(CommandError::Config)?;
-    let mut findings = service(&settings, &context).await;
-    findings.push(state(&settings));
-    findings.extend(serve(&settings));
-    findings.extend(recordings(&settings));
+    let mut findings = Findings { printer: (!args.json).then_some(&context.printer), found: Vec::new() };
+    findings.add(network::findings())?;
+    findings.add(service(&settings, &context).await)?;
+    findings.add([state(&settings)])?;
     // A warehouse is locked while a run works on it, so it is looked at only if the lease is free.
-    if findings.iter().all(|finding| finding.exit_code != 5) {
-        findings.push(warehouse(&settings));
+    if findings.found.iter().all(|finding| finding.exit_code != 5) {
+        findings.add([warehouse(&settings)])?;
     }
-    findings.extend(search(&settings));
+    findings.add(disk::findings(&settings))?;
+    findings.add(recordings(&settings))?;
+    findings.add(search(&settings))?;
+    findings.add([receiver::finding(&settings)])?;
+    if args.notify {
+        findings.add(notify(&settings).await)?;
+    }
     let mut measured = None;
     // A list that does not answer leaves its own traits unknown.
     let is_no_obstacle = |what: &str| {
-        ["warehouse", "search"].contains(&what) || Stream::LISTS.into_iter().any(|list| list.name() == what)
+        ["warehouse", "search", "disk", "serve"].contains(&what)
+            || Stream::LISTS.into_iter().any(|list| list.name() == what)
     };
-    if args.traits && findings.iter().all(|finding| finding.is_well || is_no_obstacle(finding.what)) {
+    if args.traits && findings.found.iter().all(|finding| finding.is_well || is_no_obstacle(finding.what)) {
         match pipeline::measure_traits(&settings).await {
             Ok(found) => measured = Some(found),
-            Err(error) => findings.push(Finding::broken("traits", CommandError::Pipeline(error))),
+            Err(error) => findings.add([Finding::broken("traits", CommandError::Pipeline(error))])?,
         }
     }
-    let exit_code = findings.iter().map(|finding| finding.exit_code).find(|code| *code != 0).unwrap_or(0);
+    let findings = findings.found;
     match (args.json, args.traits) {
         (true, false) => context.printer.print_json(&findings)?,
         (true, true) => {
             context.printer.print_json(&WithTraits { findings: &findings, traits: measured.as_deref() })?;
         }
         (false, _) => {
-            let traits = measured.as_deref().map(describe_measured).unwrap_or_default();
-            context.printer.print(&findings.iter().map(describe).chain([traits]).collect::<String>())?;
+            if let Some(traits) = measured.as_deref().map(describe_measured) {
+                context.printer.print(&traits)?;
+            }
         }
     }
-    Ok(exit_code)
+    Ok(findings.iter().map(|finding| finding.exit_code).find(|code| *code != 0).unwrap_or(0))
 }
 
 fn describe(finding: &Finding) -> String {
     let mark = if finding.is_well { "ok  " } else { "FAIL" };
-    let hint = finding.what_to_do.as_ref().map(|hint| format!("\n     what to do: {hint}")).unwrap_or_default();
+    let hint = finding.what_to_do.as_ref().map(|hint| format!("\n     hint: {hint}")).unwrap_or_default();
     format!("{mark} {:<10} {}{hint}\n", finding.what, finding.found)
 }
 
@@ -153,10 +169,18 @@ fn search(settings: &Settings) -> Option<Finding> {
     })
 }
 
-/// What only `serve` reads.
-fn serve(settings: &Settings) -> Option<Finding> {
-    let error = check_schedule(&settings.serve).err()?;
-    Some(Finding::broken("serve", CommandError::Serve(error)))
+/// Whether a test message arrives.
+async fn notify(settings: &Settings) -> Vec<Finding> {
+    if !settings.notify.is_on() {
+        let error = CommandError::Usage("[notify] names neither a command nor a webhook".to_owned());
+        return vec![Finding::broken("notify", error)];
+    }
+    let sent = send_test(settings, clock::now_ms()).await;
+    let finding = |tried: TestSent| match tried.sent {
+        Ok(()) => Finding::well("notify", format!("the {} took a test message", tried.channel.name())),
+        Err(why) => Finding::broken("notify", CommandError::Refused(why)),
+    };
+    sent.into_iter().map(finding).collect()
 }
 
 async fn service(settings: &Settings, context: &Context) -> Vec<Finding> {
@@ -247,7 +271,7 @@ async fn clock_skew(source: &Source, settings: &Settings, service_now_ms: Option
         let what_to_do =
             "correct the clock that is wrong: what is newer than the service's clock is not asked for".to_owned();
         let (what, found) = ("clock", doubt.to_string());
-        return Finding { what, is_well: false, found, what_to_do: Some(what_to_do), exit_code: 3 };
+        return Finding::wrong(what, found, what_to_do, 3);
     }
     match service_now_ms.map(|service_ms| service_ms - clock::now_ms()) {
         None => Finding::well("clock", "the service does not tell its time; this machine's is used"),

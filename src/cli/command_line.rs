@@ -11,11 +11,12 @@ use super::{Cli, help};
 
 /// Flags of a place that a command takes, so that one set of them serves a whole job, and does not read: its help leaves them out.
 const UNREAD: &[(&str, &[&str])] = &[
-    ("plan", &["base_url", "api_key_file", "archive"]),
+    ("plan", &["archive"]),
     ("status", &["base_url", "api_key_file", "archive"]),
     ("query", &["base_url", "api_key_file", "state", "archive"]),
     ("report", &["base_url", "api_key_file", "archive"]),
     ("replay", &["api_key_file"]),
+    ("health", &["base_url", "api_key_file", "duckdb", "parquet", "state", "archive"]),
     ("forget", &["base_url", "api_key_file", "duckdb", "parquet", "archive"]),
 ];
 
@@ -27,6 +28,14 @@ pub(super) fn build() -> Command {
             flags.iter().fold(command, |command, flag| command.mut_arg(flag, |flag| flag.hide(true)))
         })
     })
+}
+
+/// Whether the program takes this command line, its own name left out; else the error. Tests of the documentation ask it.
+pub fn accepts(arguments: &[&str]) -> Result<(), String> {
+    match build().try_get_matches_from(std::iter::once(&"studysync").chain(arguments)) {
+        Err(error) if error.use_stderr() => Err(error.to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// Prints what clap says, and ends the program. A flag of other commands is told from one that nobody knows.

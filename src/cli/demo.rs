@@ -15,6 +15,7 @@ use clap::Args;
 
 use crate::{
     clock,
+    config::{CONFIG_FILE_NAME, keys},
     model::{DAY_MS, format_ms},
 };
 
@@ -26,7 +27,7 @@ const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":1
 
 /// Shows a backfill, a nightly sync and SQL on generated data.
 ///
-/// Everything happens in a temporary folder that is named at the end and stays for a look around.
+/// Everything happens in a temporary folder, which stays with its configuration. Three commands to go on with are printed at the end.
 ///
 /// Exit codes: 0 shown; 1 a step failed.
 #[derive(Args, Debug)]
@@ -68,9 +69,11 @@ pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError>
     demo.query(THEMES)?;
     demo.studysync(&["status"])?;
     demo.tell(&format!(
-        "That took {:.0} s. All of it is in {} (DuckDB: warehouse.duckdb, Parquet: parquet/). Remove the folder when you are done.",
+        "That took {:.0} s. The folder {} has the warehouses (warehouse.duckdb, parquet/) and the configuration.\n\
+         To look around, paste:\n\n{}\nRemove the folder when you are done.",
         started.elapsed().as_secs_f64(),
-        demo.folder.display()
+        demo.folder.display(),
+        demo.commands_to_paste()
     ))?;
     Ok(0)
 }
@@ -106,6 +109,16 @@ GROUP BY c.label ORDER BY chosen DESC, c.label LIMIT 5";
 const THEMES: &str = "\
 SELECT theme, count(*) AS answers FROM themes WHERE _vanished_at IS NULL GROUP BY theme ORDER BY answers DESC, theme LIMIT 5";
 
+/// What the demo's folder has as its configuration.
+fn config(base_url: &str) -> String {
+    format!(
+        "# Written by `studysync demo`. Its service has ended; `studysync sandbox` starts another one.\n\
+         [service]\nbase_url = \"{base_url}\"\n\n\
+         [warehouse]\nduckdb = \"warehouse.duckdb\"\nparquet = \"parquet\"\n\n\
+         [state]\npath = \"state/checkpoints.sqlite\"\n"
+    )
+}
+
 struct Demo<'a> {
     program: PathBuf,
     folder: PathBuf,
@@ -124,7 +137,19 @@ impl<'a> Demo<'a> {
         std::fs::create_dir_all(&folder)
             .map_err(|source| CommandError::failed(format!("cannot create {}", folder.display()), source))?;
         let service = Service::start(&program, args.responses)?;
+        let path = folder.join(CONFIG_FILE_NAME);
+        std::fs::write(&path, config(&service.base_url))
+            .map_err(|source| CommandError::failed(format!("cannot write {}", path.display()), source))?;
         Ok(Self { program, folder, service, context })
+    }
+
+    /// Three lines for a shell that go on from here.
+    fn commands_to_paste(&self) -> String {
+        let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
+        let (folder, program) = (quoted(&self.folder), quoted(&self.program));
+        format!(
+            "  cd {folder}\n  {program} query \"FROM nps_by_week ORDER BY week\"\n  {program} report --out report.html\n"
+        )
     }
 
     fn tell(&self, text: &str) -> Result<(), CommandError> {
@@ -144,10 +169,14 @@ impl<'a> Demo<'a> {
 
     fn command(&self, arguments: &[&str]) -> Result<(), CommandError> {
         let failed = |source| CommandError::failed("cannot run this program again", source);
-        let status = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        // What somebody has set for their own warehouse is not meant here.
+        keys().for_each(|key| {
+            command.env_remove(key.variable());
+        });
+        let status = command
+            .args(["--config", CONFIG_FILE_NAME])
             .args(arguments)
-            .args(["--base-url", &self.service.base_url])
-            .args(["--duckdb", "warehouse.duckdb", "--parquet", "parquet", "--state", "state/checkpoints.sqlite"])
             .env("STUDYSYNC_API_KEY", KEY)
             .current_dir(&self.folder)
             .stdin(Stdio::null())

@@ -1,6 +1,6 @@
 //! Errors become exit codes, and a hint where there is a way out. The whole chain of an error is printed here and nowhere else.
 
-use std::{error::Error, io};
+use std::io;
 
 use crate::{
     config::ConfigError,
@@ -20,22 +20,22 @@ pub(super) const ALL_CODES: &str = "Exit codes: 0 done; 1 failed; 2 usage or con
 /// Why a command did not end well.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
-    #[error("cannot do that")]
-    Config(#[source] ConfigError),
-    #[error("the run ended early")]
-    Pipeline(#[source] PipelineError),
+    #[error(transparent)]
+    Config(ConfigError),
+    #[error(transparent)]
+    Pipeline(PipelineError),
     #[error("nobody was erased, or not everything: run the same command again")]
     Erase(#[source] EraseError),
     #[error("nobody was erased, and nothing was changed")]
     NotErased(#[source] EraseError),
-    #[error("the warehouse cannot be read")]
-    Load(#[source] LoadError),
-    #[error("serve cannot go on")]
-    Serve(#[source] ServeError),
+    #[error(transparent)]
+    Load(LoadError),
+    #[error(transparent)]
+    Serve(ServeError),
     #[error("the statement cannot be answered")]
     Query(#[source] LoadError),
-    #[error("the checkpoints cannot be read")]
-    State(#[source] StateError),
+    #[error(transparent)]
+    State(StateError),
     #[error("{what}")]
     Failed {
         what: String,
@@ -68,19 +68,20 @@ impl CommandError {
         if matches!(self, CommandError::PipeClosed) {
             return 0;
         }
-        let mut text = format!("error: {self}");
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            text.push_str(&format!("\n  because: {error}"));
-            cause = error.source();
-        }
-        if let Some(hint) = self.hint() {
-            text.push_str(&format!("\n  what to do: {hint}"));
-        }
-        text.push('\n');
         // When stderr is gone, the exit code has to say it all.
-        io::Write::write_all(&mut io::stderr(), text.as_bytes()).ok();
+        self.write_to(&mut anstream::stderr()).ok();
         self.exit_code()
+    }
+
+    /// Writes what happened and why, and what to do. The colours are taken out where they cannot be shown.
+    fn write_to(&self, out: &mut impl io::Write) -> io::Result<()> {
+        let styles = clap::builder::Styles::styled();
+        let (error, hint) = (styles.get_error(), styles.get_valid());
+        writeln!(out, "{error}error:{error:#} {}", self.chain())?;
+        match self.hint() {
+            Some(text) => writeln!(out, "{hint}hint:{hint:#} {text}"),
+            None => Ok(()),
+        }
     }
 
     /// The error and its causes on one line.

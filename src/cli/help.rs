@@ -46,6 +46,7 @@ const EXAMPLES: &[Examples] = &[
     examples("users push", &["studysync users push users.csv --dry-run", "studysync users push users.csv"]),
     examples("schema", &["studysync schema responses", "studysync schema --format json"]),
     examples("serve", &["studysync serve", "studysync serve --config /etc/studysync/studysync.toml"]),
+    examples("health", &["studysync health", "studysync health --ready --listen 127.0.0.1:8788"]),
     examples(
         "sandbox",
         &["studysync sandbox --responses 10000", "studysync sandbox --data rough --listen 127.0.0.1:8080"],

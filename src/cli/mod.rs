@@ -11,6 +11,7 @@ mod erase;
 mod exit;
 mod flags;
 mod forget;
+mod health;
 mod help;
 mod init;
 mod output;
@@ -37,10 +38,13 @@ use indicatif::MultiProgress;
 use tracing::Level;
 
 use crate::{
+    config::OtlpSettings,
     files,
+    otlp::Otlp,
     telemetry::{self, LogFormat},
 };
 
+pub use command_line::accepts;
 use context::Context;
 use exit::CommandError;
 use printer::Printer;
@@ -103,6 +107,7 @@ enum Command {
     Users(users::UsersArgs),
     Schema(schema::SchemaArgs),
     Serve(serve::ServeArgs),
+    Health(health::HealthArgs),
     Sandbox(sandbox::SandboxArgs),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
@@ -126,9 +131,11 @@ pub fn main() -> ExitCode {
         LogFormatArg::Text => LogFormat::Text,
         LogFormatArg::Json => LogFormat::Json,
     };
-    telemetry::init(format, level, bars.clone());
+    let otlp = Otlp::start(&OtlpSettings::from_environment());
+    telemetry::init(format, level, bars.clone(), otlp.layer());
     let context = Context { config: cli.config, printer: Printer::stdout(), bars, is_quiet: cli.quiet };
     let outcome = run(cli.command, context);
+    otlp.finish();
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(error.report()),
@@ -157,6 +164,7 @@ fn run(command: Command, context: Context) -> Result<u8, CommandError> {
         Command::Rebind(args) => rebind::run(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
+        Command::Health(args) => health::run(&args, context),
         Command::Check(args) => on_runtime(check::run(args, context)),
         Command::Sync(args) => on_runtime(sync::sync(args, context)),
         Command::Backfill(args) => on_runtime(sync::backfill(args, context)),

@@ -57,10 +57,11 @@ pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, Command
     let mut settings =
         args.place.given(&context).streams(&args.streams).surveys(&args.surveys).effort(&args.effort).settings()?;
     settings.serve.listen = args.listen.unwrap_or(settings.serve.listen);
-    let server = Server::bind(settings, Surroundings::default()).await.map_err(CommandError::Serve)?;
-    let address = server.address().map_err(|source| CommandError::failed("the address cannot be told", source))?;
+    // First of all: as process 1 of a container the kernel drops a signal that nobody handles yet.
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
+    let server = Server::bind(settings, Surroundings::default()).await.map_err(CommandError::Serve)?;
+    let address = server.address().map_err(|source| CommandError::failed("the address cannot be told", source))?;
     context.printer.print(&format!("listening on http://{address}"))?;
     let outcome = server.run(stop).await;
     signals.abort();

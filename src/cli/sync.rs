@@ -10,10 +10,12 @@ use crate::{
     config::Settings,
     erase::erase_vanished,
     model::{Window, format_ms},
+    notify::{EndedRun, conclude},
     pipeline::{
-        self, OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunReport,
-        drift_lines,
+        self, OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunMoments,
+        RunReport, drift_lines,
     },
+    standing::HealthRules,
 };
 
 use super::{
@@ -45,7 +47,9 @@ pub(super) struct SyncArgs {
     surveys: SurveyFlags,
 }
 
-/// Pulls history: everything created between two moments that is not in the warehouse yet.
+/// Pulls history between two moments, resumable.
+///
+/// Everything created in that range that is not in the warehouse yet.
 ///
 /// Windows are pulled side by side. Killed and started again it goes on where it was; when all is covered it sends nothing.
 ///
@@ -93,14 +97,11 @@ pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, Command
     let accept_vanished = args.run.accept_vanished;
     let request = Request { command: "sync", backfill: None, accept_vanished, people: PeopleAsk::AfterLists };
     let given = args.run.given(&context).streams(&args.streams).surveys(&args.surveys);
-    let settings = given.settings()?;
-    tell_first_start(&settings, &context);
-    run_request(request, settings, args.run.json, context).await
+    run_request(request, given.settings()?, args.run.json, context).await
 }
 
 /// Says where a first sync begins, since older answers do not come by themselves. Checkpoints that cannot be read are the run's business.
-fn tell_first_start(settings: &Settings, context: &Context) {
-    let Ok(Some(since_ms)) = pipeline::first_sync_since(settings, clock::now_ms()) else { return };
+fn tell_first_start(since_ms: i64, context: &Context) {
     let since = format_ms(since_ms);
     tracing::info!(since, "first sync");
     if !context.is_quiet && !context.bars.is_hidden() {
@@ -133,11 +134,16 @@ pub(super) async fn run_request(
     is_json: bool,
     context: Context,
 ) -> Result<u8, CommandError> {
-    let stop = CancellationToken::new();
+    let (stop, command, started_ms) = (CancellationToken::new(), request.command, clock::now_ms());
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(Progress::default());
+    let first_since_ms = match request.command {
+        "sync" => pipeline::first_sync_since(&settings, clock::now_ms()).ok().flatten(),
+        _ => None,
+    };
     let outcome = match Run::open(settings.clone(), request, stop.clone(), Arc::clone(&progress)).await {
         Ok(run) => {
+            first_since_ms.into_iter().for_each(|since_ms| tell_first_start(since_ms, &context));
             let _watch = (!context.is_quiet).then(|| bars::watch(&context.bars, progress, run.source().clone()));
             Ok(run.execute().await)
         }
@@ -145,17 +151,21 @@ pub(super) async fn run_request(
     };
     let erased = match &outcome {
         // Only after a night that knows all that it was to know.
-        Ok((report, Ok(()))) if report.outcome == Outcome::Done => erase_vanished(settings, stop).await,
+        Ok((report, Ok(()))) if report.outcome == Outcome::Done => erase_vanished(settings.clone(), stop).await,
         _ => Ok(None),
     };
     signals.abort();
+    let shown = outcome.as_ref().map_or(Ok(()), |(report, _)| show(report, is_json, &context));
+    let error = outcome.as_ref().map_or_else(Some, |(_, outcome)| outcome.as_ref().err());
+    let moments = RunMoments { started_ms, finished_ms: clock::now_ms() };
+    let (ended, rules) = (EndedRun::new(command, moments, error), HealthRules::of_one_shot(&settings));
+    // A signal leaves what is not delivered yet to the next run.
+    tokio::select! {
+        () = conclude(&settings, &ended, rules) => {}
+        _ = next_signal() => {}
+    }
+    shown?;
     let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
-    if is_json {
-        context.printer.print_json(&report)?;
-    }
-    if !context.is_quiet {
-        context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(&report).as_bytes())).ok();
-    }
     outcome.map_err(CommandError::Pipeline)?;
     match erased.map_err(CommandError::Erase)? {
         None => Ok(report.exit_code),
@@ -165,6 +175,17 @@ pub(super) async fn run_request(
             Ok(report.exit_code.max(receipt.exit_code))
         }
     }
+}
+
+/// The run's JSON and its summary.
+fn show(report: &RunReport, is_json: bool, context: &Context) -> Result<(), CommandError> {
+    if is_json {
+        context.printer.print_json(report)?;
+    }
+    if !context.is_quiet {
+        context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(report).as_bytes())).ok();
+    }
+    Ok(())
 }
 
 /// The first signal asks the run to end in order; a second one ends the program at once, which is safe as well.

@@ -26,6 +26,8 @@ pub(super) struct ConfigFile {
     pub erase: EraseTable,
     pub recordings: super::recordings::RecordingsTable,
     pub serve: super::serve::ServeTable,
+    pub metrics: super::metrics::MetricsTable,
+    pub notify: super::notify::NotifyTable,
     /// The same as it was written, for the environment to be put over it.
     #[serde(skip)]
     written: toml::Table,
@@ -142,7 +144,8 @@ impl ConfigFile {
                 read.map_err(|error| value("the environment", explain("", error.message())))?
             }
         };
-        let named = [&file.service.api_key_env, &file.serve.token_env, &file.serve.status_token_env];
+        let named =
+            [&file.service.api_key_env, &file.serve.token_env, &file.serve.status_token_env, &file.notify.url_env];
         variables.check_names(&named.into_iter().flatten().map(String::as_str).collect::<Vec<_>>())?;
         Ok((file, set))
     }

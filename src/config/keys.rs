@@ -113,6 +113,20 @@ const TABLES: &[Table] = &[
     ("archive", &[("path", PathOrNone), ("keep_days", Whole)]),
     ("erase", &[("on_vanish", Text), ("grace_days", Whole)]),
     ("recordings", &[("enabled", Switch), ("path", Path), ("run_limit_mb", Whole), ("file_limit_mb", Whole)]),
+    ("metrics", &[("textfile", Path)]),
+    (
+        "notify",
+        &[
+            ("command", List),
+            ("url", Text),
+            ("url_file", Path),
+            ("url_env", Text),
+            ("on", List),
+            ("again_after", Text),
+            ("timeout_secs", Whole),
+            ("attempts", Whole),
+        ],
+    ),
     (
         "serve",
         &[

@@ -3,6 +3,7 @@
 use super::{
     error::{ConfigError, value},
     file::{ConfigFile, StreamTable},
+    notify::TIMEOUT_SECS_MAX,
     variable::is_variable_name,
 };
 
@@ -22,6 +23,7 @@ pub(super) fn check(file: &ConfigFile) -> Result<(), ConfigError> {
     range("[warehouse] lock_wait_secs", file.warehouse.lock_wait_secs, 0, DAY_SECS)?;
     range("[serve] wake_secs", file.serve.wake_secs, 0, DAY_SECS)?;
     range("[serve] flush_secs", file.serve.flush_secs, 0, DAY_SECS)?;
+    range("[notify] timeout_secs", file.notify.timeout_secs, 1, TIMEOUT_SECS_MAX)?;
     for (name, StreamTable { settle_secs, .. }) in &file.streams {
         range(&format!("[streams.{name}] settle_secs"), *settle_secs, 0, YEAR_SECS)?;
     }
@@ -29,6 +31,7 @@ pub(super) fn check(file: &ConfigFile) -> Result<(), ConfigError> {
         ("[service] api_key_env", &file.service.api_key_env, "the key"),
         ("[serve] token_env", &file.serve.token_env, "the secret"),
         ("[serve] status_token_env", &file.serve.status_token_env, "the token"),
+        ("[notify] url_env", &file.notify.url_env, "the address"),
     ] {
         // It is not repeated: it may be the key.
         if name.as_deref().is_some_and(|name| !is_variable_name(name)) {

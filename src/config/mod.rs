@@ -10,6 +10,9 @@ mod file;
 pub mod fuzzing;
 mod keys;
 mod limits;
+mod metrics;
+mod notify;
+mod otlp;
 mod paths;
 mod places;
 mod recordings;
@@ -25,6 +28,9 @@ pub use environment::config_from_environment;
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
 pub use keys::{Key, Kind, keys};
+pub use metrics::MetricsSettings;
+pub use notify::{NotifyEvent, NotifySettings};
+pub use otlp::OtlpSettings;
 pub use recordings::RecordingsSettings;
 pub use resolve::{
     ArchiveChoice, AuthChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
@@ -34,6 +40,7 @@ pub use secret::SecretSource;
 pub use serve::{MaxLag, ServeSettings, WEBHOOK_OFF};
 pub use template::template;
 pub use tilde::expanded;
+pub use variable::{NetworkVariables, network_variables};
 
 #[cfg(test)]
 mod tests;

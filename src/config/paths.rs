@@ -24,6 +24,8 @@ pub(super) fn expand(file: &mut ConfigFile, overrides: &mut Overrides) -> Result
     in_place("[archive] path", &mut file.archive.path)?;
     in_place("[recordings] path", &mut file.recordings.path)?;
     in_place("[serve] token_file", &mut file.serve.token_file)?;
+    in_place("[metrics] textfile", &mut file.metrics.textfile)?;
+    in_place("[notify] url_file", &mut file.notify.url_file)?;
     in_place("--api-key-file", &mut overrides.api_key_file)?;
     in_place("--duckdb", &mut overrides.duckdb)?;
     in_place("--parquet", &mut overrides.parquet)?;

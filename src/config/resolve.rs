@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    ServeSettings,
+    MetricsSettings, NotifySettings, ServeSettings,
     environment::{Variables, config_from_environment},
     error::{ConfigError, value},
     file::{CONFIG_FILE_NAME, ConfigFile},
@@ -111,6 +111,8 @@ pub struct Settings {
     pub max_requests: Option<u64>,
     pub recordings: RecordingsSettings,
     pub serve: ServeSettings,
+    pub metrics: MetricsSettings,
+    pub notify: NotifySettings,
 }
 
 /// `[service]`.
@@ -388,6 +390,8 @@ pub(super) fn resolve_file(
         erase_vanished_after_days,
         recordings,
         serve: super::serve::resolve(file.serve, &beside)?,
+        metrics: MetricsSettings { textfile: file.metrics.textfile.map(&beside) },
+        notify: super::notify::resolve(file.notify, &beside)?,
         deadline: overrides.deadline,
         max_requests: overrides.max_requests,
     })

@@ -50,6 +50,21 @@ pub enum SecretSource {
     Variable(String),
 }
 
+impl SecretSource {
+    /// The environment variable that holds the secret, if one does.
+    pub fn variable(&self) -> Option<&str> {
+        match self {
+            SecretSource::Variable(name) => Some(name),
+            SecretSource::File(_) | SecretSource::Command(_) => None,
+        }
+    }
+
+    /// Whether nobody has named a source: the variable of the default, which may be unset.
+    pub fn is_default(&self) -> bool {
+        matches!(self, SecretSource::Variable(name) if name.starts_with("STUDYSYNC_") && environment(name).is_none())
+    }
+}
+
 /// What the configuration says of one secret.
 pub(super) struct WrittenSource {
     /// The table in which the keys stand.

@@ -222,15 +222,18 @@ pub(super) fn template() -> String {
 # listen = "{LISTEN}"
 # The path that the service posts to, or "off".
 # webhook = "{WEBHOOK_PATH}"
-# The environment variable that holds the webhooks' bearer secret, a file that holds nothing else, or a command that prints it.
+# The environment variable that holds the webhooks' bearer secret.
 # token_env = "{TOKEN_ENV}"
+# A file that holds the secret and nothing else, in place of the variable.
 # token_file = "/run/secrets/studysync-webhook"
+# A command that prints the secret, run by /bin/sh, in place of the variable.
 # token_command = "vault kv get -field=webhook secret/studysync"
 # The `environmentId` of the webhooks that count; without it, that of the first that comes. Others are stored as other_environment,
 # and change nothing.
 # environment_id = "12345"
 # When `sync` runs: minute, hour, day of month, month, day of week; or "off". A run that was missed is caught up once.
 # schedule = "{SCHEDULE}"
+# The zone whose clock the schedule means.
 # timezone = "{TIMEZONE}"
 # A run begins up to so much later, so that not all the world asks at the full hour.
 # jitter_secs = {JITTER_SECS}
@@ -241,10 +244,13 @@ pub(super) fn template() -> String {
 # /healthz is red once a stream is further behind than this, after the first complete night; or "off". Without it: two hours more than the
 # longest time between two moments of the schedule.
 # max_lag = "26h"
-# A page for people at /, or "off". On another address than loopback it needs a token of 16 characters or more, by the same three ways.
+# A page for people at /, or "off". On another address than loopback it needs a token.
 # status_page = "{STATUS_PAGE_ON}"
+# The environment variable that holds the token of the status page: 16 characters or more.
 # status_token_env = "{STATUS_TOKEN_ENV}"
+# A file that holds the token of the status page and nothing else, in place of the variable.
 # status_token_file = "/run/secrets/studysync-status"
+# A command that prints the token of the status page, run by /bin/sh, in place of the variable.
 # status_token_command = "vault kv get -field=status secret/studysync"
 "#
     )

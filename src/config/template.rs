@@ -20,10 +20,13 @@ pub fn template() -> String {
 base_url = "{EXAMPLE_URL}"
 # A label of your own. A key belongs to one environment of the service; a warehouse filled from one refuses another.
 # environment = "{ENVIRONMENT}"
-# The environment variable that holds the key, a file that holds nothing else, or a command that prints it (run by /bin/sh).
+# The environment variable that holds the key.
 # api_key_env = "{API_KEY_ENV}"
+# A file that holds the key and nothing else, in place of the variable.
 # api_key_file = "/run/secrets/studysync-key"
+# A command that prints the key, run by /bin/sh, in place of the variable.
 # api_key_command = "vault kv get -field=key secret/studysync"
+# How long one request may take.
 # timeout_secs = {TIMEOUT_SECS}
 # How the key is sent: "documented" (bearer, and api-key for users), "bearer" or "api-key".
 # auth = "documented"
@@ -37,10 +40,12 @@ base_url = "{EXAMPLE_URL}"
 # patience_secs = {PATIENCE_SECS}
 
 [streams.responses]
+# Whether the stream is read.
 # enabled = true
 # Optional parts of a response. Without with_deleted_responses a deleted answer cannot be told from a purged one.
 flags = ["with_deleted_responses"]
 # flags = ["with_deleted_responses", "with_urls", "with_meta", "with_custom_metadata", "with_snapshots"]
+# Rows of a page that a run asks for, at most 1000.
 # page_rows = 1000
 # Answers younger than this are left for the next run.
 # settle_secs = {SETTLE_SECS}
@@ -61,12 +66,14 @@ flags = ["with_deleted_responses"]
 
 [streams.surveys]
 # May be called [streams.studies].
+# Whether the stream is read.
 # enabled = true
 # The states of surveys that are read; without it, all of them. Surveys in other states stay as they were stored.
 # statuses = ["NEW", "IN_PROGRESS", "PAUSED", "COMPLETED", "DRAFT", "ARCHIVED"]
 # As above, under [streams.surveys.drift] and [streams.themes.drift].
 
 [streams.themes]
+# Whether the stream is read.
 # enabled = true
 
 [streams.users]
@@ -77,8 +84,9 @@ flags = ["with_deleted_responses"]
 # ask_again_after = "{ASK_AGAIN_AFTER}"
 
 [warehouse]
-# One or both.
+# The DuckDB file. One warehouse or both.
 duckdb = "warehouse.duckdb"
+# The folder of Parquet files.
 # parquet = "warehouse-parquet"
 # Parquet is cut by "month" or by "day".
 # parquet_partition = "month"
@@ -97,6 +105,7 @@ duckdb = "warehouse.duckdb"
 # extension_directory = "/opt/duckdb/extensions"
 
 [state]
+# The file of the checkpoints.
 # path = "{STATE_PATH}"
 
 [archive]
@@ -110,11 +119,16 @@ duckdb = "warehouse.duckdb"
 # What becomes of sessions that the service no longer returns, as after a purge that somebody asked for there: "keep" leaves their
 # rows, marked with _vanished_at; "erase" removes rows, history and archived records after some days, with a receipt.
 # on_vanish = "keep"
+# After how many days.
 # grace_days = {GRACE_DAYS}
 
 {recordings}
-{serve}"#,
+{serve}
+{metrics}
+{notify}"#,
         recordings = super::recordings::template(),
-        serve = super::serve::template()
+        serve = super::serve::template(),
+        metrics = super::metrics::template(),
+        notify = super::notify::template()
     )
 }

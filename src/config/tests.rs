@@ -6,9 +6,10 @@ use super::{environment::Variables, file::ConfigFile, resolve::resolve_with, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
 /// Keys whose comment in the template is an example.
-const WITHOUT_DEFAULT: [&str; 15] = [
+const WITHOUT_DEFAULT: [&str; 20] = [
     "api_key_command",
     "api_key_file",
+    "command",
     "environment_id",
     "extension_directory",
     "flags",
@@ -20,8 +21,12 @@ const WITHOUT_DEFAULT: [&str; 15] = [
     "since",
     "status_token_command",
     "status_token_file",
+    "textfile",
     "token_command",
     "token_file",
+    "url",
+    "url_env",
+    "url_file",
 ];
 
 fn settings(text: &str) -> Result<Settings, String> {

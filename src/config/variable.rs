@@ -1,5 +1,7 @@
 //! Environment variables: their names, what may be shown of them, and their values. The only place that reads the environment.
 
+use std::path::PathBuf;
+
 /// Returns the value of a variable; `None` if it is not set, or not UTF-8.
 #[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
 pub(super) fn environment(variable: &str) -> Option<String> {
@@ -25,5 +27,51 @@ pub(super) fn shown_variable(name: &str) -> &str {
     match is_variable_name(name) && !name.chars().any(|letter| letter.is_ascii_lowercase()) {
         true => name,
         false => "that the configuration file names",
+    }
+}
+
+/// What the environment says of the way to the service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkVariables {
+    /// The variable that names a proxy, and its address without user and password.
+    pub proxy: Option<(String, String)>,
+    /// The hosts that are asked without it.
+    pub no_proxy: Option<String>,
+    /// The file of the trusted authorities.
+    pub certificates: Option<PathBuf>,
+}
+
+/// Reads the variables of proxies and certificates.
+pub fn network_variables() -> NetworkVariables {
+    let set =
+        |name: &&str| environment(name).filter(|value| !value.is_empty()).map(|value| ((*name).to_owned(), value));
+    let proxy = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"].iter().find_map(set);
+    NetworkVariables {
+        proxy: proxy.map(|(name, address)| (name, without_user(&address))),
+        no_proxy: ["NO_PROXY", "no_proxy"].iter().find_map(set).map(|(_, hosts)| hosts),
+        certificates: ["SSL_CERT_FILE"].iter().find_map(set).map(|(_, path)| PathBuf::from(path)),
+    }
+}
+
+/// An address without the user and the password before its host.
+fn without_user(address: &str) -> String {
+    let (scheme, rest) = address.split_once("://").map_or(("", address), |(scheme, rest)| (scheme, rest));
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    if scheme.is_empty() { host.to_owned() } else { format!("{scheme}://{host}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p11_the_password_of_a_proxy_is_not_shown() {
+        for (address, shown) in [
+            ("http://proxy.example:3128", "http://proxy.example:3128"),
+            ("http://me:s3cr3t@proxy.example:3128", "http://proxy.example:3128"),
+            ("me:s3@cr3t@proxy.example", "proxy.example"),
+        ] {
+            assert_eq!(without_user(address), shown);
+        }
     }
 }

@@ -91,19 +91,27 @@ pub struct Applied {
 }
 
 /// Rows of the scan's base table by fate; the columns of the same names in `sync_windows`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct RowCounts {
+    /// Records of the pages.
     pub rows_read: u64,
+    /// Rows that are new in a warehouse.
     pub inserted: u64,
+    /// Rows whose content changed, soft deletions among them.
     pub updated: u64,
+    /// Rows that are as they were.
     pub unchanged: u64,
+    /// Rows that got a `deletedAt`.
     pub soft_deleted: u64,
+    /// Rows that the service no longer returns.
     pub vanished: u64,
+    /// Rows that the service no longer returns, too many to be believed; they stay.
     pub withheld: u64,
-    /// New in `rejects`.
+    /// Records that are new in `rejects`.
     pub rejected: u64,
-    /// New in `response_history` with the reason `collision`, or in `rejects` with `key_collision`.
+    /// Records that are new in `response_history` with the reason `collision`, or in `rejects` with `key_collision`.
     pub collisions: u64,
+    /// Records that the service returned although their creation time lies outside of the window.
     pub outside_window: u64,
 }
 

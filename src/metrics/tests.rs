@@ -29,3 +29,47 @@ fn text_has_one_head_for_each_metric_and_escapes_labels() {
     assert_eq!(text.matches("# TYPE studysync_run_rows gauge\n").count(), 1, "{text}");
     assert!(text.ends_with("studysync_run_rows{stream=\"responses\",fate=\"updated\"} 0\n"), "{text}");
 }
+
+const BEGIN: &str = "<!-- metrics: written by a test, from the list in src/metrics/list.rs -->\n";
+const END: &str = "<!-- /metrics -->\n";
+
+/// To write the reference anew: `STUDYSYNC_WRITE_DOCS=1 cargo test --lib metrics`.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "whether the reference is to be written anew")]
+fn the_reference_in_the_docs_is_that_of_the_list() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/monitoring.md");
+    // A crate from a registry carries no docs.
+    let Ok(page) = std::fs::read_to_string(&path) else { return };
+    let begin = page.find(BEGIN).unwrap() + BEGIN.len();
+    let end = page.find(END).unwrap();
+    if std::env::var("STUDYSYNC_WRITE_DOCS").is_ok() {
+        std::fs::write(&path, format!("{}{}{}", &page[..begin], reference(), &page[end..])).unwrap();
+        return;
+    }
+    assert_eq!(page[begin..end], reference(), "STUDYSYNC_WRITE_DOCS=1 writes it anew");
+}
+
+#[test]
+fn alerts_name_metrics_and_reasons_that_are_there() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/prometheus/alerts.yml");
+    let Ok(rules) = std::fs::read_to_string(path) else { return };
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let names: BTreeSet<&str> = rules
+        .match_indices("studysync_")
+        .map(|(at, _)| rules[at + "studysync_".len()..].split(|letter| !is_word(letter)).next().unwrap())
+        .collect();
+    assert!(names.len() > 6, "{names:?}");
+    for name in names {
+        assert!(named(name).is_some(), "studysync_{name} is no metric");
+    }
+    for (at, _) in rules.match_indices("reason=\"") {
+        let reason = rules[at + "reason=\"".len()..].split('"').next().unwrap();
+        assert!(crate::standing::codes().any(|code| code == reason), "{reason} is no reason");
+    }
+    assert_eq!(rules.matches("- alert:").count(), rules.matches("action:").count(), "each says what to do");
+    let page =
+        std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/monitoring.md")).unwrap();
+    for code in crate::standing::codes() {
+        assert!(page.contains(&format!("`{code}`")), "docs/monitoring.md does not explain {code}");
+    }
+}

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -27,14 +28,21 @@ pub enum Activity {
 const ACTIVITIES: usize = 5;
 
 /// The run's time by activity, in milliseconds. Everything but `wall` adds up to `wall`, give or take the rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeParts {
+    /// From the start of the run to its end.
     pub wall: u64,
+    /// Requests were under way.
     pub network: u64,
+    /// The service had said when to come back (`Retry-After`).
     pub told_to_wait: u64,
+    /// Backoff, or pacing at the learned rate.
     pub chose_to_wait: u64,
+    /// Pages were turned into rows.
     pub parse: u64,
+    /// Scans were committed, archived and checkpointed.
     pub write: u64,
+    /// Nothing of the above.
     pub idle: u64,
 }
 

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Stream;
@@ -112,7 +113,7 @@ impl DriftPolicy {
 }
 
 /// What is new about something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftKind {
     /// A field that no contract names.
@@ -141,7 +142,7 @@ impl DriftKind {
 }
 
 /// What became of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftFate {
     /// In the warehouse, as JSON or text.

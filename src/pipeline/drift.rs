@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -29,10 +30,11 @@ impl DriftSource {
 }
 
 /// Drift of one kind at one place, as the run's JSON tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftReport {
     /// The stream; `webhooks` for what webhooks told.
     pub stream: String,
+    /// What is new about it.
     pub kind: DriftKind,
     /// Path of the field: `responses.meta.battery`, `webhooks.battery`; `?` stands for a name that does not look like one.
     #[serde(rename = "where")]
@@ -41,6 +43,7 @@ pub struct DriftReport {
     pub records: u64,
     /// A type, a length, a word of an enumeration; never a text that a person could have typed.
     pub example: String,
+    /// What became of it.
     pub fate: DriftFate,
 }
 

@@ -9,6 +9,7 @@ use tokio::{
     task::{JoinError, JoinSet},
     time::{Instant, Sleep, sleep, sleep_until},
 };
+use tracing::Instrument as _;
 
 use crate::{
     load::CommitOptions,
@@ -24,6 +25,7 @@ use super::{
     queue::{Queue, Task},
     reconcile::Resumed,
     scan::{CompletedScan, OpenScan, begin},
+    spans,
     threads::blocking,
 };
 
@@ -227,7 +229,8 @@ impl Run {
             self.context.progress.begun();
             flow.pulled.push((task.scope.stream, task.due.window));
             let context = self.context.clone();
-            flow.pulls.spawn(async move { (task, pull(context, begun).await) });
+            let span = spans::window(&begun.scan);
+            flow.pulls.spawn(async move { (task, pull(context, begun).await) }.instrument(span));
         }
     }
 
@@ -244,14 +247,15 @@ impl Run {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         if let Some((task, pulled)) = if is_seal_due { None } else { flow.ready.pop_front() } {
             let options = self.commit_options(&task, &pulled);
-            flow.committing.spawn(async move {
+            let apply = async move {
                 let applied = apply(&context, &destinations, pulled, options).await;
                 CommitEnd::Applied(Box::new((task, applied)))
-            });
+            };
+            flow.committing.spawn(apply.instrument(spans::commit("apply")));
         } else if !flow.unsealed.is_empty() && (is_seal_due || flow.pulls.is_empty()) {
             let (tasks, unsealed) = flow.take_unsealed().into_iter().unzip();
-            flow.committing
-                .spawn(async move { CommitEnd::Sealed(tasks, seal(&context, &destinations, unsealed).await) });
+            let seal = async move { CommitEnd::Sealed(tasks, seal(&context, &destinations, unsealed).await) };
+            flow.committing.spawn(seal.instrument(spans::commit("seal")));
         }
     }
 

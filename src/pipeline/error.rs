@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -22,28 +23,28 @@ use super::{Frozen, UnknownSurveys};
 /// An error that ends the run. Everything committed stays, and the next run goes on.
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
-    #[error("the configuration does not work")]
-    Config(#[source] ConfigError),
-    #[error("the service cannot be read")]
-    Source(#[source] SourceError),
-    #[error("the archive failed")]
-    Archive(#[source] ArchiveError),
+    #[error(transparent)]
+    Config(ConfigError),
+    #[error(transparent)]
+    Source(SourceError),
+    #[error(transparent)]
+    Archive(ArchiveError),
     #[error("the {destination} warehouse failed")]
     Load {
         destination: &'static str,
         #[source]
         source: LoadError,
     },
-    #[error("the recordings failed")]
-    Recordings(#[source] RecordingsError),
-    #[error("the checkpoints failed")]
-    State(#[source] StateError),
+    #[error(transparent)]
+    Recordings(RecordingsError),
+    #[error(transparent)]
+    State(StateError),
     /// Without the list of those who are kept out, a run would let them back in.
     #[error("it is not known who is kept out")]
     Person(#[source] PersonError),
     /// A page that `source` took for whole cannot be flattened: a fault of the program.
-    #[error("a page cannot be read")]
-    Flatten(#[source] FlattenError),
+    #[error(transparent)]
+    Flatten(FlattenError),
     /// A scan was not applied, because its stream is frozen and it holds what the contract does not know.
     #[error(transparent)]
     Frozen(Box<Frozen>),
@@ -132,11 +133,15 @@ pub fn state_code(error: &StateError) -> u8 {
 }
 
 /// A window that could not be scanned; the others were.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Failure {
+    /// The stream.
     pub stream: &'static str,
+    /// The survey, where the scan was of one survey alone.
     pub survey_id: Option<i64>,
+    /// The range of creation time.
     pub window: String,
+    /// The error and its causes.
     pub error: String,
 }
 
@@ -152,14 +157,48 @@ impl Failure {
     }
 }
 
-/// The whole chain of an error on one line.
+/// The causes that are shown of an error, beside what it says itself.
+const CAUSES_MAX: usize = 2;
+
+/// An error and its causes on one line, outermost first. A level that the one before it says already is left out; of many causes the
+/// last are shown, which name what failed.
 pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+    let mut levels = vec![error.to_string()];
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
+        let text = error.to_string();
+        if levels.last().is_none_or(|last| !last.contains(&text)) {
+            levels.push(text);
+        }
         cause = error.source();
     }
-    text
+    if levels.len() > 1 + CAUSES_MAX {
+        levels.drain(1..levels.len() - CAUSES_MAX);
+    }
+    levels.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Level {
+        text: &'static str,
+        #[source]
+        source: Option<Box<Level>>,
+    }
+
+    #[test]
+    fn no_level_is_said_twice_and_the_root_is_kept() {
+        let chained = |texts: &[&'static str]| {
+            let levels = texts.iter().rev().fold(None, |source, text| Some(Box::new(Level { text, source })));
+            chain(&*levels.unwrap())
+        };
+        assert_eq!(chained(&["cannot open x"]), "cannot open x");
+        assert_eq!(chained(&["cannot open x", "no such file"]), "cannot open x: no such file");
+        assert_eq!(chained(&["cannot open x: no such file", "no such file"]), "cannot open x: no such file");
+        assert_eq!(chained(&["one", "two", "three", "four", "five"]), "one: four: five");
+    }
 }

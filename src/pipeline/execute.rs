@@ -1,6 +1,7 @@
 //! The way of a run: what is due is driven through the pipeline, then shown, recorded and told.
 
 use futures::future::join_all;
+use tracing::Instrument as _;
 
 use crate::{load::RunRecord, model::Stream, source::SourceError};
 
@@ -14,6 +15,7 @@ use super::{
     reconcile::{Resumed, resume},
     report::{peak_rss_bytes, rfc3339},
     run::CLOCK_SKEW,
+    spans,
     threads::blocking,
     work::{ScopeWork, work},
 };
@@ -21,7 +23,12 @@ use super::{
 impl Run {
     /// Works until nothing is due, or something stops it. Everything committed stays, whatever happens, and there is a report
     /// also of a run that failed.
-    pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
+    pub async fn execute(self) -> (RunReport, Result<(), PipelineError>) {
+        let span = spans::run(&self.session);
+        self.executed().instrument(span).await
+    }
+
+    async fn executed(mut self) -> (RunReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.surroundings.clock.clone();
         let worked = noting_told_waits(self.work(), source, state, clock).await;

@@ -44,6 +44,7 @@ mod sample;
 mod scan;
 mod session;
 mod shared_destination;
+mod spans;
 mod surroundings;
 mod sync_context;
 mod theme_measure;

@@ -1,9 +1,10 @@
 //! How a run can end.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Everything that was due is done.

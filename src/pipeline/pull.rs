@@ -3,6 +3,8 @@
 //! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each takes the pull and gives it back: work that blocks moves it
 //! to another thread meanwhile, and a phase that fails leaves nothing to go on with but what is durable.
 
+use tracing::Instrument as _;
+
 use crate::{
     archive::Spool,
     flatten::flatten_page,
@@ -17,6 +19,7 @@ use super::{
     held::Held,
     list_end,
     scan::{CompletedScan, OpenScan},
+    spans,
     sync_context::SyncContext,
     theme_measure::page_came,
     threads::{blocking, side_by_side},
@@ -134,7 +137,7 @@ impl Pull {
     /// Reads page after page up to the end of results. What hides behind a page's edge is looked at before the next one, if it is due.
     async fn read_list(mut self) -> Result<Pull, PullError> {
         while !self.is_at_end {
-            let step = self.walk.next().await;
+            let step = self.walk.next().instrument(spans::page()).await;
             let (pull, looked) = self.take_step(step).await?;
             let (pull, sides) = pull.unless_failed(looked).await?;
             self = pull.keep_side_pages(sides).await?;

@@ -1,5 +1,6 @@
 //! Why a run did not end as `done`, as one word of a short list: what monitors count and alert by.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 use super::{Outcome, PipelineError};
 
 /// Why a run did not end as `done`. The names are contracts: they stand in the run's JSON, in metrics and in notifications.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunReason {
     /// The service refused the key.

@@ -5,6 +5,7 @@ use std::{
     fmt,
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -22,7 +23,7 @@ use super::{
 };
 
 /// How far a run came with a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reached {
     /// The run ended before it began with the stream.
@@ -41,7 +42,7 @@ impl Reached {
 }
 
 /// One stream's part of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StreamReport {
     /// How far the run came with it.
     #[serde(skip_serializing_if = "Reached::is_all")]
@@ -73,19 +74,25 @@ impl StreamReport {
     }
 }
 
-/// A run.
-#[derive(Clone, Debug, Serialize)]
+/// A run of `sync`, `backfill` or `users pull`: what it did, and where its time went.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunReport {
+    /// A version 7 UUID; the column `_run_id` of the rows that the run wrote.
+    #[schemars(with = "String")]
     pub run_id: RunId,
+    /// The command: `sync`, `backfill`, `users pull`.
     pub command: String,
+    /// How the run ended.
     pub outcome: Outcome,
+    /// The exit code of the command.
     pub exit_code: u8,
-    /// RFC 3339, by this machine.
+    /// When the run began: RFC 3339, by this machine's clock.
     pub started_at: String,
-    /// RFC 3339, by this machine.
+    /// When the run ended: RFC 3339, by this machine's clock.
     pub finished_at: String,
+    /// Windows and rows by stream: `responses`, `surveys`, `themes`, `users`.
     pub streams: BTreeMap<&'static str, StreamReport>,
-    /// What the service sent and the contracts do not know, at most [`crate::model::DRIFT_PLACES_MAX`] places a stream.
+    /// What the service sent and the contracts do not know, at most 100 places a stream (`DRIFT_PLACES_MAX`).
     pub drift: Vec<DriftReport>,
     /// How often such was met at places that found no room in the list.
     pub drift_unlisted: u64,
@@ -95,9 +102,11 @@ pub struct RunReport {
     /// Recordings, where they are fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recordings: Option<RecordingsReport>,
+    /// Requests that the run sent.
     pub requests: RequestStats,
-    /// Where the time went; everything but `wall` adds up to it.
+    /// Where the time went, in milliseconds; everything but `wall` adds up to it.
     pub time_ms: TimeParts,
+    /// The most memory that the process had; 0 where the system does not say.
     pub peak_rss_bytes: u64,
     /// Why the run ended early, and until when it should be left alone.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,9 +5,9 @@ use crate::{load::LoadError, state::StateError};
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    #[error("the warehouse cannot be read")]
+    #[error(transparent)]
     Load(#[from] LoadError),
-    #[error("the checkpoints cannot be read")]
+    #[error(transparent)]
     State(#[from] StateError),
     #[error("a chart cannot be drawn: {0}")]
     Draw(String),

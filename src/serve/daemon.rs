@@ -9,14 +9,15 @@ use crate::{
     config::Settings,
     flatten::tell,
     model::{MINUTE_MS, Stream},
+    notify::EndedRun,
     pipeline::{
-        Meter, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunReport, Surroundings, chain,
+        Meter, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunMoments, RunReport, Surroundings, chain,
         flush_deliveries, identity, log_progress,
     },
     state::{Inbox, ScheduleEntry, StateError},
 };
 
-use super::{Agenda, Board, Count, Ended, Job, Schedule, ServeError};
+use super::{Agenda, Board, Count, Ended, Job, Schedule, ServeError, told::Told, watch::health_rules};
 
 /// The wall clock may jump while the daemon sleeps, so it looks at least so often.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -42,6 +43,7 @@ pub struct Daemon {
     counted_ms: Option<i64>,
     published_ms: i64,
     is_unpublished: bool,
+    told: Told,
 }
 
 impl Daemon {
@@ -72,6 +74,7 @@ impl Daemon {
         let agenda = Agenda::new(schedule, waits, surroundings.chance.clone(), done_tick_ms, now_ms);
         let (published_ms, is_unpublished) = (now_ms, false);
         let (written, counted_ms) = (None, None);
+        let told = Told::new(&settings, health_rules(&settings, now_ms)?);
         Ok(Daemon {
             settings,
             surroundings,
@@ -83,6 +86,7 @@ impl Daemon {
             counted_ms,
             published_ms,
             is_unpublished,
+            told,
         })
     }
 
@@ -95,6 +99,7 @@ impl Daemon {
         self.board.set_started();
         while !stop.is_cancelled() {
             self.note();
+            self.told.refresh(self.surroundings.clock.now_ms());
             let now_ms = self.surroundings.clock.now_ms();
             let next = self.agenda.next(now_ms);
             if let Some((_, job)) = next.as_ref().filter(|(due_ms, _)| *due_ms <= now_ms) {
@@ -171,18 +176,22 @@ impl Daemon {
         let run = Run::open_in(settings, request, stop, Arc::clone(&progress), surroundings).await;
         // Whoever starts the daemon overrides the wait that is kept at that moment, and none that is told later.
         self.settings.throttle.ignores_told_wait = false;
-        let (ended, outcome, trouble, limited_until_ms) = match run {
+        let (report, error) = match run {
             Ok(run) => {
                 self.board.set_meter(Some(Meter::new(progress, run.source().clone())));
                 let (report, outcome) = watched(run, &self.board).await;
                 self.board.set_meter(None);
-                let limited_until_ms = report.limited_until_ms;
-                let (ended, outcome, trouble) = judge(&report, &outcome);
-                (ended, outcome, trouble, limited_until_ms)
+                (Some(report), outcome.err())
             }
-            Err(error) => (of_error(&error), "not begun".to_owned(), Some(chain(&error)), None),
+            Err(error) => (None, Some(error)),
         };
+        let limited_until_ms = report.as_ref().and_then(|report| report.limited_until_ms);
+        let (ended, outcome, trouble) = judge(report.as_ref(), error.as_ref());
         let finished_ms = self.surroundings.clock.now_ms();
+        if command == "sync" {
+            let ended = EndedRun::new(command, RunMoments { started_ms, finished_ms }, error.as_ref());
+            self.told.conclude(ended);
+        }
         match &trouble {
             None => tracing::info!(command, outcome, secs = (finished_ms - started_ms) / 1000, "the run is done"),
             Some(why) if limited_until_ms.is_some() => {
@@ -286,20 +295,16 @@ async fn watched(run: Run, board: &Board) -> (RunReport, Result<(), PipelineErro
     }
 }
 
-/// What a run that was opened came to: what follows, its outcome, and what went wrong.
-fn judge(report: &RunReport, outcome: &Result<(), PipelineError>) -> (Ended, String, Option<String>) {
-    let name = report.outcome.name().to_owned();
-    if let Err(error) = outcome {
-        return (of_error(error), name, Some(chain(error)));
-    }
-    match report.outcome {
-        Outcome::Done => (Ended::Done, name, None),
-        Outcome::NeedsALook => (Ended::Done, name, None),
-        Outcome::Failed | Outcome::StoppedEarly | Outcome::Interrupted => {
-            let failed = report.failures.first().map(|failure| format!("{}: {}", failure.window, failure.error));
-            let why = report.stopped_because.clone().or(failed);
-            (Ended::Again { not_before_ms: report.resume_after_ms }, name, why.or(Some("it did not end".to_owned())))
+/// What a run came to: what follows, its outcome, and what went wrong.
+fn judge(report: Option<&RunReport>, error: Option<&PipelineError>) -> (Ended, String, Option<String>) {
+    let outcome = report.map_or("not begun", |report| report.outcome.name()).to_owned();
+    match (error, report) {
+        (Some(error), _) => (of_error(error), outcome, Some(chain(error))),
+        (None, Some(report)) if !matches!(report.outcome, Outcome::Done | Outcome::NeedsALook) => {
+            let why = report.why.clone().or(Some("it did not end".to_owned()));
+            (Ended::Again { not_before_ms: report.resume_after_ms }, outcome, why)
         }
+        (None, _) => (Ended::Done, outcome, None),
     }
 }
 

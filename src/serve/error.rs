@@ -7,12 +7,12 @@ use crate::{config::ConfigError, pipeline::PipelineError, state::StateError};
 /// An error of `serve`.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("the configuration does not work")]
-    Config(#[source] ConfigError),
-    #[error("the run cannot be prepared")]
-    Pipeline(#[source] PipelineError),
-    #[error("the inbox failed")]
-    State(#[source] StateError),
+    #[error(transparent)]
+    Config(ConfigError),
+    #[error(transparent)]
+    Pipeline(PipelineError),
+    #[error(transparent)]
+    State(StateError),
     #[error(
         "[serve] schedule: '{expression}' cannot be read as minute, hour, day of month, month and day of week: {why}"
     )]

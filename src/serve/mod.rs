@@ -18,6 +18,7 @@ mod queue;
 mod receiver;
 mod schedule;
 mod status_page;
+mod told;
 mod watch;
 
 pub use agenda::{Agenda, Ended, Job};

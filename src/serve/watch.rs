@@ -127,7 +127,7 @@ impl Watch {
 }
 
 /// What is taken for healthy, by the configuration and the schedule.
-fn health_rules(settings: &Settings, now_ms: i64) -> Result<HealthRules, ServeError> {
+pub(super) fn health_rules(settings: &Settings, now_ms: i64) -> Result<HealthRules, ServeError> {
     let serve = &settings.serve;
     let schedule = serve.schedule.as_deref().map(|text| Schedule::parse(text, &serve.timezone)).transpose()?;
     let by_schedule = schedule.as_ref().map_or(MAX_LAG, |schedule| {

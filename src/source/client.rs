@@ -82,7 +82,8 @@ pub(super) fn authorization(settings: &SourceSettings, form: AuthForm) -> Result
 }
 
 /// rustls wants to be told once which cryptography to use.
-fn install_crypto() {
+/// Says which cryptography TLS is made with, once for the process.
+pub fn install_crypto() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         // An error means that an embedding program has chosen already, which is as good.

@@ -41,7 +41,7 @@ pub enum SourceError {
     Redirected { status: u16, location: String, url: String },
 
     /// The service gave no answer, or only server errors, however often it was asked: try later.
-    #[error("no usable answer from {url} in {}: {last}", attempts_of(*attempts))]
+    #[error("{} {url} in {}: {last}", last.verb(), attempts_of(*attempts))]
     Unreachable { url: String, attempts: u32, last: Failure },
 
     /// The service answered, however often it was asked, with something that is no page: look at the address and at what
@@ -150,10 +150,10 @@ pub enum LoopCause {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
     /// No connection.
-    #[error("cannot connect: {detail}")]
+    #[error("{detail}")]
     Connect { detail: String },
     /// No TLS connection, before somebody changes something.
-    #[error("cannot connect: {problem} ({detail})")]
+    #[error("{problem} ({detail})")]
     Tls { problem: TlsProblem, detail: String },
     /// The answer is no HTTP.
     #[error("the answer is no HTTP: the port may be one for https ({detail})")]
@@ -188,6 +188,16 @@ pub enum Failure {
     /// The body is no JSON; `came` says what came.
     #[error("the body is not JSON: {reason} ({came})")]
     NotJson { reason: String, came: String },
+}
+
+impl Failure {
+    /// What an error that gives up says before the address.
+    fn verb(&self) -> &'static str {
+        match self {
+            Failure::Connect { .. } | Failure::Tls { .. } => "cannot reach",
+            _ => "no usable answer from",
+        }
+    }
 }
 
 impl Failure {

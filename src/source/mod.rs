@@ -51,6 +51,7 @@ mod error;
 mod settings;
 mod stats;
 
+pub use self::client::install_crypto;
 pub use self::{
     ask::{Answer, Range},
     download::{DownloadFrom, DownloadRequest, DownloadSink, DownloadStart, Downloaded, OTHER_VERSION, host_of},

@@ -5,10 +5,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a run asked of the service.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RequestStats {
     /// Requests sent, retries and probes included.
     pub total: u64,

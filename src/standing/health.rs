@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{config::Settings, pipeline::RunReason};
 
-use super::{Lag, Standing};
+use super::{Lag, RunSummary, Standing};
 
 /// Codes of reasons that are not about the end of a run. The others are those of [`RunReason`].
 const BEHIND: &str = "behind";
@@ -83,6 +83,12 @@ impl Health {
     /// Whether a reason of this code is there.
     pub fn has(&self, code: &str) -> bool {
         self.reasons.iter().any(|reason| reason.code == code)
+    }
+
+    /// Whether the run's failure makes it unhealthy.
+    pub fn is_failing_for(&self, run: &RunSummary) -> bool {
+        run.reason
+            .is_some_and(|of_run| self.reasons.iter().any(|reason| reason.code == of_run.name() && reason.is_failing))
     }
 
     /// Deliveries of webhooks cannot be stored.

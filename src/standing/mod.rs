@@ -15,9 +15,9 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use crate::{
     config::Settings,
-    pipeline::{CLOCK_SKEW, LEARNED_RATE, told_wait_until},
+    pipeline::{CLOCK_SKEW, LEARNED_RATE, RunMoments, RunReport, told_wait_until},
     source::LearnedRate,
-    state::{Inbox, State, StateError, Waiting},
+    state::{Inbox, RunEntry, State, StateError, Waiting},
 };
 
 /// The commands that bring the warehouse up to date: whether nights fail is judged by them. `wake` is not one of them: it reads what
@@ -59,7 +59,7 @@ impl Standing {
     /// # Errors
     /// The checkpoints cannot be read.
     pub fn read(settings: &Settings, now_ms: i64) -> Result<Standing, StateError> {
-        match State::open_read_only(&settings.state_path)? {
+        match State::open_if_current(&settings.state_path)? {
             Some(state) => Standing::of(settings, &state, now_ms),
             None => Ok(Standing { now_ms, lags: stream_lags(settings, &[]), ..Standing::default() }),
         }
@@ -99,12 +99,33 @@ impl Standing {
         self.last_success.is_some()
     }
 
+    /// Adds a run that failed before it could be written down.
+    pub fn add_unrecorded(&mut self, report: &RunReport, moments: RunMoments) {
+        let entry = RunEntry {
+            run_id: report.run_id.0.clone(),
+            command: report.command.clone(),
+            started_ms: moments.started_ms,
+            finished_ms: Some(moments.finished_ms),
+            outcome: Some(report.outcome.name().to_owned()),
+            exit_code: Some(i64::from(report.exit_code)),
+            report: serde_json::to_string(report).ok(),
+        };
+        self.last_report = serde_json::to_value(report).ok();
+        let run = RunSummary::of(entry, false);
+        if run.is_failure() {
+            self.failures_in_a_row += 1;
+            self.last_failure = Some(run.clone());
+        }
+        (self.last_run, self.last_ended) = (Some(run.clone()), Some(run));
+    }
+
     fn read_runs(&mut self, state: &State) -> Result<(), StateError> {
         let holder = state.current_holder()?;
         self.last_success_ms = state.last_successes()?;
         // Newest first, down to the last success.
         state.visit_runs(|entry| {
-            let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
+            let is_holder = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
+            let is_running = is_holder && entry.finished_ms.is_none();
             let report = entry.report.clone();
             let run = RunSummary::of(entry, is_running);
             self.last_run.get_or_insert_with(|| run.clone());

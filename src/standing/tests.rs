@@ -73,6 +73,15 @@ fn what_never_ran_is_named_and_not_unhealthy() {
 }
 
 #[test]
+fn a_state_file_that_is_just_being_made_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = resolve(Overrides { state: Some(path(folder.path())), ..Overrides::default() }).unwrap();
+    std::fs::write(path(folder.path()), "").unwrap();
+    assert!(Standing::read(&settings, 5).unwrap().last_run.is_none());
+    assert_eq!(std::fs::metadata(path(folder.path())).unwrap().len(), 0, "no table is made by a reader");
+}
+
+#[test]
 fn failed_nights_are_counted_until_one_succeeds() {
     let mut history = History::new();
     history.ended("backfill", 0, "{}").failed("service_failed", 1).failed("service_failed", 1);

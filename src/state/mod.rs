@@ -66,6 +66,14 @@ pub struct State {
     steps: Steps,
 }
 
+/// What is at the place of a state file.
+enum Found {
+    Nothing,
+    /// Of an earlier version, or not filled yet.
+    Older,
+    Current(State),
+}
+
 impl State {
     /// Opens the file for writing, and makes it if it is missing. It remembers the service and environment it was made for and
     /// refuses others (promise P10).
@@ -91,8 +99,30 @@ impl State {
 
     /// Opens the file for reading alone; `None` when there is none.
     pub fn open_read_only(path: &Path) -> Result<Option<State>, StateError> {
+        match State::look_at(path)? {
+            Found::Current(state) => Ok(Some(state)),
+            Found::Nothing => Ok(None),
+            // Only a writer may lift it; a reader does the same as one would.
+            Found::Older => {
+                let mut state = State::connect(path, OpenFlags::default())?;
+                state.migrate()?;
+                Ok(Some(state))
+            }
+        }
+    }
+
+    /// The same for whoever looks on while runs are at work: a file that one of them is just making, or that none has lifted to this version yet,
+    /// is left alone, as if there were none.
+    pub fn open_if_current(path: &Path) -> Result<Option<State>, StateError> {
+        match State::look_at(path)? {
+            Found::Current(state) => Ok(Some(state)),
+            Found::Nothing | Found::Older => Ok(None),
+        }
+    }
+
+    fn look_at(path: &Path) -> Result<Found, StateError> {
         if !is_there(path)? {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
         let mut state = State::connect(path, READ_ONLY)?;
         let version = match state.version() {
@@ -104,14 +134,9 @@ impl State {
             version => version?,
         };
         match usize::try_from(version).unwrap_or(usize::MAX).cmp(&MIGRATIONS.len()) {
-            std::cmp::Ordering::Equal => Ok(Some(state)),
+            std::cmp::Ordering::Equal => Ok(Found::Current(state)),
             std::cmp::Ordering::Greater => Err(StateError::Newer { path: path.to_owned() }),
-            // Older, and only a writer may lift it; a reader does the same as one would.
-            std::cmp::Ordering::Less => {
-                state = State::connect(path, OpenFlags::default())?;
-                state.migrate()?;
-                Ok(Some(state))
-            }
+            std::cmp::Ordering::Less => Ok(Found::Older),
         }
     }
 

@@ -75,11 +75,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("standing", &["model", "config", "source", "state", "pipeline"]),
     ("metrics", &["files", "standing"]),
+    ("otlp", &["config", "source", "metrics", "telemetry"]),
+    ("notify", &["model", "files", "config", "source", "pipeline", "standing", "metrics", "otlp"]),
     (
         "serve",
         &[
             "model", "clock", "config", "redact", "schema", "flatten", "person", "load", "state", "pipeline",
-            "standing", "metrics", "erase", "report",
+            "standing", "metrics", "notify", "otlp", "erase", "report",
         ],
     ),
 ];
@@ -88,7 +90,7 @@ const SEE_ALL: &[&str] = &["cli", "main", "lib"];
 
 /// Where each crate, and each reach for the outside world, is at home: modules, or single files.
 const CRATE_HOMES: &[(&str, &[&str])] = &[
-    ("reqwest", &["source"]),
+    ("reqwest", &["source", "notify"]),
     ("duckdb", &["load"]),
     ("parquet", &["load"]),
     ("rusqlite", &["state"]),
@@ -106,7 +108,11 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("croner", &["serve"]),
     ("chrono_tz", &["serve"]),
     ("maud", &["report", "serve"]),
-    ("tracing_subscriber", &["telemetry"]),
+    ("tracing_subscriber", &["telemetry", "otlp"]),
+    ("tracing_opentelemetry", &["otlp"]),
+    ("opentelemetry", &["otlp"]),
+    ("opentelemetry_sdk", &["otlp"]),
+    ("opentelemetry_otlp", &["otlp"]),
     ("secrecy", &["redact"]),
     ("unicode_normalization", &["model", "person"]),
     ("idna", &["model"]),

@@ -60,9 +60,9 @@ fn exit_1_a_service_that_cannot_be_reached_is_named() {
     let place = Place::at(format!("http://{address}"));
     let done = place.run(&["check"]).expect(1);
     assert!(done.stdout.contains("FAIL service"), "{}", done.stdout);
-    assert!(done.stdout.contains("what to do:"), "{}", done.stdout);
+    assert!(done.stdout.contains("hint:"), "{}", done.stdout);
     let done = place.run(&["sync"]).expect(1);
-    assert!(done.stderr.contains("error: ") && done.stderr.contains("what to do:"), "{}", done.stderr);
+    assert!(done.stderr.contains("error: ") && done.stderr.contains("hint:"), "{}", done.stderr);
     assert_eq!(done.stdout, "");
 }
 
@@ -222,7 +222,9 @@ fn exit_0_check_finds_all_well_before_and_after_a_run() {
     let findings = place.run(&["check", "--json"]).expect(0).json();
     let what: Vec<&str> =
         findings.as_array().unwrap().iter().map(|finding| finding["what"].as_str().unwrap()).collect();
-    assert_eq!(what, ["service", "key", "clock", "state", "warehouse"]);
+    // What this machine has for a proxy, and for certificates.
+    let what: Vec<&str> = what.into_iter().filter(|what| !["proxy", "certs"].contains(what)).collect();
+    assert_eq!(what, ["service", "key", "clock", "state", "warehouse", "disk", "serve"]);
     assert!(findings.as_array().unwrap().iter().all(|finding| finding["is_well"] == true), "{findings}");
     place.report(&["sync"], 0);
     place.run(&["check"]).expect(0);
@@ -289,4 +291,32 @@ fn exit_3_status_says_which_stream_is_further_behind_than_it_may_be() {
     let lag = late["behind"][0]["lag_secs"].as_i64().unwrap();
     assert!(late["behind"][0]["stream"] == "responses" && (600..700).contains(&lag), "{late:#}");
     place.run(&["status", "--max-lag", "soon"]).expect(2);
+}
+
+#[test]
+fn check_looks_at_disks_proxy_certificates_and_serve() {
+    let service = Service::start(small(200, 5));
+    let place = Place::new(&service);
+    let all = place.run(&["check"]).expect(0).stdout;
+    assert!(all.contains("ok   disk ") && all.contains(" free at "), "{all}");
+    assert!(all.contains("ok   serve      not set up"), "{all}");
+    std::fs::write(place.path("no.pem"), "nothing\n").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = place
+        .with_env("STUDYSYNC_WEBHOOK_SECRET", "s")
+        .with_env("STUDYSYNC_SERVE_LISTEN", &taken.local_addr().unwrap().to_string())
+        .with_env("HTTPS_PROXY", "http://me:hidden@proxy.example:3128")
+        .with_env("NO_PROXY", "127.0.0.1");
+    let all = place.run(&["check"]).expect(0).stdout;
+    assert!(all.contains("is taken") && all.contains("go through http://proxy.example:3128"), "{all}");
+    assert!(!all.contains("hidden"), "{all}");
+    let broken = place.with_env("SSL_CERT_FILE", "no.pem").run(&["check"]);
+    assert!(
+        broken.code != 0 && broken.stdout.contains("FAIL certs      no.pem has no certificate"),
+        "{}",
+        broken.stdout
+    );
+    let place = Place::new(&service).with_env("STUDYSYNC_SERVE_TOKEN_COMMAND", "exit 4");
+    let broken = place.run(&["check"]).expect(2).stdout;
+    assert!(broken.contains("FAIL serve      [serve] token_command: the command ended with exit code 4"), "{broken}");
 }

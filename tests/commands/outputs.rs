@@ -319,3 +319,33 @@ fn query_prints_lists_in_csv_too() {
         .expect(0);
     assert_eq!(none.stdout, "selected_indexes,one\n");
 }
+
+#[test]
+fn the_demo_leaves_a_configuration_and_three_commands_that_work() {
+    let place = Place::at("http://127.0.0.1:1").without_config();
+    let folder = place.path("the demo's");
+    let mut demo = place.bare(&["demo", "--responses", "2000", "--folder", folder.to_str().unwrap()]);
+    // Settings of somebody's own warehouse.
+    let done =
+        Done::from(demo.env("STUDYSYNC_WAREHOUSE_DUCKDB", "/no/such/folder/own.duckdb").output().unwrap()).expect(0);
+    let end = done.stdout.split_once("To look around, paste:").unwrap().1;
+    let lines: Vec<&str> = end.lines().filter(|line| line.starts_with("  ")).collect();
+    assert_eq!(lines.len(), 3, "{end}");
+    let shell = std::process::Command::new("/bin/sh").args(["-ec", &lines.join("\n")]).output().unwrap();
+    let shell = Done::from(shell).expect(0);
+    assert!(shell.stdout.contains("nps_low") && folder.join("report.html").exists(), "{}", shell.stdout);
+}
+
+#[test]
+fn an_error_says_the_cause_first_and_nothing_twice() {
+    let nobody = Place::at("http://127.0.0.1:1");
+    let done = nobody.run(&["check"]).expect(1);
+    assert!(done.stdout.contains("FAIL service    cannot reach http://127.0.0.1:1/"), "{}", done.stdout);
+    let done = nobody.run(&["sync"]).expect(1);
+    let error = done.stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
+    assert!(error.starts_with("error: cannot reach http://127.0.0.1:1/") && error.contains("refused"), "{error}");
+    assert_eq!(error.matches("refused").count(), 1, "{error}");
+    assert!(done.stderr.contains("\nhint: ") && !done.stderr.contains('\u{1b}'), "{}", done.stderr);
+    let missing = nobody.run(&["sync", "--api-key-file", "/no/such/key.txt"]).expect(2);
+    assert!(missing.stderr.starts_with("error: the key file /no/such/key.txt cannot be read: "), "{}", missing.stderr);
+}

@@ -253,11 +253,16 @@ impl Place {
         self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Runs `sync` or `backfill` with `--json`, which must end with this exit code; returns the run's report.
+    /// Runs `sync` or `backfill` with `--json`, which must end with this exit code; returns the run's report, held against its schema.
     pub fn report(&self, arguments: &[&str], exit_code: i32) -> Value {
         let done = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(done.code, exit_code, "{arguments:?}\n{}", done.stderr);
-        done.json()
+        let report = done.json();
+        // The schema is that of runs; `verify`, `replay` and `users push` report something else.
+        if ["sync", "backfill", "users pull"].iter().any(|command| report["command"] == *command) {
+            crate::book::run_json::assert_valid(&report);
+        }
+        report
     }
 
     /// The tables of the DuckDB file.

@@ -2,6 +2,7 @@
 //! played in simulated time (`nights`).
 
 mod deliveries;
+mod health;
 mod hostile;
 mod kills;
 mod load;

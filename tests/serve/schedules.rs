@@ -1,5 +1,5 @@
 //! The schedule as people see it: a missed run is caught up once, a stop in the middle loses nothing, two never work at once, and
-//! the ways to run without `serve` in `examples/` work as they stand.
+//! the simplest ways to run without `serve` in `examples/` work as they stand; `make schedulers` runs all of them for each exit code.
 
 use std::{process::Command, time::Instant};
 
@@ -154,7 +154,7 @@ fn the_ways_to_run_without_serve_work_as_they_stand() {
     let service = Service::start(small(300, 5));
     let place = Place::new(&service);
     let config = format!(
-        "[service]\nbase_url = \"{}\"\n[warehouse]\nduckdb = \"warehouse.duckdb\"\n[streams.responses]\nsince = \"{}\"\n",
+        "[service]\nbase_url = \"{}\"\napi_key_file = \"key\"\n[warehouse]\nduckdb = \"warehouse.duckdb\"\n[streams.responses]\nsince = \"{}\"\n",
         service.base_url(),
         NOW_MS - 6 * DAY_MS
     );
@@ -168,37 +168,29 @@ fn the_ways_to_run_without_serve_work_as_they_stand() {
         command.env("PATH", format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap()));
         Done::from(command.output().unwrap())
     };
-    // cron: the line without its five fields.
-    let crontab = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/nightly.cron")).unwrap();
-    let lines = crontab.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let line = line.splitn(6, char::is_whitespace).nth(5).unwrap().trim();
-        line.replace("/srv/studysync", &folder).replace("/run/secrets/studysync", &format!("{folder}/key"))
-    });
+    let example = |name: &str| {
+        std::fs::read_to_string(format!("{}/examples/{name}", env!("CARGO_MANIFEST_DIR")))
+            .unwrap()
+            .replace("/srv/studysync", &folder)
+    };
+    // cron: the commands without times, user and settings.
+    std::fs::write(place.path("nightly.sh"), example("cron/nightly.sh")).unwrap();
+    let crontab = example("cron/studysync");
+    let lines = crontab.lines().filter_map(|line| line.split_once(" studysync  ")).map(|halves| halves.1.to_owned());
     let [nightly, watch] = lines.collect::<Vec<_>>().try_into().unwrap();
     // What cron mails: the streams that are behind, and nothing where none is.
     let before = shell(&watch).expect(0).stdout;
     assert!(before.contains("BEHIND  responses: nothing is complete"), "{before}");
-    shell(&nightly).expect(0);
+    assert_eq!(shell(&nightly).expect(0).stdout, "");
     assert_eq!(shell(&watch).expect(0).stdout, "");
     let report = std::fs::read_to_string(place.path("runs.ndjson")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&report).unwrap()["outcome"], "done");
     // systemd: the unit's own command.
     let unit =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/systemd/studysync.service")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/studysync.service")).unwrap();
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let start = start.replace("/usr/local/bin/studysync", &program.display().to_string());
+    let start = start.replace("/usr/bin/studysync", &program.display().to_string());
+    let start = start.replace("/etc/studysync", &folder);
     shell(&format!("STUDYSYNC_API_KEY={KEY} {start}")).expect(0);
-    // Airflow: the file compiles, and its command is run as the operator runs it.
-    let dag = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/airflow_dag.py");
-    let compiled =
-        Command::new("python3").args(["-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())", dag]).output();
-    match compiled {
-        Ok(compiled) => assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr)),
-        Err(error) => eprintln!("SKIPPED: python3: {error}"),
-    }
-    let text = std::fs::read_to_string(dag).unwrap();
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("bash_command=")).unwrap();
-    let line = line.trim_end_matches(',').trim_matches('"').replace("/srv/studysync", &folder);
-    shell(&format!("export STUDYSYNC_API_KEY={KEY}; {line}")).expect(0);
     assert!(place.duckdb_tables().count("SELECT count(*) FROM responses") > 200);
 }

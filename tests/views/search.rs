@@ -262,7 +262,7 @@ fn without_the_extension_the_plain_search_is_there_and_a_warning() {
     assert_plain(&done.stderr, &missing);
     let check = place.run(&["check"]).expect(1);
     assert!(check.stdout.contains("FAIL search") && check.stdout.contains(&missing), "{}", check.stdout);
-    assert!(check.stdout.contains("what to do: install it"), "{}", check.stdout);
+    assert!(check.stdout.contains("hint: install it"), "{}", check.stdout);
     // A file that is no extension.
     std::fs::create_dir_all(installed(&place).parent().unwrap()).unwrap();
     std::fs::write(installed(&place), vec![b'x'; 4096]).unwrap();

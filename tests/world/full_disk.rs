@@ -203,7 +203,7 @@ fn limits_on_file_size() {
             failures += 1;
             assert_eq!(done.code, 1, "{when}: {}", done.stderr);
             assert!(!done.stderr.contains("panicked"), "{when}: {}", done.stderr);
-            assert!(done.stderr.contains("what to do:"), "{when}: {}", done.stderr);
+            assert!(done.stderr.contains("hint:"), "{when}: {}", done.stderr);
             assert!(done.stderr.contains("run the same command again"), "{when}: {}", done.stderr);
         }
         place.run(&command).expect(0);

@@ -16,13 +16,13 @@ const HOLDER_FILE: &str = "STUDYSYNC_TEST_HOLDS_FILE";
 const HOLDER_MODE: &str = "STUDYSYNC_TEST_HOLDS_MODE";
 
 /// Another process with the DuckDB file open, until it is dropped or let go.
-struct Holder {
+pub struct Holder {
     child: Child,
     input: Option<ChildStdin>,
 }
 
 impl Holder {
-    fn of(place: &Place, mode: &str) -> Holder {
+    pub fn of(place: &Place, mode: &str) -> Holder {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "world::locks::plays_the_analyst", "--nocapture", "--test-threads=1"])
             .env(HOLDER_FILE, place.duckdb())

@@ -5,7 +5,7 @@ mod clocks;
 pub mod full_disk;
 mod hostile;
 mod little_memory;
-mod locks;
+pub mod locks;
 mod read_only;
 mod refusals;
 mod shifting;
@@ -21,7 +21,7 @@ use crate::harness::{Done, Place, Service, assert_holds, contract, different_row
 
 /// Asserts that an error names these things, and says what to do.
 fn assert_says(done: &Done, words: &[&str]) {
-    for word in words.iter().chain(&["what to do:"]) {
+    for word in words.iter().chain(&["hint:"]) {
         assert!(done.stderr.contains(word), "'{word}' is missing in:\n{}", done.stderr);
     }
     assert!(!done.stderr.contains("panicked"), "{}", done.stderr);

@@ -87,7 +87,7 @@ fn p3_a_service_that_answers_404_to_everything_proves_nothing() {
         for command in [&["sync"][..], &["backfill", "--from", "2026-01-01"], &["users", "pull", "--user-id", "u-1"]] {
             let done = place.run(command).expect(1);
             assert!(done.stderr.contains("404"), "{command:?}: {}", done.stderr);
-            assert!(done.stderr.contains("what to do:") || kind == "text/html", "{command:?}: {}", done.stderr);
+            assert!(done.stderr.contains("hint:") || kind == "text/html", "{command:?}: {}", done.stderr);
             assert!(!done.stderr.contains("nothing to do"), "{command:?}: {}", done.stderr);
         }
         assert_eq!(coverage(&place, "responses"), Value::Null, "{kind}: nothing is proven");

@@ -33,7 +33,7 @@ use probe::probe;
 /// --probe asks the service for a sample, with 6 to 36 requests for each stream.
 ///
 /// Exit codes: 0 planned; 1 the checkpoints cannot be read, or the service does not answer to --probe; 2 usage or configuration; 3 planned, and
-/// the warehouse does not know a survey that was named; 4 key refused.
+/// the warehouse does not know a survey that was named; 4 key refused; 6 the service must be left alone for now.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
     /// Plan a backfill from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -12,7 +13,7 @@ const SETTLED_ROWS: usize = 2000;
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
 /// What a run did about recordings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RecordingsReport {
     /// Recordings that were fetched.
     pub fetched: u64,

@@ -1,0 +1,48 @@
+"""Prints the configuration of the Debian package: what `studysync init` writes, with state and warehouse below /var/lib/studysync.
+
+Usage: debian_config.py PROGRAM
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+STATE = "/var/lib/studysync"
+# Table, key, value of the package.
+CHANGES = [
+    ("service", "api_key_file", "/etc/studysync/key"),
+    ("warehouse", "duckdb", f"{STATE}/warehouse.duckdb"),
+    ("state", "path", f"{STATE}/state/checkpoints.sqlite"),
+    ("serve", "token_file", "/etc/studysync/webhook-secret"),
+]
+KEYS = """# Both commands of the package's units run as the user studysync, which must be able to read the files that hold secrets:
+#   install -m 0640 -g studysync /dev/stdin /etc/studysync/key
+"""
+
+
+def template(program: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([program, "init", "studysync.toml"], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+        return (Path(folder) / "studysync.toml").read_text()
+
+
+def changed(text: str, table: str, key: str, value: str) -> str:
+    """The text with this key set in its table, where the template has it, as a comment or not."""
+    found = re.search(rf"^\[{table}\]\n(?:(?!\[).*\n)*?(?:# )?{key} = .*$", text, re.M)
+    if not found:
+        raise SystemExit(f"the template of `studysync init` has no {key} under [{table}]")
+    line = found[0].rfind("\n") + 1
+    return text[: found.start() + line] + f'{key} = "{value}"' + text[found.end() :]
+
+
+def main() -> None:
+    text = template(sys.argv[1])
+    for table, key, value in CHANGES:
+        text = changed(text, table, key, value)
+    print(KEYS + text, end="")
+
+
+if __name__ == "__main__":
+    main()

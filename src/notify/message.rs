@@ -1,0 +1,88 @@
+//! One message, in words for people and as JSON for programs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    config::{NotifyEvent, Settings},
+    model::format_ms,
+    standing::{Health, RunSummary},
+};
+
+/// One message. It holds no person: the run's JSON has none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Message {
+    pub event: NotifyEvent,
+    pub outcome: String,
+    pub exit_code: Option<i64>,
+    /// How the run ended, on one line, in its own words.
+    pub summary: String,
+    /// The same with what to do, for a chat.
+    pub text: String,
+    pub health: Value,
+    /// The run's JSON.
+    pub run: Value,
+}
+
+impl Message {
+    /// What a run calls for. `run`: its JSON.
+    pub fn of(event: NotifyEvent, summary: &RunSummary, health: &Health, run: Value, settings: &Settings) -> Message {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let command = &summary.command;
+        let headline = match event {
+            NotifyEvent::Failed => format!("studysync {command} failed on {host}: {}", summary.sentence()),
+            NotifyEvent::NeedsALook => format!("studysync {command} on {host} needs a look: {}", summary.sentence()),
+            NotifyEvent::Recovered => format!("studysync {command} on {host} works again"),
+            NotifyEvent::Test => format!("studysync on {host} can notify you: this is a test"),
+        };
+        let mut text = headline;
+        if let Some(hint) = summary.hint.as_ref().filter(|_| event == NotifyEvent::Failed) {
+            text.push_str(&format!("\nWhat to do: {hint}"));
+        }
+        let (environment, ended) = (&settings.service.environment, format_ms(summary.ended_ms()));
+        if event != NotifyEvent::Test {
+            text.push_str(&format!("\nEnvironment {environment}, run {} ended {ended}", summary.run_id));
+        }
+        Message {
+            event,
+            outcome: summary.outcome.clone(),
+            exit_code: summary.exit_code,
+            summary: summary.sentence(),
+            text,
+            health: json!({ "healthy": health.is_healthy(), "reasons": health.reasons }),
+            run,
+        }
+    }
+
+    /// A message that only tries out whether messages arrive.
+    pub fn test(settings: &Settings, now_ms: i64) -> Message {
+        let summary = RunSummary {
+            run_id: String::new(),
+            command: "check".to_owned(),
+            started_ms: now_ms,
+            finished_ms: Some(now_ms),
+            outcome: "done".to_owned(),
+            exit_code: Some(0),
+            reason: None,
+            why: Some("this is a test".to_owned()),
+            hint: None,
+            looks: Vec::new(),
+        };
+        Message::of(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)
+    }
+
+    /// What a webhook is posted. `text` is what chats show.
+    pub fn body(&self) -> Value {
+        json!({ "text": self.text, "event": self.event.name(), "health": self.health, "run": self.run })
+    }
+
+    /// What a command has in its environment.
+    pub fn variables(&self) -> [(&'static str, String); 4] {
+        [
+            ("STUDYSYNC_EVENT", self.event.name().to_owned()),
+            ("STUDYSYNC_OUTCOME", self.outcome.clone()),
+            ("STUDYSYNC_EXIT_CODE", self.exit_code.map(|code| code.to_string()).unwrap_or_default()),
+            ("STUDYSYNC_SUMMARY", self.summary.clone()),
+        ]
+    }
+}

@@ -1,0 +1,168 @@
+//! `docs/reference/configuration.md` is the file that `init` writes, as tables. It names each key that the program knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use studysync::config::{self, Overrides};
+
+use super::assert_generated;
+use crate::harness::{Done, Place};
+
+/// Keys whose value in the file is an example: without them there is none, or what their text says.
+const EXAMPLES: &[&str] = &[
+    "service.base_url",
+    "service.api_key_command",
+    "service.api_key_file",
+    "throttle.requests_per_sec_max",
+    "streams.responses.since",
+    "warehouse.duckdb",
+    "warehouse.parquet",
+    "warehouse.publish",
+    "warehouse.extension_directory",
+    "archive.keep_days",
+    "metrics.textfile",
+    "notify.command",
+    "notify.url",
+    "notify.url_env",
+    "notify.url_file",
+    "serve.max_lag",
+    "serve.token_command",
+    "serve.token_file",
+    "serve.environment_id",
+];
+
+/// One table of the file.
+pub struct Section {
+    pub name: String,
+    pub keys: Vec<Key>,
+    /// Comments that belong to no key.
+    notes: Vec<String>,
+}
+
+/// One key of the file.
+pub struct Key {
+    pub name: String,
+    value: String,
+    meaning: String,
+}
+
+/// The file that `init` writes.
+pub fn sections() -> Vec<Section> {
+    let place = Place::at("http://127.0.0.1:1").without_config();
+    Done::from(place.bare(&["init"]).output().unwrap()).expect(0);
+    let mut sections: Vec<Section> = Vec::new();
+    let (mut comment, mut is_used) = (Vec::new(), true);
+    for line in std::fs::read_to_string(place.path("studysync.toml")).unwrap().lines() {
+        let setting = line.strip_prefix("# ").unwrap_or(line).split_once(" = ");
+        let setting = setting.filter(|(key, _)| key.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_'));
+        match (sections.last_mut(), setting) {
+            (Some(section), Some((key, value))) => {
+                is_used = true;
+                if section.keys.iter().all(|known| known.name != key) {
+                    let (name, value, meaning) = (key.to_owned(), value.to_owned(), paragraph(&comment));
+                    section.keys.push(Key { name, value, meaning });
+                }
+            }
+            (section, None) => {
+                if std::mem::take(&mut is_used) {
+                    comment.clear();
+                }
+                if let Some(text) = line.strip_prefix('#') {
+                    comment.push(text.trim_start_matches(' ').to_owned());
+                } else {
+                    let notes = std::mem::take(&mut comment);
+                    if let Some(section) = section.filter(|_| !notes.is_empty()) {
+                        section.notes.push(paragraph(&notes));
+                    }
+                    if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                        sections.push(Section { name: name.to_owned(), keys: Vec::new(), notes: Vec::new() });
+                    }
+                }
+            }
+            (None, Some(_)) => panic!("a key before the first table: {line}"),
+        }
+    }
+    sections
+}
+
+/// Lines of a comment as one text; a list keeps its lines.
+fn paragraph(lines: &[String]) -> String {
+    let mut text = String::new();
+    let mut is_in_list = false;
+    for line in lines {
+        let item = line.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        match item {
+            Some((word, about)) => text.push_str(&format!("<br>`{word}`: {}", about.trim())),
+            None if is_in_list => text.push_str(&format!("<br>{line}")),
+            None => text.push_str(&format!(" {line}")),
+        }
+        is_in_list = item.is_some();
+    }
+    text.trim().replace('|', "\\|")
+}
+
+fn type_of(value: &str) -> &'static str {
+    let value: toml::Table = format!("value = {value}").parse().unwrap();
+    match &value["value"] {
+        toml::Value::String(_) => "text",
+        toml::Value::Integer(_) => "whole number",
+        toml::Value::Float(_) => "number",
+        toml::Value::Boolean(_) => "true or false",
+        toml::Value::Array(_) => "list of texts",
+        other => panic!("{other} is no setting"),
+    }
+}
+
+#[test]
+fn the_reference_has_every_key() {
+    let mut text = String::from(
+        "# Configuration\n\nGenerated from the file that `studysync init` writes. A file is optional: without `--config`, `studysync.toml` in the \
+         working folder is read if it is there. Paths in the file are relative to it, and `~/` is your home. Flags win over the file. An unknown key is an \
+         error that names the nearest known one.\n",
+    );
+    let mut examples: BTreeSet<&str> = EXAMPLES.iter().copied().collect();
+    for section in sections() {
+        text.push_str(&format!("\n## [{}]\n\n| key | type | default | meaning |\n|---|---|---|---|\n", section.name));
+        let mut above = "";
+        for Key { name, value, meaning } in &section.keys {
+            let is_example = examples.remove(format!("{}.{name}", section.name).as_str());
+            let default = if is_example { format!("none (example: `{value}`)") } else { format!("`{value}`") };
+            assert!(!meaning.is_empty(), "[{}] {name} has no comment in the file that init writes", section.name);
+            let shown = if meaning == above { "As above." } else { meaning };
+            text.push_str(&format!("| `{name}` | {} | {default} | {shown} |\n", type_of(value)));
+            above = meaning;
+        }
+        section.notes.iter().for_each(|note| text.push_str(&format!("\n{note}\n")));
+    }
+    assert!(examples.is_empty(), "no such keys: {examples:?}");
+    assert_generated("docs/reference/configuration.md", &text);
+}
+
+#[test]
+fn the_file_that_init_writes_has_every_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("studysync.toml");
+    // The program names the keys that it knows when it meets another one.
+    let known = |table: &str| -> BTreeSet<String> {
+        let written = if table.is_empty() { "no_such = 1".to_owned() } else { format!("[{table}]\nno_such = 1") };
+        std::fs::write(&path, written).unwrap();
+        let refused = config::resolve(Overrides { config: Some(path.clone()), ..Overrides::default() }).unwrap_err();
+        let said = refused.to_string();
+        let list = said.split_once("(known here: ").unwrap_or_else(|| panic!("{said}")).1;
+        list.trim_end_matches(')').split(", ").map(str::to_owned).collect()
+    };
+    let mut written: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for section in sections() {
+        // Streams share their keys.
+        let table = if section.name.starts_with("streams.") { "streams.x".to_owned() } else { section.name.clone() };
+        let table = if section.name.ends_with(".drift") { "streams.x.drift".to_owned() } else { table };
+        let names = section.keys.into_iter().map(|key| key.name);
+        written.entry(table).or_default().extend(names);
+    }
+    for (table, keys) in &written {
+        let mut known = known(table);
+        known.remove("drift");
+        assert_eq!(*keys, known, "[{table}]");
+    }
+    let tables: BTreeSet<String> = written.keys().map(|name| name.split('.').next().unwrap().to_owned()).collect();
+    assert_eq!(tables, known(""));
+}

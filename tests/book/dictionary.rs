@@ -1,0 +1,155 @@
+//! The pages of tables and views are what `studysync schema` prints, a page a subject.
+
+use std::collections::BTreeMap;
+
+use super::assert_generated;
+use crate::harness::{Done, Place};
+
+/// A page: its name, its title, and what it has, in this order.
+struct Subject {
+    page: &'static str,
+    title: &'static str,
+    /// Beginnings of names; the longest that fits decides.
+    names: &'static [&'static str],
+}
+
+const SUBJECTS: &[Subject] = &[
+    Subject {
+        page: "tables-answers",
+        title: "Tables: answers",
+        names: &["responses", "response_", "visitor_", "themes", "theme_history"],
+    },
+    Subject { page: "tables-surveys", title: "Tables: surveys", names: &["surveys", "survey_"] },
+    Subject { page: "tables-people", title: "Tables: people", names: &["users", "user_"] },
+    Subject { page: "tables-webhooks", title: "Tables: webhooks", names: &["webhook_"] },
+    Subject {
+        page: "tables-ledger",
+        title: "Tables: ledger, rejects and receipts",
+        names: &["rejects", "sync_", "erasures"],
+    },
+    Subject {
+        page: "views-current",
+        title: "Views: current rows",
+        names: &[
+            "current_",
+            "questions",
+            "question_versions",
+            "response_question_versions",
+            "sessions",
+            "open_answers",
+            "search_answers",
+        ],
+    },
+    Subject {
+        page: "views-scores",
+        title: "Views: scores and shares",
+        names: &[
+            "nps_",
+            "likert_",
+            "choice",
+            "matrix_distribution",
+            "rank_summary",
+            "maxdiff_scores",
+            "answer_segments",
+        ],
+    },
+    Subject {
+        page: "views-surveys",
+        title: "Views: surveys over time",
+        names: &[
+            "theme_trend",
+            "survey_funnel",
+            "daily_breakdown",
+            "skips",
+            "survey_status_timeline",
+            "session_stages",
+            "response_rates",
+            "webhook_mismatches",
+        ],
+    },
+    Subject {
+        page: "views-moments",
+        title: "Views: as of a moment",
+        names: &[
+            "responses_as_of",
+            "surveys_as_of",
+            "questions_as_of",
+            "themes_as_of",
+            "row_changes",
+            "figure_changes",
+        ],
+    },
+];
+
+/// A table or view of the dictionary.
+struct Entry {
+    /// With its parameters, as it is called.
+    call: String,
+    text: String,
+    is_view: bool,
+}
+
+impl Entry {
+    fn name(&self) -> &str {
+        self.call.split('(').next().unwrap()
+    }
+
+    /// Its first sentence.
+    fn sentence(&self) -> &str {
+        let text = self.text.trim();
+        let end = text.find(". ").or_else(|| text.find(".\n")).map_or(text.len(), |at| at + 1);
+        text[..end].lines().next().unwrap_or_default()
+    }
+}
+
+fn entries() -> Vec<Entry> {
+    let place = Place::at("http://127.0.0.1:1").without_config();
+    let dictionary = Done::from(place.bare(&["schema"]).output().unwrap()).expect(0).stdout;
+    let (tables, views) = dictionary.split_once("\n# Views\n").unwrap();
+    let of = |part: &str, is_view: bool| -> Vec<Entry> {
+        let entry = |text: &str| {
+            let (call, text) = text.split_once('\n').unwrap();
+            Entry { call: call.to_owned(), text: text.to_owned(), is_view }
+        };
+        part.split("\n## ").skip(1).map(entry).collect()
+    };
+    of(tables, false).into_iter().chain(of(views, true)).collect()
+}
+
+/// The page of an entry.
+fn subject_of(entry: &Entry) -> &'static Subject {
+    let fits = |subject: &'static Subject| {
+        let is_of_kind = subject.page.starts_with("views") == entry.is_view;
+        let names = subject.names.iter().filter(move |name| is_of_kind && entry.name().starts_with(**name));
+        names.map(move |name| (name.len(), subject)).max_by_key(|(length, _)| *length)
+    };
+    let best = SUBJECTS.iter().filter_map(fits).max_by_key(|(length, _)| *length);
+    best.unwrap_or_else(|| panic!("no page has {}: add it to SUBJECTS", entry.name())).1
+}
+
+#[test]
+fn the_pages_have_every_table_and_view() {
+    let entries = entries();
+    assert!(entries.len() > 80, "{}", entries.len());
+    let mut pages: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+    for entry in &entries {
+        pages.entry(subject_of(entry).page).or_default().push(entry);
+    }
+    let mut overview = String::from(
+        "# Tables and views\n\nGenerated from `studysync schema`. All times are UTC. `schema --format sql`, `json` and `parquet` print the same for \
+         other uses. Columns that begin with `_` are of `studysync`, and the same in each table.\n",
+    );
+    for Subject { page, title, .. } in SUBJECTS {
+        let entries = pages.remove(page).unwrap_or_else(|| panic!("{page} is empty"));
+        let mut text = format!("# {title}\n\nGenerated from `studysync schema`. All times are UTC.\n");
+        overview.push_str(&format!("\n## [{title}]({page}.md)\n\n| name | what |\n|---|---|\n"));
+        for entry in entries {
+            let name = entry.name();
+            let call = if entry.call == name { String::new() } else { format!("\n`{}`\n", entry.call) };
+            text.push_str(&format!("\n## {name}\n{call}{}\n", entry.text.trim_end()));
+            overview.push_str(&format!("| [`{name}`]({page}.md#{name}) | {} |\n", entry.sentence()));
+        }
+        assert_generated(&format!("docs/reference/{page}.md"), &text);
+    }
+    assert_generated("docs/reference/tables.md", &overview);
+}

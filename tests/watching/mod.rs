@@ -1,0 +1,49 @@
+//! Watching and being told: the textfile, notifications, and the same words everywhere. What `serve` shows is in `serve/watching`.
+
+mod notify;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod receiver;
+mod textfile;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use crate::harness::{ALL_FLAGS, KEY_VARIABLE, Place, Service};
+
+pub use receiver::{Answer, Receiver};
+
+/// A place whose configuration has these lines, and a textfile.
+pub fn place_for(service: &Service, lines: &str) -> Place {
+    place_at(&service.base_url(), lines)
+}
+
+/// The same for an address.
+pub fn place_at(base_url: &str, lines: &str) -> Place {
+    Place::at(base_url)
+        .without_parquet()
+        .with_config(&format!("{ALL_FLAGS}[metrics]\ntextfile = \"studysync.prom\"\n{lines}"))
+}
+
+/// The value of a metric in the textfile of a place.
+pub fn metric(place: &Place, name: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(place.path("studysync.prom")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("studysync_{name} ")))?;
+    Some(line.parse().unwrap())
+}
+
+/// The place with a key that the service refuses.
+pub fn with_wrong_key(place: Place) -> Place {
+    place.with_env(KEY_VARIABLE, "another-key")
+}
+
+/// Where `scripts/test-tools.sh` puts the packages of Python; `None` where they could not be had.
+pub fn python_packages() -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_BIN_EXE_studysync")).parent()?.parent()?;
+    let packages = target.join("test-python");
+    if !packages.join("pinned").exists() {
+        println!("SKIPPED: {} is missing (scripts/test-tools.sh installs it)", packages.display());
+        return None;
+    }
+    Some(packages)
+}

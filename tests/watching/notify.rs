@@ -1,0 +1,182 @@
+//! `[notify]`: who is told, of what, how often, and that a run never waits for it.
+
+use serde_json::Value;
+
+use super::{Answer, Receiver, place_at, place_for, with_wrong_key};
+use crate::harness::{KEY, KEY_VARIABLE, Service, small};
+
+/// A command that writes what it was told into the place's folder.
+const TELLS: &str =
+    "command = [\"/bin/sh\", \"-c\", \"cat > told.json; env > told.env; echo $STUDYSYNC_EVENT >> told.events\"]\n";
+
+fn webhook(receiver: &Receiver, more: &str) -> String {
+    format!("[notify]\nurl = \"{}\"\ntimeout_secs = 5\n{more}", receiver.url())
+}
+
+fn events(posted: &[Value]) -> Vec<&str> {
+    posted.iter().map(|body| body["event"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_failure_is_told_once_and_its_end_too() {
+    let service = Service::start(small(120, 4));
+    let receiver = Receiver::start();
+    let place = with_wrong_key(place_for(&service, &webhook(&receiver, TELLS)));
+    let report = place.report(&["sync"], 4);
+    let posted = receiver.take();
+    assert_eq!(events(&posted), ["failed"]);
+    let (why, hint) = (report["why"].as_str().unwrap(), report["hint"].as_str().unwrap());
+    let text = posted[0]["text"].as_str().unwrap();
+    assert!(text.contains(why) && text.contains(hint), "{text}");
+    assert_eq!(posted[0]["run"], report, "the run's JSON");
+    assert_eq!(posted[0]["health"]["reasons"][0]["code"], "key_refused");
+    assert!(!posted[0].to_string().contains("another-key"));
+    // The command has the same.
+    let told: Value = serde_json::from_slice(&std::fs::read(place.path("told.json")).unwrap()).unwrap();
+    assert_eq!(told, report);
+    let environment = std::fs::read_to_string(place.path("told.env")).unwrap();
+    for line in ["STUDYSYNC_OUTCOME=failed", "STUDYSYNC_EXIT_CODE=4", &format!("STUDYSYNC_SUMMARY={why}")] {
+        assert!(environment.lines().any(|found| found == line), "{line} in {environment}");
+    }
+    assert!(!environment.contains("another-key"), "p11: it needs no key");
+    // The same again is no news; its end is, once.
+    place.run(&["sync"]).expect(4);
+    let place = place.with_env(KEY_VARIABLE, KEY);
+    place.run(&["sync"]).expect(0);
+    assert_eq!(events(&receiver.take()), ["recovered"]);
+    place.run(&["sync"]).expect(0);
+    assert!(receiver.take().is_empty());
+    assert_eq!(std::fs::read_to_string(place.path("told.events")).unwrap(), "failed\nrecovered\n");
+}
+
+#[test]
+fn only_the_named_events_are_told() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let place = with_wrong_key(place_for(&service, &webhook(&receiver, "on = [\"recovered\"]\n")));
+    place.run(&["sync"]).expect(4);
+    let place = place.with_env(KEY_VARIABLE, KEY);
+    place.run(&["sync"]).expect(0);
+    assert_eq!(events(&receiver.take()), ["recovered"]);
+}
+
+#[test]
+fn what_a_receiver_refuses_is_kept_for_the_next_run() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let place = with_wrong_key(place_for(&service, &webhook(&receiver, "attempts = 2\n")));
+    receiver.answers(Answer::Status(500));
+    let done = place.run(&["sync"]).expect(4);
+    assert_eq!(events(&receiver.take()), ["failed", "failed"], "two attempts");
+    assert!(done.stderr.contains("cannot notify") && done.stderr.contains("500"), "{}", done.stderr);
+    assert!(!done.stderr.contains("s3cret-path"), "p11: the address is a secret: {}", done.stderr);
+    receiver.answers(Answer::Status(200));
+    let place = place.with_env(KEY_VARIABLE, KEY);
+    place.run(&["sync"]).expect(0);
+    assert_eq!(events(&receiver.take()), ["failed", "recovered"], "in their order");
+    place.run(&["sync"]).expect(0);
+    assert!(receiver.take().is_empty());
+}
+
+#[test]
+fn a_receiver_that_hangs_or_is_gone_changes_no_run() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    receiver.answers(Answer::Nothing);
+    let hook = webhook(&receiver, "attempts = 1\n").replace("timeout_secs = 5", "timeout_secs = 1");
+    let place = with_wrong_key(place_for(&service, &hook));
+    let done = place.run(&["sync"]).expect(4);
+    assert!(done.stderr.contains("did not answer within 1 s"), "{}", done.stderr);
+    assert_eq!(receiver.take().len(), 1);
+    drop(receiver);
+    let done = place.with_env(KEY_VARIABLE, KEY).run(&["sync"]).expect(0);
+    assert!(done.stderr.contains("the webhook cannot be reached"), "{}", done.stderr);
+    assert!(!done.stderr.contains("s3cret-path"), "{}", done.stderr);
+}
+
+#[test]
+fn a_command_that_hangs_is_killed_with_all_that_it_started() {
+    let service = Service::start(small(60, 3));
+    let hangs = "[notify]\ncommand = [\"/bin/sh\", \"-c\", \"sleep 1000 & echo $$ $! > pids; wait\"]\ntimeout_secs = 1\nattempts = 1\n";
+    let place = with_wrong_key(place_for(&service, hangs));
+    let done = place.run(&["sync"]).expect(4);
+    assert!(done.stderr.contains("was killed after 1 s"), "{}", done.stderr);
+    let pids = std::fs::read_to_string(place.path("pids")).unwrap();
+    assert_eq!(pids.split_whitespace().count(), 2);
+    for pid in pids.split_whitespace() {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        assert!(status.is_empty() || status.contains("State:\tZ"), "{pid} lives: {status}");
+    }
+}
+
+#[test]
+fn a_run_that_cannot_open_its_checkpoints_is_told_too() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let place = place_for(&service, &webhook(&receiver, ""));
+    std::fs::create_dir_all(place.state()).unwrap();
+    let done = place.run(&["sync"]);
+    let posted = receiver.take();
+    assert_eq!((done.code, events(&posted)), (1, vec!["failed"]), "{}", done.stderr);
+    assert_eq!(posted[0]["run"]["exit_code"], 1);
+    assert_eq!(super::metric(&place, "last_run_exit_code"), Some(1.0));
+    place.run(&["sync"]).expect(1);
+    assert!(receiver.take().is_empty(), "the same is no news");
+}
+
+#[test]
+fn check_sends_a_message_to_try_it() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let place = place_for(&service, &webhook(&receiver, TELLS));
+    let done = place.run(&["check", "--notify"]).expect(0);
+    assert!(done.stdout.contains("the webhook took a test message"), "{}", done.stdout);
+    assert_eq!(events(&receiver.take()), ["test"]);
+    assert_eq!(std::fs::read_to_string(place.path("told.events")).unwrap(), "test\n");
+    receiver.answers(Answer::Status(404));
+    let done = place.run(&["check", "--notify"]).expect(1);
+    assert!(done.stdout.contains("the webhook answered with 404"), "{}", done.stdout);
+    let done = place_for(&service, "").run(&["check", "--notify"]).expect(2);
+    assert!(done.stdout.contains("[notify] names neither"), "{}", done.stdout);
+}
+
+#[test]
+fn serve_tells_what_its_nights_come_to() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let serve = "[serve]\nlisten = \"127.0.0.1:0\"\njitter_secs = 0\nwebhook = \"off\"\nschedule = \"* * * * *\"\n";
+    let place = with_wrong_key(place_for(&service, &format!("{serve}{}", webhook(&receiver, ""))));
+    let inbox = studysync::state::Inbox::open(&place.state(), &service.base_url(), "default");
+    let missed = studysync::state::ScheduleEntry {
+        expression: "* * * * * UTC".into(),
+        done_tick_ms: Some(studysync::clock::now_ms() - 600_000),
+        ..Default::default()
+    };
+    inbox.unwrap().note_schedule(&missed).unwrap();
+    let serving = crate::serve::Serving::start(&place);
+    let mut posted = Vec::new();
+    crate::serve::until("the message", || {
+        posted.extend(receiver.take());
+        !posted.is_empty() && super::metric(&place, "healthy") == Some(0.0)
+    });
+    assert_eq!(events(&posted), ["failed"]);
+    let health = serving.health();
+    assert_eq!(posted[0]["health"]["reasons"][0], health["reasons"][0], "the same reason");
+    serving.stop();
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    let refused = |lines: &str, what: &str| {
+        let done = place_at("http://127.0.0.1:9", &format!("[notify]\n{lines}\n")).run(&["status"]).expect(2);
+        assert!(done.stderr.contains(what), "{lines}: {}", done.stderr);
+        assert!(!done.stderr.contains("s3cret"), "{}", done.stderr);
+    };
+    refused("url = \"hooks.example.com/s3cret\"", "[notify] url");
+    refused("url = \"https://a.example/s3cret\"\nurl_env = \"HOOK\"", "only one of");
+    refused("url_env = \"https://a.example/s3cret\"", "name of an environment variable");
+    refused("on = [\"success\"]", "neither 'failed'");
+    refused("attempts = 0", "[notify] attempts");
+    refused("timeout_secs = 9999", "[notify] timeout_secs");
+    refused("again_after = \"soon\"", "[notify] again_after");
+}

@@ -1,0 +1,176 @@
+//! Each failure that can be provoked, one by one: exit code, standard error, metrics, `/healthz` and the notification say the same words.
+
+use serde_json::Value;
+use studysync::sandbox::{ChangeRequest, Faults, ListName};
+
+use super::{Receiver, metric, place_at, with_wrong_key};
+use crate::{
+    harness::{Done, Place, Service, days_ago, small},
+    serve::Serving,
+};
+
+/// What everything is expected to say of a run.
+struct Expected {
+    code: i32,
+    reason: &'static str,
+    /// What the sentence has in it.
+    words: &'static str,
+    event: Option<&'static str>,
+    is_red: bool,
+}
+
+/// A place with a receiver, where `serve` can be started beside the runs.
+struct Watched {
+    place: Place,
+    receiver: Receiver,
+}
+
+impl Watched {
+    fn new(base_url: &str, more: &str) -> Watched {
+        let receiver = Receiver::start();
+        let serve = "[serve]\nlisten = \"127.0.0.1:0\"\nschedule = \"off\"\nwebhook = \"off\"\nmax_lag = \"off\"\n";
+        let notify = format!("[notify]\nurl = \"{}\"\n", receiver.url());
+        Watched { place: place_at(base_url, &format!("{serve}{notify}{more}")), receiver }
+    }
+
+    /// Runs the command, and holds everything that tells of it against each other.
+    fn assert_says(&self, arguments: &[&str], expected: &Expected) {
+        let Expected { code, reason, words, event, is_red } = *expected;
+        let done = self.place.run(arguments).expect(code);
+        let posted = self.receiver.take();
+        let serving = Serving::start(&self.place);
+        let (status, body) = serving.get("/healthz");
+        let health: Value = serde_json::from_str(&body).unwrap();
+        let metrics = serving.get("/metrics").1;
+        serving.stop();
+        // The page has the sentence of the run; all others are held against it.
+        let run = &health["last_run"];
+        let why = run["why"].as_str().unwrap_or_else(|| panic!("{reason}: {health:#}"));
+        assert!(why.contains(words), "{reason}: {why}");
+        assert_eq!((run["reason"].as_str(), run["exit_code"].as_i64()), (Some(reason), Some(code.into())), "{run:#}");
+        assert_is_told(&done, why, reason);
+        assert_eq!(status, if is_red { 503 } else { 200 }, "{reason}: {health:#}");
+        let named = health["reasons"].as_array().unwrap().iter().filter(|named| named["code"] == reason);
+        let texts: Vec<&str> = named.map(|named| named["text"].as_str().unwrap()).collect();
+        assert_eq!(texts.join("; "), why, "{reason}: the reasons of /healthz");
+        let line = format!("health_reason{{reason=\"{reason}\"}}");
+        assert!(metrics.contains(&format!("studysync_{line} 1\n")), "{reason}: /metrics");
+        assert_eq!(metric(&self.place, &line), Some(1.0), "{reason}: the textfile");
+        assert_eq!(metric(&self.place, "last_run_exit_code"), Some(code.into()), "{reason}: the textfile");
+        let events: Vec<_> = posted.iter().map(|body| body["event"].as_str().unwrap()).collect();
+        assert_eq!(events, event.into_iter().collect::<Vec<_>>(), "{reason}: the notification");
+        for body in &posted {
+            assert!(body["text"].as_str().unwrap().contains(why), "{reason}: {body:#}");
+            assert_eq!(body["run"]["why"], run["why"], "{reason}");
+        }
+        let status = self.place.run(&["status", "--json"]);
+        assert_eq!(status.json()["runs"][0]["exit_code"], code, "{reason}: it stands in the history");
+    }
+}
+
+/// The same words on standard error, where each cause has a line of its own.
+fn assert_is_told(done: &Done, why: &str, reason: &str) {
+    let told =
+        done.stderr.replace("\n  because: ", ": ").replace("\n  needs a look: ", "; ").replace("\n  note: ", "; ");
+    for sentence in why.split("; ") {
+        let sentence = sentence.split(" (and ").next().unwrap();
+        assert!(told.contains(sentence), "{reason}: {sentence}\nin {told}");
+    }
+}
+
+#[test]
+fn a_service_that_is_down_and_a_refused_key() {
+    let service = Service::start(small(120, 4));
+    let mut watched = Watched::new(&service.base_url(), "");
+    watched.place.run(&["sync"]).expect(0);
+    let down = Expected {
+        code: 1,
+        reason: "service_failed",
+        words: "no program listens there",
+        event: Some("failed"),
+        is_red: true,
+    };
+    let away = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let mut elsewhere = Watched::new(&format!("http://{away}"), "");
+    elsewhere.place = Place::at(format!("http://{away}"))
+        .without_parquet()
+        .with_config(&std::fs::read_to_string(elsewhere.place.path("studysync.toml")).unwrap());
+    elsewhere.assert_says(&["sync", "--deadline", "60s"], &down);
+    watched.place = with_wrong_key(watched.place);
+    let refused =
+        Expected { code: 4, reason: "key_refused", words: "refused the key", event: Some("failed"), is_red: true };
+    watched.assert_says(&["sync"], &refused);
+}
+
+#[test]
+fn a_held_lease_and_a_warehouse_that_is_locked_or_broken() {
+    let service = Service::start(small(120, 4));
+    let watched = Watched::new(&service.base_url(), "[warehouse]\nlock_wait_secs = 0\n");
+    watched.place.run(&["sync"]).expect(0);
+    let lock = std::fs::File::create(watched.place.path("state/checkpoints.sqlite.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let held =
+        Expected { code: 5, reason: "lease_held", words: "another run holds the lease", event: None, is_red: false };
+    watched.assert_says(&["sync"], &held);
+    drop(lock);
+    let analyst = crate::world::locks::Holder::of(&watched.place, "writes");
+    let locked = Expected {
+        code: 5,
+        reason: "warehouse_locked",
+        words: "held open by another process",
+        event: Some("failed"),
+        is_red: true,
+    };
+    watched.assert_says(&["sync"], &locked);
+    drop(analyst);
+    let file = watched.place.duckdb();
+    std::fs::rename(&file, file.with_extension("away")).unwrap();
+    std::fs::write(&file, "this is no database, and never was one").unwrap();
+    let broken =
+        Expected { code: 2, reason: "configuration", words: "is not a warehouse", event: Some("failed"), is_red: true };
+    watched.assert_says(&["sync"], &broken);
+}
+
+#[test]
+fn withheld_deletions_and_a_frozen_stream() {
+    let service = Service::start(small(300, 5));
+    let watched = Watched::new(&service.base_url(), "");
+    watched.place.run(&["sync"]).expect(0);
+    service.change(&ChangeRequest { vanish_visitors: 100_000, ..ChangeRequest::default() });
+    let withheld = Expected {
+        code: 3,
+        reason: "needs_a_look",
+        words: "no longer returned by the service",
+        event: Some("needs_a_look"),
+        is_red: false,
+    };
+    watched.assert_says(&["sync"], &withheld);
+    let drift = "[streams.responses.drift]\nunknown_fields = \"freeze\"\n";
+    let watched = Watched::new(&service.base_url(), drift);
+    let record = r#"{"createdAt":"2026-01-30T08:00:00.000Z","updatedAt":"2026-01-30T08:00:00.000Z","responseGroupUid":"drift",
+        "questionId":1,"surveyId":7,"questionText":"q","questionType":"NPS","response":9,"battery":80}"#;
+    service.control().plant(ListName::Responses, &record.replace('\n', " "), None).unwrap();
+    let frozen = Expected {
+        code: 1,
+        reason: "parts_failed",
+        words: "[streams.responses.drift] freezes it",
+        event: Some("failed"),
+        is_red: true,
+    };
+    watched.assert_says(&["sync"], &frozen);
+}
+
+#[test]
+fn a_budget_and_a_told_wait_end_runs_and_wake_nobody() {
+    let service = Service::start(small(300, 5));
+    let watched = Watched::new(&service.base_url(), "[throttle]\npatience_secs = 1\n");
+    let budget =
+        Expected { code: 6, reason: "stopped_early", words: "the allowance of 3 requests", event: None, is_red: false };
+    watched.assert_says(&["backfill", "--from", &days_ago(5), "--max-requests", "3"], &budget);
+    let told = serde_json::json!({"too_many_requests": {"when": {"count": 1}, "retry_after": {"form": "seconds", "wait_ms": 3_600_000}}});
+    service.control().merge_faults(told).unwrap();
+    let limited =
+        Expected { code: 6, reason: "rate_limited", words: "as the service told", event: None, is_red: false };
+    watched.assert_says(&["sync"], &limited);
+    service.set_faults(Faults::default());
+}
