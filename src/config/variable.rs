@@ -9,7 +9,6 @@ pub(super) fn environment(variable: &str) -> Option<String> {
 }
 
 /// Returns the variables whose names begin so, with their values.
-#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
 pub(super) fn our_variables(prefix: &str) -> Vec<(String, String)> {
     let named = std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text)));
     let ours = named.filter(|(name, _)| name.starts_with(prefix));

@@ -205,8 +205,8 @@ fn short(number: f64) -> String {
 fn length(secs: u64) -> String {
     match secs {
         ..90 => format!("{secs}s"),
-        ..5_400 => format!("{}m", secs.div_ceil(60)),
-        ..172_800 => format!("{}h{:02}m", secs / 3600, secs % 3600 / 60),
+        90..5_400 => format!("{}m", secs.div_ceil(60)),
+        5_400..172_800 => format!("{}h{:02}m", secs / 3600, secs % 3600 / 60),
         _ => format!("{}d{}h", secs / 86_400, secs % 86_400 / 3600),
     }
 }
