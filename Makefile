@@ -33,14 +33,14 @@ endif
 readers: build-quick ## reads both warehouses with DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion, Spark, a notebook and dbt
 	scripts/readers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
-browser: build-quick ## looks at the status page of `serve` with headless Chromium; pictures in target/status-page
-	scripts/browser/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
-
 book: ## the documentation as a site, in target/book
 	mdbook=$$(scripts/mdbook.sh) && "$$mdbook" build docs
 
 schedulers: build-quick ## runs the examples for cron, systemd, Kubernetes, Airflow and Dagster, and provokes each exit code
 	scripts/schedulers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
+
+browser: build-quick ## looks at the status page of `serve` with headless Chromium; pictures in target/status-page
+	scripts/browser/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
 # SECTIONS: some rows of the table only. N rounds, ROWS responses; BIG_ROWS=10000000 for the rows that ask for it.
 bench: build ## measures the table of docs/benchmarks.md, floors beside it; takes about an hour at its full size

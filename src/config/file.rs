@@ -144,8 +144,8 @@ impl ConfigFile {
                 read.map_err(|error| value("the environment", explain("", error.message())))?
             }
         };
-        let named =
-            [&file.service.api_key_env, &file.serve.token_env, &file.serve.status_token_env, &file.notify.url_env];
+        let (service, serve) = (&file.service, &file.serve);
+        let named = [&service.api_key_env, &serve.token_env, &serve.status_token_env, &file.notify.url_env];
         variables.check_names(&named.into_iter().flatten().map(String::as_str).collect::<Vec<_>>())?;
         Ok((file, set))
     }

@@ -30,8 +30,8 @@ pub(super) fn check(file: &ConfigFile) -> Result<(), ConfigError> {
     for (place, name, what) in [
         ("[service] api_key_env", &file.service.api_key_env, "the key"),
         ("[serve] token_env", &file.serve.token_env, "the secret"),
-        ("[serve] status_token_env", &file.serve.status_token_env, "the token"),
         ("[notify] url_env", &file.notify.url_env, "the address"),
+        ("[serve] status_token_env", &file.serve.status_token_env, "the token"),
     ] {
         // It is not repeated: it may be the key.
         if name.as_deref().is_some_and(|name| !is_variable_name(name)) {

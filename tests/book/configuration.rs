@@ -25,6 +25,8 @@ const EXAMPLES: &[&str] = &[
     "notify.url_env",
     "notify.url_file",
     "serve.max_lag",
+    "serve.status_token_command",
+    "serve.status_token_file",
     "serve.token_command",
     "serve.token_file",
     "serve.environment_id",

@@ -19,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Form, Json, Router,
     extract::{DefaultBodyLimit, FromRequest as _, Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{Next, from_fn, from_fn_with_state},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
@@ -82,7 +82,10 @@ async fn script() -> Response {
 
 /// Lets those through who may see the page.
 async fn guard(State(page): State<Arc<StatusPage>>, request: Request, next: Next) -> Response {
+    // There is nothing but GET here: the route itself refuses the others.
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     match page.access.check(request.headers()) {
+        _ if !is_read => next.run(request).await,
         Ok(()) => next.run(request).await,
         Err(refusal) => refused(refusal, request.uri().path() == "/"),
     }
