@@ -4,6 +4,7 @@
 //! happens.
 
 use std::{
+    fs::OpenOptions,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
@@ -109,6 +110,9 @@ GROUP BY c.label ORDER BY chosen DESC, c.label LIMIT 5";
 const THEMES: &str = "\
 SELECT theme, count(*) AS answers FROM themes WHERE _vanished_at IS NULL GROUP BY theme ORDER BY answers DESC, theme LIMIT 5";
 
+/// What the demo makes in its folder.
+const TAKEN: [&str; 4] = [CONFIG_FILE_NAME, "warehouse.duckdb", "parquet", "state"];
+
 /// What the demo's folder has as its configuration.
 fn config(base_url: &str) -> String {
     format!(
@@ -136,10 +140,15 @@ impl<'a> Demo<'a> {
         };
         std::fs::create_dir_all(&folder)
             .map_err(|source| CommandError::failed(format!("cannot create {}", folder.display()), source))?;
-        let service = Service::start(&program, args.responses)?;
+        // What is there may be somebody's own, or an earlier demo's.
+        if let Some(taken) = TAKEN.iter().map(|name| folder.join(name)).find(|path| path.exists()) {
+            return Err(CommandError::Usage(format!("{} exists already: name another --folder", taken.display())));
+        }
         let path = folder.join(CONFIG_FILE_NAME);
-        std::fs::write(&path, config(&service.base_url))
-            .map_err(|source| CommandError::failed(format!("cannot write {}", path.display()), source))?;
+        let failed = |source| CommandError::failed(format!("cannot write {}", path.display()), source);
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
+        let service = Service::start(&program, args.responses)?;
+        file.write_all(config(&service.base_url).as_bytes()).map_err(failed)?;
         Ok(Self { program, folder, service, context })
     }
 

@@ -31,9 +31,13 @@ pub fn config_from_environment() -> Option<PathBuf> {
 
 impl Variables {
     /// Reads those of this process. An empty variable counts as not set.
-    pub fn of_this_process() -> Variables {
-        let ours = our_variables(PREFIX).into_iter().map(|(name, text)| Variable { name, text });
-        Variables(ours.filter(|variable| !variable.text.trim().is_empty()).collect())
+    ///
+    /// # Errors
+    /// A variable whose value is not UTF-8.
+    pub fn of_this_process() -> Result<Variables, ConfigError> {
+        let ours = our_variables(PREFIX).map_err(|name| value(name, "its value is not UTF-8".to_owned()))?;
+        let ours = ours.into_iter().map(|(name, text)| Variable { name, text });
+        Ok(Variables(ours.filter(|variable| !variable.text.trim().is_empty()).collect()))
     }
 
     #[cfg(test)]
@@ -54,6 +58,11 @@ impl Variables {
             let taken = toml_value(&key, variable.text.trim()).map_err(|problem| value(&name, problem))?;
             let table = table_of(file, key.table);
             let table = table.ok_or_else(|| value(&name, format!("the file has no table [{}]", key.table)))?;
+            // What the file says instead of it gives way. Two variables of the environment are refused later, as two keys of the file are.
+            let is_of_file = |other: &&&str| !set.iter().any(|set: &Key| set.table == key.table && set.name == **other);
+            for other in alternatives(&key).iter().filter(is_of_file) {
+                table.remove(*other);
+            }
             table.insert(key.name.to_owned(), taken);
             set.push(key);
         }
@@ -75,13 +84,18 @@ impl Variables {
             };
             keys().any(starts)
         };
-        let unknown = self.0.iter().map(|variable| variable.name.as_str()).find(|name| {
-            is_table(name)
-                && !others.contains(name)
-                && !is_of_kubernetes(name)
-                && !keys().any(|key| key.variable() == *name)
+        // `STUDYSYNC_DUCKDB` lacks its table.
+        let is_key = |name: &str| {
+            name.strip_prefix(PREFIX).is_some_and(|rest| keys().any(|key| key.name.eq_ignore_ascii_case(rest)))
+        };
+        let unknown = self.0.iter().find(|variable| {
+            let name = variable.name.as_str();
+            (is_table(name) || is_key(name))
+                && !others.contains(&name)
+                && !is_of_kubernetes(variable)
+                && !keys().any(|key| key.variable() == name)
         });
-        let Some(name) = unknown else { return Ok(()) };
+        let Some(Variable { name, .. }) = unknown else { return Ok(()) };
         let bare = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).map_or("", |(_, key)| key);
         let problem = if is_secret_key(bare) {
             "there is no such setting: the key of the service belongs into STUDYSYNC_API_KEY, the secret of webhooks into \
@@ -97,11 +111,28 @@ impl Variables {
     }
 }
 
+/// Keys of which only one can be set.
+const ALTERNATIVES: &[&[&str]] = &[
+    &["api_key_file", "api_key_command"],
+    &["token_file", "token_command"],
+    &["status_token_file", "status_token_command"],
+    &["url", "url_file", "url_env"],
+];
+
+/// The keys that cannot be set beside this one.
+fn alternatives(key: &Key) -> Vec<&'static str> {
+    let group = ALTERNATIVES.iter().find(|group| group.contains(&key.name)).copied().unwrap_or_default();
+    group.iter().copied().filter(|name| *name != key.name).collect()
+}
+
 /// Whether Kubernetes may have set it, for a service called `studysync` or `studysync-serve`.
-fn is_of_kubernetes(name: &str) -> bool {
+fn is_of_kubernetes(variable: &Variable) -> bool {
+    let Variable { name, text } = variable;
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     name.ends_with("_SERVICE_HOST")
-        || name.ends_with("_PORT")
+        || (name.ends_with("_SERVICE_PORT") && is_number)
         || name.contains("_SERVICE_PORT_")
+        || (name.ends_with("_PORT") && text.contains("://"))
         || name.contains("_PORT_")
 }
 

@@ -243,6 +243,7 @@ impl Settings {
 /// Reads the configuration file (the one that is named, or `studysync.toml` if it is there) and resolves it with the environment and the
 /// command line. Paths in the file are relative to the file.
 pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
+    let variables = Variables::of_this_process()?;
     let config = overrides.config.clone().or_else(config_from_environment).or_else(|| {
         let default = PathBuf::from(CONFIG_FILE_NAME);
         // One that cannot be reached is no missing one: reading it says why.
@@ -250,7 +251,7 @@ pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
     });
     let config = config.map(expanded).transpose().map_err(|problem| value("--config", problem))?;
     let file = config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
-    resolve_with(file, Variables::of_this_process(), config, overrides)
+    resolve_with(file, variables, config, overrides)
 }
 
 /// Resolves a file that was read, with these variables of the environment.

@@ -4,9 +4,9 @@ use std::{
     fs::File,
     io::{self, Read as _},
     path::{Path, PathBuf},
-    process::{Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{ConfigError, error::value, variable::environment};
@@ -36,6 +36,10 @@ const KEY_BYTES_MIN: usize = 16;
 
 /// How long a command may take to print a secret: a secret manager may ask for a finger or a code first.
 const COMMAND_WAIT: Duration = Duration::from_secs(60);
+/// How often is looked whether a command has ended.
+const COMMAND_LOOK: Duration = Duration::from_millis(10);
+/// How long the output of a command may stay open after it has ended.
+const OUTPUT_WAIT: Duration = Duration::from_secs(5);
 /// What a command may print.
 const COMMAND_BYTES_MAX: u64 = 64 * 1024;
 
@@ -127,7 +131,8 @@ pub(super) fn secret(
     Ok(ApiKey::new(bare, origin))
 }
 
-/// What a command line prints. It shares this program's stderr, so that it can ask for a password there.
+/// What a command line prints. It shares this program's stderr and terminal, so that it can ask for a password there. Time and output are bounded,
+/// whatever it does: it may close its output and go on, or leave something behind that keeps the output open.
 fn printed_by(line: &str, name: &str, wait_max: Duration) -> Result<String, ConfigError> {
     let failed = |problem: String| value(name, problem);
     let mut command = Command::new("/bin/sh");
@@ -137,23 +142,44 @@ fn printed_by(line: &str, name: &str, wait_max: Duration) -> Result<String, Conf
     if let Some(stdout) = child.stdout.take() {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            let read = stdout.take(COMMAND_BYTES_MAX).read_to_end(&mut bytes);
+            let read = stdout.take(COMMAND_BYTES_MAX + 1).read_to_end(&mut bytes);
             // Nobody waits any more when the time is over.
             sender.send(read.map(|_| bytes)).ok();
         });
     }
-    let Ok(bytes) = printed.recv_timeout(wait_max) else {
-        // It may have ended by itself meanwhile.
+    let until = Instant::now() + wait_max;
+    let ended =
+        wait_until(&mut child, until).map_err(|error| failed(format!("the command cannot be waited for: {error}")))?;
+    let Some(status) = ended else {
         child.kill().ok();
         child.wait().ok();
-        return Err(failed(format!("the command printed no key within {} s and was ended", wait_max.as_secs())));
+        let secs = wait_max.as_secs();
+        return Err(failed(format!("the command did not end within {secs} s; its shell was killed")));
     };
-    let status = child.wait().map_err(|error| failed(format!("the command cannot be waited for: {error}")))?;
+    // What it left behind may keep the output open: it has a moment to close it.
+    let left = until.saturating_duration_since(Instant::now()).min(OUTPUT_WAIT);
+    let bytes = printed.recv_timeout(left).map_err(|_| {
+        failed("the command ended, and something that it started keeps its output open: let it print the key and nothing else".to_owned())
+    })?;
+    let bytes = bytes.map_err(|error| failed(format!("the command's output cannot be read: {error}")))?;
+    if bytes.len() as u64 > COMMAND_BYTES_MAX {
+        return Err(failed(format!("the command printed more than {COMMAND_BYTES_MAX} bytes: that is no key")));
+    }
     if !status.success() {
         return Err(failed(format!("the command {}: run it by hand to see why", how_it_ended(status))));
     }
-    let bytes = bytes.map_err(|error| failed(format!("the command's output cannot be read: {error}")))?;
     text::read(bytes.as_slice()).map_err(|_| failed("the command's output is no text".to_owned()))
+}
+
+/// Waits for a process until a moment; `None` if it is still there then.
+fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(Some(status)),
+            None if Instant::now() >= until => return Ok(None),
+            None => std::thread::sleep(COMMAND_LOOK),
+        }
+    }
 }
 
 fn how_it_ended(status: ExitStatus) -> String {
@@ -244,7 +270,16 @@ mod tests {
             let problem = from_command(line).unwrap_err();
             assert!(problem.contains(expected) && !problem.contains("s3cr3t"), "{line}: {problem}");
         }
-        assert!(printed("sleep 30", 1).unwrap_err().contains("within 1 s"));
+        for (line, expected) in [
+            ("sleep 30", "within 1 s"),
+            ("echo s3cr3t; exec >&-; sleep 30", "within 1 s"),
+            ("trap '' TERM; sleep 30; echo s3cr3t", "within 1 s"),
+            ("echo s3cr3t; sleep 30 &", "keeps its output open"),
+            ("head -c 70000 /dev/zero", "more than 65536 bytes"),
+        ] {
+            let problem = printed(line, 1).unwrap_err();
+            assert!(problem.contains(expected) && !problem.contains("s3cr3t"), "{line}: {problem}");
+        }
     }
 
     #[test]

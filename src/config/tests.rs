@@ -282,6 +282,9 @@ fn a_variable_that_cannot_be_taken_is_named() {
         ("STUDYSYNC_STREAMS_RESPONSES_FLAGS", "[1, 2", "is no list"),
         ("STUDYSYNC_SERVICE_BASE_ULR", "https://x", "did you mean STUDYSYNC_SERVICE_BASE_URL?"),
         ("STUDYSYNC_WAREHOUSE_DUCK_DB", "x", "did you mean STUDYSYNC_WAREHOUSE_DUCKDB?"),
+        ("STUDYSYNC_DUCKDB", "x", "did you mean STUDYSYNC_WAREHOUSE_DUCKDB?"),
+        ("STUDYSYNC_API_KEY_FILE", "x", "did you mean STUDYSYNC_SERVICE_API_KEY_FILE?"),
+        ("STUDYSYNC_SERVE_PORT", "9000", "there is no such setting"),
     ] {
         let error = settings_with("", &[(name, text)]).unwrap_err();
         assert!(error.contains(expected), "{name}: {error}");
@@ -291,4 +294,18 @@ fn a_variable_that_cannot_be_taken_is_named() {
     let named = "[service]\napi_key_env = 'STUDYSYNC_SERVICE_SECRET_KEY'\n";
     let named = settings_with(named, &[("STUDYSYNC_SERVICE_SECRET_KEY", "s3cr3t")]).map(|_| ());
     assert_eq!(named, Ok(()), "the file names it");
+}
+
+#[test]
+fn a_variable_takes_the_place_of_what_the_file_says_instead() {
+    let text = "[service]\napi_key_command = 'pass x'\n[notify]\nurl_file = 'hook'\n";
+    let read = settings_with(
+        text,
+        &[("STUDYSYNC_SERVICE_API_KEY_FILE", "/k"), ("STUDYSYNC_NOTIFY_URL", "https://hooks.example.com/x")],
+    )
+    .unwrap();
+    assert_eq!(read.service.api_key_source, SecretSource::File("/k".into()));
+    assert!(read.notify.has_webhook());
+    let both = [("STUDYSYNC_SERVICE_API_KEY_FILE", "/k"), ("STUDYSYNC_SERVICE_API_KEY_COMMAND", "pass x")];
+    assert!(settings_with("", &both).unwrap_err().contains("keep one of the two"));
 }

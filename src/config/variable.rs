@@ -9,10 +9,14 @@ pub(super) fn environment(variable: &str) -> Option<String> {
 }
 
 /// Returns the variables whose names begin so, with their values.
-pub(super) fn our_variables(prefix: &str) -> Vec<(String, String)> {
+///
+/// # Errors
+/// The name of one whose value is not UTF-8.
+#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
+pub(super) fn our_variables(prefix: &str) -> Result<Vec<(String, String)>, String> {
     let named = std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text)));
     let ours = named.filter(|(name, _)| name.starts_with(prefix));
-    ours.map(|(name, text)| (name, text.to_string_lossy().into_owned())).collect()
+    ours.map(|(name, text)| text.into_string().map(|text| (name.clone(), text)).map_err(|_| name)).collect()
 }
 
 /// Whether a text can be the name of an environment variable, and not rather a secret.
@@ -56,6 +60,10 @@ pub fn network_variables() -> NetworkVariables {
 fn without_user(address: &str) -> String {
     let (scheme, rest) = address.split_once("://").map_or(("", address), |(scheme, rest)| (scheme, rest));
     let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let is_host = |letter: char| letter.is_ascii_alphanumeric() || "-._:[]/".contains(letter);
+    if host.is_empty() || !host.chars().all(is_host) {
+        return "an address that cannot be read".to_owned();
+    }
     if scheme.is_empty() { host.to_owned() } else { format!("{scheme}://{host}") }
 }
 
@@ -69,6 +77,7 @@ mod tests {
             ("http://proxy.example:3128", "http://proxy.example:3128"),
             ("http://me:s3cr3t@proxy.example:3128", "http://proxy.example:3128"),
             ("me:s3@cr3t@proxy.example", "proxy.example"),
+            ("::::bad s3cr3t", "an address that cannot be read"),
         ] {
             assert_eq!(without_user(address), shown);
         }

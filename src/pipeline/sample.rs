@@ -23,7 +23,7 @@ pub struct Sample {
     pub length_ms: i64,
 }
 
-/// Samples what is due of one scope; `None` if nothing is. What does not fit on the pages of a window is left out of the count, so a
+/// Samples what is due of one scope; `None` if nothing is, or no sampled window had a row. What does not fit on the pages of a window is left out of the count, so a
 /// sample never says more than was seen. A list without windows is counted by its pages.
 ///
 /// # Errors
@@ -54,7 +54,8 @@ pub async fn sample(source: &Source, work: &ScopeWork) -> Result<Option<Sample>,
             }
         }
     }
-    Ok((found.length_ms > 0).then_some(found))
+    // Rows that lie elsewhere are as likely as none at all.
+    Ok((found.rows > 0).then_some(found))
 }
 
 /// The `nth` of the sampled windows: in the middle of its share of what is due.

@@ -8,21 +8,23 @@ use super::{State, StateError, lock};
 /// What would be known of a service, and is nothing worth keeping where no row was ever seen.
 const KNOWLEDGE: [&str; 6] = ["coverage", "proofs", "extents", "scans", "destinations", "traits"];
 
+/// What is bound, and what was named instead.
+struct Difference {
+    what: &'static str,
+    found: String,
+    wanted: String,
+}
+
 impl State {
     /// Remembers the service and the environment, or refuses others.
     pub(super) fn own(&mut self, base_url: &str, environment: &str) -> Result<(), StateError> {
-        let (bound_url, bound_environment) = (self.meta("base_url")?, self.meta("environment")?);
-        let other = match (&bound_url, &bound_environment) {
-            (Some(found), _) if !is_same_service(found, base_url) => Some(("base_url", found, base_url)),
-            (_, Some(found)) if found != environment => Some(("environment", found, environment)),
-            (Some(_), Some(_)) => return Ok(()),
-            (None, _) | (_, None) => None,
+        let Some(Difference { what, found, wanted }) = self.difference(base_url, environment)? else {
+            return match (self.meta("base_url")?, self.meta("environment")?) {
+                (Some(_), Some(_)) => Ok(()),
+                _ => self.bind(base_url, environment),
+            };
         };
-        let Some((what, found, wanted)) = other else { return self.bind(base_url, environment) };
-        if !self.is_without_rows()? {
-            let (found, wanted) = (found.clone(), wanted.to_owned());
-            return Err(StateError::OtherService { path: self.path.clone(), what, found, wanted });
-        }
+        self.check_owner(base_url, environment)?;
         // Not while a run works on it.
         let Some(_lock) = lock::try_lock(&self.path)? else {
             return Err(StateError::Leased { path: self.path.clone(), holder: self.current_holder()? });
@@ -32,6 +34,30 @@ impl State {
             self.connection.execute(&format!("DELETE FROM {table}"), []).map_err(self.failed("write"))?;
         }
         self.bind(base_url, environment)
+    }
+
+    /// Refuses to be read for another service or environment than it is bound to, if it knows rows.
+    ///
+    /// # Errors
+    /// `OtherService`, or it cannot be read.
+    pub fn check_owner(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
+        match self.difference(base_url, environment)? {
+            Some(Difference { what, found, wanted }) if !self.is_without_rows()? => {
+                Err(StateError::OtherService { path: self.path.clone(), what, found, wanted })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// In what it differs from what it is bound to.
+    fn difference(&self, base_url: &str, environment: &str) -> Result<Option<Difference>, StateError> {
+        let (bound_url, bound_environment) = (self.meta("base_url")?, self.meta("environment")?);
+        let differs = |what, found: String, wanted: &str| Some(Difference { what, found, wanted: wanted.to_owned() });
+        Ok(match (bound_url, bound_environment) {
+            (Some(found), _) if !is_same_service(&found, base_url) => differs("base_url", found, base_url),
+            (_, Some(found)) if found != environment => differs("environment", found, environment),
+            _ => None,
+        })
     }
 
     /// Whether it is bound to this service and environment.

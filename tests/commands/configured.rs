@@ -55,6 +55,12 @@ fn a_variable_or_command_that_does_not_work_is_named() {
         let refused = bare(&by_variables(&service).with_env(name, text), &["sync"]).expect(2);
         assert!(refused.stderr.contains(expected), "{name}: {}", refused.stderr);
     }
+    for name in ["STUDYSYNC_STATE_PATH", "STUDYSYNC_CONFIG", "STUDYSYNC_API_KEY"] {
+        use std::os::unix::ffi::OsStrExt as _;
+        let text = std::ffi::OsStr::from_bytes(b"here/\xff");
+        let refused = Done::from(by_variables(&service).bare(&["sync"]).env(name, text).output().unwrap()).expect(2);
+        assert!(refused.stderr.contains(&format!("{name}: its value is not UTF-8")), "{}", refused.stderr);
+    }
     assert_eq!(service.log().len(), 0);
 }
 

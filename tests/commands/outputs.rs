@@ -334,6 +334,12 @@ fn the_demo_leaves_a_configuration_and_three_commands_that_work() {
     let shell = std::process::Command::new("/bin/sh").args(["-ec", &lines.join("\n")]).output().unwrap();
     let shell = Done::from(shell).expect(0);
     assert!(shell.stdout.contains("nps_low") && folder.join("report.html").exists(), "{}", shell.stdout);
+    // A folder with somebody's own configuration, or an earlier demo's, stays as it is.
+    let config = folder.join("studysync.toml");
+    std::fs::write(&config, "# mine\n").unwrap();
+    let again = place.bare(&["demo", "--folder", folder.to_str().unwrap()]).output().unwrap();
+    assert!(Done::from(again).expect(2).stderr.contains("exists already"));
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine\n");
 }
 
 #[test]

@@ -73,7 +73,22 @@ fn a_probe_of_a_few_requests_plans_a_first_backfill() {
         assert_is_close(&format!("requests, {data}"), &plan["total"]["requests"], &report["requests"]["total"]);
         assert_eq!(plan["speed_from"], "probe");
     }
+    // A range in which samples meet nothing is not said to be empty.
+    let service = Service::start(small(300, 10));
+    let place = Place::new(&service).without_parquet();
+    let plan = planned(&place, &["--probe", "--from", "2016-01", "--stream", "responses"]);
+    assert!(plan["total"]["requests"].is_null() && plan["total"]["is_partial"] == true, "{plan}");
     let nobody = Place::at("http://127.0.0.1:1");
     let failed = nobody.run(&["plan", "--probe", "--from", &days_ago(10)]).expect(1);
     assert!(failed.stderr.contains("127.0.0.1:1") && failed.stdout.is_empty(), "{}", failed.stderr);
+}
+
+#[test]
+fn a_plan_of_another_service_is_refused() {
+    let (first, second) = (Service::start(small(300, 10)), Service::start(small(300, 10)));
+    let mut place = Place::new(&first).without_parquet();
+    place.report(&["sync"], 0);
+    place.set_base_url(second.base_url());
+    let refused = place.run(&["plan"]).expect(2);
+    assert!(refused.stderr.contains("belongs to base_url"), "{}", refused.stderr);
 }

@@ -80,6 +80,10 @@ pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError>
 
 fn plan(args: &PlanArgs, settings: &Settings) -> Result<Plan, CommandError> {
     let state = State::open_read_only(&settings.state_path).map_err(CommandError::State)?;
+    // Without an address there is nothing to be held against: what is planned is that of the state file.
+    if let (Some(state), Ok(identity)) = (&state, pipeline::identity(settings)) {
+        state.check_owner(&identity.base_url, &identity.environment).map_err(CommandError::State)?;
+    }
     let read = |error| CommandError::State(error);
     let skew_ms =
         state.as_ref().map(|state| state.service_trait::<i64>(CLOCK_SKEW)).transpose().map_err(read)?.flatten();

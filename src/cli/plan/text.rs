@@ -34,7 +34,12 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
     }
     let has_unknown = plan.streams.iter().any(|stream| stream.estimate.requests.is_none());
     match (has_unknown, plan.probe_requests) {
-        (_, Some(requests)) => text.push_str(&format!("\nThe sample took {requests} requests.\n")),
+        (true, Some(requests)) => {
+            text.push_str(&format!(
+                "\nThe sample took {requests} requests. ?: it met no row; is the range longer than the data?\n"
+            ));
+        }
+        (false, Some(requests)) => text.push_str(&format!("\nThe sample took {requests} requests.\n")),
         (true, None) => text.push_str("\n?: not seen yet. --probe asks for a sample, some 10 to 30 requests.\n"),
         (false, None) => {}
     }
@@ -56,7 +61,8 @@ fn total(plan: &Plan) -> String {
     let bound = if total.is_partial { "at least" } else { "about" };
     let time = total.minutes.map(|minutes| format!(" in {bound} {}", length(minutes))).unwrap_or_default();
     let rows = total.rows.map(|rows| format!(", for {} records", grouped(rows))).unwrap_or_default();
-    format!("{command} would send\n{bound} {} requests{time}{rows}", grouped(requests))
+    let unit = if requests == 1 { "request" } else { "requests" };
+    format!("{command} would send\n{bound} {} {unit}{time}{rows}", grouped(requests))
 }
 
 fn line(stream: &PlannedStream) -> String {
