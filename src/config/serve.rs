@@ -244,10 +244,13 @@ pub(super) fn template() -> String {
 # /healthz is red once a stream is further behind than this, after the first complete night; or "off". Without it: two hours more than the
 # longest time between two moments of the schedule.
 # max_lag = "26h"
-# A page for people at /, or "off". On another address than loopback it needs a token of 16 characters or more, by the same three ways.
+# A page for people at /, or "off". On another address than loopback it needs a token.
 # status_page = "{STATUS_PAGE_ON}"
+# The environment variable that holds the token of the status page: 16 characters or more.
 # status_token_env = "{STATUS_TOKEN_ENV}"
+# A file that holds the token of the status page and nothing else, in place of the variable.
 # status_token_file = "/run/secrets/studysync-status"
+# A command that prints the token of the status page, run by /bin/sh, in place of the variable.
 # status_token_command = "vault kv get -field=status secret/studysync"
 "#
     )
