@@ -209,9 +209,9 @@ impl Service {
     fn start(program: &Path, responses: u64) -> Result<Service, CommandError> {
         let failed = |source| CommandError::failed("cannot start the sandbox", source);
         let mut process = Command::new(program)
-            .args(["sandbox", "--listen", "127.0.0.1:0", "--api-key", KEY, "--seed", "20260131"])
+            .args(["sandbox", "--until-stdin-ends", "--listen", "127.0.0.1:0", "--api-key", KEY, "--seed", "20260131"])
             .args(["--responses", &responses.to_string(), "--days", &DAYS.to_string()])
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(failed)?;

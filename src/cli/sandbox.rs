@@ -52,6 +52,10 @@ pub(super) struct SandboxArgs {
     #[arg(long, value_name = "KEY", default_value_t = Settings::default().api_key)]
     pub api_key: String,
 
+    /// End when standard input ends, so that it does not outlive whoever started it
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
+
     /// What the data is like
     #[arg(long, value_enum, default_value = "smooth")]
     pub data: DataArg,
@@ -149,7 +153,10 @@ pub(super) async fn run(args: SandboxArgs, context: Context) -> Result<u8, Comma
     let settings = settings(&args).map_err(CommandError::sandbox)?;
     let running = Sandbox::start(settings, args.listen).await.map_err(CommandError::sandbox)?;
     context.printer.print(&format!("listening on {}", running.base_url()))?;
-    stop_asked().await.map_err(CommandError::sandbox)?;
+    tokio::select! {
+        asked = stop_asked() => asked.map_err(CommandError::sandbox)?,
+        () = stdin_ended(), if args.until_stdin_ends => {}
+    }
     running.shutdown().await;
     Ok(0)
 }
@@ -196,6 +203,18 @@ fn settings(args: &SandboxArgs) -> io::Result<Settings> {
         faults,
         ..Settings::default()
     })
+}
+
+/// Ends with standard input.
+async fn stdin_ended() {
+    let ended = tokio_util::sync::CancellationToken::new();
+    let guard = ended.clone();
+    std::thread::spawn(move || {
+        // An input that cannot be read has ended.
+        io::copy(&mut io::stdin(), &mut io::sink()).ok();
+        guard.cancel();
+    });
+    ended.cancelled().await;
 }
 
 /// Ends when somebody asks the process to stop.

@@ -355,3 +355,36 @@ fn an_error_says_the_cause_first_and_nothing_twice() {
     let missing = nobody.run(&["sync", "--api-key-file", "/no/such/key.txt"]).expect(2);
     assert!(missing.stderr.starts_with("error: the key file /no/such/key.txt cannot be read: "), "{}", missing.stderr);
 }
+
+#[test]
+fn the_service_of_a_demo_does_not_outlive_it() {
+    let place = Place::at("http://127.0.0.1:1").without_config();
+    let folder = place.path("demo");
+    let mut demo = place.bare(&["demo", "--responses", "2000", "--folder", folder.to_str().unwrap()]);
+    let mut demo = demo.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut out = demo.stdout.take().unwrap();
+    let mut told = Vec::new();
+    let address = loop {
+        let mut piece = [0; 256];
+        let read = out.read(&mut piece).unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&told));
+        told.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(&told).into_owned();
+        if let Some((_, rest)) = text.split_once("listening on http://")
+            && let Some((address, _)) = rest.split_once(".\n")
+        {
+            break address.to_owned();
+        }
+    };
+    assert!(std::net::TcpStream::connect(&address).is_ok(), "{address}");
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    let is_there = || std::net::TcpStream::connect(&address).is_ok();
+    assert!(
+        (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            !is_there()
+        }),
+        "it is still there"
+    );
+}
