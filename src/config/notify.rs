@@ -115,14 +115,15 @@ impl NotifySettings {
         };
         if !is_address(url.expose()) {
             // The address itself is not shown.
-            return Err(value("[notify] url", "it does not begin with https:// or http://".to_owned()));
+            return Err(value("[notify] url", "it does not begin with https:// or http:// and a host".to_owned()));
         }
         Ok(Some(url))
     }
 }
 
 fn is_address(url: &str) -> bool {
-    url.starts_with("https://") || url.starts_with("http://")
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']))
 }
 
 pub(super) fn resolve(table: NotifyTable, beside: &impl Fn(PathBuf) -> PathBuf) -> Result<NotifySettings, ConfigError> {
@@ -136,7 +137,7 @@ pub(super) fn resolve(table: NotifyTable, beside: &impl Fn(PathBuf) -> PathBuf) 
             Address::Here(ApiKey::new(url.trim(), "the configuration file"))
         }
         (Some(_), None, None) => {
-            return Err(value("[notify] url", "it does not begin with https:// or http://".to_owned()));
+            return Err(value("[notify] url", "it does not begin with https:// or http:// and a host".to_owned()));
         }
         (None, Some(path), None) => Address::File(beside(path)),
         (None, None, Some(variable)) => Address::Variable(variable),
@@ -159,6 +160,12 @@ pub(super) fn resolve(table: NotifyTable, beside: &impl Fn(PathBuf) -> PathBuf) 
 
 fn events(names: Option<Vec<String>>) -> Result<Vec<NotifyEvent>, ConfigError> {
     let Some(names) = names else { return Ok(NotifyEvent::CHOICES.to_vec()) };
+    if names.is_empty() {
+        return Err(value(
+            "[notify] on",
+            "it names no event: leave command and url out where nobody is to be told".to_owned(),
+        ));
+    }
     let event = |name: &String| {
         let known = NotifyEvent::CHOICES.into_iter().find(|event| event.name() == name);
         let problem = || format!("'{name}' is neither 'failed' nor 'needs_a_look' nor 'recovered'");

@@ -178,6 +178,10 @@ fn values_out_of_range_name_the_range() {
         ("[streams.themes]\nsettle_secs = 9223372036854775807", "[streams.themes] settle_secs: "),
         ("[service]\nauth = 'basic'", "neither"),
         ("[service", "line 1"),
+        ("[notify]\non = []", "names no event"),
+        ("[notify]\non = ['killed']", "neither 'failed'"),
+        ("[notify]\nurl = 'http://'", "does not begin with"),
+        ("[notify]\nurl = 'hooks.example.com/x'", "does not begin with"),
     ] {
         let error = settings(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
