@@ -13,6 +13,7 @@ use crate::{
 
 use super::{
     channel::Channel,
+    decision::Circumstances,
     delivery::{deliver, send_unwritten},
     ledger::Ledger,
     message::Message,
@@ -29,9 +30,15 @@ pub struct EndedRun {
 
 impl EndedRun {
     /// `error`: what ended it, if an error did.
-    pub fn new(command: &'static str, moments: RunMoments, error: Option<&PipelineError>) -> EndedRun {
+    pub fn new(
+        settings: &Settings,
+        command: &'static str,
+        moments: RunMoments,
+        error: Option<&PipelineError>,
+    ) -> EndedRun {
         let run_id = RunId::new(moments.started_ms);
-        let unrecorded = error.map(|error| RunReport::not_begun(run_id, command, moments, error));
+        let unrecorded =
+            error.map(|error| RunReport::not_begun(run_id, command, moments, error).for_lists_of(settings));
         EndedRun { command, moments, unrecorded }
     }
 }
@@ -99,7 +106,9 @@ async fn notify(settings: &Settings, standing: &Standing, health: &Health, rules
     let json = standing.last_report.clone().unwrap_or(Value::Null);
     let mut told = Vec::new();
     let written = Ledger::of(settings).add(now_ms, &Channel::all(settings), |before| {
-        let events = before.judge(run, is_tolerated, notify.again_after, now_ms);
+        let failure_left = standing.last_failure.as_ref();
+        let circumstances = Circumstances { is_tolerated, failure_left, again_after: notify.again_after, now_ms };
+        let events = before.judge(run, &circumstances);
         let wanted = events.into_iter().filter(|event| notify.on.contains(event));
         told = wanted.map(|event| Message::of(event, run, health, json.clone(), settings)).collect();
         told.clone()

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Answer, Receiver, place_at, place_for, with_wrong_key};
-use crate::harness::{KEY, KEY_VARIABLE, Service, small};
+use crate::harness::{KEY, KEY_VARIABLE, Service, days_ago, small};
 
 /// A command that writes what it was told into the place's folder.
 const TELLS: &str =
@@ -47,6 +47,36 @@ fn a_failure_is_told_once_and_its_end_too() {
     place.run(&["sync"]).expect(0);
     assert!(receiver.take().is_empty());
     assert_eq!(std::fs::read_to_string(place.path("told.events")).unwrap(), "failed\nrecovered\n");
+}
+
+#[test]
+fn a_run_that_asked_nothing_mends_no_failure() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let place = place_for(&service, &webhook(&receiver, ""));
+    let (from, to) = (days_ago(20), days_ago(10));
+    place.run(&["backfill", "--from", &from]).expect(0);
+    let covered = ["backfill", "--from", &from, "--to", &to];
+    // A run that cannot begin leaves no scan that the next one would resume.
+    let place = place.with_env(KEY_VARIABLE, "");
+    assert_ne!(place.run(&["sync"]).code, 0);
+    assert_eq!(events(&receiver.take()), ["failed"]);
+    let place = with_wrong_key(place);
+    let report = place.report(&covered, 0);
+    assert_eq!(report["requests"]["total"], 0, "all of it is covered");
+    let is_still_failed = |place: &super::Place, what: &str| {
+        assert!(receiver.take().is_empty(), "{what}");
+        assert_eq!(super::metric(place, "healthy"), Some(0.0), "{what}");
+        assert_eq!(super::metric(place, "failed_runs_in_a_row"), Some(1.0), "{what}");
+    };
+    is_still_failed(&place, "no request");
+    let place = place.with_env(KEY_VARIABLE, KEY);
+    let report = place.report(&["sync", "--stream", "themes"], 0);
+    assert_eq!(report["narrowed_to"], "--stream themes");
+    is_still_failed(&place, "one stream of three");
+    place.run(&["sync"]).expect(0);
+    assert_eq!(events(&receiver.take()), ["recovered"]);
+    assert_eq!(super::metric(&place, "healthy"), Some(1.0));
 }
 
 #[test]
