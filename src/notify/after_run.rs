@@ -11,13 +11,7 @@ use crate::{
     standing::{Health, HealthRules, Standing},
 };
 
-use super::{
-    channel::Channel,
-    decision::Circumstances,
-    delivery::{deliver, send_unwritten},
-    ledger::Ledger,
-    message::Message,
-};
+use super::{channel::Channel, decision::Circumstances, delivery::deliver, ledger::Ledger, message::Message};
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -65,7 +59,7 @@ pub async fn refresh(settings: &Settings, now_ms: i64, rules: HealthRules) {
         }
     }
     if settings.notify.is_on() {
-        deliver(settings).await;
+        deliver(settings, &mut Ledger::open(settings).await).await;
     }
 }
 
@@ -104,23 +98,13 @@ async fn notify(settings: &Settings, standing: &Standing, health: &Health, rules
     let (notify, now_ms) = (&settings.notify, standing.now_ms);
     let is_tolerated = !health.is_failing_for(run) && rules.failures_tolerated > 0;
     let json = standing.last_report.clone().unwrap_or(Value::Null);
-    let mut told = Vec::new();
-    let written = Ledger::of(settings).add(now_ms, &Channel::all(settings), |before| {
-        let failure_left = standing.last_failure.as_ref();
-        let circumstances = Circumstances { is_tolerated, failure_left, again_after: notify.again_after, now_ms };
+    let failure_left = standing.last_failure.as_ref();
+    let circumstances = Circumstances { is_tolerated, failure_left, again_after: notify.again_after, now_ms };
+    let mut ledger = Ledger::open(settings).await;
+    ledger.add(now_ms, &Channel::all(settings), |before| {
         let events = before.judge(run, &circumstances);
         let wanted = events.into_iter().filter(|event| notify.on.contains(event));
-        told = wanted.map(|event| Message::of(event, run, health, json.clone(), settings)).collect();
-        told.clone()
+        wanted.map(|event| Message::of(event, run, health, json.clone(), settings)).collect()
     });
-    match written {
-        Ok(()) => deliver(settings).await,
-        // Where nothing can be written, nobody knows what was told: better twice than never.
-        Err(error) => {
-            tracing::warn!(why = chain(&error), "cannot write down what is to be told");
-            for message in &told {
-                send_unwritten(settings, message).await;
-            }
-        }
-    }
+    deliver(settings, &mut ledger).await;
 }

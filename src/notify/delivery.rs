@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{config::Settings, pipeline::chain};
+use crate::config::Settings;
 
 use super::{
     channel::Channel,
@@ -26,16 +26,11 @@ pub struct TestSent {
 }
 
 /// Delivers what waits. A channel that does not take one message is not asked for the others.
-pub(super) async fn deliver(settings: &Settings) {
-    let ledger = Ledger::of(settings);
-    let waiting = match ledger.waiting() {
-        Ok(waiting) => waiting,
-        Err(error) => return tracing::warn!(why = chain(&error), "the notifications that wait cannot be read"),
-    };
+pub(super) async fn deliver(settings: &Settings, ledger: &mut Ledger) {
     let named = Channel::all(settings);
     let begun = Instant::now();
     let mut broken = Vec::new();
-    for one in waiting {
+    for one in ledger.waiting() {
         for channel in one.channels {
             // One that is no longer named takes nothing any more.
             let sent = match named.contains(&channel) {
@@ -47,27 +42,13 @@ pub(super) async fn deliver(settings: &Settings) {
             match sent {
                 Ok(()) => {
                     tracing::info!(event, channel = channel.name(), "notified");
-                    if let Err(error) = ledger.delivered(one.id, channel) {
-                        tracing::warn!(why = chain(&error), "cannot write down that a notification was delivered");
-                    }
+                    ledger.settle(one.id, channel);
                 }
                 Err(why) => {
                     tracing::warn!(event, channel = channel.name(), why, "cannot notify: the next run tries again");
                     broken.push(channel);
                 }
             }
-        }
-    }
-}
-
-/// Sends a message that was not written down, because nothing can be.
-pub(super) async fn send_unwritten(settings: &Settings, message: &Message) {
-    let begun = Instant::now();
-    for channel in Channel::all(settings) {
-        let event = message.event.name();
-        match send(settings, channel, message, begun).await {
-            Ok(()) => tracing::info!(event, channel = channel.name(), "notified"),
-            Err(why) => tracing::warn!(event, channel = channel.name(), why, "cannot notify"),
         }
     }
 }

@@ -155,6 +155,53 @@ fn a_run_that_cannot_open_its_checkpoints_is_told_too() {
 }
 
 #[test]
+fn a_failure_is_told_where_nothing_can_be_written() {
+    let receiver = Receiver::start();
+    let service = Service::start(small(60, 3));
+    let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
+    // Neither the state's folder nor the lock can be made, also by root.
+    std::fs::write(place.path("state"), "a file").unwrap();
+    let done = place.run(&["sync"]);
+    assert_ne!(done.code, 0);
+    assert_eq!(events(&receiver.take()), ["failed"], "{}", done.stderr);
+    assert!(done.stderr.contains("cannot be written down"), "{}", done.stderr);
+    // The folder is there, and the ledger cannot be replaced.
+    std::fs::remove_file(place.path("state")).unwrap();
+    std::fs::create_dir_all(place.path("state/checkpoints.sqlite.notifications")).unwrap();
+    let done = place.run(&["sync"]).expect(4);
+    assert_eq!(events(&receiver.take()), ["failed"], "{}", done.stderr);
+}
+
+#[test]
+fn a_ledger_that_is_locked_holds_up_no_run() {
+    let receiver = Receiver::start();
+    let service = Service::start(small(60, 3));
+    let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
+    std::fs::create_dir_all(place.path("state")).unwrap();
+    let lock = std::fs::File::create(place.path("state/checkpoints.sqlite.notifications.lock")).unwrap();
+    lock.lock().unwrap();
+    let done = place.run(&["sync"]).expect(4);
+    assert!(done.stderr.contains("another process has had the notifications"), "{}", done.stderr);
+    assert_eq!(events(&receiver.take()), ["failed"], "it is told without the ledger");
+    // A signal does not wait for the lock.
+    let run = place.spawn(&["sync"]);
+    let states = || studysync::state::State::open_read_only(&place.state()).unwrap().unwrap().runs(9).unwrap();
+    crate::serve::until("the end of the run", || states().iter().filter(|run| run.finished_ms.is_some()).count() == 2);
+    let done = crate::harness::Done::from(terminated(run));
+    assert_eq!(done.code, 4, "{}", done.stderr);
+    drop(lock);
+    place.run(&["sync"]).expect(4);
+    assert_eq!(events(&receiver.take()).len(), 1, "nobody knows that it was told");
+}
+
+/// Ends a process as an operator does, and returns what it left.
+fn terminated(child: std::process::Child) -> std::process::Output {
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
 fn check_sends_a_message_to_try_it() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
