@@ -9,7 +9,7 @@ use super::{
     command,
     ledger::Ledger,
     message::Message,
-    webhook::{self, NotPosted},
+    webhook::{self, NotPosted, Trouble},
 };
 
 /// After a failed attempt the next one waits so long, then twice as long.
@@ -25,7 +25,7 @@ pub struct TestSent {
     pub sent: Result<(), String>,
 }
 
-/// Delivers what waits. A channel that does not take one message is not asked for the others.
+/// Delivers what waits. A channel that takes nothing now is not asked for the others; one that refuses a message is.
 pub(super) async fn deliver(settings: &Settings, ledger: &mut Ledger) {
     let named = Channel::all(settings);
     let begun = Instant::now();
@@ -36,7 +36,10 @@ pub(super) async fn deliver(settings: &Settings, ledger: &mut Ledger) {
             let sent = match named.contains(&channel) {
                 _ if broken.contains(&channel) || begun.elapsed() > TIME_MAX => continue,
                 true => send(settings, channel, &one.message, begun).await,
-                false => Ok(()),
+                false => {
+                    ledger.settle(one.id, channel);
+                    continue;
+                }
             };
             let event = one.message.event.name();
             match sent {
@@ -44,9 +47,15 @@ pub(super) async fn deliver(settings: &Settings, ledger: &mut Ledger) {
                     tracing::info!(event, channel = channel.name(), "notified");
                     ledger.settle(one.id, channel);
                 }
-                Err(why) => {
+                Err(NotPosted { why, trouble: Trouble::Message }) => {
+                    tracing::warn!(event, channel = channel.name(), why, "cannot notify: this message is given up");
+                    ledger.settle(one.id, channel);
+                }
+                Err(NotPosted { why, trouble }) => {
                     tracing::warn!(event, channel = channel.name(), why, "cannot notify: the next run tries again");
-                    broken.push(channel);
+                    if trouble == Trouble::Passing {
+                        broken.push(channel);
+                    }
                 }
             }
         }
@@ -65,7 +74,7 @@ pub async fn send_test(settings: &Settings, now_ms: i64) -> Vec<TestSent> {
 }
 
 /// Some attempts, within the time.
-async fn send(settings: &Settings, channel: Channel, message: &Message, begun: Instant) -> Result<(), String> {
+async fn send(settings: &Settings, channel: Channel, message: &Message, begun: Instant) -> Result<(), NotPosted> {
     let mut wait = RETRY;
     let mut attempt = 1;
     loop {
@@ -73,8 +82,11 @@ async fn send(settings: &Settings, channel: Channel, message: &Message, begun: I
             Ok(()) => return Ok(()),
             Err(failed) => failed,
         };
-        if !failed.is_passing || attempt >= settings.notify.attempts || begun.elapsed() + wait > TIME_MAX {
-            return Err(failed.why);
+        if failed.trouble != Trouble::Passing
+            || attempt >= settings.notify.attempts
+            || begun.elapsed() + wait > TIME_MAX
+        {
+            return Err(failed);
         }
         tracing::debug!(channel = channel.name(), why = failed.why, "cannot notify yet");
         tokio::time::sleep(wait).await;
@@ -88,7 +100,8 @@ async fn send_once(settings: &Settings, channel: Channel, message: &Message) -> 
         Channel::Command => {
             let (settings, message) = (settings.clone(), message.clone());
             let ran = tokio::task::spawn_blocking(move || command::run(&settings, &message)).await;
-            ran.unwrap_or_else(|error| Err(error.to_string())).map_err(|why| NotPosted { why, is_passing: true })
+            ran.unwrap_or_else(|error| Err(error.to_string()))
+                .map_err(|why| NotPosted { why, trouble: Trouble::Passing })
         }
     }
 }

@@ -109,6 +109,29 @@ fn what_a_receiver_refuses_is_kept_for_the_next_run() {
 }
 
 #[test]
+fn a_message_that_is_refused_blocks_no_other() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
+    receiver.answers(Answer::Status(413));
+    let done = place.run(&["sync"]).expect(4);
+    assert_eq!(receiver.take().len(), 1, "it is not tried again");
+    assert!(done.stderr.contains("413") && done.stderr.contains("this message is given up"), "{}", done.stderr);
+    // An address that is gone may come back: what it did not take waits, each message by itself.
+    receiver.answers(Answer::Status(404));
+    let place = place.with_env(KEY_VARIABLE, "");
+    assert_ne!(place.run(&["sync"]).code, 0, "another reason");
+    assert_eq!(receiver.take().len(), 1, "the refused one is gone");
+    let place = with_wrong_key(place);
+    place.run(&["sync"]).expect(4);
+    assert_eq!(receiver.take().len(), 2, "the second is tried after the first is refused");
+    receiver.answers(Answer::Status(200));
+    let place = place.with_env(KEY_VARIABLE, KEY);
+    place.run(&["sync"]).expect(0);
+    assert_eq!(events(&receiver.take()), ["failed", "failed", "recovered"]);
+}
+
+#[test]
 fn a_receiver_that_hangs_or_is_gone_changes_no_run() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
