@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::config::Settings;
+use crate::config::{Settings, private_variables};
 
 use super::message::Message;
 
@@ -30,13 +30,18 @@ pub(super) fn run(settings: &Settings, message: &Message) -> Result<(), String> 
     let notify = &settings.notify;
     let Some((program, arguments)) = notify.command.split_first() else { return Ok(()) };
     let mut command = Command::new(program);
-    command.args(arguments).envs(message.variables());
-    // What is told needs none of the secrets.
-    let secrets =
-        [settings.service.api_key_source.variable(), settings.serve.token_source.variable(), notify.url_variable()];
-    for variable in secrets.into_iter().flatten() {
+    command.args(arguments);
+    // What is told needs none of the secrets. They can be in variables of any name.
+    let named = [
+        settings.service.api_key_source.variable(),
+        settings.serve.token_source.variable(),
+        settings.serve.status_token_source.variable(),
+        notify.url_variable(),
+    ];
+    for variable in private_variables().iter().map(String::as_str).chain(named.into_iter().flatten()) {
         command.env_remove(variable);
     }
+    command.envs(message.variables());
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
     // Whoever does not read its input is not waited for.
