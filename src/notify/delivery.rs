@@ -6,7 +6,7 @@ use crate::config::Settings;
 
 use super::{
     channel::Channel,
-    command,
+    command::{self, Leash},
     ledger::Ledger,
     message::Message,
     webhook::{self, NotPosted, Trouble},
@@ -99,7 +99,10 @@ async fn send_once(settings: &Settings, channel: Channel, message: &Message) -> 
         Channel::Webhook => webhook::post(settings, message).await,
         Channel::Command => {
             let (settings, message) = (settings.clone(), message.clone());
-            let ran = tokio::task::spawn_blocking(move || command::run(&settings, &message)).await;
+            // Dropped with this future, when a signal ends the wait.
+            let leash = Leash::default();
+            let end = leash.end();
+            let ran = tokio::task::spawn_blocking(move || command::run(&settings, &message, &end)).await;
             ran.unwrap_or_else(|error| Err(error.to_string()))
                 .map_err(|why| NotPosted { why, trouble: Trouble::Passing })
         }

@@ -1,6 +1,6 @@
 //! The command of `[notify]`: what it has in its environment, and that it does not outlive the program.
 
-use super::place_for;
+use super::{place_for, with_wrong_key};
 use crate::harness::{Service, small};
 
 #[test]
@@ -34,4 +34,24 @@ fn p11_no_secret_is_in_the_environment_of_the_command() {
     let told = ["STUDYSYNC_EVENT", "STUDYSYNC_EXIT_CODE", "STUDYSYNC_OUTCOME", "STUDYSYNC_SUMMARY"];
     assert_eq!(ours, told);
     assert!(environment.contains("MY_OWN=stays"));
+}
+
+#[test]
+fn a_signal_ends_the_command_with_all_that_it_started() {
+    let service = Service::start(small(60, 3));
+    let hangs = "[notify]\ncommand = [\"/bin/sh\", \"-c\", \"sleep 1000 & echo $$ $! > pids.part; mv pids.part pids; wait\"]\n\
+                 timeout_secs = 300\n";
+    let place = with_wrong_key(place_for(&service, hangs));
+    let run = place.spawn(&["sync"]);
+    crate::serve::until("the command", || place.path("pids").exists());
+    let pid = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(4), "the run's own end");
+    let pids = std::fs::read_to_string(place.path("pids")).unwrap();
+    assert_eq!(pids.split_whitespace().count(), 2);
+    let lives = |pid: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        !status.is_empty() && !status.contains("State:\tZ")
+    };
+    crate::serve::until("the end of the command", || !pids.split_whitespace().any(lives));
 }
