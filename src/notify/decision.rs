@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::NotifyEvent,
+    model::DAY_MS,
     standing::{FailedRun, RunSummary},
 };
 
@@ -18,6 +19,9 @@ pub(super) enum State {
     NeedsALook,
     Failed,
 }
+
+/// A killed run of which nobody was told for so long is news no more.
+const KILLED_MS_MAX: i64 = 7 * DAY_MS;
 
 /// What a run is judged by beside its own end.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +50,8 @@ pub(super) struct Told {
     /// The run that failed; with an empty command, one that an earlier version told.
     #[serde(flatten)]
     pub failed: FailedRun,
+    /// When the newest killed run began that was judged, epoch milliseconds.
+    pub killed_ms: i64,
     /// The run that was judged last.
     pub run_id: String,
 }
@@ -64,6 +70,16 @@ impl Told {
             // It was left out, stopped early or interrupted: that says nothing.
             () => Vec::new(),
         }
+    }
+
+    /// What a run calls for that was killed, so that it could not tell of itself.
+    pub fn judge_killed(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
+        let is_news = circumstances.now_ms.saturating_sub(run.started_ms) < KILLED_MS_MAX;
+        if run.started_ms <= self.killed_ms || !is_news {
+            return Vec::new();
+        }
+        self.killed_ms = run.started_ms;
+        self.judge_failure(run, circumstances)
     }
 
     fn judge_failure(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
@@ -242,6 +258,33 @@ mod tests {
         assert_eq!(nights.judge(&run("5", "backfill", 0, true), 4, false, Some(&failed)), NONE, "sync is left");
         assert_eq!(nights.judge(&run("6", "backfill", 0, true), 5, false, None), NONE, "it is not sync");
         assert_eq!(nights.judge(&run("7", "sync", 0, true), 6, false, None), ["recovered"]);
+    }
+
+    #[test]
+    fn a_killed_run_is_told_once_and_only_while_it_is_news() {
+        let mut told = Told { at_ms: -1, ..Told::default() };
+        let mut judge = |started_hours: i64, hours: i64| {
+            let run = RunSummary {
+                run_id: started_hours.to_string(),
+                command: "sync".to_owned(),
+                started_ms: started_hours * HOUR_MS,
+                finished_ms: None,
+                outcome: "killed".to_owned(),
+                exit_code: None,
+                reason: Some(RunReason::RunKilled),
+                why: None,
+                hint: None,
+                looks: Vec::new(),
+                has_asked: true,
+                narrowed_to: None,
+            };
+            let now_ms = hours * HOUR_MS;
+            let circumstances = Circumstances { is_tolerated: true, failure_left: None, again_after: DAY, now_ms };
+            told.judge_killed(&run, &circumstances).len()
+        };
+        assert_eq!(judge(1, 24 * 8), 0, "a week ago");
+        assert_eq!((judge(200, 201), judge(200, 260)), (1, 0));
+        assert_eq!((judge(202, 203), judge(224, 225)), (0, 1), "the same reason, and the next night");
     }
 
     #[test]

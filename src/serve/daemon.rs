@@ -123,6 +123,7 @@ impl Daemon {
             }
             self.hear();
         }
+        self.told.stop().await;
         self.note();
         Ok(())
     }

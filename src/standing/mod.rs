@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use crate::{
     config::Settings,
-    pipeline::{CLOCK_SKEW, LEARNED_RATE, RunMoments, RunReport, told_wait_until},
+    pipeline::{CLOCK_SKEW, LEARNED_RATE, RunMoments, RunReason, RunReport, told_wait_until},
     source::LearnedRate,
     state::{Inbox, RunEntry, State, StateError, Waiting},
 };
@@ -39,6 +39,8 @@ pub struct Standing {
     pub last_failure: Option<RunSummary>,
     /// Nightly runs that failed and that no later run has made good.
     pub failures_in_a_row: u32,
+    /// Nightly runs that were killed, the newest first, unless a run before [`Standing::last_ended`] has made them good.
+    pub killed: Vec<RunSummary>,
     /// The JSON of [`Standing::last_ended`]; `None` if its end was not written down.
     pub last_report: Option<serde_json::Value>,
     /// When the newest run of each command ended well, epoch milliseconds.
@@ -119,11 +121,15 @@ impl Standing {
         (self.last_run, self.last_ended) = (Some(run.clone()), Some(run));
     }
 
+    fn is_last_ended(&self, run: &RunSummary) -> bool {
+        self.last_ended.as_ref().is_some_and(|last| last.run_id == run.run_id)
+    }
+
     fn read_runs(&mut self, state: &State) -> Result<(), StateError> {
         let holder = state.current_holder()?;
         self.last_success_ms = state.last_successes()?;
         let mut successes: Vec<RunSummary> = Vec::new();
-        // Newest first, down to a success that makes good whatever failed before it.
+        // Newest first, down to a success that makes good whatever failed before it, and of which people were told.
         state.visit_runs(|entry| {
             let is_holder = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
             let is_running = is_holder && entry.finished_ms.is_none();
@@ -138,12 +144,16 @@ impl Standing {
                 self.last_report = report.and_then(|report| serde_json::from_str(&report).ok());
             }
             if run.is_success() {
-                let is_whole = run.makes_good(&FailedRun::default());
+                let is_whole = run.makes_good(&FailedRun::default()) && !self.is_last_ended(&run);
                 self.last_success.get_or_insert_with(|| run.clone());
                 successes.push(run);
                 return if is_whole { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             }
             let failed = run.as_failed();
+            let mut of_others = successes.iter().filter(|success| !self.is_last_ended(success));
+            if run.reason == Some(RunReason::RunKilled) && !of_others.any(|success| success.makes_good(&failed)) {
+                self.killed.push(run.clone());
+            }
             if run.is_failure() && !successes.iter().any(|success| success.makes_good(&failed)) {
                 self.failures_in_a_row += 1;
                 self.last_failure.get_or_insert(run);

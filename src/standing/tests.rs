@@ -153,6 +153,20 @@ fn a_run_without_an_end_is_killed_unless_it_holds_the_lease() {
 }
 
 #[test]
+fn killed_runs_are_known_until_another_run_than_the_last_makes_them_good() {
+    let mut history = History::new();
+    let killed = |history: &History| history.standing().killed.len();
+    history.ended("sync", 0, "{}");
+    history.begin("sync");
+    history.begin("verify");
+    assert_eq!(killed(&history), 1, "those of nights");
+    history.ended("sync", 0, "{}");
+    assert_eq!((killed(&history), history.standing().failures_in_a_row), (1, 0), "nobody was told of it yet");
+    history.ended("sync", 0, "{}");
+    assert_eq!(killed(&history), 0);
+}
+
+#[test]
 fn reports_of_earlier_versions_tell_as_much_as_they_have() {
     let mut history = History::new();
     history.ended("sync", 1, r#"{"error":"it broke"}"#);

@@ -266,6 +266,41 @@ fn serve_tells_what_its_nights_come_to() {
 }
 
 #[test]
+fn a_killed_run_is_told_by_whatever_runs_next() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let serve = "[serve]\nlisten = \"127.0.0.1:0\"\nwebhook = \"off\"\nschedule = \"0 0 29 2 *\"\n";
+    let place = place_for(&service, &format!("{serve}{}", webhook(&receiver, "")));
+    place.run(&["sync"]).expect(0);
+    let kill_one = |ms_ago: i64| {
+        let state = studysync::state::State::open(&place.state(), &service.base_url(), "default").unwrap();
+        let begun_ms = studysync::clock::now_ms() - ms_ago;
+        state.begin_run(&studysync::model::RunId::new(begun_ms), "sync", begun_ms).unwrap();
+    };
+    // The next run tells that one was killed, and that it makes it good; no run tells it again.
+    kill_one(2);
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    let posted = receiver.take();
+    assert_eq!(events(&posted), ["failed", "recovered"]);
+    assert_eq!(posted[0]["run"]["reason"], "run_killed");
+    assert!(posted[0]["text"].as_str().unwrap().contains("the run was killed before its end"), "{}", posted[0]);
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    assert!(receiver.take().is_empty());
+    // So does `serve` when it starts.
+    kill_one(0);
+    let serving = crate::serve::Serving::start(&place);
+    let mut posted = Vec::new();
+    crate::serve::until("the message", || {
+        posted.extend(receiver.take());
+        !posted.is_empty()
+    });
+    assert_eq!(events(&posted), ["failed"]);
+    serving.stop();
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused() {
     let refused = |lines: &str, what: &str| {
         let done = place_at("http://127.0.0.1:9", &format!("[notify]\n{lines}\n")).run(&["status"]).expect(2);
