@@ -29,6 +29,14 @@ pub fn config_from_environment() -> Option<PathBuf> {
     environment(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
+/// Names the variables of this process that no other program needs: settings, and what may be a secret.
+pub fn private_variables() -> Vec<String> {
+    let ours = our_variables(PREFIX).into_iter().map(|(name, _)| name).filter(|name| name != CONFIG_VARIABLE);
+    // Headers of a collector are where its token is.
+    let of_otlp = our_variables("OTEL_EXPORTER_OTLP_").into_iter().map(|(name, _)| name);
+    ours.chain(of_otlp.filter(|name| name.ends_with("HEADERS"))).collect()
+}
+
 impl Variables {
     /// Reads those of this process. An empty variable counts as not set.
     ///

@@ -24,7 +24,7 @@ mod template;
 mod tilde;
 mod variable;
 
-pub use environment::config_from_environment;
+pub use environment::{config_from_environment, private_variables};
 pub use error::ConfigError;
 pub use file::CONFIG_FILE_NAME;
 pub use keys::{Key, Kind, keys};

@@ -1,6 +1,7 @@
 //! File, environment and command line become settings: the command line wins over the file, the file over the defaults.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -216,6 +217,16 @@ impl Settings {
             Some(EXAMPLE_URL) => Err(ConfigError::ExampleService { file: CONFIG_FILE_NAME }),
             Some(base_url) => Ok(base_url),
         }
+    }
+
+    /// What `--stream` and `--survey` left of the lists; `None` if they left all.
+    pub fn narrowed_to(&self) -> Option<String> {
+        let streams: BTreeSet<&str> = self.named_streams.iter().map(|stream| stream.name()).collect();
+        let surveys: BTreeSet<i64> = self.surveys.iter().copied().collect();
+        let streams = streams.into_iter().map(|stream| format!("--stream {stream}"));
+        let surveys = surveys.into_iter().map(|survey| format!("--survey {survey}"));
+        let flags: Vec<String> = streams.chain(surveys).collect();
+        (!flags.is_empty()).then(|| flags.join(" "))
     }
 
     /// An error unless at least one warehouse is named.

@@ -62,7 +62,11 @@ pub const ALL: &[Metric] = &[
     ),
     gauge("last_run_timestamp_seconds", &[], "When the last sync, backfill or users pull ended, however it ended."),
     gauge("last_run_exit_code", &[], "The exit code of that run."),
-    gauge("failed_runs_in_a_row", &[], "Runs of sync, backfill and users pull that failed since the last success."),
+    gauge(
+        "failed_runs_in_a_row",
+        &[],
+        "Runs of sync, backfill and users pull that failed and that no later run has made good.",
+    ),
     gauge("lag_seconds", &["stream"], "How far the newest complete moment of a stream lies back."),
     gauge(
         "rate_limited_until_timestamp_seconds",

@@ -1,22 +1,17 @@
 //! What follows a run, once its lease is free: the textfile, then the notifications. None of it changes how the run ended.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
-    config::Settings,
+    config::{NotifyEvent, Settings},
     metrics::{Exposition, add_standing, write_textfile},
     model::RunId,
     otlp,
     pipeline::{PipelineError, RunMoments, RunReport, chain},
-    standing::{Health, HealthRules, Standing},
+    standing::{Health, HealthRules, RunSummary, Standing},
 };
 
-use super::{
-    channel::Channel,
-    delivery::{deliver, send_unwritten},
-    ledger::Ledger,
-    message::Message,
-};
+use super::{channel::Channel, decision::Circumstances, delivery::deliver, ledger::Ledger, message::Message};
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -29,9 +24,15 @@ pub struct EndedRun {
 
 impl EndedRun {
     /// `error`: what ended it, if an error did.
-    pub fn new(command: &'static str, moments: RunMoments, error: Option<&PipelineError>) -> EndedRun {
+    pub fn new(
+        settings: &Settings,
+        command: &'static str,
+        moments: RunMoments,
+        error: Option<&PipelineError>,
+    ) -> EndedRun {
         let run_id = RunId::new(moments.started_ms);
-        let unrecorded = error.map(|error| RunReport::not_begun(run_id, command, moments, error));
+        let unrecorded =
+            error.map(|error| RunReport::not_begun(run_id, command, moments, error).for_lists_of(settings));
         EndedRun { command, moments, unrecorded }
     }
 }
@@ -45,20 +46,29 @@ pub async fn conclude(settings: &Settings, run: &EndedRun, rules: HealthRules) {
     let health = Health::of(&standing, settings, rules);
     write_metrics(settings, &standing, &health);
     if settings.notify.is_on() {
-        notify(settings, &standing, &health, rules).await;
+        let ended = standing.last_ended.as_ref().map(|run| Ended {
+            run,
+            json: standing.last_report.as_ref().unwrap_or(&Value::Null),
+            is_tolerated: !health.is_failing_for(run) && rules.failures_tolerated > 0,
+        });
+        notify(settings, &standing, &health, ended.as_ref()).await;
     }
 }
 
-/// The same between two runs: the textfile shows how lag grows, and what could not be delivered is tried again.
+/// The same between two runs: the textfile shows how lag grows, and what could not be delivered is tried again. Killed runs are told of.
 pub async fn refresh(settings: &Settings, now_ms: i64, rules: HealthRules) {
-    if settings.metrics.textfile.is_some() || otlp::is_on() {
-        match Standing::read(settings, now_ms) {
-            Ok(standing) => write_metrics(settings, &standing, &Health::of(&standing, settings, rules)),
-            Err(error) => tracing::warn!(why = chain(&error), "the metrics cannot be written anew"),
-        }
+    let read = Standing::read(settings, now_ms);
+    if let Err(error) = &read {
+        tracing::warn!(why = chain(error), "the checkpoints cannot be read: the metrics stay as they are");
+    }
+    let is_known = read.is_ok();
+    let standing = read.unwrap_or_else(|_| Standing { now_ms, ..Standing::default() });
+    let health = Health::of(&standing, settings, rules);
+    if is_known && (settings.metrics.textfile.is_some() || otlp::is_on()) {
+        write_metrics(settings, &standing, &health);
     }
     if settings.notify.is_on() {
-        deliver(settings).await;
+        notify(settings, &standing, &health, None).await;
     }
 }
 
@@ -92,26 +102,35 @@ fn write_metrics(settings: &Settings, standing: &Standing, health: &Health) {
     }
 }
 
-async fn notify(settings: &Settings, standing: &Standing, health: &Health, rules: HealthRules) {
-    let Some(run) = &standing.last_ended else { return };
+/// Tells of runs that were killed since, and of the run that has ended, if one has.
+async fn notify(settings: &Settings, standing: &Standing, health: &Health, ended: Option<&Ended<'_>>) {
     let (notify, now_ms) = (&settings.notify, standing.now_ms);
-    let is_tolerated = !health.is_failing_for(run) && rules.failures_tolerated > 0;
-    let json = standing.last_report.clone().unwrap_or(Value::Null);
-    let mut told = Vec::new();
-    let written = Ledger::of(settings).add(now_ms, &Channel::all(settings), |before| {
-        let events = before.judge(run, is_tolerated, notify.again_after, now_ms);
-        let wanted = events.into_iter().filter(|event| notify.on.contains(event));
-        told = wanted.map(|event| Message::of(event, run, health, json.clone(), settings)).collect();
-        told.clone()
-    });
-    match written {
-        Ok(()) => deliver(settings).await,
-        // Where nothing can be written, nobody knows what was told: better twice than never.
-        Err(error) => {
-            tracing::warn!(why = chain(&error), "cannot write down what is to be told");
-            for message in &told {
-                send_unwritten(settings, message).await;
-            }
+    let (failure_left, again_after) = (standing.last_failure.as_ref(), notify.again_after);
+    let is_tolerated = ended.is_some_and(|ended| ended.is_tolerated);
+    let circumstances = Circumstances { is_tolerated, failure_left, again_after, now_ms };
+    let mut ledger = Ledger::open(settings).await;
+    ledger.add(now_ms, &Channel::all(settings), |before| {
+        let mut messages = Vec::new();
+        let mut tell = |events: Vec<NotifyEvent>, run: &RunSummary, json: &Value| {
+            let wanted = events.into_iter().filter(|event| notify.on.contains(event));
+            messages.extend(wanted.map(|event| Message::of(event, run, health, json.clone(), settings)));
+        };
+        // The oldest first. A killed run has left no JSON of its own.
+        for run in standing.killed.iter().rev() {
+            tell(before.judge_killed(run, &circumstances), run, &json!(run));
         }
-    }
+        if let Some(Ended { run, json, .. }) = ended {
+            tell(before.judge(run, &circumstances), run, json);
+        }
+        messages
+    });
+    deliver(settings, &mut ledger).await;
+}
+
+/// The newest run, as it is told.
+struct Ended<'a> {
+    run: &'a RunSummary,
+    json: &'a Value,
+    /// Its failure is still retried.
+    is_tolerated: bool,
 }

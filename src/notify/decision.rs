@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::NotifyEvent, standing::RunSummary};
+use crate::{
+    config::NotifyEvent,
+    model::DAY_MS,
+    standing::{FailedRun, RunSummary},
+};
 
 /// The state of the runs as it was last told, or would have been.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +18,22 @@ pub(super) enum State {
     Well,
     NeedsALook,
     Failed,
+}
+
+/// A killed run of which nobody was told for so long is news no more.
+const KILLED_MS_MAX: i64 = 7 * DAY_MS;
+
+/// What a run is judged by beside its own end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Circumstances<'a> {
+    /// The run's failure is still retried.
+    pub is_tolerated: bool,
+    /// The newest failure that no later run has made good.
+    pub failure_left: Option<&'a RunSummary>,
+    /// A failure that stays is told again after this time.
+    pub again_after: Duration,
+    /// Epoch milliseconds.
+    pub now_ms: i64,
 }
 
 /// What was told last.
@@ -27,47 +47,68 @@ pub(super) struct Told {
     pub text: String,
     /// When, epoch milliseconds.
     pub at_ms: i64,
+    /// The run that failed; with an empty command, one that an earlier version told.
+    #[serde(flatten)]
+    pub failed: FailedRun,
+    /// When the newest killed run began that was judged, epoch milliseconds.
+    pub killed_ms: i64,
     /// The run that was judged last.
     pub run_id: String,
 }
 
 impl Told {
-    /// What the run calls for; what was told becomes that. `is_tolerated`: the failure is still retried.
-    pub fn judge(
-        &mut self,
-        run: &RunSummary,
-        is_tolerated: bool,
-        again_after: Duration,
-        now_ms: i64,
-    ) -> Vec<NotifyEvent> {
+    /// What the run calls for; what was told becomes that.
+    pub fn judge(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
         if self.run_id == run.run_id {
             return Vec::new();
         }
         self.run_id.clone_from(&run.run_id);
         match () {
-            () if run.is_failure() && is_tolerated => Vec::new(),
-            () if run.is_failure() => self.judge_failure(run, again_after, now_ms),
-            () if run.is_success() => self.judge_success(run, now_ms),
+            () if run.is_failure() && circumstances.is_tolerated => Vec::new(),
+            () if run.is_failure() => self.judge_failure(run, circumstances),
+            () if run.is_success() => self.judge_success(run, circumstances),
             // It was left out, stopped early or interrupted: that says nothing.
             () => Vec::new(),
         }
     }
 
-    fn judge_failure(&mut self, run: &RunSummary, again_after: Duration, now_ms: i64) -> Vec<NotifyEvent> {
-        let reason = run.reason.map(crate::pipeline::RunReason::name).unwrap_or_default();
+    /// What a run calls for that was killed, so that it could not tell of itself.
+    pub fn judge_killed(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
+        let is_news = circumstances.now_ms.saturating_sub(run.started_ms) < KILLED_MS_MAX;
+        if run.started_ms <= self.killed_ms || !is_news {
+            return Vec::new();
+        }
+        self.killed_ms = run.started_ms;
+        self.judge_failure(run, circumstances)
+    }
+
+    fn judge_failure(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
+        let Circumstances { again_after, now_ms, .. } = *circumstances;
+        let reason = reason_of(run);
         let again_ms = i64::try_from(again_after.as_millis()).unwrap_or(i64::MAX);
         // A clock that was set back does not silence it.
         let is_recent = (0..again_ms).contains(&now_ms.saturating_sub(self.at_ms));
-        if self.state == State::Failed && self.reason == reason && is_recent {
+        let is_known = self.state == State::Failed && self.reason == reason && is_recent;
+        self.failed = run.as_failed();
+        if is_known {
             return Vec::new();
         }
         self.note(State::Failed, reason, "", now_ms);
         vec![NotifyEvent::Failed]
     }
 
-    fn judge_success(&mut self, run: &RunSummary, now_ms: i64) -> Vec<NotifyEvent> {
+    fn judge_success(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
+        let now_ms = circumstances.now_ms;
         let mut events = Vec::new();
         if self.state == State::Failed {
+            if !run.makes_good(&self.failed) {
+                return events;
+            }
+            if let Some(left) = circumstances.failure_left {
+                // Another command has still to make good its own.
+                self.failed = left.as_failed();
+                return events;
+            }
             events.push(NotifyEvent::Recovered);
         }
         if run.exit_code == Some(0) {
@@ -82,10 +123,15 @@ impl Told {
         events
     }
 
+    /// Remembers what is told now.
     fn note(&mut self, state: State, reason: &str, text: &str, now_ms: i64) {
         (self.state, self.at_ms) = (state, now_ms);
         (self.reason, self.text) = (reason.to_owned(), text.to_owned());
     }
+}
+
+fn reason_of(run: &RunSummary) -> &'static str {
+    run.reason.map(crate::pipeline::RunReason::name).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -126,9 +172,22 @@ mod tests {
                 why: Some(why.to_owned()),
                 hint: None,
                 looks: Vec::new(),
+                has_asked: true,
+                narrowed_to: None,
             };
-            let events = self.told.judge(&run, is_tolerated, DAY, hours * HOUR_MS);
-            assert!(self.told.judge(&run, is_tolerated, DAY, hours * HOUR_MS).is_empty(), "a run is judged once");
+            self.judge(&run, hours, is_tolerated, None)
+        }
+
+        fn judge(
+            &mut self,
+            run: &RunSummary,
+            hours: i64,
+            is_tolerated: bool,
+            failure_left: Option<&RunSummary>,
+        ) -> Vec<&'static str> {
+            let circumstances = Circumstances { is_tolerated, failure_left, again_after: DAY, now_ms: hours * HOUR_MS };
+            let events = self.told.judge(run, &circumstances);
+            assert!(self.told.judge(run, &circumstances).is_empty(), "a run is judged once");
             events.into_iter().map(NotifyEvent::name).collect()
         }
     }
@@ -172,6 +231,60 @@ mod tests {
         assert_eq!(nights.run(96, look, "b"), ["recovered", "needs_a_look"]);
         assert_eq!(nights.run(120, None, ""), NONE);
         assert_eq!(nights.run(144, look, "b"), ["needs_a_look"]);
+    }
+
+    #[test]
+    fn recovery_is_told_when_no_failure_is_left() {
+        let mut nights = nights();
+        let run = |id: &str, command: &str, exit_code, has_asked| RunSummary {
+            run_id: id.to_owned(),
+            command: command.to_owned(),
+            started_ms: 0,
+            finished_ms: Some(1),
+            outcome: String::new(),
+            exit_code: Some(exit_code),
+            reason: (exit_code == 1).then_some(RunReason::ServiceFailed),
+            why: None,
+            hint: None,
+            looks: Vec::new(),
+            has_asked,
+            narrowed_to: None,
+        };
+        let failed = run("1", "sync", 1, true);
+        assert_eq!(nights.judge(&failed, 0, false, None), ["failed"]);
+        assert_eq!(nights.judge(&run("2", "sync", 0, false), 1, false, None), NONE, "it sent no request");
+        assert_eq!(nights.judge(&run("3", "backfill", 0, true), 2, false, None), NONE, "it is another command");
+        assert_eq!(nights.judge(&run("4", "backfill", 1, true), 3, false, None), NONE, "the same reason");
+        assert_eq!(nights.judge(&run("5", "backfill", 0, true), 4, false, Some(&failed)), NONE, "sync is left");
+        assert_eq!(nights.judge(&run("6", "backfill", 0, true), 5, false, None), NONE, "it is not sync");
+        assert_eq!(nights.judge(&run("7", "sync", 0, true), 6, false, None), ["recovered"]);
+    }
+
+    #[test]
+    fn a_killed_run_is_told_once_and_only_while_it_is_news() {
+        let mut told = Told { at_ms: -1, ..Told::default() };
+        let mut judge = |started_hours: i64, hours: i64| {
+            let run = RunSummary {
+                run_id: started_hours.to_string(),
+                command: "sync".to_owned(),
+                started_ms: started_hours * HOUR_MS,
+                finished_ms: None,
+                outcome: "killed".to_owned(),
+                exit_code: None,
+                reason: Some(RunReason::RunKilled),
+                why: None,
+                hint: None,
+                looks: Vec::new(),
+                has_asked: true,
+                narrowed_to: None,
+            };
+            let now_ms = hours * HOUR_MS;
+            let circumstances = Circumstances { is_tolerated: true, failure_left: None, again_after: DAY, now_ms };
+            told.judge_killed(&run, &circumstances).len()
+        };
+        assert_eq!(judge(1, 24 * 8), 0, "a week ago");
+        assert_eq!((judge(200, 201), judge(200, 260)), (1, 0));
+        assert_eq!((judge(202, 203), judge(224, 225)), (0, 1), "the same reason, and the next night");
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{config::Settings, pipeline::chain};
+use crate::config::Settings;
 
 use super::{
     channel::Channel,
-    command,
+    command::{self, Leash},
     ledger::Ledger,
     message::Message,
-    webhook::{self, NotPosted},
+    webhook::{self, NotPosted, Trouble},
 };
 
 /// After a failed attempt the next one waits so long, then twice as long.
@@ -25,49 +25,39 @@ pub struct TestSent {
     pub sent: Result<(), String>,
 }
 
-/// Delivers what waits. A channel that does not take one message is not asked for the others.
-pub(super) async fn deliver(settings: &Settings) {
-    let ledger = Ledger::of(settings);
-    let waiting = match ledger.waiting() {
-        Ok(waiting) => waiting,
-        Err(error) => return tracing::warn!(why = chain(&error), "the notifications that wait cannot be read"),
-    };
+/// Delivers what waits. A channel that takes nothing now is not asked for the others; one that refuses a message is.
+pub(super) async fn deliver(settings: &Settings, ledger: &mut Ledger) {
     let named = Channel::all(settings);
     let begun = Instant::now();
     let mut broken = Vec::new();
-    for one in waiting {
+    for one in ledger.waiting() {
         for channel in one.channels {
             // One that is no longer named takes nothing any more.
             let sent = match named.contains(&channel) {
                 _ if broken.contains(&channel) || begun.elapsed() > TIME_MAX => continue,
                 true => send(settings, channel, &one.message, begun).await,
-                false => Ok(()),
+                false => {
+                    ledger.settle(one.id, channel);
+                    continue;
+                }
             };
             let event = one.message.event.name();
             match sent {
                 Ok(()) => {
                     tracing::info!(event, channel = channel.name(), "notified");
-                    if let Err(error) = ledger.delivered(one.id, channel) {
-                        tracing::warn!(why = chain(&error), "cannot write down that a notification was delivered");
+                    ledger.settle(one.id, channel);
+                }
+                Err(NotPosted { why, trouble: Trouble::Message }) => {
+                    tracing::warn!(event, channel = channel.name(), why, "cannot notify: this message is given up");
+                    ledger.settle(one.id, channel);
+                }
+                Err(NotPosted { why, trouble }) => {
+                    tracing::warn!(event, channel = channel.name(), why, "cannot notify: the next run tries again");
+                    if trouble == Trouble::Passing {
+                        broken.push(channel);
                     }
                 }
-                Err(why) => {
-                    tracing::warn!(event, channel = channel.name(), why, "cannot notify: the next run tries again");
-                    broken.push(channel);
-                }
             }
-        }
-    }
-}
-
-/// Sends a message that was not written down, because nothing can be.
-pub(super) async fn send_unwritten(settings: &Settings, message: &Message) {
-    let begun = Instant::now();
-    for channel in Channel::all(settings) {
-        let event = message.event.name();
-        match send(settings, channel, message, begun).await {
-            Ok(()) => tracing::info!(event, channel = channel.name(), "notified"),
-            Err(why) => tracing::warn!(event, channel = channel.name(), why, "cannot notify"),
         }
     }
 }
@@ -84,7 +74,7 @@ pub async fn send_test(settings: &Settings, now_ms: i64) -> Vec<TestSent> {
 }
 
 /// Some attempts, within the time.
-async fn send(settings: &Settings, channel: Channel, message: &Message, begun: Instant) -> Result<(), String> {
+async fn send(settings: &Settings, channel: Channel, message: &Message, begun: Instant) -> Result<(), NotPosted> {
     let mut wait = RETRY;
     let mut attempt = 1;
     loop {
@@ -92,8 +82,11 @@ async fn send(settings: &Settings, channel: Channel, message: &Message, begun: I
             Ok(()) => return Ok(()),
             Err(failed) => failed,
         };
-        if !failed.is_passing || attempt >= settings.notify.attempts || begun.elapsed() + wait > TIME_MAX {
-            return Err(failed.why);
+        if failed.trouble != Trouble::Passing
+            || attempt >= settings.notify.attempts
+            || begun.elapsed() + wait > TIME_MAX
+        {
+            return Err(failed);
         }
         tracing::debug!(channel = channel.name(), why = failed.why, "cannot notify yet");
         tokio::time::sleep(wait).await;
@@ -106,8 +99,12 @@ async fn send_once(settings: &Settings, channel: Channel, message: &Message) -> 
         Channel::Webhook => webhook::post(settings, message).await,
         Channel::Command => {
             let (settings, message) = (settings.clone(), message.clone());
-            let ran = tokio::task::spawn_blocking(move || command::run(&settings, &message)).await;
-            ran.unwrap_or_else(|error| Err(error.to_string())).map_err(|why| NotPosted { why, is_passing: true })
+            // Dropped with this future, when a signal ends the wait.
+            let leash = Leash::default();
+            let end = leash.end();
+            let ran = tokio::task::spawn_blocking(move || command::run(&settings, &message, &end)).await;
+            ran.unwrap_or_else(|error| Err(error.to_string()))
+                .map_err(|why| NotPosted { why, trouble: Trouble::Passing })
         }
     }
 }

@@ -4,15 +4,20 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     config::Settings,
     files::{self, Access, Output},
     model::DAY_MS,
+    pipeline::chain,
 };
 
 use super::{channel::Channel, decision::Told, message::Message};
@@ -21,6 +26,10 @@ use super::{channel::Channel, decision::Told, message::Message};
 const WAITING_MAX: usize = 20;
 /// A message that could not be delivered for so long is news no more.
 const WAITING_MS_MAX: i64 = 7 * DAY_MS;
+/// How long another process that has the file is waited for: it may be telling somebody who does not answer.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How often it is tried again meanwhile.
+const LOCK_RETRY: Duration = Duration::from_millis(50);
 
 /// A message with the channels that do not have it yet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,24 +50,40 @@ struct Content {
     waiting: Vec<Waiting>,
 }
 
-/// The file, locked against other processes while it is read and written. It is not locked while messages go out.
+/// The file, locked against other processes until it is dropped: two runs that end at once do not tell the same.
+///
+/// Where the file cannot be locked or written, the ledger works all the same, in memory: better told twice than never.
 pub(super) struct Ledger {
     path: PathBuf,
+    content: Content,
+    /// Keeps the lock; `None` if it could not be had.
+    lock: Option<File>,
 }
 
 impl Ledger {
-    /// The ledger of a state file.
-    pub fn of(settings: &Settings) -> Ledger {
-        Ledger { path: files::beside(&settings.state_path, ".notifications") }
+    /// Opens the ledger of a state file. Waits a few seconds for another process that has it.
+    pub async fn open(settings: &Settings) -> Ledger {
+        let path = files::beside(&settings.state_path, ".notifications");
+        let lock = match lock(&path).await {
+            Ok(lock) => Some(lock),
+            Err(error) => {
+                tracing::warn!(why = chain(&error), "what is told cannot be written down: it may be told again");
+                None
+            }
+        };
+        let mut content = read(&path).unwrap_or_else(|error| {
+            tracing::warn!(why = chain(&error), "what was told cannot be read: it may be told again");
+            Content::default()
+        });
+        if lock.is_none() {
+            // What waits is left to whoever can write down that it was delivered.
+            content.waiting.clear();
+        }
+        Ledger { path, content, lock }
     }
 
     /// Judges with what was told, and writes down what is to be delivered before anything goes out.
-    pub fn add(
-        &self,
-        now_ms: i64,
-        channels: &[Channel],
-        judge: impl FnOnce(&mut Told) -> Vec<Message>,
-    ) -> io::Result<()> {
+    pub fn add(&mut self, now_ms: i64, channels: &[Channel], judge: impl FnOnce(&mut Told) -> Vec<Message>) {
         self.change(|content| {
             for message in judge(&mut content.told) {
                 content.next_id += 1;
@@ -68,40 +93,39 @@ impl Ledger {
             content.waiting.retain(|waiting| now_ms.saturating_sub(waiting.since_ms) < WAITING_MS_MAX);
             let too_many = content.waiting.len().saturating_sub(WAITING_MAX);
             content.waiting.drain(..too_many);
-        })
+        });
     }
 
     /// What waits, the oldest first.
-    pub fn waiting(&self) -> io::Result<Vec<Waiting>> {
-        Ok(read(&self.path)?.waiting)
+    pub fn waiting(&self) -> Vec<Waiting> {
+        self.content.waiting.clone()
     }
 
-    /// A channel has a message.
-    pub fn delivered(&self, id: u64, channel: Channel) -> io::Result<()> {
+    /// A channel has a message, or will never take it.
+    pub fn settle(&mut self, id: u64, channel: Channel) {
         self.change(|content| {
             for waiting in content.waiting.iter_mut().filter(|waiting| waiting.id == id) {
                 waiting.channels.retain(|other| *other != channel);
             }
             content.waiting.retain(|waiting| !waiting.channels.is_empty());
-        })
+        });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Content)) -> io::Result<()> {
-        if let Some(folder) = self.path.parent() {
-            files::create_folders(folder)?;
+    fn change(&mut self, change: impl FnOnce(&mut Content)) {
+        let before = serde_json::to_string(&self.content).ok();
+        change(&mut self.content);
+        let after = serde_json::to_string(&self.content).ok();
+        let (Some(after), Some(_)) = (after.filter(|after| before.as_ref() != Some(after)), &self.lock) else { return };
+        if let Err(error) = write(&self.path, &after) {
+            tracing::warn!(why = chain(&error), "what is told cannot be written down: it may be told again");
         }
-        let _lock = lock(&files::beside(&self.path, ".lock"))?;
-        let mut content = read(&self.path)?;
-        let before = serde_json::to_string(&content).map_err(io::Error::other)?;
-        change(&mut content);
-        let after = serde_json::to_string(&content).map_err(io::Error::other)?;
-        if before == after {
-            return Ok(());
-        }
-        let mut output = Output::begin(&self.path, ".part", Access::Private)?;
-        output.write_all(after.as_bytes())?;
-        output.finish()
     }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut output = Output::begin(path, ".part", Access::Private)?;
+    output.write_all(text.as_bytes())?;
+    output.finish()
 }
 
 /// A file that cannot be understood is begun anew: at worst something is told twice.
@@ -113,9 +137,21 @@ fn read(path: &Path) -> io::Result<Content> {
     }
 }
 
-fn lock(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
-    // Whoever has it reads and writes a small file, and goes on.
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
+async fn lock(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        files::create_folders(folder)?;
+    }
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(files::beside(path, ".lock"))?;
+    let begun = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_WAIT_MAX => tokio::time::sleep(LOCK_RETRY).await,
+            Err(Errno::WOULDBLOCK) => {
+                let secs = LOCK_WAIT_MAX.as_secs();
+                return Err(io::Error::other(format!("another process has had the notifications for {secs} s")));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }

@@ -67,6 +67,8 @@ impl Message {
             why: Some("this is a test".to_owned()),
             hint: None,
             looks: Vec::new(),
+            has_asked: false,
+            narrowed_to: None,
         };
         Message::of(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)
     }

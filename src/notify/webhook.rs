@@ -6,17 +6,41 @@ use crate::{config::Settings, source::install_crypto};
 
 use super::message::Message;
 
-/// Why a webhook does not have a message.
+/// Why a channel does not have a message.
 #[derive(Debug)]
 pub(super) struct NotPosted {
     pub why: String,
-    /// Whether it may help to try again in a moment.
-    pub is_passing: bool,
+    pub trouble: Trouble,
+}
+
+/// What helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It may help to try again in a moment; until then no message arrives.
+    Passing,
+    /// Somebody has to change something, and the message can arrive then.
+    Lasting,
+    /// Nothing: this message is never taken.
+    Message,
+}
+
+impl Trouble {
+    fn of(status: StatusCode) -> Trouble {
+        match status {
+            _ if status.is_server_error() => Trouble::Passing,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Trouble::Passing,
+            StatusCode::BAD_REQUEST
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNSUPPORTED_MEDIA_TYPE
+            | StatusCode::UNPROCESSABLE_ENTITY => Trouble::Message,
+            _ => Trouble::Lasting,
+        }
+    }
 }
 
 /// Posts the message. The address is in no error: whoever knows it can post.
 pub(super) async fn post(settings: &Settings, message: &Message) -> Result<(), NotPosted> {
-    let lasting = |why: String| NotPosted { why, is_passing: false };
+    let lasting = |why: String| NotPosted { why, trouble: Trouble::Lasting };
     let url = settings.notify.url().map_err(|error| lasting(error.to_string()))?;
     let Some(url) = url else { return Ok(()) };
     install_crypto();
@@ -31,18 +55,16 @@ pub(super) async fn post(settings: &Settings, message: &Message) -> Result<(), N
         Ok(answer) if answer.status().is_success() => Ok(()),
         Ok(answer) => {
             let status = answer.status();
-            let is_passing = status.is_server_error()
-                || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
-            Err(NotPosted { why: format!("the webhook answered with {status}"), is_passing })
+            Err(NotPosted { why: format!("the webhook answered with {status}"), trouble: Trouble::of(status) })
         }
         Err(error) if error.is_timeout() => {
             let why = format!("the webhook did not answer within {} s", settings.notify.timeout.as_secs());
-            Err(NotPosted { why, is_passing: true })
+            Err(NotPosted { why, trouble: Trouble::Passing })
         }
         Err(error) => {
-            let is_passing = !error.is_builder();
+            let trouble = if error.is_builder() { Trouble::Lasting } else { Trouble::Passing };
             let why = format!("the webhook cannot be reached: {}", crate::pipeline::chain(&error.without_url()));
-            Err(NotPosted { why, is_passing })
+            Err(NotPosted { why, trouble })
         }
     }
 }

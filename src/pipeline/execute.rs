@@ -220,6 +220,7 @@ impl Run {
         RunReport {
             run_id: self.session.run_id.clone(),
             command: self.request.command.to_owned(),
+            narrowed_to: self.session.settings.narrowed_to(),
             outcome,
             exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
             started_at: rfc3339(self.session.started_ms),

@@ -13,6 +13,7 @@ impl Session {
     pub(super) fn finish_not_begun(&self, error: &PipelineError) {
         let moments = RunMoments { started_ms: self.started_ms, finished_ms: self.now_ms() };
         let report = RunReport::not_begun(self.run_id.clone(), self.command, moments, error);
+        let report = report.for_lists_of(&self.settings);
         let text = serde_json::to_string(&report).unwrap_or_default();
         if let Err(error) = self.finish_run(report.outcome.name(), report.exit_code, &text) {
             tracing::warn!(why = chain(&error), "cannot write down that the run failed");
@@ -37,6 +38,7 @@ pub(super) fn note_not_begun(
     let Ok(identity) = identity(settings) else { return };
     let moments = RunMoments { started_ms, finished_ms: surroundings.clock.now_ms() };
     let report = RunReport::not_begun(RunId::drawn(started_ms, &surroundings.chance), command, moments, error);
+    let report = report.for_lists_of(settings);
     let noted = State::open(&settings.state_path, &identity.base_url, &identity.environment).and_then(|state| {
         let state = state.watched(surroundings.steps.clone());
         let text = serde_json::to_string(&report).unwrap_or_default();

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
+    config::Settings,
     load::RowCounts,
     model::{Drift, RunId, Scope, Stream, TimeParts, Window},
     source::{RequestStats, Stop},
@@ -82,6 +83,9 @@ pub struct RunReport {
     pub run_id: RunId,
     /// The command: `sync`, `backfill`, `users pull`.
     pub command: String,
+    /// What `--stream` and `--survey` left of the lists; absent if they left all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub narrowed_to: Option<String>,
     /// How the run ended.
     pub outcome: Outcome,
     /// The exit code of the command.
@@ -150,6 +154,7 @@ impl RunReport {
         let report = RunReport {
             run_id,
             command: command.to_owned(),
+            narrowed_to: None,
             outcome: Outcome::Failed,
             exit_code: error.exit_code(),
             started_at: rfc3339(moments.started_ms),
@@ -174,6 +179,12 @@ impl RunReport {
             notes: Vec::new(),
         };
         report.explained(Some(error), None)
+    }
+
+    /// The same for the lists of these settings.
+    pub fn for_lists_of(mut self, settings: &Settings) -> RunReport {
+        self.narrowed_to = settings.narrowed_to();
+        self
     }
 
     /// The same with its reason, in a word and in a sentence, and the way out.

@@ -123,6 +123,7 @@ impl Daemon {
             }
             self.hear();
         }
+        self.told.stop().await;
         self.note();
         Ok(())
     }
@@ -189,7 +190,7 @@ impl Daemon {
         let (ended, outcome, trouble) = judge(report.as_ref(), error.as_ref());
         let finished_ms = self.surroundings.clock.now_ms();
         if command == "sync" {
-            let ended = EndedRun::new(command, RunMoments { started_ms, finished_ms }, error.as_ref());
+            let ended = EndedRun::new(&self.settings, command, RunMoments { started_ms, finished_ms }, error.as_ref());
             self.told.conclude(ended);
         }
         match &trouble {

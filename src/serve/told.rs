@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, task::JoinSet};
 
 use crate::{
     config::Settings,
@@ -25,24 +25,37 @@ pub(super) struct Told {
     /// Held while something goes out.
     busy: Arc<Mutex<()>>,
     refreshed_ms: Option<i64>,
+    tasks: JoinSet<()>,
 }
 
 impl Told {
     pub fn new(settings: &Settings, rules: HealthRules) -> Told {
         let is_on = settings.metrics.textfile.is_some() || settings.notify.is_on() || otlp::is_on();
-        Told { settings: Arc::new(settings.clone()), is_on, rules, busy: Arc::default(), refreshed_ms: None }
+        Told {
+            settings: Arc::new(settings.clone()),
+            is_on,
+            rules,
+            busy: Arc::default(),
+            refreshed_ms: None,
+            tasks: JoinSet::new(),
+        }
     }
 
     /// A scheduled run has ended.
-    pub fn conclude(&self, run: EndedRun) {
+    pub fn conclude(&mut self, run: EndedRun) {
         if !self.is_on {
             return;
         }
         let (settings, rules, busy) = (Arc::clone(&self.settings), self.rules, Arc::clone(&self.busy));
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let _turn = busy.lock().await;
             conclude(&settings, &run, rules).await;
         });
+    }
+
+    /// Ends what goes out, and the command that runs: what is not delivered is left to the next start.
+    pub async fn stop(&mut self) {
+        self.tasks.shutdown().await;
     }
 
     /// Time has passed.
@@ -54,7 +67,8 @@ impl Told {
         let Ok(turn) = Arc::clone(&self.busy).try_lock_owned() else { return };
         self.refreshed_ms = Some(now_ms);
         let (settings, rules) = (Arc::clone(&self.settings), self.rules);
-        tokio::spawn(async move {
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.spawn(async move {
             let _turn = turn;
             refresh(&settings, now_ms, rules).await;
         });

@@ -9,13 +9,13 @@ mod run_summary;
 
 pub use health::{Health, HealthRules, MAX_LAG, Reason, codes};
 pub use lag::{Behind, Lag, ScopeLag, StreamLag, is_asked_for, lag_secs, length, scope_lags, stream_lags};
-pub use run_summary::RunSummary;
+pub use run_summary::{FailedRun, RunSummary};
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use crate::{
     config::Settings,
-    pipeline::{CLOCK_SKEW, LEARNED_RATE, RunMoments, RunReport, told_wait_until},
+    pipeline::{CLOCK_SKEW, LEARNED_RATE, RunMoments, RunReason, RunReport, told_wait_until},
     source::LearnedRate,
     state::{Inbox, RunEntry, State, StateError, Waiting},
 };
@@ -35,10 +35,12 @@ pub struct Standing {
     pub last_ended: Option<RunSummary>,
     /// The newest nightly run that brought everything that was due.
     pub last_success: Option<RunSummary>,
-    /// The newest nightly run that failed since then.
+    /// The newest nightly run that failed and that no later run has made good.
     pub last_failure: Option<RunSummary>,
-    /// Nightly runs that failed since the last success.
+    /// Nightly runs that failed and that no later run has made good.
     pub failures_in_a_row: u32,
+    /// Nightly runs that were killed, the newest first, unless a run before [`Standing::last_ended`] has made them good.
+    pub killed: Vec<RunSummary>,
     /// The JSON of [`Standing::last_ended`]; `None` if its end was not written down.
     pub last_report: Option<serde_json::Value>,
     /// When the newest run of each command ended well, epoch milliseconds.
@@ -119,10 +121,15 @@ impl Standing {
         (self.last_run, self.last_ended) = (Some(run.clone()), Some(run));
     }
 
+    fn is_last_ended(&self, run: &RunSummary) -> bool {
+        self.last_ended.as_ref().is_some_and(|last| last.run_id == run.run_id)
+    }
+
     fn read_runs(&mut self, state: &State) -> Result<(), StateError> {
         let holder = state.current_holder()?;
         self.last_success_ms = state.last_successes()?;
-        // Newest first, down to the last success.
+        let mut successes: Vec<RunSummary> = Vec::new();
+        // Newest first, down to a success that makes good whatever failed before it, and of which people were told.
         state.visit_runs(|entry| {
             let is_holder = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
             let is_running = is_holder && entry.finished_ms.is_none();
@@ -137,10 +144,17 @@ impl Standing {
                 self.last_report = report.and_then(|report| serde_json::from_str(&report).ok());
             }
             if run.is_success() {
-                self.last_success = Some(run);
-                return ControlFlow::Break(());
+                let is_whole = run.makes_good(&FailedRun::default()) && !self.is_last_ended(&run);
+                self.last_success.get_or_insert_with(|| run.clone());
+                successes.push(run);
+                return if is_whole { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             }
-            if run.is_failure() {
+            let failed = run.as_failed();
+            let mut of_others = successes.iter().filter(|success| !self.is_last_ended(success));
+            if run.reason == Some(RunReason::RunKilled) && !of_others.any(|success| success.makes_good(&failed)) {
+                self.killed.push(run.clone());
+            }
+            if run.is_failure() && !successes.iter().any(|success| success.makes_good(&failed)) {
                 self.failures_in_a_row += 1;
                 self.last_failure.get_or_insert(run);
             }

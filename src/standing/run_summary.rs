@@ -24,6 +24,21 @@ pub struct RunSummary {
     /// What needs a look, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub looks: Vec<String>,
+    /// Whether it sent the service a request. A run of an earlier version that does not say counts as one that did.
+    #[serde(skip)]
+    pub has_asked: bool,
+    /// What `--stream` and `--survey` left of the lists; `None` if they left all.
+    #[serde(skip)]
+    pub narrowed_to: Option<String>,
+}
+
+/// Which run failed: what a later one has to be to make it good.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FailedRun {
+    pub command: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub narrowed_to: Option<String>,
 }
 
 /// What is read of a run's JSON. One of an earlier version has no `reason`, `why`, `hint` and `looks`.
@@ -37,6 +52,14 @@ struct Facts {
     error: Option<String>,
     stopped_because: Option<String>,
     failures: Vec<FailureFacts>,
+    requests: Option<RequestFacts>,
+    narrowed_to: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RequestFacts {
+    total: u64,
 }
 
 #[derive(Default, Deserialize)]
@@ -76,7 +99,22 @@ impl RunSummary {
             why: if is_killed { Some(KILLED.to_owned()) } else { why },
             hint: if is_killed { Some(KILLED_HINT.to_owned()) } else { facts.hint },
             looks: facts.looks,
+            has_asked: facts.requests.is_none_or(|requests| requests.total > 0),
+            narrowed_to: facts.narrowed_to,
         }
+    }
+
+    /// Whether it makes good a run that failed before it: it succeeded, it asked the service, and it was a whole `sync`, or the same
+    /// command for the same lists or all of them.
+    pub fn makes_good(&self, failed: &FailedRun) -> bool {
+        let is_same = self.command == failed.command && self.narrowed_to == failed.narrowed_to;
+        let is_whole = self.narrowed_to.is_none() && (self.command == "sync" || self.command == failed.command);
+        self.is_success() && self.has_asked && (is_same || is_whole)
+    }
+
+    /// What a later run has to be to make this one good.
+    pub fn as_failed(&self) -> FailedRun {
+        FailedRun { command: self.command.clone(), narrowed_to: self.narrowed_to.clone() }
     }
 
     /// Whether everything that was due is in the warehouse.

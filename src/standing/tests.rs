@@ -114,6 +114,33 @@ fn runs_that_prove_nothing_leave_the_verdict_as_it_was() {
 }
 
 #[test]
+fn only_a_run_that_asked_and_covers_the_failure_makes_it_good() {
+    let left = |history: &History| {
+        let standing = history.standing();
+        (standing.failures_in_a_row, standing.last_failure.map(|run| run.command))
+    };
+    let asked = r#"{"requests":{"total":9}}"#;
+    let mut history = History::new();
+    history.failed("key_refused", 4).ended("sync", 0, r#"{"requests":{"total":0}}"#).ended("backfill", 0, asked);
+    history.ended("sync", 0, r#"{"requests":{"total":9},"narrowed_to":"--stream themes"}"#);
+    assert_eq!(left(&history), (1, Some("sync".into())), "no request, another command, one stream of several");
+    // A narrowed run is made good by its like, and by a whole one.
+    history.ended("sync", 0, asked);
+    assert_eq!(left(&history), (0, None));
+    let narrow = r#"{"reason":"service_failed","narrowed_to":"--stream themes"}"#;
+    history.ended("sync", 1, narrow).ended("sync", 0, r#"{"narrowed_to":"--stream responses"}"#);
+    assert_eq!(left(&history), (1, Some("sync".into())));
+    history.ended("sync", 0, r#"{"narrowed_to":"--stream themes"}"#);
+    assert_eq!(left(&history), (0, None));
+    // Another command's failure stays until it succeeds itself, or all is read.
+    history.ended("users pull", 1, r#"{"reason":"service_failed"}"#).failed("service_failed", 1);
+    history.ended("users pull", 0, asked);
+    assert_eq!(left(&history), (1, Some("sync".into())));
+    history.ended("users pull", 1, r#"{"reason":"service_failed"}"#).ended("sync", 0, asked);
+    assert_eq!(left(&history), (0, None));
+}
+
+#[test]
 fn a_run_without_an_end_is_killed_unless_it_holds_the_lease() {
     let mut history = History::new();
     let run_id = history.begin("sync");
@@ -123,6 +150,20 @@ fn a_run_without_an_end_is_killed_unless_it_holds_the_lease() {
     assert_eq!(history.health(0), [("never_ran", false)]);
     assert_eq!(history.standing().last_run.unwrap().outcome, "running");
     drop(lease);
+}
+
+#[test]
+fn killed_runs_are_known_until_another_run_than_the_last_makes_them_good() {
+    let mut history = History::new();
+    let killed = |history: &History| history.standing().killed.len();
+    history.ended("sync", 0, "{}");
+    history.begin("sync");
+    history.begin("verify");
+    assert_eq!(killed(&history), 1, "those of nights");
+    history.ended("sync", 0, "{}");
+    assert_eq!((killed(&history), history.standing().failures_in_a_row), (1, 0), "nobody was told of it yet");
+    history.ended("sync", 0, "{}");
+    assert_eq!(killed(&history), 0);
 }
 
 #[test]

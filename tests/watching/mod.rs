@@ -5,6 +5,7 @@ mod notify;
 mod otlp;
 mod receiver;
 mod textfile;
+mod told_command;
 mod words;
 
 use std::path::{Path, PathBuf};

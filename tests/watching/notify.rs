@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Answer, Receiver, place_at, place_for, with_wrong_key};
-use crate::harness::{KEY, KEY_VARIABLE, Service, small};
+use crate::harness::{KEY, KEY_VARIABLE, Service, days_ago, small};
 
 /// A command that writes what it was told into the place's folder.
 const TELLS: &str =
@@ -50,6 +50,36 @@ fn a_failure_is_told_once_and_its_end_too() {
 }
 
 #[test]
+fn a_run_that_asked_nothing_mends_no_failure() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let place = place_for(&service, &webhook(&receiver, ""));
+    let (from, to) = (days_ago(20), days_ago(10));
+    place.run(&["backfill", "--from", &from]).expect(0);
+    let covered = ["backfill", "--from", &from, "--to", &to];
+    // A run that cannot begin leaves no scan that the next one would resume.
+    let place = place.with_env(KEY_VARIABLE, "");
+    assert_ne!(place.run(&["sync"]).code, 0);
+    assert_eq!(events(&receiver.take()), ["failed"]);
+    let place = with_wrong_key(place);
+    let report = place.report(&covered, 0);
+    assert_eq!(report["requests"]["total"], 0, "all of it is covered");
+    let is_still_failed = |place: &super::Place, what: &str| {
+        assert!(receiver.take().is_empty(), "{what}");
+        assert_eq!(super::metric(place, "healthy"), Some(0.0), "{what}");
+        assert_eq!(super::metric(place, "failed_runs_in_a_row"), Some(1.0), "{what}");
+    };
+    is_still_failed(&place, "no request");
+    let place = place.with_env(KEY_VARIABLE, KEY);
+    let report = place.report(&["sync", "--stream", "themes"], 0);
+    assert_eq!(report["narrowed_to"], "--stream themes");
+    is_still_failed(&place, "one stream of three");
+    place.run(&["sync"]).expect(0);
+    assert_eq!(events(&receiver.take()), ["recovered"]);
+    assert_eq!(super::metric(&place, "healthy"), Some(1.0));
+}
+
+#[test]
 fn only_the_named_events_are_told() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
@@ -76,6 +106,29 @@ fn what_a_receiver_refuses_is_kept_for_the_next_run() {
     assert_eq!(events(&receiver.take()), ["failed", "recovered"], "in their order");
     place.run(&["sync"]).expect(0);
     assert!(receiver.take().is_empty());
+}
+
+#[test]
+fn a_message_that_is_refused_blocks_no_other() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
+    receiver.answers(Answer::Status(413));
+    let done = place.run(&["sync"]).expect(4);
+    assert_eq!(receiver.take().len(), 1, "it is not tried again");
+    assert!(done.stderr.contains("413") && done.stderr.contains("this message is given up"), "{}", done.stderr);
+    // An address that is gone may come back: what it did not take waits, each message by itself.
+    receiver.answers(Answer::Status(404));
+    let place = place.with_env(KEY_VARIABLE, "");
+    assert_ne!(place.run(&["sync"]).code, 0, "another reason");
+    assert_eq!(receiver.take().len(), 1, "the refused one is gone");
+    let place = with_wrong_key(place);
+    place.run(&["sync"]).expect(4);
+    assert_eq!(receiver.take().len(), 2, "the second is tried after the first is refused");
+    receiver.answers(Answer::Status(200));
+    let place = place.with_env(KEY_VARIABLE, KEY);
+    place.run(&["sync"]).expect(0);
+    assert_eq!(events(&receiver.take()), ["failed", "failed", "recovered"]);
 }
 
 #[test]
@@ -125,6 +178,53 @@ fn a_run_that_cannot_open_its_checkpoints_is_told_too() {
 }
 
 #[test]
+fn a_failure_is_told_where_nothing_can_be_written() {
+    let receiver = Receiver::start();
+    let service = Service::start(small(60, 3));
+    let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
+    // Neither the state's folder nor the lock can be made, also by root.
+    std::fs::write(place.path("state"), "a file").unwrap();
+    let done = place.run(&["sync"]);
+    assert_ne!(done.code, 0);
+    assert_eq!(events(&receiver.take()), ["failed"], "{}", done.stderr);
+    assert!(done.stderr.contains("cannot be written down"), "{}", done.stderr);
+    // The folder is there, and the ledger cannot be replaced.
+    std::fs::remove_file(place.path("state")).unwrap();
+    std::fs::create_dir_all(place.path("state/checkpoints.sqlite.notifications")).unwrap();
+    let done = place.run(&["sync"]).expect(4);
+    assert_eq!(events(&receiver.take()), ["failed"], "{}", done.stderr);
+}
+
+#[test]
+fn a_ledger_that_is_locked_holds_up_no_run() {
+    let receiver = Receiver::start();
+    let service = Service::start(small(60, 3));
+    let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
+    std::fs::create_dir_all(place.path("state")).unwrap();
+    let lock = std::fs::File::create(place.path("state/checkpoints.sqlite.notifications.lock")).unwrap();
+    lock.lock().unwrap();
+    let done = place.run(&["sync"]).expect(4);
+    assert!(done.stderr.contains("another process has had the notifications"), "{}", done.stderr);
+    assert_eq!(events(&receiver.take()), ["failed"], "it is told without the ledger");
+    // A signal does not wait for the lock.
+    let run = place.spawn(&["sync"]);
+    let states = || studysync::state::State::open_read_only(&place.state()).unwrap().unwrap().runs(9).unwrap();
+    crate::serve::until("the end of the run", || states().iter().filter(|run| run.finished_ms.is_some()).count() == 2);
+    let done = crate::harness::Done::from(terminated(run));
+    assert_eq!(done.code, 4, "{}", done.stderr);
+    drop(lock);
+    place.run(&["sync"]).expect(4);
+    assert_eq!(events(&receiver.take()).len(), 1, "nobody knows that it was told");
+}
+
+/// Ends a process as an operator does, and returns what it left.
+fn terminated(child: std::process::Child) -> std::process::Output {
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
 fn check_sends_a_message_to_try_it() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
@@ -162,6 +262,41 @@ fn serve_tells_what_its_nights_come_to() {
     assert_eq!(events(&posted), ["failed"]);
     let health = serving.health();
     assert_eq!(posted[0]["health"]["reasons"][0], health["reasons"][0], "the same reason");
+    serving.stop();
+}
+
+#[test]
+fn a_killed_run_is_told_by_whatever_runs_next() {
+    let service = Service::start(small(60, 3));
+    let receiver = Receiver::start();
+    let serve = "[serve]\nlisten = \"127.0.0.1:0\"\nwebhook = \"off\"\nschedule = \"0 0 29 2 *\"\n";
+    let place = place_for(&service, &format!("{serve}{}", webhook(&receiver, "")));
+    place.run(&["sync"]).expect(0);
+    let kill_one = |ms_ago: i64| {
+        let state = studysync::state::State::open(&place.state(), &service.base_url(), "default").unwrap();
+        let begun_ms = studysync::clock::now_ms() - ms_ago;
+        state.begin_run(&studysync::model::RunId::new(begun_ms), "sync", begun_ms).unwrap();
+    };
+    // The next run tells that one was killed, and that it makes it good; no run tells it again.
+    kill_one(2);
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    let posted = receiver.take();
+    assert_eq!(events(&posted), ["failed", "recovered"]);
+    assert_eq!(posted[0]["run"]["reason"], "run_killed");
+    assert!(posted[0]["text"].as_str().unwrap().contains("the run was killed before its end"), "{}", posted[0]);
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    assert!(receiver.take().is_empty());
+    // So does `serve` when it starts.
+    kill_one(0);
+    let serving = crate::serve::Serving::start(&place);
+    let mut posted = Vec::new();
+    crate::serve::until("the message", || {
+        posted.extend(receiver.take());
+        !posted.is_empty()
+    });
+    assert_eq!(events(&posted), ["failed"]);
     serving.stop();
 }
 
