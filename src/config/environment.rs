@@ -8,7 +8,7 @@ use super::{
     keys::{Key, Kind, PREFIX, keys},
     secret::is_secret_key,
     tilde::expanded,
-    variable::{environment, our_variables},
+    variable::{environment, our_names, our_variables},
 };
 
 /// The variable that names the configuration file.
@@ -31,9 +31,9 @@ pub fn config_from_environment() -> Option<PathBuf> {
 
 /// Names the variables of this process that no other program needs: settings, and what may be a secret.
 pub fn private_variables() -> Vec<String> {
-    let ours = our_variables(PREFIX).into_iter().map(|(name, _)| name).filter(|name| name != CONFIG_VARIABLE);
+    let ours = our_names(PREFIX).into_iter().filter(|name| name != CONFIG_VARIABLE);
     // Headers of a collector are where its token is.
-    let of_otlp = our_variables("OTEL_EXPORTER_OTLP_").into_iter().map(|(name, _)| name);
+    let of_otlp = our_names("OTEL_EXPORTER_OTLP_").into_iter();
     ours.chain(of_otlp.filter(|name| name.ends_with("HEADERS"))).collect()
 }
 

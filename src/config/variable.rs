@@ -8,6 +8,12 @@ pub(super) fn environment(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }
 
+/// Returns the names of the variables that begin so.
+pub(super) fn our_names(prefix: &str) -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(|name| name.starts_with(prefix)).collect()
+}
+
 /// Returns the variables whose names begin so, with their values.
 ///
 /// # Errors
