@@ -16,7 +16,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Asks the `serve` of this machine how it is, and prints its answer.
 ///
-/// Sends GET /healthz to the address under [serve] in the configuration, or to --listen; with --ready GET /readyz. The answer is one line of JSON.
+/// Sends GET /healthz to the address of `serve` in the configuration, or to --listen; with --ready GET /readyz. The answer is one line of JSON.
 ///
 /// Exit codes: 0 serve is well, or with --ready can store deliveries; 1 it is not, or does not answer; 2 usage or configuration.
 #[derive(Args, Debug)]
