@@ -14,16 +14,7 @@ kept=${STUDYSYNC_READERS:-$HOME/.cache/studysync-readers}
 work=$(mktemp -d)
 trap 'kill "${service:-}" 2>/dev/null || true; rm -rf "$work"' EXIT
 
-installed() { # NAME PACKAGES...: a Python environment with these packages, made once
-    local at=$kept/$1
-    shift
-    if [ "$(cat "$at/packages" 2>/dev/null)" != "$*" ]; then
-        rm -rf "$at"
-        python3 -m venv "$at"
-        "$at/bin/pip" install --quiet --disable-pip-version-check "$@"
-        echo "$*" >"$at/packages"
-    fi
-}
+. scripts/python-environment.sh
 installed current "${readers[@]}" "${notebook[@]}"
 installed previous duckdb==$duckdb_previous duckdb-cli==$duckdb_previous
 if ! command -v java >/dev/null; then

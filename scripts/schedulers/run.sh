@@ -10,16 +10,7 @@ kept=${STUDYSYNC_SCHEDULERS:-$HOME/.cache/studysync-schedulers}
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 
-installed() { # NAME PACKAGES...: a Python environment with these packages, made once
-    local at=$kept/$1
-    shift
-    if [ "$(cat "$at/packages" 2>/dev/null)" != "$*" ]; then
-        rm -rf "$at"
-        python3 -m venv "$at"
-        "$at/bin/pip" install --quiet --disable-pip-version-check "$@"
-        echo "$*" >"$at/packages"
-    fi
-}
+. scripts/python-environment.sh
 
 check() { # NAME ENVIRONMENT: what it says is shown where it fails; else its last lines
     local python=$kept/$2/bin/python

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use tokio::task::JoinHandle;
 
 use crate::{
     pipeline::{Meter, Progress, log_progress},
@@ -15,35 +16,37 @@ const LOG_EVERY: Duration = Duration::from_secs(30);
 /// Shows the progress of a run until the returned guard is dropped.
 pub(super) fn watch(bars: &MultiProgress, progress: Arc<Progress>, source: Source) -> Watch {
     let mut meter = Meter::new(progress, source);
-    let bar = bars.add(ProgressBar::new_spinner());
-    let task = match bar.is_hidden() {
+    begin(bars, |bar| match bar.is_hidden() {
         true => tokio::spawn(async move {
             log_progress(move || meter.read()).await;
         }),
-        false => tokio::spawn(draw(move || meter.read().line(), bar.clone())),
-    };
-    Watch { bar, task }
+        false => tokio::spawn(draw(move || meter.read().line(), bar)),
+    })
 }
 
 /// Shows a line until the returned guard is dropped.
 pub(super) fn watch_line(bars: &MultiProgress, mut line: impl FnMut() -> String + Send + 'static) -> Watch {
-    let bar = bars.add(ProgressBar::new_spinner());
-    let task = match bar.is_hidden() {
+    begin(bars, |bar| match bar.is_hidden() {
         true => tokio::spawn(async move {
             loop {
                 tokio::time::sleep(LOG_EVERY).await;
                 tracing::info!("{}", line());
             }
         }),
-        false => tokio::spawn(draw(line, bar.clone())),
-    };
-    Watch { bar, task }
+        false => tokio::spawn(draw(line, bar)),
+    })
+}
+
+/// Adds a line to the terminal, which is hidden where there is none, and begins what shows the progress.
+fn begin(bars: &MultiProgress, show: impl FnOnce(ProgressBar) -> JoinHandle<()>) -> Watch {
+    let bar = bars.add(ProgressBar::new_spinner());
+    Watch { task: show(bar.clone()), bar }
 }
 
 /// Ends the progress line when it is dropped.
 pub(super) struct Watch {
     bar: ProgressBar,
-    task: tokio::task::JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl Drop for Watch {

@@ -190,10 +190,7 @@ async fn service(settings: &Settings, context: &Context) -> Vec<Finding> {
         Err(error) => return broken(error),
     };
     let base_url = settings.service.base_url.as_deref().unwrap_or_default();
-    if !context.is_quiet {
-        // Without stderr there is nobody to be told.
-        std::io::Write::write_all(&mut std::io::stderr(), format!("asking {base_url} ...\n").as_bytes()).ok();
-    }
+    context.tell(&format!("asking {base_url} ...\n"));
     let findings = ask(&source, settings).await;
     remember(&source, settings);
     findings

@@ -1,6 +1,6 @@
 //! What every command is handed.
 
-use std::path::PathBuf;
+use std::{io::Write as _, path::PathBuf};
 
 use indicatif::MultiProgress;
 
@@ -12,4 +12,14 @@ pub(super) struct Context {
     pub printer: Printer,
     pub bars: MultiProgress,
     pub is_quiet: bool,
+}
+
+impl Context {
+    /// Says something to people on stderr, unless they asked for quiet.
+    pub fn tell(&self, text: &str) {
+        if !self.is_quiet {
+            // Without stderr there is nobody to be told.
+            self.bars.suspend(|| std::io::stderr().write_all(text.as_bytes())).ok();
+        }
+    }
 }

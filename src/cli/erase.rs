@@ -132,8 +132,8 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
         context.printer.print_json(&PlanJson::of(&plan))?;
     } else if args.dry_run {
         context.printer.print(&describe(&plan))?;
-    } else if !context.is_quiet {
-        talk(&describe(&plan));
+    } else {
+        context.tell(&describe(&plan));
     }
     if args.dry_run {
         let is_clear = plan.leads.not_followed.is_empty() && plan.leads.is_complete && plan.unknown.is_empty();
@@ -149,9 +149,7 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
     if args.json {
         context.printer.print_json(&receipt)?;
     }
-    if !context.is_quiet {
-        talk(&summary(&receipt, &path.display().to_string()));
-    }
+    context.tell(&summary(&receipt, &path.display().to_string()));
     Ok(receipt.exit_code)
 }
 

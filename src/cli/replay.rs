@@ -69,9 +69,7 @@ pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, Comman
     if args.json {
         context.printer.print_json(&report)?;
     }
-    if !context.is_quiet {
-        std::io::Write::write_all(&mut std::io::stderr(), summary(&report).as_bytes()).ok();
-    }
+    context.tell(&summary(&report));
     outcome.map_err(CommandError::Pipeline)?;
     Ok(report.exit_code)
 }

@@ -12,8 +12,8 @@ use crate::{
     model::{Window, format_ms},
     notify::{EndedRun, conclude},
     pipeline::{
-        self, OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunMoments,
-        RunReport, drift_lines,
+        OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunMoments, RunReport,
+        drift_lines,
     },
     standing::HealthRules,
 };
@@ -100,15 +100,15 @@ pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, Command
     run_request(request, given.settings()?, args.run.json, context).await
 }
 
-/// Says where a first sync begins, since older answers do not come by themselves. Checkpoints that cannot be read are the run's business.
+/// Says where a first sync begins, since older answers do not come by themselves.
 fn tell_first_start(since_ms: i64, context: &Context) {
     let since = format_ms(since_ms);
     tracing::info!(since, "first sync");
-    if !context.is_quiet && !context.bars.is_hidden() {
-        let text =
-            format!("first sync: answers from {since} on; older ones come with `studysync backfill --from DATE`\n");
-        // Without stderr there is nobody to be told.
-        std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes()).ok();
+    // The log line says it where there is no terminal.
+    if !context.bars.is_hidden() {
+        context.tell(&format!(
+            "first sync: answers from {since} on; older ones come with `studysync backfill --from DATE`\n"
+        ));
     }
 }
 
@@ -137,13 +137,9 @@ pub(super) async fn run_request(
     let (stop, command, started_ms) = (CancellationToken::new(), request.command, clock::now_ms());
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let progress = Arc::new(Progress::default());
-    let first_since_ms = match request.command {
-        "sync" => pipeline::first_sync_since(&settings, clock::now_ms()).ok().flatten(),
-        _ => None,
-    };
     let outcome = match Run::open(settings.clone(), request, stop.clone(), Arc::clone(&progress)).await {
         Ok(run) => {
-            first_since_ms.into_iter().for_each(|since_ms| tell_first_start(since_ms, &context));
+            run.first_sync_since().into_iter().for_each(|since_ms| tell_first_start(since_ms, &context));
             let _watch = (!context.is_quiet).then(|| bars::watch(&context.bars, progress, run.source().clone()));
             Ok(run.execute().await)
         }
@@ -182,9 +178,7 @@ fn show(report: &RunReport, is_json: bool, context: &Context) -> Result<(), Comm
     if is_json {
         context.printer.print_json(report)?;
     }
-    if !context.is_quiet {
-        context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(report).as_bytes())).ok();
-    }
+    context.tell(&summary(report));
     Ok(())
 }
 

@@ -89,4 +89,4 @@ pub use surroundings::Surroundings;
 pub use traits::{KnownTrait, MEASURE_REQUESTS_MAX, Measured, known_traits, measure_traits};
 pub use unknown_surveys::{SurveyNames, UnknownSurveys};
 pub use verify::{NeverRead, Verified, Verify, VerifyReport, VerifyRequest, VerifyTotals};
-pub use work::{ScopeWork, first_sync_since, work};
+pub use work::{ScopeWork, work};

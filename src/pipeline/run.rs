@@ -23,6 +23,7 @@ use super::{
     surroundings::Surroundings,
     sync_context::SyncContext,
     threads::side_by_side,
+    work::first_sync_since,
 };
 
 /// How far the service's clock is ahead of this machine's, in milliseconds.
@@ -78,6 +79,13 @@ impl Run {
                 Err(error)
             }
         }
+    }
+
+    /// Where a first `sync` begins, epoch milliseconds; `None` for other runs, and where that cannot be read.
+    pub fn first_sync_since(&self) -> Option<i64> {
+        let is_sync = self.request.command == "sync";
+        let since = first_sync_since(&self.session.settings, &self.session.state(), self.session.now_ms());
+        since.ok().flatten().filter(|_| is_sync)
     }
 
     /// The client, for the progress bar.

@@ -115,13 +115,11 @@ fn first_since_ms(stream: &StreamSettings, now_ms: i64) -> i64 {
 ///
 /// # Errors
 /// The checkpoints cannot be read.
-pub fn first_sync_since(settings: &Settings, now_ms: i64) -> Result<Option<i64>, StateError> {
-    let state = State::open_read_only(&settings.state_path)?;
+pub(super) fn first_sync_since(settings: &Settings, state: &State, now_ms: i64) -> Result<Option<i64>, StateError> {
     let mut since_ms = None;
     for stream in settings.streams.iter().filter(|stream| stream.stream.is_windowed()) {
         for scope in scopes(settings, stream) {
-            let is_known = state.as_ref().map(|state| state.extent_start_ms(scope)).transpose()?.flatten().is_some();
-            if is_known {
+            if state.extent_start_ms(scope)?.is_some() {
                 return Ok(None);
             }
         }

@@ -18,13 +18,16 @@ struct Difference {
 impl State {
     /// Remembers the service and the environment, or refuses others.
     pub(super) fn own(&mut self, base_url: &str, environment: &str) -> Result<(), StateError> {
-        let Some(Difference { what, found, wanted }) = self.difference(base_url, environment)? else {
+        let Some(difference) = self.difference(base_url, environment)? else {
             return match (self.meta("base_url")?, self.meta("environment")?) {
                 (Some(_), Some(_)) => Ok(()),
                 _ => self.bind(base_url, environment),
             };
         };
-        self.check_owner(base_url, environment)?;
+        if !self.is_without_rows()? {
+            return Err(self.other_service(difference));
+        }
+        let Difference { what, found, wanted } = difference;
         // Not while a run works on it.
         let Some(_lock) = lock::try_lock(&self.path)? else {
             return Err(StateError::Leased { path: self.path.clone(), holder: self.current_holder()? });
@@ -42,11 +45,13 @@ impl State {
     /// `OtherService`, or it cannot be read.
     pub fn check_owner(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
         match self.difference(base_url, environment)? {
-            Some(Difference { what, found, wanted }) if !self.is_without_rows()? => {
-                Err(StateError::OtherService { path: self.path.clone(), what, found, wanted })
-            }
+            Some(difference) if !self.is_without_rows()? => Err(self.other_service(difference)),
             _ => Ok(()),
         }
+    }
+
+    fn other_service(&self, Difference { what, found, wanted }: Difference) -> StateError {
+        StateError::OtherService { path: self.path.clone(), what, found, wanted }
     }
 
     /// In what it differs from what it is bound to.

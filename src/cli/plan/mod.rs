@@ -69,7 +69,7 @@ pub(super) struct PlanArgs {
 pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.place.given(&context).streams(&args.streams).surveys(&args.surveys).settings()?;
     check_range(args.from, args.to)?;
-    let plan = plan(args, &settings, context.is_quiet)?;
+    let plan = plan(args, &settings, &context)?;
     if args.json {
         context.printer.print_json(&plan)?;
     } else {
@@ -78,7 +78,7 @@ pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError>
     Ok(if args.surveys.tell_unknown(&settings) { 3 } else { 0 })
 }
 
-fn plan(args: &PlanArgs, settings: &Settings, is_quiet: bool) -> Result<Plan, CommandError> {
+fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan, CommandError> {
     let state = State::open_read_only(&settings.state_path).map_err(CommandError::State)?;
     // Without an address there is nothing to be held against: what is planned is that of the state file.
     if let (Some(state), Ok(identity)) = (&state, pipeline::identity(settings)) {
@@ -90,7 +90,7 @@ fn plan(args: &PlanArgs, settings: &Settings, is_quiet: bool) -> Result<Plan, Co
     let under_way = state.as_ref().map(State::scans_under_way).transpose().map_err(read)?.unwrap_or_default().len();
     let backfill = |now_ms: i64| args.from.map(|from| Window::new(from, args.to.unwrap_or(now_ms)));
     let work_at = |now_ms: i64| pipeline::work(settings, state.as_ref(), backfill(now_ms), now_ms).map_err(read);
-    let mut probed = if args.probe { Some(probe(settings, is_quiet, work_at)?) } else { None };
+    let mut probed = if args.probe { Some(probe(settings, context, work_at)?) } else { None };
     let now_ms = match &probed {
         Some(probed) => probed.now_ms,
         None => clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms),

@@ -7,7 +7,7 @@ use crate::{
     source::Source,
 };
 
-use super::super::{CommandError, check, runtime::on_runtime};
+use super::super::{CommandError, Context, check, runtime::on_runtime};
 
 /// The most that a sample sends, whatever the service answers: a guard, far above what is needed.
 const REQUESTS_MAX: u64 = 1000;
@@ -28,19 +28,15 @@ pub(super) struct Probed {
 /// Asks the service for its time, and for a sample of each scope of the work that is due then.
 pub(super) fn probe(
     settings: &Settings,
-    is_quiet: bool,
+    context: &Context,
     work_at: impl FnOnce(i64) -> Result<Vec<ScopeWork>, CommandError>,
 ) -> Result<Probed, CommandError> {
     let mut probed = None;
     let failed = |error| CommandError::Pipeline(PipelineError::Source(error));
     let asked = async {
         let source: Source = check::client(settings, Some(REQUESTS_MAX)).map_err(CommandError::Pipeline)?;
-        if !is_quiet {
-            let text =
-                format!("asking {} for a sample ...\n", settings.service.base_url.as_deref().unwrap_or_default());
-            // Without stderr there is nobody to be told.
-            std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes()).ok();
-        }
+        let base_url = settings.service.base_url.as_deref().unwrap_or_default();
+        context.tell(&format!("asking {base_url} for a sample ...\n"));
         let started = tokio::time::Instant::now();
         let service_now_ms = source.probe().await.map_err(failed)?.service_now_ms;
         let now_ms = service_now_ms.unwrap_or_else(clock::now_ms);

@@ -198,9 +198,7 @@ fn tell(report: &PushReport, is_json: bool, context: &Context) -> Result<(), Com
     if is_json {
         context.printer.print_json(report)?;
     }
-    if !context.is_quiet {
-        context.bars.suspend(|| std::io::Write::write_all(&mut std::io::stderr(), summary(report).as_bytes())).ok();
-    }
+    context.tell(&summary(report));
     Ok(())
 }
 
