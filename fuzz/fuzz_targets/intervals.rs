@@ -32,8 +32,8 @@ fn check(set: &IntervalSet, model: &[bool; SIZE], origin: i64) {
     assert_eq!(set.len_ms(), inside as i64);
     assert_eq!(set.is_empty(), inside == 0);
     let ends = model.iter().position(|is_inside| *is_inside).zip(model.iter().rposition(|is_inside| *is_inside));
-    let hull = ends.map(|(first, last)| Window::new(origin + first as i64, origin + last as i64 + 1));
-    assert_eq!(set.hull(), hull);
+    let bounding_range = ends.map(|(first, last)| Window::new(origin + first as i64, origin + last as i64 + 1));
+    assert_eq!(set.bounding_range(), bounding_range);
 }
 
 fuzz_target!(|input: &[u8]| {

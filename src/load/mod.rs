@@ -37,6 +37,6 @@ pub use persons::{Facts, Mention, PeopleFound, Searched};
 pub use reader::{QueryResult, Reader, ReaderLimits, Streamed, in_place, statements};
 pub use rows_file::ParquetRows;
 pub use scan::{Difference, Differences, Example, Pages};
-pub use store::{ParquetOptions, PartitionBy, TimeBounds};
+pub use store::{ParquetOptions, PartitionBy, TimeRange};
 pub use tables::{ErasureRecord, RecordingOutcome, Stamp, StoredRecording, WantedRecording, WantedRecordings};
 pub use warehouse::Warehouse;

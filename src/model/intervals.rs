@@ -32,7 +32,7 @@ impl IntervalSet {
     }
 
     /// The least window around everything inside.
-    pub fn hull(&self) -> Option<Window> {
+    pub fn bounding_range(&self) -> Option<Window> {
         Some(Window::new(self.windows.first()?.start_ms, self.windows.last()?.end_ms))
     }
 

@@ -121,12 +121,12 @@ struct Since {
 
 fn due_for_sync(held: &[Segment], rules: &Rules, since: Since, settled_ms: i64, now_ms: i64) -> Vec<Due> {
     let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
-    let Some(hull) = covered.hull() else {
+    let Some(bounding_range) = covered.bounding_range() else {
         let window = Window::new(since.known_ms.unwrap_or(since.first_ms), settled_ms).in_whole_seconds();
         return if window.is_empty() { Vec::new() } else { vec![Due { window, reason: Reason::New }] };
     };
     let mut all = Vec::new();
-    all.push(Due { window: Window::new(hull.end_ms, settled_ms), reason: Reason::New });
+    all.push(Due { window: Window::new(bounding_range.end_ms, settled_ms), reason: Reason::New });
     let mut rescans = rules.rescan.bands(now_ms).into_iter().map(|(band, fresh_from_ms)| {
         let is_stale = move |segment: &&Segment| {
             segment.scanned_ms < fresh_from_ms || segment.scanned_ms > now_ms + CLOCKS_DIFFER_MS_MAX
@@ -136,7 +136,7 @@ fn due_for_sync(held: &[Segment], rules: &Rules, since: Since, settled_ms: i64, 
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
     });
     all.extend(rescans.next().unwrap_or_default());
-    let known = Window::new(hull.start_ms.min(since.known_ms.unwrap_or(i64::MAX)), hull.end_ms);
+    let known = Window::new(bounding_range.start_ms.min(since.known_ms.unwrap_or(i64::MAX)), bounding_range.end_ms);
     all.extend(covered.gaps_in(known).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));
     all.extend(rescans.flatten());
     all.retain(|due| !due.window.is_empty());

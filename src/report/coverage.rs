@@ -92,8 +92,8 @@ impl ScopeCoverage {
     }
 
     /// From the first to the last moment that was ever read.
-    pub fn hull(&self) -> Option<Window> {
-        self.complete.hull()
+    pub fn bounding_range(&self) -> Option<Window> {
+        self.complete.bounding_range()
     }
 
     /// What is known of a day, given in days since 1970.
@@ -115,8 +115,8 @@ impl ScopeCoverage {
 
     /// The stretches from the first to the last moment that was ever read, each of one standing, in order.
     pub fn stretches(&self) -> Vec<(Window, Standing)> {
-        let Some(hull) = self.hull() else { return Vec::new() };
-        let gaps = self.complete.gaps_in(hull).into_iter().map(|window| (window, Standing::NeverRead));
+        let Some(bounding_range) = self.bounding_range() else { return Vec::new() };
+        let gaps = self.complete.gaps_in(bounding_range).into_iter().map(|window| (window, Standing::NeverRead));
         let doubts = self.in_doubt.windows().iter().map(|window| (*window, Standing::InDoubt));
         let mut settled = self.complete.clone();
         self.in_doubt.windows().iter().for_each(|window| settled.remove(*window));
@@ -142,10 +142,13 @@ pub(super) fn coverage(
     scopes.sort_by_key(|held| (held.scope.survey_id, !held.scope.stream.is_windowed(), held.scope.stream));
     let left_out = scopes.len().saturating_sub(SCOPES_MAX);
     scopes.truncate(SCOPES_MAX);
-    let hulls = scopes.iter().filter(|held| held.scope.stream.is_windowed()).filter_map(ScopeCoverage::hull);
-    let hull = hulls.reduce(|one, other| Window::new(one.start_ms.min(other.start_ms), one.end_ms.max(other.end_ms)));
-    let days = hull.filter(|hull| !hull.is_empty()).map(|hull| {
-        let (first, last) = (hull.start_ms.div_euclid(DAY_MS), (hull.end_ms - 1).div_euclid(DAY_MS));
+    let bounding_ranges =
+        scopes.iter().filter(|held| held.scope.stream.is_windowed()).filter_map(ScopeCoverage::bounding_range);
+    let bounding_range = bounding_ranges
+        .reduce(|one, other| Window::new(one.start_ms.min(other.start_ms), one.end_ms.max(other.end_ms)));
+    let days = bounding_range.filter(|bounding_range| !bounding_range.is_empty()).map(|bounding_range| {
+        let (first, last) =
+            (bounding_range.start_ms.div_euclid(DAY_MS), (bounding_range.end_ms - 1).div_euclid(DAY_MS));
         (first, first.max(last - i64::from(days_max) + 1), last)
     });
     Ok(Coverage {

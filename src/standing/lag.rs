@@ -24,11 +24,11 @@ pub fn scope_lags(settings: &Settings, state: &State, now_ms: i64) -> Result<Vec
     let mut lags = Vec::new();
     for scope in state.covered_scopes()?.into_iter().filter(|scope| is_asked_for(settings, *scope)) {
         let covered: IntervalSet = state.coverage(scope)?.iter().map(|segment| segment.window).collect();
-        let Some(hull) = covered.hull() else { continue };
+        let Some(bounding_range) = covered.bounding_range() else { continue };
         lags.push(ScopeLag {
             stream: scope.stream,
             survey_id: scope.survey_id,
-            lag_secs: lag_secs(hull.end_ms, now_ms),
+            lag_secs: lag_secs(bounding_range.end_ms, now_ms),
         });
     }
     Ok(lags)

@@ -216,7 +216,7 @@ fn gather(
     for scope in state.covered_scopes()?.into_iter().filter(|scope| is_asked_for(settings, *scope)) {
         let held = state.coverage(scope)?;
         let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
-        let Some(hull) = covered.hull() else { continue };
+        let Some(bounding_range) = covered.bounding_range() else { continue };
         let proven = state.proofs(scope)?;
         let stretch = |window: &Window| Stretch {
             start: format_ms(window.start_ms),
@@ -231,14 +231,14 @@ fn gather(
             stream: scope.stream.name(),
             survey_id: scope.survey_id,
             complete: covered.windows().iter().map(complete).collect(),
-            missing: covered.gaps_in(hull).iter().map(stretch).collect(),
+            missing: covered.gaps_in(bounding_range).iter().map(stretch).collect(),
             in_doubt: held
                 .iter()
                 .filter(|held| held.scanned_ms == IN_DOUBT_MS)
                 .map(|held| stretch(&held.window))
                 .collect(),
             rows: counter.count(scope),
-            lag_secs: lag_secs(hull.end_ms, now_ms),
+            lag_secs: lag_secs(bounding_range.end_ms, now_ms),
             oldest_scan: seconds(oldest_ms),
         });
     }

@@ -74,7 +74,7 @@ pub(super) fn proofs(
     for scope in scopes {
         let stretches = state.stretches(scope)?;
         let covered: IntervalSet = stretches.iter().map(|stretch| stretch.segment.window).collect();
-        let whole = covered.hull();
+        let whole = covered.bounding_range();
         let Some(range) = range.map(|range| Window::new(range.start_ms, range.end_ms.min(now_ms))).or(whole) else {
             continue;
         };

@@ -63,7 +63,7 @@ fn redact_table(
         let mut change = TableChange::new(table);
         change.remove(&keys)?;
         // Rows go by the key of their set, so all rows of the set come back.
-        let filter = Filter::within(change.removed_bounds).with_keys(&change.removed);
+        let filter = Filter::within(change.removed_range).with_keys(&change.removed);
         for rows in store.full_rows(table, &filter)? {
             change.add(redacted(table, &rows, columns, finder)?);
         }

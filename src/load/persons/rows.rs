@@ -17,7 +17,7 @@ use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, project, removal_columns, removal_keys},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, project, removal_columns, removal_keys},
     },
     model::{Identifier, Stream, Window},
     schema::{Table, TableKind, children_of, tables},
@@ -42,7 +42,7 @@ impl PeopleFound {
         let table = rows.change.table;
         *self.rows.entry(&table.name).or_default() += rows.count;
         let stream = table.stream.as_deref().and_then(|name| name.parse::<Stream>().ok());
-        if let (Some(stream), Some(TimeBounds { start_us, end_us })) = (stream, rows.change.removed_bounds) {
+        if let (Some(stream), Some(TimeRange { start_us, end_us })) = (stream, rows.change.removed_range) {
             let window = Window::new(start_us.div_euclid(1000), end_us.div_euclid(1000).saturating_add(1));
             let met = self.met.entry(stream).or_insert(window);
             *met = Window::new(met.start_ms.min(window.start_ms), met.end_ms.max(window.end_ms));
@@ -148,7 +148,7 @@ fn marked_rows(
 }
 
 fn count(store: &mut BufferedStore, change: &TableChange) -> Result<u64, LoadError> {
-    let filter = Filter::within(change.removed_bounds).with_keys(&change.removed);
+    let filter = Filter::within(change.removed_range).with_keys(&change.removed);
     let mut count = 0;
     store.read(change.table, &removal_columns(change.table), &filter, &mut |rows| {
         count += rows.num_rows() as u64;

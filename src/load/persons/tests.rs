@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     load::{
-        store::{BufferedStore, TableChange, TimeBounds, removal_columns},
+        store::{BufferedStore, TableChange, TimeRange, removal_columns},
         tables::{
             Cell,
             fixture::{memory, rows_of, shown},
@@ -144,7 +144,7 @@ fn plainly_found<'a>(rows: &'a [PlainRow], person: &[Identifier]) -> (Vec<&'a Pl
             *found.rows.entry(&row.table.name).or_default() += 1;
             let Some(stream) = base.stream.as_deref().filter(|_| base.partition.is_some()) else { continue };
             let moments = keys.iter().map(|key| key.last().unwrap().unwrap().parse::<i64>().unwrap());
-            let bounds = moments.map(TimeBounds::at).reduce(TimeBounds::with).unwrap();
+            let bounds = moments.map(TimeRange::at).reduce(TimeRange::with).unwrap();
             let window = Window::new(bounds.start_us / 1000, bounds.end_us / 1000 + 1);
             let met = found.met.entry(stream.parse().unwrap()).or_insert(window);
             *met = Window::new(met.start_ms.min(window.start_ms), met.end_ms.max(window.end_ms));

@@ -6,7 +6,7 @@
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 
 use super::records::{Record, StoredRow};
-use crate::load::{VanishPolicy, store::TimeBounds};
+use crate::load::{VanishPolicy, store::TimeRange};
 
 /// Rows that an empty answer may take: as many as one person may have given in one sitting.
 const GONE_AT_ONCE_MAX: u64 = 6;
@@ -15,7 +15,7 @@ const GONE_AT_ONCE_MAX: u64 = 6;
 #[derive(Clone, Debug)]
 pub(in crate::load) struct Question {
     /// Of creation time; `None` for a table that is not parted by it: then the scan is of all rows that are stored.
-    pub window: Option<TimeBounds>,
+    pub window: Option<TimeRange>,
     /// The survey, if the scan is of one.
     pub survey_id: Option<i64>,
     /// The bits of its flags, for a table that keeps them.

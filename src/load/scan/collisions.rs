@@ -14,7 +14,7 @@ use crate::{
         LoadError,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, number_column, project, text_column},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, project, text_column},
     },
     model::{Reject, RejectReason, Scan, key_hashes},
     schema::{ROW_HASH_COLUMN, Table},
@@ -68,7 +68,7 @@ fn known_losers(
 ) -> Result<HashSet<(u128, i64)>, LoadError> {
     let keys = KeySet::of(base.key_in_order(), losers)?;
     let mut known = HashSet::default();
-    let Some(bounds) = TimeBounds::over(base, losers)? else { return Ok(known) };
+    let Some(bounds) = TimeRange::over(base, losers)? else { return Ok(known) };
     let mut columns = base.key_in_order();
     columns.extend([ROW_HASH_COLUMN, "reason"]);
     store.read(history, &columns, &Filter::within(Some(bounds)).with_keys(&keys), &mut |rows| {

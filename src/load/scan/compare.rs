@@ -22,7 +22,7 @@ use crate::{
     load::{
         LoadError, VanishPolicy,
         error::unfit,
-        store::{BufferedStore, Filter, TimeBounds, concat_rows, number_column},
+        store::{BufferedStore, Filter, TimeRange, concat_rows, number_column},
     },
     model::{FlatPage, Scan},
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table},
@@ -148,7 +148,7 @@ impl<'a> Comparison<'a> {
         let compared: Vec<Record> = compared.map(|(record, _)| *record).collect();
         let gone = classify(&compared, &stored.rows, &question).gone;
         let gone = gone.into_iter().filter_map(|place| stored.rows.get(place)).map(|row| row.key).collect();
-        let window = base.partition.is_some().then(|| TimeBounds::of(scan.window));
+        let window = base.partition.is_some().then(|| TimeRange::of(scan.window));
         let filter = match window {
             None if scan.scope.stream == crate::model::Stream::Users => Filter::all().with_keys(&staged.asked),
             window => Filter::within(window),

@@ -14,7 +14,7 @@ use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TimeBounds, concat_rows},
+        store::{BufferedStore, Filter, KeySet, TimeRange, concat_rows},
     },
     model::{Scan, Stream},
     schema::Table,
@@ -43,10 +43,10 @@ impl Stored {
             stored.add(store, base, &filter)?;
             return Ok(stored);
         }
-        let around = TimeBounds::of(scan.window).widened_by(EDGE_US);
+        let around = TimeRange::of(scan.window).widened_by(EDGE_US);
         stored.add(store, base, &Filter::within(Some(around)))?;
         let far = staged.outside_us.iter().copied().filter(|moment| !around.holds(*moment)).collect();
-        for range in TimeBounds::clusters(far) {
+        for range in TimeRange::clusters(far) {
             for range in range.without(around) {
                 stored.add(store, base, &Filter::within(Some(range)).with_keys(&staged.outside))?;
             }
@@ -61,7 +61,7 @@ impl Stored {
             return Self::read(store, scan, staged);
         }
         let mut stored = Self::default();
-        stored.add(store, base, &Filter::within(Some(TimeBounds::of(scan.window))))?;
+        stored.add(store, base, &Filter::within(Some(TimeRange::of(scan.window))))?;
         Ok(stored)
     }
 
@@ -108,7 +108,7 @@ impl OldRows {
         let keys = stored.keys(base, |place| is_wanted.get(place).copied().unwrap_or(false))?;
         let moments = wanted.iter().filter_map(|place| stored.rows.get(*place)).map(|row| row.created_us);
         let mut batches = Vec::new();
-        for range in TimeBounds::clusters_in(base, moments.collect()) {
+        for range in TimeRange::clusters_in(base, moments.collect()) {
             batches.extend(store.full_rows(base, &Filter::within(range).with_keys(&keys))?);
         }
         let rows = concat_rows(base, &schema, &batches)?;

@@ -140,7 +140,7 @@ fn stage(scan: &Scan, pages: &dyn Pages) -> Result<Staged, LoadError> {
 fn question(scan: &Scan, staged: &Staged, vanish: VanishPolicy) -> Question {
     let base = staged.base;
     Question {
-        window: base.partition.is_some().then(|| super::store::TimeBounds::of(scan.window)),
+        window: base.partition.is_some().then(|| super::store::TimeRange::of(scan.window)),
         survey_id: scan.scope.survey_id.filter(|_| base.column("survey_id").is_some()),
         flags: base.column("_flags").map(|_| scan.flags.bits().into()),
         asks_for_deleted: base.column("deleted_at").is_none() || scan.flags.contains(Flag::WithDeletedResponses),

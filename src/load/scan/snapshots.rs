@@ -21,7 +21,7 @@ use crate::{
         LoadError,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TimeBounds, number_column, project, removal_columns, time_column},
+        store::{BufferedStore, Filter, KeySet, TimeRange, number_column, project, removal_columns, time_column},
     },
     model::{DAY_MS, Scan, key_hashes},
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, history_of},
@@ -92,7 +92,7 @@ impl NewSnapshots {
         let table = contract("visitor_snapshots")?;
         if let (Some(history), false) = (history_of(&table.name), self.edited.is_empty()) {
             let keys = KeySet::of(removal_columns(table), &self.edited)?;
-            let bounds = TimeBounds::over(table, &self.edited)?;
+            let bounds = TimeRange::over(table, &self.edited)?;
             for rows in store.full_rows(table, &Filter::within(bounds).with_keys(&keys))? {
                 store.change(ended(history, scan, &rows, "edited")?)?;
             }

@@ -17,7 +17,7 @@ use crate::{
         LoadError,
         contract::contract,
         error::unfit,
-        store::{KeySet, TimeBounds, number_column, time_column},
+        store::{KeySet, TimeRange, number_column, time_column},
     },
     model::{FlatPage, Reject, RejectReason, Scan, key_hashes},
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table},
@@ -54,7 +54,7 @@ pub(in crate::load) struct Snapshots {
     /// The sessions.
     pub sessions: KeySet,
     /// Where all snapshots lie in time.
-    pub bounds: Option<TimeBounds>,
+    pub bounds: Option<TimeRange>,
 }
 
 /// Where a snapshot is, and what it says: the least of a session is the session's. Answers of one session that were given in the same
@@ -130,7 +130,7 @@ impl Staged {
         if self.base.partition.is_none() {
             return Ok(());
         }
-        let window = TimeBounds::of(scan.window);
+        let window = TimeRange::of(scan.window);
         let is_outside = |row: usize| records.get(row).is_some_and(|record| !window.holds(record.created_us));
         if (0..records.len()).any(is_outside) {
             self.outside.add(&rows_where(self.base, rows, is_outside)?)?;
@@ -145,7 +145,7 @@ impl Snapshots {
     fn add(&mut self, page: usize, flat: &FlatPage) -> Result<(), LoadError> {
         let table = contract("visitor_snapshots")?;
         let Some(rows) = flat.table(&table.name) else { return Ok(()) };
-        self.bounds = TimeBounds::hull(self.bounds, TimeBounds::over(table, std::slice::from_ref(rows))?);
+        self.bounds = TimeRange::bounding_range(self.bounds, TimeRange::over(table, std::slice::from_ref(rows))?);
         self.sessions.add(rows)?;
         let sessions = key_hashes(&SESSION_COLUMNS, rows).map_err(unfit(table))?;
         let moments = time_column(rows, "created_at")?.values();

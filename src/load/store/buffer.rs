@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 
 use super::{
-    super::LoadError, Filter, KeySet, Store, TableChange, Take, TimeBounds, project, read_schema, removal_columns,
+    super::LoadError, Filter, KeySet, Store, TableChange, Take, TimeRange, project, read_schema, removal_columns,
     removal_keys, with_columns,
 };
 use crate::schema::{Table, TableKind, children_of, tables};
@@ -33,7 +33,7 @@ struct Waiting {
 /// Rows that wait, with what is asked of them at each change and each read.
 struct WaitingRows {
     rows: RecordBatch,
-    bounds: Option<TimeBounds>,
+    bounds: Option<TimeRange>,
     bytes: usize,
 }
 
@@ -46,7 +46,7 @@ impl Waiting {
     fn remove(&mut self, change: &TableChange) -> Result<usize, LoadError> {
         let table = change.table;
         let mut freed = 0;
-        for waiting in self.added.iter_mut().filter(|waiting| waiting.may_hold(change.removed_bounds)) {
+        for waiting in self.added.iter_mut().filter(|waiting| waiting.may_hold(change.removed_range)) {
             let kept = change.removed.keep(table, waiting.rows.clone(), false)?;
             if kept.num_rows() < waiting.rows.num_rows() {
                 let kept = WaitingRows::of(table, kept)?;
@@ -69,13 +69,13 @@ impl Waiting {
 
 impl WaitingRows {
     fn of(table: &Table, rows: RecordBatch) -> Result<Self, LoadError> {
-        let bounds = TimeBounds::over(table, std::slice::from_ref(&rows))?;
+        let bounds = TimeRange::over(table, std::slice::from_ref(&rows))?;
         let bytes = rows.get_array_memory_size();
         Ok(Self { rows, bounds, bytes })
     }
 
     /// Whether some of the rows may be within the range.
-    fn may_hold(&self, range: Option<TimeBounds>) -> bool {
+    fn may_hold(&self, range: Option<TimeRange>) -> bool {
         self.bounds.zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }
 }
@@ -221,8 +221,8 @@ impl BufferedStore {
     fn leave_out_childless(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
         let (table, columns) = (change.table, removal_columns(change.table));
         let wanted = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));
-        change.removed_bounds = None;
-        for range in TimeBounds::clusters_of(table, wanted.values())? {
+        change.removed_range = None;
+        for range in TimeRange::clusters_of(table, wanted.values())? {
             let filter = Filter::within(range).with_keys(&wanted);
             self.store.read(table, &columns, &filter, &mut |rows| change.remove(&filter.keep(table, rows)?))?;
         }
@@ -360,7 +360,7 @@ mod tests {
                     rows
                 };
                 prop_assert_eq!(read(&mut store, &Filter::all()), expected(&|_| true));
-                let range = Filter::within(Some(TimeBounds { start_us: 1, end_us: 4 }));
+                let range = Filter::within(Some(TimeRange { start_us: 1, end_us: 4 }));
                 prop_assert_eq!(read(&mut store, &range), expected(&|(group, _)| (1..4).contains(group)));
                 let keys = KeySet::of(vec!["response_group_uid"], &[batch(&[(2, 0), (5, 0)])]).unwrap();
                 prop_assert_eq!(read(&mut store, &range.with_keys(&keys)), expected(&|(group, _)| *group == 2));

@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 
-use super::{super::LoadError, KeySet, TimeBounds, renamed};
+use super::{super::LoadError, KeySet, TimeRange, renamed};
 use crate::schema::{Table, TableKind, table};
 
 /// What changes in one table: first rows go, then rows come.
@@ -12,7 +12,7 @@ pub(in crate::load) struct TableChange {
     /// Every row of the table that equals one of these in [`removal_columns`] goes.
     pub removed: KeySet,
     /// Range of the partition column over `removed`; `None` for a table without one, and if nothing is removed.
-    pub removed_bounds: Option<TimeBounds>,
+    pub removed_range: Option<TimeRange>,
     /// Rows that come: columns of the table, by name; those that a batch lacks are NULL.
     pub added: Vec<RecordBatch>,
 }
@@ -21,7 +21,7 @@ impl TableChange {
     /// Of nothing.
     pub fn new(table: &'static Table) -> Self {
         let removed = KeySet::new(removal_columns(table));
-        Self { table, removed, removed_bounds: None, added: Vec::new() }
+        Self { table, removed, removed_range: None, added: Vec::new() }
     }
 
     /// Adds rows.
@@ -32,8 +32,8 @@ impl TableChange {
     /// Removes the rows that equal one of these in [`removal_columns`].
     pub fn remove(&mut self, rows: &RecordBatch) -> Result<(), LoadError> {
         if rows.num_rows() > 0 {
-            let bounds = TimeBounds::over(self.table, std::slice::from_ref(rows))?;
-            self.removed_bounds = TimeBounds::hull(self.removed_bounds, bounds);
+            let bounds = TimeRange::over(self.table, std::slice::from_ref(rows))?;
+            self.removed_range = TimeRange::bounding_range(self.removed_range, bounds);
             self.removed.add(rows)?;
         }
         Ok(())

@@ -24,12 +24,12 @@ const APART_US: i64 = 32 * DAY_MS * 1000;
 
 /// Half-open range of a table's partition column, in epoch microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeBounds {
+pub struct TimeRange {
     pub start_us: i64,
     pub end_us: i64,
 }
 
-impl TimeBounds {
+impl TimeRange {
     /// The range of a window.
     pub fn of(window: Window) -> Self {
         Self { start_us: window.start_ms.saturating_mul(1000), end_us: window.end_ms.saturating_mul(1000) }
@@ -57,7 +57,7 @@ impl TimeBounds {
     }
 
     /// The smallest range with both in it, where there are any.
-    pub fn hull(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+    pub fn bounding_range(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         one.zip(other).map(|(one, other)| one.with(other)).or(one).or(other)
     }
 
@@ -77,7 +77,7 @@ impl TimeBounds {
     /// The range of the partition column over rows; `None` without such a column, and without rows.
     pub(in crate::load) fn over(table: &Table, rows: &[RecordBatch]) -> Result<Option<Self>, LoadError> {
         let Some(at) = &table.partition else { return Ok(None) };
-        let mut hull = None;
+        let mut bounding_range = None;
         for batch in rows.iter().filter(|batch| batch.num_rows() > 0) {
             let moments = time_column(batch, at)?;
             let (Some(first), Some(last), 0) =
@@ -85,9 +85,10 @@ impl TimeBounds {
             else {
                 return Err(LoadError::Contract(format!("a row of {} without {at}", table.name)));
             };
-            hull = Self::hull(hull, Some(Self { start_us: first, end_us: last.saturating_add(1) }));
+            bounding_range =
+                Self::bounding_range(bounding_range, Some(Self { start_us: first, end_us: last.saturating_add(1) }));
         }
-        Ok(hull)
+        Ok(bounding_range)
     }
 
     /// Ranges with all these moments: some apart from each other rather than one of much that is not meant.
@@ -147,7 +148,7 @@ fn timestamp_sql(at_us: i64) -> String {
 #[derive(Clone, Copy, Default)]
 pub(in crate::load) struct Filter<'k> {
     /// Of the partition column; of no meaning for a table without one.
-    pub range: Option<TimeBounds>,
+    pub range: Option<TimeRange>,
     pub keys: Option<&'k KeySet>,
 }
 
@@ -158,7 +159,7 @@ impl<'k> Filter<'k> {
     }
 
     /// Those within the range.
-    pub fn within(range: Option<TimeBounds>) -> Self {
+    pub fn within(range: Option<TimeRange>) -> Self {
         Self { range, keys: None }
     }
 
@@ -194,7 +195,7 @@ impl<'k> Filter<'k> {
 pub(in crate::load) fn rows_within(
     table: &Table,
     rows: &RecordBatch,
-    range: TimeBounds,
+    range: TimeRange,
 ) -> Result<BooleanBuffer, LoadError> {
     let Some(at) = &table.partition else { return Ok(BooleanBuffer::new_set(rows.num_rows())) };
     let moments = time_column(rows, at)?;
@@ -337,7 +338,7 @@ mod tests {
         let all = rows(&[("a", 1, 10), ("a", 2, 20), ("b", 3, 30), ("b", 4, 30)]);
         let keys = KeySet::of(vec!["response_group_uid"], &[rows(&[("b", 9, 9), ("b", 8, 8), ("c", 7, 7)])]).unwrap();
         assert_eq!((keys.len(), keys.values().iter().map(RecordBatch::num_rows).sum::<usize>()), (2, 2));
-        let range = Some(TimeBounds { start_us: 20, end_us: 30 });
+        let range = Some(TimeRange { start_us: 20, end_us: 30 });
         let kept = |filter: Filter<'_>| questions(&filter.keep(table, all.clone()).unwrap());
         assert_eq!(kept(Filter::all()), [1, 2, 3, 4]);
         assert_eq!(kept(Filter::within(range)), [2]);
@@ -350,23 +351,23 @@ mod tests {
 
     #[test]
     fn moments_that_lie_apart_are_looked_up_by_themselves() {
-        let range = |start_us, end_us| TimeBounds { start_us, end_us };
-        assert_eq!(TimeBounds::clusters(vec![]), []);
-        assert_eq!(TimeBounds::clusters(vec![7, 3, 5]), [range(3, 8)]);
+        let range = |start_us, end_us| TimeRange { start_us, end_us };
+        assert_eq!(TimeRange::clusters(vec![]), []);
+        assert_eq!(TimeRange::clusters(vec![7, 3, 5]), [range(3, 8)]);
         let far = 3 + 2 * APART_US;
-        assert_eq!(TimeBounds::clusters(vec![far, 3, far + 1, 4]), [range(3, 5), range(far, far + 2)]);
+        assert_eq!(TimeRange::clusters(vec![far, 3, far + 1, 4]), [range(3, 5), range(far, far + 2)]);
     }
 
     #[test]
     fn a_range_ends_before_its_end() {
-        let range = TimeBounds { start_us: 5, end_us: 7 };
+        let range = TimeRange { start_us: 5, end_us: 7 };
         assert_eq!([4, 5, 6, 7].map(|moment| range.holds(moment)), [false, true, true, false]);
-        let parts = |start_us, end_us| range.without(TimeBounds { start_us, end_us }).collect::<Vec<_>>();
-        assert_eq!(parts(6, 9), [TimeBounds::at(5)]);
-        assert_eq!(parts(0, 6), [TimeBounds::at(6)]);
+        let parts = |start_us, end_us| range.without(TimeRange { start_us, end_us }).collect::<Vec<_>>();
+        assert_eq!(parts(6, 9), [TimeRange::at(5)]);
+        assert_eq!(parts(0, 6), [TimeRange::at(6)]);
         assert_eq!(parts(0, 9), []);
         assert_eq!(parts(9, 12), [range]);
-        assert!(range.overlaps(TimeBounds::at(6)) && !range.overlaps(TimeBounds::at(7)));
+        assert!(range.overlaps(TimeRange::at(6)) && !range.overlaps(TimeRange::at(7)));
         assert_eq!(
             range.condition("t"),
             "(t >= TIMESTAMP '1970-01-01 00:00:00.000005' AND t < TIMESTAMP '1970-01-01 00:00:00.000007')"

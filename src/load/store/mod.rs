@@ -15,7 +15,7 @@ mod rows;
 pub(in crate::load) use buffer::BufferedStore;
 pub(in crate::load) use change::{TableChange, owner_columns, removal_columns, removal_keys};
 pub(in crate::load) use columns::{fit, read_schema};
-pub use filter::TimeBounds;
+pub use filter::TimeRange;
 pub(in crate::load) use filter::{Filter, KeySet, kept_rows, rows_within, written_us};
 #[cfg(test)]
 pub(in crate::load) use memory::{MemoryStore, Shelf};

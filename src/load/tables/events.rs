@@ -13,7 +13,7 @@ use crate::{
         EventRows, LoadError, ReadAgain,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, number_column, text_column},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, text_column},
     },
     model::DAY_MS,
     schema::{Origin, RECORD_COLUMN, Table},
@@ -114,8 +114,8 @@ fn stamped_as(child: &'static Table, rows: &RecordBatch, stored: &RecordBatch) -
 
 /// The first row of each event that the store does not have.
 fn new_events(store: &mut BufferedStore, table: &'static Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
-    let Some(received) = TimeBounds::over(table, std::slice::from_ref(rows))? else { return Ok(rows.slice(0, 0)) };
-    let looked_at = TimeBounds { start_us: received.start_us.saturating_sub(KNOWN_FOR_US), ..received };
+    let Some(received) = TimeRange::over(table, std::slice::from_ref(rows))? else { return Ok(rows.slice(0, 0)) };
+    let looked_at = TimeRange { start_us: received.start_us.saturating_sub(KNOWN_FOR_US), ..received };
     let wanted = KeySet::of(vec!["event_key"], std::slice::from_ref(rows))?;
     let mut known = KeySet::new(vec!["event_key"]);
     let filter = Filter::within(Some(looked_at)).with_keys(&wanted);

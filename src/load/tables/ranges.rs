@@ -5,7 +5,7 @@ use crate::{
     load::{
         LoadError, Replacement,
         contract::contract,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, removal_columns},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, removal_columns},
     },
     schema::{Table, tables},
 };
@@ -29,7 +29,7 @@ pub(in crate::load) fn replace(
     if let Some(table) = of_stream().find(|table| table.partition.is_none()) {
         return Err(LoadError::Contract(format!("{} has no creation time to be replaced by", table.name)));
     }
-    let range = TimeBounds::of(what.window);
+    let range = TimeRange::of(what.window);
     let scans = scan_keys(&what.scans)?;
     let mut added = 0;
     for table in of_stream() {
@@ -45,7 +45,7 @@ pub(in crate::load) fn replace(
 fn remove_range(
     store: &mut BufferedStore,
     table: &'static Table,
-    range: TimeBounds,
+    range: TimeRange,
     keys_at_once: u64,
 ) -> Result<(), LoadError> {
     let mut pieces = vec![range];
@@ -73,13 +73,13 @@ fn remove_range(
 }
 
 /// The range in pieces of about the same length, at most so many.
-fn cut(range: TimeBounds, pieces: u64) -> Vec<TimeBounds> {
+fn cut(range: TimeRange, pieces: u64) -> Vec<TimeRange> {
     let length_us = range.end_us.abs_diff(range.start_us);
     let step_us = i64::try_from(length_us.div_ceil(pieces.max(1))).unwrap_or(i64::MAX).max(1);
     let (mut cut, mut start_us) = (Vec::new(), range.start_us);
     while start_us < range.end_us {
         let end_us = start_us.saturating_add(step_us).min(range.end_us);
-        cut.push(TimeBounds { start_us, end_us });
+        cut.push(TimeRange { start_us, end_us });
         start_us = end_us;
     }
     cut

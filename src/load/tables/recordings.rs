@@ -20,7 +20,7 @@ use crate::{
         LoadError,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeBounds, project, removal_columns, with_columns},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, project, removal_columns, with_columns},
     },
     schema::Table,
 };
@@ -137,7 +137,7 @@ fn mark_the_gone(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> R
     let columns = ["response_group_uid", "question_id", "created_at", "deleted_at", "_vanished_at"];
     let keys = keys_of(table, wanted.iter())?;
     let mut gone = HashSet::new();
-    for range in TimeBounds::clusters_of(table, keys.values())? {
+    for range in TimeRange::clusters_of(table, keys.values())? {
         store.read(table, &columns, &Filter::within(range).with_keys(&keys), &mut |rows| {
             for at in 0..rows.num_rows() {
                 let row = Row { rows: &rows, at };
@@ -170,7 +170,7 @@ pub(in crate::load) fn settle(
         let keys = keys_of(table, some.iter().map(|outcome| &outcome.wanted))?;
         let by_key: HashMap<(&str, i64), &RecordingOutcome> =
             some.iter().map(|outcome| ((key_of(&outcome.wanted)), *outcome)).collect();
-        for range in TimeBounds::clusters_of(table, keys.values())? {
+        for range in TimeRange::clusters_of(table, keys.values())? {
             let mut change = TableChange::new(table);
             for rows in store.full_rows(table, &Filter::within(range).with_keys(&keys))? {
                 let (rows, outcomes) = matched(table, &rows, &by_key)?;

@@ -60,7 +60,7 @@ fn scope(held: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
             h3 { (name) }
             @match (held.scope.stream.is_windowed(), days) {
                 (true, Some(days)) => (map(held, days, &anchor)),
-                _ => p { "Always read whole" @if let Some(hull) = held.hull() { "; last up to " (moment(hull.end_ms)) } "." },
+                _ => p { "Always read whole" @if let Some(bounding_range) = held.bounding_range() { "; last up to " (moment(bounding_range.end_ms)) } "." },
             }
             details {
                 summary { "The stretches" }

@@ -133,13 +133,15 @@ impl StoredFacts {
 fn scope_facts(work: &ScopeWork, now_ms: i64) -> ScopeFacts {
     let coverage = ScopeCoverage::of_segments(work.scope, &work.held);
     let coverage = coverage.due_again(work.due.iter().map(|due| due.window));
-    let hull = coverage.hull();
+    let bounding_range = coverage.bounding_range();
     ScopeFacts {
         stream: work.scope.stream.name(),
         survey_id: work.scope.survey_id,
-        lag_secs: hull.map(|hull| lag_secs(hull.end_ms, now_ms)),
-        complete_from: hull.filter(|_| work.scope.stream.is_windowed()).map(|hull| Moment(hull.start_ms)),
-        complete_until: hull.map(|hull| Moment(hull.end_ms)),
+        lag_secs: bounding_range.map(|bounding_range| lag_secs(bounding_range.end_ms, now_ms)),
+        complete_from: bounding_range
+            .filter(|_| work.scope.stream.is_windowed())
+            .map(|bounding_range| Moment(bounding_range.start_ms)),
+        complete_until: bounding_range.map(|bounding_range| Moment(bounding_range.end_ms)),
         days: if work.scope.stream.is_windowed() { days(&coverage, now_ms) } else { Vec::new() },
         windows_due: work.due.len(),
     }

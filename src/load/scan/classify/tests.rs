@@ -39,7 +39,7 @@ fn question() -> impl Strategy<Value = Question> {
     (window, survey, flags, any::<bool>(), discarded, vanish, any::<bool>(), prop::bool::weighted(0.1)).prop_map(
         |(window, survey_id, flags, asks_for_deleted, discarded, vanish, is_empty_answer, has_broken_records)| {
             Question {
-                window: window.map(|(start_us, end_us)| TimeBounds { start_us, end_us }),
+                window: window.map(|(start_us, end_us)| TimeRange { start_us, end_us }),
                 survey_id,
                 flags,
                 asks_for_deleted,
@@ -217,7 +217,7 @@ proptest! {
 
 fn plain(vanish: VanishPolicy) -> Question {
     Question {
-        window: Some(TimeBounds { start_us: 0, end_us: 100 }),
+        window: Some(TimeRange { start_us: 0, end_us: 100 }),
         survey_id: None,
         flags: Some(1),
         asks_for_deleted: true,

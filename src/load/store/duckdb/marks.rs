@@ -51,7 +51,7 @@ impl Marks {
 fn vectors_of(engine: &Engine, change: &TableChange) -> Result<u64, LoadError> {
     let (table, removed) = (change.table, &change.removed);
     let sql = |rows: &str| {
-        let from = with_keys(table, &qualified(&table.name), rows, removed, change.removed_bounds);
+        let from = with_keys(table, &qualified(&table.name), rows, removed, change.removed_range);
         format!("SELECT DISTINCT t.rowid // {VECTOR_ROWS} FROM {from}")
     };
     let mut vectors = 0;

@@ -12,7 +12,7 @@ use crate::{
     load::{
         LoadError,
         engine::Engine,
-        store::{KeySet, TableChange, TimeBounds, with_columns},
+        store::{KeySet, TableChange, TimeRange, with_columns},
     },
     model::DurableStep,
     schema::{Table, quote_identifier},
@@ -41,7 +41,7 @@ pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Resu
     if !change.removed.is_empty() {
         let delete = |rows: &str| {
             let meant = are_same(change.table, &change.removed);
-            let inside = within(change.table, change.removed_bounds);
+            let inside = within(change.table, change.removed_range);
             format!("DELETE FROM {target} AS t USING {rows} k WHERE {meant}{inside}")
         };
         engine.execute_with_rows(change.removed.values(), delete).map_err(failed)?;
@@ -50,13 +50,13 @@ pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Resu
 }
 
 /// ` AND t.created_at >= ...`: the constants prune row groups, where a join alone would read the key of the whole table.
-pub(super) fn within(table: &Table, range: Option<TimeBounds>) -> String {
+pub(super) fn within(table: &Table, range: Option<TimeRange>) -> String {
     let at = table.partition.as_deref().map(|at| format!("t.{}", quote_identifier(at)));
     at.zip(range).map_or(String::new(), |(at, range)| format!(" AND {}", range.condition(&at)))
 }
 
 /// What stands behind `FROM` for the rows of a table with one of the keys, within the range: `t`, which a relation holds. `rows` are the keys.
-pub(super) fn with_keys(table: &Table, relation: &str, rows: &str, keys: &KeySet, range: Option<TimeBounds>) -> String {
+pub(super) fn with_keys(table: &Table, relation: &str, rows: &str, keys: &KeySet, range: Option<TimeRange>) -> String {
     let (same, inside) = (are_same(table, keys), within(table, range));
     format!("{relation} t SEMI JOIN {rows} k ON {same} WHERE true{inside}")
 }

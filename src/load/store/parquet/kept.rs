@@ -20,7 +20,7 @@ use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{TimeBounds, fit, kept_rows, read_schema, removal_columns},
+        store::{TimeRange, fit, kept_rows, read_schema, removal_columns},
     },
     schema::{ColumnType, Table},
 };
@@ -33,7 +33,7 @@ const FILES_MAX: usize = 3;
 pub(super) struct Kept {
     table: &'static Table,
     partition: Partition,
-    range: TimeBounds,
+    range: TimeRange,
     columns: Vec<String>,
     /// Where the rows are in the file.
     pick: Pick,
@@ -46,7 +46,7 @@ impl Kept {
     fn read(
         table: &'static Table,
         partition: Partition,
-        range: TimeBounds,
+        range: TimeRange,
         reader: &RowsReader,
         columns: &[&str],
         rows_max: usize,
@@ -107,7 +107,7 @@ impl PickedRows for Kept {
 pub(super) struct Wanted<'a> {
     pub(super) table: &'static Table,
     pub(super) partition: Partition,
-    pub(super) range: TimeBounds,
+    pub(super) range: TimeRange,
     pub(super) columns: &'a [&'a str],
 }
 
@@ -181,7 +181,7 @@ fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
 
 /// A range around that of a window: all times, or some of the equal slices in which a large file is cut by time. `None` if the file has
 /// no rows within the range, or too many.
-fn range_to_keep(reader: &RowsReader, table: &Table, range: TimeBounds, rows_max: usize) -> Option<TimeBounds> {
+fn range_to_keep(reader: &RowsReader, table: &Table, range: TimeRange, rows_max: usize) -> Option<TimeRange> {
     let bounds = reader.bounds(table).filter(|bounds| bounds.overlaps(range))?;
     let rows = reader.all().count();
     // Half of the rows each: a window may reach into a second slice.
@@ -192,5 +192,5 @@ fn range_to_keep(reader: &RowsReader, table: &Table, range: TimeBounds, rows_max
     let (first, last) = (slice_of(range.start_us.max(bounds.start_us)), slice_of(range.end_us.min(bounds.end_us) - 1));
     let start_us = if first == 0 { i64::MIN } else { start_of(first)? };
     let end_us = if last == slices - 1 { i64::MAX } else { start_of(last + 1)? };
-    (last - first < 2).then(|| TimeBounds { start_us, end_us }.with(range))
+    (last - first < 2).then(|| TimeRange { start_us, end_us }.with(range))
 }

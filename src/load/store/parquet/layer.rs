@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::partition::Partition;
-use crate::{load::store::TimeBounds, schema::Table};
+use crate::{load::store::TimeRange, schema::Table};
 
 /// A file of rows or of keys in the folder of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,18 +25,18 @@ pub(super) struct RowsFile {
 }
 
 impl RowsFile {
-    pub(super) fn new(name: String, rows: u64, bounds: Option<TimeBounds>, partitions: BTreeSet<Partition>) -> Self {
+    pub(super) fn new(name: String, rows: u64, bounds: Option<TimeRange>, partitions: BTreeSet<Partition>) -> Self {
         let bounds_us = bounds.map(|bounds| [bounds.start_us, bounds.end_us]);
         Self { name, rows, bounds_us, partitions }
     }
 
     /// Range of the partition column over the rows.
-    pub(super) fn bounds(&self) -> Option<TimeBounds> {
-        self.bounds_us.map(|[start_us, end_us]| TimeBounds { start_us, end_us })
+    pub(super) fn bounds(&self) -> Option<TimeRange> {
+        self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us })
     }
 
     /// Whether the file can hold rows of the partition within the range.
-    pub(super) fn may_hold(&self, partition: Option<Partition>, range: Option<TimeBounds>) -> bool {
+    pub(super) fn may_hold(&self, partition: Option<Partition>, range: Option<TimeRange>) -> bool {
         let is_of_partition = partition.is_none_or(|partition| self.partitions.contains(&partition));
         is_of_partition && self.bounds().zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }

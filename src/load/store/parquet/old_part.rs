@@ -18,7 +18,7 @@ use super::{
     root::Root,
     tree::read_facts,
 };
-use crate::load::{LoadError, store::TimeBounds};
+use crate::load::{LoadError, store::TimeRange};
 
 /// The file that says what such a part is.
 const MANIFEST_FILE: &str = "ledger.json";
@@ -49,7 +49,7 @@ struct OldExtent {
 
 impl OldExtent {
     fn file(self, name: String) -> RowsFile {
-        let bounds = self.bounds_us.map(|[start_us, end_us]| TimeBounds { start_us, end_us });
+        let bounds = self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us });
         RowsFile::new(name, self.rows, bounds, self.partitions)
     }
 }

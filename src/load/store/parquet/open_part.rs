@@ -24,7 +24,7 @@ use crate::{
     load::{
         Identity, LoadError,
         error::unfit,
-        store::{TableChange, TimeBounds, fit},
+        store::{TableChange, TimeRange, fit},
     },
 };
 
@@ -115,7 +115,7 @@ impl OpenPart {
         let path = self.folder.join(&name);
         place.disk.step("write", &path)?;
         table_file::write_keys(&path, &keys)?;
-        Ok(Some(RowsFile::new(name, removed.len() as u64, TimeBounds::over(table, &keys)?, partitions)))
+        Ok(Some(RowsFile::new(name, removed.len() as u64, TimeRange::over(table, &keys)?, partitions)))
     }
 
     fn run_name(&self, table: &str, rows: &PartitionRows) -> String {

@@ -7,7 +7,7 @@ use std::fmt;
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate};
 use serde::{Deserialize, Serialize};
 
-use crate::load::store::TimeBounds;
+use crate::load::store::TimeRange;
 
 /// Readers know dates of the years 1 to 9999 only: rows before and after go to the first and the last partition.
 const YEAR_MIN: i32 = 1;
@@ -66,7 +66,7 @@ impl PartitionBy {
     }
 
     /// The creation times that belong to a partition; the first and the last one reach to the ends of time.
-    pub(super) fn bounds(self, partition: Partition) -> TimeBounds {
+    pub(super) fn bounds(self, partition: Partition) -> TimeRange {
         let first = partition.first_day;
         let next = match self {
             PartitionBy::Month => first.checked_add_months(Months::new(1)),
@@ -74,7 +74,7 @@ impl PartitionBy {
         };
         let start_us = if first.year() <= YEAR_MIN && first.ordinal() == 1 { i64::MIN } else { micros(first) };
         let end_us = next.filter(|day| day.year() <= YEAR_MAX).map_or(i64::MAX, micros);
-        TimeBounds { start_us, end_us }
+        TimeRange { start_us, end_us }
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        store::{Filter, KeySet, Take, TimeBounds, read_schema, removal_columns},
+        store::{Filter, KeySet, Take, TimeRange, read_schema, removal_columns},
     },
     schema::Table,
 };
@@ -38,7 +38,7 @@ struct PartitionRead<'a> {
     table: &'static Table,
     partition: Option<Partition>,
     /// `None`: all times of the partition.
-    range: Option<TimeBounds>,
+    range: Option<TimeRange>,
     columns: &'a [&'a str],
     filter: &'a Filter<'a>,
     /// Whether other windows of the partition are expected to follow.
@@ -78,7 +78,7 @@ impl TableRead<'_> {
     }
 
     /// The partitions with rows that can be within the range.
-    fn partitions(&self, table: &'static Table, range: Option<TimeBounds>) -> BTreeSet<Option<Partition>> {
+    fn partitions(&self, table: &'static Table, range: Option<TimeRange>) -> BTreeSet<Option<Partition>> {
         let by = self.root.partition_by();
         let mut partitions: BTreeSet<_> = self.tree.partitions_within(self.root, table, range).collect();
         let layers = self.layers.iter().filter_map(|layer| layer.table(table));
@@ -131,7 +131,7 @@ impl TableRead<'_> {
             pick = pick_partition(table, &reader, &pick, self.root.partition_by(), partition)?;
         }
         // No need to look at each row if the statistics say that all are within.
-        let is_within = |range: &TimeBounds| reader.bounds(table).is_some_and(|bounds| range.with(bounds) == *range);
+        let is_within = |range: &TimeRange| reader.bounds(table).is_some_and(|bounds| range.with(bounds) == *range);
         let range = read.range.filter(|range| !is_within(range));
         let pick = read.pick(&reader, pick, range)?;
         let pick = removed.leave_out(&reader, pick, source.order)?;
@@ -157,7 +157,7 @@ impl TableRead<'_> {
 
 impl PartitionRead<'_> {
     /// Those of the picked rows that are within the range and have one of the keys.
-    fn pick(&self, rows: &dyn PickedRows, pick: Pick, range: Option<TimeBounds>) -> Result<Pick, LoadError> {
+    fn pick(&self, rows: &dyn PickedRows, pick: Pick, range: Option<TimeRange>) -> Result<Pick, LoadError> {
         let pick = match range {
             Some(range) => pick_within(self.table, rows, &pick, range)?,
             None => pick,
@@ -175,7 +175,7 @@ impl PartitionRead<'_> {
 }
 
 /// The times that are in both.
-fn intersection(one: TimeBounds, other: TimeBounds) -> Option<TimeBounds> {
-    let common = TimeBounds { start_us: one.start_us.max(other.start_us), end_us: one.end_us.min(other.end_us) };
+fn intersection(one: TimeRange, other: TimeRange) -> Option<TimeRange> {
+    let common = TimeRange { start_us: one.start_us.max(other.start_us), end_us: one.end_us.min(other.end_us) };
     (common.start_us < common.end_us).then_some(common)
 }

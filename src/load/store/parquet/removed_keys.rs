@@ -12,7 +12,7 @@ use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{Filter, TimeBounds, read_schema, removal_columns},
+        store::{Filter, TimeRange, read_schema, removal_columns},
     },
     model::key_hashes,
     schema::Table,
@@ -24,7 +24,7 @@ type LastRemoved = HashMap<u128, usize>;
 /// The keys that layers remove from a partition within a range.
 pub(super) struct RemovedKeys<'a> {
     columns: KeyColumns,
-    range: Option<TimeBounds>,
+    range: Option<TimeRange>,
     removals: &'a [Removal],
     keys_max: usize,
     /// All keys, if they are few enough and once they were needed.
@@ -35,7 +35,7 @@ impl<'a> RemovedKeys<'a> {
     /// The keys in these files, of which so many may be in memory. Nothing is read yet.
     pub(super) fn new(
         table: &'static Table,
-        range: Option<TimeBounds>,
+        range: Option<TimeRange>,
         removals: &'a [Removal],
         keys_max: usize,
     ) -> Result<Self, LoadError> {

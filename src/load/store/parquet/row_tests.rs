@@ -8,7 +8,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        store::{KeySet, TimeBounds, read_schema, rows_within, time_column},
+        store::{KeySet, TimeRange, read_schema, rows_within, time_column},
     },
     schema::Table,
 };
@@ -18,7 +18,7 @@ pub(super) fn pick_within(
     table: &Table,
     rows: &dyn PickedRows,
     pick: &Pick,
-    range: TimeBounds,
+    range: TimeRange,
 ) -> Result<Pick, LoadError> {
     let schema = read_schema(table, &table.partition.as_deref().into_iter().collect::<Vec<_>>())?;
     narrow(rows, pick, &schema, |batch| rows_within(table, batch, range))

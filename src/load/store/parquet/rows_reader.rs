@@ -30,7 +30,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        store::{TimeBounds, fit},
+        store::{TimeRange, fit},
     },
     schema::Table,
 };
@@ -113,9 +113,9 @@ impl RowsReader {
     }
 
     /// The row groups that can hold rows within the range.
-    pub(super) fn may_be_within(&self, table: &Table, range: TimeBounds) -> Pick {
+    pub(super) fn may_be_within(&self, table: &Table, range: TimeRange) -> Pick {
         let column = self.partition_column(table);
-        self.within(&|group| group_bounds(group, column).is_none_or(|bounds| bounds.overlaps(range)))
+        self.within(&|group| group_range(group, column).is_none_or(|bounds| bounds.overlaps(range)))
     }
 
     fn within(&self, is_within: &dyn Fn(&RowGroupMetaData) -> bool) -> Pick {
@@ -125,13 +125,13 @@ impl RowsReader {
     }
 
     /// Range of the partition column over all rows, by the statistics; `None` without rows, and if some row group has none.
-    pub(super) fn bounds(&self, table: &Table) -> Option<TimeBounds> {
+    pub(super) fn bounds(&self, table: &Table) -> Option<TimeRange> {
         let column = self.partition_column(table);
-        let mut hull = None;
+        let mut bounding_range = None;
         for group in self.footer().row_groups() {
-            hull = TimeBounds::hull(hull, Some(group_bounds(group, column)?));
+            bounding_range = TimeRange::bounding_range(bounding_range, Some(group_range(group, column)?));
         }
-        hull
+        bounding_range
     }
 
     fn partition_column(&self, table: &Table) -> Option<usize> {
@@ -192,10 +192,10 @@ impl PickedRows for RowsReader {
 }
 
 /// Range of the partition column in a row group, by its statistics.
-fn group_bounds(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeBounds> {
+fn group_range(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeRange> {
     let Some(Statistics::Int64(moments)) = group.columns().get(column?)?.statistics() else { return None };
     let (first, last) = moments.min_opt().zip(moments.max_opt())?;
-    Some(TimeBounds { start_us: *first, end_us: last.saturating_add(1) })
+    Some(TimeRange { start_us: *first, end_us: last.saturating_add(1) })
 }
 
 fn unreadable(path: &Path, error: ParquetError) -> LoadError {

@@ -13,7 +13,7 @@ use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{TimeBounds, fit, time_column},
+        store::{TimeRange, fit, time_column},
     },
     schema::Table,
 };
@@ -40,7 +40,7 @@ pub(super) struct SortedRows {
 pub(super) struct PartitionRows {
     /// `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
-    pub(super) bounds: Option<TimeBounds>,
+    pub(super) bounds: Option<TimeRange>,
     places: Range<usize>,
 }
 
@@ -87,11 +87,11 @@ impl SortedRows {
         Ok(partitions)
     }
 
-    fn bounds(&self, places: &[Place]) -> Result<Option<TimeBounds>, LoadError> {
+    fn bounds(&self, places: &[Place]) -> Result<Option<TimeRange>, LoadError> {
         let Some(column) = &self.table.partition else { return Ok(None) };
         let moments = self.batches.iter().map(|batch| time_column(batch, column)).collect::<Result<Vec<_>, _>>()?;
-        let bounds = |place: &Place| moments.get(place.batch).map(|moments| TimeBounds::at(moments.value(place.row)));
-        Ok(places.iter().filter_map(bounds).reduce(TimeBounds::with))
+        let bounds = |place: &Place| moments.get(place.batch).map(|moments| TimeRange::at(moments.value(place.row)));
+        Ok(places.iter().filter_map(bounds).reduce(TimeRange::with))
     }
 
     /// Writes the rows of a partition as a sorted run and returns how many there are. The file is not synced.
@@ -130,7 +130,7 @@ pub(super) fn partitions_of(
     let Some(column) = &table.partition else { return Ok(vec![None; rows.num_rows()]) };
     let moments = time_column(rows, column)?;
     // Neighbours are mostly of one partition.
-    let mut last: Option<(TimeBounds, Partition)> = None;
+    let mut last: Option<(TimeRange, Partition)> = None;
     let mut partition = |at_us: i64| match last {
         Some((bounds, partition)) if bounds.holds(at_us) => partition,
         _ => {

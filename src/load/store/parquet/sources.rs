@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{layer::Layer, partition::Partition};
-use crate::{load::store::TimeBounds, schema::Table};
+use crate::{load::store::TimeRange, schema::Table};
 
 /// Order of the file of a partition: before every layer.
 pub(super) const FILE_ORDER: usize = 0;
@@ -48,7 +48,7 @@ impl Sources {
     pub(super) fn of(
         table: &Table,
         partition: Option<Partition>,
-        range: Option<TimeBounds>,
+        range: Option<TimeRange>,
         file: Option<PathBuf>,
         layers: &[&Layer],
     ) -> Self {

@@ -12,7 +12,7 @@ use parquet::file::metadata::ParquetMetaDataReader;
 
 use super::{disk::io_error, partition::Partition, root::Root};
 use crate::{
-    load::{LoadError, store::TimeBounds},
+    load::{LoadError, store::TimeRange},
     schema::{Table, tables},
 };
 
@@ -84,7 +84,7 @@ impl Tree {
         &self,
         root: &Root,
         table: &'static Table,
-        range: Option<TimeBounds>,
+        range: Option<TimeRange>,
     ) -> impl Iterator<Item = Option<Partition>> {
         let files = self.files.get(table.name.as_str()).into_iter().flat_map(BTreeMap::keys).copied();
         let by = root.partition_by();

@@ -115,7 +115,7 @@ proptest! {
         ends in [0..45_i64, 0..45_i64],
         keys_at_once in 1..6_u64,
     ) {
-        let range = TimeBounds { start_us: ends[0].min(ends[1]), end_us: ends[0].max(ends[1]) };
+        let range = TimeRange { start_us: ends[0].min(ends[1]), end_us: ends[0].max(ends[1]) };
         let (_shelf, mut store) = memory();
         let sessions: Vec<String> = (0..moments.len()).map(|number| format!("{number:02}")).collect();
         for (session, at_us) in sessions.iter().zip(&moments) {
@@ -130,7 +130,7 @@ proptest! {
 
     #[test]
     fn the_pieces_of_a_range_make_it_up(start_us in any::<i64>(), length_us in 0..i64::MAX, pieces in 1..9_u64) {
-        let range = TimeBounds { start_us, end_us: start_us.saturating_add(length_us) };
+        let range = TimeRange { start_us, end_us: start_us.saturating_add(length_us) };
         let cut = cut(range, pieces);
         prop_assert!(cut.len() as u64 <= pieces);
         let mut at_us = range.start_us;

@@ -107,9 +107,9 @@ fn parts_of_both_versions_can_wait_together() {
     // Rows of an old part are removed by a new one.
     let responses = crate::schema::table("responses").unwrap();
     let mut removed = TableChange::new(responses);
-    let day_60 = TimeBounds { start_us: (DAYS - 15) * DAY_US, end_us: (DAYS - 14) * DAY_US };
+    let day_60 = TimeRange { start_us: (DAYS - 15) * DAY_US, end_us: (DAYS - 14) * DAY_US };
     let offset = pages::day(0) * 1000;
-    let range = TimeBounds { start_us: day_60.start_us + offset, end_us: day_60.end_us + offset };
+    let range = TimeRange { start_us: day_60.start_us + offset, end_us: day_60.end_us + offset };
     let mut rows = Vec::new();
     store
         .read(responses, &all_columns("responses"), &Filter::within(Some(range)), &mut |batch| {

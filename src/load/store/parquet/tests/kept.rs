@@ -13,11 +13,11 @@ fn row(key: i64, day: i64) -> Row {
     Row { key, at_us: START_US + day * DAY_US, content: key }
 }
 
-fn days(first: i64, end: i64) -> TimeBounds {
-    TimeBounds { start_us: START_US + first * DAY_US, end_us: START_US + end * DAY_US }
+fn days(first: i64, end: i64) -> TimeRange {
+    TimeRange { start_us: START_US + first * DAY_US, end_us: START_US + end * DAY_US }
 }
 
-fn hashes(store: &mut ParquetStore, window: TimeBounds) -> Vec<String> {
+fn hashes(store: &mut ParquetStore, window: TimeRange) -> Vec<String> {
     contents(store, "responses", &NARROW, &Filter::within(Some(window)))
         .iter()
         .map(|row| row.rsplit(" | ").next().unwrap().to_owned())
@@ -25,7 +25,7 @@ fn hashes(store: &mut ParquetStore, window: TimeBounds) -> Vec<String> {
 }
 
 /// Whether the narrow columns of these days are in memory.
-fn is_kept(store: &mut ParquetStore, name: &str, columns: &[&str], range: TimeBounds) -> bool {
+fn is_kept(store: &mut ParquetStore, name: &str, columns: &[&str], range: TimeRange) -> bool {
     let table = table(name).unwrap();
     let partition = PartitionBy::Month.of(range.start_us);
     store.kept.find(Wanted { table, partition, range, columns }).is_some()
@@ -136,7 +136,7 @@ fn p8_rows_of_one_moment_are_not_kept_if_they_are_too_many() {
 #[test]
 fn a_window_across_two_months_keeps_the_one_with_most_of_it() {
     let (_root, mut store) = published(&[row(1, 0), row(2, 30), row(3, 31), row(4, 35)]);
-    let edge = TimeBounds { start_us: START_US + 31 * DAY_US - 1, end_us: START_US + 34 * DAY_US };
+    let edge = TimeRange { start_us: START_US + 31 * DAY_US - 1, end_us: START_US + 34 * DAY_US };
     assert_eq!(hashes(&mut store, edge), ["3"]);
     assert!(is_kept(&mut store, "responses", &NARROW, days(31, 36)));
     assert!(!is_kept(&mut store, "responses", &NARROW, days(0, 1)));

@@ -196,7 +196,7 @@ fn days_can_be_the_partitions_and_times_at_the_edge_of_the_calendar_have_one() {
         [year_1, START_US + 31 * DAY_US - 1, START_US + 31 * DAY_US, year_9999, year_9999 + 1_000_000 * DAY_US];
     let rows: Vec<_> = (0..).zip(moments).map(|(key, at_us)| Row { key, at_us, content: 1 }).collect();
     commit(&mut store, &[added("responses", &rows)]);
-    let last = Filter::within(Some(TimeBounds { start_us: year_9999, end_us: i64::MAX }));
+    let last = Filter::within(Some(TimeRange { start_us: year_9999, end_us: i64::MAX }));
     assert_eq!(contents(&mut store, "responses", &["_row_hash"], &last).len(), 2);
     store.publish().unwrap();
     assert_eq!(contents(&mut store, "responses", &["_row_hash"], &last).len(), 2);

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::{disk::Disk, *};
 use crate::load::{
     Identity, LoadError,
-    store::{Filter, KeySet, MemoryStore, Shelf, Store, TableChange, TimeBounds},
+    store::{Filter, KeySet, MemoryStore, Shelf, Store, TableChange, TimeRange},
 };
 use rows::{DAY_US, Row, START_US, added, batch, contents, file_rows, removed};
 

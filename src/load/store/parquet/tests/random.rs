@@ -125,7 +125,7 @@ impl Pair {
 
     fn assert_reads_equal(&mut self, context: &str) {
         let keys = [Row { key: 3, at_us: START_US, content: 0 }, Row { key: 4, at_us: START_US + 1, content: 0 }];
-        let range = |start_us, end_us| Some(TimeBounds { start_us, end_us });
+        let range = |start_us, end_us| Some(TimeRange { start_us, end_us });
         let window = range(START_US + 1, START_US + 40 * DAY_US);
         for name in TABLES {
             let table = table(name).unwrap();

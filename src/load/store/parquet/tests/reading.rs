@@ -12,7 +12,7 @@ fn row(key: i64, day: i64) -> Row {
 
 fn day(day: i64) -> Filter<'static> {
     let start_us = START_US + day * DAY_US;
-    Filter::within(Some(TimeBounds { start_us, end_us: start_us + DAY_US }))
+    Filter::within(Some(TimeRange { start_us, end_us: start_us + DAY_US }))
 }
 
 #[test]
@@ -38,8 +38,7 @@ fn files_and_parts_outside_the_range_are_not_opened() {
     for file in spared {
         fs::write(root.path().join(file), "torn").unwrap();
     }
-    let february =
-        Filter::within(Some(TimeBounds { start_us: START_US + 31 * DAY_US, end_us: START_US + 59 * DAY_US }));
+    let february = Filter::within(Some(TimeRange { start_us: START_US + 31 * DAY_US, end_us: START_US + 59 * DAY_US }));
     assert_eq!(contents(&mut store, "responses", &["_row_hash"], &february), ["2", "5"]);
     assert_eq!(contents(&mut store, "responses", &["_row_hash"], &day(41)), ["5"]);
     let torn = store.read(table("responses").unwrap(), &["_row_hash"], &Filter::all(), &mut |_| Ok(()));
@@ -57,14 +56,14 @@ fn row_groups_outside_the_range_are_not_read() {
     let reader = super::super::rows_reader::RowsReader::open(&path).unwrap();
     let responses = table("responses").unwrap();
     let groups = |start: i64, end: i64| {
-        let range = TimeBounds { start_us: START_US + start, end_us: START_US + end };
+        let range = TimeRange { start_us: START_US + start, end_us: START_US + end };
         reader.may_be_within(responses, range).groups.iter().map(|group| group.index).collect::<Vec<_>>()
     };
     assert_eq!(groups(0, 10), [0]);
     assert_eq!(groups(124_000, 124_001), [1]);
     assert_eq!(groups(122_879, 122_881), [0, 1]);
     assert_eq!(groups(125_000, 125_001), [0; 0]);
-    let range = Some(TimeBounds { start_us: START_US + 122_870, end_us: START_US + 122_890 });
+    let range = Some(TimeRange { start_us: START_US + 122_870, end_us: START_US + 122_890 });
     assert_eq!(contents(&mut store, "responses", &["_row_hash"], &Filter::within(range)).len(), 20);
 }
 

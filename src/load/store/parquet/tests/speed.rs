@@ -99,9 +99,9 @@ impl Size {
         window * self.rows / self.windows..(window + 1) * self.rows / self.windows
     }
 
-    fn range(self, window: usize) -> TimeBounds {
+    fn range(self, window: usize) -> TimeRange {
         let ids = self.ids(window);
-        TimeBounds { start_us: at_us(ids.start, self.rows), end_us: at_us(ids.end, self.rows) }
+        TimeRange { start_us: at_us(ids.start, self.rows), end_us: at_us(ids.end, self.rows) }
     }
 }
 
