@@ -23,7 +23,7 @@ use super::{
 /// the old one is as it was, whatever happens. The result equals the original in every table, history and ledger included; a
 /// warehouse that was lost is made good. It is refused if the archive lacks pages of what the warehouse holds.
 ///
-/// With a stretch, the windows that overlap it are rebuilt inside the warehouse, in one transaction. Surveys have no windows: they
+/// With a range, the windows that overlap it are rebuilt inside the warehouse, in one transaction. Surveys have no windows: they
 /// are rebuilt by a full replay only.
 ///
 /// Exit codes: 0 done; 1 failed or refused, the warehouse is as it was; 2 usage or configuration; 3 done, but the archive proves less
@@ -31,11 +31,11 @@ use super::{
 /// interrupted, the warehouse is as it was.
 #[derive(Args, Debug)]
 pub(super) struct ReplayArgs {
-    /// First moment of the stretch: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]
+    /// First moment of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 
-    /// First moment past the stretch [default: the end]
+    /// First moment past the range [default: the end]
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
@@ -51,7 +51,7 @@ pub(super) struct ReplayArgs {
 }
 
 pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, CommandError> {
-    let request = ReplayRequest { window: stretch(&args)? };
+    let request = ReplayRequest { window: range_of(&args)? };
     let settings = args.place.given(&context).streams(&args.streams).settings()?;
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
@@ -74,14 +74,14 @@ pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, Comman
     Ok(report.exit_code)
 }
 
-/// The stretch that is asked for; `None` rebuilds everything.
-fn stretch(args: &ReplayArgs) -> Result<Option<Window>, CommandError> {
+/// The range that is asked for; `None` rebuilds everything.
+fn range_of(args: &ReplayArgs) -> Result<Option<Window>, CommandError> {
     let is_whole = args.from.is_none() && args.to.is_none() && args.streams.streams.is_empty();
     if is_whole {
         return Ok(None);
     }
     if !args.streams.streams.is_empty() && args.streams.streams.iter().all(|stream| *stream == Stream::Surveys) {
-        let why = "surveys are always read whole, so no stretch of them can be replayed; replay everything instead";
+        let why = "surveys are always read whole, so no range of them can be replayed; replay everything instead";
         return Err(CommandError::Usage(why.to_owned()));
     }
     check_range(args.from, args.to)?;
@@ -111,16 +111,10 @@ fn summary(report: &ReplayReport) -> String {
     for warehouse in &done.warehouses {
         text.push_str(&format!("  {:<8} rebuilt: {}\n", warehouse.name, warehouse.location));
     }
-    for stretch in &done.stretches {
+    for range in &done.stretches {
         let rows: Vec<String> =
-            stretch.rows.iter().map(|(name, rows)| format!("{rows} rows of all its tables in {name}")).collect();
-        text.push_str(&format!(
-            "  {} [{}, {}) replaced: {}\n",
-            stretch.stream,
-            stretch.start,
-            stretch.end,
-            rows.join(", ")
-        ));
+            range.rows.iter().map(|(name, rows)| format!("{rows} rows of all its tables in {name}")).collect();
+        text.push_str(&format!("  {} [{}, {}) replaced: {}\n", range.stream, range.start, range.end, rows.join(", ")));
     }
     for note in &done.notes {
         text.push_str(&format!("  note: {note}\n"));

@@ -18,14 +18,14 @@ pub struct EventRows {
 /// Makes rows of events anew from the bodies in stored ones, in their order.
 pub type ReadAgain<'a> = dyn Fn(&RecordBatch) -> Result<FlatEvents, ArrowError> + 'a;
 
-/// The stretch of a stream that a replay puts in.
+/// The range of a stream that a replay puts in.
 #[derive(Clone, Debug)]
 pub struct Replacement {
     /// One with windows.
     pub stream: Stream,
     /// The creation time.
     pub window: Window,
-    /// Every scan whose window is in the stretch: their rows of the ledger and of `rejects` are replaced with it.
+    /// Every scan whose window is in the range: their rows of the ledger and of `rejects` are replaced with it.
     pub scans: Vec<ScanId>,
 }
 

@@ -218,7 +218,7 @@ impl Warehouse {
         self.change(|store| events::copy(&mut from.store, store, read_again))
     }
 
-    /// Puts the rows of `source`, which a replay built, in the place of those held of a stretch. One transaction. Returns the rows put
+    /// Puts the rows of `source`, which a replay built, in the place of those held of a range. One transaction. Returns the rows put
     /// in.
     pub fn replace(&mut self, source: &mut Warehouse, what: &Replacement) -> Result<u64, LoadError> {
         source.ready()?;

@@ -29,7 +29,7 @@ pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
         | PipelineError::Swap { path, source, .. }
         | PipelineError::Results { path, source } => refusal_hint(path, source, Wish::Write),
         PipelineError::NotReplayable(_) => Some(
-            "the warehouse is as it was; a stretch whose scans are all archived can be replayed with --from and --to, and \
+            "the warehouse is as it was; a range whose scans are all archived can be replayed with --from and --to, and \
              anything can be pulled again into a new warehouse with `backfill`",
         ),
         PipelineError::Archive(ArchiveError::Damaged { .. }) => Some(

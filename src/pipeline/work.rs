@@ -2,9 +2,9 @@
 
 use crate::{
     config::{Settings, StreamSettings},
-    model::{DAY_MS, FlagSet, IntervalSet, Scope, Segment, Stream, Window, trait_names},
+    model::{CoverageInterval, DAY_MS, FlagSet, IntervalSet, Scope, Stream, Window, trait_names},
     plan::{Ask, Due, Rules, due},
-    state::{State, StateError, Stretch},
+    state::{State, StateError, StoredInterval},
 };
 
 /// One scope and what is due in it.
@@ -15,7 +15,7 @@ pub struct ScopeWork {
     /// Rows asked for in one call.
     pub page_rows: u32,
     /// What is proven complete.
-    pub held: Vec<Segment>,
+    pub held: Vec<CoverageInterval>,
     pub due: Vec<Due>,
 }
 
@@ -75,34 +75,34 @@ fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
 
 /// What is covered for all surveys is covered for each. Where both were read, what was read last with the `wanted` flags counts:
 /// it settles the doubt of the other, and is as fresh as it says.
-fn held(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<Segment>, StateError> {
+fn held(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<CoverageInterval>, StateError> {
     let Some(state) = state else { return Ok(Vec::new()) };
-    let own = state.stretches(scope)?;
+    let own = state.intervals(scope)?;
     if scope.survey_id.is_none() {
-        return Ok(own.into_iter().map(|stretch| stretch.segment).collect());
+        return Ok(own.into_iter().map(|stored| stored.interval).collect());
     }
-    let all = state.stretches(Scope::all(scope.stream))?;
+    let all = state.intervals(Scope::all(scope.stream))?;
     let mut held = not_read_again(&own, &all, wanted, |own_ms, all_ms| all_ms > own_ms);
     // The service's clock counts seconds: of two scans in one, that of the survey counts.
     held.extend(not_read_again(&all, &own, wanted, |all_ms, own_ms| own_ms >= all_ms));
-    held.sort_by_key(|segment| segment.window.start_ms);
+    held.sort_by_key(|interval| interval.window.start_ms);
     Ok(held)
 }
 
-/// The parts of `stretches` that none of `others` read again with the wanted flags, and later by `is_later`.
+/// The parts of `intervals` that none of `others` read again with the wanted flags, and later by `is_later`.
 fn not_read_again(
-    stretches: &[Stretch],
-    others: &[Stretch],
+    intervals: &[StoredInterval],
+    others: &[StoredInterval],
     wanted: FlagSet,
     is_later: impl Fn(i64, i64) -> bool,
-) -> Vec<Segment> {
-    let parts = stretches.iter().flat_map(|stretch| {
-        let reads_again = |other: &&Stretch| {
-            other.segment.flags.includes(wanted) && is_later(stretch.read.read_ms, other.read.read_ms)
+) -> Vec<CoverageInterval> {
+    let parts = intervals.iter().flat_map(|stored| {
+        let reads_again = |other: &&StoredInterval| {
+            other.interval.flags.includes(wanted) && is_later(stored.read.read_ms, other.read.read_ms)
         };
-        let read_again: IntervalSet = others.iter().filter(reads_again).map(|other| other.segment.window).collect();
-        let left = read_again.gaps_in(stretch.segment.window);
-        left.into_iter().filter_map(|window| stretch.segment.part(window))
+        let read_again: IntervalSet = others.iter().filter(reads_again).map(|other| other.interval.window).collect();
+        let left = read_again.gaps_in(stored.interval.window);
+        left.into_iter().filter_map(|window| stored.interval.part(window))
     });
     parts.collect()
 }

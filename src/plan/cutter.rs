@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use chrono::{DateTime, Datelike, NaiveDate};
 
-use crate::model::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Segment, Window};
+use crate::model::{CoverageInterval, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Window};
 
 use super::{Due, Reason};
 
@@ -79,7 +79,7 @@ pub struct Cutter {
     too_long: Option<TooLong>,
     /// How often windows were too long.
     relapses: u32,
-    held: Vec<Segment>,
+    held: Vec<CoverageInterval>,
     page_rows: u64,
     /// Rows per millisecond where nothing is known, learned from the scans of this run.
     learned: Option<f64>,
@@ -94,12 +94,12 @@ pub struct Cutter {
 
 impl Cutter {
     /// `held` tells how dense the answers lay where a scan was before. A stream without windows is not cut at all.
-    pub fn new(due: Vec<Due>, held: Vec<Segment>, page_rows: u32, is_windowed: bool) -> Self {
+    pub fn new(due: Vec<Due>, held: Vec<CoverageInterval>, page_rows: u32, is_windowed: bool) -> Self {
         let learned = held.last().map(density);
         let (rows, length_ms) =
-            held.iter().fold((0, 0), |(rows, ms), segment| (rows + segment.rows, ms + segment.window.len_ms()));
+            held.iter().fold((0, 0), |(rows, ms), interval| (rows + interval.rows, ms + interval.window.len_ms()));
         let mean = (length_ms > 0).then(|| rows as f64 / length_ms as f64);
-        let longest_ms = held.iter().map(|segment| segment.window.len_ms()).max().unwrap_or(DAY_MS).max(DAY_MS);
+        let longest_ms = held.iter().map(|interval| interval.window.len_ms()).max().unwrap_or(DAY_MS).max(DAY_MS);
         let page_rows = u64::from(page_rows.max(1));
         let reach_ms = longest_ms.saturating_mul(GROWTH_MAX);
         let is_density_seen = !held.is_empty();
@@ -216,10 +216,10 @@ impl Cutter {
 
     /// Rows that a window may hold, where anything is known.
     pub fn rows_expected(&self, window: Window) -> Option<u64> {
-        let known: Vec<Segment> = self.held.iter().filter_map(|segment| segment.part(window)).collect();
-        let known_ms: i64 = known.iter().map(|segment| segment.window.len_ms()).sum();
+        let known: Vec<CoverageInterval> = self.held.iter().filter_map(|interval| interval.part(window)).collect();
+        let known_ms: i64 = known.iter().map(|interval| interval.window.len_ms()).sum();
         let rest_ms = window.len_ms() - known_ms;
-        let known_rows: u64 = known.iter().map(|segment| segment.rows).sum();
+        let known_rows: u64 = known.iter().map(|interval| interval.rows).sum();
         // One scan says little of other times, so all of them together do.
         match (rest_ms, self.mean.or(self.learned)) {
             (0, _) => Some(known_rows),
@@ -230,7 +230,7 @@ impl Cutter {
 
     fn end_of(&self, due: &Due) -> i64 {
         let (window, start_ms) = (due.window, due.window.start_ms);
-        let here = self.held.iter().find(|segment| segment.window.contains(start_ms)).map(density).or(self.learned);
+        let here = self.held.iter().find(|interval| interval.window.contains(start_ms)).map(density).or(self.learned);
         let wanted_ms = match here {
             None => DAY_MS,
             Some(here) if here <= 0.0 => i64::MAX,
@@ -264,8 +264,8 @@ fn days_ms(length_ms: i64) -> i64 {
     DAY_MS << days.ilog2()
 }
 
-fn density(segment: &Segment) -> f64 {
-    segment.rows as f64 / segment.window.len_ms().max(1) as f64
+fn density(interval: &CoverageInterval) -> f64 {
+    interval.rows as f64 / interval.window.len_ms().max(1) as f64
 }
 
 /// The first millisecond of the next month: Parquet is cut there, and a window's rows should land in one file.

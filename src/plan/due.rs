@@ -1,10 +1,10 @@
-//! Which stretches of a scope must be scanned, and why.
+//! Which intervals of a scope must be scanned, and why.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::model::{FlagSet, HOUR_MS, IN_DOUBT_MS, IntervalSet, MINUTE_MS, Scope, Segment, Window};
+use crate::model::{CoverageInterval, FlagSet, HOUR_MS, IN_DOUBT_MS, IntervalSet, MINUTE_MS, Scope, Window};
 
 use super::RescanRules;
 
@@ -35,7 +35,7 @@ pub enum Ask {
     Backfill { window: Window },
 }
 
-/// Why a stretch is due.
+/// Why an interval is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -60,30 +60,30 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A stretch to scan.
+/// An interval to scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Due {
     pub window: Window,
     pub reason: Reason,
 }
 
-/// The stretches of a scope that are due now, most urgent first: what is new, then what is young and due for a re-scan, then
+/// The intervals of a scope that are due now, most urgent first: what is new, then what is young and due for a re-scan, then
 /// gaps, then older re-scans. They are disjoint. `now_ms` is the service's time.
-pub fn due(scope: Scope, held: &[Segment], rules: &Rules, ask: Ask, now_ms: i64) -> Vec<Due> {
+pub fn due(scope: Scope, held: &[CoverageInterval], rules: &Rules, ask: Ask, now_ms: i64) -> Vec<Due> {
     if !scope.stream.is_windowed() {
         return due_whole(held, ask, now_ms);
     }
     let settled_ms = (now_ms - rules.settle_ms).div_euclid(GRID_MS) * GRID_MS;
     // What a clock that was ahead let us believe of the future proves nothing.
     let past = Window::new(i64::MIN, settled_ms);
-    let held: Vec<Segment> = held.iter().filter_map(|segment| segment.part(past)).collect();
+    let held: Vec<CoverageInterval> = held.iter().filter_map(|interval| interval.part(past)).collect();
     match ask {
         Ask::Backfill { window } => {
-            let with_flags = held.iter().filter(|segment| segment.flags.includes(rules.flags));
-            let covered: IntervalSet = with_flags.map(|segment| segment.window).collect();
+            let with_flags = held.iter().filter(|interval| interval.flags.includes(rules.flags));
+            let covered: IntervalSet = with_flags.map(|interval| interval.window).collect();
             let window = window.in_whole_seconds();
             let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
-            let read: IntervalSet = held.iter().map(|segment| segment.window).collect();
+            let read: IntervalSet = held.iter().map(|interval| interval.window).collect();
             let gaps = covered.gaps_in(window).into_iter().flat_map(|gap| by_reason(gap, &read));
             gaps.chain(in_doubt(&held, rules, window)).collect()
         }
@@ -102,11 +102,11 @@ fn by_reason(gap: Window, read: &IntervalSet) -> Vec<Due> {
     parts
 }
 
-/// Covered stretches that a backfill looks at again all the same: their last scan left a doubt.
-fn in_doubt(held: &[Segment], rules: &Rules, window: Window) -> Vec<Due> {
-    let in_doubt = held.iter().filter(|segment| segment.scanned_ms == IN_DOUBT_MS);
-    let in_doubt = in_doubt.filter(|segment| segment.flags.includes(rules.flags));
-    let windows: IntervalSet = in_doubt.map(|segment| segment.window.intersect(window)).collect();
+/// Covered intervals that a backfill looks at again all the same: their last scan left a doubt.
+fn in_doubt(held: &[CoverageInterval], rules: &Rules, window: Window) -> Vec<Due> {
+    let in_doubt = held.iter().filter(|interval| interval.scanned_ms == IN_DOUBT_MS);
+    let in_doubt = in_doubt.filter(|interval| interval.flags.includes(rules.flags));
+    let windows: IntervalSet = in_doubt.map(|interval| interval.window.intersect(window)).collect();
     let windows = windows.windows().iter().filter(|window| !window.is_empty());
     windows.map(|window| Due { window: *window, reason: Reason::Rescan }).collect()
 }
@@ -119,8 +119,8 @@ struct Since {
     known_ms: Option<i64>,
 }
 
-fn due_for_sync(held: &[Segment], rules: &Rules, since: Since, settled_ms: i64, now_ms: i64) -> Vec<Due> {
-    let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
+fn due_for_sync(held: &[CoverageInterval], rules: &Rules, since: Since, settled_ms: i64, now_ms: i64) -> Vec<Due> {
+    let covered: IntervalSet = held.iter().map(|interval| interval.window).collect();
     let Some(bounding_range) = covered.bounding_range() else {
         let window = Window::new(since.known_ms.unwrap_or(since.first_ms), settled_ms).in_whole_seconds();
         return if window.is_empty() { Vec::new() } else { vec![Due { window, reason: Reason::New }] };
@@ -128,11 +128,11 @@ fn due_for_sync(held: &[Segment], rules: &Rules, since: Since, settled_ms: i64, 
     let mut all = Vec::new();
     all.push(Due { window: Window::new(bounding_range.end_ms, settled_ms), reason: Reason::New });
     let mut rescans = rules.rescan.bands(now_ms).into_iter().map(|(band, fresh_from_ms)| {
-        let is_stale = move |segment: &&Segment| {
-            segment.scanned_ms < fresh_from_ms || segment.scanned_ms > now_ms + CLOCKS_DIFFER_MS_MAX
+        let is_stale = move |interval: &&CoverageInterval| {
+            interval.scanned_ms < fresh_from_ms || interval.scanned_ms > now_ms + CLOCKS_DIFFER_MS_MAX
         };
         let stale = held.iter().filter(is_stale);
-        let windows: IntervalSet = stale.map(|segment| segment.window.intersect(band)).collect();
+        let windows: IntervalSet = stale.map(|interval| interval.window.intersect(band)).collect();
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
     });
     all.extend(rescans.next().unwrap_or_default());
@@ -144,7 +144,7 @@ fn due_for_sync(held: &[Segment], rules: &Rules, since: Since, settled_ms: i64, 
 }
 
 /// Streams without windows are few rows that change at any age: a sync reads them whole in every run, a backfill once.
-fn due_whole(held: &[Segment], ask: Ask, now_ms: i64) -> Vec<Due> {
+fn due_whole(held: &[CoverageInterval], ask: Ask, now_ms: i64) -> Vec<Due> {
     let reason = match (ask, held.is_empty()) {
         (_, true) => Reason::New,
         (Ask::Sync { .. }, false) => Reason::Rescan,

@@ -1,10 +1,10 @@
-//! How often a stretch is scanned again, by its age: edits and deletions show only to those who look again (promise P4).
+//! How often an interval is scanned again, by its age: edits and deletions show only to those who look again (promise P4).
 
 use std::{fmt, str::FromStr};
 
 use crate::model::{DAY_MS, HOUR_MS, Window};
 
-/// One tier: stretches younger than an age are scanned again after a time.
+/// One tier: intervals younger than an age are scanned again after a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
     /// Answers younger than this, in milliseconds; `None` for all the rest.
@@ -37,7 +37,7 @@ impl RescanRules {
         Self { tiers: Vec::new() }
     }
 
-    /// The stretch of creation time of each tier, and from which time of the last scan on it is *not* due. Youngest first. The
+    /// The interval of creation time of each tier, and from which time of the last scan on it is *not* due. Youngest first. The
     /// borders lie on UTC days, so that they fall on the ends of windows.
     pub(super) fn bands(&self, now_ms: i64) -> Vec<(Window, i64)> {
         let mut bands = Vec::with_capacity(self.tiers.len());

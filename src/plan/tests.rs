@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{
-    DAY_MS, Flag, FlagSet, HOUR_MS, IntervalSet, MINUTE_MS, Scope, Segment, Stream, Window, format_ms, parse_date,
+    CoverageInterval, DAY_MS, Flag, FlagSet, HOUR_MS, IntervalSet, MINUTE_MS, Scope, Stream, Window, format_ms,
+    parse_date,
 };
 
 fn at(text: &str) -> i64 {
@@ -15,8 +16,13 @@ fn rules() -> Rules {
     Rules { flags: FlagSet::EMPTY, settle_ms: 10 * MINUTE_MS, rescan: RescanRules::default() }
 }
 
-fn held(start: &str, end: &str, scanned: &str) -> Segment {
-    Segment { window: Window::new(at(start), at(end)), flags: FlagSet::EMPTY, scanned_ms: at(scanned), rows: 1000 }
+fn held(start: &str, end: &str, scanned: &str) -> CoverageInterval {
+    CoverageInterval {
+        window: Window::new(at(start), at(end)),
+        flags: FlagSet::EMPTY,
+        scanned_ms: at(scanned),
+        rows: 1000,
+    }
 }
 
 fn show(due: &[Due]) -> Vec<String> {
@@ -134,7 +140,7 @@ fn windows_lie_on_days_and_months_and_follow_the_density() {
 fn p4_a_rescan_is_cut_where_that_of_the_night_before_was() {
     // 3,000 rows a day and 24,000 rows a window; and so few that a month is the limit.
     for rows in [365 * 3000, 365 * 100] {
-        let held = vec![Segment { rows, ..held("2025-06-01", "2026-06-01", "2026-06-01") }];
+        let held = vec![CoverageInterval { rows, ..held("2025-06-01", "2026-06-01", "2026-06-01") }];
         let cuts = |from: &str| -> Vec<Window> {
             let window = Window::new(at(from), at("2026-05-20T05:00:00Z"));
             let mut cutter = Cutter::new(vec![Due { window, reason: Reason::Rescan }], held.clone(), 1000, true);
@@ -199,23 +205,23 @@ fn rescan_rules_are_read_as_people_write_them() {
     assert!(RescanRules::try_from(tiers).is_err());
 }
 
-fn segments() -> impl Strategy<Value = Vec<Segment>> {
+fn intervals() -> impl Strategy<Value = Vec<CoverageInterval>> {
     prop::collection::vec((0..60i64, 1..20i64, 0..70i64, 0..100_000u64), 0..6).prop_map(|parts| {
         let mut from = at("2026-01-01");
-        let segment = |(gap, len, scanned, rows): (i64, i64, i64, u64)| {
+        let interval = |(gap, len, scanned, rows): (i64, i64, i64, u64)| {
             let start_ms = from + gap * 6 * HOUR_MS;
             from = start_ms + len * 6 * HOUR_MS;
             let scanned_ms = from + scanned * DAY_MS;
-            Segment { window: Window::new(start_ms, from), flags: FlagSet::EMPTY, scanned_ms, rows }
+            CoverageInterval { window: Window::new(start_ms, from), flags: FlagSet::EMPTY, scanned_ms, rows }
         };
-        parts.into_iter().map(segment).collect()
+        parts.into_iter().map(interval).collect()
     })
 }
 
 proptest! {
     /// Whatever is held: windows are disjoint, not empty, settled, stay in a month, and leave no gap behind.
     #[test]
-    fn p3_a_plan_leaves_no_gap_and_asks_for_nothing_twice(held in segments(), later in 0..400i64) {
+    fn p3_a_plan_leaves_no_gap_and_asks_for_nothing_twice(held in intervals(), later in 0..400i64) {
         let now = at("2026-01-01") + later * 7 * HOUR_MS;
         let since = at("2025-12-20");
         let rules = rules();
@@ -231,10 +237,10 @@ proptest! {
             prop_assert_eq!(month(window.start_ms), month(window.end_ms - 1));
             asked.insert(window);
         }
-        for segment in &held {
-            asked.insert(segment.window);
+        for interval in &held {
+            asked.insert(interval.window);
         }
-        let newest = held.last().map_or(i64::MIN, |segment| segment.window.end_ms);
+        let newest = held.last().map_or(i64::MIN, |interval| interval.window.end_ms);
         prop_assert!(asked.windows().len() <= 1 || newest > now - rules.settle_ms, "{:?}", asked);
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     load::{LoadError, Reader},
-    model::{DAY_MS, IN_DOUBT_MS, IntervalSet, Scope, Segment, Stream, Window, is_same_service},
+    model::{CoverageInterval, DAY_MS, IN_DOUBT_MS, IntervalSet, Scope, Stream, Window, is_same_service},
     state::{State, StateError},
 };
 
@@ -46,7 +46,7 @@ pub struct ScopeCoverage {
     due_again: IntervalSet,
 }
 
-/// What is known of a day or a stretch.
+/// What is known of a day or an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// All of it was read to the end of results.
@@ -67,10 +67,10 @@ impl ScopeCoverage {
     }
 
     /// What the checkpoints know of a scope.
-    pub fn of_segments(scope: Scope, segments: &[Segment]) -> Self {
+    pub fn of_segments(scope: Scope, intervals: &[CoverageInterval]) -> Self {
         let mut held = ScopeCoverage::of(scope);
-        for segment in segments {
-            held.lay(segment.window, segment.scanned_ms == IN_DOUBT_MS);
+        for interval in intervals {
+            held.lay(interval.window, interval.scanned_ms == IN_DOUBT_MS);
         }
         held
     }
@@ -113,17 +113,17 @@ impl ScopeCoverage {
         }
     }
 
-    /// The stretches from the first to the last moment that was ever read, each of one standing, in order.
-    pub fn stretches(&self) -> Vec<(Window, Standing)> {
+    /// The intervals from the first to the last moment that was ever read, each of one standing, in order.
+    pub fn intervals(&self) -> Vec<(Window, Standing)> {
         let Some(bounding_range) = self.bounding_range() else { return Vec::new() };
         let gaps = self.complete.gaps_in(bounding_range).into_iter().map(|window| (window, Standing::NeverRead));
         let doubts = self.in_doubt.windows().iter().map(|window| (*window, Standing::InDoubt));
         let mut settled = self.complete.clone();
         self.in_doubt.windows().iter().for_each(|window| settled.remove(*window));
         let settled: Vec<_> = settled.windows().iter().map(|window| (*window, Standing::Complete)).collect();
-        let mut stretches: Vec<_> = gaps.chain(doubts).chain(settled).collect();
-        stretches.sort();
-        stretches
+        let mut intervals: Vec<_> = gaps.chain(doubts).chain(settled).collect();
+        intervals.sort();
+        intervals
     }
 }
 
@@ -221,13 +221,13 @@ mod tests {
         use Standing::{Complete, InDoubt, NeverRead, Partly};
         assert_eq!(days, [Complete, Complete, Partly, NeverRead, InDoubt, InDoubt, NeverRead]);
         held.lay(Window::new(4 * DAY_MS, 5 * DAY_MS), false);
-        let stretches = [
+        let intervals = [
             (Window::new(0, 2 * DAY_MS + 1), Complete),
             (Window::new(2 * DAY_MS + 1, 4 * DAY_MS), NeverRead),
             (Window::new(4 * DAY_MS, 5 * DAY_MS), Complete),
             (Window::new(5 * DAY_MS, 6 * DAY_MS), InDoubt),
         ];
-        assert_eq!(held.stretches(), stretches, "a later look settles a doubt");
+        assert_eq!(held.intervals(), intervals, "a later look settles a doubt");
         // What is not complete cannot be due again.
         let held = held.due_again([Window::new(DAY_MS, 2 * DAY_MS), Window::new(3 * DAY_MS, 4 * DAY_MS)]);
         let days: Vec<Standing> = (0..5).map(|day| held.day(day)).collect();

@@ -25,7 +25,7 @@ pub(super) const RUNS_MAX: usize = 12;
 /// Scopes whose days are shown: whole streams come first.
 pub(super) const SCOPES_MAX: usize = 12;
 /// Stretches in the table of one scope.
-pub(super) const STRETCHES_MAX: usize = 60;
+pub(super) const INTERVALS_MAX: usize = 60;
 /// Letters of a name, a question or a label. The rest of a longer one is cut off in the warehouse already.
 pub(super) const TEXT_CHARS_MAX: usize = 160;
 /// Rows that one question to the warehouse may have: more than the limits above, or a ledger of many years, can make.

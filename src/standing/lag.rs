@@ -23,7 +23,7 @@ pub struct ScopeLag {
 pub fn scope_lags(settings: &Settings, state: &State, now_ms: i64) -> Result<Vec<ScopeLag>, StateError> {
     let mut lags = Vec::new();
     for scope in state.covered_scopes()?.into_iter().filter(|scope| is_asked_for(settings, *scope)) {
-        let covered: IntervalSet = state.coverage(scope)?.iter().map(|segment| segment.window).collect();
+        let covered: IntervalSet = state.coverage(scope)?.iter().map(|interval| interval.window).collect();
         let Some(bounding_range) = covered.bounding_range() else { continue };
         lags.push(ScopeLag {
             stream: scope.stream,

@@ -1,10 +1,15 @@
-//! What was proven complete: disjoint stretches of creation time for each scope, with when and how they were last scanned.
+//! What was proven complete: disjoint intervals of creation time for each scope, with when and how they were last scanned.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use crate::model::{DurableStep, EndStyles, FlagSet, IN_DOUBT_MS, Proof, Scan, ScanId, Scope, Segment, Stream, Window};
+use crate::model::{
+    CoverageInterval, DurableStep, EndStyles, FlagSet, IN_DOUBT_MS, Proof, Scan, ScanId, Scope, Stream, Window,
+};
 
-use super::{LastRead, State, StateError, Stretch, loaded_survey, proofs::prove, stored_survey, stretch::lay_over};
+use super::{
+    LastRead, State, StateError, StoredInterval, loaded_survey, proofs::prove, stored_interval::insert_interval,
+    stored_survey,
+};
 
 /// A complete scan, as the checkpoints take it in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +23,10 @@ pub struct Covered {
 }
 
 impl Covered {
-    fn stretch(&self) -> Stretch {
+    fn stored(&self) -> StoredInterval {
         let Covered { scan, scanned_ms, rows, proof } = self;
-        Stretch {
-            segment: Segment { window: scan.window, flags: scan.flags, scanned_ms: *scanned_ms, rows: *rows },
+        StoredInterval {
+            interval: CoverageInterval { window: scan.window, flags: scan.flags, scanned_ms: *scanned_ms, rows: *rows },
             read: LastRead {
                 read_ms: scan.started_ms,
                 scan_id: Some(scan.id.clone()),
@@ -34,13 +39,13 @@ impl Covered {
 }
 
 impl State {
-    /// The stretches of a scope, in order.
-    pub fn coverage(&self, scope: Scope) -> Result<Vec<Segment>, StateError> {
-        Ok(self.stretches(scope)?.into_iter().map(|stretch| stretch.segment).collect())
+    /// The intervals of a scope, in order.
+    pub fn coverage(&self, scope: Scope) -> Result<Vec<CoverageInterval>, StateError> {
+        Ok(self.intervals(scope)?.into_iter().map(|stored| stored.interval).collect())
     }
 
-    /// The stretches of a scope with how they were last read, in order.
-    pub fn stretches(&self, scope: Scope) -> Result<Vec<Stretch>, StateError> {
+    /// The intervals of a scope with how they were last read, in order.
+    pub fn intervals(&self, scope: Scope) -> Result<Vec<StoredInterval>, StateError> {
         load(&self.connection, scope, Window::new(i64::MIN, i64::MAX)).map_err(self.failed("read"))
     }
 
@@ -122,7 +127,7 @@ impl State {
             let transaction = self.connection.transaction()?;
             for held in load(&transaction, scope, window)? {
                 if let Some(mut part) = held.part(window) {
-                    part.segment.scanned_ms = IN_DOUBT_MS;
+                    part.interval.scanned_ms = IN_DOUBT_MS;
                     lay(&transaction, scope, part)?;
                 }
             }
@@ -188,7 +193,7 @@ fn extend(transaction: &Transaction<'_>, scope: Scope, start_ms: i64) -> rusqlit
 }
 
 fn cover(transaction: &Transaction<'_>, covered: &Covered) -> rusqlite::Result<()> {
-    lay(transaction, covered.scan.scope, covered.stretch())
+    lay(transaction, covered.scan.scope, covered.stored())
 }
 
 /// A scan that some warehouses took, and others did not. Where it asked for less than is covered, or left a doubt, that is how those
@@ -197,31 +202,31 @@ fn narrow(transaction: &Transaction<'_>, covered: &Covered) -> rusqlite::Result<
     let Covered { scan, scanned_ms, .. } = covered;
     for held in load(transaction, scan.scope, scan.window)? {
         if let Some(mut part) = held.part(scan.window) {
-            part.segment.flags = part.segment.flags.intersection(scan.flags);
-            part.segment.scanned_ms = part.segment.scanned_ms.min(*scanned_ms);
+            part.interval.flags = part.interval.flags.intersection(scan.flags);
+            part.interval.scanned_ms = part.interval.scanned_ms.min(*scanned_ms);
             lay(transaction, scan.scope, part)?;
         }
     }
     Ok(())
 }
 
-fn lay(transaction: &Transaction<'_>, scope: Scope, laid: Stretch) -> rusqlite::Result<()> {
-    let Window { start_ms, end_ms } = laid.segment.window;
-    if laid.segment.window.is_empty() {
+fn lay(transaction: &Transaction<'_>, scope: Scope, laid: StoredInterval) -> rusqlite::Result<()> {
+    let Window { start_ms, end_ms } = laid.interval.window;
+    if laid.interval.window.is_empty() {
         return Ok(());
     }
     // Only what touches the window can change; merging looks no further than its neighbours.
     let touched = Window::new(start_ms.saturating_sub(1), end_ms.saturating_add(1));
     let held = load(transaction, scope, touched)?;
     let (stream, survey) = (scope.stream.name(), stored_survey(scope.survey_id));
-    for Stretch { segment, .. } in &held {
+    for StoredInterval { interval, .. } in &held {
         let sql = "DELETE FROM coverage WHERE stream = ?1 AND survey_id = ?2 AND start_ms = ?3";
-        transaction.execute(sql, (stream, survey, segment.window.start_ms))?;
+        transaction.execute(sql, (stream, survey, interval.window.start_ms))?;
     }
-    for Stretch { segment, read } in lay_over(&held, laid) {
+    for StoredInterval { interval, read } in insert_interval(&held, laid) {
         let sql = "INSERT INTO coverage (stream, survey_id, start_ms, end_ms, flags, scanned_ms, rows_held, read_ms, scan_id, \
                    scans, pages, ends) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-        let Segment { window, flags, scanned_ms, rows } = segment;
+        let CoverageInterval { window, flags, scanned_ms, rows } = interval;
         let row = params![
             stream,
             survey,
@@ -245,15 +250,15 @@ fn stored_count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn load(connection: &Connection, scope: Scope, touching: Window) -> rusqlite::Result<Vec<Stretch>> {
+fn load(connection: &Connection, scope: Scope, touching: Window) -> rusqlite::Result<Vec<StoredInterval>> {
     let sql = "SELECT start_ms, end_ms, flags, scanned_ms, rows_held, read_ms, scan_id, scans, pages, ends FROM coverage \
                WHERE stream = ?1 AND survey_id = ?2 AND end_ms > ?3 AND start_ms < ?4 ORDER BY start_ms";
     let mut statement = connection.prepare_cached(sql)?;
     let (stream, survey) = (scope.stream.name(), stored_survey(scope.survey_id));
     let rows = statement.query_map((stream, survey, touching.start_ms, touching.end_ms), |row| {
         let count = |at| row.get::<_, i64>(at).map(i64::unsigned_abs);
-        Ok(Stretch {
-            segment: Segment {
+        Ok(StoredInterval {
+            interval: CoverageInterval {
                 window: Window::new(row.get(0)?, row.get(1)?),
                 flags: FlagSet::from_bits(row.get(2)?),
                 scanned_ms: row.get(3)?,

@@ -17,7 +17,7 @@ mod proofs;
 mod pushes;
 mod runs;
 mod scans;
-mod stretch;
+mod stored_interval;
 mod traits;
 mod wipe;
 
@@ -32,7 +32,7 @@ pub use proofs::Proven;
 pub use pushes::{ContentKey, PushFate, PushIntent, PushLedger, PushOutcome, Pushed};
 pub use runs::RunEntry;
 pub use scans::UnderWay;
-pub use stretch::{LastRead, Stretch};
+pub use stored_interval::{LastRead, StoredInterval};
 pub use wipe::{files_of, was_put_aside};
 
 use std::path::{Path, PathBuf};

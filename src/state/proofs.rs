@@ -1,4 +1,4 @@
-//! Since when each stretch of creation time is proven complete. The first scan lays a proof down, later ones leave it alone.
+//! Since when each interval of creation time is proven complete. The first scan lays a proof down, later ones leave it alone.
 
 use rusqlite::{Connection, Transaction};
 
@@ -6,11 +6,11 @@ use crate::model::{DAY_MS, IntervalSet, Scan, Scope, Window};
 
 use super::{State, StateError, stored_survey};
 
-/// A stretch that was first proven complete at one time.
+/// An interval that was first proven complete at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proven {
     pub window: Window,
-    /// When the scan that completed the stretch began, by the service's clock; epoch milliseconds.
+    /// When the scan that completed the interval began, by the service's clock; epoch milliseconds.
     pub proven_ms: i64,
 }
 
@@ -103,7 +103,7 @@ mod tests {
             [proof(0, 10, 1), proof(10, 20, 9), proof(20, 30, 2)]
         );
         assert_eq!(with_proof(&held, Window::new(5, 10), 9 * DAY_MS, true), held);
-        // Windows of one night are one stretch, complete since the last of them.
+        // Windows of one night are one interval, complete since the last of them.
         let merged = with_proof(&held, Window::new(10, 20), 2 * DAY_MS + 9, true);
         assert_eq!(merged, [proof(0, 10, 1), Proven { window: Window::new(10, 30), proven_ms: 2 * DAY_MS + 9 }]);
     }

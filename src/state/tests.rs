@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::model::{
-    DAY_MS, EndStyle, Flag, FlagSet, IN_DOUBT_MS, PageToken, Proof, RunId, Scan, ScanId, Scope, Segment, Stream, Window,
+    CoverageInterval, DAY_MS, EndStyle, Flag, FlagSet, IN_DOUBT_MS, PageToken, Proof, RunId, Scan, ScanId, Scope,
+    Stream, Window,
 };
 
 const URL: &str = "http://127.0.0.1:1";
@@ -37,7 +38,7 @@ fn a_scan_is_under_way_until_its_checkpoint() {
     state.remember_destination("duckdb", "here", None).unwrap();
     state.checkpoint(&covered(&scan, scan.started_ms, 1600), &[("duckdb", true)]).unwrap();
     assert!(state.scans_under_way().unwrap().is_empty());
-    let covered = Segment { window: scan.window, flags: FlagSet::ALL, scanned_ms: 5_000, rows: 1600 };
+    let covered = CoverageInterval { window: scan.window, flags: FlagSet::ALL, scanned_ms: 5_000, rows: 1600 };
     assert_eq!(state.coverage(scan.scope).unwrap(), [covered]);
     assert!(state.coverage(Scope::all(Stream::Responses)).unwrap().is_empty(), "another scope was covered");
     assert_eq!(state.covered_scopes().unwrap(), [scan.scope]);
@@ -200,20 +201,20 @@ fn p3_the_first_proof_and_the_last_reading_are_kept_apart() {
             Proven { window: Window::new(1000, 2000), proven_ms: second.started_ms },
         ]
     );
-    let stretches = state.stretches(first.scope).unwrap();
+    let intervals = state.intervals(first.scope).unwrap();
     let read =
-        |at: usize| (stretches[at].segment.window, stretches[at].read.read_ms, stretches[at].read.scan_id.clone());
+        |at: usize| (intervals[at].interval.window, intervals[at].read.read_ms, intervals[at].read.scan_id.clone());
     assert_eq!(read(0), (Window::new(0, 500), first.started_ms, Some(first.id.clone())));
     // In doubt, and yet it was read when it was read.
     assert_eq!(read(1), (Window::new(500, 2000), second.started_ms, Some(second.id.clone())));
-    assert_eq!(stretches[1].read.ends.iter().collect::<Vec<_>>(), [EndStyle::Missing]);
+    assert_eq!(intervals[1].read.ends.iter().collect::<Vec<_>>(), [EndStyle::Missing]);
     // However often the same is read again, the file does not grow.
     for night in 4..40 {
         second.started_ms = night * DAY_MS;
         state.checkpoint(&covered(&second, second.started_ms, 15), &[]).unwrap();
     }
     assert_eq!(state.proofs(first.scope).unwrap(), proofs);
-    assert_eq!(state.stretches(first.scope).unwrap().len(), 2);
+    assert_eq!(state.intervals(first.scope).unwrap().len(), 2);
 }
 
 #[test]

@@ -35,7 +35,7 @@ use proofs::{ProofStatus, proofs};
 use rows::RowCounter;
 use serving::{ServeStatus, serving};
 use shown::seconds;
-use streams::{StreamStatus, Stretch};
+use streams::{StreamStatus, TimeRangeJson};
 
 const RUNS_SHOWN: u32 = 5;
 
@@ -43,7 +43,7 @@ const RUNS_SHOWN: u32 = 5;
 ///
 /// What is proven complete, how far behind the warehouse is, and what waits. Sends nothing.
 ///
-/// With --from and --to: for each stretch of that range since when it is complete, when it was last read and with which optional
+/// With --from and --to: for each interval of that range since when it is complete, when it was last read and with which optional
 /// parts, how many rows that gave, and how it was proven: by which scan, of how many pages, and how the service said that there is
 /// no more. `verify` asks the service whether it still is so.
 ///
@@ -88,7 +88,7 @@ struct Status {
     streams: Vec<StreamStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     users: Option<PeopleStatus>,
-    /// Each stretch with its proof: of the range that was asked for, or all there are.
+    /// Each interval with its proof: of the range that was asked for, or all there are.
     proofs: Vec<ProofStatus>,
     under_way: Vec<ScanStatus>,
     requests_per_sec: Option<f64>,
@@ -187,7 +187,7 @@ fn range_of(args: &StatusArgs) -> Result<Option<Window>, CommandError> {
     Ok(Some(Window::new(args.from.unwrap_or(0), args.to.unwrap_or(i64::MAX))))
 }
 
-/// Since when all of a stretch is complete: since its last part is.
+/// Since when all of an interval is complete: since its last part is.
 fn complete_since(proofs: &[Proven], window: Window) -> Option<String> {
     let last_ms = proofs.iter().filter(|proof| proof.window.overlaps(window)).map(|proof| proof.proven_ms).max();
     last_ms.filter(|proven_ms| *proven_ms > 0).map(seconds)
@@ -218,24 +218,24 @@ fn gather(
         let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
         let Some(bounding_range) = covered.bounding_range() else { continue };
         let proven = state.proofs(scope)?;
-        let stretch = |window: &Window| Stretch {
+        let range_json = |window: &Window| TimeRangeJson {
             start: format_ms(window.start_ms),
             end: format_ms(window.end_ms),
             complete_since: None,
         };
         let complete =
-            |window: &Window| Stretch { complete_since: complete_since(&proven, *window), ..stretch(window) };
+            |window: &Window| TimeRangeJson { complete_since: complete_since(&proven, *window), ..range_json(window) };
         let settled = held.iter().map(|segment| segment.scanned_ms).filter(|scanned_ms| *scanned_ms != IN_DOUBT_MS);
         let oldest_ms = settled.min().unwrap_or(now_ms);
         streams.push(StreamStatus {
             stream: scope.stream.name(),
             survey_id: scope.survey_id,
             complete: covered.windows().iter().map(complete).collect(),
-            missing: covered.gaps_in(bounding_range).iter().map(stretch).collect(),
+            missing: covered.gaps_in(bounding_range).iter().map(range_json).collect(),
             in_doubt: held
                 .iter()
                 .filter(|held| held.scanned_ms == IN_DOUBT_MS)
-                .map(|held| stretch(&held.window))
+                .map(|held| range_json(&held.window))
                 .collect(),
             rows: counter.count(scope),
             lag_secs: lag_secs(bounding_range.end_ms, now_ms),
@@ -318,17 +318,17 @@ fn describe(status: &Status) -> String {
             "\n{}{survey}: {rows}, {lag} behind, looked at since {}\n",
             stream.stream, stream.oldest_scan
         ));
-        for stretch in &stream.complete {
-            let since = stretch.complete_since.as_ref().map(|since| format!("   since {since}")).unwrap_or_default();
-            text.push_str(&format!("  complete  {} .. {}{since}\n", stretch.start, stretch.end));
+        for range in &stream.complete {
+            let since = range.complete_since.as_ref().map(|since| format!("   since {since}")).unwrap_or_default();
+            text.push_str(&format!("  complete  {} .. {}{since}\n", range.start, range.end));
         }
-        for stretch in &stream.missing {
-            text.push_str(&format!("  MISSING   {} .. {}\n", stretch.start, stretch.end));
+        for range in &stream.missing {
+            text.push_str(&format!("  MISSING   {} .. {}\n", range.start, range.end));
         }
-        for stretch in &stream.in_doubt {
+        for range in &stream.in_doubt {
             text.push_str(&format!(
                 "  IN DOUBT  {} .. {} (looked at in every run; its notes say why)\n",
-                stretch.start, stretch.end
+                range.start, range.end
             ));
         }
     }

@@ -1,18 +1,18 @@
-//! For any stretch of creation time: is the warehouse complete there, since when, when was it last read, and how was that proven.
+//! For any interval of creation time: is the warehouse complete there, since when, when was it last read, and how was that proven.
 
 use serde::Serialize;
 
 use crate::{
     config::Settings,
     model::{EndStyle, Flag, IN_DOUBT_MS, IntervalSet, Scope, Window, format_ms},
-    state::{Proven, State, StateError, Stretch},
+    state::{Proven, State, StateError, StoredInterval},
 };
 
 use crate::standing::is_asked_for;
 
 use super::shown::seconds;
 
-/// What is known of a stretch.
+/// What is known of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Standing {
@@ -24,7 +24,7 @@ pub(super) enum Standing {
     NeverRead,
 }
 
-/// A stretch in which everything below holds alike.
+/// An interval in which everything below holds alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ProofStatus {
     pub stream: &'static str,
@@ -38,11 +38,11 @@ pub(super) struct ProofStatus {
     pub last_read: Option<String>,
     /// The optional parts that the last scans asked for.
     pub flags: Vec<&'static str>,
-    /// Records that they returned, those that came twice included; an estimate where a stretch was cut.
+    /// Records that they returned, those that came twice included; an estimate where an interval was cut.
     pub records: Option<u64>,
     /// How many scans they were.
     pub scans: u64,
-    /// Their pages; an estimate where a stretch was cut.
+    /// Their pages; an estimate where an interval was cut.
     pub pages: u64,
     /// How the service said that there was no more.
     pub ends: Vec<&'static str>,
@@ -72,22 +72,22 @@ pub(super) fn proofs(
     });
     let mut all = Vec::new();
     for scope in scopes {
-        let stretches = state.stretches(scope)?;
-        let covered: IntervalSet = stretches.iter().map(|stretch| stretch.segment.window).collect();
+        let intervals = state.intervals(scope)?;
+        let covered: IntervalSet = intervals.iter().map(|stored| stored.interval.window).collect();
         let whole = covered.bounding_range();
         let Some(range) = range.map(|range| Window::new(range.start_ms, range.end_ms.min(now_ms))).or(whole) else {
             continue;
         };
         // A stream that is read whole is told whole.
         let range = if scope.stream.is_windowed() { range } else { whole.unwrap_or(range) };
-        all.extend(of_scope(scope, &stretches, &state.proofs(scope)?, &covered, range));
+        all.extend(of_scope(scope, &intervals, &state.proofs(scope)?, &covered, range));
     }
     Ok(all)
 }
 
 fn of_scope(
     scope: Scope,
-    stretches: &[Stretch],
+    intervals: &[StoredInterval],
     proven: &[Proven],
     covered: &IntervalSet,
     range: Window,
@@ -96,12 +96,12 @@ fn of_scope(
     for gap in covered.gaps_in(range) {
         found.push((gap.start_ms, ProofStatus::never(scope, gap)));
     }
-    for stretch in stretches.iter().filter_map(|stretch| stretch.part(range)) {
+    for stored in intervals.iter().filter_map(|stored| stored.part(range)) {
         let known: IntervalSet = proven.iter().map(|proof| proof.window).collect();
-        let pieces = proven.iter().map(|proof| (proof.window.intersect(stretch.segment.window), Some(proof.proven_ms)));
-        let unknown = known.gaps_in(stretch.segment.window).into_iter().map(|gap| (gap, None));
+        let pieces = proven.iter().map(|proof| (proof.window.intersect(stored.interval.window), Some(proof.proven_ms)));
+        let unknown = known.gaps_in(stored.interval.window).into_iter().map(|gap| (gap, None));
         for (piece, proven_ms) in pieces.chain(unknown).filter(|(piece, _)| !piece.is_empty()) {
-            if let Some(part) = stretch.part(piece) {
+            if let Some(part) = stored.part(piece) {
                 found.push((piece.start_ms, ProofStatus::read(scope, &part, proven_ms)));
             }
         }
@@ -131,24 +131,24 @@ impl ProofStatus {
         }
     }
 
-    fn read(scope: Scope, stretch: &Stretch, proven_ms: Option<i64>) -> Self {
-        let Stretch { segment, read } = stretch;
-        let is_doubtful = segment.scanned_ms == IN_DOUBT_MS;
+    fn read(scope: Scope, stored: &StoredInterval, proven_ms: Option<i64>) -> Self {
+        let StoredInterval { interval, read } = stored;
+        let is_doubtful = interval.scanned_ms == IN_DOUBT_MS;
         // Coverage of an earlier version with a doubt on it knows no time at all.
         let moment = |at_ms: i64| (at_ms > 0).then(|| seconds(at_ms));
         ProofStatus {
             state: if is_doubtful { Standing::InDoubt } else { Standing::Complete },
             complete_since: proven_ms.and_then(moment),
             last_read: moment(read.read_ms),
-            flags: segment.flags.iter().map(Flag::name).collect(),
-            records: Some(segment.rows),
+            flags: interval.flags.iter().map(Flag::name).collect(),
+            records: Some(interval.rows),
             scans: read.scans,
             // A small part of a page is on a page.
             pages: read.pages.max(u64::from(read.scans > 0)),
             ends: read.ends.iter().map(EndStyle::name).collect(),
             scan_id: read.scan_id.as_ref().map(|id| id.0.clone()),
             said: read.ends.iter().map(|end| end.to_string()).collect(),
-            ..ProofStatus::never(scope, segment.window)
+            ..ProofStatus::never(scope, interval.window)
         }
     }
 
@@ -157,7 +157,7 @@ impl ProofStatus {
     }
 }
 
-/// The stretches for people, stream by stream.
+/// The intervals for people, stream by stream.
 pub(super) fn describe(proofs: &[ProofStatus]) -> String {
     let mut text = String::new();
     let mut last = None;
@@ -174,13 +174,13 @@ pub(super) fn describe(proofs: &[ProofStatus]) -> String {
 
 fn describe_one(proof: &ProofStatus) -> String {
     let unknown = || "before this was noted".to_owned();
-    let stretch = format!("{} .. {}", proof.start, proof.end);
+    let stored = format!("{} .. {}", proof.start, proof.end);
     let since = || proof.complete_since.clone().unwrap_or_else(unknown);
     let mut text = match proof.state {
-        Standing::NeverRead => return format!("  NEVER READ  {stretch}\n"),
-        Standing::Complete => format!("  complete    {stretch}\n              complete since {}", since()),
+        Standing::NeverRead => return format!("  NEVER READ  {stored}\n"),
+        Standing::Complete => format!("  complete    {stored}\n              complete since {}", since()),
         Standing::InDoubt => format!(
-            "  IN DOUBT    {stretch}\n              rows seem to be gone at the service; `sync --accept-vanished` believes it\n              \
+            "  IN DOUBT    {stored}\n              rows seem to be gone at the service; `sync --accept-vanished` believes it\n              \
              complete since {}",
             since()
         ),

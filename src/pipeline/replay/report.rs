@@ -17,7 +17,7 @@ pub struct Replayed {
     pub records: u64,
     /// The warehouses that were rebuilt.
     pub warehouses: Vec<Rebuilt>,
-    /// The stretches that were replaced; none in a full replay.
+    /// The ranges that were replaced; none in a full replay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stretches: Vec<Replaced>,
     /// What else people should know.
@@ -40,7 +40,7 @@ pub struct Rebuilt {
     pub ledger_scans: u64,
 }
 
-/// A stretch that was replaced.
+/// A range that was replaced.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replaced {
     pub stream: &'static str,

@@ -5,7 +5,7 @@
 //! warehouse.duckdb.replay   the file being built, with .wal and .spill; then renamed over warehouse.duckdb
 //! parquet.replay            the folder being built; exchanged with the old one, which is removed afterwards
 //! parquet.replaced          the old folder, for a moment, on systems that cannot exchange two folders
-//! checkpoints.sqlite.replay the file of a stretch being built
+//! checkpoints.sqlite.replay the file of a range being built
 //! ```
 
 use std::{

@@ -1,8 +1,8 @@
-//! A stretch of creation time: built beside from the scans that touch it, and put into each warehouse in one transaction.
+//! A range of creation time: built beside from the scans that touch it, and put into each warehouse in one transaction.
 //!
-//! Whole windows are replaced. A scan of another window may have touched the stretch's rows: at its edges (a row outside its window
+//! Whole windows are replaced. A scan of another window may have touched the range's rows: at its edges (a row outside its window
 //! is kept by key) and by the answers of one session, whose snapshot is one row. Such scans are built as well, and only what they
-//! gave the stretch is taken.
+//! gave the range is taken.
 
 use crate::{
     load::{FullTextSearch, LedgerEntry, Place, Replacement, Warehouse},
@@ -34,7 +34,7 @@ pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, Pipeline
     for warehouse in &mut warehouses {
         let name = warehouse.name();
         ledgers.push((name, warehouse.ledger().map_err(failed(name))?));
-        // The files are free while the stretch is built.
+        // The files are free while the range is built.
         warehouse.publish().map_err(failed(name))?;
     }
     let streams = task.settings.streams.iter().map(|stream| stream.stream).filter(|stream| stream.is_windowed());
@@ -52,7 +52,7 @@ pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, Pipeline
         }
         let scans = touching.iter().filter(|archived| archived.scan.window.overlaps(window));
         let what = Replacement { stream, window, scans: scans.map(|archived| archived.scan.id.clone()).collect() };
-        let Some(mut stretch) = build_stretch(&task, &touching)? else {
+        let Some(mut built) = build_range(&task, &touching)? else {
             replayed.is_stopped = true;
             return Ok(replayed);
         };
@@ -60,7 +60,7 @@ pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, Pipeline
         let mut rows = std::collections::BTreeMap::new();
         for warehouse in &mut warehouses {
             let name = warehouse.name();
-            let put_in = warehouse.replace(&mut stretch, &what).map_err(failed(name))?;
+            let put_in = warehouse.replace(&mut built, &what).map_err(failed(name))?;
             tell_known(warehouse, &task.settings.recordings)?;
             warehouse.publish().map_err(failed(name))?;
             rows.insert(name, put_in);
@@ -69,7 +69,7 @@ pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, Pipeline
         replayed.stretches.push(Replaced { stream: stream.name(), start, end, rows });
     }
     if replayed.stretches.is_empty() {
-        replayed.notes.push("no scan of the archive touches this stretch".to_owned());
+        replayed.notes.push("no scan of the archive touches this range".to_owned());
     }
     for warehouse in &mut warehouses {
         let name = warehouse.name();
@@ -80,7 +80,7 @@ pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, Pipeline
     Ok(replayed)
 }
 
-/// The stretch with every window that overlaps it, and every window that overlaps those; `None` if there is none.
+/// The range with every window that overlaps it, and every window that overlaps those; `None` if there is none.
 fn whole_windows(
     stream: Stream,
     asked: Window,
@@ -110,14 +110,14 @@ fn whole_windows(
 }
 
 /// Builds the scans into a DuckDB file beside the checkpoints. `None`: it was asked to stop.
-fn build_stretch(task: &Task<'_>, scans: &[Archived]) -> Result<Option<Warehouse>, PipelineError> {
+fn build_range(task: &Task<'_>, scans: &[Archived]) -> Result<Option<Warehouse>, PipelineError> {
     super::clear_leftovers(task.settings)?;
     let place =
         Place::DuckDb { path: beside(&task.settings.state_path), copy: None, search: FullTextSearch::default() };
     let opening = opening(task.settings, task.identity, &Surroundings::default());
-    let stretch = place.open(&opening, None).map_err(failed("replayed"))?;
-    let open = || Ok((vec![stretch], ()));
-    let around = Around { warehouses: 1, open, complete: |stretch: &mut Warehouse, _: &()| stretch.publish() };
+    let range = place.open(&opening, None).map_err(failed("replayed"))?;
+    let open = || Ok((vec![range], ()));
+    let around = Around { warehouses: 1, open, complete: |range: &mut Warehouse, _: &()| range.publish() };
     let kept_out = KeptOut { drift: task.settings.drift, suppression: task.suppression };
     let built = build(scans, kept_out, around, task.account, task.stop, task.progress)?;
     Ok(built.and_then(|(stretches, ())| stretches.into_iter().next()))

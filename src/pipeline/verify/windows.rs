@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::{
     config::Settings,
-    model::{IntervalSet, MINUTE_MS, Scope, Segment, Window, format_ms},
+    model::{CoverageInterval, IntervalSet, MINUTE_MS, Scope, Window, format_ms},
     plan::{Cutter, Due, Reason, halves},
     state::State,
 };
@@ -36,7 +36,7 @@ pub(super) fn tasks(
 ) -> Result<Planned, PipelineError> {
     let works = work(settings, Some(state), None, now_ms).map_err(PipelineError::State)?;
     let ends = works.iter().filter(|work| work.scope.stream.is_windowed()).flat_map(|work| &work.held);
-    let covered_end_ms = ends.map(|segment| segment.window.end_ms).max().unwrap_or(request.from_ms);
+    let covered_end_ms = ends.map(|interval| interval.window.end_ms).max().unwrap_or(request.from_ms);
     let asked = Window::new(request.from_ms, request.to_ms.unwrap_or(covered_end_ms));
     let mut planned = Planned { range: asked, tasks: Vec::new(), never_read: Vec::new(), notes: Vec::new() };
     for work in &works {
@@ -48,22 +48,22 @@ pub(super) fn tasks(
             planned.notes.push(format!("{scope} from {from} on are younger than `settle`: no run reads them yet"));
         }
         // A stream that is read whole is compared whole: only then is a row that is not returned a difference.
-        let held: Vec<Segment> = match scope.stream.is_windowed() {
-            true => work.held.iter().filter_map(|segment| segment.part(range)).collect(),
+        let held: Vec<CoverageInterval> = match scope.stream.is_windowed() {
+            true => work.held.iter().filter_map(|interval| interval.part(range)).collect(),
             false => work.held.clone(),
         };
-        let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
+        let covered: IntervalSet = held.iter().map(|interval| interval.window).collect();
         let gaps = if scope.stream.is_windowed() { covered.gaps_in(range) } else { Vec::new() };
         planned.never_read.extend(gaps.into_iter().map(|gap| NeverRead::new(scope, gap)));
         if held.is_empty() && !scope.stream.is_windowed() {
             planned.never_read.push(NeverRead::new(scope, range));
         }
-        for segment in held {
-            let read_ms = read_ms(state, scope, &segment)?;
-            let due = Due { window: segment.window, reason: Reason::Rescan };
-            let mut cutter = Cutter::new(vec![due], vec![segment], work.page_rows, scope.stream.is_windowed());
+        for interval in held {
+            let read_ms = read_ms(state, scope, &interval)?;
+            let due = Due { window: interval.window, reason: Reason::Rescan };
+            let mut cutter = Cutter::new(vec![due], vec![interval], work.page_rows, scope.stream.is_windowed());
             while let Some(Due { window, .. }) = cutter.next_window() {
-                let (flags, page_rows) = (segment.flags, work.page_rows);
+                let (flags, page_rows) = (interval.flags, work.page_rows);
                 planned.tasks.push(Task {
                     scope,
                     window,
@@ -84,11 +84,11 @@ pub(super) fn tasks(
     Ok(planned)
 }
 
-/// When the stretch was really read, also where a doubt set its time back.
-fn read_ms(state: &State, scope: Scope, segment: &Segment) -> Result<i64, PipelineError> {
-    let stretches = state.stretches(scope).map_err(PipelineError::State)?;
-    let within = stretches.iter().find(|stretch| stretch.segment.window.contains(segment.window.start_ms));
-    Ok(within.map_or(segment.scanned_ms, |stretch| stretch.read.read_ms))
+/// When the interval was really read, also where a doubt set its time back.
+fn read_ms(state: &State, scope: Scope, interval: &CoverageInterval) -> Result<i64, PipelineError> {
+    let intervals = state.intervals(scope).map_err(PipelineError::State)?;
+    let within = intervals.iter().find(|stored| stored.interval.window.contains(interval.window.start_ms));
+    Ok(within.map_or(interval.scanned_ms, |stored| stored.read.read_ms))
 }
 
 /// A window that was too much for the service in two; `None` when it cannot be cut any smaller.

@@ -11,7 +11,7 @@ use crate::{
     model::{DAY_MS, format_ms},
     report::{
         coverage::{Coverage, ScopeCoverage, Source, Standing},
-        limits::STRETCHES_MAX,
+        limits::INTERVALS_MAX,
     },
 };
 
@@ -49,7 +49,7 @@ pub(super) fn coverage(coverage: &Coverage) -> Markup {
 
 fn scope(held: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
     let name = held.scope.to_string();
-    let stretches = held.stretches();
+    let intervals = held.intervals();
     let anchor = format!(
         "map-{}-{}",
         held.scope.stream,
@@ -63,13 +63,13 @@ fn scope(held: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
                 _ => p { "Always read whole" @if let Some(bounding_range) = held.bounding_range() { "; last up to " (moment(bounding_range.end_ms)) } "." },
             }
             details {
-                summary { "The stretches" }
+                summary { "The intervals" }
                 div.scroll tabindex="0" role="region" aria-label={ "Stretches of " (name) } {
                     table data-coverage=(name) {
                         caption { "Stretches of creation time, the end is not inside" }
                         thead { tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "State" } } }
                         tbody {
-                            @for (window, standing) in stretches.iter().rev().take(STRETCHES_MAX) {
+                            @for (window, standing) in intervals.iter().rev().take(INTERVALS_MAX) {
                                 tr {
                                     th scope="row" { (moment(window.start_ms)) } td { (moment(window.end_ms)) }
                                     td { (word(*standing)) }
@@ -78,7 +78,7 @@ fn scope(held: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
                         }
                     }
                 }
-                (left_out(i64::try_from(stretches.len().saturating_sub(STRETCHES_MAX)).unwrap_or(i64::MAX), "older stretch", ""))
+                (left_out(i64::try_from(intervals.len().saturating_sub(INTERVALS_MAX)).unwrap_or(i64::MAX), "older interval", ""))
             }
         }
     }

@@ -50,7 +50,7 @@ pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
                 }
             }
             @if scope.days.len() > RANGES_MAX {
-                p.meta { "Not shown: " (scope.days.len() - RANGES_MAX) " older stretches; /api/status has them." }
+                p.meta { "Not shown: " (scope.days.len() - RANGES_MAX) " older intervals; /api/status has them." }
             }
         }
     }

@@ -258,8 +258,8 @@ fn stream(scope: &ScopeFacts, facts: &StatusFacts) -> Markup {
                 ". "
                 @match scope.windows_due {
                     0 => "Nothing is due.",
-                    1 => "One stretch is due at the next run.",
-                    many => { (many) " stretches are due at the next run." },
+                    1 => "One interval is due at the next run.",
+                    many => { (many) " intervals are due at the next run." },
                 }
             }
             (calendar(scope, &name))

@@ -85,7 +85,7 @@ impl<'a> Merge<'a> {
         let mut places = Vec::with_capacity(CHUNK_ROWS);
         while places.len() < CHUNK_ROWS {
             let Some(head) = self.heads.pop() else { break };
-            self.take_stretch(head, &mut places)?;
+            self.take_consecutive(head, &mut places)?;
         }
         if places.is_empty() {
             return Ok(None);
@@ -101,7 +101,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Takes rows of one run up to a row that comes behind that of another.
-    fn take_stretch(&mut self, mut head: Head, places: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
+    fn take_consecutive(&mut self, mut head: Head, places: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
         let Some(slot) = self.cursors.get(head.run).and_then(|cursor| cursor.slot) else { return Ok(()) };
         loop {
             places.push((slot, head.row));
