@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     files,
-    model::{DurableStep, Steps},
+    model::{DurableStep, Failpoints},
 };
 
 /// How the name of a file that is being written anew ends.
@@ -46,7 +46,7 @@ pub struct Rewritten {
 /// `is_trial` it is only counted.
 pub fn rewrite<E: From<ArchiveError>>(
     path: &Path,
-    steps: &Steps,
+    failpoints: &Failpoints,
     is_trial: bool,
     mut change: impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
 ) -> Result<Rewritten, E> {
@@ -72,7 +72,7 @@ pub fn rewrite<E: From<ArchiveError>>(
         fs::remove_file(&fresh).ok();
     }
     written?;
-    steps.reach(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", path))?;
+    failpoints.hit(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", path))?;
     files::replace(&fresh, path).map_err(ArchiveError::io("replace", path))?;
     Ok(counts)
 }

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::model::{DurableStep, Steps};
+use crate::model::{DurableStep, Failpoints};
 
 use super::{
     ArchiveError, FileHeader,
@@ -31,7 +31,7 @@ pub struct Spool {
     pages: usize,
     unsynced_bytes: usize,
     synced_at: Instant,
-    steps: Steps,
+    failpoints: Failpoints,
 }
 
 /// What a spool held when it was opened again.
@@ -59,8 +59,8 @@ pub struct Recovered {
 
 impl Spool {
     /// Makes the file; one of the same name is replaced.
-    pub(super) fn create(path: &Path, header: &FileHeader, steps: Steps) -> Result<Spool, ArchiveError> {
-        steps.reach(DurableStep::SpoolMade).map_err(ArchiveError::io("create", path))?;
+    pub(super) fn create(path: &Path, header: &FileHeader, failpoints: Failpoints) -> Result<Spool, ArchiveError> {
+        failpoints.hit(DurableStep::SpoolMade).map_err(ArchiveError::io("create", path))?;
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(true)
@@ -78,12 +78,12 @@ impl Spool {
             pages: 0,
             unsynced_bytes: 0,
             synced_at: Instant::now(),
-            steps,
+            failpoints,
         })
     }
 
     /// Opens the file of a scan that was cut short. A torn tail is taken off.
-    pub(super) fn recover(path: &Path, steps: Steps) -> Result<Recovered, ArchiveError> {
+    pub(super) fn recover(path: &Path, failpoints: Failpoints) -> Result<Recovered, ArchiveError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ArchiveError::io("open", path))?;
         let mut input = BufReader::new(&file);
         let header =
@@ -125,7 +125,7 @@ impl Spool {
         }
         drop(input);
         let mut file = file;
-        steps.reach(DurableStep::SpoolCut).map_err(ArchiveError::io("cut the torn tail of", path))?;
+        failpoints.hit(DurableStep::SpoolCut).map_err(ArchiveError::io("cut the torn tail of", path))?;
         file.set_len(whole_bytes).map_err(ArchiveError::io("cut the torn tail of", path))?;
         file.seek(SeekFrom::Start(whole_bytes)).map_err(ArchiveError::io("read", path))?;
         let spool = Spool {
@@ -135,7 +135,7 @@ impl Spool {
             pages,
             unsynced_bytes: 0,
             synced_at: Instant::now(),
-            steps,
+            failpoints,
         };
         let recovered = Recovered {
             spool,
@@ -185,7 +185,7 @@ impl Spool {
     }
 
     fn write(&mut self, frame: &[u8]) -> Result<bool, ArchiveError> {
-        self.reach(DurableStep::PageSpooled)?;
+        self.hit(DurableStep::PageSpooled)?;
         self.file.write_all(frame).map_err(ArchiveError::io("write", &self.path))?;
         self.unsynced_bytes += frame.len();
         let is_due = self.unsynced_bytes >= SYNC_BYTES_MAX || self.synced_at.elapsed() >= SYNC_EVERY;
@@ -197,7 +197,7 @@ impl Spool {
 
     /// Makes everything appended so far durable.
     pub fn sync(&mut self) -> Result<(), ArchiveError> {
-        self.reach(DurableStep::SpoolSynced)?;
+        self.hit(DurableStep::SpoolSynced)?;
         self.file.sync_data().map_err(ArchiveError::io("sync", &self.path))?;
         self.unsynced_bytes = 0;
         self.synced_at = Instant::now();
@@ -206,7 +206,7 @@ impl Spool {
 
     /// Drops all pages: the window starts over.
     pub fn restart(&mut self) -> Result<(), ArchiveError> {
-        self.reach(DurableStep::SpoolRestarted)?;
+        self.hit(DurableStep::SpoolRestarted)?;
         self.file.set_len(self.header_bytes).map_err(ArchiveError::io("cut", &self.path))?;
         self.file.seek(SeekFrom::Start(self.header_bytes)).map_err(ArchiveError::io("cut", &self.path))?;
         self.pages = 0;
@@ -215,13 +215,13 @@ impl Spool {
 
     /// Marks the scan as complete, durably.
     pub fn complete(&mut self) -> Result<(), ArchiveError> {
-        self.reach(DurableStep::SpoolCompleted)?;
+        self.hit(DurableStep::SpoolCompleted)?;
         self.file.write_all(&frame::end_frame()).map_err(ArchiveError::io("write", &self.path))?;
         self.sync()
     }
 
-    fn reach(&self, step: DurableStep) -> Result<(), ArchiveError> {
-        self.steps.reach(step).map_err(ArchiveError::io("write", &self.path))
+    fn hit(&self, step: DurableStep) -> Result<(), ArchiveError> {
+        self.failpoints.hit(step).map_err(ArchiveError::io("write", &self.path))
     }
 
     /// The pages appended so far, side pages not counted.

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     files,
-    model::{DAY_MS, DurableStep, Scan, ScanId, Steps, format_ms},
+    model::{DAY_MS, DurableStep, Failpoints, Scan, ScanId, format_ms},
 };
 
 use super::{ArchiveError, FileHeader, Recovered, Spool, frame, owner};
@@ -36,7 +36,7 @@ pub struct ArchiveSettings {
 #[derive(Clone, Debug)]
 pub struct Archive {
     settings: ArchiveSettings,
-    steps: Steps,
+    failpoints: Failpoints,
 }
 
 impl Archive {
@@ -54,7 +54,7 @@ impl Archive {
 
     /// The folder, whosever pages it holds.
     pub(super) fn of_anybody(settings: ArchiveSettings) -> Archive {
-        Archive { settings, steps: Steps::default() }
+        Archive { settings, failpoints: Failpoints::default() }
     }
 
     /// The service and the environment of new pages.
@@ -64,8 +64,8 @@ impl Archive {
 
     /// The same archive, with somebody who watches its durable steps.
     #[must_use]
-    pub fn watched(self, steps: Steps) -> Archive {
-        Archive { steps, ..self }
+    pub fn watched(self, failpoints: Failpoints) -> Archive {
+        Archive { failpoints, ..self }
     }
 
     /// Begins the file of a scan.
@@ -75,14 +75,14 @@ impl Archive {
             environment: self.settings.environment.clone(),
             scan: scan.clone(),
         };
-        let spool = Spool::create(&self.under_way(&scan.id), &header, self.steps.clone())?;
+        let spool = Spool::create(&self.under_way(&scan.id), &header, self.failpoints.clone())?;
         sync_folder(&self.under_way_folder())?;
         Ok(spool)
     }
 
     /// Opens the file of a scan that was cut short; `None` when there is none, or nothing in it can be used.
     pub fn recover(&self, scan: &Scan) -> Result<Option<Recovered>, ArchiveError> {
-        match Spool::recover(&self.under_way(&scan.id), self.steps.clone()) {
+        match Spool::recover(&self.under_way(&scan.id), self.failpoints.clone()) {
             Ok(recovered) if recovered.header.scan == *scan => Ok(Some(recovered)),
             Ok(_) | Err(ArchiveError::NotOurs { .. }) => Ok(None),
             Err(ArchiveError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -112,7 +112,7 @@ impl Archive {
         let to = self.place(scan);
         let folder = to.parent().unwrap_or(&self.settings.root);
         files::create_folders(folder).map_err(ArchiveError::io("create", folder))?;
-        self.steps.reach(DurableStep::SpoolArchived).map_err(ArchiveError::io("move", &from))?;
+        self.failpoints.hit(DurableStep::SpoolArchived).map_err(ArchiveError::io("move", &from))?;
         match files::put_in_place(&from, &to) {
             // Gone already: an earlier run was killed between this step and its checkpoint.
             Err(error) if error.kind() == io::ErrorKind::NotFound => sync_folder(folder),
@@ -219,7 +219,7 @@ impl Archive {
     }
 
     fn remove(&self, path: &Path) -> Result<(), ArchiveError> {
-        self.steps.reach(DurableStep::SpoolRemoved).map_err(ArchiveError::io("remove", path))?;
+        self.failpoints.hit(DurableStep::SpoolRemoved).map_err(ArchiveError::io("remove", path))?;
         remove(path)
     }
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::*;
-use crate::model::{FlagSet, RunId, Scan, ScanId, Scope, Steps, Stream, Window};
+use crate::model::{Failpoints, FlagSet, RunId, Scan, ScanId, Scope, Stream, Window};
 
 fn scan() -> Scan {
     Scan {
@@ -150,7 +150,7 @@ fn p9_a_damaged_frame_of_a_committed_file_is_no_end_of_what_is_searched() {
     spool.append(b"{\"data\":[1]}").unwrap();
     spool.append(b"{\"data\":[2]}").unwrap();
     let under_way = spool.path().to_owned();
-    let count = |path: &Path| rewrite::<ArchiveError>(path, &Steps::default(), true, |_| Ok(None));
+    let count = |path: &Path| rewrite::<ArchiveError>(path, &Failpoints::default(), true, |_| Ok(None));
     spool.complete().unwrap();
     let whole = fs::read(&under_way).unwrap();
     // A scan under way may end in the middle of a frame.

@@ -18,7 +18,7 @@ use crate::{
     config::Settings,
     model::{Stream, TimeAccount},
     notify::{TestSent, send_test},
-    pipeline::{self, Measured, PipelineError, Session, Surroundings},
+    pipeline::{self, Measured, PipelineError, Session, System},
     source::{Source, SourceError},
     state::State,
 };
@@ -308,7 +308,7 @@ fn state(settings: &Settings) -> Finding {
         };
     }
     let opened = pipeline::identity(settings).and_then(|identity| {
-        let opened = Session::open(settings, &identity, "check", &Surroundings::default());
+        let opened = Session::open(settings, &identity, "check", &System::default());
         opened.map(drop).map_err(PipelineError::State)
     });
     match opened {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     erase::{DELAY_SECONDS_MAX, Erase, EraseError, EraseRequest, NotFollowed, Plan, Receipt, read_people},
     model::{IdentifierKind, steers_display},
-    pipeline::{ResultsFound, Surroundings, flush_deliveries},
+    pipeline::{ResultsFound, System, flush_deliveries},
     recordings::Held,
 };
 
@@ -116,7 +116,7 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     if !args.dry_run {
         // What webhooks told and no warehouse has yet is looked through with everything else.
-        let flushed = flush_deliveries(&settings, &Surroundings::default(), &stop, true).await;
+        let flushed = flush_deliveries(&settings, &System::default(), &stop, true).await;
         flushed.map_err(CommandError::Pipeline)?;
     }
     // A plan needs no service, and no key.

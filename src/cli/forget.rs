@@ -5,7 +5,7 @@ use clap::Args;
 use crate::{
     load::Identity,
     model::Scope,
-    pipeline::{Session, Surroundings},
+    pipeline::{Session, System},
     state::{State, StateError},
 };
 
@@ -53,8 +53,7 @@ pub(super) fn run(args: &ForgetArgs, context: Context) -> Result<u8, CommandErro
         return Err(CommandError::Usage(nothing_known(*unknown, &known)));
     }
     let forget = || -> Result<(), StateError> {
-        let session =
-            Session::open(&settings, &Identity { base_url, environment }, "forget", &Surroundings::default())?;
+        let session = Session::open(&settings, &Identity { base_url, environment }, "forget", &System::default())?;
         settings.surveys.iter().try_for_each(|id| session.state().forget_survey(*id))
     };
     forget().map_err(CommandError::State)?;

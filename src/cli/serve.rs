@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
-use crate::{pipeline::Surroundings, serve::Server};
+use crate::{pipeline::System, serve::Server};
 
 use super::{
     CommandError, Context,
@@ -60,7 +60,7 @@ pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, Command
     // First of all: as process 1 of a container the kernel drops a signal that nobody handles yet.
     let stop = CancellationToken::new();
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
-    let server = Server::bind(settings, Surroundings::default()).await.map_err(CommandError::Serve)?;
+    let server = Server::bind(settings, System::default()).await.map_err(CommandError::Serve)?;
     let address = server.address().map_err(|source| CommandError::failed("the address cannot be told", source))?;
     context.printer.print(&format!("listening on http://{address}"))?;
     let outcome = server.run(stop).await;

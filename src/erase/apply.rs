@@ -19,7 +19,7 @@ use crate::{
     load::Warehouse,
     model::{DurableStep, Identifier, IdentifierKind, format_ms},
     person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList, fields_of_table},
-    pipeline::{self, CLOCK_SKEW, PipelineError, Session, Surroundings},
+    pipeline::{self, CLOCK_SKEW, PipelineError, Session, System},
     recordings::Recordings,
     schema::table,
     source::Source,
@@ -48,15 +48,15 @@ pub struct Erase {
 impl Erase {
     /// Takes the lease and opens everything. Sends nothing. To be called where a thread may block.
     pub fn open(settings: Settings, request: EraseRequest, stop: CancellationToken) -> Result<Erase, EraseError> {
-        Erase::open_in(settings, request, stop, Surroundings::default())
+        Erase::open_in(settings, request, stop, System::default())
     }
 
-    /// The same in other surroundings than this machine's.
+    /// The same in other system than this machine's.
     pub fn open_in(
         settings: Settings,
         request: EraseRequest,
         stop: CancellationToken,
-        surroundings: Surroundings,
+        system: System,
     ) -> Result<Erase, EraseError> {
         let identity = pipeline::identity(&settings)?;
         settings.require_warehouse().map_err(PipelineError::Config)?;
@@ -65,7 +65,7 @@ impl Erase {
             false => Some(pipeline::source_settings(&settings)?),
         };
         require_places(&settings)?;
-        let session = Session::open(&settings, &identity, "erase", &surroundings)?;
+        let session = Session::open(&settings, &identity, "erase", &system)?;
         if request.reason == Reason::Asked {
             require_all_known(&settings, &session.state())?;
         }
@@ -75,7 +75,7 @@ impl Erase {
         let destinations = session.warehouses(&stop, None)?;
         let mut list = SuppressionList::read(&settings.erasures_folder())?;
         let key = list.key()?;
-        let journals = Journals::new(&settings.erasures_folder(), key.clone(), surroundings.steps);
+        let journals = Journals::new(&settings.erasures_folder(), key.clone(), system.failpoints);
         Ok(Erase { request, archive, destinations, list, key, journals, journal: None, source, session })
     }
 
@@ -135,7 +135,7 @@ impl Erase {
         let purged = match &self.source {
             None => Purged::default(),
             Some(source) => {
-                let at = (&self.journals, &self.key, &self.session.surroundings.steps);
+                let at = (&self.journals, &self.key, &self.session.system.failpoints);
                 let purged = purge(source, at, &mut journal, &plan.leads, self.request.delay_seconds).await;
                 self.session.remember(source)?;
                 purged?
@@ -182,18 +182,18 @@ impl Erase {
             absent: BTreeMap::new(),
         };
         let failed = EraseError::io("write", self.session.settings.erasures_folder());
-        self.session.surroundings.steps.reach(DurableStep::SuppressionWritten).map_err(failed)?;
+        self.session.system.failpoints.hit(DurableStep::SuppressionWritten).map_err(failed)?;
         self.list.put(entry)?;
         self.journals.write(journal)
     }
 
-    /// Steps 4 to 6.
+    /// Failpoints 4 to 6.
     fn remove_and_prove(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
         let people = plan.people();
         let finder = plan.finder();
-        let steps = self.session.surroundings.steps.clone();
+        let failpoints = self.session.system.failpoints.clone();
         let records = RecordsOf::new(&people, &finder);
-        let removed = archive::remove(&plan.archive.found_in, &records, &steps)?;
+        let removed = archive::remove(&plan.archive.found_in, &records, &failpoints)?;
         self.note(&mut journal, "archive records".to_owned(), removed)?;
         let told = self.discard_deliveries(&records)?;
         self.note(&mut journal, "waiting deliveries".to_owned(), told)?;
@@ -243,7 +243,7 @@ impl Erase {
     }
 
     fn recordings(&self) -> Result<Vec<Recordings>, EraseError> {
-        recordings::folders(&self.session.settings, &self.session.state(), &self.session.surroundings.steps)
+        recordings::folders(&self.session.settings, &self.session.state(), &self.session.system.failpoints)
     }
 
     /// What webhooks told of them since the inbox was last emptied. What comes from here on, the suppression keeps out.
@@ -303,7 +303,7 @@ impl Erase {
             redacted += destination.redact(finder, mentions, only_own).map_err(EraseError::load(name))?;
         }
         if self.request.redact_mentions {
-            redacted += archive::redact(&search.mentioned_in, finder, &self.session.surroundings.steps)?;
+            redacted += archive::redact(&search.mentioned_in, finder, &self.session.system.failpoints)?;
         }
         Ok(redacted)
     }
@@ -362,7 +362,7 @@ impl Erase {
             suppressed_from_ms: journal.suppressed_from_ms,
         };
         let folder = self.session.settings.erasures_folder();
-        self.session.surroundings.steps.reach(DurableStep::ReceiptWritten).map_err(EraseError::io("write", &folder))?;
+        self.session.system.failpoints.hit(DurableStep::ReceiptWritten).map_err(EraseError::io("write", &folder))?;
         let path = receipt.write(&folder)?;
         for destination in &mut self.destinations {
             let name = destination.name();

@@ -13,7 +13,7 @@ use std::{
 use super::EraseError;
 use crate::{
     archive::{Archive, PageChange, read_pages, rewrite},
-    model::{Identifier, IdentifierKind, Spelled, Spellings, Steps, Stream, merge_spellings},
+    model::{Failpoints, Identifier, IdentifierKind, Spelled, Spellings, Stream, merge_spellings},
     person::{Finder, RecordFields, fields_of_stream, without_records},
     pipeline::Erased,
 };
@@ -90,7 +90,7 @@ pub(super) fn files(archive: &Archive) -> Result<Vec<PathBuf>, EraseError> {
 pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveFound, EraseError> {
     let looked = each_file(archive, |path| {
         let stream = stream_of(path)?;
-        rewrite(path, &Steps::default(), true, |body| {
+        rewrite(path, &Failpoints::default(), true, |body| {
             Ok::<_, EraseError>(stream.and_then(|stream| people.without(stream, body)))
         })
     })?;
@@ -174,7 +174,7 @@ pub(super) fn facts(archive: &Archive, wanted: &[Identifier]) -> Result<Archived
     let look = |path: &Path| {
         let mut found = ArchivedFacts::default();
         let Some(stream) = stream_of(path)? else { return Ok(found) };
-        rewrite(path, &Steps::default(), true, |body| {
+        rewrite(path, &Failpoints::default(), true, |body| {
             if finder.may_be_a_field(body) {
                 without_records(body, |record| {
                     if records.is_theirs(stream, record) {
@@ -205,21 +205,21 @@ fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Ve
 }
 
 /// Takes the records out of these files. Returns how many they were.
-pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, steps: &Steps) -> Result<u64, EraseError> {
+pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &Failpoints) -> Result<u64, EraseError> {
     let mut removed = 0;
     for path in found_in {
         let Some(stream) = stream_of(path)? else { continue };
-        let counts = rewrite(path, steps, false, |body| Ok::<_, EraseError>(people.without(stream, body)))?;
+        let counts = rewrite(path, failpoints, false, |body| Ok::<_, EraseError>(people.without(stream, body)))?;
         removed += counts.removed;
     }
     Ok(removed)
 }
 
 /// Replaces what mentions people in the pages of these files. Returns the pages that changed.
-pub(super) fn redact(found_in: &[PathBuf], finder: &Finder, steps: &Steps) -> Result<u64, EraseError> {
+pub(super) fn redact(found_in: &[PathBuf], finder: &Finder, failpoints: &Failpoints) -> Result<u64, EraseError> {
     let mut changed = 0;
     for path in found_in {
-        let counts = rewrite(path, steps, false, |body| {
+        let counts = rewrite(path, failpoints, false, |body| {
             let redacted = if finder.may_be_in(body) { redacted(body, finder) } else { None };
             Ok::<_, EraseError>(redacted.map(|body| PageChange { body, removed: 0 }))
         })?;
@@ -257,7 +257,7 @@ pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesS
     let looked = each_file(archive, |path| {
         let stream = stream_of(path)?;
         let mut found = PagesSearched { files: 1, ..PagesSearched::default() };
-        rewrite(path, &Steps::default(), true, |body| {
+        rewrite(path, &Failpoints::default(), true, |body| {
             found.bytes += body.len() as u64;
             let left = stream.and_then(|stream| people.without(stream, body));
             found.records += left.map_or(0, |left| u64::from(left.removed));

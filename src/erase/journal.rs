@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::EraseError;
 use crate::{
-    model::{DurableStep, Identifier, Steps},
+    model::{DurableStep, Failpoints, Identifier},
     person::{self, Key, KeyedHash, Sealed},
 };
 
@@ -60,12 +60,12 @@ pub(super) struct Journal {
 pub(super) struct Journals {
     folder: PathBuf,
     key: Key,
-    steps: Steps,
+    failpoints: Failpoints,
 }
 
 impl Journals {
-    pub fn new(folder: &Path, key: Key, steps: Steps) -> Journals {
-        Journals { folder: folder.to_owned(), key, steps }
+    pub fn new(folder: &Path, key: Key, failpoints: Failpoints) -> Journals {
+        Journals { folder: folder.to_owned(), key, failpoints }
     }
 
     /// The journal that an interrupted erasure of the same names left, and the identifiers that it was about. `as_written` are the names
@@ -137,7 +137,7 @@ impl Journals {
     pub fn write(&self, journal: &Journal) -> Result<(), EraseError> {
         let path = self.path(&journal.erasure_id);
         let failed = || EraseError::io("write", &path);
-        self.steps.reach(DurableStep::JournalWritten).map_err(failed())?;
+        self.failpoints.hit(DurableStep::JournalWritten).map_err(failed())?;
         let text = serde_json::to_vec_pretty(journal).map_err(|error| failed()(error.into()))?;
         write_privately(&path, &text)
     }
@@ -145,7 +145,7 @@ impl Journals {
     /// The erasure is done.
     pub fn remove(&self, journal: &Journal) -> Result<(), EraseError> {
         let path = self.path(&journal.erasure_id);
-        self.steps.reach(DurableStep::JournalWritten).map_err(EraseError::io("remove", &path))?;
+        self.failpoints.hit(DurableStep::JournalWritten).map_err(EraseError::io("remove", &path))?;
         fs::remove_file(&path).map_err(EraseError::io("remove", &path))
     }
 
@@ -213,7 +213,7 @@ mod tests {
     fn p9_a_journal_says_nothing_but_to_the_same_command() {
         let folder = tempfile::tempdir().unwrap();
         let key = Key::create(&folder.path().join("key")).unwrap();
-        let journals = Journals::new(folder.path(), key, Steps::default());
+        let journals = Journals::new(folder.path(), key, Failpoints::default());
         let (anna, bert) = (named(&["anna"]), named(&["bert"]));
         let led = [Identifier::read(IdentifierKind::Email, "anna@example.com").unwrap()];
         let journal = journals.begin(None, "e1", 7, &anna, &led).unwrap();

@@ -10,7 +10,7 @@ use super::{
     journal::{Journal, Journals, PurgeNote},
 };
 use crate::{
-    model::{DurableStep, Identifier, IdentifierKind, Steps},
+    model::{DurableStep, Failpoints, Identifier, IdentifierKind},
     person::Key,
     source::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest, Source},
 };
@@ -45,7 +45,7 @@ fn names_of(leads: &Leads) -> Vec<Name> {
 /// Asks for all names that were not asked for yet. The journal is written after each answer.
 pub(super) async fn purge(
     source: &Source,
-    (journals, key, steps): (&Journals, &Key, &Steps),
+    (journals, key, failpoints): (&Journals, &Key, &Failpoints),
     journal: &mut Journal,
     leads: &Leads,
     delay_seconds: Option<u64>,
@@ -55,7 +55,7 @@ pub(super) async fn purge(
     let mut purged = Purged::default();
     let mut waiting: VecDeque<Vec<Name>> = batches(names).into();
     while let Some(batch) = waiting.pop_front() {
-        steps.reach(DurableStep::PurgeAsked).map_err(EraseError::io("ask the service for", "a purge"))?;
+        failpoints.hit(DurableStep::PurgeAsked).map_err(EraseError::io("ask the service for", "a purge"))?;
         let asked: Vec<_> = batch.iter().map(|name| key.hash(&name.written)).collect();
         match source.purge(&request(&batch, delay_seconds)).await? {
             PurgeAnswer::Accepted { request_id, service_now_ms } => {

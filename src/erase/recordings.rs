@@ -3,7 +3,7 @@
 use super::{EraseError, verify::Place};
 use crate::{
     config::Settings,
-    model::{Identifier, IdentifierKind, Steps},
+    model::{Failpoints, Identifier, IdentifierKind},
     pipeline::recordings_folders,
     recordings::{Held, Recordings},
     state::State,
@@ -13,7 +13,11 @@ use crate::{
 ///
 /// # Errors
 /// If one where a run put some is not there: on a disk that is not mounted, recordings would outlive the erasure.
-pub(super) fn folders(settings: &Settings, state: &State, steps: &Steps) -> Result<Vec<Recordings>, EraseError> {
+pub(super) fn folders(
+    settings: &Settings,
+    state: &State,
+    failpoints: &Failpoints,
+) -> Result<Vec<Recordings>, EraseError> {
     let mut paths = recordings_folders(state)?;
     if let Some(path) = paths.iter().find(|path| !path.is_dir()) {
         return Err(EraseError::Names(format!(
@@ -25,7 +29,7 @@ pub(super) fn folders(settings: &Settings, state: &State, steps: &Steps) -> Resu
     if !paths.iter().any(|path| path.canonicalize().ok() == own.canonicalize().ok()) {
         paths.push(own.clone());
     }
-    Ok(paths.iter().map(|path| Recordings::at(path, steps.clone())).collect())
+    Ok(paths.iter().map(|path| Recordings::at(path, failpoints.clone())).collect())
 }
 
 /// What is held of the sessions among these.

@@ -9,7 +9,7 @@ use crate::{
     clock,
     config::Settings,
     model::DAY_MS,
-    pipeline::{CLOCK_SKEW, Surroundings},
+    pipeline::{CLOCK_SKEW, System},
     state::State,
 };
 
@@ -25,7 +25,7 @@ pub async fn erase_vanished(
         let skew_ms = state.map(|state| state.service_trait::<i64>(CLOCK_SKEW)).transpose()?.flatten();
         let now_ms = clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);
         let request = EraseRequest::vanished(now_ms.saturating_sub(i64::from(days) * DAY_MS));
-        let mut erase = Erase::open_in(settings, request, stop, Surroundings::default())?;
+        let mut erase = Erase::open_in(settings, request, stop, System::default())?;
         let plan = erase.plan()?;
         Ok::<_, EraseError>((erase, plan))
     });

@@ -13,7 +13,7 @@ use self::handed::Counter;
 use super::LoadError;
 use crate::{
     files,
-    model::{DurableStep, Steps},
+    model::{DurableStep, Failpoints},
 };
 
 mod handed;
@@ -79,7 +79,7 @@ impl StartedEngine {
         let engine = Engine {
             connection: self.connection,
             counter,
-            steps: Steps::default(),
+            failpoints: Failpoints::default(),
             threads: threads_of(&self.options),
         };
         pin_to_utc(&engine.connection)?;
@@ -103,7 +103,7 @@ fn threads_of(options: &EngineOptions) -> u32 {
 pub struct Engine {
     connection: Connection,
     counter: Counter,
-    steps: Steps,
+    failpoints: Failpoints,
     threads: u32,
 }
 
@@ -115,8 +115,8 @@ impl Engine {
 
     /// The same engine, with somebody who watches the durable steps taken through it.
     #[must_use]
-    pub(super) fn watched(self, steps: Steps) -> Self {
-        Self { steps, ..self }
+    pub(super) fn watched(self, failpoints: Failpoints) -> Self {
+        Self { failpoints, ..self }
     }
 
     /// Runs what has enough to do for all threads: whole files and tables.
@@ -145,9 +145,9 @@ impl Engine {
     }
 
     /// To be called before each durable step.
-    pub(super) fn reach(&self, step: DurableStep, path: &Path) -> Result<(), LoadError> {
+    pub(super) fn hit(&self, step: DurableStep, path: &Path) -> Result<(), LoadError> {
         let failed = |source| LoadError::Io { action: "write", path: path.to_owned(), source };
-        self.steps.reach(step).map_err(failed)
+        self.failpoints.hit(step).map_err(failed)
     }
 
     /// Runs statements that return nothing of interest. `action` completes "the engine failed to ...".

@@ -11,7 +11,7 @@ use super::{
         parquet::ParquetStore,
     },
 };
-use crate::model::Steps;
+use crate::model::Failpoints;
 
 /// Where a warehouse is, and of which kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Opening {
     /// How long to wait for one that another process has open.
     pub patience: LockPatience,
     /// Who watches its durable steps.
-    pub steps: Steps,
+    pub failpoints: Failpoints,
 }
 
 impl Place {
@@ -136,16 +136,16 @@ fn open_duckdb(
         Some(engine) => engine,
         None => start_engine(path, opening.memory_limit_bytes, opening.threads)?,
     };
-    let (identity, patience, steps) = (&opening.identity, opening.patience.clone(), opening.steps.clone());
+    let (identity, patience, failpoints) = (&opening.identity, opening.patience.clone(), opening.failpoints.clone());
     DuckDbStore::open(
-        DuckDbPlace { path, identity, patience, steps, copy: copy.cloned(), search: search.clone() },
+        DuckDbPlace { path, identity, patience, failpoints, copy: copy.cloned(), search: search.clone() },
         engine,
     )
 }
 
 fn open_parquet(root: &Path, partition_by: PartitionBy, opening: &Opening) -> Result<ParquetStore, LoadError> {
     let options = parquet_options(partition_by, opening);
-    ParquetStore::open_watched(root, &opening.identity, &options, &opening.patience, &opening.steps)
+    ParquetStore::open_watched(root, &opening.identity, &options, &opening.patience, &opening.failpoints)
 }
 
 fn parquet_options(partition_by: PartitionBy, opening: &Opening) -> ParquetOptions {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Chance, FlagSet, Scope, Window};
+use super::{FlagSet, Rng, Scope, Window};
 
 macro_rules! time_ordered_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -16,13 +16,13 @@ macro_rules! time_ordered_id {
         impl $name {
             /// A new id, ordered by the time handed in (epoch milliseconds) and unique beside it.
             pub fn new(now_ms: i64) -> Self {
-                Self::drawn(now_ms, &Chance::default())
+                Self::drawn(now_ms, &Rng::default())
             }
 
             /// The same, with its random part from there.
-            pub fn drawn(now_ms: i64, chance: &Chance) -> Self {
+            pub fn drawn(now_ms: i64, rng: &Rng) -> Self {
                 let now_ms = u64::try_from(now_ms).unwrap_or(0);
-                let random = [chance.bits(), chance.bits()].map(u64::to_le_bytes);
+                let random = [rng.bits(), rng.bits()].map(u64::to_le_bytes);
                 let tail: [u8; 10] = std::array::from_fn(|at| random[at / 8][at % 8]);
                 Self(uuid::Builder::from_unix_timestamp_millis(now_ms, &tail).into_uuid().to_string())
             }

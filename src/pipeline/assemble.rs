@@ -15,7 +15,7 @@ use crate::{
     source::{AuthForm, SourceError, SourceSettings, checked_address},
 };
 
-use super::{PipelineError, Surroundings, memory::MemoryShares};
+use super::{PipelineError, System, memory::MemoryShares};
 
 /// The client's settings; the deadline counts from now.
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
@@ -82,22 +82,22 @@ pub fn full_text_search(settings: &WarehouseSettings) -> FullTextSearch {
     FullTextSearch { is_on: settings.full_text_search, extension_directory: settings.extension_directory.clone() }
 }
 
-/// What opening them takes: in the surroundings of this machine, and without waiting.
-pub(super) fn opening(settings: &Settings, identity: &Identity, surroundings: &Surroundings) -> Opening {
+/// What opening them takes: in the system of this machine, and without waiting.
+pub(super) fn opening(settings: &Settings, identity: &Identity, system: &System) -> Opening {
     let shares = MemoryShares::of(&settings.warehouse);
     Opening {
         identity: identity.clone(),
         memory_limit_bytes: shares.store,
         waiting_bytes_max: shares.waiting,
-        threads: threads(surroundings),
+        threads: threads(system),
         patience: LockPatience::default(),
-        steps: surroundings.steps.clone(),
+        failpoints: system.failpoints.clone(),
     }
 }
 
 /// Opens every warehouse that the settings name, without waiting for those that other processes have open.
 pub fn open_warehouses(settings: &Settings, identity: &Identity) -> Result<Vec<Warehouse>, PipelineError> {
-    open_all(settings, &opening(settings, identity, &Surroundings::default()), None)
+    open_all(settings, &opening(settings, identity, &System::default()), None)
 }
 
 /// Opens every warehouse that the settings name. `started`: what [`start_engine`] gave, if it was asked before.
@@ -111,18 +111,15 @@ pub(super) fn open_all(
     places(&settings.warehouse).into_iter().map(open).collect()
 }
 
-fn threads(surroundings: &Surroundings) -> u32 {
+fn threads(system: &System) -> u32 {
     let processors = || std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
-    surroundings.engine_threads.unwrap_or_else(processors)
+    system.engine_threads.unwrap_or_else(processors)
 }
 
 /// The engine of the DuckDB file, if there is to be one. Touches no file: whoever may not yet open the warehouse can start it.
-pub(super) fn start_engine(
-    settings: &Settings,
-    surroundings: &Surroundings,
-) -> Result<Option<StartedEngine>, PipelineError> {
+pub(super) fn start_engine(settings: &Settings, system: &System) -> Result<Option<StartedEngine>, PipelineError> {
     let Some(path) = &settings.warehouse.duckdb else { return Ok(None) };
-    let started = engine_at(path, MemoryShares::of(&settings.warehouse).store, threads(surroundings));
+    let started = engine_at(path, MemoryShares::of(&settings.warehouse).store, threads(system));
     started.map(Some).map_err(failed("duckdb"))
 }
 

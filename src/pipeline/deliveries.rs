@@ -10,14 +10,14 @@ use crate::{
     config::Settings,
     flatten::{FlatDeliveries, FlattenError, flatten_deliveries, tell},
     load::EventRows,
-    model::{Delivery, DurableStep, EventKind, RunId, Steps},
+    model::{Delivery, DurableStep, EventKind, Failpoints, RunId},
     person::{Suppression, fields_of_table},
     schema::table,
     state::Inbox,
 };
 
 use super::{
-    PipelineError, Run, Session, Surroundings,
+    PipelineError, Run, Session, System,
     assemble::{failed, identity, suppression},
     drift::DriftSource,
     shared_destination::SharedDestination,
@@ -48,17 +48,17 @@ pub struct Flushed {
 /// `Leased` while a run is at work, which does the same at its beginning.
 pub async fn flush_deliveries(
     settings: &Settings,
-    surroundings: &Surroundings,
+    system: &System,
     stop: &CancellationToken,
     publishes: bool,
 ) -> Result<Flushed, PipelineError> {
-    let (settings, surroundings, stop) = (settings.clone(), surroundings.clone(), stop.clone());
-    blocking(move || flush(&settings, &surroundings, &stop, publishes)).await?
+    let (settings, system, stop) = (settings.clone(), system.clone(), stop.clone());
+    blocking(move || flush(&settings, &system, &stop, publishes)).await?
 }
 
 fn flush(
     settings: &Settings,
-    surroundings: &Surroundings,
+    system: &System,
     stop: &CancellationToken,
     publishes: bool,
 ) -> Result<Flushed, PipelineError> {
@@ -67,7 +67,7 @@ fn flush(
     if !publishes && inbox.count_waiting().map_err(PipelineError::State)?.deliveries == 0 {
         return Ok(Flushed::default());
     }
-    let session = Session::open(settings, &identity, COMMAND, surroundings).map_err(PipelineError::State)?;
+    let session = Session::open(settings, &identity, COMMAND, system).map_err(PipelineError::State)?;
     let destinations = SharedDestination::all(session.warehouses(stop, None)?);
     let applied = InboxReader::new(&session, inbox, suppression(settings)?).apply(&destinations);
     // Also after a failure: what was committed is let go of.
@@ -101,14 +101,14 @@ struct InboxReader {
     /// The environment whose deliveries count; `None`: not known yet.
     environment_id: Option<String>,
     clock: Clock,
-    steps: Steps,
+    failpoints: Failpoints,
 }
 
 impl InboxReader {
     fn new(session: &Session, inbox: Inbox, kept_out: Suppression) -> Self {
-        let Surroundings { clock, steps, .. } = session.surroundings.clone();
+        let System { clock, failpoints, .. } = session.system.clone();
         let environment_id = session.settings.serve.environment_id.clone();
-        InboxReader { inbox, run_id: session.run_id.clone(), kept_out, environment_id, clock, steps }
+        InboxReader { inbox, run_id: session.run_id.clone(), kept_out, environment_id, clock, failpoints }
     }
 
     fn apply(&mut self, destinations: &[SharedDestination]) -> Result<Flushed, PipelineError> {
@@ -123,7 +123,7 @@ impl InboxReader {
             }
             let taken = self.without_the_erased(&waiting);
             let added = if taken.is_empty() { 0 } else { self.add(&taken, destinations, &mut flushed)? };
-            let settles = self.steps.reach(DurableStep::DeliveriesSettled);
+            let settles = self.failpoints.hit(DurableStep::DeliveriesSettled);
             settles.map_err(|error| PipelineError::Died(error.to_string()))?;
             self.inbox.settle(&waiting, self.clock.now_ms()).map_err(PipelineError::State)?;
             flushed.deliveries += waiting.len() as u64;

@@ -382,7 +382,7 @@ impl Run {
         let here_ms = self.session.now_ms();
         let started_ms = self.context.source.service_now_ms().unwrap_or(here_ms);
         let scan = Scan {
-            id: ScanId::drawn(here_ms, &self.session.surroundings.chance),
+            id: ScanId::drawn(here_ms, &self.session.system.rng),
             run_id: self.session.run_id.clone(),
             scope: task.scope,
             window: task.due.window,

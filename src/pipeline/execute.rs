@@ -30,7 +30,7 @@ impl Run {
 
     async fn executed(mut self) -> (RunReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
-        let clock = self.session.surroundings.clock.clone();
+        let clock = self.session.system.clock.clone();
         let worked = noting_told_waits(self.work(), source, state, clock).await;
         self.doubt_ties();
         // Also after an error: what was committed becomes visible. The first error is the one to tell.

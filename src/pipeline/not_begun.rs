@@ -6,7 +6,7 @@ use crate::{
     state::{State, StateError},
 };
 
-use super::{PipelineError, RunMoments, RunReport, Session, Surroundings, assemble::identity, error::chain};
+use super::{PipelineError, RunMoments, RunReport, Session, System, assemble::identity, error::chain};
 
 impl Session {
     /// The run that this session began has failed while it opened what it works with.
@@ -28,7 +28,7 @@ pub(super) fn note_not_begun(
     command: &'static str,
     started_ms: i64,
     error: &PipelineError,
-    surroundings: &Surroundings,
+    system: &System,
 ) {
     // What cannot be opened now could not be opened a moment ago.
     let is_hopeless = matches!(error, PipelineError::State(error) if !matches!(error, StateError::Leased { .. }));
@@ -36,11 +36,11 @@ pub(super) fn note_not_begun(
         return;
     }
     let Ok(identity) = identity(settings) else { return };
-    let moments = RunMoments { started_ms, finished_ms: surroundings.clock.now_ms() };
-    let report = RunReport::not_begun(RunId::drawn(started_ms, &surroundings.chance), command, moments, error);
+    let moments = RunMoments { started_ms, finished_ms: system.clock.now_ms() };
+    let report = RunReport::not_begun(RunId::drawn(started_ms, &system.rng), command, moments, error);
     let report = report.for_lists_of(settings);
     let noted = State::open(&settings.state_path, &identity.base_url, &identity.environment).and_then(|state| {
-        let state = state.watched(surroundings.steps.clone());
+        let state = state.watched(system.failpoints.clone());
         let text = serde_json::to_string(&report).unwrap_or_default();
         state.begin_run(&report.run_id, command, started_ms)?;
         let (outcome, exit_code) = (report.outcome.name(), i64::from(report.exit_code));

@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    PipelineError, Session, Surroundings,
+    PipelineError, Session, System,
     assemble::{failed, identity, opening, places},
 };
 
@@ -24,7 +24,7 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
     let to = identity(settings)?;
     let mut told = Vec::new();
     let session = session_of_either(settings, from, &to).map_err(PipelineError::State)?;
-    let opening = opening(settings, &to, &Surroundings::default());
+    let opening = opening(settings, &to, &System::default());
     for place in places(&settings.warehouse).into_iter().filter(|place| place.path().exists()) {
         if place.rebind(from, &opening).map_err(failed(place.name()))? {
             let what = if place.name() == "duckdb" { "the DuckDB file" } else { "the Parquet files in" };
@@ -58,7 +58,7 @@ fn session_of_either(settings: &Settings, from: &Identity, to: &Identity) -> Res
     if !settings.state_path.exists() {
         return Ok(None);
     }
-    let open = |identity: &Identity| Session::open(settings, identity, "rebind", &Surroundings::default());
+    let open = |identity: &Identity| Session::open(settings, identity, "rebind", &System::default());
     match open(to) {
         Err(StateError::OtherService { .. }) => open(from).map(Some),
         opened => opened.map(Some),

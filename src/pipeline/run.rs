@@ -20,8 +20,8 @@ use super::{
     replay::clear_leftovers,
     report::Findings,
     shared_destination::SharedDestination,
-    surroundings::Surroundings,
     sync_context::SyncContext,
+    system::System,
     threads::side_by_side,
     work::first_sync_since,
 };
@@ -47,21 +47,21 @@ impl Run {
         stop: CancellationToken,
         progress: Arc<Progress>,
     ) -> Result<Run, PipelineError> {
-        Run::open_in(settings, request, stop, progress, Surroundings::default()).await
+        Run::open_in(settings, request, stop, progress, System::default()).await
     }
 
-    /// The same in other surroundings than this machine's.
+    /// The same in other system than this machine's.
     pub async fn open_in(
         settings: Settings,
         request: Request,
         stop: CancellationToken,
         progress: Arc<Progress>,
-        surroundings: Surroundings,
+        system: System,
     ) -> Result<Run, PipelineError> {
-        let (started_ms, command) = (surroundings.clock.now_ms(), request.command);
-        let leased = lease_and_engine(&settings, command, &surroundings);
+        let (started_ms, command) = (system.clock.now_ms(), request.command);
+        let leased = lease_and_engine(&settings, command, &system);
         let (leased, source_settings) = leased.inspect_err(|error| {
-            note_not_begun(&settings, command, started_ms, error, &surroundings);
+            note_not_begun(&settings, command, started_ms, error, &system);
         })?;
         let Leased { session, damaged, engine } = leased;
         // From here on the history has the run, also if it is killed while it waits for a warehouse.
@@ -154,7 +154,7 @@ struct Leased {
 fn lease_and_engine(
     settings: &Settings,
     command: &'static str,
-    surroundings: &Surroundings,
+    system: &System,
 ) -> Result<(Leased, SourceSettings), PipelineError> {
     let source_settings = source_settings(settings)?;
     let identity = identity(settings)?;
@@ -162,8 +162,8 @@ fn lease_and_engine(
     // To start an engine takes longest, and touches nothing that another run may hold.
     let (opened, engine) = side_by_side(
         "takes the lease",
-        || Session::open_or_begin_anew(settings, &identity, command, surroundings),
-        || start_engine(settings, surroundings),
+        || Session::open_or_begin_anew(settings, &identity, command, system),
+        || start_engine(settings, system),
     );
     let (session, damaged) = opened?.map_err(PipelineError::State)?;
     Ok((Leased { session, damaged, engine }, source_settings))

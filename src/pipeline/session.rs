@@ -20,7 +20,7 @@ use crate::{
 };
 
 use super::{
-    PipelineError, Surroundings,
+    PipelineError, System,
     assemble::{archive, failed, lock_patience, open_all, opening, places},
     limits::{recall, remember},
 };
@@ -31,7 +31,7 @@ pub struct Session {
     pub settings: Settings,
     /// The service and the environment that everything is marked with.
     pub identity: Identity,
-    pub surroundings: Surroundings,
+    pub system: System,
     /// As the lease and the history of runs name it.
     pub command: &'static str,
     pub run_id: RunId,
@@ -51,10 +51,10 @@ impl Session {
         settings: &Settings,
         identity: &Identity,
         command: &'static str,
-        surroundings: &Surroundings,
+        system: &System,
     ) -> Result<Session, StateError> {
         let state = State::open(&settings.state_path, &identity.base_url, &identity.environment)?;
-        Session::of(state, settings, identity, command, surroundings)
+        Session::of(state, settings, identity, command, system)
     }
 
     /// The same, and where a damaged state file was put, if there was one: then a new one is begun.
@@ -62,12 +62,12 @@ impl Session {
         settings: &Settings,
         identity: &Identity,
         command: &'static str,
-        surroundings: &Surroundings,
+        system: &System,
     ) -> Result<(Session, Option<PathBuf>), StateError> {
         let (base_url, environment) = (&identity.base_url, &identity.environment);
-        let now_ms = surroundings.clock.now_ms();
+        let now_ms = system.clock.now_ms();
         let (state, damaged) = State::open_or_begin_anew(&settings.state_path, base_url, environment, now_ms)?;
-        Ok((Session::of(state, settings, identity, command, surroundings)?, damaged))
+        Ok((Session::of(state, settings, identity, command, system)?, damaged))
     }
 
     fn of(
@@ -75,16 +75,16 @@ impl Session {
         settings: &Settings,
         identity: &Identity,
         command: &'static str,
-        surroundings: &Surroundings,
+        system: &System,
     ) -> Result<Session, StateError> {
-        let started_ms = surroundings.clock.now_ms();
-        let run_id = RunId::drawn(started_ms, &surroundings.chance);
-        let state = state.watched(surroundings.steps.clone());
+        let started_ms = system.clock.now_ms();
+        let run_id = RunId::drawn(started_ms, &system.rng);
+        let state = state.watched(system.failpoints.clone());
         let lease = state.take_lease(&run_id, command, started_ms)?;
         Ok(Session {
             settings: settings.clone(),
             identity: identity.clone(),
-            surroundings: surroundings.clone(),
+            system: system.clone(),
             command,
             run_id,
             started_ms,
@@ -106,18 +106,18 @@ impl Session {
 
     /// This machine's time.
     pub fn now_ms(&self) -> i64 {
-        self.surroundings.clock.now_ms()
+        self.system.clock.now_ms()
     }
 
     /// The archive of the settings.
     pub fn archive(&self) -> Result<Archive, PipelineError> {
-        Ok(archive(&self.settings, &self.identity)?.watched(self.surroundings.steps.clone()))
+        Ok(archive(&self.settings, &self.identity)?.watched(self.system.failpoints.clone()))
     }
 
     /// The client, with what earlier commands learned of the rate limit. Sends nothing.
     pub fn source(&self, mut settings: SourceSettings, stop: CancellationToken) -> Result<Source, PipelineError> {
-        let Surroundings { clock, chance, transport, .. } = self.surroundings.clone();
-        (settings.clock, settings.chance, settings.transport) = (clock, chance, transport);
+        let System { clock, rng, transport, .. } = self.system.clone();
+        (settings.clock, settings.rng, settings.transport) = (clock, rng, transport);
         let ignores_told_wait = self.settings.throttle.ignores_told_wait;
         let learned = recall(&self.state(), &mut settings, ignores_told_wait).map_err(PipelineError::State)?;
         Source::new(settings, learned, self.account.clone(), stop).map_err(PipelineError::Source)
@@ -131,9 +131,9 @@ impl Session {
         started: Option<StartedEngine>,
     ) -> Result<Vec<Warehouse>, PipelineError> {
         let patience = lock_patience(&self.settings, stop);
-        let opening = Opening { patience, ..opening(&self.settings, &self.identity, &self.surroundings) };
+        let opening = Opening { patience, ..opening(&self.settings, &self.identity, &self.system) };
         let mut warehouses = open_all(&self.settings, &opening, started)?;
-        if self.surroundings.last_warehouse_first {
+        if self.system.last_warehouse_first {
             warehouses.reverse();
         }
         Ok(warehouses)
@@ -141,7 +141,7 @@ impl Session {
 
     /// Every warehouse that the settings name, for reading alone.
     pub(super) fn warehouses_to_compare(&self) -> Result<Vec<Warehouse>, PipelineError> {
-        let opening = opening(&self.settings, &self.identity, &self.surroundings);
+        let opening = opening(&self.settings, &self.identity, &self.system);
         let open = |place: Place| {
             let name = place.name();
             // Where the warehouses are, perhaps nothing may be written.

@@ -40,7 +40,7 @@ impl SyncContext {
         archive: Archive,
         progress: Arc<Progress>,
     ) -> Result<SyncContext, PipelineError> {
-        let clock = &session.surroundings.clock;
+        let clock = &session.system.clock;
         let ties = TieWatch::load(&session.state(), clock.clone())?;
         let theme_times = ThemeTimes::load(&session.state(), clock.clone())?;
         Ok(SyncContext {

@@ -25,7 +25,7 @@ use std::{
 
 use crate::{
     files,
-    model::{DurableStep, Identifier, IdentifierKind, Steps},
+    model::{DurableStep, Failpoints, Identifier, IdentifierKind},
 };
 
 use error::failed;
@@ -34,7 +34,7 @@ use error::failed;
 #[derive(Clone, Debug)]
 pub struct Recordings {
     root: PathBuf,
-    steps: Steps,
+    failpoints: Failpoints,
 }
 
 /// What is kept of some sessions.
@@ -50,8 +50,8 @@ pub struct Held {
 
 impl Recordings {
     /// Those in this folder, which need not be there yet.
-    pub fn at(root: &Path, steps: Steps) -> Recordings {
-        Recordings { root: root.to_owned(), steps }
+    pub fn at(root: &Path, failpoints: Failpoints) -> Recordings {
+        Recordings { root: root.to_owned(), failpoints }
     }
 
     /// Makes their folder, if it is not there.
@@ -106,7 +106,7 @@ impl Recordings {
         let (sha256, bytes, from) = partial.finish()?;
         let recording = Recording { sha256, bytes, media_type, fetched_ms: now_ms };
         let place = self.root.join(self.place_of(key, &recording));
-        self.steps.reach(DurableStep::RecordingKept).map_err(failed("keep", &place))?;
+        self.failpoints.hit(DurableStep::RecordingKept).map_err(failed("keep", &place))?;
         files::replace(&from, &place).map_err(failed("keep", &place))?;
         self.note(key, &Upload::Stored(recording.clone()))?;
         Partial::forget(&self.root.join(folder_of(&key.session)).join(key.name()))?;
@@ -131,7 +131,7 @@ impl Recordings {
             let text = serde_json::to_vec(upload)?;
             let mut output = files::Output::begin(&path, ".new", files::Access::Private)?;
             output.write_all(&text)?;
-            self.steps.reach(DurableStep::RecordingNoted)?;
+            self.failpoints.hit(DurableStep::RecordingNoted)?;
             output.finish()
         };
         write().map_err(failed("write", &path))
@@ -165,7 +165,7 @@ impl Recordings {
             if files::metadata(&folder).map_err(failed("look at", &folder))?.is_none() {
                 continue;
             }
-            self.steps.reach(DurableStep::RecordingRemoved).map_err(failed("remove", &folder))?;
+            self.failpoints.hit(DurableStep::RecordingRemoved).map_err(failed("remove", &folder))?;
             fs::remove_dir_all(&folder).map_err(failed("remove", &folder))?;
             let above = files::folder_of(&folder);
             files::sync_folder(above).map_err(failed("sync", above))?;

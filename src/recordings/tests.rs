@@ -41,7 +41,7 @@ fn files_below(root: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_recording_is_named_after_its_content_and_found_by_its_upload() {
     let folder = TempDir::new().unwrap();
-    let recordings = Recordings::at(folder.path(), Steps::default());
+    let recordings = Recordings::at(folder.path(), Failpoints::default());
     let (one, other) = (key(SESSION, 7, "u"), key(SESSION, 8, "u"));
     assert_eq!(recordings.look_up(&one).unwrap(), None);
     let recording = stored(&recordings, &one, b"abc");
@@ -82,7 +82,7 @@ fn a_recording_is_named_after_its_content_and_found_by_its_upload() {
 #[test]
 fn p2_a_download_goes_on_with_the_version_that_it_has() {
     let folder = TempDir::new().unwrap();
-    let recordings = Recordings::at(folder.path(), Steps::default());
+    let recordings = Recordings::at(folder.path(), Failpoints::default());
     let key = key(SESSION, 7, "u");
     let mut partial = recordings.begin(&key).unwrap();
     assert_eq!((partial.bytes(), partial.version()), (0, None));
@@ -117,13 +117,13 @@ fn p2_a_download_goes_on_with_the_version_that_it_has() {
 fn p2_a_stop_before_any_step_leaves_what_can_be_gone_on_with() {
     for stop_before in [DurableStep::RecordingKept, DurableStep::RecordingNoted] {
         let folder = TempDir::new().unwrap();
-        let stopped = Recordings::at(folder.path(), Steps::watched_by(move |step| step == stop_before));
+        let stopped = Recordings::at(folder.path(), Failpoints::with_hook(move |step| step == stop_before));
         let key = key(SESSION, 7, "u");
         let mut partial = stopped.begin(&key).unwrap();
         partial.restart(version("\"1\"")).unwrap();
         partial.write(b"abc").unwrap();
         assert!(stopped.keep(&key, partial, None, 1).is_err());
-        let recordings = Recordings::at(folder.path(), Steps::default());
+        let recordings = Recordings::at(folder.path(), Failpoints::default());
         assert_eq!(recordings.look_up(&key).unwrap(), None, "{stop_before:?}");
         stored(&recordings, &key, b"abc");
         assert!(matches!(recordings.look_up(&key).unwrap(), Some(Upload::Stored(_))));
@@ -134,7 +134,7 @@ fn p2_a_stop_before_any_step_leaves_what_can_be_gone_on_with() {
 #[test]
 fn p9_all_of_a_session_goes_and_nothing_of_others() {
     let folder = TempDir::new().unwrap();
-    let recordings = Recordings::at(folder.path(), Steps::default());
+    let recordings = Recordings::at(folder.path(), Failpoints::default());
     let other = "bbbbbbbb-0000-4000-8000-00000000000b";
     stored(&recordings, &key(SESSION, 7, "u"), b"abc");
     // An earlier upload of the same answer, which no row names any more, and one that was cut short.
@@ -154,5 +154,5 @@ fn p9_all_of_a_session_goes_and_nothing_of_others() {
     assert_eq!(recordings.remove(&people).unwrap(), 0, "once more, as after a kill");
     assert!(matches!(recordings.look_up(&key(other, 7, "u")).unwrap(), Some(Upload::Stored(_))));
     assert_eq!(files_below(folder.path()).len(), 2);
-    assert_eq!(Recordings::at(&folder.path().join("none"), Steps::default()).remove(&people).unwrap(), 0);
+    assert_eq!(Recordings::at(&folder.path().join("none"), Failpoints::default()).remove(&people).unwrap(), 0);
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Chance, MINUTE_MS, Stream};
+use crate::model::{MINUTE_MS, Rng, Stream};
 
 use super::Schedule;
 
@@ -61,7 +61,7 @@ pub struct Agenda {
     jitter_ms: i64,
     wake_ms: i64,
     flush_ms: i64,
-    chance: Chance,
+    rng: Rng,
     tick: Option<Tick>,
     wakes: BTreeMap<Stream, Wake>,
     flush_due_ms: Option<i64>,
@@ -73,12 +73,12 @@ impl Agenda {
     pub fn new(
         schedule: Option<Schedule>,
         (jitter_ms, wake_ms, flush_ms): (i64, i64, i64),
-        chance: Chance,
+        rng: Rng,
         done_tick_ms: Option<i64>,
         now_ms: i64,
     ) -> Agenda {
         let (tick, wakes) = (None, BTreeMap::new());
-        let mut agenda = Agenda { schedule, jitter_ms, wake_ms, flush_ms, chance, tick, wakes, flush_due_ms: None };
+        let mut agenda = Agenda { schedule, jitter_ms, wake_ms, flush_ms, rng, tick, wakes, flush_due_ms: None };
         agenda.tick = agenda.tick_after(done_tick_ms.unwrap_or(now_ms), now_ms);
         agenda
     }
@@ -90,7 +90,7 @@ impl Agenda {
             return Some(Tick { tick_ms, due_ms: now_ms, tries: 0 });
         }
         let tick_ms = schedule.next(now_ms.max(done_ms))?;
-        let jitter_ms = (self.jitter_ms as f64 * self.chance.share()) as i64;
+        let jitter_ms = (self.jitter_ms as f64 * self.rng.share()) as i64;
         Some(Tick { tick_ms, due_ms: tick_ms + jitter_ms, tries: 0 })
     }
 

@@ -11,7 +11,7 @@ use crate::{
     model::{MINUTE_MS, Stream},
     notify::EndedRun,
     pipeline::{
-        Meter, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunMoments, RunReport, Surroundings, chain,
+        Meter, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunMoments, RunReport, System, chain,
         flush_deliveries, identity, log_progress,
     },
     state::{Inbox, ScheduleEntry, StateError},
@@ -32,7 +32,7 @@ const LEFT_BYTES_MAX: usize = 64 << 20;
 /// The scheduler.
 pub struct Daemon {
     settings: Settings,
-    surroundings: Surroundings,
+    system: System,
     board: Arc<Board>,
     inbox: Inbox,
     agenda: Agenda,
@@ -51,7 +51,7 @@ impl Daemon {
     ///
     /// # Errors
     /// `Schedule`, `Zone` or `State`.
-    pub fn new(settings: Settings, surroundings: Surroundings, board: Arc<Board>) -> Result<Daemon, ServeError> {
+    pub fn new(settings: Settings, system: System, board: Arc<Board>) -> Result<Daemon, ServeError> {
         let serve = &settings.serve;
         let schedule = serve.schedule.as_deref().map(|text| Schedule::parse(text, &serve.timezone)).transpose()?;
         let identity = identity(&settings).map_err(ServeError::Pipeline)?;
@@ -63,7 +63,7 @@ impl Daemon {
             id => id.clone(),
         };
         board.set_environment_id(environment_id);
-        let now_ms = surroundings.clock.now_ms();
+        let now_ms = system.clock.now_ms();
         let expression = schedule.as_ref().map_or("off", Schedule::text).to_owned();
         let noted = inbox.schedule().map_err(ServeError::State)?.unwrap_or_default();
         // Another schedule begins with its next moment.
@@ -71,13 +71,13 @@ impl Daemon {
         let done_tick_ms = noted.done_tick_ms.filter(|_| is_same).or(Some(now_ms));
         let noted = ScheduleEntry { expression, done_tick_ms, pid: std::process::id(), ..noted };
         let waits = (millis(serve.jitter), millis(serve.wake), millis(serve.flush));
-        let agenda = Agenda::new(schedule, waits, surroundings.chance.clone(), done_tick_ms, now_ms);
+        let agenda = Agenda::new(schedule, waits, system.rng.clone(), done_tick_ms, now_ms);
         let (published_ms, is_unpublished) = (now_ms, false);
         let (written, counted_ms) = (None, None);
         let told = Told::new(&settings, health_rules(&settings, now_ms)?);
         Ok(Daemon {
             settings,
-            surroundings,
+            system,
             board,
             inbox,
             agenda,
@@ -99,8 +99,8 @@ impl Daemon {
         self.board.set_started();
         while !stop.is_cancelled() {
             self.note();
-            self.told.refresh(self.surroundings.clock.now_ms());
-            let now_ms = self.surroundings.clock.now_ms();
+            self.told.refresh(self.system.clock.now_ms());
+            let now_ms = self.system.clock.now_ms();
             let next = self.agenda.next(now_ms);
             if let Some((_, job)) = next.as_ref().filter(|(due_ms, _)| *due_ms <= now_ms) {
                 let ended = self.work(job, &stop).await;
@@ -109,7 +109,7 @@ impl Daemon {
                     // Whatever it was, it is due again at the next start.
                     break;
                 }
-                let done = self.agenda.ended(job, ended, self.surroundings.clock.now_ms());
+                let done = self.agenda.ended(job, ended, self.system.clock.now_ms());
                 self.noted.done_tick_ms = done.or(self.noted.done_tick_ms);
                 self.show_later();
             } else {
@@ -131,7 +131,7 @@ impl Daemon {
     /// What an earlier process stored and did not bring on.
     fn take_up_what_was_left(&mut self) -> Result<(), ServeError> {
         let left = self.inbox.waiting(LEFT_MAX, LEFT_BYTES_MAX).map_err(ServeError::State)?;
-        let now_ms = self.surroundings.clock.now_ms();
+        let now_ms = self.system.clock.now_ms();
         for delivery in &left {
             if let Some(stream) = tell(&delivery.body).kind.hints_at() {
                 self.hint(stream, now_ms);
@@ -145,7 +145,7 @@ impl Daemon {
 
     fn hear(&mut self) {
         let (hints, has_deliveries) = self.board.take_hints();
-        let now_ms = self.surroundings.clock.now_ms();
+        let now_ms = self.system.clock.now_ms();
         hints.into_iter().for_each(|stream| self.hint(stream, now_ms));
         if has_deliveries {
             self.agenda.delivered(now_ms);
@@ -168,13 +168,13 @@ impl Daemon {
     }
 
     async fn sync(&mut self, command: &'static str, settings: Settings, stop: &CancellationToken) -> Ended {
-        let started_ms = self.surroundings.clock.now_ms();
+        let started_ms = self.system.clock.now_ms();
         self.board.count(Count::Runs, 1);
         self.board.show(|shown| (shown.running, shown.running_since_ms) = (Some(command), Some(started_ms)));
         let request = Request { command, backfill: None, accept_vanished: false, people: PeopleAsk::AfterLists };
         let progress = Arc::new(Progress::default());
-        let (stop, surroundings) = (stop.child_token(), self.surroundings.clone());
-        let run = Run::open_in(settings, request, stop, Arc::clone(&progress), surroundings).await;
+        let (stop, system) = (stop.child_token(), self.system.clone());
+        let run = Run::open_in(settings, request, stop, Arc::clone(&progress), system).await;
         // Whoever starts the daemon overrides the wait that is kept at that moment, and none that is told later.
         self.settings.throttle.ignores_told_wait = false;
         let (report, error) = match run {
@@ -188,7 +188,7 @@ impl Daemon {
         };
         let limited_until_ms = report.as_ref().and_then(|report| report.limited_until_ms);
         let (ended, outcome, trouble) = judge(report.as_ref(), error.as_ref());
-        let finished_ms = self.surroundings.clock.now_ms();
+        let finished_ms = self.system.clock.now_ms();
         if command == "sync" {
             let ended = EndedRun::new(&self.settings, command, RunMoments { started_ms, finished_ms }, error.as_ref());
             self.told.conclude(ended);
@@ -220,10 +220,10 @@ impl Daemon {
     }
 
     async fn flush(&mut self, stop: &CancellationToken) -> Ended {
-        let now_ms = self.surroundings.clock.now_ms();
+        let now_ms = self.system.clock.now_ms();
         let publishes = now_ms - self.published_ms >= PUBLISH_EVERY_MS;
         self.board.show(|shown| (shown.running, shown.running_since_ms) = (Some("flush"), Some(now_ms)));
-        let flushed = flush_deliveries(&self.settings, &self.surroundings, stop, publishes).await;
+        let flushed = flush_deliveries(&self.settings, &self.system, stop, publishes).await;
         let trouble = flushed.as_ref().err().map(|error| chain(error));
         // Another run at work is no trouble: it takes in what waits at its own beginning.
         let flush_trouble = flushed.as_ref().err().filter(|error| !is_leased(error)).map(|error| chain(error));
@@ -276,7 +276,7 @@ impl Daemon {
             self.inbox.note_schedule(&self.noted)?;
             self.written = Some(self.noted.clone());
         }
-        let now_ms = self.surroundings.clock.now_ms();
+        let now_ms = self.system.clock.now_ms();
         // Counting reads all that waits; between two counts the receiver adds what comes.
         if self.counted_ms.is_none_or(|counted_ms| now_ms - counted_ms >= COUNT_EVERY_MS) {
             let waiting = self.inbox.count_waiting()?;

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{ServeSettings, Settings},
-    pipeline::{Surroundings, identity},
+    pipeline::{System, identity},
     redact::ApiKey,
     state::Inbox,
 };
@@ -61,7 +61,7 @@ impl Server {
     ///
     /// # Errors
     /// A configuration that does not work, an address that is taken, or another `serve` at the same state file.
-    pub async fn bind(settings: Settings, surroundings: Surroundings) -> Result<Server, ServeError> {
+    pub async fn bind(settings: Settings, system: System) -> Result<Server, ServeError> {
         let identity = identity(&settings).map_err(ServeError::Pipeline)?;
         settings.require_warehouse().map_err(ServeError::Config)?;
         // Here and not at the first run in the middle of the night.
@@ -77,11 +77,11 @@ impl Server {
         inbox.set_destinations(&settings.warehouse.names()).map_err(ServeError::State)?;
         let listen = settings.serve.listen;
         let listener = TcpListener::bind(listen).await.map_err(|source| ServeError::Listen { listen, source })?;
-        let board = Arc::new(Board::new(surroundings.clock.now_ms()));
-        let daemon = Daemon::new(settings.clone(), surroundings.clone(), Arc::clone(&board))?;
+        let board = Arc::new(Board::new(system.clock.now_ms()));
+        let daemon = Daemon::new(settings.clone(), system.clone(), Arc::clone(&board))?;
         let queue = Queue::start(Storage::Inbox(inbox), Arc::clone(&board)).map_err(ServeError::Thread)?;
-        let watch = Watch::new(&settings, surroundings.clock.clone(), Arc::clone(&board), queue.clone())?;
-        let door = Door::new(settings.serve.webhook.clone(), token, queue, board, surroundings.clock);
+        let watch = Watch::new(&settings, system.clock.clone(), Arc::clone(&board), queue.clone())?;
+        let door = Door::new(settings.serve.webhook.clone(), token, queue, board, system.clock);
         Ok(Server { listener, door: Arc::new(door), watch: Arc::new(watch), daemon, access, _lock: lock })
     }
 

@@ -137,7 +137,7 @@ impl Inner {
     }
 
     async fn nap(&self) -> Result<(), Stop> {
-        let wait = self.backoff.series().next_wait(self.wire.gate.chance().share());
+        let wait = self.backoff.series().next_wait(self.wire.gate.rng().share());
         self.wire.gate.nap(wait).await
     }
 

@@ -53,7 +53,7 @@ impl Source {
             requests_max: settings.requests_max,
         };
         let pace = Pace::new(learned.aged(settings.clock.now_ms()), settings.requests_per_sec_max);
-        let machine = Machine { clock: settings.clock.clone(), chance: settings.chance.clone() };
+        let machine = Machine { clock: settings.clock.clone(), rng: settings.rng.clone() };
         let mut state = GateState::new(limits, pace, settings.backoff);
         if let Some(wait) = settings.not_before {
             let now = Instant::now();

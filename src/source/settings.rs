@@ -11,7 +11,7 @@ use super::{
     error::{SettingsError, SourceError},
     transport::Transport,
 };
-use crate::{clock::Clock, model::Chance, redact::ApiKey};
+use crate::{clock::Clock, model::Rng, redact::ApiKey};
 
 /// The most attempts for one page at one size, refusals not counted (a 429 is no attempt, promise P5).
 pub const ATTEMPTS_MAX: u32 = 6;
@@ -93,7 +93,7 @@ pub struct SourceSettings {
     /// This machine's clock.
     pub clock: Clock,
     /// Where the jitter of waits comes from.
-    pub chance: Chance,
+    pub rng: Rng,
     /// How long to wait between attempts. Not a setting for people: tests make it short.
     pub(super) backoff: Backoff,
 }
@@ -121,7 +121,7 @@ impl SourceSettings {
             surveys_are_studies: false,
             transport: Transport::default(),
             clock: Clock::default(),
-            chance: Chance::default(),
+            rng: Rng::default(),
             backoff: Backoff::default(),
         })
     }

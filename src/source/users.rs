@@ -98,7 +98,7 @@ impl Inner {
                         return Err(SourceError::Forbidden { status, message, url: call.shown, is_html });
                     }
                     self.check_key_for_users().await?;
-                    self.wire.gate.nap(waits.next_wait(self.wire.gate.chance().share())).await?;
+                    self.wire.gate.nap(waits.next_wait(self.wire.gate.rng().share())).await?;
                     continue;
                 }
                 Called::Answered { status, message, is_html, .. } => match status {
@@ -118,7 +118,7 @@ impl Inner {
             if attempts >= ATTEMPTS_MAX {
                 return Err(failure.give_up(call.shown, attempts));
             }
-            self.wire.gate.nap(waits.next_wait(self.wire.gate.chance().share())).await?;
+            self.wire.gate.nap(waits.next_wait(self.wire.gate.rng().share())).await?;
         }
     }
 
@@ -170,7 +170,7 @@ impl Inner {
             if attempts >= ATTEMPTS_MAX {
                 return Ok(sent.given_up(failure));
             }
-            if let Err(stop) = self.wire.gate.nap(waits.next_wait(self.wire.gate.chance().share())).await {
+            if let Err(stop) = self.wire.gate.nap(waits.next_wait(self.wire.gate.rng().share())).await {
                 return sent.stopped(stop);
             }
         }

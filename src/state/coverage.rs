@@ -102,7 +102,7 @@ impl State {
     /// of the run, and whether the scan is in their ledger.
     pub fn checkpoint(&mut self, covered: &Covered, taken_by: &[(&str, bool)]) -> Result<(), StateError> {
         let scan = &covered.scan;
-        self.reach(DurableStep::Checkpointed)?;
+        self.hit(DurableStep::Checkpointed)?;
         let failed = self.failed("write");
         let mut apply = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
@@ -147,7 +147,7 @@ impl State {
         begun: &[(Scope, i64)],
         taken_by: &[&str],
     ) -> Result<(), StateError> {
-        self.reach(DurableStep::CoverageRebuilt)?;
+        self.hit(DurableStep::CoverageRebuilt)?;
         let failed = self.failed("write");
         let by_all = scans.iter().map(|covered| (covered, true));
         let mut oldest_first: Vec<_> = by_all.chain(some.iter().map(|covered| (covered, false))).collect();

@@ -35,7 +35,7 @@ impl State {
 
     /// Remembers a warehouse, with the last scan of its ledger. A new one is up to date with the checkpoints so far.
     pub fn remember_destination(&self, name: &str, location: &str, last: Option<&ScanId>) -> Result<(), StateError> {
-        self.reach(DurableStep::DestinationRemembered)?;
+        self.hit(DurableStep::DestinationRemembered)?;
         let sql = "INSERT INTO destinations (name, location, last_scan_id, last_checkpoint) VALUES (?1, ?2, ?3, \
                    coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0)) \
                    ON CONFLICT (name) DO UPDATE SET location = excluded.location, last_scan_id = excluded.last_scan_id";

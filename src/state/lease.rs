@@ -27,7 +27,7 @@ impl State {
         let Some(lock) = try_lock(&self.path)? else {
             return Err(StateError::Leased { path: self.path.clone(), holder: self.holder()? });
         };
-        self.reach(DurableStep::LeaseTaken)?;
+        self.hit(DurableStep::LeaseTaken)?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let sql =
             "INSERT OR REPLACE INTO lease (id, run_id, pid, host, command, started_ms) VALUES (1, ?1, ?2, ?3, ?4, ?5)";

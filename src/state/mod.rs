@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     files,
-    model::{DurableStep, Steps},
+    model::{DurableStep, Failpoints},
 };
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
@@ -63,7 +63,7 @@ const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 pub struct State {
     connection: Connection,
     path: PathBuf,
-    steps: Steps,
+    failpoints: Failpoints,
 }
 
 /// What is at the place of a state file.
@@ -93,8 +93,8 @@ impl State {
 
     /// The same file, with somebody who watches its durable steps.
     #[must_use]
-    pub fn watched(self, steps: Steps) -> State {
-        State { steps, ..self }
+    pub fn watched(self, failpoints: Failpoints) -> State {
+        State { failpoints, ..self }
     }
 
     /// Opens the file for reading alone; `None` when there is none.
@@ -158,7 +158,7 @@ impl State {
     fn connect(path: &Path, flags: OpenFlags) -> Result<State, StateError> {
         let opened = Connection::open_with_flags(path, flags);
         let connection = opened.map_err(|source| StateError::sqlite("open", path, source))?;
-        let state = State { connection, path: path.to_owned(), steps: Steps::default() };
+        let state = State { connection, path: path.to_owned(), failpoints: Failpoints::default() };
         state.connection.busy_timeout(BUSY_WAIT).map_err(state.failed("set up"))?;
         Ok(state)
     }
@@ -187,8 +187,8 @@ impl State {
     }
 
     /// To be called before each write.
-    fn reach(&self, step: DurableStep) -> Result<(), StateError> {
-        self.steps.reach(step).map_err(|source| StateError::Stopped { path: self.path.clone(), source })
+    fn hit(&self, step: DurableStep) -> Result<(), StateError> {
+        self.failpoints.hit(step).map_err(|source| StateError::Stopped { path: self.path.clone(), source })
     }
 
     /// For `map_err`: an SQLite error with what was tried and on which file.

@@ -45,7 +45,7 @@ impl State {
         if people.is_empty() {
             return Ok(());
         }
-        self.reach(DurableStep::PeopleRemembered)?;
+        self.hit(DurableStep::PeopleRemembered)?;
         let failed = self.failed("write");
         let mut apply = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
@@ -87,7 +87,7 @@ impl State {
     /// Forgets that people were ever asked for, or sent, and what any page comes to: some hashes there may be of theirs. Returns how many
     /// entries of people there were.
     pub fn forget_people<'a>(&mut self, user_ids: impl Iterator<Item = &'a str>) -> Result<u64, StateError> {
-        self.reach(DurableStep::PeopleRemembered)?;
+        self.hit(DurableStep::PeopleRemembered)?;
         let failed = self.failed("write");
         let forget = || -> rusqlite::Result<usize> {
             let transaction = self.connection.transaction()?;

@@ -73,7 +73,7 @@ impl State {
         &mut self,
         change: impl FnOnce(&PushLedger<'_>) -> Result<T, StateError>,
     ) -> Result<T, StateError> {
-        self.reach(DurableStep::PushesRecorded)?;
+        self.hit(DurableStep::PushesRecorded)?;
         let (began, ended) = (self.failed("write"), self.failed("write"));
         let ledger = PushLedger { transaction: self.connection.transaction().map_err(began)?, path: &self.path };
         let changed = change(&ledger)?;

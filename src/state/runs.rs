@@ -27,7 +27,7 @@ pub struct RunEntry {
 impl State {
     /// Remembers that a run began.
     pub fn begin_run(&self, run_id: &RunId, command: &str, started_ms: i64) -> Result<(), StateError> {
-        self.reach(DurableStep::RunBegun)?;
+        self.hit(DurableStep::RunBegun)?;
         let sql = "INSERT INTO runs (run_id, command, started_ms) VALUES (?1, ?2, ?3)";
         self.connection.execute(sql, (&run_id.0, command, started_ms)).map_err(self.failed("write"))?;
         let sql =
@@ -45,7 +45,7 @@ impl State {
         exit_code: i64,
         report: &str,
     ) -> Result<(), StateError> {
-        self.reach(DurableStep::RunFinished)?;
+        self.hit(DurableStep::RunFinished)?;
         let sql = "UPDATE runs SET finished_ms = ?2, outcome = ?3, exit_code = ?4, report = ?5 WHERE run_id = ?1";
         self.connection
             .execute(sql, (&run_id.0, finished_ms, outcome, exit_code, report))

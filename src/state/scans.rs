@@ -24,7 +24,7 @@ pub struct UnderWay {
 impl State {
     /// Remembers a scan before its first request.
     pub fn begin_scan(&self, scan: &Scan, page_rows: u32) -> Result<(), StateError> {
-        self.reach(DurableStep::ScanBegun)?;
+        self.hit(DurableStep::ScanBegun)?;
         let sql = "INSERT INTO scans (scan_id, run_id, stream, survey_id, start_ms, end_ms, flags, started_ms, page_rows) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let Scan { id, run_id, scope, window, flags, started_ms } = scan;
@@ -53,7 +53,7 @@ impl State {
         rows: u64,
         next: Option<&PageToken>,
     ) -> Result<(), StateError> {
-        self.reach(DurableStep::ScanAdvanced)?;
+        self.hit(DurableStep::ScanAdvanced)?;
         let sql =
             "UPDATE scans SET page_rows = ?2, pages = ?3, rows_read = ?4, next_page_token = ?5 WHERE scan_id = ?1";
         let counts = (i64::try_from(pages).unwrap_or(i64::MAX), i64::try_from(rows).unwrap_or(i64::MAX));
@@ -65,7 +65,7 @@ impl State {
 
     /// Forgets a scan that will not be committed.
     pub fn forget_scan(&self, scan: &ScanId) -> Result<(), StateError> {
-        self.reach(DurableStep::ScanForgotten)?;
+        self.hit(DurableStep::ScanForgotten)?;
         self.connection.execute("DELETE FROM scans WHERE scan_id = ?1", [&scan.0]).map_err(self.failed("write"))?;
         Ok(())
     }

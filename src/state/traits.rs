@@ -61,7 +61,7 @@ impl State {
     ) -> Result<(), StateError> {
         let value = serde_json::to_string(value)
             .map_err(|error| StateError::Unreadable { path: self.path.clone(), what: error.to_string() })?;
-        self.reach(DurableStep::TraitRemembered)?;
+        self.hit(DurableStep::TraitRemembered)?;
         let sql = "INSERT OR REPLACE INTO traits (name, value, measured_ms, evidence) VALUES (?1, ?2, ?3, ?4)";
         self.connection.execute(sql, (name, value, measured_ms, evidence)).map_err(self.failed("write"))?;
         Ok(())

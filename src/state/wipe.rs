@@ -43,7 +43,7 @@ impl State {
 
     /// Writes the file anew, without what was deleted from it, and empties its log.
     pub fn wipe(&mut self) -> Result<(), StateError> {
-        self.reach(DurableStep::StateRewritten)?;
+        self.hit(DurableStep::StateRewritten)?;
         let wiped = self.connection.execute_batch(
             "PRAGMA secure_delete = ON; PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE)",
         );

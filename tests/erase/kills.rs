@@ -11,8 +11,8 @@ use std::{
 use studysync::{
     config,
     erase::{Erase, EraseRequest},
-    model::{DurableStep, IdentifierKind, Steps},
-    pipeline::Surroundings,
+    model::{DurableStep, Failpoints, IdentifierKind},
+    pipeline::System,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -53,7 +53,7 @@ pub fn run(
 ) -> Vec<DurableStep> {
     let taken: Arc<Mutex<Vec<DurableStep>>> = Arc::default();
     let (seen, root, killed) = (Arc::clone(&taken), place.root().to_owned(), killed.to_owned());
-    let steps = Steps::watched_by(move |step| {
+    let failpoints = Failpoints::with_hook(move |step| {
         let mut seen = seen.lock().unwrap();
         seen.push(step);
         let is_killed = stops(seen.len(), step);
@@ -78,8 +78,8 @@ pub fn run(
     let [_, user] = person.arguments();
     request.name(IdentifierKind::UserId, user).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let surroundings = Surroundings { steps, ..Surroundings::default() };
-    let opened = Erase::open_in(settings, request, CancellationToken::new(), surroundings);
+    let system = System { failpoints, ..System::default() };
+    let opened = Erase::open_in(settings, request, CancellationToken::new(), system);
     if let Ok((erase, Ok(plan))) = opened.map(|mut erase| {
         let plan = erase.plan();
         (erase, plan)
@@ -87,8 +87,8 @@ pub fn run(
         // Ends with an error where it was stopped.
         drop(runtime.block_on(erase.apply(plan)));
     }
-    let steps = taken.lock().unwrap();
-    steps.clone()
+    let failpoints = taken.lock().unwrap();
+    failpoints.clone()
 }
 
 #[test]
@@ -111,11 +111,11 @@ fn killed_before(is_wanted: impl Fn(&str) -> bool) {
     let scratch = tempfile::tempdir().unwrap();
     let (evening, killed) = (scratch.path().join("evening"), scratch.path().join("killed"));
     copy(place.root(), &evening);
-    let steps = run(&place, &service.base_url(), &person, &killed, |_, _| false);
+    let failpoints = run(&place, &service.base_url(), &person, &killed, |_, _| false);
     assert_eq!(found(&place, &needles), [""; 0], "undisturbed");
 
     let mut ends: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    for (at, step) in steps.iter().enumerate() {
+    for (at, step) in failpoints.iter().enumerate() {
         let ends = ends.entry(format!("{step:?}")).or_insert((at + 1, at + 1));
         ends.1 = at + 1;
     }

@@ -21,8 +21,8 @@ use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
     flatten::{body_hash, tell},
-    model::{Chance, DAY_MS, HOUR_MS, MINUTE_MS, Steps},
-    pipeline::Surroundings,
+    model::{DAY_MS, Failpoints, HOUR_MS, MINUTE_MS, Rng},
+    pipeline::System,
     sandbox::{ChangeRequest, Control, Faults, InProcess, ListName, Sandbox, ServerError, When},
     serve::{Board, Daemon},
     source::{Failure, Reply, Transport},
@@ -64,7 +64,7 @@ struct Machine {
     /// Where this machine's time begins: tokio's stands still until something waits.
     begun: tokio::time::Instant,
     is_down: Arc<Mutex<bool>>,
-    chance: Chance,
+    rng: Rng,
     process: Option<Process>,
 }
 
@@ -83,8 +83,8 @@ impl Machine {
         let sandbox =
             Sandbox::in_process(studysync::sandbox::Settings { frozen_clock: true, ..small(500, 6) }).unwrap();
         fs::create_dir(folder.path().join("place")).unwrap();
-        let (begun, chance) = (tokio::time::Instant::now(), Chance::seeded(30));
-        Machine { folder, sandbox, begun, is_down: Arc::default(), chance, process: None }
+        let (begun, rng) = (tokio::time::Instant::now(), Rng::seeded(30));
+        Machine { folder, sandbox, begun, is_down: Arc::default(), rng, process: None }
     }
 
     fn root(&self) -> PathBuf {
@@ -172,7 +172,7 @@ impl Machine {
         let (killed, kill_in) = (Arc::new(Notify::new()), Arc::new(AtomicI64::new(0)));
         let (root, copy) = (self.root(), self.folder.path().join("killed"));
         let (told, counted) = (Arc::clone(&killed), Arc::clone(&kill_in));
-        let steps = Steps::watched_by(move |_| {
+        let failpoints = Failpoints::with_hook(move |_| {
             let is_killed = counted.load(Ordering::SeqCst) > 0 && counted.fetch_sub(1, Ordering::SeqCst) == 1;
             if is_killed {
                 copy_folder(&root, &copy);
@@ -181,16 +181,16 @@ impl Machine {
             is_killed
         });
         let begun = self.begun;
-        let surroundings = Surroundings {
+        let system = System {
             clock: Clock::simulated(move || NOW_MS + begun.elapsed().as_millis() as i64),
-            chance: self.chance.clone(),
+            rng: self.rng.clone(),
             transport: self.transport(),
-            steps,
+            failpoints,
             engine_threads: Some(1),
             last_warehouse_first: false,
         };
         let board = Arc::new(Board::new(self.now_ms()));
-        let daemon = Daemon::new(self.settings(), surroundings, Arc::clone(&board)).unwrap();
+        let daemon = Daemon::new(self.settings(), system, Arc::clone(&board)).unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         // A process that was killed ends as it likes: its folder is thrown away.

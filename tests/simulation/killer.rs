@@ -12,7 +12,7 @@ use std::{
 
 use studysync::{
     archive::read_pages,
-    model::{DurableStep, Steps},
+    model::{DurableStep, Failpoints},
 };
 
 use super::script::Kill;
@@ -28,13 +28,13 @@ pub struct Watch {
 
 impl Watch {
     /// Watches a run over `root`, which is killed before the step named.
-    pub fn over(root: &Path, kill: Option<Kill>) -> (Watch, Steps) {
+    pub fn over(root: &Path, kill: Option<Kill>) -> (Watch, Failpoints) {
         let copy = root.with_extension("killed");
         let watch = Watch { root: root.to_owned(), copy, taken: Arc::default(), spools_max: Arc::default() };
         let (root, copy) = (watch.root.clone(), watch.copy.clone());
         let counted = AtomicU64::new(0);
         let (taken, spools_max) = (watch.taken.clone(), watch.spools_max.clone());
-        let steps = Steps::watched_by(move |step| {
+        let failpoints = Failpoints::with_hook(move |step| {
             if step == DurableStep::PageSpooled {
                 spools_max.fetch_max(spools(&root).len(), Ordering::SeqCst);
             }
@@ -50,7 +50,7 @@ impl Watch {
             }
             is_killed
         });
-        (watch, steps)
+        (watch, failpoints)
     }
 
     /// The durable steps so far.

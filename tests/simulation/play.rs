@@ -14,8 +14,8 @@ use std::{
 use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
-    model::{Chance, DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
-    pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, Surroundings},
+    model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, Window},
+    pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, System},
     sandbox::{ListName, Order},
 };
 use tempfile::TempDir;
@@ -54,7 +54,7 @@ struct Play<'a> {
     folder: TempDir,
     /// How far this machine's clock is ahead.
     ahead_ms: Arc<AtomicI64>,
-    chance: Chance,
+    rng: Rng,
     is_calm: bool,
     /// Whether both warehouses took part in every run, so that they must be equal in everything.
     are_twins: bool,
@@ -88,7 +88,7 @@ pub async fn play(script: &Script) -> Played {
         service: ScriptedService::start(script),
         folder,
         ahead_ms: Arc::default(),
-        chance: Chance::seeded(script.seed),
+        rng: Rng::seeded(script.seed),
         is_calm: true,
         are_twins: true,
         are_runs_twins: true,
@@ -248,11 +248,11 @@ impl Play<'_> {
         let real = std::time::Instant::now();
         let (watch, steps) = Watch::over(&self.root(), plan.kill);
         let (control, ahead_ms) = (self.service.control(), self.ahead_ms.clone());
-        let surroundings = Surroundings {
+        let system = System {
             clock: Clock::simulated(move || control.now_ms() + ahead_ms.load(Ordering::SeqCst)),
-            chance: self.chance.clone(),
+            rng: self.rng.clone(),
             transport: self.service.transport(),
-            steps,
+            failpoints: steps,
             engine_threads: Some(1),
             last_warehouse_first: plan.last_warehouse_first,
         };
@@ -262,7 +262,7 @@ impl Play<'_> {
             accept_vanished: plan.accept_vanished,
             people: PeopleAsk::AfterLists,
         };
-        let run = Run::open_in(self.settings(plan), request, stop, Arc::new(Progress::default()), surroundings).await;
+        let run = Run::open_in(self.settings(plan), request, stop, Arc::new(Progress::default()), system).await;
         let (report, error): (Option<RunReport>, Option<PipelineError>) = match run {
             Ok(run) => {
                 let (report, outcome) = run.execute().await;

@@ -16,8 +16,8 @@ use serde_json::Value;
 use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, resolve},
-    model::{Chance, Steps, Window},
-    pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, Surroundings},
+    model::{Failpoints, Rng, Window},
+    pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, System},
     sandbox::{Control, InProcess, ListName, LogEntry, Sandbox, Settings},
     source::{Reply, Transport},
 };
@@ -32,7 +32,7 @@ const BASE_URL: &str = "http://127.0.0.1:9";
 struct Lab {
     sandbox: InProcess,
     folder: TempDir,
-    chance: Chance,
+    rng: Rng,
     config: &'static str,
 }
 
@@ -46,7 +46,7 @@ struct Ended {
 impl Lab {
     fn new(settings: Settings) -> Lab {
         let (sandbox, folder) = (Sandbox::in_process(settings).unwrap(), TempDir::new().unwrap());
-        Lab { sandbox, folder, chance: Chance::seeded(1), config: "" }
+        Lab { sandbox, folder, rng: Rng::seeded(1), config: "" }
     }
 
     /// With a configuration file.
@@ -112,11 +112,11 @@ impl Lab {
             ..Overrides::default()
         });
         let control = self.control().clone();
-        let surroundings = Surroundings {
+        let system = System {
             clock: Clock::simulated(move || control.now_ms()),
-            chance: self.chance.clone(),
+            rng: self.rng.clone(),
             transport: self.transport(),
-            steps: Steps::default(),
+            failpoints: Failpoints::default(),
             engine_threads: Some(1),
             last_warehouse_first: false,
         };
@@ -124,7 +124,7 @@ impl Lab {
         let request = Request { command, backfill, accept_vanished: false, people: PeopleAsk::AfterLists };
         self.control().clear_log();
         let (stop, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
-        let run = Run::open_in(settings.unwrap(), request, stop, progress, surroundings).await.unwrap();
+        let run = Run::open_in(settings.unwrap(), request, stop, progress, system).await.unwrap();
         let (report, outcome) = run.execute().await;
         Ended { report, error: outcome.err(), log: self.control().log_since(0) }
     }

@@ -14,7 +14,7 @@ use crate::{
         Applied, CommitOptions, FullTextSearch, Identity, LoadError, LockPatience, Opening, Place, Reader,
         VanishPolicy, Warehouse,
     },
-    model::{FlatPage, Scan, Steps},
+    model::{Failpoints, FlatPage, Scan},
 };
 
 /// How the suite opens a kind of warehouse. Dropping it removes its files.
@@ -49,7 +49,7 @@ pub(in crate::load) fn opened_duckdb(path: &Path) -> Warehouse {
         waiting_bytes_max: 32 << 20,
         threads: 1,
         patience: LockPatience::default(),
-        steps: Steps::default(),
+        failpoints: Failpoints::default(),
     };
     Place::DuckDb { path: path.to_owned(), copy: None, search: FullTextSearch::default() }.open(&opening, None).unwrap()
 }

@@ -34,7 +34,7 @@ use crate::{
 };
 
 use super::{
-    Outcome, PipelineError, Session, Surroundings,
+    Outcome, PipelineError, Session, System,
     assemble::{identity, source_settings, suppression},
     error::chain,
     limits::noting_told_waits,
@@ -70,7 +70,7 @@ impl Push {
         let source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
         // Not begun anew if it is damaged: without the ledger every row would be sent again.
-        let opened = Session::open(&settings, &identity, COMMAND, &Surroundings::default());
+        let opened = Session::open(&settings, &identity, COMMAND, &System::default());
         let session = opened.map_err(PipelineError::State)?;
         let source = session.source(source_settings, stop.clone())?;
         session.begin_run()?;
@@ -101,7 +101,7 @@ impl Push {
     /// Sends until the input ends or something stops it. There is a report, and a file of results, however it ends.
     pub async fn execute(self) -> (PushReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
-        noting_told_waits(self.send_all(), source, state, self.session.surroundings.clock.clone()).await;
+        noting_told_waits(self.send_all(), source, state, self.session.system.clock.clone()).await;
         let finished = self.context.ledger.finish().await;
         let ending = {
             let found = self.context.found();

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::{
     config::RecordingsSettings,
     load::{Stamp, Warehouse},
-    model::{RowTime, Steps, trait_names},
+    model::{Failpoints, RowTime, trait_names},
     recordings::{Recordings, Upload},
 };
 
@@ -92,8 +92,8 @@ impl Run {
             state.service_trait::<RowTime>(trait_names::RESPONSES_FILTERED_BY).map_err(PipelineError::State)?;
         Ok(Fetcher {
             source: self.context.source.clone(),
-            recordings: Recordings::at(&settings.path, self.session.surroundings.steps.clone()),
-            clock: self.session.surroundings.clock.clone(),
+            recordings: Recordings::at(&settings.path, self.session.system.failpoints.clone()),
+            clock: self.session.system.clock.clone(),
             flags: responses.map(|stream| stream.flags).unwrap_or_default(),
             is_listed_by_creation: filtered_by.is_none_or(|(time, _)| time == RowTime::Created),
             allowance: Allowance {
@@ -228,7 +228,7 @@ async fn fetch_wish<'w>(
 /// Tells a warehouse that a replay built what is known of recordings, without asking anybody.
 pub(super) fn tell_known(warehouse: &mut Warehouse, settings: &RecordingsSettings) -> Result<(), PipelineError> {
     let name = warehouse.name();
-    let recordings = Recordings::at(&settings.path, Steps::default());
+    let recordings = Recordings::at(&settings.path, Failpoints::default());
     let mut until_us = Some(i64::MAX);
     while let Some(until) = until_us {
         let wanted = warehouse.wanted_recordings(until, ROWS_AT_ONCE).map_err(failed(name))?;

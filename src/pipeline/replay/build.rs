@@ -26,7 +26,7 @@ use super::{
     step::{KeptOut, Step},
 };
 
-/// Steps that may wait for a warehouse; of pages, [`Ahead`] bounds the bytes.
+/// Failpoints that may wait for a warehouse; of pages, [`Ahead`] bounds the bytes.
 const STEPS_AHEAD_MAX: usize = 256;
 
 /// The warehouses that are filled.
@@ -57,7 +57,7 @@ pub(super) fn build<Rest: Sync>(
     let Around { warehouses, open, complete } = around;
     let complete = &complete;
     progress.scans.store(scans.len() as u64, Ordering::Relaxed);
-    let (writers, steps): (Vec<_>, Vec<_>) = (0..warehouses).map(|_| sync_channel(STEPS_AHEAD_MAX)).unzip();
+    let (writers, failpoints): (Vec<_>, Vec<_>) = (0..warehouses).map(|_| sync_channel(STEPS_AHEAD_MAX)).unzip();
     let mut opened = None;
     let filled = &mut opened;
     let is_done = thread::scope(move |scope| {
@@ -72,10 +72,10 @@ pub(super) fn build<Rest: Sync>(
             return Err(PipelineError::Died("a warehouse before it was opened".to_owned()));
         }
         let mut handles = Vec::new();
-        for (destination, steps) in destinations.iter_mut().zip(steps) {
+        for (destination, failpoints) in destinations.iter_mut().zip(failpoints) {
             let complete = move |destination: &mut Warehouse| complete(destination, rest);
             let writer = Writer { kept_out, account };
-            handles.push(scope.spawn(move || writer.write(destination, &steps, complete)));
+            handles.push(scope.spawn(move || writer.write(destination, &failpoints, complete)));
         }
         let read = reader.join().map_err(|_| PipelineError::Died("the thread that reads the archive".to_owned()))?;
         for handle in handles {
@@ -102,12 +102,12 @@ impl Writer<'_> {
     fn write(
         &self,
         destination: &mut Warehouse,
-        steps: &Receiver<Step>,
+        failpoints: &Receiver<Step>,
         complete: impl Fn(&mut Warehouse) -> Result<(), LoadError>,
     ) -> Result<(), PipelineError> {
         let name = destination.name();
         let (mut taken, mut unsealed) = (Taken::default(), 0);
-        for step in steps {
+        for step in failpoints {
             let _busy = self.account.enter(Activity::Write);
             match step {
                 Step::Page(page, room) => taken.keep(page, &room),

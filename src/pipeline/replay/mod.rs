@@ -32,7 +32,7 @@ use crate::{
 };
 
 use super::{
-    Outcome, PipelineError, Session, Surroundings,
+    Outcome, PipelineError, Session, System,
     assemble::{identity, suppression},
     error::chain,
 };
@@ -63,7 +63,7 @@ impl Replay {
             let why = "no pages are kept (`--archive none`), so nothing can be built from them";
             return Err(PipelineError::NotReplayable(why.to_owned()));
         }
-        let opened = Session::open(&settings, &identity, "replay", &Surroundings::default());
+        let opened = Session::open(&settings, &identity, "replay", &System::default());
         let session = opened.map_err(PipelineError::State)?;
         clear_leftovers(&settings)?;
         session.begin_run()?;

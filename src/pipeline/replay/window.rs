@@ -11,7 +11,7 @@ use crate::{
 
 use super::{
     super::{
-        PipelineError, Surroundings,
+        PipelineError, System,
         assemble::{failed, opening},
         open_warehouses,
         recordings::tell_known,
@@ -114,7 +114,7 @@ fn build_range(task: &Task<'_>, scans: &[Archived]) -> Result<Option<Warehouse>,
     super::clear_leftovers(task.settings)?;
     let place =
         Place::DuckDb { path: beside(&task.settings.state_path), copy: None, search: FullTextSearch::default() };
-    let opening = opening(task.settings, task.identity, &Surroundings::default());
+    let opening = opening(task.settings, task.identity, &System::default());
     let range = place.open(&opening, None).map_err(failed("replayed"))?;
     let open = || Ok((vec![range], ()));
     let around = Around { warehouses: 1, open, complete: |range: &mut Warehouse, _: &()| range.publish() };

@@ -25,7 +25,7 @@ use crate::{
 };
 
 use super::{
-    PipelineError, Session, Surroundings,
+    PipelineError, Session, System,
     assemble::{identity, source_settings, suppression},
     ties::{Asker, LookError},
 };
@@ -42,7 +42,7 @@ pub const MEASURE_REQUESTS_MAX: u64 = 60;
 /// Measures every trait of the service and remembers those that could be told. Takes the lease.
 pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
     let identity = identity(settings)?;
-    let opened = Session::open(settings, &identity, "check", &Surroundings::default());
+    let opened = Session::open(settings, &identity, "check", &System::default());
     let session = opened.map_err(PipelineError::State)?;
     let mut source_settings = source_settings(settings)?;
     let allowed = source_settings.requests_max.map_or(MEASURE_REQUESTS_MAX, |max| max.min(MEASURE_REQUESTS_MAX));

@@ -26,7 +26,7 @@ use crate::{
 };
 
 use super::{
-    Failure, Outcome, PipelineError, Progress, Session, Surroundings,
+    Failure, Outcome, PipelineError, Progress, Session, System,
     assemble::{identity, source_settings},
     drive::{FAILURES_IN_A_ROW_MAX, given_up},
     limits::noting_told_waits,
@@ -73,7 +73,7 @@ impl Verify {
         let source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
         settings.require_warehouse().map_err(PipelineError::Config)?;
-        let opened = Session::open(&settings, &identity, "verify", &Surroundings::default());
+        let opened = Session::open(&settings, &identity, "verify", &System::default());
         let session = opened.map_err(PipelineError::State)?;
         let source = session.source(source_settings, stop)?;
         let archive = session.archive()?;
@@ -94,7 +94,7 @@ impl Verify {
     /// Looks at every window, until all are looked at or something stops it.
     pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
-        let clock = self.session.surroundings.clock.clone();
+        let clock = self.session.system.clock.clone();
         let outcome = noting_told_waits(self.work_off(), source, state, clock).await;
         let report = self.report(outcome.as_ref().err());
         let text = serde_json::to_string(&report.totals).unwrap_or_default();

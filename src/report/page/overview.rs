@@ -102,7 +102,7 @@ pub(super) fn nps(nps: Option<&NpsWeeks>) -> Result<Markup, ReportError> {
         "nps",
         html! {
             figure { (drawn) figcaption { span.key.line {} " NPS " span.key.band {} " 95 % band" } }
-            p.note { "The band is wide where answers are few: a change within it may be chance." }
+            p.note { "The band is wide where answers are few: a change within it may be rng." }
             (left_out(nps.earlier, "earlier week", ""))
             (nps_numbers("nps_by_week", "NPS by week", nps))
         },

@@ -10,7 +10,7 @@ const TWO_MS: i64 = MIDNIGHT_MS + 2 * HOUR_MS;
 fn agenda(done_tick_ms: Option<i64>, now_ms: i64) -> Agenda {
     let schedule = Schedule::parse("0 2 * * *", "UTC").unwrap();
     let waits = (0, MINUTE_MS, 30_000);
-    Agenda::new(Some(schedule), waits, Chance::seeded(1), done_tick_ms, now_ms)
+    Agenda::new(Some(schedule), waits, Rng::seeded(1), done_tick_ms, now_ms)
 }
 
 fn sync(tick_ms: i64) -> Job {

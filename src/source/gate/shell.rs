@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Decision, GateState, Halt, Ticket};
 use crate::{
     clock::Clock,
-    model::{Activity, Chance, TimeAccount, format_ms},
+    model::{Activity, Rng, TimeAccount, format_ms},
     source::{Stop, WaitReason, Waiting},
 };
 
@@ -25,7 +25,7 @@ const WAIT_WORTH_A_WARNING: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default)]
 pub(in crate::source) struct Machine {
     pub clock: Clock,
-    pub chance: Chance,
+    pub rng: Rng,
 }
 
 /// The gate; clones are the same gate.
@@ -172,8 +172,8 @@ impl Gate {
     }
 
     /// Where jitter comes from.
-    pub fn chance(&self) -> &Chance {
-        &self.shared.machine.chance
+    pub fn rng(&self) -> &Rng {
+        &self.shared.machine.rng
     }
 
     fn stop_of(&self, halt: Halt, now: Instant) -> Stop {
@@ -216,7 +216,7 @@ impl Permit {
     /// The service refused the request for now. To be called as soon as that is known: nobody else may ask.
     pub fn refused(&self, status: u16, told: Option<Duration>) {
         let now = Instant::now();
-        let random = self.gate.chance().share();
+        let random = self.gate.rng().share();
         let refused =
             self.ticket.as_ref().and_then(|ticket| self.gate.state().refused(ticket, now, told, status == 429, random));
         if let Some(waiting) = refused {

@@ -33,7 +33,7 @@ pub(super) fn make_ready(
 ) -> Result<IndexState, LoadError> {
     let found = list(engine)?;
     if found.is_empty() {
-        engine.reach(DurableStep::DuckDbCreated, path)?;
+        engine.hit(DurableStep::DuckDbCreated, path)?;
         return create(engine, path, identity).map(|()| IndexState::Missing);
     }
     if !found.contains_key(META_TABLE) {

@@ -54,7 +54,7 @@ pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), 
         fs::remove_file(&unfinished).ok();
     }
     made.map_err(|source| LoadError::io("write", &unfinished, source))?;
-    engine.reach(DurableStep::DuckDbCopied, copy)?;
+    engine.hit(DurableStep::DuckDbCopied, copy)?;
     // Of a session that wrote to the last copy: it fits no other.
     file::remove(&file::commit_log(copy))?;
     file::put_in_place(&unfinished, copy)

@@ -113,7 +113,7 @@ pub(super) fn detach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Folds the commit log into the file.
 pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    engine.reach(DurableStep::DuckDbCheckpointed, path)?;
+    engine.hit(DurableStep::DuckDbCheckpointed, path)?;
     let sql = format!("CHECKPOINT {CATALOG}");
     engine.connection().execute_batch(&sql).map_err(|error| explain(error, "write the warehouse", path))
 }

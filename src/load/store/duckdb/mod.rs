@@ -34,7 +34,7 @@ use crate::{
         FullTextSearch, Identity, LoadError, LockPatience,
         engine::{Engine, EngineOptions, StartedEngine},
     },
-    model::Steps,
+    model::Failpoints,
     schema::Table,
 };
 
@@ -47,7 +47,7 @@ const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 pub(in crate::load) struct DuckDbStore {
     engine: Engine,
     options: EngineOptions,
-    steps: Steps,
+    failpoints: Failpoints,
     path: PathBuf,
     /// Where a copy for readers goes when a run ends.
     copy: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub(in crate::load) struct DuckDbPlace<'p> {
     /// How long to wait for a file that another process has open, now and whenever it is opened again.
     pub patience: LockPatience,
     /// Who watches its durable steps.
-    pub steps: Steps,
+    pub failpoints: Failpoints,
     /// Where a copy for readers goes when a run ends.
     pub copy: Option<PathBuf>,
     /// Whether it has an index of words.
@@ -110,17 +110,17 @@ impl DuckDbStore {
     pub fn open_to_compare(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
         LoadError::require_file(path)?;
         let engine = StartedEngine::start(options.clone())?;
-        let (patience, steps) = (LockPatience::default(), Steps::default());
+        let (patience, failpoints) = (LockPatience::default(), Failpoints::default());
         let search = FullTextSearch::default();
-        let place = DuckDbPlace { path, identity, patience, steps, copy: None, search };
+        let place = DuckDbPlace { path, identity, patience, failpoints, copy: None, search };
         Self::open_as(place, engine, Access::Compare(Lacking::default()))
     }
 
     fn open_as(place: DuckDbPlace<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
         let options = engine.options().clone();
         let mut store = Self {
-            engine: engine.ready()?.watched(place.steps.clone()),
-            steps: place.steps,
+            engine: engine.ready()?.watched(place.failpoints.clone()),
+            failpoints: place.failpoints,
             path: place.path.to_owned(),
             copy: place.copy,
             search: place.search,
@@ -239,7 +239,7 @@ impl DuckDbStore {
     /// An engine that cannot be opened has its own error at the next step.
     fn begin_with_new_engine(&mut self) {
         if let Ok(engine) = Engine::open(&self.options) {
-            self.engine = engine.watched(self.steps.clone());
+            self.engine = engine.watched(self.failpoints.clone());
             self.claim = None;
             self.marks.clear();
         }

@@ -77,7 +77,7 @@ fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 /// Puts the fresh file in the place of the old one, which nobody in this process has open.
 pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let fresh = files::beside(path, FRESH);
-    engine.reach(DurableStep::DuckDbRewritten, path)?;
+    engine.hit(DurableStep::DuckDbRewritten, path)?;
     if file::has_commit_log(path) {
         file::clear(&fresh)?;
         // It would be taken for the log of the fresh file.

@@ -27,9 +27,9 @@ pub(super) fn open(engine: &Engine) -> Result<(), LoadError> {
 
 /// Ends it, durably.
 pub(super) fn close(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    engine.reach(DurableStep::DuckDbCommitted, path)?;
+    engine.hit(DurableStep::DuckDbCommitted, path)?;
     engine.connection().execute_batch("COMMIT").map_err(|error| explain(error, ACTION, path))?;
-    engine.reach(DurableStep::DuckDbCommittedNow, path)
+    engine.hit(DurableStep::DuckDbCommittedNow, path)
 }
 
 /// Changes a table in the transaction that is open.
@@ -94,12 +94,12 @@ pub(super) fn in_transaction(
     let connection = engine.connection();
     let worked = connection.execute_batch("BEGIN TRANSACTION").and_then(|()| work());
     if worked.is_ok() {
-        engine.reach(DurableStep::DuckDbCommitted, path)?;
+        engine.hit(DurableStep::DuckDbCommitted, path)?;
     }
     worked.and_then(|()| connection.execute_batch("COMMIT")).map_err(|error| {
         // After a failed COMMIT there is nothing left to roll back; the first error is the one to tell.
         connection.execute_batch("ROLLBACK").ok();
         explain(error, action, path)
     })?;
-    engine.reach(DurableStep::DuckDbCommittedNow, path)
+    engine.hit(DurableStep::DuckDbCommittedNow, path)
 }

@@ -11,7 +11,7 @@ use std::{
 use crate::{
     files,
     load::LoadError,
-    model::{DurableStep, Steps},
+    model::{DurableStep, Failpoints},
 };
 
 /// Called with the name of a step before it is taken; an error stands for the process being killed just then.
@@ -21,16 +21,16 @@ pub(super) type StepHook = std::sync::Arc<dyn Fn(&str) -> io::Result<()> + Send 
 /// The file system, one named step at a time.
 #[derive(Clone, Default)]
 pub(super) struct Disk {
-    pub(super) steps: Steps,
+    pub(super) failpoints: Failpoints,
     #[cfg(test)]
     pub(super) before_step: Option<StepHook>,
 }
 
 impl Disk {
     /// With somebody who watches its steps.
-    pub(super) fn watched(steps: Steps) -> Self {
+    pub(super) fn watched(failpoints: Failpoints) -> Self {
         Self {
-            steps,
+            failpoints,
             #[cfg(test)]
             before_step: None,
         }
@@ -108,7 +108,7 @@ impl Disk {
             "rename" => DurableStep::ParquetRenamed,
             _ => DurableStep::ParquetRemoved,
         };
-        self.steps.reach(step).map_err(|source| io_error(action, path, source))
+        self.failpoints.hit(step).map_err(|source| io_error(action, path, source))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
         Identity, LoadError, LockPatience,
         store::{Filter, Store, TableChange, Take},
     },
-    model::Steps,
+    model::Failpoints,
     schema::{Table, table},
 };
 
@@ -79,9 +79,9 @@ impl ParquetStore {
         identity: &Identity,
         options: &ParquetOptions,
         patience: &LockPatience,
-        steps: &Steps,
+        failpoints: &Failpoints,
     ) -> Result<Self, LoadError> {
-        patience.until_free(|| Self::open_on(Disk::watched(steps.clone()), root, identity, options))
+        patience.until_free(|| Self::open_on(Disk::watched(failpoints.clone()), root, identity, options))
     }
 
     /// The same, through this disk and without waiting.

@@ -15,7 +15,7 @@ use crate::{
         EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, Reader, StartedEngine, Warehouse,
         conformance::{Kind, conformance_tests, identity, throughput},
     },
-    model::Steps,
+    model::Failpoints,
 };
 
 /// Bytes of rows that may wait to be written.
@@ -40,9 +40,9 @@ fn options(folder: &Path) -> EngineOptions {
 }
 
 fn open_store(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<DuckDbStore, LoadError> {
-    let (patience, steps) = (LockPatience::default(), Steps::default());
+    let (patience, failpoints) = (LockPatience::default(), Failpoints::default());
     let search = FullTextSearch::default();
-    let place = DuckDbPlace { path, identity, patience, steps, copy: None, search };
+    let place = DuckDbPlace { path, identity, patience, failpoints, copy: None, search };
     DuckDbStore::open(place, StartedEngine::start(options.clone())?)
 }
 

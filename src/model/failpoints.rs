@@ -1,7 +1,6 @@
-//! The durable steps of a run, as somebody who watches sees them pass.
+//! Failpoints: places before each durable step of a run where a test can stop it, as a kill would.
 //!
-//! Nobody watches in production: then a step costs one comparison. The simulator (`tests/simulation`) stops a run at any of
-//! them, which stands for a kill at that instant.
+//! In production there is no hook, and a failpoint costs one comparison. The simulator (`tests/simulation`) stops runs at them.
 
 use std::{
     fmt, io,
@@ -105,19 +104,19 @@ struct Watched {
     is_stopped: AtomicBool,
 }
 
-/// Who watches the durable steps of a run. Cheap to clone; clones share one watcher.
+/// The failpoints of a run. Cheap to clone; clones share one hook.
 #[derive(Clone, Default)]
-pub struct Steps(Option<Arc<Watched>>);
+pub struct Failpoints(Option<Arc<Watched>>);
 
-impl Steps {
-    /// Asks before each step whether the run is to stop there. Once it is, every later step is refused unasked.
-    pub fn watched_by(stops_before: impl Fn(DurableStep) -> bool + Send + Sync + 'static) -> Steps {
+impl Failpoints {
+    /// Calls the hook before each durable step. Once it returns true, this step and every later one fails.
+    pub fn with_hook(stops_before: impl Fn(DurableStep) -> bool + Send + Sync + 'static) -> Failpoints {
         let watched = Watched { stops_before: Box::new(stops_before), is_stopped: AtomicBool::new(false) };
-        Steps(Some(Arc::new(watched)))
+        Failpoints(Some(Arc::new(watched)))
     }
 
-    /// To be called before each durable step; it is not taken after an error.
-    pub fn reach(&self, step: DurableStep) -> io::Result<()> {
+    /// Must be called before each durable step. After an error the caller must not take the step.
+    pub fn hit(&self, step: DurableStep) -> io::Result<()> {
         let Some(watched) = &self.0 else { return Ok(()) };
         if !watched.is_stopped.load(Ordering::SeqCst) && !(watched.stops_before)(step) {
             return Ok(());
@@ -127,9 +126,9 @@ impl Steps {
     }
 }
 
-impl fmt::Debug for Steps {
+impl fmt::Debug for Failpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Steps(watched)" } else { "Steps" })
+        f.write_str(if self.0.is_some() { "Failpoints(watched)" } else { "Failpoints" })
     }
 }
 
@@ -139,10 +138,10 @@ mod tests {
 
     #[test]
     fn once_stopped_every_later_step_is_refused() {
-        let steps = Steps::watched_by(|step| step == DurableStep::SpoolSynced);
-        assert!(steps.reach(DurableStep::PageSpooled).is_ok());
-        assert!(steps.reach(DurableStep::SpoolSynced).is_err());
-        assert!(steps.clone().reach(DurableStep::PageSpooled).is_err());
-        assert!(Steps::default().reach(DurableStep::SpoolSynced).is_ok());
+        let failpoints = Failpoints::with_hook(|step| step == DurableStep::SpoolSynced);
+        assert!(failpoints.hit(DurableStep::PageSpooled).is_ok());
+        assert!(failpoints.hit(DurableStep::SpoolSynced).is_err());
+        assert!(failpoints.clone().hit(DurableStep::PageSpooled).is_err());
+        assert!(Failpoints::default().hit(DurableStep::SpoolSynced).is_ok());
     }
 }

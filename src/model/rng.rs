@@ -1,18 +1,18 @@
-//! Randomness that can be replayed: the tails of ids and the jitter of waits come from here.
+//! Random numbers that a seed can repeat: for ids and for the jitter of delays.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-/// Where random numbers come from: the system, or a seed. Cheap to clone; clones of a seeded one share its sequence.
+/// A source of random numbers: the system, or a seed. Cheap to clone; clones of a seeded one share its sequence.
 #[derive(Clone, Debug, Default)]
-pub struct Chance(Option<Arc<AtomicU64>>);
+pub struct Rng(Option<Arc<AtomicU64>>);
 
-impl Chance {
+impl Rng {
     /// The same seed gives the same numbers. Not for secrets.
-    pub fn seeded(seed: u64) -> Chance {
-        Chance(Some(Arc::new(AtomicU64::new(seed))))
+    pub fn seeded(seed: u64) -> Rng {
+        Rng(Some(Arc::new(AtomicU64::new(seed))))
     }
 
     /// 64 random bits.
@@ -38,10 +38,10 @@ mod tests {
 
     #[test]
     fn a_seed_replays_and_a_share_is_below_one() {
-        let (left, right) = (Chance::seeded(7), Chance::seeded(7));
+        let (left, right) = (Rng::seeded(7), Rng::seeded(7));
         let drawn: Vec<f64> = (0..1000).map(|_| left.share()).collect();
         assert!(drawn.iter().all(|share| (0.0..1.0).contains(share) && *share == right.share()));
         assert!((drawn.iter().sum::<f64>() / 1000.0 - 0.5).abs() < 0.05);
-        assert_ne!(Chance::default().bits(), Chance::default().bits());
+        assert_ne!(Rng::default().bits(), Rng::default().bits());
     }
 }
