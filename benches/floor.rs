@@ -88,7 +88,7 @@ fn received(pages: &[Vec<u8>]) -> Result<f64, Box<dyn Error>> {
         let (mut connection, _) = listener.accept()?;
         pages.iter().try_for_each(|page| connection.write_all(page))?;
         drop(connection);
-        let stat = reader.join().map_err(|_| "the reader died")??;
+        let stat = reader.join().map_err(|_| "the reader panicked")??;
         stat_secs(&stat)
     })
 }

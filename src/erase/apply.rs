@@ -144,7 +144,7 @@ impl Erase {
         tracing::info!(requests = purged.requests, names = purged.names, unknown = purged.unknown, "asked the service");
         let work = move || self.remove_and_prove(&plan, journal);
         let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|error| PipelineError::Died(error.to_string()))?
+        done.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?
     }
 
     /// Keeps them out, from now until some time after the service's delay.

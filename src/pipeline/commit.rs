@@ -71,7 +71,7 @@ pub(super) async fn commit(
 ) -> Result<Committed, PipelineError> {
     let applied = apply(context, destinations, pulled, options).await?;
     let sealed = seal(context, destinations, vec![applied]).await?;
-    sealed.into_iter().next().ok_or_else(|| PipelineError::Died("a commit without its scan".to_owned()))
+    sealed.into_iter().next().ok_or_else(|| PipelineError::WorkerPanicked("a commit without its scan".to_owned()))
 }
 
 /// The first half of the commit of a complete scan.
@@ -98,7 +98,7 @@ pub(super) async fn apply(
     let processor = context.budget.processor().await;
     let (applied, drift) = apply_everywhere(context, destinations, &pulled, &options).await?;
     drop(processor);
-    let mut pulled = Arc::into_inner(pulled).ok_or_else(|| PipelineError::Died("a warehouse's thread".to_owned()))?;
+    let mut pulled = Arc::into_inner(pulled).ok_or_else(|| PipelineError::WorkerPanicked("a warehouse's thread".to_owned()))?;
     pulled.held.release();
     Ok(Unsealed { pulled, applied, drift })
 }

@@ -124,7 +124,7 @@ impl InboxReader {
             let taken = self.without_the_erased(&waiting);
             let added = if taken.is_empty() { 0 } else { self.add(&taken, destinations, &mut flushed)? };
             let settles = self.failpoints.hit(DurableStep::DeliveriesSettled);
-            settles.map_err(|error| PipelineError::Died(error.to_string()))?;
+            settles.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?;
             self.inbox.settle(&waiting, self.clock.now_ms()).map_err(PipelineError::State)?;
             flushed.deliveries += waiting.len() as u64;
             flushed.added += added;

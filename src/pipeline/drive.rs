@@ -157,8 +157,8 @@ impl Flow {
         self.committing.is_empty() && self.unsealed.is_empty()
     }
 
-    fn died(&mut self, error: &JoinError) {
-        self.fail(PipelineError::Died(error.to_string()));
+    fn panicked(&mut self, error: &JoinError) {
+        self.fail(PipelineError::WorkerPanicked(error.to_string()));
     }
 }
 
@@ -187,11 +187,11 @@ impl Run {
                 Some(end) = flow.committing.join_next(), if !flow.committing.is_empty() => match end {
                     Ok(CommitEnd::Applied(end)) => self.apply_ended(&mut flow, end.0, end.1),
                     Ok(CommitEnd::Sealed(tasks, sealed)) => self.seal_ended(&mut flow, tasks, sealed).await,
-                    Err(died) => flow.died(&died),
+                    Err(panicked) => flow.panicked(&panicked),
                 },
                 Some(end) = flow.pulls.join_next(), if !flow.pulls.is_empty() => match end {
                     Ok((task, pulled)) => self.pull_ended(&mut flow, task, pulled),
-                    Err(died) => flow.died(&died),
+                    Err(panicked) => flow.panicked(&panicked),
                 },
                 () = seal_due, if flow.committing.is_empty() && !flow.unsealed.is_empty() => {}
                 () = sleep(REST_AFTER), if !is_resting && flow.is_at_rest() && !flow.pulls.is_empty() => {

@@ -87,7 +87,7 @@ pub enum PipelineError {
     UnknownSurveys(UnknownSurveys),
     /// A thread of the program died: a fault of the program.
     #[error("a part of the program stopped: {0}")]
-    Died(String),
+    WorkerPanicked(String),
 }
 
 impl PipelineError {

@@ -57,8 +57,8 @@ impl SharedDestination {
             let _ = done.send(work());
         };
         let is_sent = self.thread().is_some_and(|thread| thread.send(Box::new(job)).is_ok());
-        let died = || PipelineError::Died("the thread of a warehouse".to_owned());
-        async move { if is_sent { outcome.await.map_err(|_| died()) } else { Err(died()) } }.boxed()
+        let panicked = || PipelineError::WorkerPanicked("the thread of a warehouse".to_owned());
+        async move { if is_sent { outcome.await.map_err(|_| panicked()) } else { Err(panicked()) } }.boxed()
     }
 
     fn thread(&self) -> Option<&Sender<Work>> {

@@ -11,7 +11,7 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     if is_single_threaded() {
         return Ok(work());
     }
-    tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::Died(error.to_string()))
+    tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))
 }
 
 /// Does both at the same time, the first on a thread of its own, which is named by what it does.
@@ -26,7 +26,7 @@ pub(super) fn side_by_side<A: Send, B>(
     thread::scope(|scope| {
         let first = scope.spawn(first);
         let second = second();
-        (first.join().map_err(|_| PipelineError::Died(format!("the thread that {name}"))), second)
+        (first.join().map_err(|_| PipelineError::WorkerPanicked(format!("the thread that {name}"))), second)
     })
 }
 

@@ -48,7 +48,7 @@ const REGRESSIONS: &[(u64, &str)] = &[
     ),
     (
         80042,
-        "page tokens that died of age, with 404, within seconds were taken for the end of lists whose tokens had lived deeper",
+        "page tokens that panicked of age, with 404, within seconds were taken for the end of lists whose tokens had lived deeper",
     ),
     (1515, "a partition that lost its last row left an empty file behind among the files being written"),
     (272, "two records of one key that lay in different windows became two equal rows once a scan met both"),

@@ -118,8 +118,8 @@ impl Ledger {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).take();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(writer) = writer else { return Ok(()) };
-        let died = || PipelineError::Died("the ledger of the push".to_owned());
-        super::blocking(move || writer.join()).await?.map_err(|_| died())?
+        let panicked = || PipelineError::WorkerPanicked("the ledger of the push".to_owned());
+        super::blocking(move || writer.join()).await?.map_err(|_| panicked())?
     }
 }
 

@@ -148,7 +148,7 @@ impl Push {
                     break;
                 }
                 None => {
-                    context.fail(PipelineError::Died("the reader of the input".to_owned()));
+                    context.fail(PipelineError::WorkerPanicked("the reader of the input".to_owned()));
                     break;
                 }
             }
@@ -156,7 +156,7 @@ impl Push {
         drop(lanes);
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {
-                context.fail(PipelineError::Died(error.to_string()));
+                context.fail(PipelineError::WorkerPanicked(error.to_string()));
             }
         }
     }
@@ -179,7 +179,7 @@ impl Push {
                     None => false,
                 };
                 if !sent {
-                    self.context.fail(PipelineError::Died("a lane of the push".to_owned()));
+                    self.context.fail(PipelineError::WorkerPanicked("a lane of the push".to_owned()));
                 }
             }
         }

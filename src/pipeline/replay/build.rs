@@ -69,7 +69,7 @@ pub(super) fn build<Rest: Sync>(
         let (destinations, rest) = filled.insert(open()?);
         let rest = &*rest;
         if destinations.len() != warehouses {
-            return Err(PipelineError::Died("a warehouse before it was opened".to_owned()));
+            return Err(PipelineError::WorkerPanicked("a warehouse before it was opened".to_owned()));
         }
         let mut handles = Vec::new();
         for (destination, failpoints) in destinations.iter_mut().zip(failpoints) {
@@ -77,16 +77,16 @@ pub(super) fn build<Rest: Sync>(
             let writer = Writer { kept_out, account };
             handles.push(scope.spawn(move || writer.write(destination, &failpoints, complete)));
         }
-        let read = reader.join().map_err(|_| PipelineError::Died("the thread that reads the archive".to_owned()))?;
+        let read = reader.join().map_err(|_| PipelineError::WorkerPanicked("the thread that reads the archive".to_owned()))?;
         for handle in handles {
-            handle.join().map_err(|_| PipelineError::Died("a warehouse's thread".to_owned()))??;
+            handle.join().map_err(|_| PipelineError::WorkerPanicked("a warehouse's thread".to_owned()))??;
         }
         match read {
             Ok(()) => Ok(true),
             Err(Ended::Stopped) => Ok(false),
             Err(Ended::Failed(error)) => Err(error),
             // Every writer ended well, although one was gone: it cannot be.
-            Err(Ended::WriterGone) => Err(PipelineError::Died("a warehouse's thread".to_owned())),
+            Err(Ended::WriterGone) => Err(PipelineError::WorkerPanicked("a warehouse's thread".to_owned())),
         }
     })?;
     Ok(opened.filter(|_| is_done))

@@ -112,8 +112,8 @@ impl<T> Flatteners<T> {
             Waiting::Page(bytes, outcome) => {
                 self.pages_waiting -= 1;
                 self.bytes_waiting -= bytes;
-                let died = |_| Err(PipelineError::Died("a thread that reads pages".to_owned()));
-                outcome.recv().unwrap_or_else(died).map(Passed::Page)
+                let panicked = |_| Err(PipelineError::WorkerPanicked("a thread that reads pages".to_owned()));
+                outcome.recv().unwrap_or_else(panicked).map(Passed::Page)
             }
         })
     }

@@ -142,7 +142,7 @@ impl Verify {
                 });
             }
             let Some(ended) = pulls.join_next().await else { break };
-            let (task, looked) = ended.map_err(|error| PipelineError::Died(error.to_string()))?;
+            let (task, looked) = ended.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?;
             self.context.progress.ended();
             match looked {
                 Ok(looked) if outcome.is_ok() => {
