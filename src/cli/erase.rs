@@ -136,7 +136,8 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
         context.tell(&describe(&plan));
     }
     if args.dry_run {
-        let is_clear = plan.leads.not_followed.is_empty() && plan.leads.is_complete && plan.unknown.is_empty();
+        let is_clear =
+            plan.identifiers.not_followed.is_empty() && plan.identifiers.is_complete && plan.unknown.is_empty();
         return Ok(if is_clear { 0 } else { 3 });
     }
     if !args.yes && !is_confirmed(plan.rows()) {
@@ -219,17 +220,17 @@ struct PlanJson<'a> {
 
 impl<'a> PlanJson<'a> {
     fn of(plan: &'a Plan) -> Self {
-        let leads = &plan.leads;
+        let identifiers = &plan.identifiers;
         let shown = |identifier: &crate::model::Identifier| format!("{} {}", identifier.kind.name(), identifier.value);
         PlanJson {
             erasure_id: &plan.erasure_id,
             resumes: plan.is_resumed,
-            named: leads.named.iter().map(shown).collect(),
-            led_to: leads.led.iter().map(shown).collect(),
-            not_followed: leads.not_followed.iter().map(|(lead, why)| (shown(lead), reason(*why))).collect(),
+            named: identifiers.named.iter().map(shown).collect(),
+            led_to: identifiers.linked.iter().map(shown).collect(),
+            not_followed: identifiers.not_followed.iter().map(|(lead, why)| (shown(lead), reason(*why))).collect(),
             unknown: plan.unknown.iter().map(shown).collect(),
-            leads_are_complete: leads.is_complete,
-            rounds: leads.rounds,
+            leads_are_complete: identifiers.is_complete,
+            rounds: identifiers.rounds,
             rows: plan.warehouses.iter().map(|(name, found)| (*name, found.rows.clone())).collect(),
             archive_files: plan.archive.files,
             archive_files_with_them: plan.archive.found_in.len(),
@@ -252,7 +253,7 @@ fn reason(why: NotFollowed) -> &'static str {
 }
 
 fn describe(plan: &Plan) -> String {
-    let leads = &plan.leads;
+    let identifiers = &plan.identifiers;
     let mut text = match plan.is_resumed {
         true => format!("going on with the erasure {}\n", plan.erasure_id),
         false => "what would be erased\n".to_owned(),
@@ -273,16 +274,17 @@ fn describe(plan: &Plan) -> String {
     };
     let list = |text: &mut String, title: &str, lines: Vec<String>| list_some(text, title, lines, LISTED_MAX);
     let shown = |identifier: &crate::model::Identifier| format!("{}: {}", identifier.kind, identifier.value);
-    list_some(&mut text, "named", leads.named.iter().map(shown).collect(), usize::MAX);
+    list_some(&mut text, "named", identifiers.named.iter().map(shown).collect(), usize::MAX);
     // Nobody is purged at the service who is not named here.
-    let (purged, others): (Vec<_>, Vec<_>) = leads.led.iter().partition(|lead| leads.visitors_of.contains_key(lead));
-    let rounds = format!("led to, in {} rounds", leads.rounds);
+    let (purged, others): (Vec<_>, Vec<_>) =
+        identifiers.linked.iter().partition(|lead| identifiers.visitors_of.contains_key(lead));
+    let rounds = format!("led to, in {} rounds", identifiers.rounds);
     list_some(&mut text, &rounds, purged.into_iter().map(shown).collect(), usize::MAX);
     list(&mut text, "and with them", others.into_iter().map(shown).collect());
-    let left = leads.not_followed.iter().map(|(lead, why)| format!("{}: {}", shown(lead), reason(*why)));
+    let left = identifiers.not_followed.iter().map(|(lead, why)| format!("{}: {}", shown(lead), reason(*why)));
     list(&mut text, "NOT FOLLOWED", left.collect());
     list(&mut text, "NOBODY IS KNOWN HERE BY", plan.unknown.iter().map(shown).collect());
-    if !leads.is_complete {
+    if !identifiers.is_complete {
         text.push_str(
             "  the leads go on beyond the limit of rounds: run this again afterwards with what it names last\n",
         );

@@ -18,7 +18,7 @@ use crate::{
     config::Settings,
     load::Warehouse,
     model::{DurableStep, Identifier, IdentifierKind, format_ms},
-    person::{Finder, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList, fields_of_table},
+    person::{IdentifierMatcher, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList, fields_of_table},
     pipeline::{self, CLOCK_SKEW, PipelineError, Session, System},
     recordings::Recordings,
     schema::table,
@@ -88,22 +88,22 @@ impl Erase {
             None => self.session.run_id.0.clone(),
         };
         let earlier = earlier.unwrap_or_default();
-        let leads = match self.request.reason {
+        let identifiers = match self.request.reason {
             Reason::Asked => plan::follow(&self.request, earlier, &self.archive, &mut self.destinations)?,
             Reason::Vanished { before_ms } => plan::vanished(before_ms, earlier, &mut self.destinations)?,
         };
         let others_unfinished = self.journals.others(self.journal.as_ref())?;
         let is_resumed = self.journal.is_some();
-        let mut plan = Plan { erasure_id, is_resumed, leads, others_unfinished, ..Plan::default() };
-        if !plan.leads.named.is_empty() {
+        let mut plan = Plan { erasure_id, is_resumed, identifiers, others_unfinished, ..Plan::default() };
+        if !plan.identifiers.named.is_empty() {
             plan::count(&mut plan, &self.archive, &mut self.destinations)?;
-            let (people, finder) = (plan.people(), plan.finder());
-            plan.results = pipeline::search_results(&self.session.settings, &RecordsOf::new(&people, &finder))?;
+            let (people, matcher) = (plan.people(), plan.matcher());
+            plan.results = pipeline::search_results(&self.session.settings, &RecordsOf::new(&people, &matcher))?;
             plan.recordings = recordings::held(&self.recordings()?, &people)?;
         }
         for destination in &mut self.destinations {
             let name = destination.name();
-            if !plan.leads.named.is_empty() {
+            if !plan.identifiers.named.is_empty() {
                 // Told now, and not when the service has been asked and the archive is clean.
                 destination.require_erasable().map_err(EraseError::load(name))?;
             }
@@ -136,7 +136,7 @@ impl Erase {
             None => Purged::default(),
             Some(source) => {
                 let at = (&self.journals, &self.key, &self.session.system.failpoints);
-                let purged = purge(source, at, &mut journal, &plan.leads, self.request.delay_seconds).await;
+                let purged = purge(source, at, &mut journal, &plan.identifiers, self.request.delay_seconds).await;
                 self.session.remember(source)?;
                 purged?
             }
@@ -166,7 +166,7 @@ impl Erase {
         let hash =
             |identifiers: &std::collections::BTreeSet<_>| identifiers.iter().map(|one| self.key.hash(one)).collect();
         let is_user = |one: &&Identifier| one.kind == IdentifierKind::UserId;
-        let user_ids: Vec<&str> = plan.leads.named.iter().filter(is_user).map(|one| one.value.as_str()).collect();
+        let user_ids: Vec<&str> = plan.identifiers.named.iter().filter(is_user).map(|one| one.value.as_str()).collect();
         // Whom the service was not asked to purge it knows for ever.
         let user_ids = if self.source.is_some() { &user_ids[..] } else { &[] };
         let unsealed = || std::io::Error::other("the system has no random bytes");
@@ -176,8 +176,8 @@ impl Erase {
             users,
             erasure_id: plan.erasure_id.clone(),
             until_ms: from_ms.saturating_add(delay_ms).saturating_add(SUPPRESSION_MARGIN_MS),
-            named: hash(&plan.leads.named),
-            led: hash(&plan.leads.led),
+            named: hash(&plan.identifiers.named),
+            linked: hash(&plan.identifiers.linked),
             met,
             absent: BTreeMap::new(),
         };
@@ -190,9 +190,9 @@ impl Erase {
     /// Failpoints 4 to 6.
     fn remove_and_prove(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
         let people = plan.people();
-        let finder = plan.finder();
+        let matcher = plan.matcher();
         let failpoints = self.session.system.failpoints.clone();
-        let records = RecordsOf::new(&people, &finder);
+        let records = RecordsOf::new(&people, &matcher);
         let removed = archive::remove(&plan.archive.found_in, &records, &failpoints)?;
         self.note(&mut journal, "archive records".to_owned(), removed)?;
         let told = self.discard_deliveries(&records)?;
@@ -201,7 +201,7 @@ impl Erase {
         self.note(&mut journal, "push results".to_owned(), cleaned.rows)?;
         let recorded = recordings::remove(&self.recordings()?, &people)?;
         self.note(&mut journal, "recordings".to_owned(), recorded)?;
-        self.remove_leftovers(&finder, &mut journal)?;
+        self.remove_leftovers(&matcher, &mut journal)?;
         for at in 0..self.destinations.len() {
             let Some(destination) = self.destinations.get_mut(at) else { continue };
             let name = destination.name();
@@ -211,16 +211,17 @@ impl Erase {
             }
         }
         let user_ids = people.iter().filter(|identifier| identifier.kind == IdentifierKind::UserId);
-        let forms: Vec<String> = user_ids.flat_map(|identifier| identifier.all_forms(&plan.leads.spellings)).collect();
+        let forms: Vec<String> =
+            user_ids.flat_map(|identifier| identifier.all_forms(&plan.identifiers.spellings)).collect();
         let asked = self.session.state().forget_people(forms.iter().map(String::as_str))?;
         self.note(&mut journal, "state people".to_owned(), asked)?;
-        let reports = self.session.state().change_reports(&mut |report| finder.redacted(report))?;
+        let reports = self.session.state().change_reports(&mut |report| matcher.redacted(report))?;
         self.note(&mut journal, "state reports".to_owned(), reports)?;
         self.session.state().wipe()?;
-        let mut search = self.search(&people, &finder)?;
-        let redacted = self.redact(&search, &finder)?;
+        let mut search = self.search(&people, &matcher)?;
+        let redacted = self.redact(&search, &matcher)?;
         if redacted > 0 {
-            search = self.search(&people, &finder)?;
+            search = self.search(&people, &matcher)?;
         }
         self.prove(plan, journal, search, redacted)
     }
@@ -234,9 +235,9 @@ impl Erase {
     }
 
     /// Everything is searched for what is left.
-    fn search(&mut self, people: &[Identifier], finder: &Finder) -> Result<Search, EraseError> {
+    fn search(&mut self, people: &[Identifier], matcher: &IdentifierMatcher) -> Result<Search, EraseError> {
         let recordings = recordings::search(&self.recordings()?, people)?;
-        let at = (people, finder);
+        let at = (people, matcher);
         let mut search = verify::search(&self.session.settings, &self.archive, &mut self.destinations, at)?;
         search.verified.places.extend(recordings.map(|place| ("recordings".to_owned(), place)));
         Ok(search)
@@ -260,7 +261,7 @@ impl Erase {
     }
 
     /// Files that a killed run left half done, and damaged state files that hold any of it.
-    fn remove_leftovers(&self, finder: &Finder, journal: &mut Journal) -> Result<(), EraseError> {
+    fn remove_leftovers(&self, matcher: &IdentifierMatcher, journal: &mut Journal) -> Result<(), EraseError> {
         for path in self.archive.unfinished()? {
             self.archive.remove_unfinished(&path)?;
         }
@@ -284,7 +285,7 @@ impl Erase {
                 continue;
             }
             let file = fs::File::open(&path).map_err(EraseError::io("open", &path))?;
-            let (hits, _) = finder.count_in_raw(file).map_err(EraseError::io("read", &path))?;
+            let (hits, _) = matcher.count_in_raw(file).map_err(EraseError::io("read", &path))?;
             if hits > 0 {
                 fs::remove_file(&path).map_err(EraseError::io("remove", &path))?;
                 self.note(journal, "damaged state files".to_owned(), 1)?;
@@ -294,16 +295,16 @@ impl Erase {
     }
 
     /// Replaces mentions: always in what the program tells of itself, in what others wrote only if that was asked for.
-    fn redact(&mut self, search: &Search, finder: &Finder) -> Result<u64, EraseError> {
+    fn redact(&mut self, search: &Search, matcher: &IdentifierMatcher) -> Result<u64, EraseError> {
         let mut redacted = 0;
         for destination in &mut self.destinations {
             let name = destination.name();
             let mentions = search.by_warehouse.get(name).map_or(&[][..], Vec::as_slice);
             let only_own = !self.request.redact_mentions;
-            redacted += destination.redact(finder, mentions, only_own).map_err(EraseError::load(name))?;
+            redacted += destination.redact(matcher, mentions, only_own).map_err(EraseError::load(name))?;
         }
         if self.request.redact_mentions {
-            redacted += archive::redact(&search.mentioned_in, finder, &self.session.system.failpoints)?;
+            redacted += archive::redact(&search.mentioned_in, matcher, &self.session.system.failpoints)?;
         }
         Ok(redacted)
     }
@@ -329,8 +330,8 @@ impl Erase {
             || verified.mentions() > 0
             || verified.left() > 0
             || verified.in_tables_of_others() > 0
-            || !plan.leads.is_complete
-            || !plan.leads.not_followed.is_empty();
+            || !plan.identifiers.is_complete
+            || !plan.identifiers.not_followed.is_empty();
         let (outcome, exit_code) = if needs_a_look { ("needs_a_look", 3) } else { ("done", 0) };
         let receipt = Receipt {
             erasure_id: journal.erasure_id.clone(),
@@ -342,10 +343,10 @@ impl Erase {
             },
             requested_at: format_ms(journal.requested_ms),
             finished_at: format_ms(finished_ms),
-            people: plan.leads.named.len(),
-            identifiers: plan.leads.named.len() + plan.leads.led.len(),
-            not_followed: plan.leads.not_followed.len(),
-            leads_are_complete: plan.leads.is_complete,
+            people: plan.identifiers.named.len(),
+            identifiers: plan.identifiers.named.len() + plan.identifiers.linked.len(),
+            not_followed: plan.identifiers.not_followed.len(),
+            leads_are_complete: plan.identifiers.is_complete,
             purge_requests: journal.purge_requests.clone(),
             unknown_to_the_service: journal.unknown_there,
             service_refused_all: is_refused,

@@ -14,7 +14,7 @@ use super::EraseError;
 use crate::{
     archive::{Archive, PageChange, read_pages, rewrite},
     model::{Failpoints, Identifier, IdentifierKind, Spelled, Spellings, Stream, merge_spellings},
-    person::{Finder, RecordFields, fields_of_stream, without_records},
+    person::{IdentifierMatcher, RecordFields, fields_of_stream, without_records},
     pipeline::Erased,
 };
 
@@ -37,18 +37,18 @@ pub struct ArchiveFound {
 /// Knows the records of some people.
 pub(super) struct RecordsOf<'a> {
     people: BTreeSet<&'a Identifier>,
-    finder: &'a Finder,
+    matcher: &'a IdentifierMatcher,
 }
 
 impl<'a> RecordsOf<'a> {
-    pub fn new(people: &'a [Identifier], finder: &'a Finder) -> Self {
-        RecordsOf { people: people.iter().collect(), finder }
+    pub fn new(people: &'a [Identifier], matcher: &'a IdentifierMatcher) -> Self {
+        RecordsOf { people: people.iter().collect(), matcher }
     }
 
     /// Whether a record of a stream is of one of the people.
     fn is_theirs(&self, stream: Stream, record: &str) -> bool {
         // A number or an escape is on nearly every page, and in few of its records.
-        self.finder.may_be_a_field(record.as_bytes()) && self.is_theirs_by(fields_of_stream(stream), record)
+        self.matcher.may_be_a_field(record.as_bytes()) && self.is_theirs_by(fields_of_stream(stream), record)
     }
 
     /// The same for any JSON object: `fields` are those of the contract of its table.
@@ -63,14 +63,14 @@ impl Erased for RecordsOf<'_> {
     }
 
     fn redacted(&self, text: &str) -> Option<String> {
-        if self.finder.may_be_in(text.as_bytes()) { self.finder.redacted(text) } else { None }
+        if self.matcher.may_be_in(text.as_bytes()) { self.matcher.redacted(text) } else { None }
     }
 }
 
 impl RecordsOf<'_> {
     /// The page without their records.
     fn without(&self, stream: Stream, body: &[u8]) -> Option<PageChange> {
-        if !self.finder.may_be_a_field(body) {
+        if !self.matcher.may_be_a_field(body) {
             return None;
         }
         let less = without_records(body, |record| self.is_theirs(stream, record))?;
@@ -143,15 +143,15 @@ fn each_file<T: Send>(
 
 /// What the archive knows of some identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ArchivedFacts {
+pub(super) struct ArchivedCoOccurrence {
     /// The identifiers that stand together in a record, for each record that carries one of them.
     pub rows: BTreeSet<Vec<Identifier>>,
     /// How they are written there.
     pub spellings: Spellings,
 }
 
-impl ArchivedFacts {
-    pub fn add(&mut self, other: ArchivedFacts) {
+impl ArchivedCoOccurrence {
+    pub fn add(&mut self, other: ArchivedCoOccurrence) {
         self.rows.extend(other.rows);
         merge_spellings(&mut self.spellings, other.spellings);
     }
@@ -168,14 +168,14 @@ impl ArchivedFacts {
 
 /// Which identifiers stand together in records that carry one of these: in the archive may be what no table holds, of a scan under
 /// way or of a warehouse that was lost.
-pub(super) fn facts(archive: &Archive, wanted: &[Identifier]) -> Result<ArchivedFacts, EraseError> {
-    let finder = Finder::new(wanted);
-    let records = RecordsOf::new(wanted, &finder);
+pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<ArchivedCoOccurrence, EraseError> {
+    let matcher = IdentifierMatcher::new(wanted);
+    let records = RecordsOf::new(wanted, &matcher);
     let look = |path: &Path| {
-        let mut found = ArchivedFacts::default();
+        let mut found = ArchivedCoOccurrence::default();
         let Some(stream) = stream_of(path)? else { return Ok(found) };
         rewrite(path, &Failpoints::default(), true, |body| {
-            if finder.may_be_a_field(body) {
+            if matcher.may_be_a_field(body) {
                 without_records(body, |record| {
                     if records.is_theirs(stream, record) {
                         let row = identifiers_of(stream, record, &mut found.spellings);
@@ -188,9 +188,9 @@ pub(super) fn facts(archive: &Archive, wanted: &[Identifier]) -> Result<Archived
         })?;
         Ok(found)
     };
-    let mut facts = ArchivedFacts::default();
-    each_file(archive, look)?.into_iter().for_each(|(_, found)| facts.add(found));
-    facts.require_few().map(|()| facts)
+    let mut co_occurrence = ArchivedCoOccurrence::default();
+    each_file(archive, look)?.into_iter().for_each(|(_, found)| co_occurrence.add(found));
+    co_occurrence.require_few().map(|()| co_occurrence)
 }
 
 fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Vec<Identifier> {
@@ -216,11 +216,15 @@ pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &
 }
 
 /// Replaces what mentions people in the pages of these files. Returns the pages that changed.
-pub(super) fn redact(found_in: &[PathBuf], finder: &Finder, failpoints: &Failpoints) -> Result<u64, EraseError> {
+pub(super) fn redact(
+    found_in: &[PathBuf],
+    matcher: &IdentifierMatcher,
+    failpoints: &Failpoints,
+) -> Result<u64, EraseError> {
     let mut changed = 0;
     for path in found_in {
         let counts = rewrite(path, failpoints, false, |body| {
-            let redacted = if finder.may_be_in(body) { redacted(body, finder) } else { None };
+            let redacted = if matcher.may_be_in(body) { redacted(body, matcher) } else { None };
             Ok::<_, EraseError>(redacted.map(|body| PageChange { body, removed: 0 }))
         })?;
         changed += counts.changed;
@@ -229,10 +233,10 @@ pub(super) fn redact(found_in: &[PathBuf], finder: &Finder, failpoints: &Failpoi
 }
 
 /// The page without mentions; `None` if it has none. Bytes that are no UTF-8 stay.
-fn redacted(body: &[u8], finder: &Finder) -> Option<Vec<u8>> {
+fn redacted(body: &[u8], matcher: &IdentifierMatcher) -> Option<Vec<u8>> {
     let (mut redacted, mut is_changed) = (Vec::with_capacity(body.len()), false);
     for chunk in body.utf8_chunks() {
-        let text = finder.redacted(chunk.valid());
+        let text = matcher.redacted(chunk.valid());
         is_changed |= text.is_some();
         redacted.extend_from_slice(text.as_deref().unwrap_or(chunk.valid()).as_bytes());
         redacted.extend_from_slice(chunk.invalid());
@@ -261,7 +265,7 @@ pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesS
             found.bytes += body.len() as u64;
             let left = stream.and_then(|stream| people.without(stream, body));
             found.records += left.map_or(0, |left| u64::from(left.removed));
-            found.mentioning_pages += u64::from(people.finder.may_be_in(body) && people.finder.is_in_text(body));
+            found.mentioning_pages += u64::from(people.matcher.may_be_in(body) && people.matcher.is_in_text(body));
             Ok::<_, EraseError>(None)
         })?;
         Ok(found)

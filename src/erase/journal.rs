@@ -215,9 +215,9 @@ mod tests {
         let key = Key::create(&folder.path().join("key")).unwrap();
         let journals = Journals::new(folder.path(), key, Failpoints::default());
         let (anna, bert) = (named(&["anna"]), named(&["bert"]));
-        let led = [Identifier::read(IdentifierKind::Email, "anna@example.com").unwrap()];
-        let journal = journals.begin(None, "e1", 7, &anna, &led).unwrap();
-        assert_eq!(journals.find(&anna, &anna).unwrap(), Some((journal.clone(), led.to_vec())));
+        let linked = [Identifier::read(IdentifierKind::Email, "anna@example.com").unwrap()];
+        let journal = journals.begin(None, "e1", 7, &anna, &linked).unwrap();
+        assert_eq!(journals.find(&anna, &anna).unwrap(), Some((journal.clone(), linked.to_vec())));
         assert_eq!(journals.find(&bert, &bert).unwrap(), None);
         assert_eq!((journals.others(Some(&journal)).unwrap(), journals.others(None).unwrap()), (0, 1));
         let path = folder.path().join("e1.journal");
@@ -226,8 +226,8 @@ mod tests {
         // A version that compared names as they were written left one.
         let (zoe, composed) = (BTreeSet::from([raw("zoe\u{308}")]), named(&["zoe\u{308}"]));
         let earlier = journals.begin(None, "e0", 7, &zoe, &[raw("zoe\u{308}")]).unwrap();
-        let (found, led) = journals.find(&composed, &zoe).unwrap().unwrap();
-        assert_eq!((&found, led), (&earlier, composed.iter().cloned().collect()));
+        let (found, linked) = journals.find(&composed, &zoe).unwrap().unwrap();
+        assert_eq!((&found, linked), (&earlier, composed.iter().cloned().collect()));
         journals.begin(Some(found), "e0", 7, &composed, &led_of(&composed)).unwrap();
         assert!(journals.find(&composed, &composed).unwrap().is_some() && journals.find(&zoe, &zoe).unwrap().is_none());
         journals.remove(&earlier).unwrap();

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::{
-    EraseError, EraseRequest, Leads,
-    archive::{self, ArchiveFound, ArchivedFacts, RecordsOf},
-    leads,
+    EraseError, EraseRequest, LinkedIdentifiers,
+    archive::{self, ArchiveFound, ArchivedCoOccurrence, RecordsOf},
+    linked,
     request::PEOPLE_MAX,
     verify::HardLinked,
 };
 use crate::{
     archive::Archive,
-    load::{Facts, PeopleFound, Warehouse},
+    load::{CoOccurrence, PeopleFound, Warehouse},
     model::{Identifier, IdentifierKind, merge_spellings},
-    person::Finder,
+    person::IdentifierMatcher,
     pipeline::ResultsFound,
     recordings::Held,
 };
@@ -27,7 +27,7 @@ pub struct Plan {
     pub erasure_id: String,
     /// Whether an earlier try was cut short and this goes on with it.
     pub is_resumed: bool,
-    pub leads: Leads,
+    pub identifiers: LinkedIdentifiers,
     /// Those of the named whom nothing here knows: no row and no archived record is theirs.
     pub unknown: Vec<Identifier>,
     /// By warehouse.
@@ -51,12 +51,12 @@ impl Plan {
 
     /// Every identifier to go by.
     pub fn people(&self) -> Vec<Identifier> {
-        self.leads.all()
+        self.identifiers.all()
     }
 
     /// Looks for them in texts and bytes.
-    pub(super) fn finder(&self) -> Finder {
-        Finder::with_spellings(&self.people(), &self.leads.spellings)
+    pub(super) fn matcher(&self) -> IdentifierMatcher {
+        IdentifierMatcher::with_spellings(&self.people(), &self.identifiers.spellings)
     }
 }
 
@@ -67,46 +67,46 @@ pub(super) fn follow(
     earlier: Vec<Identifier>,
     archive: &Archive,
     destinations: &mut [Warehouse],
-) -> Result<Leads, EraseError> {
+) -> Result<LinkedIdentifiers, EraseError> {
     // The archive is large and seldom knows more than the warehouses: it is asked for everything at once, and the leads are
     // followed anew, with what it knew. If that leads to somebody new, it is asked again.
     let named = &request.people;
-    let mut archived = ArchivedFacts::default();
+    let mut archived = ArchivedCoOccurrence::default();
     let mut asked: BTreeSet<Identifier> = BTreeSet::new();
     let (mut rounds, mut passes) = (0, 0);
-    let mut leads = loop {
-        let mut leads = leads::follow(named, |wanted| look(wanted, &archived, destinations))?;
-        rounds += leads.rounds;
-        leads.rounds = rounds;
-        let mut met: BTreeSet<Identifier> = leads.all().into_iter().chain(earlier.iter().cloned()).collect();
-        met.extend(leads.not_followed.keys().cloned());
+    let mut identifiers = loop {
+        let mut identifiers = linked::follow(named, |wanted| look(wanted, &archived, destinations))?;
+        rounds += identifiers.rounds;
+        identifiers.rounds = rounds;
+        let mut met: BTreeSet<Identifier> = identifiers.all().into_iter().chain(earlier.iter().cloned()).collect();
+        met.extend(identifiers.not_followed.keys().cloned());
         if met.is_subset(&asked) {
-            break leads;
+            break identifiers;
         }
         let wanted: Vec<Identifier> = met.iter().cloned().collect();
         asked.extend(met);
-        let found = archive::facts(archive, &wanted)?;
+        let found = archive::co_occurrence(archive, &wanted)?;
         let is_all_known = found.rows.is_subset(&archived.rows);
         archived.add(found);
         passes += 1;
         if is_all_known || passes >= ARCHIVE_PASSES_MAX {
-            leads.is_complete &= is_all_known;
-            break leads;
+            identifiers.is_complete &= is_all_known;
+            break identifiers;
         }
     };
-    leads.led.extend(earlier.into_iter().filter(|identifier| !named.contains(identifier)));
+    identifiers.linked.extend(earlier.into_iter().filter(|identifier| !named.contains(identifier)));
     for (identifier, written) in request.spellings.iter().chain(&archived.spellings) {
-        leads.spellings.entry(identifier.clone()).or_default().extend(written.iter().cloned());
+        identifiers.spellings.entry(identifier.clone()).or_default().extend(written.iter().cloned());
     }
-    let all: BTreeSet<Identifier> = leads.all().into_iter().collect();
-    leads.spellings.retain(|identifier, _| all.contains(identifier));
+    let all: BTreeSet<Identifier> = identifiers.all().into_iter().collect();
+    identifiers.spellings.retain(|identifier, _| all.contains(identifier));
     for identifier in all {
         use IdentifierKind::{Email, UserId, VisitorUuid};
         if matches!(identifier.kind, UserId | Email | VisitorUuid) {
-            leads.visitors_of.entry(identifier).or_insert(1);
+            identifiers.visitors_of.entry(identifier).or_insert(1);
         }
     }
-    Ok(leads)
+    Ok(identifiers)
 }
 
 /// The sessions that vanished before a moment in every warehouse that holds them, and those of an interrupted try. They lead nowhere.
@@ -114,7 +114,7 @@ pub(super) fn vanished(
     before_ms: i64,
     earlier: Vec<Identifier>,
     destinations: &mut [Warehouse],
-) -> Result<Leads, EraseError> {
+) -> Result<LinkedIdentifiers, EraseError> {
     let mut sessions: BTreeSet<Identifier> = earlier.into_iter().collect();
     for destination in &mut *destinations {
         let name = destination.name();
@@ -128,22 +128,26 @@ pub(super) fn vanished(
         }
     }
     let named = sessions.into_iter().take(PEOPLE_MAX).collect();
-    Ok(Leads { named, is_complete: true, ..Leads::default() })
+    Ok(LinkedIdentifiers { named, is_complete: true, ..LinkedIdentifiers::default() })
 }
 
 /// What the warehouses and the archive know of some identifiers.
-fn look(wanted: &[Identifier], archived: &ArchivedFacts, destinations: &mut [Warehouse]) -> Result<Facts, EraseError> {
-    let mut facts = Facts::default();
+fn look(
+    wanted: &[Identifier],
+    archived: &ArchivedCoOccurrence,
+    destinations: &mut [Warehouse],
+) -> Result<CoOccurrence, EraseError> {
+    let mut co_occurrence = CoOccurrence::default();
     for destination in destinations {
         let name = destination.name();
-        let found = destination.facts(wanted).map_err(EraseError::load(name))?;
-        facts.rows.extend(found.rows);
-        facts.too_wide.extend(found.too_wide);
-        merge_spellings(&mut facts.spellings, found.spellings);
+        let found = destination.co_occurrence(wanted).map_err(EraseError::load(name))?;
+        co_occurrence.rows.extend(found.rows);
+        co_occurrence.too_wide.extend(found.too_wide);
+        merge_spellings(&mut co_occurrence.spellings, found.spellings);
     }
     let wanted: HashSet<&Identifier> = wanted.iter().collect();
-    facts.rows.extend(archived.rows.iter().filter(|row| row.iter().any(|one| wanted.contains(one))).cloned());
-    Ok(facts)
+    co_occurrence.rows.extend(archived.rows.iter().filter(|row| row.iter().any(|one| wanted.contains(one))).cloned());
+    Ok(co_occurrence)
 }
 
 /// Counts what is held of them.
@@ -153,9 +157,9 @@ pub(super) fn count(plan: &mut Plan, archive: &Archive, destinations: &mut [Ware
         let name = destination.name();
         plan.warehouses.insert(name, destination.find_people(&people).map_err(EraseError::load(name))?);
     }
-    let finder = plan.finder();
-    plan.archive = archive::find(archive, &RecordsOf::new(&people, &finder))?;
-    let unmet: Vec<Identifier> = plan.leads.unmet.iter().cloned().collect();
+    let matcher = plan.matcher();
+    plan.archive = archive::find(archive, &RecordsOf::new(&people, &matcher))?;
+    let unmet: Vec<Identifier> = plan.identifiers.unmet.iter().cloned().collect();
     plan.unknown = unknown_among(unmet, destinations)?;
     Ok(())
 }

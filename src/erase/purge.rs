@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    EraseError, Leads,
+    EraseError, LinkedIdentifiers,
     journal::{Journal, Journals, PurgeNote},
 };
 use crate::{
@@ -34,12 +34,12 @@ struct Name {
 }
 
 /// Every form of every name: the service compares them as they are written, and has them as it was told.
-fn names_of(leads: &Leads) -> Vec<Name> {
+fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
     let forms = |(identifier, visitors): (&Identifier, &usize)| {
         let name = |value| Name { written: Identifier { kind: identifier.kind, value }, visitors: *visitors };
-        identifier.written_forms(&leads.spellings).into_iter().map(name).collect::<Vec<_>>()
+        identifier.written_forms(&identifiers.spellings).into_iter().map(name).collect::<Vec<_>>()
     };
-    leads.visitors_of.iter().flat_map(forms).collect()
+    identifiers.visitors_of.iter().flat_map(forms).collect()
 }
 
 /// Asks for all names that were not asked for yet. The journal is written after each answer.
@@ -47,11 +47,11 @@ pub(super) async fn purge(
     source: &Source,
     (journals, key, failpoints): (&Journals, &Key, &Failpoints),
     journal: &mut Journal,
-    leads: &Leads,
+    identifiers: &LinkedIdentifiers,
     delay_seconds: Option<u64>,
 ) -> Result<Purged, EraseError> {
     let is_asked = |name: &Name| journal.purged.contains(&key.hash(&name.written));
-    let names: Vec<Name> = names_of(leads).into_iter().filter(|name| !is_asked(name)).collect();
+    let names: Vec<Name> = names_of(identifiers).into_iter().filter(|name| !is_asked(name)).collect();
     let mut purged = Purged::default();
     let mut waiting: VecDeque<Vec<Name>> = batches(names).into();
     while let Some(batch) = waiting.pop_front() {

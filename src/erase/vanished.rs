@@ -29,8 +29,9 @@ pub async fn erase_vanished(
         let plan = erase.plan()?;
         Ok::<_, EraseError>((erase, plan))
     });
-    let (erase, plan) = planned.await.map_err(|error| crate::pipeline::PipelineError::WorkerPanicked(error.to_string()))??;
-    if plan.leads.named.is_empty() {
+    let (erase, plan) =
+        planned.await.map_err(|error| crate::pipeline::PipelineError::WorkerPanicked(error.to_string()))??;
+    if plan.identifiers.named.is_empty() {
         return Ok(None);
     }
     erase.apply(plan).await.map(Some)

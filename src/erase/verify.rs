@@ -20,7 +20,7 @@ use crate::{
     files,
     load::{Mention, Warehouse},
     model::Identifier,
-    person::Finder,
+    person::IdentifierMatcher,
     pipeline, state,
 };
 
@@ -82,16 +82,16 @@ pub(super) fn search(
     settings: &Settings,
     archive: &Archive,
     destinations: &mut [Warehouse],
-    (people, finder): (&[Identifier], &Finder),
+    (people, matcher): (&[Identifier], &IdentifierMatcher),
 ) -> Result<Search, EraseError> {
     let mut search = Search::default();
-    search.verified.not_searched_in_texts = finder.not_in_texts();
-    search.verified.not_searched_in_bytes = finder.not_in_bytes();
+    search.verified.not_searched_in_texts = matcher.not_in_texts();
+    search.verified.not_searched_in_bytes = matcher.not_in_bytes();
     // Bytes of an identifier may well be in a file as part of a longer one of somebody else.
     let mut explained = 0;
     for destination in destinations {
         let name = destination.name();
-        let found = destination.search(finder).map_err(EraseError::load(name))?;
+        let found = destination.search(matcher).map_err(EraseError::load(name))?;
         let left = destination.find_people(people).map_err(EraseError::load(name))?.total();
         explained += found.inside_longer;
         let place = Place {
@@ -107,7 +107,7 @@ pub(super) fn search(
         // The bytes are searched as they lie on the disk: nothing may wait in a log, and no lock be in the way.
         destination.publish().map_err(EraseError::load(name))?;
     }
-    let pages = archive::search(archive, &RecordsOf::new(people, finder))?;
+    let pages = archive::search(archive, &RecordsOf::new(people, matcher))?;
     let mentions = (pages.mentioning_pages > 0).then(|| ("pages".to_owned(), pages.mentioning_pages));
     let place = Place {
         searched: pages.files,
@@ -119,14 +119,14 @@ pub(super) fn search(
     search.verified.places.insert("archive".to_owned(), place);
     search.mentioned_in = pages.mentioned_in;
     explained += search.verified.mentions() + search.verified.in_tables_of_others();
-    if let Some(place) = search_results(settings, &RecordsOf::new(people, finder))? {
+    if let Some(place) = search_results(settings, &RecordsOf::new(people, matcher))? {
         search.verified.places.insert("push results".to_owned(), place);
     }
     for (name, paths) in files_of(settings)? {
         let mut place = Place::default();
         for path in paths {
             let file = File::open(&path).map_err(EraseError::io("open", &path))?;
-            let (hits, bytes) = finder.count_in_raw(file).map_err(EraseError::io("read", &path))?;
+            let (hits, bytes) = matcher.count_in_raw(file).map_err(EraseError::io("read", &path))?;
             place.searched += 1;
             place.bytes += bytes;
             if explained == 0 {

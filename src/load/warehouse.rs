@@ -3,14 +3,15 @@
 use std::{collections::HashSet, path::Path};
 
 use super::{
-    Applied, CommitOptions, Differences, ErasureRecord, EventRows, Facts, LedgerEntry, LoadError, Mention, Pages,
-    PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, Searched, Stamp, WantedRecordings, persons, scan,
+    Applied, CoOccurrence, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry, LoadError, Mention,
+    Pages, PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, Searched, Stamp, WantedRecordings,
+    persons, scan,
     store::{BufferedStore, Store},
     tables::{events, ledger, ranges, receipts, recordings, runs},
 };
 use crate::{
     model::{Identifier, Scan, ScanId},
-    person::Finder,
+    person::IdentifierMatcher,
 };
 
 /// One warehouse. Everything it does to data is a scan applied, all or nothing, and applying a scan again changes nothing.
@@ -227,9 +228,9 @@ impl Warehouse {
     }
 
     /// Which identifiers stand together with these in rows. Changes nothing.
-    pub fn facts(&mut self, wanted: &[Identifier]) -> Result<Facts, LoadError> {
+    pub fn co_occurrence(&mut self, wanted: &[Identifier]) -> Result<CoOccurrence, LoadError> {
         self.ready()?;
-        persons::facts(&mut self.store, wanted)
+        persons::co_occurrence(&mut self.store, wanted)
     }
 
     /// Sessions of which every row had vanished at the service before this moment (epoch milliseconds), at most so many.
@@ -265,16 +266,21 @@ impl Warehouse {
     }
 
     /// Looks for identifiers in every text that the warehouse holds. Changes nothing.
-    pub fn search(&mut self, finder: &Finder) -> Result<Searched, LoadError> {
+    pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<Searched, LoadError> {
         self.ready()?;
-        persons::search(&mut self.store, finder, self.threads)
+        persons::search(&mut self.store, matcher, self.threads)
     }
 
     /// Replaces the identifiers in the columns that mention them, in the tables that tell of the program itself or in all, and
     /// returns the rows that changed. As for [`Warehouse::erase_people`], no byte of the old texts is left.
-    pub fn redact(&mut self, finder: &Finder, mentions: &[Mention], only_own: bool) -> Result<u64, LoadError> {
+    pub fn redact(
+        &mut self,
+        matcher: &IdentifierMatcher,
+        mentions: &[Mention],
+        only_own: bool,
+    ) -> Result<u64, LoadError> {
         let before = self.store.changes();
-        let rows = self.change(|store| persons::redact(store, finder, mentions, only_own))?;
+        let rows = self.change(|store| persons::redact(store, matcher, mentions, only_own))?;
         if self.store.changes() > before {
             self.store.store().purge_removed_bytes()?;
         }

@@ -2,12 +2,12 @@
 //! and keeps those who asked to be forgotten out of what the service still sends.
 //!
 //! In reading order: [`records`] (which fields identify somebody, by the contracts), [`pages`] (a page without some of its
-//! records), [`decoded`] and [`finder`] (identifiers in texts and bytes), [`keyed`] (hashes in the place of identifiers),
+//! records), [`decoded`] and [`matcher`] (identifiers in texts and bytes), [`keyed`] (hashes in the place of identifiers),
 //! [`suppression`] (the list). It does not decide who belongs together, and deletes nothing: that is `erase`'s.
 
 mod decoded;
 mod error;
-mod finder;
+mod identifier_matcher;
 mod keyed;
 mod pages;
 mod patterns;
@@ -16,7 +16,7 @@ mod records;
 mod suppression;
 
 pub use error::PersonError;
-pub use finder::{ERASED, Finder, RAW_BYTES_MIN};
+pub use identifier_matcher::{ERASED, IdentifierMatcher, RAW_BYTES_MIN};
 pub use keyed::{Key, KeyedHash, Sealed};
 pub use pages::{LessPage, without_records};
 pub use private_file::write_privately;

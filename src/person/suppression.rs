@@ -43,8 +43,9 @@ pub struct Suppressed {
     pub until_ms: i64,
     /// Hashes of the identifiers that were named.
     pub named: Vec<KeyedHash>,
-    /// Hashes of those that they led to. They count only in records without the user id of somebody else.
-    pub led: Vec<KeyedHash>,
+    /// Hashes of the linked identifiers. They count only in records without the user id of somebody else.
+    #[serde(rename = "led")]
+    pub linked: Vec<KeyedHash>,
     /// The user ids that were named and asked to be purged, sealed: once its delay is over, the service is asked for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<Sealed>,
@@ -147,8 +148,8 @@ impl SuppressionList {
         let mut marks: HashMap<KeyedHash, Vec<Mark>> = HashMap::new();
         for (entry, suppressed) in self.entries.iter().enumerate() {
             let named = suppressed.named.iter().map(|hash| (*hash, Mark { entry, is_named: true }));
-            let led = suppressed.led.iter().map(|hash| (*hash, Mark { entry, is_named: false }));
-            for (hash, mark) in named.chain(led) {
+            let linked = suppressed.linked.iter().map(|hash| (*hash, Mark { entry, is_named: false }));
+            for (hash, mark) in named.chain(linked) {
                 marks.entry(hash).or_default().push(mark);
             }
         }
@@ -335,16 +336,16 @@ fn lay(windows: &mut Vec<Window>, change: impl FnOnce(&mut IntervalSet)) {
 #[derive(Debug, Default)]
 struct Verdict {
     named: Vec<usize>,
-    led: Vec<usize>,
+    linked: Vec<usize>,
     has_other_user: bool,
 }
 
 impl Verdict {
     /// Whose it is. What merely shares a device with somebody, and has a user id of its own, is another person's.
     fn owners(self) -> Option<Vec<usize>> {
-        match (self.named.is_empty(), self.led.is_empty(), self.has_other_user) {
-            (false, ..) => Some(self.named.into_iter().chain(self.led).collect()),
-            (true, false, false) => Some(self.led),
+        match (self.named.is_empty(), self.linked.is_empty(), self.has_other_user) {
+            (false, ..) => Some(self.named.into_iter().chain(self.linked).collect()),
+            (true, false, false) => Some(self.linked),
             _ => None,
         }
     }
@@ -372,7 +373,7 @@ impl Inner {
         let is_known = forms.iter().any(Option::is_some);
         verdict.has_other_user |= !is_known && spelled.identifier.kind == IdentifierKind::UserId;
         for mark in forms.into_iter().flatten().flatten() {
-            let list = if mark.is_named { &mut verdict.named } else { &mut verdict.led };
+            let list = if mark.is_named { &mut verdict.named } else { &mut verdict.linked };
             list.push(mark.entry);
         }
     }

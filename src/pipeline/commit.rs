@@ -98,7 +98,8 @@ pub(super) async fn apply(
     let processor = context.budget.processor().await;
     let (applied, drift) = apply_everywhere(context, destinations, &pulled, &options).await?;
     drop(processor);
-    let mut pulled = Arc::into_inner(pulled).ok_or_else(|| PipelineError::WorkerPanicked("a warehouse's thread".to_owned()))?;
+    let mut pulled =
+        Arc::into_inner(pulled).ok_or_else(|| PipelineError::WorkerPanicked("a warehouse's thread".to_owned()))?;
     pulled.held.release();
     Ok(Unsealed { pulled, applied, drift })
 }

@@ -3,7 +3,7 @@
 //!
 //! No function here commits: the caller does.
 
-mod facts;
+mod co_occurrence;
 mod fold;
 mod marks;
 mod records;
@@ -17,11 +17,11 @@ mod wanted;
 #[cfg(test)]
 mod tests;
 
-pub use facts::Facts;
+pub use co_occurrence::CoOccurrence;
 pub use rows::PeopleFound;
 pub use search::{Mention, Searched};
 
-pub(in crate::load) use facts::facts;
+pub(in crate::load) use co_occurrence::co_occurrence;
 pub(in crate::load) use redact::redact;
 pub(in crate::load) use rows::{find, remove};
 pub(in crate::load) use search::search;

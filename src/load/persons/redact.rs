@@ -18,7 +18,7 @@ use crate::{
         error::unfit,
         store::{BufferedStore, Filter, KeySet, TableChange, concat_rows, project, removal_columns},
     },
-    person::Finder,
+    person::IdentifierMatcher,
     schema::{Table, tables},
 };
 
@@ -31,7 +31,7 @@ const KEYS_AT_ONCE: usize = 20_000;
 /// rows that mentioned somebody.
 pub(in crate::load) fn redact(
     store: &mut BufferedStore,
-    finder: &Finder,
+    matcher: &IdentifierMatcher,
     mentions: &[Mention],
     only_own: bool,
 ) -> Result<u64, LoadError> {
@@ -40,7 +40,7 @@ pub(in crate::load) fn redact(
         let of_table = mentions.iter().filter(|mention| mention.table == table.name);
         let columns: Vec<&str> = of_table.map(|mention| mention.column.as_str()).collect();
         if !columns.is_empty() {
-            redacted += redact_table(store, table, &columns, finder, KEYS_AT_ONCE)?;
+            redacted += redact_table(store, table, &columns, matcher, KEYS_AT_ONCE)?;
         }
     }
     Ok(redacted)
@@ -50,12 +50,12 @@ fn redact_table(
     store: &mut BufferedStore,
     table: &'static Table,
     columns: &[&str],
-    finder: &Finder,
+    matcher: &IdentifierMatcher,
     keys_at_once: usize,
 ) -> Result<u64, LoadError> {
     let mut keys = KeySet::new(removal_columns(table));
     let mut rows = 0;
-    for found in mentioning(store, table, columns, finder)? {
+    for found in mentioning(store, table, columns, matcher)? {
         rows += found.num_rows() as u64;
         keys.add(&found)?;
     }
@@ -65,7 +65,7 @@ fn redact_table(
         // Rows go by the key of their set, so all rows of the set come back.
         let filter = Filter::within(change.removed_range).with_keys(&change.removed);
         for rows in store.full_rows(table, &filter)? {
-            change.add(redacted(table, &rows, columns, finder)?);
+            change.add(redacted(table, &rows, columns, matcher)?);
         }
         store.change(change)?;
     }
@@ -77,7 +77,7 @@ fn mentioning(
     store: &mut BufferedStore,
     table: &'static Table,
     columns: &[&str],
-    finder: &Finder,
+    matcher: &IdentifierMatcher,
 ) -> Result<Vec<RecordBatch>, LoadError> {
     let keys = removal_columns(table);
     let mut wanted: Vec<&str> = keys.clone();
@@ -89,7 +89,7 @@ fn mentioning(
         |found: &mut Vec<RecordBatch>, rows| {
             let mut any = BooleanArray::from(vec![false; rows.num_rows()]);
             for column in project(&rows, columns)?.columns() {
-                if let Some(hits) = hits(&as_texts(column)?, finder) {
+                if let Some(hits) = hits(&as_texts(column)?, matcher) {
                     any = or(&any, &hits.is_hit).map_err(unfit(table))?;
                 }
             }
@@ -115,13 +115,18 @@ fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result
 }
 
 /// The rows with other texts in these columns.
-fn redacted(table: &Table, rows: &RecordBatch, columns: &[&str], finder: &Finder) -> Result<RecordBatch, LoadError> {
+fn redacted(
+    table: &Table,
+    rows: &RecordBatch,
+    columns: &[&str],
+    matcher: &IdentifierMatcher,
+) -> Result<RecordBatch, LoadError> {
     let schema = rows.schema();
     let replaced = schema.fields().iter().zip(rows.columns()).map(|(field, column)| {
         if !columns.contains(&field.name().as_str()) {
             return Ok(Arc::clone(column));
         }
-        let replace = |text: Option<&str>| text.map(|text| finder.redacted(text).unwrap_or_else(|| text.to_owned()));
+        let replace = |text: Option<&str>| text.map(|text| matcher.redacted(text).unwrap_or_else(|| text.to_owned()));
         Ok(Arc::new(as_texts(column)?.iter().map(replace).collect::<StringArray>()) as ArrayRef)
     });
     let replaced = replaced.collect::<Result<Vec<_>, LoadError>>()?;

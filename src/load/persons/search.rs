@@ -11,7 +11,7 @@ use crate::{
         LoadError,
         store::{BufferedStore, Filter, Take},
     },
-    person::Finder,
+    person::IdentifierMatcher,
     schema::tables,
 };
 
@@ -42,20 +42,20 @@ pub struct Searched {
 /// nothing.
 pub(in crate::load) fn search(
     store: &mut BufferedStore,
-    finder: &Finder,
+    matcher: &IdentifierMatcher,
     threads: usize,
 ) -> Result<Searched, LoadError> {
     let mut searched = Searched::default();
     for table in tables() {
         let columns = text_columns(table);
         let read = |take: &mut Take<'_>| store.read(table, &columns, &Filter::all(), take);
-        let mentions = search_table(&mut searched, &table.name, &columns, finder, threads, read)?;
+        let mentions = search_table(&mut searched, &table.name, &columns, matcher, threads, read)?;
         searched.mentions.extend(mentions);
     }
     for table in store.store().foreign_tables()? {
         let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
         let read = |take: &mut Take<'_>| store.store().read_foreign(&table, take);
-        let mentions = search_table(&mut searched, &table.name, &columns, finder, threads, read)?;
+        let mentions = search_table(&mut searched, &table.name, &columns, matcher, threads, read)?;
         searched.in_their_tables.extend(mentions);
     }
     Ok(searched)
@@ -66,13 +66,13 @@ fn search_table(
     searched: &mut Searched,
     table: &str,
     columns: &[&str],
-    finder: &Finder,
+    matcher: &IdentifierMatcher,
     threads: usize,
     read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
 ) -> Result<Vec<Mention>, LoadError> {
     let none = || Tally { hits: vec![0; columns.len()], ..Tally::default() };
     let mut hits = vec![0; columns.len()];
-    for tally in fold_batches(threads, read, none, |tally, rows| tally.add(&rows, finder))? {
+    for tally in fold_batches(threads, read, none, |tally, rows| tally.add(&rows, matcher))? {
         searched.rows += tally.rows;
         searched.bytes += tally.bytes;
         searched.inside_longer += tally.inside_longer;
@@ -95,12 +95,12 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, rows: &RecordBatch, finder: &Finder) -> Result<(), LoadError> {
+    fn add(&mut self, rows: &RecordBatch, matcher: &IdentifierMatcher) -> Result<(), LoadError> {
         self.rows += rows.num_rows() as u64;
         for (column, count) in rows.columns().iter().zip(&mut self.hits) {
             let texts = as_texts(column)?;
             self.bytes += bytes_of(&texts).len() as u64;
-            if let Some(hits) = hits(&texts, finder) {
+            if let Some(hits) = hits(&texts, matcher) {
                 self.inside_longer += hits.inside_longer;
                 *count += hits.is_hit.true_count() as u64;
             }

@@ -223,8 +223,8 @@ proptest! {
                 row.spelled().into_iter().map(|spelled| spelled.noted_in(&mut spellings)).collect();
             expected.insert(identifiers.into_iter().collect::<Vec<_>>());
         }
-        let expected = Facts { rows: expected.into_iter().collect(), too_wide: Vec::new(), spellings };
-        prop_assert_eq!(facts(&mut store, &person).unwrap(), expected);
+        let expected = CoOccurrence { rows: expected.into_iter().collect(), too_wide: Vec::new(), spellings };
+        prop_assert_eq!(co_occurrence(&mut store, &person).unwrap(), expected);
     }
 }
 
@@ -274,6 +274,6 @@ fn without_identifiers_no_table_is_read() {
     crate::load::tables::fixture::put(&mut store, "responses", &[&[("response_group_uid", Cell::Text(""))]]);
     store.commit("test").unwrap();
     assert_eq!(remove(&mut store, &[]).unwrap(), PeopleFound::default());
-    assert_eq!(facts(&mut store, &[]).unwrap(), Facts::default());
+    assert_eq!(co_occurrence(&mut store, &[]).unwrap(), CoOccurrence::default());
     assert_eq!(shelf.content().rows_read, 0);
 }

@@ -10,7 +10,7 @@ use arrow::{
 
 use crate::{
     load::LoadError,
-    person::Finder,
+    person::IdentifierMatcher,
     schema::{ColumnType, Table},
 };
 
@@ -46,16 +46,16 @@ pub(super) struct Hits {
 }
 
 /// Looks through the texts of a column; `None` if no text can mention anybody, which is nearly always found out at once for all of them.
-pub(super) fn hits(texts: &StringArray, finder: &Finder) -> Option<Hits> {
-    if !finder.may_be_in(bytes_of(texts)) {
+pub(super) fn hits(texts: &StringArray, matcher: &IdentifierMatcher) -> Option<Hits> {
+    if !matcher.may_be_in(bytes_of(texts)) {
         return None;
     }
     let mut inside_longer = 0;
     let hit = |text: Option<&str>| {
         let text = text.unwrap_or_default().as_bytes();
-        let may_be = finder.may_be_in(text);
-        let is_hit = may_be && finder.is_in_text(text);
-        inside_longer += u64::from(may_be && !is_hit && finder.has_bytes_in(text));
+        let may_be = matcher.may_be_in(text);
+        let is_hit = may_be && matcher.is_in_text(text);
+        inside_longer += u64::from(may_be && !is_hit && matcher.has_bytes_in(text));
         Some(is_hit)
     };
     let is_hit = texts.iter().map(hit).collect();

@@ -240,7 +240,8 @@ impl Run {
     /// Waits for the commit under way, if there is one, and books it.
     async fn commit_ended_of(&mut self, pace: &mut Pace) -> Result<(), PipelineError> {
         let Some(committing) = pace.committing.take() else { return Ok(()) };
-        let (scan, pages, committed) = committing.await.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?;
+        let (scan, pages, committed) =
+            committing.await.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?;
         match committed {
             Err(PipelineError::Frozen(frozen)) => {
                 tracing::error!(error = %frozen, "people are not applied");

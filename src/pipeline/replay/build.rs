@@ -77,7 +77,8 @@ pub(super) fn build<Rest: Sync>(
             let writer = Writer { kept_out, account };
             handles.push(scope.spawn(move || writer.write(destination, &failpoints, complete)));
         }
-        let read = reader.join().map_err(|_| PipelineError::WorkerPanicked("the thread that reads the archive".to_owned()))?;
+        let read =
+            reader.join().map_err(|_| PipelineError::WorkerPanicked("the thread that reads the archive".to_owned()))?;
         for handle in handles {
             handle.join().map_err(|_| PipelineError::WorkerPanicked("a warehouse's thread".to_owned()))??;
         }

@@ -10,8 +10,8 @@ use crate::{
     person::ERASED,
 };
 
-fn finder() -> Finder {
-    Finder::new(&[Identifier::read(IdentifierKind::Email, "zoe@example.com").unwrap()])
+fn matcher() -> IdentifierMatcher {
+    IdentifierMatcher::new(&[Identifier::read(IdentifierKind::Email, "zoe@example.com").unwrap()])
 }
 
 fn filled() -> BufferedStore {
@@ -47,13 +47,13 @@ const CHOICES: [&str; 3] = ["response_group_uid", "question_id", "label"];
 #[test]
 fn p9_mentions_are_replaced_and_all_else_stays() {
     let mut store = filled();
-    let mentions = search(&mut store, &finder(), 2).unwrap().mentions;
+    let mentions = search(&mut store, &matcher(), 2).unwrap().mentions;
     assert_eq!(mentions.iter().map(|mention| mention.rows).collect::<Vec<_>>(), [2, 2, 2]);
     let (answers, choices) =
         (shown(&mut store, "responses", &ANSWERS), shown(&mut store, "response_choices", &CHOICES));
-    assert_eq!(redact(&mut store, &finder(), &mentions, false).unwrap(), 6);
+    assert_eq!(redact(&mut store, &matcher(), &mentions, false).unwrap(), 6);
     store.commit("test").unwrap();
-    assert!(search(&mut store, &finder(), 2).unwrap().mentions.is_empty());
+    assert!(search(&mut store, &matcher(), 2).unwrap().mentions.is_empty());
     let replaced = |rows: Vec<String>| {
         let replace = |row: String| row.replace("ZOE@example.com", ERASED).replace("zoe@example.com", ERASED);
         let mut rows: Vec<String> = rows.into_iter().map(replace).collect();
@@ -63,16 +63,16 @@ fn p9_mentions_are_replaced_and_all_else_stays() {
     assert_eq!(shown(&mut store, "responses", &ANSWERS), replaced(answers));
     assert_eq!(shown(&mut store, "response_choices", &CHOICES), replaced(choices));
     assert_eq!(shown(&mut store, "sync_runs", &["report"]), cleaned_reports());
-    assert_eq!(redact(&mut store, &finder(), &mentions, false).unwrap(), 0);
+    assert_eq!(redact(&mut store, &matcher(), &mentions, false).unwrap(), 0);
     assert!(!store.has_changes());
 }
 
 #[test]
 fn p9_only_the_programs_own_tables_are_cleaned_unasked() {
     let mut store = filled();
-    let mentions = search(&mut store, &finder(), 1).unwrap().mentions;
+    let mentions = search(&mut store, &matcher(), 1).unwrap().mentions;
     let answers = shown(&mut store, "responses", &ANSWERS);
-    assert_eq!(redact(&mut store, &finder(), &mentions, true).unwrap(), 2);
+    assert_eq!(redact(&mut store, &matcher(), &mentions, true).unwrap(), 2);
     assert_eq!(shown(&mut store, "responses", &ANSWERS), answers);
     assert_eq!(shown(&mut store, "sync_runs", &["report"]), cleaned_reports());
 }
@@ -81,8 +81,8 @@ fn p9_only_the_programs_own_tables_are_cleaned_unasked() {
 fn p9_a_column_that_was_not_named_is_left_alone() {
     let mut store = filled();
     let mentions = [Mention { table: "responses".into(), column: "question_text".into(), rows: 1 }];
-    assert_eq!(redact(&mut store, &finder(), &mentions, false).unwrap(), 0);
-    assert!(redact(&mut store, &finder(), &[], false).unwrap() == 0);
+    assert_eq!(redact(&mut store, &matcher(), &mentions, false).unwrap(), 0);
+    assert!(redact(&mut store, &matcher(), &[], false).unwrap() == 0);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn p9_the_size_of_the_parts_does_not_matter() {
     let mut found = Vec::new();
     for keys_at_once in [1, 2, 100] {
         let mut store = filled();
-        assert_eq!(redact_table(&mut store, table, &["label"], &finder(), keys_at_once).unwrap(), 2);
+        assert_eq!(redact_table(&mut store, table, &["label"], &matcher(), keys_at_once).unwrap(), 2);
         found.push(shown(&mut store, "response_choices", &CHOICES));
     }
     assert_eq!(found[0], found[2]);
@@ -105,7 +105,7 @@ fn a_key_that_mentions_somebody_is_replaced_too() {
     let attribute =
         |name| [("external_user_id", Cell::Text("u")), ("name", Cell::Text(name)), ("valid_from", Cell::Moment(1))];
     put(&mut store, "user_attributes", &[&attribute("of zoe@example.com"), &attribute("plan")]);
-    let mentions = search(&mut store, &finder(), 1).unwrap().mentions;
-    assert_eq!(redact(&mut store, &finder(), &mentions, false).unwrap(), 1);
+    let mentions = search(&mut store, &matcher(), 1).unwrap().mentions;
+    assert_eq!(redact(&mut store, &matcher(), &mentions, false).unwrap(), 1);
     assert_eq!(shown(&mut store, "user_attributes", &["name"]), [format!("of {ERASED}"), "plan".to_owned()]);
 }

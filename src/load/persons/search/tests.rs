@@ -21,8 +21,8 @@ const MENTIONS: &str = "as zoe@example.com said";
 const OTHERS: &str = "nobody";
 const ROWS: usize = 200;
 
-fn finder() -> Finder {
-    Finder::new(&[Identifier::read(IdentifierKind::Email, "zoe@example.com").unwrap()])
+fn matcher() -> IdentifierMatcher {
+    IdentifierMatcher::new(&[Identifier::read(IdentifierKind::Email, "zoe@example.com").unwrap()])
 }
 
 /// A store in memory with a table of somebody else's, of which one of ours cannot be read.
@@ -96,7 +96,7 @@ fn p9_every_text_is_searched_once_with_any_number_of_threads() {
     let mut store = BufferedStore::new(Box::new(MemoryStore::open(&Shelf::default())), 1 << 20);
     filled(&mut store);
     for threads in [1, 3] {
-        let searched = search(&mut store, &finder(), threads).unwrap();
+        let searched = search(&mut store, &matcher(), threads).unwrap();
         let found: Vec<_> = searched.mentions.iter().map(|of| (&of.table, of.column.as_str(), of.rows)).collect();
         let all: Vec<_> = columns().map(|(table, column)| (table, column, mentioning as u64)).collect();
         assert_eq!(found, all, "{threads} threads");
@@ -114,7 +114,7 @@ fn p9_a_text_inside_a_longer_one_is_no_mention_and_is_counted() {
         "users",
         &[&[("external_user_id", Cell::Text("a")), ("extra", Cell::Text("chloe-zoe@example.com"))]],
     );
-    let searched = search(&mut store, &finder(), 2).unwrap();
+    let searched = search(&mut store, &matcher(), 2).unwrap();
     assert_eq!((searched.mentions.len(), searched.inside_longer), (0, 1));
 }
 
@@ -127,7 +127,7 @@ fn p9_tables_of_others_are_searched_and_reported_apart() {
         ForeignTable { name: "notes".into(), relation: "notes".into(), columns: vec!["note".into(), "sum".into()] };
     let foreign = vec![(theirs, RecordBatch::try_from_iter(columns).unwrap())];
     let store = OddStore { inner: MemoryStore::open(&Shelf::default()), foreign, unreadable: None };
-    let searched = search(&mut BufferedStore::new(Box::new(store), 0), &finder(), 2).unwrap();
+    let searched = search(&mut BufferedStore::new(Box::new(store), 0), &matcher(), 2).unwrap();
     let mention = Mention { table: "notes".into(), column: "note".into(), rows: 1 };
     assert_eq!((searched.mentions, searched.in_their_tables, searched.rows), (vec![], vec![mention], 2));
 }
@@ -140,7 +140,7 @@ fn p9_a_table_that_cannot_be_read_is_an_error() {
             foreign: Vec::new(),
             unreadable: Some("responses"),
         };
-        assert!(search(&mut BufferedStore::new(Box::new(store), 0), &finder(), threads).is_err(), "{threads} threads");
+        assert!(search(&mut BufferedStore::new(Box::new(store), 0), &matcher(), threads).is_err(), "{threads} threads");
     }
 }
 
@@ -149,6 +149,6 @@ fn a_part_of_a_batch_is_searched_by_itself() {
     let rows = rows_of("users", &[&[("extra", Cell::Text(MENTIONS))], &[("extra", Cell::Text(OTHERS))]]);
     let rows = crate::load::store::project(&rows, &["extra"]).unwrap().slice(1, 1);
     let mut tally = Tally { hits: vec![0], ..Tally::default() };
-    tally.add(&rows, &finder()).unwrap();
+    tally.add(&rows, &matcher()).unwrap();
     assert_eq!((tally.rows, tally.bytes, tally.hits), (1, OTHERS.len() as u64, vec![0]));
 }

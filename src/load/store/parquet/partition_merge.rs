@@ -48,7 +48,7 @@ impl PartitionMerge<'_> {
     pub(super) fn rows_max(&self) -> u64 {
         let added = self.layers.iter().filter_map(|layer| layer.table(self.table)).flat_map(|changes| &changes.added);
         let added = added.filter(|file| file.may_hold(self.partition, None)).map(|file| file.rows);
-        self.file.as_ref().map_or(0, |file| file.facts.rows) + added.sum::<u64>()
+        self.file.as_ref().map_or(0, |file| file.co_occurrence.rows) + added.sum::<u64>()
     }
 }
 
@@ -78,7 +78,7 @@ impl Merger<'_> {
         let runs = self.runs(merge)?;
         let is_untouched = match (runs.as_slice(), file) {
             ([only], Some(file)) => only.path == file.path && only.is_whole(),
-            ([], Some(file)) => file.facts.rows == 0,
+            ([], Some(file)) => file.co_occurrence.rows == 0,
             ([], None) => true,
             _ => false,
         };
@@ -130,9 +130,9 @@ impl Merger<'_> {
 
     /// Puts a run of a part in its place as it is: it is all that the partition has, and was made durable with its part.
     fn put_run(&self, run: &Path, place: &Path) -> Result<Merged, LoadError> {
-        let facts = read_facts(self.root, run)?;
+        let co_occurrence = read_facts(self.root, run)?;
         self.put(run, place)?;
-        Ok(Merged::Replaced(facts))
+        Ok(Merged::Replaced(co_occurrence))
     }
 
     fn put(&self, file: &Path, place: &Path) -> Result<(), LoadError> {

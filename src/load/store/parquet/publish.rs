@@ -83,7 +83,7 @@ impl Publisher<'_> {
     /// The last part that every file has.
     pub(super) fn published_part(&mut self) -> Result<u64, LoadError> {
         let ledger = self.tree.file(self.root, ledger_table()?, None)?;
-        Ok(ledger.map_or(0, |file| file.facts.applied_part))
+        Ok(ledger.map_or(0, |file| file.co_occurrence.applied_part))
     }
 
     /// What is to be merged into a partition; `None` if its file has the last part already.
@@ -95,7 +95,7 @@ impl Publisher<'_> {
     ) -> Result<Option<PartitionMerge<'p>>, LoadError> {
         let Some(applied_part) = parts.last().map(Part::number) else { return Ok(None) };
         let file = self.tree.file(self.root, table, partition)?;
-        let held_part = file.as_ref().map_or(0, |file| file.facts.applied_part);
+        let held_part = file.as_ref().map_or(0, |file| file.co_occurrence.applied_part);
         if held_part >= applied_part {
             return Ok(None);
         }
@@ -114,13 +114,13 @@ impl Publisher<'_> {
         let merger = Merger { root, disk, identity, limits };
         let tree = Mutex::new(tree);
         share_out(merges, workers, |merge| {
-            let facts = match merger.merge(merge)? {
+            let co_occurrence = match merger.merge(merge)? {
                 Merged::Untouched => return Ok(()),
-                Merged::Replaced(facts) => Some(facts),
+                Merged::Replaced(co_occurrence) => Some(co_occurrence),
                 Merged::Removed => None,
             };
             // What a thread that died leaves in it is whole: notes of files that are in place.
-            tree.lock().unwrap_or_else(PoisonError::into_inner).note(merge.table, merge.partition, facts);
+            tree.lock().unwrap_or_else(PoisonError::into_inner).note(merge.table, merge.partition, co_occurrence);
             Ok(())
         })
     }

@@ -192,7 +192,7 @@ impl ParquetStore {
                     // A publish that was cut short may have put it in its place.
                     let partition = file.partitions.first().copied();
                     let in_place = tree.file(root, known_table(name)?, partition)?;
-                    if in_place.is_none_or(|in_place| in_place.facts.applied_part < layer.part) {
+                    if in_place.is_none_or(|in_place| in_place.co_occurrence.applied_part < layer.part) {
                         let why = format!("a commit that waits for publish has lost its file of {name}");
                         return Err(LoadError::Damaged { path: root.path().to_owned(), why });
                     }
@@ -211,7 +211,7 @@ impl ParquetStore {
             for (name, changes) in &layer.tables {
                 for partition in changes.partitions() {
                     let file = tree.file(root, known_table(name)?, partition)?;
-                    if file.is_some_and(|file| file.facts.applied_part >= first) {
+                    if file.is_some_and(|file| file.co_occurrence.applied_part >= first) {
                         return Ok(true);
                     }
                 }

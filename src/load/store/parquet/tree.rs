@@ -31,10 +31,10 @@ pub(super) struct FileFacts {
 #[derive(Clone, Debug)]
 pub(super) struct DataFile {
     pub(super) path: PathBuf,
-    pub(super) facts: FileFacts,
+    pub(super) co_occurrence: FileFacts,
 }
 
-/// Files by partition; `None` where their facts were not needed yet.
+/// Files by partition; `None` where their co_occurrence were not needed yet.
 type Files = BTreeMap<Option<Partition>, Option<FileFacts>>;
 
 /// Every file that readers see.
@@ -68,15 +68,16 @@ impl Tree {
         table: &'static Table,
         partition: Option<Partition>,
     ) -> Result<Option<DataFile>, LoadError> {
-        let Some(facts) = self.files.get_mut(table.name.as_str()).and_then(|files| files.get_mut(&partition)) else {
+        let Some(co_occurrence) = self.files.get_mut(table.name.as_str()).and_then(|files| files.get_mut(&partition))
+        else {
             return Ok(None);
         };
         let path = root.data_file(table, partition);
-        let known = match facts {
+        let known = match co_occurrence {
             Some(known) => known,
-            None => facts.insert(read_facts(root, &path)?),
+            None => co_occurrence.insert(read_facts(root, &path)?),
         };
-        Ok(Some(DataFile { path, facts: *known }))
+        Ok(Some(DataFile { path, co_occurrence: *known }))
     }
 
     /// The partitions of a table that have a file and can hold rows within the range.
@@ -95,10 +96,15 @@ impl Tree {
     }
 
     /// Notes that a file was written, or removed.
-    pub(super) fn note(&mut self, table: &'static Table, partition: Option<Partition>, facts: Option<FileFacts>) {
+    pub(super) fn note(
+        &mut self,
+        table: &'static Table,
+        partition: Option<Partition>,
+        co_occurrence: Option<FileFacts>,
+    ) {
         let files = self.files.entry(table.name.as_str()).or_default();
-        match facts {
-            Some(facts) => files.insert(partition, Some(facts)),
+        match co_occurrence {
+            Some(co_occurrence) => files.insert(partition, Some(co_occurrence)),
             None => files.remove(&partition),
         };
     }

@@ -1,4 +1,4 @@
-//! Leads among a few made-up rows: `u:` user id, `m:` mail, `v:` visitor UUID, `n:` visitor number, `a:` anonymous id, `s:` session.
+//! LinkedIdentifiers among a few made-up rows: `u:` user id, `m:` mail, `v:` visitor UUID, `n:` visitor number, `a:` anonymous id, `s:` session.
 
 use proptest::prelude::*;
 
@@ -21,21 +21,21 @@ fn row(text: &str) -> Vec<Identifier> {
     text.split_whitespace().map(identifier).collect()
 }
 
-fn leads_of(named: &str, rows: &[Vec<Identifier>]) -> Leads {
+fn linked_of(named: &str, rows: &[Vec<Identifier>]) -> LinkedIdentifiers {
     let look = |wanted: &[Identifier]| {
         let is_wanted = |row: &&Vec<Identifier>| row.iter().any(|identifier| wanted.contains(identifier));
-        Ok::<_, ()>(Facts { rows: rows.iter().filter(is_wanted).cloned().collect(), ..Facts::default() })
+        Ok::<_, ()>(CoOccurrence { rows: rows.iter().filter(is_wanted).cloned().collect(), ..CoOccurrence::default() })
     };
     follow(&row(named).into_iter().collect(), look).unwrap()
 }
 
-fn check(named: &str, rows: &[&str], led: &str, not_followed: &[(&str, NotFollowed)]) {
+fn check(named: &str, rows: &[&str], linked: &str, not_followed: &[(&str, NotFollowed)]) {
     let rows: Vec<_> = rows.iter().map(|text| row(text)).collect();
-    let leads = leads_of(named, &rows);
-    assert_eq!(leads.led, row(led).into_iter().collect(), "{named}");
+    let identifiers = linked_of(named, &rows);
+    assert_eq!(identifiers.linked, row(linked).into_iter().collect(), "{named}");
     let expected = not_followed.iter().map(|(text, why)| (identifier(text), *why)).collect();
-    assert_eq!(leads.not_followed, expected, "{named}");
-    assert!(leads.is_complete);
+    assert_eq!(identifiers.not_followed, expected, "{named}");
+    assert!(identifiers.is_complete);
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn p9_a_stand_in_for_many_is_not_followed() {
     let mut rows: Vec<_> =
         (0..VISITORS_PER_LEAD_MAX + 1).map(|at| row(&format!("a:default v:v{at} s:t{at}"))).collect();
     rows.push(row("u:anna v:va s:s1 a:default"));
-    let leads = leads_of("u:anna", &rows);
-    assert_eq!(leads.led, row("v:va s:s1").into_iter().collect());
-    assert_eq!(leads.not_followed[&identifier("a:default")], NotFollowed::TooMany);
+    let identifiers = linked_of("u:anna", &rows);
+    assert_eq!(identifiers.linked, row("v:va s:s1").into_iter().collect());
+    assert_eq!(identifiers.not_followed[&identifier("a:default")], NotFollowed::TooMany);
 }
 
 #[test]
@@ -121,18 +121,18 @@ fn p9_visitors_without_a_user_id_are_not_taken_for_one_person() {
 fn p9_a_user_id_of_many_visitors_is_a_stand_in() {
     let many = VISITORS_PER_LEAD_MAX + 1;
     let rows: Vec<_> = (0..many).map(|at| row(&format!("u:on-file v:v{at} s:s{at}"))).collect();
-    let leads = leads_of("v:v0", &rows);
-    assert_eq!(leads.led, row("s:s0").into_iter().collect());
-    assert_eq!(leads.not_followed[&identifier("u:on-file")], NotFollowed::TooMany);
+    let identifiers = linked_of("v:v0", &rows);
+    assert_eq!(identifiers.linked, row("s:s0").into_iter().collect());
+    assert_eq!(identifiers.not_followed[&identifier("u:on-file")], NotFollowed::TooMany);
     // An address of many that was named goes with the sessions that carry it, and takes nobody along.
     let rows: Vec<_> = (0..many).map(|at| row(&format!("m:test@example.com v:v{at} s:s{at}"))).collect();
     let others = (0..many).map(|at| row(&format!("v:v{at} s:t{at}")));
-    let leads = leads_of("m:test@example.com", &rows.into_iter().chain(others).collect::<Vec<_>>());
+    let identifiers = linked_of("m:test@example.com", &rows.into_iter().chain(others).collect::<Vec<_>>());
     assert!(
-        leads.led.iter().all(|lead| lead.kind == IdentifierKind::Session && lead.value.starts_with('s')),
-        "{leads:?}"
+        identifiers.linked.iter().all(|lead| lead.kind == IdentifierKind::Session && lead.value.starts_with('s')),
+        "{identifiers:?}"
     );
-    assert_eq!((leads.led.len(), leads.not_followed.len()), (many, many));
+    assert_eq!((identifiers.linked.len(), identifiers.not_followed.len()), (many, many));
 }
 
 #[test]
@@ -140,8 +140,8 @@ fn p9_a_chain_without_end_is_told() {
     // Each visitor shares a session with the next.
     let rows: Vec<_> = (0..100).map(|at| row(&format!("v:v{at} s:s{at}"))).collect();
     let chain: Vec<_> = (0..100).map(|at| row(&format!("s:s{at} v:v{}", at + 1))).collect();
-    let leads = leads_of("v:v0", &[rows, chain].concat());
-    assert!(!leads.is_complete && leads.rounds == ROUNDS_MAX);
+    let identifiers = linked_of("v:v0", &[rows, chain].concat());
+    assert!(!identifiers.is_complete && identifiers.rounds == ROUNDS_MAX);
 }
 
 proptest! {
@@ -154,8 +154,8 @@ proptest! {
             let user = ["", "u:anna ", "u:bert ", "u:carl "][user];
             row(&format!("{user}v:v{visitor} s:s{user_session}", user_session = session * 10 + user.len()))
         }).collect();
-        let leads = leads_of("u:anna", &rows);
-        let all = leads.all();
+        let identifiers = linked_of("u:anna", &rows);
+        let all = identifiers.all();
         for row in &rows {
             let is_anothers = users(row.iter()).any(|user| user.value != "anna");
             let is_taken = row.iter().any(|identifier| all.contains(identifier));
@@ -163,7 +163,7 @@ proptest! {
             prop_assert!(!is_annas || is_taken);
             if is_anothers && is_taken {
                 // Only a session that somebody shares with a user could do that, and it is not followed.
-                prop_assert!(false, "{row:?} of {leads:?}");
+                prop_assert!(false, "{row:?} of {identifiers:?}");
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::{
 
 /// What a warehouse knows of some identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct CoOccurrence {
     /// For each row that carries one of them, without repetitions: all identifiers of that row.
     pub rows: Vec<Vec<Identifier>>,
     /// Identifiers in so many rows that these were not read.
@@ -46,14 +46,21 @@ const LIMITS: Limits = Limits { rows_max: 200_000, sessions_max: 20_000 };
 ///
 /// # Errors
 /// `Contract` if there are more than can be taken although no single identifier is too wide.
-pub(in crate::load) fn facts(store: &mut BufferedStore, wanted: &[Identifier]) -> Result<Facts, LoadError> {
-    facts_within(store, wanted, LIMITS)
+pub(in crate::load) fn co_occurrence(
+    store: &mut BufferedStore,
+    wanted: &[Identifier],
+) -> Result<CoOccurrence, LoadError> {
+    co_occurrence_within(store, wanted, LIMITS)
 }
 
-fn facts_within(store: &mut BufferedStore, wanted: &[Identifier], limits: Limits) -> Result<Facts, LoadError> {
+fn co_occurrence_within(
+    store: &mut BufferedStore,
+    wanted: &[Identifier],
+    limits: Limits,
+) -> Result<CoOccurrence, LoadError> {
     let mut wanted = Wanted::of(wanted);
     let mut rows = BTreeSet::new();
-    let mut facts = Facts::default();
+    let mut co_occurrence = CoOccurrence::default();
     for table in tables() {
         let marks = marks_of(table);
         // A table that names people in one way leads to no other identifier.
@@ -64,7 +71,7 @@ fn facts_within(store: &mut BufferedStore, wanted: &[Identifier], limits: Limits
         if found.is_too_large(limits) {
             let wide = found.wide(limits, marks.iter().any(|mark| mark.kind == IdentifierKind::Session));
             wanted.remove(&wide);
-            facts.too_wide.extend(wide);
+            co_occurrence.too_wide.extend(wide);
             found = rows_together(store, table, &marks, &wanted, limits)?;
         }
         if found.is_too_large(limits) {
@@ -73,11 +80,11 @@ fn facts_within(store: &mut BufferedStore, wanted: &[Identifier], limits: Limits
             return Err(LoadError::Contract(why));
         }
         rows.extend(found.rows);
-        merge_spellings(&mut facts.spellings, found.spellings);
+        merge_spellings(&mut co_occurrence.spellings, found.spellings);
     }
-    facts.rows = rows.into_iter().collect();
-    facts.too_wide.sort();
-    Ok(facts)
+    co_occurrence.rows = rows.into_iter().collect();
+    co_occurrence.too_wide.sort();
+    Ok(co_occurrence)
 }
 
 /// What was read of one table.

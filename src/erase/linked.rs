@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::{
-    load::Facts,
+    load::CoOccurrence,
     model::{Identifier, IdentifierKind, Spellings, merge_spellings},
 };
 
@@ -42,11 +42,11 @@ pub enum NotFollowed {
 
 /// The identifiers of the people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leads {
+pub struct LinkedIdentifiers {
     /// What was named.
     pub named: BTreeSet<Identifier>,
     /// What that led to.
-    pub led: BTreeSet<Identifier>,
+    pub linked: BTreeSet<Identifier>,
     /// What was met and left alone.
     pub not_followed: BTreeMap<Identifier, NotFollowed>,
     /// How these were written where they were met, if otherwise.
@@ -61,18 +61,18 @@ pub struct Leads {
     pub is_complete: bool,
 }
 
-impl Leads {
+impl LinkedIdentifiers {
     /// Named and led, in order.
     pub fn all(&self) -> Vec<Identifier> {
-        self.named.union(&self.led).cloned().collect()
+        self.named.union(&self.linked).cloned().collect()
     }
 }
 
 /// Follows the leads of what was named. `look` says which identifiers stand together in rows.
 pub fn follow<E>(
     named: &BTreeSet<Identifier>,
-    mut look: impl FnMut(&[Identifier]) -> Result<Facts, E>,
-) -> Result<Leads, E> {
+    mut look: impl FnMut(&[Identifier]) -> Result<CoOccurrence, E>,
+) -> Result<LinkedIdentifiers, E> {
     let mut known = Known::default();
     let mut people: Vec<Person> = named.iter().map(Person::new).collect();
     let mut pending: BTreeSet<Identifier> = named.clone();
@@ -84,14 +84,19 @@ pub fn follow<E>(
         pending = people.iter_mut().flat_map(|person| person.advance(&known, named)).collect();
         pending.retain(|identifier| !known.looked.contains(identifier));
     }
-    let mut leads = Leads { named: named.clone(), rounds, is_complete: pending.is_empty(), ..Leads::default() };
+    let mut identifiers = LinkedIdentifiers {
+        named: named.clone(),
+        rounds,
+        is_complete: pending.is_empty(),
+        ..LinkedIdentifiers::default()
+    };
     let is_met =
         |identifier: &Identifier| !known.carrying(identifier).is_empty() || known.too_wide.contains(identifier);
-    leads.unmet = named.iter().filter(|identifier| !is_met(identifier)).cloned().collect();
-    leads.spellings = std::mem::take(&mut known.spellings);
+    identifiers.unmet = named.iter().filter(|identifier| !is_met(identifier)).cloned().collect();
+    identifiers.spellings = std::mem::take(&mut known.spellings);
     for person in &people {
-        leads.led.extend(person.followed.iter().filter(|identifier| !named.contains(identifier)).cloned());
-        leads.not_followed.extend(person.not_followed.iter().map(|(identifier, why)| (identifier.clone(), *why)));
+        identifiers.linked.extend(person.followed.iter().filter(|identifier| !named.contains(identifier)).cloned());
+        identifiers.not_followed.extend(person.not_followed.iter().map(|(identifier, why)| (identifier.clone(), *why)));
         let visitors =
             person.followed.iter().filter(|identifier| identifier.kind == IdentifierKind::VisitorUuid).count();
         for identifier in &person.followed {
@@ -100,13 +105,13 @@ pub fn follow<E>(
                 IdentifierKind::VisitorUuid => 1,
                 _ => continue,
             };
-            let most = leads.visitors_of.entry(identifier.clone()).or_default();
+            let most = identifiers.visitors_of.entry(identifier.clone()).or_default();
             *most = stands_for.max(*most);
         }
     }
-    let Leads { named, led, not_followed, .. } = &mut leads;
-    not_followed.retain(|identifier, _| !led.contains(identifier) && !named.contains(identifier));
-    Ok(leads)
+    let LinkedIdentifiers { named, linked, not_followed, .. } = &mut identifiers;
+    not_followed.retain(|identifier, _| !linked.contains(identifier) && !named.contains(identifier));
+    Ok(identifiers)
 }
 
 fn users<'a>(identifiers: impl Iterator<Item = &'a Identifier>) -> impl Iterator<Item = &'a Identifier> {
@@ -125,11 +130,11 @@ struct Known {
 }
 
 impl Known {
-    fn take(&mut self, looked: &[Identifier], facts: Facts) {
-        merge_spellings(&mut self.spellings, facts.spellings);
+    fn take(&mut self, looked: &[Identifier], co_occurrence: CoOccurrence) {
+        merge_spellings(&mut self.spellings, co_occurrence.spellings);
         self.looked.extend(looked.iter().cloned());
-        self.too_wide.extend(facts.too_wide);
-        for row in facts.rows {
+        self.too_wide.extend(co_occurrence.too_wide);
+        for row in co_occurrence.rows {
             if self.seen.insert(row.clone()) {
                 for identifier in &row {
                     self.carrying.entry(identifier.clone()).or_default().push(self.rows.len());
@@ -220,14 +225,14 @@ impl Person {
             let before = (self.followed.len(), self.rows.len());
             self.rows.extend(self.followed.iter().flat_map(|identifier| known.carrying(identifier).iter().copied()));
             let mut pending = self.adopt(known, named);
-            let leads: BTreeSet<Identifier> = self
+            let identifiers: BTreeSet<Identifier> = self
                 .rows
                 .iter()
                 .flat_map(|row| known.row(*row))
                 .filter(|lead| !self.followed.contains(lead))
                 .cloned()
                 .collect();
-            for lead in leads.into_iter().filter(|lead| lead.kind != IdentifierKind::UserId) {
+            for lead in identifiers.into_iter().filter(|lead| lead.kind != IdentifierKind::UserId) {
                 match self.judge(&lead, known, named) {
                     Verdict::Follow => {
                         self.followed.insert(lead);

@@ -34,7 +34,7 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Looks for a set of identifiers. Cheap to share, not to build.
 #[derive(Clone, Debug)]
-pub struct Finder {
+pub struct IdentifierMatcher {
     identifiers: Vec<Identifier>,
     /// As [`Decoded::folded`] makes them, in the order of the identifiers.
     plain: Patterns,
@@ -63,14 +63,14 @@ fn as_in_fields(values: &[String]) -> Vec<String> {
     values.iter().cloned().chain(simple).chain(COMPOSED_TO_ASCII.map(str::to_owned)).collect()
 }
 
-impl Finder {
-    /// A finder of these identifiers.
-    pub fn new(identifiers: &[Identifier]) -> Finder {
-        Finder::with_spellings(identifiers, &Spellings::new())
+impl IdentifierMatcher {
+    /// A matcher of these identifiers.
+    pub fn new(identifiers: &[Identifier]) -> IdentifierMatcher {
+        IdentifierMatcher::with_spellings(identifiers, &Spellings::new())
     }
 
     /// The same, of identifiers of which it is known how they were written somewhere.
-    pub fn with_spellings(identifiers: &[Identifier], spellings: &Spellings) -> Finder {
+    pub fn with_spellings(identifiers: &[Identifier], spellings: &Spellings) -> IdentifierMatcher {
         let values: Vec<String> = identifiers.iter().map(|identifier| identifier.value.clone()).collect();
         let has_quoted = values.iter().any(|value| value.contains(['"', '\\']));
         let is_beyond_ascii = values.iter().any(|value| !value.is_ascii());
@@ -93,7 +93,7 @@ impl Finder {
         let raw_bytes_max = raw.iter().map(String::len).max().unwrap_or(0);
         let not_in_bytes = identifiers.iter().filter(|identifier| !is_distinctive(&identifier.value)).count();
         let not_in_texts = all - identifiers.len();
-        Finder {
+        IdentifierMatcher {
             plain: Patterns::new(&plain),
             fields: Patterns::new(&as_in_fields(&values)),
             raw: Patterns::new(&raw),
@@ -185,7 +185,7 @@ impl Finder {
         self.is_beyond_ascii && (!bytes.is_ascii() || may_have_ace_label(bytes))
     }
 
-    /// Whether any of them could be in the text: quicker than [`Finder::is_in_text`], and never wrong about "no".
+    /// Whether any of them could be in the text: quicker than [`IdentifierMatcher::is_in_text`], and never wrong about "no".
     pub fn may_be_in(&self, bytes: &[u8]) -> bool {
         bytes.contains(&b'%') || self.has_escapes(bytes) || self.may_be_folded(bytes) || self.plain.any_in(bytes)
     }
@@ -321,17 +321,17 @@ fn stands_alone(identifier: &Identifier, bytes: &[u8], place: Range<usize>, writ
 mod tests {
     use super::*;
 
-    fn finder(named: &[(IdentifierKind, &str)]) -> Finder {
+    fn matcher(named: &[(IdentifierKind, &str)]) -> IdentifierMatcher {
         let identifiers: Vec<_> =
             named.iter().map(|(kind, text)| Identifier::read(*kind, text).expect("names somebody")).collect();
-        Finder::new(&identifiers)
+        IdentifierMatcher::new(&identifiers)
     }
 
     const MAIL: (IdentifierKind, &str) = (IdentifierKind::Email, "zoë+a@example.com");
 
     #[test]
     fn p9_every_spelling_is_found_in_a_text() {
-        let finder = finder(&[MAIL, (IdentifierKind::VisitorUuid, "2F1C9D6E-0B7A-4C55-9A40-1D2E3F405162")]);
+        let matcher = matcher(&[MAIL, (IdentifierKind::VisitorUuid, "2F1C9D6E-0B7A-4C55-9A40-1D2E3F405162")]);
         for text in [
             "zoë+a@example.com",
             "write to ZOË+A@Example.COM.",
@@ -342,15 +342,15 @@ mod tests {
             "連絡はzoë+a@example.comまで",
             "v=2f1c9d6e-0B7A-4c55-9a40-1d2e3f405162",
         ] {
-            assert!(finder.is_in_text(text.as_bytes()) && finder.may_be_in(text.as_bytes()), "{text}");
-            let redacted = finder.redacted(text).unwrap();
-            assert!(redacted.contains(ERASED) && !finder.is_in_text(redacted.as_bytes()), "{text}: {redacted}");
+            assert!(matcher.is_in_text(text.as_bytes()) && matcher.may_be_in(text.as_bytes()), "{text}");
+            let redacted = matcher.redacted(text).unwrap();
+            assert!(redacted.contains(ERASED) && !matcher.is_in_text(redacted.as_bytes()), "{text}: {redacted}");
         }
     }
 
     #[test]
     fn p9_a_name_is_found_in_composed_letters_and_in_letters_taken_apart() {
-        let finder = finder(&[
+        let matcher = matcher(&[
             (IdentifierKind::Email, "jürgen.öz@exämple.de"),
             (IdentifierKind::UserId, "Tiến-4711"),
             (IdentifierKind::Email, "νίκος@x.gr"),
@@ -366,9 +366,9 @@ mod tests {
             ("Tie\u{302}\u{301}n-4711 or Ti\u{ea}\u{301}n-4711.", "[erased] or [erased]."),
             ("ΝΊΚΟΣ@x.gr", "[erased]"),
         ] {
-            let is_a_field = finder.may_be_a_field(text.as_bytes()) || text.starts_with('?');
-            assert!(finder.may_be_in(text.as_bytes()) && is_a_field, "{text}");
-            assert_eq!(finder.redacted(text).as_deref(), Some(rest), "{text}");
+            let is_a_field = matcher.may_be_a_field(text.as_bytes()) || text.starts_with('?');
+            assert!(matcher.may_be_in(text.as_bytes()) && is_a_field, "{text}");
+            assert_eq!(matcher.redacted(text).as_deref(), Some(rest), "{text}");
         }
         for text in [
             "jurgen.oz@example.de",
@@ -378,7 +378,7 @@ mod tests {
             "ajürgen.öz@exämple.de",
             "jürgen.öz@exämple.dex",
         ] {
-            assert_eq!(finder.redacted(text), None, "{text}");
+            assert_eq!(matcher.redacted(text), None, "{text}");
         }
     }
 
@@ -394,7 +394,7 @@ mod tests {
             let identifier = Identifier::read(kind, written).unwrap();
             assert_eq!(Some(&identifier), Identifier::read(kind, value).as_ref(), "{written}");
             let field = format!(r#"{{"id":"{written}"}}"#);
-            assert!(Finder::new(&[identifier]).may_be_a_field(field.as_bytes()), "{written}");
+            assert!(IdentifierMatcher::new(&[identifier]).may_be_a_field(field.as_bytes()), "{written}");
         }
         // Every letter of the table is composed to one of ASCII, and no other letter is.
         let composed: Vec<String> = ('\u{80}'..=char::MAX)
@@ -410,7 +410,7 @@ mod tests {
         let mail = Identifier::read(IdentifierKind::Email, "jürgen@exämple.de").unwrap();
         let odd = "ju\u{308}rgen@ｅｘämple.de";
         let spellings = Spellings::from([(mail.clone(), [odd.to_owned()].into())]);
-        let finder = Finder::with_spellings(&[mail], &spellings);
+        let matcher = IdentifierMatcher::with_spellings(&[mail], &spellings);
         for text in [
             "jürgen@exämple.de",
             "ju\u{308}rgen@exa\u{308}mple.de",
@@ -420,13 +420,13 @@ mod tests {
             "ju%cc%88rgen%40xn--exmple-cua.de",
             odd,
         ] {
-            assert_eq!(finder.count_in_raw(text.as_bytes()).unwrap().0, 1, "{text}");
+            assert_eq!(matcher.count_in_raw(text.as_bytes()).unwrap().0, 1, "{text}");
         }
     }
 
     #[test]
     fn p9_a_longer_identifier_of_somebody_else_is_not_found() {
-        let finder = finder(&[
+        let matcher = matcher(&[
             (IdentifierKind::Email, "a@x.de"),
             (IdentifierKind::UserId, "user-000123"),
             (IdentifierKind::UserId, "b7"),
@@ -434,36 +434,36 @@ mod tests {
         ]);
         for text in ["maria@x.de", "j.a@x.de", "a@x.des", "a@x.de.example", "user-0001234", "User-000123", "b7 5", "5"]
         {
-            assert!(!finder.is_in_text(text.as_bytes()), "{text}");
-            assert_eq!(finder.redacted(text), None);
+            assert!(!matcher.is_in_text(text.as_bytes()), "{text}");
+            assert_eq!(matcher.redacted(text), None);
         }
         for text in ["a@x.de", "<a@x.de>, b", "user-000123-b", "b7", r#"{"id":"b7"}"#] {
-            assert!(finder.is_in_text(text.as_bytes()), "{text}");
+            assert!(matcher.is_in_text(text.as_bytes()), "{text}");
         }
         assert_eq!(
-            finder.redacted("to a@x.de, a@x.de and maria@x.de").unwrap(),
+            matcher.redacted("to a@x.de, a@x.de and maria@x.de").unwrap(),
             "to [erased], [erased] and maria@x.de"
         );
     }
 
     #[test]
     fn p9_a_number_and_a_word_of_the_service_are_not_taken_for_somebody() {
-        let finder = finder(&[
+        let matcher = matcher(&[
             (IdentifierKind::UserId, "4711000"),
             (IdentifierKind::UserId, "responseGroupUid"),
             (IdentifierKind::UserId, "true"),
             (IdentifierKind::UserId, "annamaria"),
         ]);
         let page = r#"{"data":[{"response":4711000,"responseGroupUid":"g","is":true,"note":"4711000"}]}"#;
-        assert_eq!(finder.redacted(page), None);
-        assert_eq!((finder.not_in_texts(), finder.not_in_bytes()), (3, 4));
-        assert!(finder.may_be_a_field(page.as_bytes()), "a field is looked at all the same");
-        assert!(finder.is_in_text(b"annamaria") && finder.count_in_raw(&b"annamaria"[..]).unwrap().0 == 0);
+        assert_eq!(matcher.redacted(page), None);
+        assert_eq!((matcher.not_in_texts(), matcher.not_in_bytes()), (3, 4));
+        assert!(matcher.may_be_a_field(page.as_bytes()), "a field is looked at all the same");
+        assert!(matcher.is_in_text(b"annamaria") && matcher.count_in_raw(&b"annamaria"[..]).unwrap().0 == 0);
     }
 
     #[test]
     fn p9_raw_bytes_are_searched_across_the_borders_of_reads() {
-        let finder = finder(&[MAIL, (IdentifierKind::UserId, "short")]);
+        let matcher = matcher(&[MAIL, (IdentifierKind::UserId, "short")]);
         let spelled = ["zoë+a@example.com", r"zo\u00EB+a@example.com", "zo%C3%AB%2Ba%40example.com"];
         for spelling in spelled {
             let mut bytes = vec![0xffu8; READ_BYTES - 7];
@@ -471,7 +471,7 @@ mod tests {
             bytes.extend([0; 100]);
             bytes.extend(spelling.as_bytes());
             let length = bytes.len() as u64;
-            assert_eq!(finder.count_in_raw(bytes.as_slice()).unwrap(), (2, length), "{spelling}");
+            assert_eq!(matcher.count_in_raw(bytes.as_slice()).unwrap(), (2, length), "{spelling}");
             // However small the reads are.
             struct Slow<'a>(&'a [u8]);
             impl Read for Slow<'_> {
@@ -484,8 +484,8 @@ mod tests {
                 }
             }
             let tail = &bytes[READ_BYTES - 50..];
-            assert_eq!(finder.count_in_raw(Slow(tail)).unwrap().0, 2, "{spelling}");
+            assert_eq!(matcher.count_in_raw(Slow(tail)).unwrap().0, 2, "{spelling}");
         }
-        assert_eq!((finder.not_in_bytes(), finder.count_in_raw(&b"short"[..]).unwrap().0), (1, 0));
+        assert_eq!((matcher.not_in_bytes(), matcher.count_in_raw(&b"short"[..]).unwrap().0), (1, 0));
     }
 }

@@ -24,7 +24,7 @@ fn p9_rows_of_an_identifier_that_many_share_are_not_read() {
         put_answer(&mut store, session, "shared");
     }
     put_answer(&mut store, "s5", "anna");
-    let found = facts_within(&mut store, &[user("anna"), user("shared"), user("nobody")], SMALL).unwrap();
+    let found = co_occurrence_within(&mut store, &[user("anna"), user("shared"), user("nobody")], SMALL).unwrap();
     assert_eq!(found.too_wide, [user("shared")]);
     let session = Identifier::read(IdentifierKind::Session, "s5").unwrap();
     assert_eq!(found.rows, [vec![user("anna"), session]]);
@@ -34,7 +34,7 @@ fn p9_rows_of_an_identifier_that_many_share_are_not_read() {
         put_answer(&mut store, session, "shared");
         put_answer(&mut store, session, "shared");
     }
-    let found = facts_within(&mut store, &[user("shared")], SMALL).unwrap();
+    let found = co_occurrence_within(&mut store, &[user("shared")], SMALL).unwrap();
     assert_eq!((found.rows.len(), found.too_wide), (3, vec![]));
 }
 
@@ -43,9 +43,9 @@ fn more_people_than_can_be_taken_at_once_are_an_error() {
     let (_shelf, mut store) = memory();
     let names = ["u1", "u2", "u3", "u4"];
     names.iter().for_each(|name| put_answer(&mut store, &format!("session {name}"), name));
-    let failed = facts_within(&mut store, &names.map(user), SMALL).unwrap_err();
+    let failed = co_occurrence_within(&mut store, &names.map(user), SMALL).unwrap_err();
     assert!(failed.to_string().contains("name fewer people"), "{failed}");
-    assert_eq!(facts_within(&mut store, &names.map(user)[..3], SMALL).unwrap().rows.len(), 3);
+    assert_eq!(co_occurrence_within(&mut store, &names.map(user)[..3], SMALL).unwrap().rows.len(), 3);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn p9_in_a_table_without_sessions_rows_are_counted() {
         put(&mut store, "users", &[&cells]);
     }
     let shared = Identifier::read(IdentifierKind::AnonymousId, "shared").unwrap();
-    let found = facts_within(&mut store, &[shared.clone(), user("u2")], SMALL).unwrap();
+    let found = co_occurrence_within(&mut store, &[shared.clone(), user("u2")], SMALL).unwrap();
     assert_eq!((found.too_wide, found.rows), (vec![shared.clone()], vec![vec![user("u2"), shared]]));
 }
 
@@ -64,6 +64,6 @@ fn p9_in_a_table_without_sessions_rows_are_counted() {
 fn p9_how_identifiers_are_written_is_noted() {
     let (_shelf, mut store) = memory();
     put_answer(&mut store, "s1", "zoe\u{308}");
-    let found = facts(&mut store, &[user("zo\u{eb}")]).unwrap();
+    let found = co_occurrence(&mut store, &[user("zo\u{eb}")]).unwrap();
     assert_eq!(found.spellings[&user("zo\u{eb}")], BTreeSet::from(["zoe\u{308}".to_owned()]));
 }
