@@ -3,13 +3,13 @@
 //! ```text
 //! file   = "SSYNCPG2" header frame*
 //! header = length:u32 checksum:u64 JSON
-//! frame  = kind:u8 ('P' page, 'T' side page, 'Q' and 'U' the same without some records, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
+//! frame  = kind:u8 ('P' page, 'T' probe page, 'Q' and 'U' the same without some records, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
 //! ```
 //!
-//! 'Q' and 'U' are a page and a side page that somebody's records were taken out of: before the compressed bytes stands how many
+//! 'Q' and 'U' are a page and a probe page that somebody's records were taken out of: before the compressed bytes stands how many
 //! they were, as u32. Such a page is no longer what the service sent.
 //!
-//! A side page belongs to the scan, and leads nowhere: it holds rows of one millisecond at the edge of the page before it.
+//! A probe page belongs to the scan, and leads nowhere: it holds rows of one millisecond at the edge of the page before it.
 //!
 //! Notes stand behind the end, one for each time that the scan was about to be committed; the last counts. They are text, stored
 //! as it is, and mean nothing here. A file of an earlier version has none.
@@ -60,10 +60,10 @@ impl FileHeader {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Page(Vec<u8>),
-    Side(Vec<u8>),
-    /// A page, or a side page, without records that were on it, and how many those were.
-    LessPage(Vec<u8>, u32),
-    LessSide(Vec<u8>, u32),
+    Probe(Vec<u8>),
+    /// A page, or a probe page, without records that were on it, and how many those were.
+    RedactedPage(Vec<u8>, u32),
+    RedactedProbe(Vec<u8>, u32),
     End,
     Note(Vec<u8>),
 }
@@ -109,17 +109,17 @@ pub(super) fn page_frame(body: &[u8]) -> io::Result<Vec<u8>> {
     body_frame(b'P', body)
 }
 
-/// The bytes of a side page's frame.
-pub(super) fn side_frame(body: &[u8]) -> io::Result<Vec<u8>> {
+/// The bytes of a probe page's frame.
+pub(super) fn probe_frame(body: &[u8]) -> io::Result<Vec<u8>> {
     body_frame(b'T', body)
 }
 
-/// The bytes of the frame of a page, or of a side page, that records were taken out of.
-pub(super) fn less_frame(body: &[u8], removed: u32, is_side: bool) -> io::Result<Vec<u8>> {
+/// The bytes of the frame of a page, or of a probe page, that records were taken out of.
+pub(super) fn redacted_frame(body: &[u8], removed: u32, is_probe: bool) -> io::Result<Vec<u8>> {
     let raw = u32::try_from(body.len()).map_err(|_| io::Error::other("page too large"))?;
     let mut stored = removed.to_le_bytes().to_vec();
     stored.extend(compressed(body)?);
-    Ok(frame(if is_side { b'U' } else { b'Q' }, raw, &stored))
+    Ok(frame(if is_probe { b'U' } else { b'Q' }, raw, &stored))
 }
 
 fn body_frame(kind: u8, body: &[u8]) -> io::Result<Vec<u8>> {
@@ -196,14 +196,14 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
     let frame = match head[0] {
         kind @ (b'P' | b'T') => {
             let body = decompressed(&bytes, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
-            if kind == b'P' { Frame::Page(body) } else { Frame::Side(body) }
+            if kind == b'P' { Frame::Page(body) } else { Frame::Probe(body) }
         }
         b'E' => Frame::End,
         kind @ (b'Q' | b'U') => {
             let packed = bytes.get(REMOVED_BYTES..).unwrap_or_default();
             let body = decompressed(packed, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
             let removed = u32_at(&bytes, 0);
-            if kind == b'Q' { Frame::LessPage(body, removed) } else { Frame::LessSide(body, removed) }
+            if kind == b'Q' { Frame::RedactedPage(body, removed) } else { Frame::RedactedProbe(body, removed) }
         }
         b'C' => Frame::Note(bytes),
         _ => return Err(FrameError::Torn("its kind is unknown")),

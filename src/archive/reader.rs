@@ -11,7 +11,7 @@ use super::{
     frame::{self, Frame, FrameError, Skipped},
 };
 
-/// The pages of one file, side pages among them, in order. Ends after the frame that closes the scan; a file without one ends at its last whole page.
+/// The pages of one file, probe pages among them, in order. Ends after the frame that closes the scan; a file without one ends at its last whole page.
 #[derive(Debug)]
 pub struct Pages {
     input: BufReader<File>,
@@ -19,7 +19,7 @@ pub struct Pages {
     header: FileHeader,
     read: usize,
     is_complete: bool,
-    is_side: bool,
+    is_probe: bool,
 }
 
 /// Opens a file of pages.
@@ -27,7 +27,7 @@ pub fn read_pages(path: &Path) -> Result<Pages, ArchiveError> {
     let file = File::open(path).map_err(ArchiveError::io("open", path))?;
     let mut input = BufReader::with_capacity(1 << 20, file);
     let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
-    Ok(Pages { input, path: path.to_owned(), header, read: 0, is_complete: false, is_side: false })
+    Ok(Pages { input, path: path.to_owned(), header, read: 0, is_complete: false, is_probe: false })
 }
 
 /// What a file is, without its pages.
@@ -71,9 +71,9 @@ impl Pages {
         &self.header
     }
 
-    /// Whether the page that was last handed out is a side page.
-    pub fn is_side(&self) -> bool {
-        self.is_side
+    /// Whether the page that was last handed out is a probe page.
+    pub fn is_probe(&self) -> bool {
+        self.is_probe
     }
 
     /// Whether the frame that closes a complete scan was reached.
@@ -90,10 +90,10 @@ impl Iterator for Pages {
             return None;
         }
         let frame = frame::read_frame(&mut self.input);
-        self.is_side = matches!(frame, Ok(Some((Frame::Side(_) | Frame::LessSide(..), _))));
+        self.is_probe = matches!(frame, Ok(Some((Frame::Probe(_) | Frame::RedactedProbe(..), _))));
         match frame {
             Ok(Some((
-                Frame::Page(body) | Frame::Side(body) | Frame::LessPage(body, _) | Frame::LessSide(body, _),
+                Frame::Page(body) | Frame::Probe(body) | Frame::RedactedPage(body, _) | Frame::RedactedProbe(body, _),
                 _,
             ))) => {
                 self.read += 1;

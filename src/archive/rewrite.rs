@@ -34,7 +34,7 @@ pub struct PageChange {
 /// What a rewrite found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rewritten {
-    /// Pages looked at, side pages among them.
+    /// Pages looked at, probe pages among them.
     pub pages: u64,
     /// Pages that changed.
     pub changed: u64,
@@ -156,18 +156,18 @@ fn write_anew<E: From<ArchiveError>>(
 
 /// The frame's bytes, with what its page became.
 fn encoded(frame: Frame, changed: Option<PageChange>) -> std::io::Result<Vec<u8>> {
-    let (is_side, before) = match &frame {
-        Frame::Side(_) => (true, 0),
-        Frame::LessSide(_, removed) => (true, *removed),
-        Frame::LessPage(_, removed) => (false, *removed),
+    let (is_probe, before) = match &frame {
+        Frame::Probe(_) => (true, 0),
+        Frame::RedactedProbe(_, removed) => (true, *removed),
+        Frame::RedactedPage(_, removed) => (false, *removed),
         _ => (false, 0),
     };
     match (frame, changed) {
-        (_, Some(changed)) => frame::less_frame(&changed.body, before.saturating_add(changed.removed), is_side),
+        (_, Some(changed)) => frame::redacted_frame(&changed.body, before.saturating_add(changed.removed), is_probe),
         (Frame::Page(body), None) => frame::page_frame(&body),
-        (Frame::Side(body), None) => frame::side_frame(&body),
-        (Frame::LessPage(body, removed), None) => frame::less_frame(&body, removed, false),
-        (Frame::LessSide(body, removed), None) => frame::less_frame(&body, removed, true),
+        (Frame::Probe(body), None) => frame::probe_frame(&body),
+        (Frame::RedactedPage(body, removed), None) => frame::redacted_frame(&body, removed, false),
+        (Frame::RedactedProbe(body, removed), None) => frame::redacted_frame(&body, removed, true),
         (Frame::End, None) => Ok(frame::end_frame()),
         (Frame::Note(note), None) => Ok(frame::note_frame(&note)),
     }
@@ -175,7 +175,9 @@ fn encoded(frame: Frame, changed: Option<PageChange>) -> std::io::Result<Vec<u8>
 
 fn body_of(frame: &Frame) -> Option<&[u8]> {
     match frame {
-        Frame::Page(body) | Frame::Side(body) | Frame::LessPage(body, _) | Frame::LessSide(body, _) => Some(body),
+        Frame::Page(body) | Frame::Probe(body) | Frame::RedactedPage(body, _) | Frame::RedactedProbe(body, _) => {
+            Some(body)
+        }
         Frame::End | Frame::Note(_) => None,
     }
 }

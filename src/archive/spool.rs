@@ -41,16 +41,16 @@ pub struct Recovered {
     pub spool: Spool,
     /// The scan and its service.
     pub header: FileHeader,
-    /// The last whole page that is no side page: the scan goes on from it.
+    /// The last whole page that is no probe page: the scan goes on from it.
     pub last_page: Option<Vec<u8>>,
-    /// The side pages behind it.
+    /// The probe pages behind it.
     pub last_sides: Vec<Vec<u8>>,
-    /// How many of the pages before it have not exactly one side page behind them.
-    pub without_side: u64,
-    /// Whether records were taken out of the last page or of its side pages: where it ended is no longer known.
-    pub is_last_less: bool,
+    /// How many of the pages before it have not exactly one probe page behind them.
+    pub without_probe: u64,
+    /// Whether records were taken out of the last page or of its probe pages: where it ended is no longer known.
+    pub is_last_redacted: bool,
     /// Whether records were taken out of any page.
-    pub is_any_less: bool,
+    pub is_any_redacted: bool,
     /// Whether the end of the scan was written.
     pub is_complete: bool,
     /// What was noted when the scan was last about to be committed.
@@ -90,24 +90,26 @@ impl Spool {
             frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
         let header_bytes = input.stream_position().map_err(ArchiveError::io("read", path))?;
         let (mut whole_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
-        let (mut last_sides, mut without_side, mut note) = (Vec::new(), 0, None);
-        let (mut is_last_less, mut is_any_less) = (false, false);
+        let (mut last_sides, mut without_probe, mut note) = (Vec::new(), 0, None);
+        let (mut is_last_redacted, mut is_any_redacted) = (false, false);
         loop {
             let frame = frame::read_frame(&mut input);
             match &frame {
-                Ok(Some((Frame::Page(_), _))) => is_last_less = false,
-                Ok(Some((Frame::LessPage(..) | Frame::LessSide(..), _))) => (is_last_less, is_any_less) = (true, true),
+                Ok(Some((Frame::Page(_), _))) => is_last_redacted = false,
+                Ok(Some((Frame::RedactedPage(..) | Frame::RedactedProbe(..), _))) => {
+                    (is_last_redacted, is_any_redacted) = (true, true)
+                }
                 _ => {}
             }
             match frame {
-                Ok(Some((Frame::Page(body) | Frame::LessPage(body, _), bytes))) => {
+                Ok(Some((Frame::Page(body) | Frame::RedactedPage(body, _), bytes))) => {
                     whole_bytes += bytes;
                     pages += 1;
-                    without_side += u64::from(last_page.is_some() && last_sides.len() != 1);
+                    without_probe += u64::from(last_page.is_some() && last_sides.len() != 1);
                     last_sides.clear();
                     last_page = Some(body);
                 }
-                Ok(Some((Frame::Side(body) | Frame::LessSide(body, _), bytes))) => {
+                Ok(Some((Frame::Probe(body) | Frame::RedactedProbe(body, _), bytes))) => {
                     whole_bytes += bytes;
                     last_sides.push(body);
                 }
@@ -142,9 +144,9 @@ impl Spool {
             header,
             last_page,
             last_sides,
-            without_side,
-            is_last_less,
-            is_any_less,
+            without_probe,
+            is_last_redacted,
+            is_any_redacted,
             is_complete,
             note,
         };
@@ -163,24 +165,24 @@ impl Spool {
         Ok(is_durable)
     }
 
-    /// Appends a side page: rows of the scan that are no page of its list. A scan that goes on does not go on from it.
-    pub fn append_side(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
+    /// Appends a probe page: rows of the scan that are no page of its list. A scan that goes on does not go on from it.
+    pub fn append_probe(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
         if body.len() > PAGE_BYTES_MAX {
             return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
         }
-        let frame = frame::side_frame(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
+        let frame = frame::probe_frame(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
         self.write(&frame)
     }
 
-    /// Appends a page, or a side page, that records were taken out of before anything else saw it; the file says how many.
-    pub fn append_less(&mut self, body: &[u8], removed: u32, is_side: bool) -> Result<bool, ArchiveError> {
+    /// Appends a page, or a probe page, that records were taken out of before anything else saw it; the file says how many.
+    pub fn append_redacted(&mut self, body: &[u8], removed: u32, is_probe: bool) -> Result<bool, ArchiveError> {
         if body.len() > PAGE_BYTES_MAX {
             return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
         }
         let failed = ArchiveError::io("compress a page for", &self.path);
-        let frame = frame::less_frame(body, removed, is_side).map_err(failed)?;
+        let frame = frame::redacted_frame(body, removed, is_probe).map_err(failed)?;
         let is_durable = self.write(&frame)?;
-        self.pages += usize::from(!is_side);
+        self.pages += usize::from(!is_probe);
         Ok(is_durable)
     }
 
@@ -224,7 +226,7 @@ impl Spool {
         self.failpoints.hit(step).map_err(ArchiveError::io("write", &self.path))
     }
 
-    /// The pages appended so far, side pages not counted.
+    /// The pages appended so far, probe pages not counted.
     pub fn pages(&self) -> usize {
         self.pages
     }

@@ -74,19 +74,19 @@ fn p3_a_side_page_is_read_back_in_its_place_and_never_resumed_from() {
     let (archive, scan) = (archive(folder.path(), true), scan());
     let mut spool = archive.begin(&scan).unwrap();
     for (kind, body) in [('P', "first"), ('T', "side one"), ('P', "second"), ('P', "third"), ('T', "side two")] {
-        let _ = if kind == 'P' { spool.append(body.as_bytes()) } else { spool.append_side(body.as_bytes()) }.unwrap();
+        let _ = if kind == 'P' { spool.append(body.as_bytes()) } else { spool.append_probe(body.as_bytes()) }.unwrap();
     }
     assert_eq!(spool.pages(), 3);
     let path = spool.path().to_owned();
     drop(spool);
     let whole = fs::read(&path).unwrap();
     let recovered = archive.recover(&scan).unwrap().unwrap();
-    assert_eq!((recovered.spool.pages(), recovered.without_side), (3, 1), "the second page has none");
+    assert_eq!((recovered.spool.pages(), recovered.without_probe), (3, 1), "the second page has none");
     assert_eq!(recovered.last_page.as_deref(), Some(b"third".as_slice()));
     assert_eq!(recovered.last_sides, [b"side two".to_vec()]);
     let read: Vec<_> = read_pages(&path).unwrap().map(|page| String::from_utf8(page.unwrap()).unwrap()).collect();
     assert_eq!(read, ["first", "side one", "second", "third", "side two"]);
-    // Torn inside the last frame: its page has no side page any more, and the scan still goes on from it.
+    // Torn inside the last frame: its page has no probe page any more, and the scan still goes on from it.
     fs::write(&path, &whole[..whole.len() - 1]).unwrap();
     let recovered = archive.recover(&scan).unwrap().unwrap();
     assert_eq!(recovered.last_page.as_deref(), Some(b"third".as_slice()));

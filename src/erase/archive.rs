@@ -73,8 +73,8 @@ impl RecordsOf<'_> {
         if !self.matcher.may_be_a_field(body) {
             return None;
         }
-        let less = without_records(body, |record| self.is_theirs(stream, record))?;
-        Some(PageChange { body: less.body, removed: less.removed })
+        let redacted = without_records(body, |record| self.is_theirs(stream, record))?;
+        Some(PageChange { body: redacted.body, removed: redacted.removed })
     }
 }
 

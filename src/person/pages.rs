@@ -12,7 +12,7 @@ use crate::{
 
 /// A page that lost records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LessPage {
+pub struct RedactedPage {
     pub body: Vec<u8>,
     /// Records that were taken out; at least 1.
     pub removed: u32,
@@ -23,7 +23,7 @@ pub struct LessPage {
 const LISTS: [&str; 3] = ["data", "absent", "refused"];
 
 /// The page without the records for which `is_gone` holds; `None` if there are none. What is no page has no records.
-pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Option<LessPage> {
+pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Option<RedactedPage> {
     let mut cuts: Vec<Range<usize>> = Vec::new();
     let mut removed = 0;
     for records in std::str::from_utf8(body).ok().and_then(lists).or_else(|| lists_of_broken(body))? {
@@ -40,13 +40,13 @@ pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Op
     if removed == 0 {
         return None;
     }
-    let (mut less, mut done) = (Vec::with_capacity(body.len()), 0);
+    let (mut redacted, mut done) = (Vec::with_capacity(body.len()), 0);
     for cut in cuts {
-        less.extend_from_slice(body.get(done..cut.start).unwrap_or_default());
+        redacted.extend_from_slice(body.get(done..cut.start).unwrap_or_default());
         done = cut.end;
     }
-    less.extend_from_slice(body.get(done..).unwrap_or_default());
-    Some(LessPage { body: less, removed: u32::try_from(removed).unwrap_or(u32::MAX) })
+    redacted.extend_from_slice(body.get(done..).unwrap_or_default());
+    Some(RedactedPage { body: redacted, removed: u32::try_from(removed).unwrap_or(u32::MAX) })
 }
 
 /// The records of a page of which some are no JSON.
@@ -144,8 +144,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn without(body: &str, gone: &str) -> Option<(String, u32)> {
-        let less = without_records(body.as_bytes(), |record| record.contains(gone))?;
-        Some((String::from_utf8(less.body).unwrap(), less.removed))
+        let redacted = without_records(body.as_bytes(), |record| record.contains(gone))?;
+        Some((String::from_utf8(redacted.body).unwrap(), redacted.removed))
     }
 
     #[test]
@@ -182,12 +182,12 @@ mod tests {
         fn p9_what_is_left_is_the_list_without_them(gone in proptest::collection::vec(any::<bool>(), 0..12)) {
             let records: Vec<String> = gone.iter().enumerate().map(|(at, gone)| format!("{{\"at\":{at},\"gone\":{gone}}}")).collect();
             let body = format!("{{\"data\":[{}],\"cursor\":null}}", records.join(" , "));
-            let less = without_records(body.as_bytes(), |record| record.contains("true"));
+            let redacted = without_records(body.as_bytes(), |record| record.contains("true"));
             let kept: Vec<String> = records.into_iter().filter(|record| record.contains("false")).collect();
             let removed = gone.iter().filter(|gone| **gone).count();
-            prop_assert_eq!(less.as_ref().map_or(0, |less| less.removed as usize), removed);
-            if let Some(less) = less {
-                let page: serde_json::Value = serde_json::from_slice(&less.body).unwrap();
+            prop_assert_eq!(redacted.as_ref().map_or(0, |redacted| redacted.removed as usize), removed);
+            if let Some(redacted) = redacted {
+                let page: serde_json::Value = serde_json::from_slice(&redacted.body).unwrap();
                 let left: Vec<String> = page["data"].as_array().unwrap().iter().map(ToString::to_string).collect();
                 prop_assert_eq!(left, kept);
             }

@@ -17,7 +17,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Key, KeyedHash, LessPage, PersonError, Sealed,
+    Key, KeyedHash, PersonError, RedactedPage, Sealed,
     pages::without_records,
     records::{RecordFields, fields_of_stream},
     write_privately,
@@ -231,22 +231,22 @@ impl Suppression {
     }
 
     /// A page of a scan without the records of those who are kept out; `None` if it has none.
-    pub fn filtered(&self, scan: &Scan, body: &[u8]) -> Option<LessPage> {
+    pub fn filtered(&self, scan: &Scan, body: &[u8]) -> Option<RedactedPage> {
         let inner = self.0.as_ref()?;
         let fields = fields_of_stream(scan.scope.stream);
         if fields.is_empty() {
             return None;
         }
         let mut met = HashSet::new();
-        let less = without_records(body, |record| match inner.owners(fields, record) {
+        let redacted = without_records(body, |record| match inner.owners(fields, record) {
             Some(owners) => {
                 met.extend(owners);
                 true
             }
             None => false,
         })?;
-        inner.seen().meet(scan, &met, u64::from(less.removed));
-        Some(less)
+        inner.seen().meet(scan, &met, u64::from(redacted.removed));
+        Some(redacted)
     }
 
     /// The scan came to its end and was committed: whom it did not meet is not there.

@@ -161,7 +161,7 @@ fn checkpoint(context: &SyncContext, sealed: Unsealed) -> Result<Committed, Pipe
         context.archive.settle(scan).map_err(PipelineError::Archive)?;
     }
     let mut state = context.state();
-    let is_doubtful = context.ties.commits(scan, &pulled.edges) || counts.withheld > 0;
+    let is_doubtful = context.ties.commits(scan, &pulled.boundaries) || counts.withheld > 0;
     let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
     state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
     drop(state);

@@ -39,7 +39,7 @@ pub struct DriftReport {
     /// Path of the field: `responses.meta.battery`, `webhooks.battery`; `?` stands for a name that does not look like one.
     #[serde(rename = "where")]
     pub place: String,
-    /// Records in which it was met; one that a scan read twice, for a look at the edge of a page, counts once.
+    /// Records in which it was met; one that a scan read twice, for a look at the boundary of a page, counts once.
     pub records: u64,
     /// A type, a length, a word of an enumeration; never a text that a person could have typed.
     pub example: String,

@@ -172,7 +172,7 @@ impl Run {
         Ok(())
     }
 
-    /// What the edges of pages may have hidden.
+    /// What the page boundaries may have hidden.
     fn doubt_ties(&mut self) {
         let notes = self.context.ties.notes();
         for note in notes {

@@ -10,7 +10,7 @@ use super::{
     PipelineError, Run,
     queue::Task,
     scan::CompletedScan,
-    ties::LookError,
+    ties::TieProbeError,
     traits::{KnownStatuses, choose_statuses},
 };
 
@@ -28,11 +28,11 @@ impl Run {
         if known.are_open() {
             let measured = match choose_statuses(&self.context.source, known).await {
                 Ok(measured) => measured,
-                Err(LookError::Run(error)) => return Err(error),
-                Err(LookError::Source(SourceError::Stopped(stop))) => return Ok(Some(stop)),
-                Err(LookError::Source(error)) if error.ends_the_run() => return Err(PipelineError::Source(error)),
+                Err(TieProbeError::Run(error)) => return Err(error),
+                Err(TieProbeError::Source(SourceError::Stopped(stop))) => return Ok(Some(stop)),
+                Err(TieProbeError::Source(error)) if error.ends_the_run() => return Err(PipelineError::Source(error)),
                 // The scan of the list says what is wrong with it; the other lists are read all the same.
-                Err(LookError::Source(_)) => Vec::new(),
+                Err(TieProbeError::Source(_)) => Vec::new(),
             };
             let now_ms = self.session.now_ms();
             for measured in measured {
@@ -76,7 +76,7 @@ impl Run {
             VanishPolicy::Ignore
         } else if self.request.accept_vanished {
             VanishPolicy::Accept
-        } else if self.context.ties.is_doubtful(&pulled.scan, &pulled.edges) {
+        } else if self.context.ties.is_doubtful(&pulled.scan, &pulled.boundaries) {
             // A row that this scan lacks may be one that it lost.
             VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
         } else {

@@ -21,7 +21,7 @@ use super::{
     PipelineError,
     sync_context::SyncContext,
     threads::blocking,
-    ties::{LookError, moments_of},
+    ties::{TieProbeError, moments_of},
 };
 
 /// How often a part that shows all rows is cut again.
@@ -53,7 +53,7 @@ pub(super) async fn is_end(
     scan: &Scan,
     page_rows: u32,
     spool: &Path,
-) -> Result<bool, LookError> {
+) -> Result<bool, TieProbeError> {
     let whole = {
         let (context, scan, spool) = (context.clone(), scan.clone(), spool.to_owned());
         blocking(move || read_spool(&context, &scan, &spool)).await??
@@ -120,12 +120,12 @@ fn read_spool(context: &SyncContext, scan: &Scan, spool: &Path) -> Result<Rows, 
 }
 
 /// The rows of a part as its own list shows them; `None` if that does not come.
-async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) -> Result<Option<Rows>, LookError> {
+async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) -> Result<Option<Rows>, TieProbeError> {
     let (scope, flags) = (scan.scope, scan.flags);
     let mut request = PageRequest { scope, window: part, flags, page_rows, token: None };
     let (mut rows, mut tokens) = (Rows::default(), HashSet::new());
     for _ in 0..PAGES_MAX {
-        let page = match context.source.ask(&request, Range::Part).await.map_err(LookError::Source)? {
+        let page = match context.source.ask(&request, Range::Part).await.map_err(TieProbeError::Source)? {
             Answer::Page { page, .. } => page,
             Answer::Rejected { status: 404, is_web_page: false } => return Ok(Some(rows)),
             Answer::Rejected { .. } | Answer::Failed(_) => return Ok(None),
@@ -144,8 +144,8 @@ async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) 
 async fn kept_of(context: &SyncContext, scan: &Scan, body: Bytes) -> Result<FlatPage, PipelineError> {
     let (context, scan) = (context.clone(), scan.clone());
     blocking(move || {
-        let less = context.suppression.filtered(&scan, &body);
-        flatten(&context, &scan, less.as_ref().map_or(&body, |less| &less.body))
+        let redacted = context.suppression.filtered(&scan, &body);
+        flatten(&context, &scan, redacted.as_ref().map_or(&body, |redacted| &redacted.body))
     })
     .await?
 }

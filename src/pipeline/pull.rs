@@ -9,8 +9,8 @@ use crate::{
     archive::Spool,
     flatten::flatten_page,
     model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream},
-    person::LessPage,
-    plan::edges::{PageMoments, ScanEdges},
+    person::RedactedPage,
+    plan::page_boundaries::{PageMoments, ScanBoundaries},
     source::{Page, SourceError, Step, Stop, Walk},
 };
 
@@ -23,7 +23,7 @@ use super::{
     sync_context::SyncContext,
     theme_measure::page_came,
     threads::{blocking, side_by_side},
-    ties::{AtEnd, LookError, SidePage, after_page, at_end, moments_of, next_waiting, reopened},
+    ties::{AtEnd, ProbePage, TieProbeError, after_page, at_end, moments_of, next_waiting, reopened},
 };
 
 /// Why a window was not pulled to its end.
@@ -50,7 +50,7 @@ pub(super) async fn pull(context: SyncContext, scan: OpenScan) -> Result<Complet
     let (pull, last_page) = Pull::open(context, scan).await?;
     let mut pull = pull.look_behind_last_page(last_page).await?;
     loop {
-        let (settled, at_end) = pull.read_list().await?.look_at_waiting_edges().await?.ask_for_doubts().await?;
+        let (settled, at_end) = pull.read_list().await?.probe_waiting_boundaries().await?.ask_for_doubts().await?;
         match at_end {
             AtEnd::Settled => return settled.complete().await,
             AtEnd::StartsOver => pull = settled.read_again().await?,
@@ -72,21 +72,21 @@ struct Pull {
     spool: Spool,
     /// The pages in the spool, on their way to the warehouses.
     held: Held,
-    edges: ScanEdges,
+    boundaries: ScanBoundaries,
     /// The records that the pages list.
     rows: u64,
     /// The token of the next page.
     resume_at: Option<PageToken>,
     /// How the service said that there is no more.
     end: Option<EndStyle>,
-    /// Whether the list came to its end: only edges are left to look at.
+    /// Whether the list came to its end: only boundaries are left to look at.
     is_at_end: bool,
 }
 
 impl Pull {
-    /// A pull from where the scan is, and the page whose edge an earlier run did not look at.
+    /// A pull from where the scan is, and the page whose boundary an earlier run did not look at.
     async fn open(context: SyncContext, open: OpenScan) -> Result<(Pull, Option<FlatPage>), PipelineError> {
-        let OpenScan { scan, page_rows, spool, rows, next, end, edges: mut left, is_part } = open;
+        let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut left, is_part } = open;
         let (stream, is_new) = (scan.scope.stream, spool.pages() == 0);
         let rules = context.drift.of(stream);
         let held = match is_new {
@@ -96,7 +96,7 @@ impl Pull {
         let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
         let walk = new_walk(&context, request.clone(), is_part);
         let last_page = left.last_page.take().map(|body| flatten(&context, stream, &body)).transpose()?;
-        let edges = {
+        let boundaries = {
             let (context, scan, path) = (context.clone(), scan.clone(), spool.path().to_owned());
             blocking(move || reopened(&context, &scan, &path, &left)).await??
         };
@@ -113,7 +113,7 @@ impl Pull {
             walk,
             spool,
             held,
-            edges,
+            boundaries,
             rows,
             resume_at,
             end,
@@ -126,30 +126,30 @@ impl Pull {
         self.scan.scope.stream
     }
 
-    /// The scan goes on behind a page; a kill came before its edge was looked at.
+    /// The scan goes on behind a page; a kill came before its boundary was looked at.
     async fn look_behind_last_page(mut self, last_page: Option<FlatPage>) -> Result<Pull, PullError> {
         let Some(page) = last_page else { return Ok(self) };
         let looked = self.look_behind(&moments_of(self.stream(), &page)).await;
-        let (pull, sides) = self.unless_failed(looked).await?;
-        Ok(pull.keep_side_pages(sides).await?)
+        let (pull, probe_pages) = self.unless_failed(looked).await?;
+        Ok(pull.keep_probe_pages(probe_pages).await?)
     }
 
-    /// Reads page after page up to the end of results. What hides behind a page's edge is looked at before the next one, if it is due.
+    /// Reads page after page up to the end of results. What hides behind a page's boundary is looked at before the next one, if it is due.
     async fn read_list(mut self) -> Result<Pull, PullError> {
         while !self.is_at_end {
             let step = self.walk.next().instrument(spans::page()).await;
             let (pull, looked) = self.take_step(step).await?;
-            let (pull, sides) = pull.unless_failed(looked).await?;
-            self = pull.keep_side_pages(sides).await?;
+            let (pull, probe_pages) = pull.unless_failed(looked).await?;
+            self = pull.keep_probe_pages(probe_pages).await?;
         }
         Ok(self)
     }
 
-    /// One step of the list; the rows behind a page's edge come with it.
+    /// One step of the list; the rows behind a page's boundary come with it.
     async fn take_step(
         mut self,
         step: Result<Step, SourceError>,
-    ) -> Result<(Pull, Result<Vec<SidePage>, LookError>), PipelineError> {
+    ) -> Result<(Pull, Result<Vec<ProbePage>, TieProbeError>), PipelineError> {
         let looked = match step {
             Ok(Step::Page(page)) => {
                 self.rows += page.rows as u64;
@@ -163,7 +163,7 @@ impl Pull {
             Ok(Step::Restarted { reason }) => {
                 tracing::info!(window = %self.scan.window, scope = %self.scan.scope, %reason, "the window starts over");
                 self = self.forget_pages().await?;
-                self.edges.start_over();
+                self.boundaries.start_over();
                 Ok(Vec::new())
             }
             Ok(Step::End(style)) => {
@@ -174,13 +174,13 @@ impl Pull {
                 Ok(Vec::new())
             }
             Ok(Step::Unproven) => self.prove_end().await.map(|()| Vec::new()),
-            Err(error) => Err(LookError::Source(error)),
+            Err(error) => Err(TieProbeError::Source(error)),
         };
         Ok((self, looked))
     }
 
-    /// What a page tells of the service, and what hides behind its edge.
-    async fn learn(&mut self, page: &Page, moments: &PageMoments) -> Result<Vec<SidePage>, LookError> {
+    /// What a page tells of the service, and what hides behind its boundary.
+    async fn learn(&mut self, page: &Page, moments: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
         self.context.learned.page(self.stream(), page, moments);
         page_came(&self.context, &self.scan, moments).await?;
         if self.context.theme_times.may_lack_rows(self.stream()) {
@@ -189,41 +189,41 @@ impl Pull {
         self.look_behind(moments).await
     }
 
-    async fn look_behind(&mut self, page: &PageMoments) -> Result<Vec<SidePage>, LookError> {
-        after_page(&self.context, &self.scan, &mut self.edges, page, self.resume_at.is_some()).await
+    async fn look_behind(&mut self, page: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
+        after_page(&self.context, &self.scan, &mut self.boundaries, page, self.resume_at.is_some()).await
     }
 
     /// A page token was answered with 404.
-    async fn prove_end(&mut self) -> Result<(), LookError> {
+    async fn prove_end(&mut self) -> Result<(), TieProbeError> {
         let is_end = list_end::is_end(&self.context, &self.scan, self.page_rows, self.spool.path()).await?;
         tracing::debug!(window = %self.scan.window, scope = %self.scan.scope, is_end, "404 on a page token");
         self.walk.settle_end(is_end);
         Ok(())
     }
 
-    /// Looks at the edges that have waited for the end.
-    async fn look_at_waiting_edges(mut self) -> Result<Pull, PullError> {
+    /// Looks at the boundaries that have waited for the end.
+    async fn probe_waiting_boundaries(mut self) -> Result<Pull, PullError> {
         loop {
             // What is asked for by the moment of a theme's creation is another moment there.
             if self.context.theme_times.may_lack_rows(self.stream()) {
-                self.edges.pass_waiting();
+                self.boundaries.pass_waiting();
             }
-            let looked = next_waiting(&self.context, &self.scan, &mut self.edges).await;
-            let (pull, sides) = self.unless_failed(looked).await?;
-            let Some(sides) = sides else { return Ok(pull) };
-            self = pull.keep_side_pages(sides).await?;
+            let looked = next_waiting(&self.context, &self.scan, &mut self.boundaries).await;
+            let (pull, probe_pages) = self.unless_failed(looked).await?;
+            let Some(probe_pages) = probe_pages else { return Ok(pull) };
+            self = pull.keep_probe_pages(probe_pages).await?;
         }
     }
 
     /// Whether the scan may end.
     async fn ask_for_doubts(mut self) -> Result<(Pull, AtEnd), PullError> {
-        let asked = at_end(&self.context, &self.scan, &mut self.edges).await;
+        let asked = at_end(&self.context, &self.scan, &mut self.boundaries).await;
         self.unless_failed(asked).await
     }
 
-    /// Rows may hide behind edges that were passed: the list is read from its beginning.
+    /// Rows may hide behind boundaries that were passed: the list is read from its beginning.
     async fn read_again(self) -> Result<Pull, PipelineError> {
-        tracing::info!(window = %self.scan.window, scope = %self.scan.scope, "the window starts over: rows may hide behind the edges of its pages");
+        tracing::info!(window = %self.scan.window, scope = %self.scan.scope, "the window starts over: rows may hide behind the boundaries of its pages");
         let mut pull = self.forget_pages().await?;
         pull.is_at_end = false;
         pull.walk = new_walk(&pull.context, PageRequest { token: None, ..pull.request.clone() }, pull.is_part);
@@ -242,10 +242,19 @@ impl Pull {
         let busy = self.context.account.enter(Activity::Write);
         let (pull, ()) = self.off_the_network(|pull| pull.spool.complete().map_err(PipelineError::Archive)).await?;
         drop(busy);
-        let Pull { scan, page_rows, rows, spool, held, edges, end, .. } = pull;
+        let Pull { scan, page_rows, rows, spool, held, boundaries, end, .. } = pull;
         let proof = Proof { pages: spool.pages() as u64, end };
         tracing::debug!(window = %scan.window, scope = %scan.scope, pages = proof.pages, rows, "pulled");
-        Ok(CompletedScan { scan, page_rows, rows, spool: spool.path().to_owned(), proof, held, edges, noted: None })
+        Ok(CompletedScan {
+            scan,
+            page_rows,
+            rows,
+            spool: spool.path().to_owned(),
+            proof,
+            held,
+            boundaries,
+            noted: None,
+        })
     }
 
     /// One page into the spool; it is flattened and held for the commit. Returns the creation times on it.
@@ -258,22 +267,22 @@ impl Pull {
             let write = || {
                 let _busy = context.account.enter(Activity::Write);
                 // Whoever is kept out is not written anywhere, not even for a moment.
-                let less = context.suppression.filtered(&scan, body);
-                if append(&mut pull.spool, body, less.as_ref(), false)? {
+                let redacted = context.suppression.filtered(&scan, body);
+                if append(&mut pull.spool, body, redacted.as_ref(), false)? {
                     pull.remember()?;
                 }
-                Ok::<_, PipelineError>(less)
+                Ok::<_, PipelineError>(redacted)
             };
             let read = |body: &[u8]| {
                 let _busy = context.account.enter(Activity::Parse);
                 flatten(&context, stream, body)
             };
-            let (less, flat) = side_by_side("keeps a page", write, || read(body));
-            let (less, flat) = (less??, flat?);
-            // The page's edge is where the service ended it, whoever stands there.
+            let (redacted, flat) = side_by_side("keeps a page", write, || read(body));
+            let (redacted, flat) = (redacted??, flat?);
+            // The page's boundary is where the service ended it, whoever stands there.
             let moments = moments_of(stream, &flat);
-            pull.held.push(match less {
-                Some(less) => read(&less.body)?,
+            pull.held.push(match redacted {
+                Some(redacted) => read(&redacted.body)?,
                 None => flat,
             });
             Ok(moments)
@@ -281,19 +290,19 @@ impl Pull {
         .await
     }
 
-    /// The rows behind a page's edge, into the spool beside the page.
-    async fn keep_side_pages(self, sides: Vec<SidePage>) -> Result<Pull, PipelineError> {
-        if sides.is_empty() {
+    /// The rows behind a page's boundary, into the spool beside the page.
+    async fn keep_probe_pages(self, probe_pages: Vec<ProbePage>) -> Result<Pull, PipelineError> {
+        if probe_pages.is_empty() {
             return Ok(self);
         }
         let kept = self.off_the_network(move |pull| {
-            for side in sides {
-                let less = pull.context.suppression.filtered(&pull.scan, &side.body);
-                append(&mut pull.spool, &side.body, less.as_ref(), true)?;
+            for side in probe_pages {
+                let redacted = pull.context.suppression.filtered(&pull.scan, &side.body);
+                append(&mut pull.spool, &side.body, redacted.as_ref(), true)?;
                 let _busy = pull.context.account.enter(Activity::Parse);
-                pull.held.push(match &less {
+                pull.held.push(match &redacted {
                     None => side.flat,
-                    Some(less) => flatten(&pull.context, pull.stream(), &less.body)?,
+                    Some(redacted) => flatten(&pull.context, pull.stream(), &redacted.body)?,
                 });
             }
             Ok(())
@@ -311,11 +320,11 @@ impl Pull {
     }
 
     /// What the service answered; after an error, the pages so far stay as far as they are of use.
-    async fn unless_failed<T>(self, answered: Result<T, LookError>) -> Result<(Pull, T), PullError> {
+    async fn unless_failed<T>(self, answered: Result<T, TieProbeError>) -> Result<(Pull, T), PullError> {
         match answered {
             Ok(answer) => Ok((self, answer)),
-            Err(LookError::Run(error)) => Err(PullError::Run(error)),
-            Err(LookError::Source(error)) => Err(self.give_up(error).await),
+            Err(TieProbeError::Run(error)) => Err(PullError::Run(error)),
+            Err(TieProbeError::Source(error)) => Err(self.give_up(error).await),
         }
     }
 
@@ -359,10 +368,15 @@ fn new_walk(context: &SyncContext, request: PageRequest, is_part: bool) -> Walk 
 }
 
 /// A page, or what is left of it, into the spool; says whether everything is durable now.
-fn append(spool: &mut Spool, body: &[u8], less: Option<&LessPage>, is_side: bool) -> Result<bool, PipelineError> {
-    let appended = match less {
-        Some(less) => spool.append_less(&less.body, less.removed, is_side),
-        None if is_side => spool.append_side(body),
+fn append(
+    spool: &mut Spool,
+    body: &[u8],
+    redacted: Option<&RedactedPage>,
+    is_probe: bool,
+) -> Result<bool, PipelineError> {
+    let appended = match redacted {
+        Some(redacted) => spool.append_redacted(&redacted.body, redacted.removed, is_probe),
+        None if is_probe => spool.append_probe(body),
         None => spool.append(body),
     };
     appended.map_err(PipelineError::Archive)

@@ -33,7 +33,7 @@ struct ScopeQueue {
     work: ScopeWork,
     cutter: Cutter,
     /// Whether a window of guessed length is under way. The others wait for what it shows: short ones take more pages that are not full,
-    /// and more looks at edges.
+    /// and more looks at boundaries.
     is_scouting: bool,
 }
 
@@ -97,7 +97,7 @@ impl Queue {
         self.second_looks.retain(|task| task.scope.stream != stream);
     }
 
-    /// A window is looked at again, with pages of another size: a service that loses rows at page edges loses others then.
+    /// A window is looked at again, with pages of another size: a service that loses rows at page boundaries loses others then.
     pub fn look_again(&mut self, task: &Task, progress: &Progress) {
         progress.due(task.scope, &task.due);
         let page_rows = (task.page_rows * 2 / 3).max(1);

@@ -6,7 +6,7 @@ use crate::{
     archive::{Recovered, Spool},
     load::Warehouse,
     model::{EndStyle, Proof, ScanId, Scope, Stream},
-    plan::edges::ScanEdges,
+    plan::page_boundaries::ScanBoundaries,
     source::envelope::{self, Envelope},
     state::{Covered, State, UnderWay},
 };
@@ -21,7 +21,7 @@ use super::{
     scan::{CompletedScan, OpenScan},
     shared_destination::SharedDestination,
     sync_context::SyncContext,
-    ties::{self, EdgesLeft},
+    ties::{self, BoundariesLeft},
 };
 
 /// What is left of a scan that an earlier run began.
@@ -172,11 +172,11 @@ fn held_by(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, P
 /// The end of a commit that was killed between its third and fourth step, or between its second and third.
 fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
     let recovered = context.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
-    let edges = match &recovered {
-        Some(recovered) => ties::ended(context, &left.scan, recovered.spool.path(), &EdgesLeft::of(recovered))?,
-        None => ScanEdges::default(),
+    let boundaries = match &recovered {
+        Some(recovered) => ties::ended(context, &left.scan, recovered.spool.path(), &BoundariesLeft::of(recovered))?,
+        None => ScanBoundaries::default(),
     };
-    let is_doubtful = context.ties.commits(&left.scan, &edges);
+    let is_doubtful = context.ties.commits(&left.scan, &boundaries);
     let (mut rows, mut withheld, mut proof) = (left.rows, 0, Proof::default());
     for destination in destinations {
         let mut destination = destination.lock();
@@ -204,20 +204,20 @@ fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, Pip
         context.archive.discard(&left.scan.id).map_err(PipelineError::Archive)?;
         return Ok(None);
     };
-    let edges = EdgesLeft::of(&recovered);
-    let Recovered { spool, last_page, is_last_less, is_complete, note, .. } = recovered;
+    let boundaries = BoundariesLeft::of(&recovered);
+    let Recovered { spool, last_page, is_last_redacted, is_complete, note, .. } = recovered;
     let noted = note.as_deref().map(CommitNote::read).transpose()?;
     // Edges that the scan passed without a look may turn out to matter; a complete one has done with them.
-    let may_hide = !is_complete && edges.unlooked > 0 && context.ties.may_lose(left.scan.scope.stream);
-    if may_hide && edges.is_less {
+    let may_hide = !is_complete && boundaries.unprobed > 0 && context.ties.may_lose(left.scan.scope.stream);
+    if may_hide && boundaries.is_redacted {
         return start_over(left, spool).map(Some);
     }
-    let completed_with = |end, is_marked| LastPage { end, is_marked, noted, edges: &edges };
+    let completed_with = |end, is_marked| LastPage { end, is_marked, noted, boundaries: &boundaries };
     let (next, end) = match last_page.as_deref().map(envelope::parse) {
         // Nothing durable yet, or an empty result.
         None => (None, None),
-        // Records were taken out of it: whether rows hide behind its edge can no longer be told.
-        Some(Ok(Envelope { next: Some(_), .. })) if is_last_less => return start_over(left, spool).map(Some),
+        // Records were taken out of it: whether rows hide behind its boundary can no longer be told.
+        Some(Ok(Envelope { next: Some(_), .. })) if is_last_redacted => return start_over(left, spool).map(Some),
         Some(Ok(Envelope { next: Some(next), .. })) => (Some(next), None),
         Some(Ok(Envelope { end: Some(end), .. })) if may_hide => (None, Some(end)),
         // The last page carried the end; perhaps the mark behind it is missing.
@@ -233,7 +233,16 @@ fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, Pip
         return complete(context, left, spool, completed_with(Some(EndStyle::NotFound), true)).map(Some);
     }
     let UnderWay { scan, page_rows, rows, .. } = left;
-    Ok(Some(Resumed::GoesOn(Box::new(OpenScan { scan, page_rows, spool, rows, next, end, edges, is_part: false }))))
+    Ok(Some(Resumed::GoesOn(Box::new(OpenScan {
+        scan,
+        page_rows,
+        spool,
+        rows,
+        next,
+        end,
+        boundaries,
+        is_part: false,
+    }))))
 }
 
 /// What is known of a scan whose last page is there.
@@ -242,7 +251,7 @@ struct LastPage<'a> {
     /// Whether the mark behind it is there as well.
     is_marked: bool,
     noted: Option<CommitNote>,
-    edges: &'a EdgesLeft,
+    boundaries: &'a BoundariesLeft,
 }
 
 fn complete(
@@ -258,15 +267,15 @@ fn complete(
     let held = Held::spooled(&context.budget, stream, context.drift.of(stream));
     let proof = Proof { pages: spool.pages() as u64, end: last.end };
     let UnderWay { scan, page_rows, rows, .. } = left;
-    let edges = ties::ended(context, &scan, spool.path(), last.edges)?;
+    let boundaries = ties::ended(context, &scan, spool.path(), last.boundaries)?;
     let spool = spool.path().to_owned();
-    let pulled = CompletedScan { scan, page_rows, rows, spool, proof, held, edges, noted: last.noted };
+    let pulled = CompletedScan { scan, page_rows, rows, spool, proof, held, boundaries, noted: last.noted };
     Ok(Resumed::Complete(Box::new(pulled)))
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
     spool.restart().map_err(PipelineError::Archive)?;
-    let (scan, page_rows, edges) = (left.scan, left.page_rows, EdgesLeft::default());
+    let (scan, page_rows, boundaries) = (left.scan, left.page_rows, BoundariesLeft::default());
     Ok(Resumed::GoesOn(Box::new(OpenScan {
         scan,
         page_rows,
@@ -274,7 +283,7 @@ fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError
         rows: 0,
         next: None,
         end: None,
-        edges,
+        boundaries,
         is_part: false,
     })))
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use crate::{
     archive::Spool,
     model::{EndStyle, PageToken, Proof, Scan},
-    plan::edges::ScanEdges,
+    plan::page_boundaries::ScanBoundaries,
 };
 
-use super::{PipelineError, commit_note::CommitNote, held::Held, sync_context::SyncContext, ties::EdgesLeft};
+use super::{PipelineError, commit_note::CommitNote, held::Held, sync_context::SyncContext, ties::BoundariesLeft};
 
 /// A window under way: new, or where an earlier run left it.
 #[derive(Debug)]
@@ -18,9 +18,9 @@ pub(super) struct OpenScan {
     pub spool: Spool,
     pub rows: u64,
     pub next: Option<PageToken>,
-    /// How the service said that there is no more, if it did: only edges are left to look at.
+    /// How the service said that there is no more, if it did: only boundaries are left to look at.
     pub end: Option<EndStyle>,
-    pub edges: EdgesLeft,
+    pub boundaries: BoundariesLeft,
     /// Whether this is a part of a window that did not come.
     pub is_part: bool,
 }
@@ -35,7 +35,7 @@ pub(super) struct CompletedScan {
     pub spool: PathBuf,
     pub proof: Proof,
     pub held: Held,
-    pub edges: ScanEdges,
+    pub boundaries: ScanBoundaries,
     /// How an earlier run was about to commit it, if some warehouse holds it since: the others take it in the same way.
     pub noted: Option<CommitNote>,
 }
@@ -44,5 +44,14 @@ pub(super) struct CompletedScan {
 pub(super) fn begin(context: &SyncContext, scan: Scan, page_rows: u32) -> Result<OpenScan, PipelineError> {
     let spool = context.archive.begin(&scan).map_err(PipelineError::Archive)?;
     context.state().begin_scan(&scan, page_rows).map_err(PipelineError::State)?;
-    Ok(OpenScan { scan, page_rows, spool, rows: 0, next: None, end: None, edges: EdgesLeft::default(), is_part: false })
+    Ok(OpenScan {
+        scan,
+        page_rows,
+        spool,
+        rows: 0,
+        next: None,
+        end: None,
+        boundaries: BoundariesLeft::default(),
+        is_part: false,
+    })
 }

@@ -5,14 +5,14 @@ use std::collections::HashSet;
 
 use crate::{
     model::{FlagSet, PageRequest, SECOND_MS, Scan, Scope, Stream, ThemeTime, Window, trait_names},
-    plan::edges::PageMoments,
+    plan::page_boundaries::PageMoments,
     source::{Answer, Range},
 };
 
 use super::{
     PipelineError,
     sync_context::SyncContext,
-    ties::{Asker, LookError, asker, moments_of},
+    ties::{Asker, TieProbeError, asker, moments_of},
 };
 
 /// Themes that are asked for by their own creation.
@@ -21,7 +21,7 @@ const SAMPLE: usize = 3;
 const ROUNDED_MS: i64 = SECOND_MS;
 
 /// A page came: what it tells, and what is measured because of it.
-pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), LookError> {
+pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), TieProbeError> {
     if scan.scope.stream != Stream::Themes {
         return Ok(());
     }
@@ -40,11 +40,15 @@ pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMom
     context
         .state()
         .remember_measured(trait_names::THEMES_FILTERED_BY, &found, "the themes that a run met", now_ms)
-        .map_err(|error| LookError::Run(PipelineError::State(error)))
+        .map_err(|error| TieProbeError::Run(PipelineError::State(error)))
 }
 
 /// Asks for some of the themes of a page of a window by their own creation. `None`: the answers do not tell.
-pub(super) async fn measure(asker: &Asker, window: Window, page: &PageMoments) -> Result<Option<ThemeTime>, LookError> {
+pub(super) async fn measure(
+    asker: &Asker,
+    window: Window,
+    page: &PageMoments,
+) -> Result<Option<ThemeTime>, TieProbeError> {
     let timed: Vec<(i64, u128)> = page.rows.iter().filter_map(|(at_ms, key)| Some(((*at_ms)?, *key))).collect();
     let step = timed.len().div_ceil(SAMPLE).max(1);
     let (mut is_any_there, mut missed) = (false, Vec::new());
@@ -77,10 +81,10 @@ struct FirstPage {
 }
 
 /// `None`: the service did not answer with one.
-async fn first_page(asker: &Asker, window: Window) -> Result<Option<FirstPage>, LookError> {
+async fn first_page(asker: &Asker, window: Window) -> Result<Option<FirstPage>, TieProbeError> {
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
-    Ok(match asker.source.ask(&request, Range::Part).await.map_err(LookError::Source)? {
+    Ok(match asker.source.ask(&request, Range::Part).await.map_err(TieProbeError::Source)? {
         Answer::Page { page, .. } => {
             let has_more = page.next.is_some();
             let moments = moments_of(Stream::Themes, &asker.flatten(page.body).await?);

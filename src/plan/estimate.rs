@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::model::Ties;
 
-use super::{Cutter, Due, edges::SAMPLE_EVERY};
+use super::{Cutter, Due, page_boundaries::SAMPLE_EVERY};
 
 /// The cost of a plan. A number that nothing is known about is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -28,14 +28,14 @@ pub struct PlannedWindow {
     pub requests: Option<u64>,
 }
 
-/// Cuts all that is due with what is known now. By `ties` the edges of pages are looked at, each of them or a sample.
+/// Cuts all that is due with what is known now. By `ties` the page boundaries are looked at, each of them or a sample.
 pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
     let mut windows = Vec::new();
     while let Some(due) = cutter.next_window() {
         let rows = cutter.rows_expected(due.window);
         // Every window costs one call even when it is empty.
         let pages = rows.map(|rows| rows.div_ceil(u64::from(page_rows.max(1))).max(1));
-        // Each edge of a page is probed, or a sample. Where nobody knows which, half of them lies within two times of either.
+        // Each boundary of a page is probed, or a sample. Where nobody knows which, half of them lies within two times of either.
         let looks = |pages: u64| match ties {
             Ties::Unknown => (pages - 1).div_ceil(2),
             ties if ties.may_lose() => pages - 1,

@@ -5,8 +5,8 @@
 
 mod cutter;
 mod due;
-pub mod edges;
 mod estimate;
+pub mod page_boundaries;
 mod rescan;
 
 pub use cutter::{Cutter, halves};

@@ -21,7 +21,7 @@ pub struct Script {
     pub first_sync_days: u32,
     /// Rows asked for in one call.
     pub page_rows: u32,
-    /// Whether there are answers on both sides of every midnight, where windows meet.
+    /// Whether there are answers on both probe_pages of every midnight, where windows meet.
     pub plants_edges: bool,
     /// Records that no table can hold.
     pub unplaceable: u64,

@@ -203,7 +203,7 @@ impl Shared {
         records
     }
 
-    /// Records on both sides of where windows meet, and some that no table can hold.
+    /// Records on both probe_pages of where windows meet, and some that no table can hold.
     fn plant(&mut self, script: &Script) {
         // Hostile texts are not all readable as a value.
         let readable = |record: String| Some((serde_json::from_str::<serde_json::Value>(&record).ok()?, record));

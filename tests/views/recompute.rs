@@ -340,13 +340,13 @@ pub fn maxdiff_scores(truth: &Truth) -> Rows {
         let definition = truth.definition(question.0, question.1).cloned().unwrap_or_default();
         let told = left_is_best(definition.left.as_deref(), definition.right.as_deref());
         for (item, [shown, left, right]) in items {
-            let sides = told.map(|left_is_best| if left_is_best { (left, right) } else { (right, left) });
+            let probe_pages = told.map(|left_is_best| if left_is_best { (left, right) } else { (right, left) });
             let own =
                 vec![item, cell(shown), cell(left), cell(right), definition.left.clone(), definition.right.clone()];
             let scores = vec![
-                optional(sides.map(|(best, _)| best)),
-                optional(sides.map(|(_, worst)| worst)),
-                optional(sides.map(|(best, worst)| (best - worst) as f64 / shown as f64)),
+                optional(probe_pages.map(|(best, _)| best)),
+                optional(probe_pages.map(|(_, worst)| worst)),
+                optional(probe_pages.map(|(best, worst)| (best - worst) as f64 / shown as f64)),
             ];
             rows.push([names(truth, question), own, scores].concat());
         }

@@ -45,8 +45,8 @@ fn p9_records_of_the_suppressed_are_known_and_others_are_not() {
     assert!(!is_kept_out(r#"{"externalUserId":"bert","visitorId":8}"#));
     assert!(suppression.matches_identifiers(&[spelled(IdentifierKind::VisitorId, "7")]));
     let page = br#"{"data":[{"externalUserId":"anna"},{"externalUserId":"bert"}]}"#;
-    let less = suppression.filtered(&scan(Window::new(0, 10), 1), page).unwrap();
-    assert_eq!(less.body, br#"{"data":[{"externalUserId":"bert"}]}"#);
+    let redacted = suppression.filtered(&scan(Window::new(0, 10), 1), page).unwrap();
+    assert_eq!(redacted.body, br#"{"data":[{"externalUserId":"bert"}]}"#);
     let file = fs::read_to_string(folder.path().join(LIST_FILE)).unwrap();
     assert!(!file.contains("anna") && !file.contains("a@b.c"), "{file}");
 }

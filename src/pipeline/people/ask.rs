@@ -9,7 +9,7 @@ use crate::{
     archive::Spool,
     flatten::flatten_page,
     model::{Activity, Proof, Scan},
-    plan::edges::ScanEdges,
+    plan::page_boundaries::ScanBoundaries,
     source::{SourceError, Stop, UserAnswer},
 };
 
@@ -179,8 +179,8 @@ async fn finish(
         let _busy = context.account.enter(Activity::Write);
         spool.complete().map_err(PipelineError::Archive)?;
         let proof = Proof { pages: spool.pages() as u64, end: None };
-        let (spool, edges) = (spool.path().to_owned(), ScanEdges::new(0));
-        Ok(Some(CompletedScan { scan, page_rows: 0, rows, spool, proof, held, edges, noted: None }))
+        let (spool, boundaries) = (spool.path().to_owned(), ScanBoundaries::new(0));
+        Ok(Some(CompletedScan { scan, page_rows: 0, rows, spool, proof, held, boundaries, noted: None }))
     })
     .await?
 }

@@ -57,7 +57,7 @@ struct Answer {
 /// Whether the row is at its end.
 enum Attempt {
     Over,
-    /// Look at it anew: it was not taken now, or went without a trace.
+    /// TieProbe at it anew: it was not taken now, or went without a trace.
     Again,
 }
 

@@ -145,8 +145,8 @@ pub(super) fn flatten(
     body: &[u8],
     suppression: &Suppression,
 ) -> Result<FlatPage, PipelineError> {
-    let less = suppression.filtered(scan, body);
-    let kept = less.as_ref().map_or(body, |less| &less.body);
+    let redacted = suppression.filtered(scan, body);
+    let kept = redacted.as_ref().map_or(body, |redacted| &redacted.body);
     let page = flatten_page(scan.scope.stream, kept, rules).map_err(PipelineError::Flatten)?;
     check_drift(scan.scope.stream, rules, &page.drift)?;
     Ok(page)

@@ -1,7 +1,7 @@
-//! Rows that share a millisecond at the edge of a page, which a service may lose (promise P3): what a run believes of the
+//! Rows that share a millisecond at the boundary of a page, which a service may lose (promise P3): what a run believes of the
 //! service, and what becomes of that belief. One for the whole run; `scan` asks it for each window.
 
-mod look;
+mod probe;
 mod scan;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::{
     clock::Clock,
     model::{DAY_MS, Scan, Scope, Stream, Ties, Window, format_ms, trait_names},
-    plan::edges::{EdgeSampler, ScanEdges},
+    plan::page_boundaries::{BoundarySampler, ScanBoundaries},
     state::State,
 };
 
 use super::PipelineError;
 
-pub(super) use look::{Asker, LookError, SidePage, moments_of};
-pub(super) use scan::{AtEnd, EdgesLeft, after_page, asker, at_end, ended, next_waiting, reopened};
+pub(super) use probe::{Asker, ProbePage, TieProbeError, moments_of};
+pub(super) use scan::{AtEnd, BoundariesLeft, after_page, asker, at_end, ended, next_waiting, reopened};
 
 /// An older measure is made again when there is an occasion.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
@@ -36,9 +36,9 @@ struct Inner {
     measured_ms: Option<i64>,
     is_measuring: bool,
     attempts: u32,
-    sampler: EdgeSampler,
-    /// Windows that were committed with edges that nobody looked at.
-    unlooked: Vec<(Scope, Window)>,
+    sampler: BoundarySampler,
+    /// Windows that were committed with boundaries that nobody probed at.
+    unprobed: Vec<(Scope, Window)>,
     notes: Vec<String>,
     doubts: Vec<TieDoubt>,
 }
@@ -62,8 +62,8 @@ impl TieWatch {
             measured_ms,
             is_measuring: false,
             attempts: 0,
-            sampler: EdgeSampler::default(),
-            unlooked: Vec::new(),
+            sampler: BoundarySampler::default(),
+            unprobed: Vec::new(),
             notes: Vec::new(),
             doubts: Vec::new(),
         }))))
@@ -73,7 +73,7 @@ impl TieWatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is believed of a stream. Surveys are few: their list rarely has an edge, and none of it goes unlooked.
+    /// What is believed of a stream. Surveys are few: their list rarely has an boundary, and none of it goes unprobed.
     fn belief(&self, stream: Stream) -> Ties {
         match (stream, self.inner().belief) {
             (Stream::Surveys, Ties::Kept | Ties::Repeated) => Ties::Unknown,
@@ -81,7 +81,7 @@ impl TieWatch {
         }
     }
 
-    /// Whether what is passed without a look may hide rows.
+    /// Whether what is passed without a probe may hide rows.
     pub fn may_lose(&self, stream: Stream) -> bool {
         self.belief(stream).may_lose()
     }
@@ -107,8 +107,8 @@ impl TieWatch {
         self.inner().is_measuring = false;
     }
 
-    /// The outcome of a measure. A service that turns out to lose rows puts in doubt what was read of it without a look at the
-    /// edges: first the windows, then the belief, so that a kill in between costs another look and nothing else.
+    /// The outcome of a measure. A service that turns out to lose rows puts in doubt what was read of it without a probe at the
+    /// boundaries: first the windows, then the belief, so that a kill in between costs another probe and nothing else.
     fn measured(&self, state: &mut State, found: Ties) -> Result<(), PipelineError> {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
@@ -119,76 +119,77 @@ impl TieWatch {
         let before = std::mem::replace(&mut inner.belief, found);
         inner.measured_ms = Some(now_ms);
         if found == Ties::Lost && before != Ties::Lost {
-            let doubted = std::mem::take(&mut inner.unlooked);
+            let doubted = std::mem::take(&mut inner.unprobed);
             for (scope, window) in &doubted {
                 state.doubt(*scope, *window).map_err(PipelineError::State)?;
             }
             if !before.may_lose() || !doubted.is_empty() {
                 inner.notes.push(format!(
-                    "the service was believed to have ties {before}, and loses rows that share a millisecond at the edge of a \
+                    "the service was believed to have ties {before}, and loses rows that share a millisecond at the boundary of a \
                      page: {} windows of this run are in doubt and will be read again by the next",
                     doubted.len()
                 ));
             }
         }
         if before != found {
-            tracing::info!(%before, %found, "rows that share a millisecond at the edge of a page");
+            tracing::info!(%before, %found, "rows that share a millisecond at the boundary of a page");
         }
         state
             .remember_measured(trait_names::TIES, &found, "rows of one millisecond, met by a run", now_ms)
             .map_err(PipelineError::State)
     }
 
-    /// Whether a scan's edges leave a doubt.
-    pub fn is_doubtful(&self, scan: &Scan, edges: &ScanEdges) -> bool {
-        edges.is_doubtful(self.belief(scan.scope.stream))
+    /// Whether a scan's boundaries leave a doubt.
+    pub fn is_doubtful(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
+        boundaries.is_doubtful(self.belief(scan.scope.stream))
     }
 
     /// A scan is about to be checkpointed: whether it leaves a doubt, which is then told. The caller holds the lock on the
     /// checkpoints, so that no belief changes between this and the checkpoint.
-    pub fn commits(&self, scan: &Scan, edges: &ScanEdges) -> bool {
+    pub fn commits(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
         let (scope, window) = (scan.scope, scan.window);
         let belief = self.belief(scope.stream);
         let mut inner = self.inner();
-        // What a look at a window shows takes the place of what earlier looks at it showed.
+        // What a probe at a window shows takes the place of what earlier probes at it showed.
         inner.doubts.retain(|doubt| doubt.scope != scope || !doubt.window.overlaps(window));
-        if edges.is_doubtful(belief) {
-            inner.doubts.push(TieDoubt { scope, window, text: describe(scope, window, edges) });
+        if boundaries.is_doubtful(belief) {
+            inner.doubts.push(TieDoubt { scope, window, text: describe(scope, window, boundaries) });
             return true;
         }
-        if edges.unlooked() > 0 {
-            inner.unlooked.push((scope, window));
+        if boundaries.unprobed() > 0 {
+            inner.unprobed.push((scope, window));
         }
         false
     }
 
-    /// What people should have a look at.
+    /// What people should have a probe at.
     pub fn notes(&self) -> Vec<String> {
         let inner = self.inner();
         let named = inner.doubts.iter().take(DOUBTS_NAMED_MAX).map(|doubt| doubt.text.clone());
         let more = inner.doubts.len().saturating_sub(DOUBTS_NAMED_MAX);
-        let more = (more > 0).then(|| format!("{more} more windows may lack rows at the edges of their pages"));
+        let more = (more > 0).then(|| format!("{more} more windows may lack rows at the boundaries of their pages"));
         inner.notes.iter().cloned().chain(named).chain(more).collect()
     }
 }
 
-fn describe(scope: Scope, window: Window, edges: &ScanEdges) -> String {
-    let (named, count) = edges.unsettled();
+fn describe(scope: Scope, window: Window, boundaries: &ScanBoundaries) -> String {
+    let (named, count) = boundaries.unresolved();
     let mut reasons: Vec<String> = named
         .iter()
-        .map(|unsettled| match unsettled.at_ms {
-            Some(at_ms) => format!("{} ({at_ms} ms): {}", format_ms(at_ms), unsettled.why),
-            None => unsettled.why.to_owned(),
+        .map(|unresolved| match unresolved.at_ms {
+            Some(at_ms) => format!("{} ({at_ms} ms): {}", format_ms(at_ms), unresolved.why),
+            None => unresolved.why.to_owned(),
         })
         .collect();
     if count > named.len() as u64 {
         reasons.push(format!("{} more", count - named.len() as u64));
     }
-    if edges.unlooked() > 0 {
-        reasons.push(format!("{} edges were read before the service was known to lose rows", edges.unlooked()));
+    if boundaries.unprobed() > 0 {
+        reasons
+            .push(format!("{} boundaries were read before the service was known to lose rows", boundaries.unprobed()));
     }
     format!(
-        "{scope} in {window} may lack rows that share a millisecond at the edge of a page; every run looks again. {}",
+        "{scope} in {window} may lack rows that share a millisecond at the boundary of a page; every run probes again. {}",
         reasons.join("; ")
     )
 }

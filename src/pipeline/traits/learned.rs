@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
     model::{EndStyle, ListOrder, Stream, trait_names},
-    plan::edges::PageMoments,
+    plan::page_boundaries::PageMoments,
     source::{Page, Source},
     state::State,
 };

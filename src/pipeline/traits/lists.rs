@@ -13,7 +13,7 @@ use super::{
     super::{
         PipelineError,
         theme_measure::measure as measure_theme_times,
-        ties::{Asker, LookError, moments_of},
+        ties::{Asker, TieProbeError, moments_of},
     },
     lab::Lab,
     paging::Sample,
@@ -49,7 +49,7 @@ const OF_THEMES: RangeNames = RangeNames {
     end_inclusive: trait_names::THEMES_END_INCLUSIVE,
 };
 
-pub(super) async fn measure(lab: &mut Lab, sample: &Sample) -> Result<(), LookError> {
+pub(super) async fn measure(lab: &mut Lab, sample: &Sample) -> Result<(), TieProbeError> {
     let Some(row) = sample.telling() else {
         report::fill(&mut lab.found, report::OF_RESPONSES, "no row has a creation time that can be read");
         return Ok(());
@@ -98,7 +98,7 @@ async fn ranges(
     names: &RangeNames,
     row: &RowTimes,
     lists: [&Small; 2],
-) -> Result<(), LookError> {
+) -> Result<(), TieProbeError> {
     let meaning = meaning(&lab.small_lists(asker, row.key), names.filtered_by, row, lists).await?;
     let time = meaning.value.clone();
     lab.note(meaning);
@@ -121,7 +121,7 @@ async fn meaning(
     name: &'static str,
     row: &RowTimes,
     [nothing, around]: [&Small; 2],
-) -> Result<Measured, LookError> {
+) -> Result<Measured, TieProbeError> {
     if nothing.rows > 0 {
         let how = format!("the range of 1970-01-01T00:00:00.001Z has {} rows", nothing.rows);
         return Ok(Measured::known(name, RowTime::Ignored, how));
@@ -152,7 +152,7 @@ async fn meaning(
 }
 
 /// A row is asked for with its own time as `start`, then as `end`.
-async fn ends(lab: &mut Lab, asker: &Asker, names: &RangeNames, row: &RowTimes) -> Result<(), LookError> {
+async fn ends(lab: &mut Lab, asker: &Asker, names: &RangeNames, row: &RowTimes) -> Result<(), TieProbeError> {
     let (at_ms, key) = (row.created_ms, row.key);
     let lists = lab.small_lists(asker, key);
     let at_start = lists.ask(Window::new(at_ms, at_ms + 1), Range::Exactly).await?;
@@ -171,12 +171,12 @@ fn note_end(lab: &mut Lab, name: &'static str, list: &Small, how: String) {
 }
 
 /// Surveys are read whole by runs; a range of them is asked for here alone.
-pub(super) async fn surveys(lab: &mut Lab) -> Result<(), LookError> {
+pub(super) async fn surveys(lab: &mut Lab) -> Result<(), TieProbeError> {
     let scope = Scope::all(Stream::Surveys);
     let asker = Asker { scope, flags: FlagSet::EMPTY, ..lab.asker.clone() };
     let (window, page_rows) = (Window::new(0, i64::MAX), Stream::Surveys.page_rows_max().unwrap_or(0));
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows, token: None };
-    let rows = match asker.source.ask(&request, Range::Window).await.map_err(LookError::Source)? {
+    let rows = match asker.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
         Answer::Page { page, .. } => rows_of(Stream::Surveys, &asker.flatten(page.body).await?),
         Answer::Rejected { .. } | Answer::Failed(_) => Vec::new(),
     };
@@ -192,12 +192,12 @@ pub(super) async fn surveys(lab: &mut Lab) -> Result<(), LookError> {
 }
 
 /// No page size can be asked for here, so a page with another one behind it is as long as pages are.
-pub(super) async fn themes(lab: &mut Lab) -> Result<(), LookError> {
+pub(super) async fn themes(lab: &mut Lab) -> Result<(), TieProbeError> {
     let name = trait_names::THEMES_PAGE_ROWS;
     let window = Window::new(0, lab.now_ms.saturating_add(DAY_MS));
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
-    let answer = lab.asker.source.ask(&request, Range::Window).await.map_err(LookError::Source)?;
+    let answer = lab.asker.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)?;
     let first = match &answer {
         Answer::Page { page, .. } => Some(page.body.clone()),
         Answer::Rejected { .. } | Answer::Failed(_) => None,
@@ -214,7 +214,12 @@ pub(super) async fn themes(lab: &mut Lab) -> Result<(), LookError> {
 }
 
 /// Themes are asked for at the moment of their own creation.
-async fn theme_times(lab: &mut Lab, scope: Scope, window: Window, first_page: Option<Bytes>) -> Result<(), LookError> {
+async fn theme_times(
+    lab: &mut Lab,
+    scope: Scope,
+    window: Window,
+    first_page: Option<Bytes>,
+) -> Result<(), TieProbeError> {
     let name = trait_names::THEMES_FILTERED_BY;
     let asker = Asker { scope, flags: FlagSet::EMPTY, ..lab.asker.clone() };
     let (mut found, mut rows) = (None, Vec::new());

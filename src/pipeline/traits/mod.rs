@@ -27,7 +27,7 @@ use crate::{
 use super::{
     PipelineError, Session, System,
     assemble::{identity, source_settings, suppression},
-    ties::{Asker, LookError},
+    ties::{Asker, TieProbeError},
 };
 
 use lab::Lab;
@@ -76,7 +76,7 @@ pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, Pipeli
 /// other end is an error.
 async fn measure_all(lab: &mut Lab, stored_ids: Vec<String>, kept_out: &Suppression) -> Result<(), PipelineError> {
     let outcome = async {
-        let probe = lab.asker.source.probe().await.map_err(LookError::Source)?;
+        let probe = lab.asker.source.probe().await.map_err(TieProbeError::Source)?;
         lab.now_ms = probe.service_now_ms.unwrap_or(lab.now_ms);
         let outcome = statuses(lab).await;
         passed(lab, report::OF_SURVEYS, outcome)?;
@@ -91,12 +91,12 @@ async fn measure_all(lab: &mut Lab, stored_ids: Vec<String>, kept_out: &Suppress
     };
     match outcome.await {
         Ok(()) => Ok(()),
-        Err(LookError::Run(error)) => Err(error),
-        Err(LookError::Source(SourceError::Stopped(Stop::Budget { requests }))) => {
+        Err(TieProbeError::Run(error)) => Err(error),
+        Err(TieProbeError::Source(SourceError::Stopped(Stop::Budget { requests }))) => {
             report::fill(&mut lab.found, report::all(), &format!("the allowance of {requests} requests is used up"));
             Ok(())
         }
-        Err(LookError::Source(error)) => Err(PipelineError::Source(error)),
+        Err(TieProbeError::Source(error)) => Err(PipelineError::Source(error)),
     }
 }
 
@@ -104,10 +104,10 @@ async fn measure_all(lab: &mut Lab, stored_ids: Vec<String>, kept_out: &Suppress
 fn passed(
     lab: &mut Lab,
     names: impl IntoIterator<Item = &'static str>,
-    outcome: Result<(), LookError>,
-) -> Result<(), LookError> {
+    outcome: Result<(), TieProbeError>,
+) -> Result<(), TieProbeError> {
     match outcome {
-        Err(LookError::Source(error)) if !error.ends_the_run() => {
+        Err(TieProbeError::Source(error)) if !error.ends_the_run() => {
             report::fill(&mut lab.found, names, &error.to_string());
             Ok(())
         }
@@ -115,7 +115,7 @@ fn passed(
     }
 }
 
-async fn responses(lab: &mut Lab) -> Result<(), LookError> {
+async fn responses(lab: &mut Lab) -> Result<(), TieProbeError> {
     let Some(sample) = paging::measure(lab).await? else { return Ok(()) };
     lists::measure(lab, &sample).await?;
     // Rows of one millisecond cannot be asked for alone where a range means something else.
@@ -126,14 +126,14 @@ async fn responses(lab: &mut Lab) -> Result<(), LookError> {
     ties(lab, &sample).await
 }
 
-async fn statuses(lab: &mut Lab) -> Result<(), LookError> {
+async fn statuses(lab: &mut Lab) -> Result<(), TieProbeError> {
     for measured in choose_statuses(&lab.asker.source, KnownStatuses::default()).await? {
         lab.note(measured);
     }
     Ok(())
 }
 
-async fn ties(lab: &mut Lab, sample: &paging::Sample) -> Result<(), LookError> {
+async fn ties(lab: &mut Lab, sample: &paging::Sample) -> Result<(), TieProbeError> {
     let (name, tie) = (trait_names::TIES, sample.tie());
     let Some(at_ms) = tie else {
         let how = format!("no two of {} rows share a millisecond", sample.rows());

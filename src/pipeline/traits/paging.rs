@@ -2,12 +2,12 @@
 
 use crate::{
     model::{DAY_MS, ListOrder, PageRequest, Window, trait_names},
-    plan::edges::PageMoments,
+    plan::page_boundaries::PageMoments,
     source::{Answer, Failure, Range},
 };
 
 use super::{
-    super::ties::{LookError, moments_of},
+    super::ties::{TieProbeError, moments_of},
     lab::Lab,
     learned::order_of,
     report,
@@ -61,7 +61,7 @@ enum Tried {
 }
 
 /// `None` if the service shows no rows: then nothing else can be measured.
-pub(super) async fn measure(lab: &mut Lab) -> Result<Option<Sample>, LookError> {
+pub(super) async fn measure(lab: &mut Lab) -> Result<Option<Sample>, TieProbeError> {
     let end_ms = lab.now_ms.saturating_add(DAY_MS);
     let recent = Window::new(lab.now_ms.saturating_sub(RECENT_DAYS * DAY_MS), end_ms);
     let mut window = recent;
@@ -101,10 +101,10 @@ pub(super) async fn measure(lab: &mut Lab) -> Result<Option<Sample>, LookError> 
     Ok(None)
 }
 
-async fn try_size(lab: &Lab, window: Window, size: u32) -> Result<Tried, LookError> {
+async fn try_size(lab: &Lab, window: Window, size: u32) -> Result<Tried, TieProbeError> {
     let asker = &lab.asker;
     let mut request = PageRequest { scope: asker.scope, window, flags: asker.flags, page_rows: size, token: None };
-    Ok(match asker.source.ask(&request, Range::Window).await.map_err(LookError::Source)? {
+    Ok(match asker.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
         Answer::Page { page, .. } if page.rows == 0 && page.next.is_none() => Tried::Empty,
         Answer::Page { page, latency_ms } => {
             let flat = asker.flatten(page.body).await?;
@@ -128,7 +128,7 @@ fn note_size(lab: &mut Lab, size: u32, is_told: bool, rows: usize, tried: &[Stri
 }
 
 /// The order, and more pages as long as none shows two rows of one millisecond.
-async fn finish(lab: &mut Lab, mut sample: Sample, mut request: PageRequest) -> Result<Sample, LookError> {
+async fn finish(lab: &mut Lab, mut sample: Sample, mut request: PageRequest) -> Result<Sample, TieProbeError> {
     let name = trait_names::ORDER;
     let rows = sample.rows();
     lab.note(match sample.pages.first().and_then(order_of) {
@@ -137,7 +137,7 @@ async fn finish(lab: &mut Lab, mut sample: Sample, mut request: PageRequest) -> 
         None => Measured::unknown(name, format!("not enough rows: {rows}")),
     });
     while sample.tie().is_none() && request.token.is_some() && sample.pages.len() <= MORE_PAGES_MAX {
-        let answer = lab.asker.source.ask(&request, Range::Window).await.map_err(LookError::Source)?;
+        let answer = lab.asker.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)?;
         let Answer::Page { page, .. } = answer else { break };
         let flat = lab.asker.flatten(page.body).await?;
         sample.pages.push(moments_of(lab.asker.scope.stream, &flat));

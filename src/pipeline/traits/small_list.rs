@@ -5,7 +5,7 @@ use crate::{
     source::{Answer, Range},
 };
 
-use super::super::ties::{Asker, LookError, moments_of};
+use super::super::ties::{Asker, TieProbeError, moments_of};
 
 /// The most pages of a small list.
 const PAGES_MAX: usize = 4;
@@ -32,13 +32,13 @@ pub(super) struct SmallLists<'a> {
 
 impl SmallLists<'_> {
     /// The list of a window of a few milliseconds, and whether the row is in it.
-    pub async fn ask(&self, window: Window, range: Range) -> Result<Small, LookError> {
+    pub async fn ask(&self, window: Window, range: Range) -> Result<Small, TieProbeError> {
         let Self { asker, key, .. } = self;
         let page_rows = asker.scope.stream.page_rows_max().map_or(0, |max| max.min(self.page_rows));
         let mut request = PageRequest { scope: asker.scope, window, flags: asker.flags, page_rows, token: None };
         let mut small = Small { has_row: false, rows: 0, end: None, is_trailing: false };
         for page_at in 0..PAGES_MAX {
-            match asker.source.ask(&request, range).await.map_err(LookError::Source)? {
+            match asker.source.ask(&request, range).await.map_err(TieProbeError::Source)? {
                 Answer::Page { page, .. } => {
                     let flat = asker.flatten(page.body).await?;
                     let moments = moments_of(asker.scope.stream, &flat);

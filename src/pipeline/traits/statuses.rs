@@ -16,7 +16,7 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, threads::blocking, ties::LookError},
+    super::{PipelineError, threads::blocking, ties::TieProbeError},
     Measured,
     report::OF_SURVEYS,
 };
@@ -90,7 +90,7 @@ impl KnownStatuses {
 pub(in super::super) async fn choose_statuses(
     source: &Source,
     known: KnownStatuses,
-) -> Result<Vec<Measured>, LookError> {
+) -> Result<Vec<Measured>, TieProbeError> {
     let outcome = measure(source, known.form.flatten()).await;
     source.list_surveys_with(None);
     let (form, whole) = (trait_names::SURVEY_STATUS_FORM, trait_names::SURVEYS_LISTED_WHOLE);
@@ -119,7 +119,7 @@ pub(in super::super) async fn choose_statuses(
 /// The surveys of one list: hash of the key, and status.
 type Listed = BTreeMap<u128, Option<String>>;
 
-async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Option<Found>, LookError> {
+async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Option<Found>, TieProbeError> {
     let Some(plain) = list(source, None).await? else { return Ok(None) };
     let statuses: BTreeSet<&str> = plain.values().filter_map(Option::as_deref).collect();
     let mut is_whole = [SurveyStatus::Draft, SurveyStatus::Archived]
@@ -162,7 +162,7 @@ fn found(spelling: Option<StatusSpelling>, plain: &Listed, all: Option<&Listed>,
 }
 
 /// Whether two states alone are listed where they alone are asked for: the two that the fewest surveys have.
-async fn is_understood(source: &Source, spelling: StatusSpelling, all: &Listed) -> Result<bool, LookError> {
+async fn is_understood(source: &Source, spelling: StatusSpelling, all: &Listed) -> Result<bool, TieProbeError> {
     let count = |status: &SurveyStatus| all.values().filter(|held| held.as_deref() == Some(status.name())).count();
     let mut statuses = SurveyStatus::ALL;
     statuses.sort_by_key(count);
@@ -177,14 +177,14 @@ async fn is_understood(source: &Source, spelling: StatusSpelling, all: &Listed) 
 }
 
 /// `None` where the service refuses the question, or does not answer.
-async fn list(source: &Source, filter: Option<StatusFilter>) -> Result<Option<Listed>, LookError> {
+async fn list(source: &Source, filter: Option<StatusFilter>) -> Result<Option<Listed>, TieProbeError> {
     source.list_surveys_with(filter);
     let (scope, page_rows) = (Scope::all(Stream::Surveys), Stream::Surveys.page_rows_max().unwrap_or(0));
     let window = Window::new(0, i64::MAX);
     let mut request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows, token: None };
     let (mut listed, mut tokens) = (Listed::new(), HashSet::new());
     for _ in 0..PAGES_MAX {
-        let page = match source.ask(&request, Range::Window).await.map_err(LookError::Source)? {
+        let page = match source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
             Answer::Page { page, .. } => page,
             Answer::Rejected { status: 404, is_web_page: false } => return Ok(Some(listed)),
             // The list may come in smaller pages.

@@ -9,7 +9,7 @@ use crate::{
     source::{SourceError, UserAnswer},
 };
 
-use super::{super::ties::LookError, lab::Lab, report::Measured};
+use super::{super::ties::TieProbeError, lab::Lab, report::Measured};
 
 /// People who are asked for, at most.
 const USERS_MAX: usize = 3;
@@ -30,7 +30,7 @@ pub(super) fn user_ids_of(flat: &FlatPage) -> Vec<String> {
 }
 
 /// Asks for users until one is known. Who is kept out is not asked for.
-pub(super) async fn measure(lab: &mut Lab, kept_out: &Suppression) -> Result<(), LookError> {
+pub(super) async fn measure(lab: &mut Lab, kept_out: &Suppression) -> Result<(), TieProbeError> {
     let name = trait_names::USER_TIME_UNIT;
     let is_kept_out = |id: &String| kept_out.matches_identifiers(&Spelled::read(IdentifierKind::UserId, id));
     let ids: Vec<String> = lab.user_ids.iter().filter(|id| !is_kept_out(id)).take(USERS_MAX).cloned().collect();
@@ -45,7 +45,7 @@ pub(super) async fn measure(lab: &mut Lab, kept_out: &Suppression) -> Result<(),
                 return Ok(());
             }
             Ok(UserAnswer::Absent | UserAnswer::Refused { .. }) => {}
-            Err(error @ SourceError::Stopped(_)) => return Err(LookError::Source(error)),
+            Err(error @ SourceError::Stopped(_)) => return Err(TieProbeError::Source(error)),
             // The key may be one of answers alone: that is no fault of the other lists.
             Err(_) => {
                 lab.note(Measured::unknown(name, "the service does not answer for a user"));

@@ -18,7 +18,7 @@ use super::{
         scan::{CompletedScan, OpenScan},
         shared_destination::SharedDestination,
         sync_context::SyncContext,
-        ties::EdgesLeft,
+        ties::BoundariesLeft,
     },
     task::Task,
 };
@@ -38,7 +38,7 @@ impl Drop for Spooled {
 /// A window as the service has it now.
 pub(super) struct Looked {
     pulled: CompletedScan,
-    /// Whether the service may have lost rows at the edges of pages, so that a row that it did not return may be there.
+    /// Whether the service may have lost rows at the page boundaries, so that a row that it did not return may be there.
     pub is_doubtful: bool,
     /// Whether the list does not show all that the service has of the window.
     may_lack_rows: bool,
@@ -58,10 +58,10 @@ pub(super) async fn look(context: &SyncContext, task: &Task, run_id: RunId) -> R
     };
     let spool = context.archive.begin(&scan).map_err(PipelineError::Archive)?;
     let spooled = Spooled { archive: context.archive.clone(), scan: scan.id.clone() };
-    let (edges, page_rows) = (EdgesLeft::default(), task.page_rows);
-    let begun = OpenScan { scan, page_rows, spool, rows: 0, next: None, end: None, edges, is_part: task.is_part };
+    let (boundaries, page_rows) = (BoundariesLeft::default(), task.page_rows);
+    let begun = OpenScan { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_part: task.is_part };
     let pulled = pull(context.clone(), begun).await?;
-    let is_doubtful = context.ties.is_doubtful(&pulled.scan, &pulled.edges);
+    let is_doubtful = context.ties.is_doubtful(&pulled.scan, &pulled.boundaries);
     let may_lack_rows = task.is_part_of_all || context.theme_times.may_lack_rows(task.scope.stream);
     Ok(Looked { pulled, is_doubtful, may_lack_rows, _spooled: spooled })
 }

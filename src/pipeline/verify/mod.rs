@@ -210,7 +210,7 @@ impl Verify {
         let (window, scope) = (task.window, task.scope);
         if looked.is_doubtful {
             let note =
-                format!("{scope} {window}: the service may have lost rows at the edges of its pages in this look");
+                format!("{scope} {window}: the service may have lost rows at the boundaries of its pages in this look");
             self.found.notes.push(note);
         }
         let differences: BTreeMap<_, _> =

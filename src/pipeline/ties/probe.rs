@@ -1,5 +1,5 @@
-//! Asks for the rows of one millisecond: all of them, to see what hides behind a page's edge; and page by page, to measure what
-//! the service does at edges. Decides nothing: `plan::edges` does.
+//! Asks for the rows of one millisecond: all of them, to see what hides behind a page's boundary; and page by page, to measure what
+//! the service does at boundaries. Decides nothing: `plan::page_boundaries` does.
 
 use std::collections::HashSet;
 
@@ -15,16 +15,16 @@ use crate::{
     model::{
         Activity, DriftRules, FlagSet, FlatPage, PageRequest, SECOND_MS, Scope, Stream, Ties, TimeAccount, Window,
     },
-    plan::edges::{PageMoments, WalkEnd, judge, measuring_page_rows},
+    plan::page_boundaries::{PageMoments, WalkEnd, judge, measuring_page_rows},
     schema::RECORD_COLUMN,
     source::{Answer, Range, Source, SourceError, Step},
 };
 
 use super::super::{PipelineError, threads::blocking};
 
-/// The most pages of a look: more rows of one millisecond than any page holds are rare, and more than this are none.
-const LOOK_PAGES_MAX: usize = 50;
-/// Why a look may lack rows.
+/// The most pages of a probe: more rows of one millisecond than any page holds are rare, and more than this are none.
+const PROBE_PAGES_MAX: usize = 50;
+/// Why a probe may lack rows.
 const MORE_THAN_A_PAGE: &str = "its rows are more than a page holds";
 /// The most pages of a measure.
 const MEASURE_PAGES_MAX: usize = 40;
@@ -44,30 +44,30 @@ pub(in super::super) struct Asker {
 
 /// A page beside the list of a window.
 #[derive(Debug)]
-pub(in super::super) struct SidePage {
+pub(in super::super) struct ProbePage {
     pub body: Bytes,
     pub flat: FlatPage,
 }
 
 /// What the service has at one millisecond.
 #[derive(Debug)]
-pub(super) struct Look {
-    pub pages: Vec<SidePage>,
+pub(super) struct TieProbe {
+    pub pages: Vec<ProbePage>,
     pub keys: HashSet<u128>,
     /// Whether these are all of its rows; if not, why that is not known.
     pub is_whole: Result<(), &'static str>,
 }
 
-/// Why a look or a measure did not come to its end.
+/// Why a probe or a measure did not come to its end.
 #[derive(Debug)]
-pub(in super::super) enum LookError {
+pub(in super::super) enum TieProbeError {
     Source(SourceError),
     Run(PipelineError),
 }
 
-impl From<PipelineError> for LookError {
+impl From<PipelineError> for TieProbeError {
     fn from(error: PipelineError) -> Self {
-        LookError::Run(error)
+        TieProbeError::Run(error)
     }
 }
 
@@ -81,35 +81,35 @@ impl Asker {
 
     /// All rows of one millisecond, in pages as large as they may be. `seen_rows`: the service has shown that it puts so many
     /// records of this list on a page; fewer, and nothing behind them, were not cut for their number.
-    pub(super) async fn look(&self, at_ms: i64, seen_rows: usize) -> Result<Look, LookError> {
+    pub(super) async fn probe(&self, at_ms: i64, seen_rows: usize) -> Result<TieProbe, TieProbeError> {
         let page_rows = self.scope.stream.page_rows_max().unwrap_or(0);
         let mut walk = self.source.walk_moment(self.request(at_ms, page_rows));
-        let mut look = Look { pages: Vec::new(), keys: HashSet::new(), is_whole: Ok(()) };
-        // Records up to an edge that may hide rows of the millisecond, as long as nothing came behind it.
+        let mut probe = TieProbe { pages: Vec::new(), keys: HashSet::new(), is_whole: Ok(()) };
+        // Records up to an boundary that may hide rows of the millisecond, as long as nothing came behind it.
         let mut cut_at = None;
         loop {
             match walk.next().await {
                 Ok(Step::Page(page)) => {
                     let flat = self.flatten(page.body.clone()).await?;
                     let moments = moments_of(self.scope.stream, &flat);
-                    look.keys.extend(moments.keys_at(at_ms));
+                    probe.keys.extend(moments.keys_at(at_ms));
                     if moments.records > 0 && cut_at.take().is_some() {
-                        look.is_whole = Err(MORE_THAN_A_PAGE);
+                        probe.is_whole = Err(MORE_THAN_A_PAGE);
                     }
-                    // This page's own edge may hide rows of the millisecond, and asking for them would be this very request.
+                    // This page's own boundary may hide rows of the millisecond, and asking for them would be this very request.
                     if page.next.is_some() && moments.records > 0 && moments.last_ms.is_none_or(|last| last == at_ms) {
                         cut_at = Some(page.rows);
                     }
-                    look.pages.push(SidePage { body: page.body, flat });
+                    probe.pages.push(ProbePage { body: page.body, flat });
                     if page.next.is_none() {
                         if cut_at.is_some_and(|rows| rows >= seen_rows) {
-                            look.is_whole = Err(MORE_THAN_A_PAGE);
+                            probe.is_whole = Err(MORE_THAN_A_PAGE);
                         }
-                        return Ok(look);
+                        return Ok(probe);
                     }
-                    if look.pages.len() >= LOOK_PAGES_MAX {
-                        look.is_whole = Err("asked for alone, it has no end");
-                        return Ok(look);
+                    if probe.pages.len() >= PROBE_PAGES_MAX {
+                        probe.is_whole = Err("asked for alone, it has no end");
+                        return Ok(probe);
                     }
                 }
                 Ok(Step::Restarted { .. }) => cut_at = None,
@@ -119,27 +119,27 @@ impl Asker {
                     walk.settle_end(cut_at.is_none_or(|rows| rows <= 1 || rows < full));
                 }
                 Ok(Step::End(_)) => {
-                    // Two walks with different edges have agreed on this end: no edge hid anything. Where no page size can be asked for,
+                    // Two walks with different boundaries have agreed on this end: no boundary hid anything. Where no page size can be asked for,
                     // there was one walk.
                     let is_cut = page_rows == 0 && cut_at.is_some_and(|rows| rows > 1 && rows >= seen_rows);
-                    look.is_whole = if is_cut { Err(MORE_THAN_A_PAGE) } else { Ok(()) };
-                    return Ok(look);
+                    probe.is_whole = if is_cut { Err(MORE_THAN_A_PAGE) } else { Ok(()) };
+                    return Ok(probe);
                 }
                 Err(error) => {
-                    look.is_whole = Err(cannot_be_looked_at(error)?);
-                    return Ok(look);
+                    probe.is_whole = Err(cannot_be_looked_at(error)?);
+                    return Ok(probe);
                 }
             }
         }
     }
 
-    /// What the service does with rows of this millisecond at the edges of pages; `Unknown` if it has fewer than two, or its
+    /// What the service does with rows of this millisecond at the boundaries of pages; `Unknown` if it has fewer than two, or its
     /// answers do not tell.
-    pub(in super::super) async fn measure(&self, at_ms: i64) -> Result<Ties, LookError> {
+    pub(in super::super) async fn measure(&self, at_ms: i64) -> Result<Ties, TieProbeError> {
         if self.scope.stream.page_rows_max().is_none() {
             return Ok(Ties::Unknown);
         }
-        let all = self.look(at_ms, 0).await?.keys;
+        let all = self.probe(at_ms, 0).await?.keys;
         if all.len() < 2 {
             return Ok(Ties::Unknown);
         }
@@ -150,7 +150,7 @@ impl Asker {
                 break WalkEnd::BrokenOff;
             }
             let Answer::Page { page, .. } =
-                self.source.ask(&request, Range::Moment).await.map_err(LookError::Source)?
+                self.source.ask(&request, Range::Moment).await.map_err(TieProbeError::Source)?
             else {
                 break WalkEnd::BrokenOff;
             };
@@ -178,7 +178,7 @@ impl Asker {
 }
 
 /// An answer that is no page of the millisecond leaves it open; what stops or ends the run does so here too.
-fn cannot_be_looked_at(error: SourceError) -> Result<&'static str, LookError> {
+fn cannot_be_looked_at(error: SourceError) -> Result<&'static str, TieProbeError> {
     match error {
         SourceError::Looping { .. } => Ok("asked for alone, it has no end"),
         SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => Ok("asked for alone, it does not come whole"),
@@ -186,7 +186,7 @@ fn cannot_be_looked_at(error: SourceError) -> Result<&'static str, LookError> {
         | SourceError::Forbidden { .. }
         | SourceError::NotFound { .. }
         | SourceError::BadAnswer { .. } => Ok("the service does not answer for it alone"),
-        error => Err(LookError::Source(error)),
+        error => Err(TieProbeError::Source(error)),
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
         let [first, second] = [theme(1, "1970-01-01T00:00:00.007Z"), theme(2, "1970-01-01T00:00:00.0079Z")];
         let page = moments(&format!(r#"{{"data":[{first},{second}],"cursor":"x"}}"#));
         assert_eq!(page.last_ms, Some(7), "microseconds are cut");
-        assert!(page.is_edge_shared() && page.keys_at(7).len() == 2 && page.tie_ms == Some(7));
+        assert!(page.is_boundary_shared() && page.keys_at(7).len() == 2 && page.tie_ms == Some(7));
         let no_key = r#"{"id":3,"createdAt":"1970-01-01T00:00:00.009Z"}"#;
         let page = moments(&format!(r#"{{"data":[{first},{no_key}]}}"#));
         assert_eq!((page.rows.len(), page.last_ms), (1, Some(9)));

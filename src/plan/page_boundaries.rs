@@ -1,21 +1,21 @@
-//! Which page edges may hide rows, and what a look at one says. Pure.
+//! Which page boundaries may hide rows, and what a probe at one says. Pure.
 //!
 //! A page token may name a creation time and nothing else. Then the rows that share the last row's millisecond and stand behind
-//! the page's edge are sent again, or never. They are found by asking for that millisecond alone. The last row of a page is the
+//! the page's boundary are sent again, or never. They are found by asking for that millisecond alone. The last row of a page is the
 //! one that its token was made from, whatever the order of the list.
 
 use std::collections::{HashSet, VecDeque};
 
 use crate::model::{Ties, Window};
 
-/// Where no edge is known to lose rows, one in so many is looked at all the same.
+/// Where no boundary is known to lose rows, one in so many is probed at all the same.
 pub const SAMPLE_EVERY: u64 = 64;
-/// A millisecond is measured with pages of one part in so many of its rows: several edges, and few requests.
+/// A millisecond is measured with pages of one part in so many of its rows: several boundaries, and few requests.
 const MEASURING_PAGES: usize = 8;
 /// The most samples of one scan whose rows are still waited for.
 const AWAITED_MAX: usize = 64;
-/// The most unsettled edges of one scan that are named.
-const UNSETTLED_NAMED_MAX: usize = 10;
+/// The most unresolved boundaries of one scan that are named.
+const UNRESOLVED_NAMED_MAX: usize = 10;
 
 /// The creation times of a page's records.
 #[derive(Clone, Debug, Default)]
@@ -48,21 +48,21 @@ impl PageMoments {
     }
 
     /// Whether the last record shares its millisecond with another one of the page.
-    pub fn is_edge_shared(&self) -> bool {
+    pub fn is_boundary_shared(&self) -> bool {
         self.last_ms.is_some_and(|at_ms| self.keys_at(at_ms).len() > 1)
     }
 }
 
-/// Chooses the edges of a run that are looked at although none is known to lose rows.
+/// Chooses the boundaries of a run that are probed at although none is known to lose rows.
 #[derive(Clone, Debug, Default)]
-pub struct EdgeSampler {
+pub struct BoundarySampler {
     passed: u64,
     has_shared: bool,
 }
 
-impl EdgeSampler {
-    /// Whether the next edge is looked at. `is_shared`: the page shows that its last millisecond has several rows, so that a
-    /// look can tell most; the first such edge of a run is always taken.
+impl BoundarySampler {
+    /// Whether the next boundary is probed at. `is_shared`: the page shows that its last millisecond has several rows, so that a
+    /// probe can tell most; the first such boundary of a run is always taken.
     pub fn is_due(&mut self, belief: Ties, is_shared: bool) -> bool {
         if belief.may_lose() {
             return true;
@@ -75,9 +75,9 @@ impl EdgeSampler {
     }
 }
 
-/// A page's edge to look at.
+/// A page's boundary to probe at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edge {
+pub struct PageBoundary {
     /// The millisecond of the page's last record.
     pub at_ms: i64,
     /// The rows of that millisecond that the page shows.
@@ -86,39 +86,39 @@ pub struct Edge {
     pub page_rows: usize,
 }
 
-/// An edge of which it is not known whether it hides rows.
+/// An boundary of which it is not known whether it hides rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsettled {
+pub struct UnresolvedBoundary {
     /// The millisecond, if that much is known.
     pub at_ms: Option<i64>,
     /// Why it could not be settled.
     pub why: &'static str,
 }
 
-/// The edges of one scan.
+/// The boundaries of one scan.
 #[derive(Clone, Debug, Default)]
-pub struct ScanEdges {
-    /// Edges that were passed without a look.
-    unlooked: u64,
+pub struct ScanBoundaries {
+    /// Edges that were passed without a probe.
+    unprobed: u64,
     /// Edges that wait: until the scan's end it may turn out that the service loses nothing.
-    waiting: VecDeque<Edge>,
-    /// Whether the scan was begun anew because of its edges. Once is enough: a second time would not be the last.
+    waiting: VecDeque<PageBoundary>,
+    /// Whether the scan was begun anew because of its boundaries. Once is enough: a second time would not be the last.
     is_second_try: bool,
-    /// Whether a look was at odds with its page: a row was deleted between the two, most likely.
+    /// Whether a probe was at odds with its page: a row was deleted between the two, most likely.
     has_changed: bool,
-    unsettled: Vec<Unsettled>,
-    unsettled_count: u64,
-    settled_ms: Option<i64>,
-    /// The rows of the last edge's millisecond, over all pages that it goes on for.
-    at_edge: (Option<i64>, HashSet<u128>),
+    unresolved: Vec<UnresolvedBoundary>,
+    unresolved_count: u64,
+    resolved_ms: Option<i64>,
+    /// The rows of the last boundary's millisecond, over all pages that it goes on for.
+    at_boundary: (Option<i64>, HashSet<u128>),
     /// Rows of sampled milliseconds that no page has shown yet.
     awaited: Vec<(i64, HashSet<u128>)>,
 }
 
-impl ScanEdges {
-    /// A scan; `unlooked` edges were passed by an earlier run.
-    pub fn new(unlooked: u64) -> Self {
-        Self { unlooked, ..Self::default() }
+impl ScanBoundaries {
+    /// A scan; `unprobed` boundaries were passed by an earlier run.
+    pub fn new(unprobed: u64) -> Self {
+        Self { unprobed, ..Self::default() }
     }
 
     /// Whether rows are waited for that may be on any page.
@@ -131,7 +131,7 @@ impl ScanEdges {
         *self = Self { is_second_try: self.is_second_try, ..Self::default() };
     }
 
-    /// The window starts over because of its edges; `false` if it did before, and the doubt has to stay.
+    /// The window starts over because of its boundaries; `false` if it did before, and the doubt has to stay.
     pub fn try_again(&mut self) -> bool {
         if self.is_second_try {
             return false;
@@ -140,8 +140,8 @@ impl ScanEdges {
         true
     }
 
-    /// A page came. Returns the edge that must be looked at before the scan goes past it; where nothing is known of the service, the
-    /// edge waits for [`ScanEdges::next_waiting`]. Rows outside of `window` are no matter of this scan.
+    /// A page came. Returns the boundary that must be probed at before the scan goes past it; where nothing is known of the service, the
+    /// boundary waits for [`ScanBoundaries::next_waiting`]. Rows outside of `window` are no matter of this scan.
     pub fn page(
         &mut self,
         page: &PageMoments,
@@ -149,7 +149,7 @@ impl ScanEdges {
         window: Option<Window>,
         belief: Ties,
         sampler: impl FnOnce(bool) -> bool,
-    ) -> Option<Edge> {
+    ) -> Option<PageBoundary> {
         for (at_ms, keys) in &mut self.awaited {
             let seen = page.keys_at(*at_ms);
             keys.retain(|key| !seen.contains(key));
@@ -158,7 +158,7 @@ impl ScanEdges {
         if page.records == 0 {
             return None;
         }
-        let (edge_ms, known) = &mut self.at_edge;
+        let (edge_ms, known) = &mut self.at_boundary;
         if *edge_ms != page.last_ms {
             (*edge_ms, *known) = (page.last_ms, HashSet::new());
         }
@@ -168,78 +168,85 @@ impl ScanEdges {
         }
         let Some(at_ms) = page.last_ms else {
             if belief.may_lose() {
-                self.cannot_settle(None, "the last record of a page has no creation time that can be read");
+                self.cannot_resolve(None, "the last record of a page has no creation time that can be read");
             } else {
-                self.unlooked += 1;
+                self.unprobed += 1;
             }
             return None;
         };
         let is_elsewhere = window.is_some_and(|window| !window.contains(at_ms));
-        if is_elsewhere || self.settled_ms == Some(at_ms) {
+        if is_elsewhere || self.resolved_ms == Some(at_ms) {
             return None;
         }
-        let edge = Edge { at_ms, shown: page.keys_at(at_ms), page_rows: page.records };
+        let boundary = PageBoundary { at_ms, shown: page.keys_at(at_ms), page_rows: page.records };
         if belief == Ties::Unknown {
-            self.wait(edge);
+            self.wait(boundary);
             return None;
         }
-        if sampler(page.is_edge_shared()) {
-            return Some(edge);
+        if sampler(page.is_boundary_shared()) {
+            return Some(boundary);
         }
-        self.unlooked += 1;
+        self.unprobed += 1;
         None
     }
 
-    fn wait(&mut self, edge: Edge) {
+    fn wait(&mut self, boundary: PageBoundary) {
         match self.waiting.back_mut() {
-            // A millisecond that goes on for several pages is looked at once.
-            Some(last) if last.at_ms == edge.at_ms => {
-                last.shown.extend(edge.shown);
-                last.page_rows = last.page_rows.max(edge.page_rows);
+            // A millisecond that goes on for several pages is probed at once.
+            Some(last) if last.at_ms == boundary.at_ms => {
+                last.shown.extend(boundary.shown);
+                last.page_rows = last.page_rows.max(boundary.page_rows);
             }
-            _ => self.waiting.push_back(edge),
+            _ => self.waiting.push_back(boundary),
         }
     }
 
     /// Looks that were done before: each has shown all rows of its millisecond.
-    pub fn forget_looked(&mut self, looks: &[PageMoments]) {
-        self.waiting.retain(|edge| !looks.iter().any(|look| edge.shown.is_subset(&look.keys_at(edge.at_ms))));
+    pub fn forget_looked(&mut self, probes: &[PageMoments]) {
+        self.waiting
+            .retain(|boundary| !probes.iter().any(|probe| boundary.shown.is_subset(&probe.keys_at(boundary.at_ms))));
     }
 
-    /// The next edge that waits and must be looked at before the scan ends. There is none any more as soon as the service is known to
+    /// The next boundary that waits and must be probed at before the scan ends. There is none any more as soon as the service is known to
     /// lose nothing.
-    pub fn next_waiting(&mut self, belief: Ties) -> Option<Edge> {
+    pub fn next_waiting(&mut self, belief: Ties) -> Option<PageBoundary> {
         if !belief.may_lose() {
             self.pass_waiting();
         }
         self.waiting.pop_front()
     }
 
-    /// No edge waits any more: those that do are passed without a look.
+    /// No boundary waits any more: those that do are passed without a probe.
     pub fn pass_waiting(&mut self) {
-        self.unlooked += std::mem::take(&mut self.waiting).len() as u64;
+        self.unprobed += std::mem::take(&mut self.waiting).len() as u64;
     }
 
-    /// A look at the millisecond of a page's edge showed these rows, and either all of them or not.
-    pub fn looked(&mut self, edge: &Edge, found: &HashSet<u128>, belief: Ties, is_whole: Result<(), &'static str>) {
-        let at_ms = edge.at_ms;
+    /// A probe at the millisecond of a page's boundary showed these rows, and either all of them or not.
+    pub fn probed(
+        &mut self,
+        boundary: &PageBoundary,
+        found: &HashSet<u128>,
+        belief: Ties,
+        is_whole: Result<(), &'static str>,
+    ) {
+        let at_ms = boundary.at_ms;
         match is_whole {
-            Ok(()) if edge.shown.is_subset(found) => self.settled_ms = Some(at_ms),
+            Ok(()) if boundary.shown.is_subset(found) => self.resolved_ms = Some(at_ms),
             Ok(()) if !self.is_second_try => self.has_changed |= belief.may_lose(),
-            Ok(()) => self.cannot_settle(Some(at_ms), "asked for alone, it lacks rows that the page had"),
-            Err(why) => self.cannot_settle(Some(at_ms), why),
+            Ok(()) => self.cannot_resolve(Some(at_ms), "asked for alone, it lacks rows that the page had"),
+            Err(why) => self.cannot_resolve(Some(at_ms), why),
         }
-        let known = &self.at_edge.1;
+        let known = &self.at_boundary.1;
         let awaited: HashSet<u128> = found.iter().filter(|key| !known.contains(key)).copied().collect();
         if !belief.may_lose() && !awaited.is_empty() && self.awaited.len() < AWAITED_MAX {
             self.awaited.push((at_ms, awaited));
         }
     }
 
-    fn cannot_settle(&mut self, at_ms: Option<i64>, why: &'static str) {
-        self.unsettled_count += 1;
-        if self.unsettled.len() < UNSETTLED_NAMED_MAX {
-            self.unsettled.push(Unsettled { at_ms, why });
+    fn cannot_resolve(&mut self, at_ms: Option<i64>, why: &'static str) {
+        self.unresolved_count += 1;
+        if self.unresolved.len() < UNRESOLVED_NAMED_MAX {
+            self.unresolved.push(UnresolvedBoundary { at_ms, why });
         }
     }
 
@@ -249,12 +256,12 @@ impl ScanEdges {
         self.awaited.iter().map(|(at_ms, _)| *at_ms).collect()
     }
 
-    /// Edges that were passed without a look.
-    pub fn unlooked(&self) -> u64 {
-        self.unlooked
+    /// Edges that were passed without a probe.
+    pub fn unprobed(&self) -> u64 {
+        self.unprobed
     }
 
-    /// Whether the service changed while it was looked at, so that another walk tells more than this one.
+    /// Whether the service changed while it was probed at, so that another walk tells more than this one.
     pub fn has_changed(&self) -> bool {
         self.has_changed
     }
@@ -262,19 +269,19 @@ impl ScanEdges {
     /// Whether rows may be missing, believing this of the service.
     pub fn is_doubtful(&self, belief: Ties) -> bool {
         match belief {
-            Ties::Lost => self.unlooked + self.unsettled_count > 0,
-            Ties::Unknown => self.unsettled_count > 0,
+            Ties::Lost => self.unprobed + self.unresolved_count > 0,
+            Ties::Unknown => self.unresolved_count > 0,
             Ties::Kept | Ties::Repeated => false,
         }
     }
 
-    /// The first edges that could not be settled, and how many there are in all.
-    pub fn unsettled(&self) -> (&[Unsettled], u64) {
-        (&self.unsettled, self.unsettled_count)
+    /// The first boundaries that could not be settled, and how many there are in all.
+    pub fn unresolved(&self) -> (&[UnresolvedBoundary], u64) {
+        (&self.unresolved, self.unresolved_count)
     }
 }
 
-/// The page size with which the rows of one millisecond are measured: its edges fall between them.
+/// The page size with which the rows of one millisecond are measured: its boundaries fall between them.
 pub fn measuring_page_rows(rows: usize) -> u32 {
     u32::try_from(rows / MEASURING_PAGES).unwrap_or(u32::MAX).max(1)
 }
@@ -297,7 +304,7 @@ pub enum WalkEnd {
 pub fn judge(all: &HashSet<u128>, walked: &[u128], pages: usize, end: WalkEnd) -> Ties {
     let distinct: HashSet<u128> = walked.iter().copied().collect();
     if pages < 2 || all.len() < 2 {
-        // No edge fell between its rows.
+        // No boundary fell between its rows.
         return Ties::Unknown;
     }
     let (is_whole, has_repeated) = (all.is_subset(&distinct), distinct.len() < walked.len());

@@ -1,4 +1,4 @@
-//! Services that keep, repeat and lose ties, in any order and with any page size, against the edge logic.
+//! Services that keep, repeat and lose ties, in any order and with any page size, against the boundary logic.
 
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ impl Service {
         }
     }
 
-    fn look(&self, at_ms: i64) -> HashSet<u128> {
+    fn probe(&self, at_ms: i64) -> HashSet<u128> {
         self.rows.iter().filter(|(ms, _)| *ms == at_ms).map(|(_, key)| *key).collect()
     }
 }
@@ -62,29 +62,29 @@ fn moments(page: &[Row]) -> PageMoments {
     PageMoments::new(rows, page.last().map(|(ms, _)| *ms), page.len())
 }
 
-/// What a scan has in the end, its edges, and how many looks it took.
-fn scan(service: &Service, page_rows: usize, belief: Ties) -> (HashSet<u128>, ScanEdges, usize) {
-    let (mut edges, mut sampler) = (ScanEdges::new(0), EdgeSampler::default());
-    let (mut held, mut looks) = (HashSet::new(), 0);
+/// What a scan has in the end, its boundaries, and how many probes it took.
+fn scan(service: &Service, page_rows: usize, belief: Ties) -> (HashSet<u128>, ScanBoundaries, usize) {
+    let (mut boundaries, mut sampler) = (ScanBoundaries::new(0), BoundarySampler::default());
+    let (mut held, mut probes) = (HashSet::new(), 0);
     let (pages, _) = service.pages(|_| true, page_rows);
     for (page, has_next) in pages {
         held.extend(page.iter().map(|(_, key)| *key));
         let page = moments(&page);
-        let due = edges.page(&page, has_next, None, belief, |is_shared| sampler.is_due(belief, is_shared));
-        if let Some(edge) = due {
-            looks += 1;
-            let found = service.look(edge.at_ms);
-            edges.looked(&edge, &found, belief, Ok(()));
+        let due = boundaries.page(&page, has_next, None, belief, |is_shared| sampler.is_due(belief, is_shared));
+        if let Some(boundary) = due {
+            probes += 1;
+            let found = service.probe(boundary.at_ms);
+            boundaries.probed(&boundary, &found, belief, Ok(()));
             held.extend(found);
         }
     }
-    while let Some(edge) = edges.next_waiting(belief) {
-        looks += 1;
-        let found = service.look(edge.at_ms);
-        edges.looked(&edge, &found, belief, Ok(()));
+    while let Some(boundary) = boundaries.next_waiting(belief) {
+        probes += 1;
+        let found = service.probe(boundary.at_ms);
+        boundaries.probed(&boundary, &found, belief, Ok(()));
         held.extend(found);
     }
-    (held, edges, looks)
+    (held, boundaries, probes)
 }
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
@@ -95,16 +95,16 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 proptest! {
-    /// A look at every edge makes whole what a service loses, whatever its order and the page size.
+    /// A probe at every boundary makes whole what a service loses, whatever its order and the page size.
     #[test]
     fn p3_looks_at_the_edges_find_every_lost_row(rows in rows(), order in 0..3u8, page_rows in 1..20usize) {
         let service = Service::new(rows, order, Ties::Lost);
         let all: HashSet<u128> = service.rows.iter().map(|(_, key)| *key).collect();
         for belief in [Ties::Unknown, Ties::Lost] {
-            let (held, edges, looks) = scan(&service, page_rows, belief);
+            let (held, boundaries, probes) = scan(&service, page_rows, belief);
             prop_assert_eq!(&held, &all);
-            prop_assert!(!edges.is_doubtful(belief));
-            prop_assert!(looks < service.pages(|_| true, page_rows).0.len());
+            prop_assert!(!boundaries.is_doubtful(belief));
+            prop_assert!(probes < service.pages(|_| true, page_rows).0.len());
         }
     }
 
@@ -114,7 +114,7 @@ proptest! {
         for ties in [Ties::Kept, Ties::Repeated, Ties::Lost] {
             let service = Service::new(rows.clone(), order, ties);
             let Some(at_ms) = moments(&service.rows).tie_ms else { continue };
-            let all = service.look(at_ms);
+            let all = service.probe(at_ms);
             let page_rows = measuring_page_rows(all.len()) as usize;
             let (mut pages, came_to_end) = service.pages(|ms| (at_ms - 1..=at_ms + 1).contains(&ms), page_rows);
             if !came_to_end {
@@ -135,17 +135,17 @@ proptest! {
         }
     }
 
-    /// A sampled edge that lost rows is noticed; where none are lost, in a list in order of time, nothing is.
+    /// A sampled boundary that lost rows is noticed; where none are lost, in a list in order of time, nothing is.
     #[test]
     fn a_sample_notices_a_loss_and_nothing_else(rows in rows(), order in 0..2u8, page_rows in 8..20usize) {
         let service = Service::new(rows, order, Ties::Lost);
-        let (held, edges, _) = scan(&service, page_rows, Ties::Kept);
+        let (held, boundaries, _) = scan(&service, page_rows, Ties::Kept);
         let (pages, _) = service.pages(|_| true, page_rows);
         let first = &pages[0].0;
         let edge_ms = first[first.len() - 1].0;
-        let lost: Vec<u128> = service.look(edge_ms).into_iter().filter(|key| !first.iter().any(|row| row.1 == *key)).collect();
-        prop_assert_eq!(edges.missed().contains(&edge_ms), !lost.is_empty());
-        prop_assert!(lost.iter().all(|key| held.contains(key)), "the rows of a look join the scan");
+        let lost: Vec<u128> = service.probe(edge_ms).into_iter().filter(|key| !first.iter().any(|row| row.1 == *key)).collect();
+        prop_assert_eq!(boundaries.missed().contains(&edge_ms), !lost.is_empty());
+        prop_assert!(lost.iter().all(|key| held.contains(key)), "the rows of a probe join the scan");
         for ties in [Ties::Kept, Ties::Repeated] {
             let service = Service { ties, ..service.clone() };
             if service.pages(|_| true, page_rows).1 {
@@ -161,73 +161,78 @@ fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
     for (belief, is_doubtful) in
         [(Ties::Unknown, true), (Ties::Lost, true), (Ties::Kept, false), (Ties::Repeated, false)]
     {
-        let mut edges = ScanEdges::new(0);
-        let edge = edges.page(&page, true, None, belief, |_| true).or_else(|| edges.next_waiting(belief)).unwrap();
-        assert_eq!(edge, Edge { at_ms: 7, shown: HashSet::from([2, 3]), page_rows: 3 });
-        edges.looked(&edge, &HashSet::from([2, 3, 4]), belief, Err("more than a page"));
-        assert_eq!(edges.is_doubtful(belief), is_doubtful, "{belief}");
-        assert_eq!(edges.unsettled().0[0].at_ms, Some(7));
-        let mut edges = ScanEdges::new(0);
-        edges.looked(&edge, &HashSet::from([2]), belief, Ok(()));
-        assert_eq!(edges.has_changed(), is_doubtful, "{belief}: worth another walk");
-        assert!(edges.try_again() && !edges.has_changed() && !edges.is_doubtful(belief));
-        edges.looked(&edge, &HashSet::from([2]), belief, Ok(()));
-        assert!(!edges.has_changed(), "{belief}: no third one");
+        let mut boundaries = ScanBoundaries::new(0);
+        let boundary =
+            boundaries.page(&page, true, None, belief, |_| true).or_else(|| boundaries.next_waiting(belief)).unwrap();
+        assert_eq!(boundary, PageBoundary { at_ms: 7, shown: HashSet::from([2, 3]), page_rows: 3 });
+        boundaries.probed(&boundary, &HashSet::from([2, 3, 4]), belief, Err("more than a page"));
+        assert_eq!(boundaries.is_doubtful(belief), is_doubtful, "{belief}");
+        assert_eq!(boundaries.unresolved().0[0].at_ms, Some(7));
+        let mut boundaries = ScanBoundaries::new(0);
+        boundaries.probed(&boundary, &HashSet::from([2]), belief, Ok(()));
+        assert_eq!(boundaries.has_changed(), is_doubtful, "{belief}: worth another walk");
+        assert!(boundaries.try_again() && !boundaries.has_changed() && !boundaries.is_doubtful(belief));
+        boundaries.probed(&boundary, &HashSet::from([2]), belief, Ok(()));
+        assert!(!boundaries.has_changed(), "{belief}: no third one");
         assert_eq!(
-            edges.is_doubtful(belief),
+            boundaries.is_doubtful(belief),
             is_doubtful,
-            "{belief}: a look that lacks what the page had proves nothing"
+            "{belief}: a probe that lacks what the page had proves nothing"
         );
         let unreadable = PageMoments { last_ms: None, ..page.clone() };
-        let mut edges = ScanEdges::new(0);
-        assert_eq!(edges.page(&unreadable, true, None, belief, |_| true), None);
-        assert_eq!(edges.is_doubtful(belief), is_doubtful, "{belief}: an edge without a time");
+        let mut boundaries = ScanBoundaries::new(0);
+        assert_eq!(boundaries.page(&unreadable, true, None, belief, |_| true), None);
+        assert_eq!(boundaries.is_doubtful(belief), is_doubtful, "{belief}: an boundary without a time");
     }
 }
 
 #[test]
 fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
-    let mut edges = ScanEdges::new(0);
+    let mut boundaries = ScanBoundaries::new(0);
     let page = moments(&[(5, 1), (7, 2)]);
     let window = Some(Window::new(6, 9));
-    assert_eq!(edges.page(&page, false, window, Ties::Lost, |_| true), None, "the last page has no edge");
-    assert_eq!(edges.page(&moments(&[]), true, window, Ties::Lost, |_| true), None, "an empty page has none either");
-    assert_eq!(edges.page(&moments(&[(5, 1)]), true, window, Ties::Lost, |_| true), None, "outside the window");
-    let edge = edges.page(&page, true, window, Ties::Lost, |_| true).unwrap();
-    assert_eq!(edge.at_ms, 7);
-    edges.looked(&edge, &HashSet::from([2, 3]), Ties::Lost, Ok(()));
-    assert_eq!(edges.page(&moments(&[(7, 3)]), true, window, Ties::Lost, |_| true), None, "its rows are known");
-    assert_eq!(edges.page(&moments(&[(8, 4)]), true, window, Ties::Kept, |_| false), None);
-    assert_eq!(edges.unlooked(), 1);
-    assert!(edges.is_doubtful(Ties::Lost) && !edges.is_doubtful(Ties::Kept), "known to lose rows only later");
-    assert!(edges.try_again() && edges.unlooked() == 0);
-    edges.start_over();
-    assert!(!edges.try_again(), "no window starts over for ever");
+    assert_eq!(boundaries.page(&page, false, window, Ties::Lost, |_| true), None, "the last page has no boundary");
+    assert_eq!(
+        boundaries.page(&moments(&[]), true, window, Ties::Lost, |_| true),
+        None,
+        "an empty page has none either"
+    );
+    assert_eq!(boundaries.page(&moments(&[(5, 1)]), true, window, Ties::Lost, |_| true), None, "outside the window");
+    let boundary = boundaries.page(&page, true, window, Ties::Lost, |_| true).unwrap();
+    assert_eq!(boundary.at_ms, 7);
+    boundaries.probed(&boundary, &HashSet::from([2, 3]), Ties::Lost, Ok(()));
+    assert_eq!(boundaries.page(&moments(&[(7, 3)]), true, window, Ties::Lost, |_| true), None, "its rows are known");
+    assert_eq!(boundaries.page(&moments(&[(8, 4)]), true, window, Ties::Kept, |_| false), None);
+    assert_eq!(boundaries.unprobed(), 1);
+    assert!(boundaries.is_doubtful(Ties::Lost) && !boundaries.is_doubtful(Ties::Kept), "known to lose rows only later");
+    assert!(boundaries.try_again() && boundaries.unprobed() == 0);
+    boundaries.start_over();
+    assert!(!boundaries.try_again(), "no window starts over for ever");
 }
 
 #[test]
 fn edges_of_an_unknown_service_wait_and_are_looked_at_unless_it_loses_nothing() {
     let pages = [[(5, 1), (7, 2)], [(7, 3), (7, 4)], [(8, 5), (9, 6)]].map(|rows| moments(&rows));
     for (belief, looked_at) in [(Ties::Unknown, 2), (Ties::Lost, 2), (Ties::Kept, 0), (Ties::Repeated, 0)] {
-        let mut edges = ScanEdges::new(0);
+        let mut boundaries = ScanBoundaries::new(0);
         for page in &pages {
-            assert_eq!(edges.page(page, true, None, Ties::Unknown, |_| true), None, "it waits");
+            assert_eq!(boundaries.page(page, true, None, Ties::Unknown, |_| true), None, "it waits");
         }
-        let waited: Vec<Edge> = std::iter::from_fn(|| edges.next_waiting(belief)).collect();
+        let waited: Vec<PageBoundary> = std::iter::from_fn(|| boundaries.next_waiting(belief)).collect();
         assert_eq!(waited.len(), looked_at, "{belief}");
-        // Whoever changes the mind of the run later must know what was not looked at.
-        assert_eq!(edges.unlooked(), 2 - looked_at as u64, "{belief}");
-        if let Some(edge) = waited.iter().find(|edge| edge.at_ms == 7) {
-            assert_eq!(edge.shown, HashSet::from([2, 3, 4]), "one look for a millisecond of several pages");
+        // Whoever changes the mind of the run later must know what was not probed at.
+        assert_eq!(boundaries.unprobed(), 2 - looked_at as u64, "{belief}");
+        if let Some(boundary) = waited.iter().find(|boundary| boundary.at_ms == 7) {
+            assert_eq!(boundary.shown, HashSet::from([2, 3, 4]), "one probe for a millisecond of several pages");
         }
-        edges.start_over();
-        assert_eq!(edges.next_waiting(Ties::Lost), None, "another walk has its own edges");
+        boundaries.start_over();
+        assert_eq!(boundaries.next_waiting(Ties::Lost), None, "another walk has its own boundaries");
     }
 }
 
 #[test]
 fn one_edge_in_many_is_sampled_and_the_first_telling_one() {
-    let mut sampler = EdgeSampler::default();
+    let mut sampler = BoundarySampler::default();
     let taken: Vec<bool> = (0..200).map(|at| sampler.is_due(Ties::Kept, at == 10 || at == 20)).collect();
     let at: Vec<usize> = taken.iter().enumerate().filter(|(_, taken)| **taken).map(|(at, _)| at).collect();
     assert_eq!(at, [0, 10, 64, 128, 192]);
