@@ -369,7 +369,7 @@ impl Erase {
             let name = destination.name();
             let recorded = destination.record_erasures(&[receipt.record()]);
             recorded.and_then(|()| destination.publish()).map_err(EraseError::load(name))?;
-            destination.finish().map_err(EraseError::load(name))?;
+            destination.export_reader_copy().map_err(EraseError::load(name))?;
         }
         let report = serde_json::to_string(&receipt).unwrap_or_default();
         self.session.finish_run(outcome, exit_code, &report)?;

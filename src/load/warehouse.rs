@@ -16,14 +16,14 @@ use crate::{
 
 /// One warehouse. Everything it does to data is a scan applied, all or nothing, and applying a scan again changes nothing.
 ///
-/// Scans that are applied one after the other are made durable together, by [`Warehouse::seal`]. A failure leaves the warehouse as it was
-/// when it was last sealed. Every other method seals first. One thread uses it at a time.
+/// Scans that are applied one after the other are made durable together, by [`Warehouse::commit`]. A failure leaves the warehouse as it was
+/// when it was last committed. Every other method seals first. One thread uses it at a time.
 pub struct Warehouse {
     store: BufferedStore,
-    /// The scans that the ledger holds, once that was asked; those that are not sealed as well.
+    /// The scans that the ledger holds, once that was asked; those that are not committed as well.
     scans: Option<HashSet<ScanId>>,
-    /// The last scan that was applied and is not sealed.
-    unsealed: Option<ScanId>,
+    /// The last scan that was applied and is not committed.
+    uncommitted: Option<ScanId>,
     /// Scans that were applied are lost, and nobody asked yet.
     has_lost: bool,
     threads: usize,
@@ -34,7 +34,7 @@ impl Warehouse {
     pub(in crate::load) fn new(store: Box<dyn Store>, waiting_bytes_max: usize, threads: u32) -> Self {
         let threads = usize::try_from(threads).unwrap_or(1);
         let store = BufferedStore::new(store, waiting_bytes_max);
-        Self { store, scans: None, unsealed: None, has_lost: false, threads }
+        Self { store, scans: None, uncommitted: None, has_lost: false, threads }
     }
 
     /// "duckdb" or "parquet": for people, and the key under which `state` remembers it.
@@ -68,13 +68,18 @@ impl Warehouse {
     }
 
     /// Applies a complete scan and makes it durable.
-    pub fn commit(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
+    pub fn apply_and_commit(
+        &mut self,
+        scan: &Scan,
+        pages: &dyn Pages,
+        options: &CommitOptions,
+    ) -> Result<Applied, LoadError> {
         let applied = self.apply(scan, pages, options)?;
-        self.seal()?;
+        self.commit()?;
         Ok(applied)
     }
 
-    /// Applies a complete scan, with its row of the ledger. Until it is sealed nobody may believe that it is in the warehouse. A scan that
+    /// Applies a complete scan, with its row of the ledger. Until it is committed nobody may believe that it is in the warehouse. A scan that
     /// the ledger already holds changes nothing.
     pub fn apply(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
         self.require_none_lost()?;
@@ -101,7 +106,7 @@ impl Warehouse {
         if wrote {
             ledger::add(&mut self.store, scan, &counts, options.proof)?;
             self.scans.get_or_insert_default().insert(scan.id.clone());
-            self.unsealed = Some(scan.id.clone());
+            self.uncommitted = Some(scan.id.clone());
         }
         Ok(Applied { counts, wrote, was_held: false })
     }
@@ -110,12 +115,12 @@ impl Warehouse {
     ///
     /// # Errors
     /// Also when something was applied and is lost, because of an error that was told since: no scan that was applied and not
-    /// sealed is in the warehouse then.
-    pub fn seal(&mut self) -> Result<(), LoadError> {
-        let sealed = self.require_none_lost().and_then(|()| self.commit_changes());
+    /// committed is in the warehouse then.
+    pub fn commit(&mut self) -> Result<(), LoadError> {
+        let committed = self.require_none_lost().and_then(|()| self.commit_changes());
         // Whatever was lost is told now.
         self.has_lost = false;
-        sealed
+        committed
     }
 
     fn require_none_lost(&self) -> Result<(), LoadError> {
@@ -127,17 +132,17 @@ impl Warehouse {
 
     /// Makes changes durable, scans among them.
     fn commit_changes(&mut self) -> Result<(), LoadError> {
-        let label = self.unsealed.as_ref().map_or("tables", |scan| scan.0.as_str()).to_owned();
+        let label = self.uncommitted.as_ref().map_or("tables", |scan| scan.0.as_str()).to_owned();
         let committed = self.store.commit(&label);
         match &committed {
-            Ok(()) => self.unsealed = None,
+            Ok(()) => self.uncommitted = None,
             Err(_) => self.rollback(),
         }
         committed
     }
 
     fn rollback(&mut self) {
-        self.has_lost |= self.unsealed.take().is_some();
+        self.has_lost |= self.uncommitted.take().is_some();
         self.scans = None;
         self.store.rollback();
     }
@@ -172,22 +177,22 @@ impl Warehouse {
         self.store.store().publish()
     }
 
-    /// Whether so much waits for [`Warehouse::publish`], sealed or not, that it is better done now than at the end.
-    pub fn wants_publish(&self) -> bool {
-        self.store.as_store().wants_publish()
+    /// Whether so much waits for [`Warehouse::publish`], committed or not, that it is better done now than at the end.
+    pub fn should_compact(&self) -> bool {
+        self.store.as_store().should_compact()
     }
 
     /// Lets other processes at the warehouse until it is used again, if it is one that keeps them out.
-    pub fn rest(&mut self) -> Result<(), LoadError> {
+    pub fn release_lock(&mut self) -> Result<(), LoadError> {
         self.ready()?;
         self.scans = None;
-        self.store.store().release()
+        self.store.store().release_lock()
     }
 
     /// The run is over, its row is in `sync_runs`: leaves what others are to find. Cheap when nothing changed since.
-    pub fn finish(&mut self) -> Result<(), LoadError> {
+    pub fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         self.ready()?;
-        self.store.store().finish()
+        self.store.store().export_reader_copy()
     }
 
     /// Adds a row to `sync_runs`, in the place of an earlier one of the same run.

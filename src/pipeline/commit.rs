@@ -17,9 +17,9 @@ use super::{
     threads::blocking,
 };
 
-/// Rows that are applied before they are sealed. From 122,880 of a table in one transaction on (a row group), DuckDB writes rows straight
+/// Rows that are applied before they are committed. From 122,880 of a table in one transaction on (a row group), DuckDB writes rows straight
 /// into its file; those of a smaller one go through its log first, and are written twice. What a kill undoes is pulled already.
-pub(super) const UNSEALED_ROWS_MAX: u64 = 1_000_000;
+pub(super) const UNCOMMITTED_ROWS_MAX: u64 = 1_000_000;
 
 /// What a commit did.
 #[derive(Clone, Debug, Default)]
@@ -49,29 +49,29 @@ fn take_note(
 
 /// A scan that every warehouse has applied, some of them perhaps in a transaction that is still open.
 #[derive(Debug)]
-pub(super) struct Unsealed {
+pub(super) struct UncommittedScan {
     pulled: CompletedScan,
     applied: Vec<(&'static str, Applied)>,
     drift: Drift,
 }
 
-impl Unsealed {
+impl UncommittedScan {
     /// The rows that it brought.
     pub fn rows(&self) -> u64 {
         self.applied.iter().map(|(_, applied)| applied.counts.rows_read).max().unwrap_or(0)
     }
 }
 
-/// Commits one complete scan: [`apply`] and [`seal`].
-pub(super) async fn commit(
+/// Commits one complete scan: [`apply`] and [`commit`].
+pub(super) async fn apply_and_commit(
     context: &SyncContext,
     destinations: &[SharedDestination],
     pulled: CompletedScan,
     options: CommitOptions,
 ) -> Result<Committed, PipelineError> {
     let applied = apply(context, destinations, pulled, options).await?;
-    let sealed = seal(context, destinations, vec![applied]).await?;
-    sealed.into_iter().next().ok_or_else(|| PipelineError::WorkerPanicked("a commit without its scan".to_owned()))
+    let committed = commit(context, destinations, vec![applied]).await?;
+    committed.into_iter().next().ok_or_else(|| PipelineError::WorkerPanicked("a commit without its scan".to_owned()))
 }
 
 /// The first half of the commit of a complete scan.
@@ -85,7 +85,7 @@ pub(super) async fn apply(
     destinations: &[SharedDestination],
     pulled: CompletedScan,
     options: CommitOptions,
-) -> Result<Unsealed, PipelineError> {
+) -> Result<UncommittedScan, PipelineError> {
     let pulled = Arc::new(pulled);
     let options = {
         let (context, pulled) = (context.clone(), Arc::clone(&pulled));
@@ -101,7 +101,7 @@ pub(super) async fn apply(
     let mut pulled =
         Arc::into_inner(pulled).ok_or_else(|| PipelineError::WorkerPanicked("a warehouse's thread".to_owned()))?;
     pulled.held.release();
-    Ok(Unsealed { pulled, applied, drift })
+    Ok(UncommittedScan { pulled, applied, drift })
 }
 
 /// The second half, for all scans that were applied since the last: in the order in which they were.
@@ -110,28 +110,28 @@ pub(super) async fn apply(
 /// 4. The spool of each becomes the archive.
 /// 5. The checkpoint says that the window is complete and the scan no longer under way. Killed before, the next run finds the
 ///    scan in every ledger and makes good the checkpoint alone.
-pub(super) async fn seal(
+pub(super) async fn commit(
     context: &SyncContext,
     destinations: &[SharedDestination],
-    unsealed: Vec<Unsealed>,
+    uncommitted: Vec<UncommittedScan>,
 ) -> Result<Vec<Committed>, PipelineError> {
     let processor = context.budget.processor().await;
     let threads = destinations.iter().map(|destination| {
         let account = context.account.clone();
         destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
-            destination.seal().map_err(failed(destination.name()))
+            destination.commit().map_err(failed(destination.name()))
         })
     });
     // All are waited for, also after a failure.
-    first_error(join_all(threads).await.into_iter().map(|sealed| sealed?))?;
+    first_error(join_all(threads).await.into_iter().map(|committed| committed?))?;
     drop(processor);
     let context = context.clone();
     blocking(move || {
         let _busy = context.account.enter(Activity::Write);
-        let rows: u64 = unsealed.iter().map(Unsealed::rows).sum();
-        tracing::debug!(scans = unsealed.len(), rows, "sealed");
-        unsealed.into_iter().map(|scan| checkpoint(&context, scan)).collect()
+        let rows: u64 = uncommitted.iter().map(UncommittedScan::rows).sum();
+        tracing::debug!(scans = uncommitted.len(), rows, "committed");
+        uncommitted.into_iter().map(|scan| checkpoint(&context, scan)).collect()
     })
     .await?
 }
@@ -144,8 +144,8 @@ pub(super) fn first_error(outcomes: impl Iterator<Item = Result<(), PipelineErro
     first.map_or(Ok(()), Err)
 }
 
-fn checkpoint(context: &SyncContext, sealed: Unsealed) -> Result<Committed, PipelineError> {
-    let Unsealed { pulled, applied, drift } = sealed;
+fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Committed, PipelineError> {
+    let UncommittedScan { pulled, applied, drift } = committed;
     let wrote = applied.iter().any(|(_, applied)| applied.wrote);
     let acknowledged: Vec<(&str, bool)> =
         applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.was_held)).collect();

@@ -74,7 +74,8 @@ fn flush(
     for destination in &destinations {
         let mut destination = destination.lock();
         let name = destination.name();
-        let shown = if publishes || destination.wants_publish() { destination.publish() } else { destination.rest() };
+        let shown =
+            if publishes || destination.should_compact() { destination.publish() } else { destination.release_lock() };
         shown.map_err(failed(name))?;
     }
     applied

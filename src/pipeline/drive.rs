@@ -20,7 +20,7 @@ use crate::{
 
 use super::{
     Failure, Frozen, PipelineError, Run,
-    commit::{Committed, UNSEALED_ROWS_MAX, Unsealed, apply, seal},
+    commit::{Committed, UNCOMMITTED_ROWS_MAX, UncommittedScan, apply, commit},
     pull::{PullError, pull},
     queue::{Queue, Task},
     reconcile::Resumed,
@@ -30,14 +30,14 @@ use super::{
 };
 
 /// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it. So many that pulls
-/// go on while the warehouses seal.
+/// go on while the warehouses commit.
 const READY_MAX: usize = 4;
-/// Scans that are applied before they are sealed: each has a spool and a line in the checkpoints until then.
+/// Scans that are applied before they are committed: each has a spool and a line in the checkpoints until then.
 const UNSEALED_SCANS_MAX: usize = 64;
 /// What was applied waits so long for more, from the last scan on and from the first.
 const SEAL_AFTER: Duration = Duration::from_secs(1);
 const SEAL_AFTER_MAX: Duration = Duration::from_secs(5);
-/// The same from the first on, where more than so many rows wait: each seal costs a row group that is not full in each table, and where
+/// The same from the first on, where more than so many rows wait: each commit costs a row group that is not full in each table, and where
 /// much comes, one every five seconds was a tenth of a backfill. What a kill undoes is applied again from the spool.
 const BUSY_ROWS: u64 = 50_000;
 const SEAL_AFTER_BUSY: Duration = Duration::from_secs(20);
@@ -53,7 +53,7 @@ type PullEnd = (Task, Result<CompletedScan, PullError>);
 
 /// What the one at the warehouses came back with.
 enum CommitEnd {
-    Applied(Box<(Task, Result<Unsealed, PipelineError>)>),
+    Applied(Box<(Task, Result<UncommittedScan, PipelineError>)>),
     Sealed(Vec<Task>, Result<Vec<Committed>, PipelineError>),
 }
 
@@ -67,11 +67,11 @@ struct Flow {
     pulled: Vec<(Stream, Window)>,
     ready: VecDeque<(Task, CompletedScan)>,
     /// Applied, and not durable yet: they become so together.
-    unsealed: Vec<(Task, Unsealed)>,
+    uncommitted: Vec<(Task, UncommittedScan)>,
     /// When the first and the last of them were applied.
     applied_at: Option<(Instant, Instant)>,
     /// Whether some warehouse cannot hold much more of them.
-    is_much_unsealed: bool,
+    is_much_uncommitted: bool,
     /// At most one.
     committing: JoinSet<CommitEnd>,
     failures_in_a_row: BTreeMap<Stream, u32>,
@@ -90,9 +90,9 @@ impl Flow {
             pulls: JoinSet::new(),
             pulled: Vec::new(),
             ready: VecDeque::new(),
-            unsealed: Vec::new(),
+            uncommitted: Vec::new(),
             applied_at: None,
-            is_much_unsealed: false,
+            is_much_uncommitted: false,
             committing: JoinSet::new(),
             failures_in_a_row: BTreeMap::new(),
             missing_in_a_row: BTreeMap::new(),
@@ -107,31 +107,31 @@ impl Flow {
         }
     }
 
-    fn unsealed_rows(&self) -> u64 {
-        self.unsealed.iter().map(|(_, unsealed)| unsealed.rows()).sum()
+    fn uncommitted_rows(&self) -> u64 {
+        self.uncommitted.iter().map(|(_, uncommitted)| uncommitted.rows()).sum()
     }
 
-    /// Nothing is unsealed any more.
-    fn take_unsealed(&mut self) -> Vec<(Task, Unsealed)> {
-        (self.applied_at, self.is_much_unsealed) = (None, false);
-        std::mem::take(&mut self.unsealed)
+    /// Nothing is uncommitted any more.
+    fn take_uncommitted(&mut self) -> Vec<(Task, UncommittedScan)> {
+        (self.applied_at, self.is_much_uncommitted) = (None, false);
+        std::mem::take(&mut self.uncommitted)
     }
 
-    /// How long the first of what is unsealed may wait.
+    /// How long the first of what is uncommitted may wait.
     fn patience(&self) -> Duration {
-        if self.unsealed_rows() > BUSY_ROWS { SEAL_AFTER_BUSY } else { SEAL_AFTER_MAX }
+        if self.uncommitted_rows() > BUSY_ROWS { SEAL_AFTER_BUSY } else { SEAL_AFTER_MAX }
     }
 
-    /// Ends when what is unsealed has waited long enough for more.
-    fn seal_due(&self) -> Sleep {
+    /// Ends when what is uncommitted has waited long enough for more.
+    fn commit_due(&self) -> Sleep {
         let due = self.applied_at.map(|(first, last)| (first + self.patience()).min(last + SEAL_AFTER));
         sleep_until(due.unwrap_or_else(Instant::now))
     }
 
-    fn is_seal_due(&self) -> bool {
-        self.is_much_unsealed
-            || self.unsealed_rows() >= UNSEALED_ROWS_MAX
-            || self.unsealed.len() >= UNSEALED_SCANS_MAX
+    fn is_commit_due(&self) -> bool {
+        self.is_much_uncommitted
+            || self.uncommitted_rows() >= UNCOMMITTED_ROWS_MAX
+            || self.uncommitted.len() >= UNSEALED_SCANS_MAX
             || self.applied_at.is_some_and(|(first, last)| {
                 first.elapsed() >= self.patience() || (self.ready.is_empty() && last.elapsed() >= SEAL_AFTER)
             })
@@ -148,13 +148,13 @@ impl Flow {
     fn left(&self) -> BTreeSet<Stream> {
         let waiting = self.waiting.iter().map(|(task, _)| task);
         let tasks =
-            waiting.chain(self.ready.iter().map(|(task, _)| task)).chain(self.unsealed.iter().map(|(task, _)| task));
+            waiting.chain(self.ready.iter().map(|(task, _)| task)).chain(self.uncommitted.iter().map(|(task, _)| task));
         let streams = tasks.map(|task| task.scope.stream).chain(self.pulled.iter().map(|(stream, _)| *stream));
         streams.chain(self.queue.remaining()).chain(self.left.iter().copied()).collect()
     }
 
     fn is_at_rest(&self) -> bool {
-        self.committing.is_empty() && self.unsealed.is_empty()
+        self.committing.is_empty() && self.uncommitted.is_empty()
     }
 
     fn panicked(&mut self, error: &JoinError) {
@@ -181,22 +181,22 @@ impl Run {
             self.start_pulls(&mut flow).await;
             self.start_commit(&mut flow);
             is_resting &= flow.committing.is_empty();
-            let seal_due = flow.seal_due();
+            let commit_due = flow.commit_due();
             tokio::select! {
                 biased;
                 Some(end) = flow.committing.join_next(), if !flow.committing.is_empty() => match end {
                     Ok(CommitEnd::Applied(end)) => self.apply_ended(&mut flow, end.0, end.1),
-                    Ok(CommitEnd::Sealed(tasks, sealed)) => self.seal_ended(&mut flow, tasks, sealed).await,
+                    Ok(CommitEnd::Sealed(tasks, committed)) => self.commit_ended(&mut flow, tasks, committed).await,
                     Err(panicked) => flow.panicked(&panicked),
                 },
                 Some(end) = flow.pulls.join_next(), if !flow.pulls.is_empty() => match end {
                     Ok((task, pulled)) => self.pull_ended(&mut flow, task, pulled),
                     Err(panicked) => flow.panicked(&panicked),
                 },
-                () = seal_due, if flow.committing.is_empty() && !flow.unsealed.is_empty() => {}
+                () = commit_due, if flow.committing.is_empty() && !flow.uncommitted.is_empty() => {}
                 () = sleep(REST_AFTER), if !is_resting && flow.is_at_rest() && !flow.pulls.is_empty() => {
                     is_resting = true;
-                    if let Err(error) = self.rest().await {
+                    if let Err(error) = self.release_locks().await {
                         flow.fail(error);
                     }
                 }
@@ -234,7 +234,7 @@ impl Run {
         }
     }
 
-    /// The next commit, if none is under way. Scans are applied one after the other and sealed together; they wait a moment for
+    /// The next commit, if none is under way. Scans are applied one after the other and committed together; they wait a moment for
     /// those that are being pulled.
     ///
     /// A cancelled run finishes the one under way and begins no other: what is complete waits in its spool.
@@ -243,19 +243,19 @@ impl Run {
             return;
         }
         let is_ending = flow.outcome.is_err() || self.findings.stop == Some(Stop::Cancelled);
-        let is_seal_due = is_ending || flow.is_seal_due();
+        let is_commit_due = is_ending || flow.is_commit_due();
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
-        if let Some((task, pulled)) = if is_seal_due { None } else { flow.ready.pop_front() } {
+        if let Some((task, pulled)) = if is_commit_due { None } else { flow.ready.pop_front() } {
             let options = self.commit_options(&task, &pulled);
             let apply = async move {
                 let applied = apply(&context, &destinations, pulled, options).await;
                 CommitEnd::Applied(Box::new((task, applied)))
             };
             flow.committing.spawn(apply.instrument(spans::commit("apply")));
-        } else if !flow.unsealed.is_empty() && (is_seal_due || flow.pulls.is_empty()) {
-            let (tasks, unsealed) = flow.take_unsealed().into_iter().unzip();
-            let seal = async move { CommitEnd::Sealed(tasks, seal(&context, &destinations, unsealed).await) };
-            flow.committing.spawn(seal.instrument(spans::commit("seal")));
+        } else if !flow.uncommitted.is_empty() && (is_commit_due || flow.pulls.is_empty()) {
+            let (tasks, uncommitted) = flow.take_uncommitted().into_iter().unzip();
+            let commit = async move { CommitEnd::Sealed(tasks, commit(&context, &destinations, uncommitted).await) };
+            flow.committing.spawn(commit.instrument(spans::commit("commit")));
         }
     }
 
@@ -336,34 +336,40 @@ impl Run {
         }
     }
 
-    fn apply_ended(&mut self, flow: &mut Flow, task: Task, applied: Result<Unsealed, PipelineError>) {
+    fn apply_ended(&mut self, flow: &mut Flow, task: Task, applied: Result<UncommittedScan, PipelineError>) {
         match applied {
-            Ok(unsealed) => {
-                flow.unsealed.push((task, unsealed));
-                flow.is_much_unsealed = self.destinations.iter().any(|destination| destination.lock().wants_publish());
+            Ok(uncommitted) => {
+                flow.uncommitted.push((task, uncommitted));
+                flow.is_much_uncommitted =
+                    self.destinations.iter().any(|destination| destination.lock().should_compact());
                 let now = Instant::now();
                 flow.applied_at = Some(flow.applied_at.map_or((now, now), |(first, _)| (first, now)));
             }
             Err(PipelineError::Frozen(frozen)) => self.freeze(flow, &task, *frozen),
             Err(error) => {
                 flow.left.insert(task.scope.stream);
-                flow.left.extend(flow.unsealed.iter().map(|(task, _)| task.scope.stream));
+                flow.left.extend(flow.uncommitted.iter().map(|(task, _)| task.scope.stream));
                 // A warehouse may have given up, with this scan, what it had applied before: all are under way still.
-                flow.take_unsealed();
+                flow.take_uncommitted();
                 flow.fail(error);
             }
         }
     }
 
-    async fn seal_ended(&mut self, flow: &mut Flow, tasks: Vec<Task>, sealed: Result<Vec<Committed>, PipelineError>) {
-        let sealed = match sealed {
-            Ok(sealed) => sealed,
+    async fn commit_ended(
+        &mut self,
+        flow: &mut Flow,
+        tasks: Vec<Task>,
+        committed: Result<Vec<Committed>, PipelineError>,
+    ) {
+        let committed = match committed {
+            Ok(committed) => committed,
             Err(error) => {
                 flow.left.extend(tasks.iter().map(|task| task.scope.stream));
                 return flow.fail(error);
             }
         };
-        for (task, committed) in tasks.into_iter().zip(sealed) {
+        for (task, committed) in tasks.into_iter().zip(committed) {
             if let Err(error) = self.settle(&mut flow.queue, task, committed).await {
                 return flow.fail(error);
             }
@@ -440,7 +446,7 @@ impl Run {
         self.findings.add(task.scope.stream, done.pages, &counts);
         self.context.progress.committed(task.scope, window, counts.rows_read);
         for destination in &self.destinations {
-            if destination.lock().wants_publish() {
+            if destination.lock().should_compact() {
                 self.publish(destination).await?;
             }
         }

@@ -38,7 +38,7 @@ impl Run {
         let outcome = worked.and(shown);
         self.settle_suppression(outcome.is_ok() && self.findings.stop.is_none()).await;
         let recorded = self.record_run(outcome.as_ref().err()).await;
-        let left = self.finish_destinations().await;
+        let left = self.export_reader_copies().await;
         let outcome = outcome.and(recorded).and(left);
         let report = self.report(outcome.as_ref().err());
         let remembered = self.remember(&report);

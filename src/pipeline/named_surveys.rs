@@ -99,7 +99,7 @@ impl Run {
         for destination in &self.destinations {
             self.publish(destination).await?;
         }
-        self.rest().await?;
+        self.release_locks().await?;
         let (warehouse, named) = (self.session.settings.warehouse.clone(), self.session.settings.surveys.clone());
         blocking(move || {
             let (name, mut reader) = open_reader(&warehouse, TIME_MAX)?;

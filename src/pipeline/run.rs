@@ -111,18 +111,18 @@ impl Run {
     }
 
     /// Lets other processes at the warehouses while the run waits for the service.
-    pub(super) async fn rest(&self) -> Result<(), PipelineError> {
+    pub(super) async fn release_locks(&self) -> Result<(), PipelineError> {
         for destination in &self.destinations {
-            self.with(destination, |destination| destination.rest()).await?;
+            self.with(destination, |destination| destination.release_lock()).await?;
         }
         Ok(())
     }
 
     /// What each warehouse leaves behind for others, also when another one fails.
-    pub(super) async fn finish_destinations(&self) -> Result<(), PipelineError> {
+    pub(super) async fn export_reader_copies(&self) -> Result<(), PipelineError> {
         let mut outcome = Ok(());
         for destination in &self.destinations {
-            let finished = self.with(destination, |destination| destination.finish()).await;
+            let finished = self.with(destination, |destination| destination.export_reader_copy()).await;
             outcome = outcome.and(finished);
         }
         outcome

@@ -67,14 +67,14 @@ impl Lab {
 
     /// Applies a scan and publishes it.
     pub(in crate::load) fn apply(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
-        let applied = self.apply_unsealed(scan, pages);
-        self.warehouse().seal().unwrap();
+        let applied = self.apply_uncommitted(scan, pages);
+        self.warehouse().commit().unwrap();
         self.warehouse().publish().unwrap();
         applied
     }
 
     /// Applies a scan and no more.
-    pub(in crate::load) fn apply_unsealed(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
+    pub(in crate::load) fn apply_uncommitted(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
         let options =
             CommitOptions { vanish: self.vanish, record_unchanged: self.record_unchanged, ..CommitOptions::default() };
         self.warehouse().apply(scan, &pages, &options).unwrap()

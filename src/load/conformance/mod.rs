@@ -43,7 +43,7 @@ macro_rules! conformance_tests {
             answers: a_scan_of_one_survey_touches_no_other
             answers: long_pages_with_lists_arrive_whole
             others: a_snapshot_does_not_depend_on_the_order_of_windows
-            others: a_snapshot_does_not_depend_on_what_was_sealed
+            others: a_snapshot_does_not_depend_on_what_was_committed
             others: p1_a_session_of_weeks_has_each_of_its_snapshots_once
             others: an_edited_snapshot_replaces_its_attributes
             others: surveys_keep_every_version

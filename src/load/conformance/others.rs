@@ -40,8 +40,8 @@ pub(in crate::load) fn a_snapshot_does_not_depend_on_the_order_of_windows(lab: &
     assert_eq!(lab.rows(SNAPSHOTS), expected);
 }
 
-pub(in crate::load) fn a_snapshot_does_not_depend_on_what_was_sealed(lab: &mut Lab) {
-    // What was applied and waits counts like what was sealed, whichever of three windows comes first, or page of one.
+pub(in crate::load) fn a_snapshot_does_not_depend_on_what_was_committed(lab: &mut Lab) {
+    // What was applied and waits counts like what was committed, whichever of three windows comes first, or page of one.
     let orders: [&[&[i64]]; 5] =
         [&[&[0], &[1], &[2]], &[&[2], &[1], &[0]], &[&[1], &[0], &[2]], &[&[2, 0, 1]], &[&[1, 2], &[0]]];
     for (round, windows) in orders.into_iter().enumerate() {
@@ -58,9 +58,9 @@ pub(in crate::load) fn a_snapshot_does_not_depend_on_what_was_sealed(lab: &mut L
             let (start, end) = (*window.iter().min().unwrap(), window.iter().max().unwrap() + 1);
             let scan = snapshots_scan(10 * round as i64 + start, first_day + start, first_day + end);
             let pages: Vec<_> = window.iter().map(|day| page(&days[*day as usize])).collect();
-            assert!(lab.apply_unsealed(&scan, &pages).wrote);
+            assert!(lab.apply_uncommitted(&scan, &pages).wrote);
         }
-        lab.warehouse().seal().unwrap();
+        lab.warehouse().commit().unwrap();
         lab.warehouse().publish().unwrap();
         let held = format!(
             "SELECT s.response_group_uid, date_diff('day', DATE '2026-03-01', s.created_at) - {first_day}, a.value_text
@@ -234,7 +234,7 @@ pub(in crate::load) fn p1_commits_that_wait_for_publish_go_together(lab: &mut La
     for (hour, surveys) in (1..).zip(nights) {
         // Committed and not published: what a killed run leaves.
         let page = survey_page(surveys);
-        lab.warehouse().commit(&scan(hour), &std::slice::from_ref(&page), &CommitOptions::default()).unwrap();
+        lab.warehouse().apply_and_commit(&scan(hour), &std::slice::from_ref(&page), &CommitOptions::default()).unwrap();
     }
     lab.warehouse().publish().unwrap();
     let changes = "SELECT survey_id, old_status, new_status FROM survey_status_changes ORDER BY changed_at, survey_id";

@@ -151,7 +151,7 @@ pub(in crate::load) fn p2_p4_scans_that_are_sealed_together_match_a_plain_model(
     histories(lab, 20_261_122, 0.8);
 }
 
-/// Each scan is followed by a look, but for a share of them: those are sealed with the next.
+/// Each scan is followed by a look, but for a share of them: those are committed with the next.
 fn histories(lab: &mut Lab, seed: u64, unsealed_share: f64) {
     const ROWS: &str = "SELECT response_group_uid, answer_text, url, epoch_ms(deleted_at), _vanished_at IS NOT NULL,
             (SELECT count(*) FROM response_choices c WHERE c.response_group_uid = r.response_group_uid)
@@ -177,7 +177,7 @@ fn histories(lab: &mut Lab, seed: u64, unsealed_share: f64) {
         let scan = scan(Stream::Responses, step, first, end, flags);
         model.apply(&visible, flags, first, end);
         if step + 1 < STEPS && random.random_bool(unsealed_share) {
-            lab.apply_unsealed(&scan, &pages);
+            lab.apply_uncommitted(&scan, &pages);
             continue;
         }
         lab.apply(&scan, &pages);

@@ -30,17 +30,17 @@ pub(in crate::load) fn p2_applying_a_scan_again_changes_nothing(lab: &mut Lab) {
 
 pub(in crate::load) fn p2_a_failure_before_commit_leaves_nothing(lab: &mut Lab) {
     let before = lab.files();
-    let applied = lab.apply_unsealed(&answers_scan(0, 0, 1), &[page(&[answer("a", 0, "lost")])]);
+    let applied = lab.apply_uncommitted(&answers_scan(0, 0, 1), &[page(&[answer("a", 0, "lost")])]);
     assert!(applied.wrote);
     lab.reopen();
     assert_eq!(lab.files(), before);
     assert!(!lab.warehouse().holds(&answers_scan(0, 0, 1).id).unwrap());
-    // A scan whose pages cannot be read takes those with it that were applied and not sealed, and says so once.
-    lab.apply_unsealed(&answers_scan(1, 0, 1), &[page(&[answer("a", 0, "lost, too")])]);
+    // A scan whose pages cannot be read takes those with it that were applied and not committed, and says so once.
+    lab.apply_uncommitted(&answers_scan(1, 0, 1), &[page(&[answer("a", 0, "lost, too")])]);
     let options = CommitOptions { record_unchanged: true, ..CommitOptions::default() };
     let error = lab.warehouse().apply(&answers_scan(2, 1, 2), &Torn, &options).unwrap_err();
     assert!(matches!(error, LoadError::Pages(_)), "{error:?}");
-    assert!(matches!(lab.warehouse().seal(), Err(LoadError::Contract(_))));
+    assert!(matches!(lab.warehouse().commit(), Err(LoadError::Contract(_))));
     lab.apply(&answers_scan(3, 0, 1), &[page(&[answer("b", 0, "kept")])]);
     assert_eq!(lab.rows("SELECT answer_text FROM responses"), ["kept"]);
     assert_eq!(lab.rows("SELECT scan_id FROM sync_windows"), ["scan-responses-3-0"]);

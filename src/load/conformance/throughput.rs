@@ -105,7 +105,7 @@ pub(in crate::load) fn a_million_answers(warehouse: &mut Warehouse, folder: &Pat
             let pages: Vec<FlatPage> = (0..PAGES).map(|page| page_of(window, page)).collect();
             let scan = answers_scan(hour, window as i64, window as i64 + 1);
             let start = Instant::now();
-            let applied = warehouse.commit(&scan, &pages.as_slice(), &CommitOptions::default()).unwrap();
+            let applied = warehouse.apply_and_commit(&scan, &pages.as_slice(), &CommitOptions::default()).unwrap();
             committing += start.elapsed().as_secs_f64();
             let expected = (PAGE_ROWS * PAGES) as u64;
             assert_eq!(if hour == 0 { applied.counts.inserted } else { applied.counts.unchanged }, expected);

@@ -78,17 +78,17 @@ pub(in crate::load) trait Store: Send {
 
     /// Whether so much waits for [`Store::publish`], written in the open transaction or before, that a commit and a publish are better made
     /// now than later.
-    fn wants_publish(&self) -> bool {
+    fn should_compact(&self) -> bool {
         false
     }
 
     /// Lets other processes at the warehouse until it is used again, if it is one that keeps them out.
-    fn release(&mut self) -> Result<(), LoadError> {
+    fn release_lock(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 
     /// Leaves what others are to find when a run is over. Cheap when nothing changed since.
-    fn finish(&mut self) -> Result<(), LoadError> {
+    fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 

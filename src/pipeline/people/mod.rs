@@ -25,7 +25,7 @@ use crate::{
 
 use super::{
     Failure, PeopleAsk, PipelineError, Run,
-    commit::{Committed, commit},
+    commit::{Committed, apply_and_commit},
     scan::CompletedScan,
     threads::blocking,
 };
@@ -225,11 +225,12 @@ impl Run {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         tokio::spawn(async move {
             let (scan, pages) = (pulled.scan.clone(), pulled.proof.pages);
-            let mut committed = commit(&context, &destinations, pulled, options).await;
+            let mut committed = apply_and_commit(&context, &destinations, pulled, options).await;
             // The next batch takes its time: others may have the files meanwhile.
             for destination in destinations {
-                let rested = destination
-                    .work(|destination| destination.rest().map_err(super::assemble::failed(destination.name())));
+                let rested = destination.work(|destination| {
+                    destination.release_lock().map_err(super::assemble::failed(destination.name()))
+                });
                 let rested = rested.await.and_then(|rested| rested);
                 committed = committed.and_then(|done| rested.map(|()| done));
             }

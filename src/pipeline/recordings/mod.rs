@@ -194,7 +194,7 @@ impl Run {
             let settled =
                 destination.work(move |warehouse| settle(warehouse).map_err(failed(warehouse.name()))).await??;
             self.findings.wrote |= settled > 0;
-            if destination.lock().wants_publish() {
+            if destination.lock().should_compact() {
                 self.publish(destination).await?;
             }
         }
@@ -208,7 +208,7 @@ impl Run {
             let look = move |warehouse: &mut Warehouse| {
                 let wanted = warehouse.wanted_recordings(until_us, ROWS_AT_ONCE).map_err(failed(warehouse.name()))?;
                 // A download takes long: nobody is kept from the warehouse meanwhile.
-                warehouse.rest().map_err(failed(warehouse.name()))?;
+                warehouse.release_lock().map_err(failed(warehouse.name()))?;
                 Ok::<_, PipelineError>(wanted)
             };
             wishes.add_all(destination.work(look).await??);

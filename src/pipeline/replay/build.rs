@@ -17,7 +17,7 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, assemble::failed, commit::UNSEALED_ROWS_MAX},
+    super::{PipelineError, assemble::failed, commit::UNCOMMITTED_ROWS_MAX},
     ahead::{Ahead, Taken},
     flatteners::flatten,
     inventory::Archived,
@@ -107,7 +107,7 @@ impl Writer<'_> {
         complete: impl Fn(&mut Warehouse) -> Result<(), LoadError>,
     ) -> Result<(), PipelineError> {
         let name = destination.name();
-        let (mut taken, mut unsealed) = (Taken::default(), 0);
+        let (mut taken, mut uncommitted) = (Taken::default(), 0);
         for step in failpoints {
             let _busy = self.account.enter(Activity::Write);
             match step {
@@ -116,12 +116,12 @@ impl Writer<'_> {
                     let pages = ScanPages { taken: &taken, archived: &archived, kept_out: self.kept_out };
                     let applied = destination.apply(&archived.scan, &pages, &options).map_err(failed(name))?;
                     taken.give_back();
-                    unsealed += applied.counts.rows_read;
-                    if unsealed >= UNSEALED_ROWS_MAX {
-                        destination.seal().map_err(failed(name))?;
-                        unsealed = 0;
+                    uncommitted += applied.counts.rows_read;
+                    if uncommitted >= UNCOMMITTED_ROWS_MAX {
+                        destination.commit().map_err(failed(name))?;
+                        uncommitted = 0;
                     }
-                    if destination.wants_publish() {
+                    if destination.should_compact() {
                         destination.publish().map_err(failed(name))?;
                     }
                 }

@@ -80,7 +80,7 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     if settings.warehouse.publish.is_some() {
         for mut destination in open_warehouses(settings, identity)? {
             let name = destination.name();
-            destination.finish().map_err(failed(name))?;
+            destination.export_reader_copy().map_err(failed(name))?;
         }
     }
     Ok(replayed)

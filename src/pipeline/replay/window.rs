@@ -73,7 +73,7 @@ pub(super) fn replay(task: Task<'_>, asked: Window) -> Result<Replayed, Pipeline
     }
     for warehouse in &mut warehouses {
         let name = warehouse.name();
-        warehouse.finish().map_err(failed(name))?;
+        warehouse.export_reader_copy().map_err(failed(name))?;
     }
     drop(warehouses);
     super::clear_leftovers(task.settings)?;

@@ -92,7 +92,7 @@ pub(in crate::load) struct DuckDbPlace<'p> {
 
 impl DuckDbStore {
     /// Opens the warehouse; creates the file, its folder and the tables on first use. The file stays open until [`Store::publish`] or
-    /// [`Store::release`], and is opened again when needed.
+    /// [`Store::release_lock`], and is opened again when needed.
     ///
     /// # Errors
     /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
@@ -339,15 +339,15 @@ impl Store for DuckDbStore {
         self.detach()
     }
 
-    fn wants_publish(&self) -> bool {
+    fn should_compact(&self) -> bool {
         self.marks.are_many() || file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
     }
 
-    fn release(&mut self) -> Result<(), LoadError> {
+    fn release_lock(&mut self) -> Result<(), LoadError> {
         if self.claim.is_some() { self.publish() } else { Ok(()) }
     }
 
-    fn finish(&mut self) -> Result<(), LoadError> {
+    fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         self.bring_index_up_to_date()?;
         let Some(copy) = self.copy.clone() else { return Ok(()) };
         if copy::is_current(&self.path, &copy) {

@@ -95,7 +95,7 @@ fn p8_a_scan_reads_the_range_of_its_records_whatever_else_is_stored() {
         let mut warehouse = Warehouse::new(Box::new(MemoryStore::open(&shelf)), 1 << 20, 1);
         let rows = |day: i64| (0..50).map(|at| answer(&format!("g{day}-{at}"), day, "x")).collect::<Vec<_>>();
         let apply = |warehouse: &mut Warehouse, scan: Scan, rows: &[Answer]| {
-            warehouse.commit(&scan, &[page(rows)].as_slice(), &Default::default()).unwrap().counts
+            warehouse.apply_and_commit(&scan, &[page(rows)].as_slice(), &Default::default()).unwrap().counts
         };
         for day in 0..days {
             apply(&mut warehouse, answers_scan(0, day, day + 1), &rows(day));

@@ -345,7 +345,7 @@ impl Store for ParquetStore {
         self.change(|this| if this.waiting.is_empty() { Ok(()) } else { this.publish_waiting() })
     }
 
-    fn wants_publish(&self) -> bool {
+    fn should_compact(&self) -> bool {
         let bytes: u64 = self.waiting.iter().map(|part| part.bytes).sum();
         let keys: u64 = self.waiting.iter().map(Part::removed_keys).sum();
         self.waiting.len() >= WAITING_PARTS_MAX || bytes >= WAITING_BYTES_MAX || keys >= WAITING_KEYS_MAX

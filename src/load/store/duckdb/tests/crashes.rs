@@ -100,7 +100,7 @@ fn role_writer() {
         let scan = answers_scan(hour, hour, hour + 1);
         let rows: Vec<_> = (0..40).map(|at| answer(&format!("g{hour}-{at}"), hour, "x")).collect();
         let options = CommitOptions { record_unchanged: true, ..CommitOptions::default() };
-        let applied = warehouse.commit(&scan, &[page(&rows)].as_slice(), &options).unwrap();
+        let applied = warehouse.apply_and_commit(&scan, &[page(&rows)].as_slice(), &options).unwrap();
         assert!(applied.wrote || applied.was_held);
         std::fs::write("acknowledged", hour.to_string()).unwrap();
         if hour % 5 == 4 {

@@ -18,7 +18,7 @@ use crate::{
 /// Applies a scan of one answer.
 fn load(warehouse: &mut Warehouse) -> Result<Applied, LoadError> {
     let pages = [page(&[answer("a", 0, "x")])];
-    warehouse.commit(&answers_scan(0, 0, 1), &pages.as_slice(), &CommitOptions::default())
+    warehouse.apply_and_commit(&answers_scan(0, 0, 1), &pages.as_slice(), &CommitOptions::default())
 }
 
 fn create(path: &Path) {
@@ -224,7 +224,7 @@ fn p2_scans_that_are_not_sealed_are_lost_together() {
     let scans = |warehouse: &mut Warehouse| warehouse.ledger().unwrap().len();
     let mut warehouse = open(&path).unwrap();
     apply(&mut warehouse, 0);
-    warehouse.seal().unwrap();
+    warehouse.commit().unwrap();
     apply(&mut warehouse, 1);
     apply(&mut warehouse, 2);
     // The process ends.
@@ -236,7 +236,7 @@ fn p2_scans_that_are_not_sealed_are_lost_together() {
     let mut bad = page(&[answer("bad", 2, "x")]);
     bad.key_hashes.clear();
     assert!(warehouse.apply(&answers_scan(2, 2, 3), &[bad].as_slice(), &CommitOptions::default()).is_err());
-    assert!(warehouse.seal().is_err());
+    assert!(warehouse.commit().is_err());
     assert_eq!(scans(&mut warehouse), 1);
     // It goes on from there, and a look at the ledger seals.
     apply(&mut warehouse, 1);

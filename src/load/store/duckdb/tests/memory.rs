@@ -70,7 +70,7 @@ fn p8_many_edits_are_committed_in_the_least_memory() {
         ended.add(full_rows(history, numbers, &text));
         edits.push(ended);
         store.write(&edits).unwrap();
-        if store.wants_publish() {
+        if store.should_compact() {
             store.commit("edits").unwrap();
             store.publish().unwrap();
         }
