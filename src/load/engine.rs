@@ -9,14 +9,14 @@ use std::{
 use arrow::array::RecordBatch;
 use duckdb::{Config, Connection};
 
-use self::handed::Counter;
+use self::arrow_scan::ArrowTables;
 use super::LoadError;
 use crate::{
     files,
     model::{DurableStep, Failpoints},
 };
 
-mod handed;
+mod arrow_scan;
 
 /// A commit log longer than this is folded into the database file: high, so that a run does it once, in `publish`.
 const CHECKPOINT_THRESHOLD: &str = "1GiB";
@@ -75,10 +75,10 @@ impl StartedEngine {
     /// Makes it ready for work, and removes what a killed one spilled.
     pub fn ready(self) -> Result<Engine, LoadError> {
         remove_leftovers(&self.options.temp_directory)?;
-        let counter = Counter::open(&self.connection).map_err(|source| LoadError::engine("open", source))?;
+        let arrow_tables = ArrowTables::open(&self.connection).map_err(|source| LoadError::engine("open", source))?;
         let engine = Engine {
             connection: self.connection,
-            counter,
+            arrow_tables,
             failpoints: Failpoints::default(),
             threads: threads_of(&self.options),
         };
@@ -102,7 +102,7 @@ fn threads_of(options: &EngineOptions) -> u32 {
 /// its other threads would only wait for each other, busily.
 pub struct Engine {
     connection: Connection,
-    counter: Counter,
+    arrow_tables: ArrowTables,
     failpoints: Failpoints,
     threads: u32,
 }
@@ -158,7 +158,7 @@ impl Engine {
 
     /// Adds rows to a table, whose name is SQL: to the columns that the batches have, all of them the same. The others are NULL.
     pub(super) fn insert(&self, table: &str, rows: &[RecordBatch]) -> Result<(), duckdb::Error> {
-        self.counter.insert(&self.connection, table, rows)
+        self.arrow_tables.insert(&self.connection, table, rows)
     }
 
     /// Runs a statement that reads these rows. `sql` makes it, given how it is to name them.
@@ -167,8 +167,8 @@ impl Engine {
         rows: &[RecordBatch],
         sql: impl FnOnce(&str) -> String,
     ) -> Result<(), duckdb::Error> {
-        let handed = self.counter.hand_over(rows);
-        self.connection.execute_batch(&sql(&handed.relation()))
+        let registered = self.arrow_tables.register(rows);
+        self.connection.execute_batch(&sql(&registered.relation()))
     }
 
     /// As [`Engine::each_batch`], of a query that reads these rows. `sql` makes it, given how it is to name them.
@@ -179,8 +179,8 @@ impl Engine {
         sql: impl FnOnce(&str) -> String,
         take: impl FnMut(RecordBatch) -> Result<(), LoadError>,
     ) -> Result<(), LoadError> {
-        let handed = self.counter.hand_over(rows);
-        self.each_batch(action, &sql(&handed.relation()), take)
+        let registered = self.arrow_tables.register(rows);
+        self.each_batch(action, &sql(&registered.relation()), take)
     }
 
     /// Runs a query of one row of integers that are never NULL.

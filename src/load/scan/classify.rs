@@ -34,15 +34,15 @@ pub(in crate::load) struct Question {
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::load) enum Fate {
+pub(in crate::load) enum RecordChange {
     /// Another record of its key stands.
-    LeftOut,
+    Superseded,
     /// No row has its key.
     New,
     /// The row of its key says the same.
     Unchanged,
     /// The row of its key, by its place among the stored rows, is to be replaced, or compared first.
-    Held { stored: usize, cause: Cause, has_doubles: bool },
+    Stored { stored: usize, cause: Cause, has_duplicate_rows: bool },
 }
 
 /// Why a row is replaced, or may be.
@@ -55,41 +55,46 @@ pub(in crate::load) enum Cause {
     /// It had vanished.
     Returned,
     /// Its key has other rows, which give way.
-    Doubled,
+    HasDuplicateRows,
 }
 
 /// What becomes of everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::load) struct Fates {
+pub(in crate::load) struct Classification {
     /// Of each record, in order.
-    pub records: Vec<Fate>,
+    pub records: Vec<RecordChange>,
     /// Records, by place, that lost to another of their key with other content: one for each content.
-    pub losers: Vec<usize>,
+    pub collision_losers: Vec<usize>,
     /// Stored rows, by place, that have vanished.
     pub gone: Vec<usize>,
     /// Stored rows, by place, that give way to another row of their key.
-    pub doubles: Vec<usize>,
+    pub duplicate_rows: Vec<usize>,
     /// Rows that seem to have vanished, and are not believed.
     pub withheld: u64,
     /// Records that stand.
     pub standing: u64,
 }
 
-impl Fates {
+impl Classification {
     /// Whether nothing is to be written, or compared.
-    pub fn is_settled(&self) -> bool {
-        let is_settled = |fate: &Fate| matches!(fate, Fate::LeftOut | Fate::Unchanged);
-        self.gone.is_empty() && self.doubles.is_empty() && self.losers.is_empty() && self.records.iter().all(is_settled)
+    pub fn changes_nothing(&self) -> bool {
+        let changes_nothing =
+            |change: &RecordChange| matches!(change, RecordChange::Superseded | RecordChange::Unchanged);
+        self.gone.is_empty()
+            && self.duplicate_rows.is_empty()
+            && self.collision_losers.is_empty()
+            && self.records.iter().all(changes_nothing)
     }
 }
 
 /// Says what becomes of the records, in the order in which they came, and of the stored rows.
-pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], question: &Question) -> Fates {
-    let mut fates = Fates { records: vec![Fate::LeftOut; records.len()], ..Fates::default() };
+pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], question: &Question) -> Classification {
+    let mut classification =
+        Classification { records: vec![RecordChange::Superseded; records.len()], ..Classification::default() };
     let (standing, repeated) = standing_records(records);
-    fates.losers = losers(records, &standing, &repeated);
-    fates.standing = standing.len() as u64;
-    standing.values().for_each(|place| put(&mut fates.records, *place, Fate::New));
+    classification.collision_losers = collision_losers(records, &standing, &repeated);
+    classification.standing = standing.len() as u64;
+    standing.values().for_each(|place| put(&mut classification.records, *place, RecordChange::New));
     let mut rows_of_records: Vec<(usize, usize)> = Vec::new();
     let mut missing: Vec<usize> = Vec::new();
     let mut in_scope = 0_u64;
@@ -107,25 +112,27 @@ pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], questi
         let Some(record) = rows.first().and_then(|(record, _)| Some((*record, records.get(*record)?))) else {
             continue;
         };
-        let doubles_before = fates.doubles.len();
-        let kept = row_that_stays(record.1, rows.iter().map(|(_, place)| *place), stored, &mut fates.doubles);
-        let set_aside = fates.doubles.iter().skip(doubles_before).filter_map(|place| stored.get(*place));
+        let duplicates_before = classification.duplicate_rows.len();
+        let kept =
+            row_that_stays(record.1, rows.iter().map(|(_, place)| *place), stored, &mut classification.duplicate_rows);
+        let set_aside =
+            classification.duplicate_rows.iter().skip(duplicates_before).filter_map(|place| stored.get(*place));
         in_scope -= set_aside.filter(|row| question.has_in_scope(row)).count() as u64;
         if let Some((place, row)) = kept {
-            let has_doubles = fates.doubles.len() > doubles_before;
-            put(&mut fates.records, record.0, question.fate_of(record.1, row, place, has_doubles));
+            let has_duplicate_rows = classification.duplicate_rows.len() > duplicates_before;
+            put(&mut classification.records, record.0, question.change_of(record.1, row, place, has_duplicate_rows));
         }
     }
     match question.believes(missing.len() as u64, in_scope) {
-        true => fates.gone = missing,
-        false => fates.withheld = missing.len() as u64,
+        true => classification.gone = missing,
+        false => classification.withheld = missing.len() as u64,
     }
-    fates
+    classification
 }
 
-fn put(fates: &mut [Fate], place: usize, fate: Fate) {
-    if let Some(held) = fates.get_mut(place) {
-        *held = fate;
+fn put(classification: &mut [RecordChange], place: usize, change: RecordChange) {
+    if let Some(held) = classification.get_mut(place) {
+        *held = change;
     }
 }
 
@@ -148,7 +155,7 @@ fn standing_records(records: &[Record]) -> (HashMap<u128, usize>, Vec<usize>) {
 }
 
 /// Of the records with another content than that which stands, the newest of each content.
-fn losers(records: &[Record], standing: &HashMap<u128, usize>, repeated: &[usize]) -> Vec<usize> {
+fn collision_losers(records: &[Record], standing: &HashMap<u128, usize>, repeated: &[usize]) -> Vec<usize> {
     let content = |place: usize| records.get(place).map(|record| record.content);
     let mut newest: HashMap<(u128, i64), usize> = HashMap::new();
     for &place in repeated {
@@ -162,18 +169,18 @@ fn losers(records: &[Record], standing: &HashMap<u128, usize>, repeated: &[usize
             *held = place;
         }
     }
-    let mut losers: Vec<usize> = newest.into_values().collect();
-    losers.sort_unstable();
-    losers
+    let mut collision_losers: Vec<usize> = newest.into_values().collect();
+    collision_losers.sort_unstable();
+    collision_losers
 }
 
 /// Of the stored rows of one key that which stays: at the record's moment, then one that has not vanished, then the latest. The others go
-/// to `doubles`.
+/// to `duplicate_rows`.
 fn row_that_stays<'s>(
     record: &Record,
     places: impl Iterator<Item = usize>,
     stored: &'s [StoredRow],
-    doubles: &mut Vec<usize>,
+    duplicate_rows: &mut Vec<usize>,
 ) -> Option<(usize, &'s StoredRow)> {
     let rank = |row: &StoredRow| {
         let is_at_its_moment = row.created_us == record.created_us;
@@ -182,8 +189,8 @@ fn row_that_stays<'s>(
     let mut kept: Option<(usize, &StoredRow)> = None;
     for (place, row) in places.filter_map(|place| Some((place, stored.get(place)?))) {
         match kept {
-            Some((_, best)) if rank(row) <= rank(best) => doubles.push(place),
-            _ => doubles.extend(kept.replace((place, row)).map(|(place, _)| place)),
+            Some((_, best)) if rank(row) <= rank(best) => duplicate_rows.push(place),
+            _ => duplicate_rows.extend(kept.replace((place, row)).map(|(place, _)| place)),
         }
     }
     kept
@@ -207,16 +214,16 @@ impl Question {
         self.has_in_scope(row) && (self.asks_for_deleted || !row.is_deleted)
     }
 
-    fn fate_of(&self, record: &Record, row: &StoredRow, stored: usize, has_doubles: bool) -> Fate {
+    fn change_of(&self, record: &Record, row: &StoredRow, stored: usize, has_duplicate_rows: bool) -> RecordChange {
         let has_same_flags = self.flags.is_none_or(|flags| flags == row.flags);
         let cause = match row.content.filter(|_| has_same_flags) {
             None => Cause::Unclear,
             Some(content) if content != record.content => Cause::OtherHash,
             Some(_) if row.vanished_us.is_some() => Cause::Returned,
-            Some(_) if has_doubles => Cause::Doubled,
-            Some(_) => return Fate::Unchanged,
+            Some(_) if has_duplicate_rows => Cause::HasDuplicateRows,
+            Some(_) => return RecordChange::Unchanged,
         };
-        Fate::Held { stored, cause, has_doubles }
+        RecordChange::Stored { stored, cause, has_duplicate_rows }
     }
 
     /// Whether so many rows, of those in scope, are believed to have vanished.

@@ -23,23 +23,23 @@ use crate::{
 /// Why a version is in the history that lost a collision.
 const COLLISION: &str = "collision";
 
-/// Writes losers to the history, but for those that it holds, and those that it got as edited from this scan. Returns how many were new: what
+/// Writes collision_losers to the history, but for those that it holds, and those that it got as edited from this scan. Returns how many were new: what
 /// is known already must not call for a look again in every run.
 pub(super) fn write_to_history(
     store: &mut BufferedStore,
     scan: &Scan,
     base: &'static Table,
-    losers: &[RecordBatch],
+    collision_losers: &[RecordBatch],
     edited: &HashSet<(u128, i64)>,
 ) -> Result<u64, LoadError> {
-    if losers.is_empty() {
+    if collision_losers.is_empty() {
         return Ok(0);
     }
     let history = contract("response_history")?;
-    let mut known = known_losers(store, base, history, losers)?;
+    let mut known = known_losers(store, base, history, collision_losers)?;
     known.extend(edited);
     let mut written = 0;
-    for rows in losers {
+    for rows in collision_losers {
         let names = names_of(base, rows)?;
         let new = rows_where(base, rows, |row| names.get(row).is_some_and(|name| known.insert(*name)))?;
         let count = new.num_rows();
@@ -59,16 +59,16 @@ pub(super) fn write_to_history(
     Ok(written)
 }
 
-/// Keys and contents of losers that the history holds.
+/// Keys and contents of collision_losers that the history holds.
 fn known_losers(
     store: &mut BufferedStore,
     base: &'static Table,
     history: &'static Table,
-    losers: &[RecordBatch],
+    collision_losers: &[RecordBatch],
 ) -> Result<HashSet<(u128, i64)>, LoadError> {
-    let keys = KeySet::of(base.key_in_order(), losers)?;
+    let keys = KeySet::of(base.key_in_order(), collision_losers)?;
     let mut known = HashSet::default();
-    let Some(bounds) = TimeRange::over(base, losers)? else { return Ok(known) };
+    let Some(bounds) = TimeRange::over(base, collision_losers)? else { return Ok(known) };
     let mut columns = base.key_in_order();
     columns.extend([ROW_HASH_COLUMN, "reason"]);
     store.read(history, &columns, &Filter::within(Some(bounds)).with_keys(&keys), &mut |rows| {
@@ -90,10 +90,13 @@ fn names_of(base: &Table, rows: &RecordBatch) -> Result<Vec<(u128, i64)>, LoadEr
 }
 
 /// Losers as rejects, by the hashes of their contents.
-pub(super) fn as_rejects(base: &'static Table, losers: &[RecordBatch]) -> Result<Vec<(i64, Reject)>, LoadError> {
+pub(super) fn as_rejects(
+    base: &'static Table,
+    collision_losers: &[RecordBatch],
+) -> Result<Vec<(i64, Reject)>, LoadError> {
     let columns: Vec<&str> = base.flat_columns().map(|column| column.name.as_str()).collect();
     let mut rejects = Vec::new();
-    for rows in losers {
+    for rows in collision_losers {
         let text = crate::load::json_rows(&project(rows, &columns)?)?;
         let text = String::from_utf8(text).map_err(|error| LoadError::Contract(format!("{}: {error}", base.name)))?;
         let contents = number_column(rows, ROW_HASH_COLUMN)?.values();

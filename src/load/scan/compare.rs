@@ -9,14 +9,14 @@ use foldhash::{HashMap, HashSet};
 
 use super::{
     children::ChildSums,
-    classify::{Fate, Question, classify},
+    classify::{Question, RecordChange, classify},
     differ::Comparer,
-    held::Stored,
     pages::Pages,
     question,
     records::{Record, StoredRow, stored_rows},
     rejects, snapshots, stage,
     staged::Staged,
+    stored::Stored,
 };
 use crate::{
     load::{
@@ -270,7 +270,7 @@ impl<'a> Comparison<'a> {
 
 /// Which records stand, and lie inside the window: those outside belong to other windows, and are compared there.
 fn compared_records(records: &[Record], question: &Question) -> Vec<bool> {
-    let stands = classify(records, &[], question).records.into_iter().map(|fate| fate != Fate::LeftOut);
+    let stands = classify(records, &[], question).records.into_iter().map(|change| change != RecordChange::Superseded);
     let is_inside = |record: &Record| question.window.is_none_or(|window| window.holds(record.created_us));
     stands.zip(records).map(|(stands, record)| stands && is_inside(record)).collect()
 }

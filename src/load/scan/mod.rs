@@ -17,7 +17,6 @@ mod collisions;
 mod compare;
 mod differ;
 mod fields;
-mod held;
 mod pages;
 mod record_set;
 mod records;
@@ -25,6 +24,7 @@ mod rejects;
 mod snapshots;
 mod staged;
 mod stamps;
+mod stored;
 mod surveys;
 mod tables;
 mod values;
@@ -40,10 +40,10 @@ use std::collections::BTreeMap;
 use arrow::array::RecordBatch;
 
 use self::{
-    classify::{Fate, Fates, Question, classify},
-    held::{OldRows, Stored},
+    classify::{Classification, Question, RecordChange, classify},
     rejects::NewRejects,
     staged::Staged,
+    stored::{OldRows, Stored},
     write::{Known, Writer, Written},
 };
 use super::{LoadError, RowCounts, VanishPolicy, store::BufferedStore};
@@ -65,23 +65,30 @@ pub(in crate::load) fn apply(
     let staged = stage(scan, pages)?;
     versions::begin_missing(store, staged.base)?;
     let stored = Stored::read(store, scan, &staged)?;
-    let fates = classify(&staged.records, &stored.rows, &question(scan, &staged, vanish));
+    let classification = classify(&staged.records, &stored.rows, &question(scan, &staged, vanish));
     let snapshots = snapshots::find(store, &staged.snapshots)?;
     snapshots.remove_replaced(store, scan)?;
-    let written = if fates.is_settled() && snapshots.is_empty() {
+    let written = if classification.changes_nothing() && snapshots.is_empty() {
         Written::default()
     } else {
-        let old = OldRows::read(store, staged.base, &stored, &places_of_old(&fates))?;
-        let known = Known { scan, staged: &staged, stored: &stored, fates: &fates, old: &old, snapshots: &snapshots };
+        let old = OldRows::read(store, staged.base, &stored, &places_of_old(&classification))?;
+        let known = Known {
+            scan,
+            staged: &staged,
+            stored: &stored,
+            classification: &classification,
+            old: &old,
+            snapshots: &snapshots,
+        };
         write_pages(store, pages, &known)?
     };
-    let new = write_rejects(store, scan, staged.base, &staged.rejects, &written.losers)?;
+    let new = write_rejects(store, scan, staged.base, &staged.rejects, &written.collision_losers)?;
     let changed = written.counts.inserted + written.counts.updated;
     Ok(RowCounts {
         rows_read: staged.rows_read,
         outside_window: staged.outside_us.len() as u64,
-        withheld: fates.withheld,
-        unchanged: fates.standing.saturating_sub(changed),
+        withheld: classification.withheld,
+        unchanged: classification.standing.saturating_sub(changed),
         rejected: new.rejected,
         collisions: written.counts.collisions + new.collisions,
         ..written.counts
@@ -90,12 +97,12 @@ pub(in crate::load) fn apply(
 
 /// Goes through the pages once more and writes what changes; then what is known only when all are written.
 fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, known: &Known<'_>) -> Result<Written, LoadError> {
-    let Known { scan, staged, fates, old, .. } = *known;
+    let Known { scan, staged, classification, old, .. } = *known;
     let base = staged.base;
     let mut writer = Writer::begin(store, known)?;
     pages.for_each(&mut |page| writer.page(store, page))?;
     let mut written = writer.written;
-    let gone = || old.take(base, fates.gone.iter().copied());
+    let gone = || old.take(base, classification.gone.iter().copied());
     match scan.scope.stream {
         Stream::Surveys => {
             let gone = gone()?;
@@ -104,8 +111,9 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, known: &Known<'_>) 
         }
         Stream::Users => versions::write(store, scan, base, &written, &gone()?)?,
         Stream::Responses => {
-            let losers = std::mem::take(&mut written.losers);
-            written.counts.collisions = collisions::write_to_history(store, scan, base, &losers, &written.edited)?;
+            let collision_losers = std::mem::take(&mut written.collision_losers);
+            written.counts.collisions =
+                collisions::write_to_history(store, scan, base, &collision_losers, &written.edited)?;
         }
         Stream::Themes => {}
     }
@@ -118,10 +126,14 @@ fn write_rejects(
     scan: &Scan,
     base: &'static Table,
     rejects: &BTreeMap<i64, Reject>,
-    losers: &[RecordBatch],
+    collision_losers: &[RecordBatch],
 ) -> Result<NewRejects, LoadError> {
-    let losers = collisions::as_rejects(base, losers)?;
-    let new = rejects::find_new(store, scan, rejects.iter().chain(losers.iter().map(|(hash, reject)| (hash, reject))))?;
+    let collision_losers = collisions::as_rejects(base, collision_losers)?;
+    let new = rejects::find_new(
+        store,
+        scan,
+        rejects.iter().chain(collision_losers.iter().map(|(hash, reject)| (hash, reject))),
+    )?;
     rejects::write(store, scan, &new)
 }
 
@@ -152,10 +164,10 @@ fn question(scan: &Scan, staged: &Staged, vanish: VanishPolicy) -> Question {
 }
 
 /// The places of the stored rows that are to be read whole.
-fn places_of_old(fates: &Fates) -> Vec<usize> {
-    let held = fates.records.iter().filter_map(|fate| match fate {
-        Fate::Held { stored, .. } => Some(*stored),
+fn places_of_old(classification: &Classification) -> Vec<usize> {
+    let held = classification.records.iter().filter_map(|change| match change {
+        RecordChange::Stored { stored, .. } => Some(*stored),
         _ => None,
     });
-    held.chain(fates.gone.iter().copied()).chain(fates.doubles.iter().copied()).collect()
+    held.chain(classification.gone.iter().copied()).chain(classification.duplicate_rows.iter().copied()).collect()
 }

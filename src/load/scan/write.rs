@@ -8,14 +8,14 @@ use foldhash::HashSet;
 
 use super::{
     children::ChildSums,
-    classify::{Cause, Fate, Fates},
+    classify::{Cause, Classification, RecordChange},
     differ::{Comparer, Difference},
-    held::{OldRows, Stored},
     record_set::RecordSet,
     records::{Record, rows_where},
     snapshots::NewSnapshots,
     staged::Staged,
     stamps::{column_of, earlier, ended, moment, new_rows, rows_of, stamp, text},
+    stored::{OldRows, Stored},
     tables::{brings, was_asked_for},
 };
 use crate::{
@@ -31,14 +31,14 @@ use crate::{
 
 /// What a row that changes is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ChangeKind {
     Edited {
         is_deletion: bool,
     },
     /// As the service has it, with more columns.
     Enriched,
     Returned,
-    Doubled,
+    HadDuplicateRows,
     /// Its fields are the same, stored in another way: in other columns, or under another hash.
     Moved,
 }
@@ -49,16 +49,16 @@ struct Change {
     row: usize,
     /// Among the old rows.
     old: usize,
-    verdict: Verdict,
-    has_doubles: bool,
+    kind: ChangeKind,
+    has_duplicate_rows: bool,
 }
 
 impl Change {
     /// Whether its rows in the child table are replaced with it.
     fn replaces(&self, child: &Table) -> bool {
         // What a scan asked for the first time may bring more columns, and children that come with the same flag.
-        let is_enriched = child.flag.is_some() && self.verdict == Verdict::Enriched;
-        self.has_doubles || is_enriched || matches!(self.verdict, Verdict::Edited { .. })
+        let is_enriched = child.flag.is_some() && self.kind == ChangeKind::Enriched;
+        self.has_duplicate_rows || is_enriched || matches!(self.kind, ChangeKind::Edited { .. })
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Written {
     /// Of the same records, the rows for tables that keep versions of parts of them, each with the name of its table.
     pub parts: Vec<(&'static str, RecordBatch)>,
     /// The records that lost to others.
-    pub losers: Vec<RecordBatch>,
+    pub collision_losers: Vec<RecordBatch>,
     /// Rows that were edited, by key and hash: the history has them.
     pub edited: HashSet<(u128, i64)>,
 }
@@ -81,10 +81,10 @@ pub(super) struct Writer<'a> {
     scan: &'a Scan,
     staged: &'a Staged,
     stored: &'a Stored,
-    fates: &'a Fates,
+    classification: &'a Classification,
     old: &'a OldRows,
     snapshots: &'a NewSnapshots,
-    losers: HashSet<usize>,
+    collision_losers: HashSet<usize>,
     /// What the stored rows have in child tables, where that is not made of the columns of the rows: for those of another hash.
     children: Option<ChildSums>,
     /// Whether the stream's rows have versions, which are written last.
@@ -99,7 +99,7 @@ pub(super) struct Known<'a> {
     pub scan: &'a Scan,
     pub staged: &'a Staged,
     pub stored: &'a Stored,
-    pub fates: &'a Fates,
+    pub classification: &'a Classification,
     pub old: &'a OldRows,
     pub snapshots: &'a NewSnapshots,
 }
@@ -107,27 +107,29 @@ pub(super) struct Known<'a> {
 impl<'a> Writer<'a> {
     /// Begins with what needs no page: rows that vanished, and rows that give way to others of their key.
     pub fn begin(store: &mut BufferedStore, known: &Known<'a>) -> Result<Self, LoadError> {
-        let Known { scan, staged, stored, fates, old, snapshots } = *known;
+        let Known { scan, staged, stored, classification, old, snapshots } = *known;
         let mut writer = Self {
             scan,
             staged,
             stored,
-            fates,
+            classification,
             old,
             snapshots,
-            losers: fates.losers.iter().copied().collect(),
+            collision_losers: classification.collision_losers.iter().copied().collect(),
             children: None,
             keeps_versions: matches!(scan.scope.stream, Stream::Surveys | Stream::Users),
             next_record: 0,
             next_page: 0,
             written: Written::default(),
         };
-        let is_compared = |fate: &Fate| matches!(fate, Fate::Held { cause: Cause::OtherHash | Cause::Unclear, .. });
-        if scan.scope.stream == Stream::Surveys && fates.records.iter().any(is_compared) {
+        let is_compared = |change: &RecordChange| {
+            matches!(change, RecordChange::Stored { cause: Cause::OtherHash | Cause::Unclear, .. })
+        };
+        if scan.scope.stream == Stream::Surveys && classification.records.iter().any(is_compared) {
             writer.children = Some(ChildSums::of_stored(store, writer.base(), |_| Filter::all())?);
         }
         writer.write_gone(store)?;
-        writer.write_doubles(store)?;
+        writer.remove_duplicate_rows(store)?;
         Ok(writer)
     }
 
@@ -136,11 +138,11 @@ impl<'a> Writer<'a> {
     }
 
     fn write_gone(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
-        if self.fates.gone.is_empty() {
+        if self.classification.gone.is_empty() {
             return Ok(());
         }
         let (base, scan) = (self.base(), self.scan);
-        let rows = self.old.take(base, self.fates.gone.iter().copied())?;
+        let rows = self.old.take(base, self.classification.gone.iter().copied())?;
         let count = rows.num_rows();
         let mut change = TableChange::new(base);
         change.remove(&rows)?;
@@ -157,20 +159,26 @@ impl<'a> Writer<'a> {
         self.write_history(store, &rows, "vanished")
     }
 
-    /// The history has the rows that give way, but for what this scan found too: the row that stays, and losers of collisions.
-    fn write_doubles(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
-        if self.fates.doubles.is_empty() {
+    /// The history has the rows that give way, but for what this scan found too: the row that stays, and collision_losers of collisions.
+    fn remove_duplicate_rows(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
+        if self.classification.duplicate_rows.is_empty() {
             return Ok(());
         }
         let base = self.base();
-        let rows = self.old.take(base, self.fates.doubles.iter().copied())?;
+        let rows = self.old.take(base, self.classification.duplicate_rows.iter().copied())?;
         store.remove_with_children(base, &rows)?;
-        let standing = self.staged.records.iter().zip(&self.fates.records).filter(|(_, fate)| **fate != Fate::LeftOut);
-        let losers = self.fates.losers.iter().filter_map(|place| self.staged.records.get(*place));
+        let standing = self
+            .staged
+            .records
+            .iter()
+            .zip(&self.classification.records)
+            .filter(|(_, change)| **change != RecordChange::Superseded);
+        let collision_losers =
+            self.classification.collision_losers.iter().filter_map(|place| self.staged.records.get(*place));
         let content = |record: &Record| (record.key, record.content);
         let found: HashSet<(u128, i64)> =
-            standing.map(|(record, _)| content(record)).chain(losers.map(content)).collect();
-        let mut is_ended = self.fates.doubles.iter().map(|place| {
+            standing.map(|(record, _)| content(record)).chain(collision_losers.map(content)).collect();
+        let mut is_ended = self.classification.duplicate_rows.iter().map(|place| {
             let row = self.stored.rows.get(*place);
             row.is_none_or(|row| row.content.is_none_or(|content| !found.contains(&(row.key, content))))
         });
@@ -195,17 +203,18 @@ impl<'a> Writer<'a> {
         let Some(rows) = page.table(&base.name) else { return Ok(()) };
         let first = self.next_record;
         self.next_record += rows.num_rows();
-        let fates = self.fates.records.get(first..self.next_record);
-        let fates = fates.ok_or_else(|| LoadError::Contract("a page has other records than before".to_owned()))?;
-        if !self.losers.is_empty() {
-            let lost = rows_where(base, rows, |row| self.losers.contains(&(first + row)))?;
-            self.written.losers.extend((lost.num_rows() > 0).then_some(lost));
+        let classification = self.classification.records.get(first..self.next_record);
+        let classification =
+            classification.ok_or_else(|| LoadError::Contract("a page has other records than before".to_owned()))?;
+        if !self.collision_losers.is_empty() {
+            let lost = rows_where(base, rows, |row| self.collision_losers.contains(&(first + row)))?;
+            self.written.collision_losers.extend((lost.num_rows() > 0).then_some(lost));
         }
-        let changes = self.changes(page, rows, fates)?;
+        let changes = self.changes(page, rows, classification)?;
         let (moved, changes): (Vec<Change>, Vec<Change>) =
-            changes.into_iter().partition(|change| change.verdict == Verdict::Moved);
+            changes.into_iter().partition(|change| change.kind == ChangeKind::Moved);
         self.write_moved(store, rows, &moved)?;
-        let is_new = |row: usize| matches!(fates.get(row), Some(Fate::New));
+        let is_new = |row: usize| matches!(classification.get(row), Some(RecordChange::New));
         let new = rows_where(base, rows, is_new)?;
         if new.num_rows() == 0 && changes.is_empty() {
             return Ok(());
@@ -221,7 +230,7 @@ impl<'a> Writer<'a> {
         self.write_ended(store, &old, &changes)?;
         self.write_children(store, page, &RowsOf { rows, new: &new, old: &old, changes: &changes })?;
         if self.keeps_versions {
-            self.keep_versions(page, rows, fates, &changes)?;
+            self.keep_versions(page, rows, classification, &changes)?;
         }
         Ok(())
     }
@@ -248,15 +257,20 @@ impl<'a> Writer<'a> {
     }
 
     /// The rows of a page that take the place of stored ones.
-    fn changes(&self, page: &FlatPage, rows: &RecordBatch, fates: &[Fate]) -> Result<Vec<Change>, LoadError> {
+    fn changes(
+        &self,
+        page: &FlatPage,
+        rows: &RecordBatch,
+        classification: &[RecordChange],
+    ) -> Result<Vec<Change>, LoadError> {
         let mut changes = Vec::new();
         let mut compared = None;
-        for (row, fate) in fates.iter().enumerate() {
-            let Fate::Held { stored, cause, has_doubles } = *fate else { continue };
+        for (row, change) in classification.iter().enumerate() {
+            let RecordChange::Stored { stored, cause, has_duplicate_rows } = *change else { continue };
             let old = self.old.at(stored)?;
-            let verdict = match cause {
-                Cause::Returned => Some(Verdict::Returned),
-                Cause::Doubled => Some(Verdict::Doubled),
+            let kind = match cause {
+                Cause::Returned => Some(ChangeKind::Returned),
+                Cause::HasDuplicateRows => Some(ChangeKind::HadDuplicateRows),
                 Cause::OtherHash | Cause::Unclear => {
                     let compared = match &compared {
                         Some(compared) => compared,
@@ -265,17 +279,17 @@ impl<'a> Writer<'a> {
                     let is_deletion = self.is_deletion(rows, row, old)?;
                     let has_vanished = self.stored.rows.get(stored).is_some_and(|row| row.vanished_us.is_some());
                     match compared.difference(page, row, old) {
-                        _ if is_deletion => Some(Verdict::Edited { is_deletion }),
-                        Difference::Edited => Some(Verdict::Edited { is_deletion }),
-                        Difference::Enriched => Some(Verdict::Enriched),
-                        _ if has_vanished => Some(Verdict::Returned),
-                        _ if has_doubles => Some(Verdict::Doubled),
-                        Difference::Moved => Some(Verdict::Moved),
-                        Difference::None => (cause == Cause::OtherHash).then_some(Verdict::Moved),
+                        _ if is_deletion => Some(ChangeKind::Edited { is_deletion }),
+                        Difference::Edited => Some(ChangeKind::Edited { is_deletion }),
+                        Difference::Enriched => Some(ChangeKind::Enriched),
+                        _ if has_vanished => Some(ChangeKind::Returned),
+                        _ if has_duplicate_rows => Some(ChangeKind::HadDuplicateRows),
+                        Difference::Moved => Some(ChangeKind::Moved),
+                        Difference::None => (cause == Cause::OtherHash).then_some(ChangeKind::Moved),
                     }
                 }
             };
-            changes.extend(verdict.map(|verdict| Change { row, old, verdict, has_doubles }));
+            changes.extend(kind.map(|kind| Change { row, old, kind, has_duplicate_rows }));
         }
         Ok(changes)
     }
@@ -329,13 +343,13 @@ impl<'a> Writer<'a> {
         let base = self.base();
         for (is_deletion, reason) in [(false, "edited"), (true, "deleted")] {
             let is_ended =
-                |row: usize| changes.get(row).is_some_and(|change| change.verdict == Verdict::Edited { is_deletion });
+                |row: usize| changes.get(row).is_some_and(|change| change.kind == ChangeKind::Edited { is_deletion });
             let ended = rows_where(base, old, is_ended)?;
             self.write_history(store, &ended, reason)?;
             if is_deletion {
                 self.written.counts.soft_deleted += ended.num_rows() as u64;
             }
-            if !self.losers.is_empty() && ended.num_rows() > 0 {
+            if !self.collision_losers.is_empty() && ended.num_rows() > 0 {
                 let ended = super::records::stored_rows(base, &ended)?;
                 self.written.edited.extend(ended.iter().filter_map(|row| Some((row.key, row.content?))));
             }
@@ -383,12 +397,13 @@ impl<'a> Writer<'a> {
         &mut self,
         page: &FlatPage,
         rows: &RecordBatch,
-        fates: &[Fate],
+        classification: &[RecordChange],
         changes: &[Change],
     ) -> Result<(), LoadError> {
         let base = self.base();
         let old_of = |row: usize| changes.iter().find(|change| change.row == row).map(|change| change.old);
-        let is_written = |row: usize| matches!(fates.get(row), Some(Fate::New)) || old_of(row).is_some();
+        let is_written =
+            |row: usize| matches!(classification.get(row), Some(RecordChange::New)) || old_of(row).is_some();
         let written = rows_where(base, rows, is_written)?;
         let records = RecordSet::of(&written)?;
         let old = (0..rows.num_rows()).filter(|row| is_written(*row)).map(old_of).collect();

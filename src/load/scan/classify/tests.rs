@@ -88,19 +88,19 @@ fn fate_in_words(at: usize, records: &[Record], stored: &[StoredRow], question: 
     format!("{cause} {place} {is_doubled}")
 }
 
-fn in_words(fate: Fate) -> String {
-    match fate {
-        Fate::LeftOut => "left out".into(),
-        Fate::New => "new".into(),
-        Fate::Unchanged => "unchanged".into(),
-        Fate::Held { stored, cause, has_doubles } => {
+fn in_words(change: RecordChange) -> String {
+    match change {
+        RecordChange::Superseded => "left out".into(),
+        RecordChange::New => "new".into(),
+        RecordChange::Unchanged => "unchanged".into(),
+        RecordChange::Stored { stored, cause, has_duplicate_rows } => {
             let cause = match cause {
                 Cause::OtherHash => "edited",
                 Cause::Unclear => "unclear",
                 Cause::Returned => "returned",
-                Cause::Doubled => "doubled",
+                Cause::HasDuplicateRows => "doubled",
             };
-            format!("{cause} {stored} {has_doubles}")
+            format!("{cause} {stored} {has_duplicate_rows}")
         }
     }
 }
@@ -134,11 +134,11 @@ fn missing(records: &[Record], stored: &[StoredRow], question: &Question) -> (Ve
             continue;
         }
         let gives_way = records.iter().enumerate().any(|(record_at, record)| {
-            let fate = fate_in_words(record_at, records, stored, question);
+            let change = fate_in_words(record_at, records, stored, question);
             record.key == row.key
-                && fate != "left out"
-                && fate != "unchanged"
-                && !fate.contains(&format!(" {at} "))
+                && change != "left out"
+                && change != "unchanged"
+                && !change.contains(&format!(" {at} "))
                 && stored.iter().filter(|other| other.key == row.key).count() > 1
         });
         if gives_way {
@@ -181,37 +181,37 @@ proptest! {
         stored in prop::collection::vec(stored_row(), 0..9),
         question in question(),
     ) {
-        let fates = classify(&records, &stored, &question);
-        let found: Vec<String> = fates.records.iter().map(|fate| in_words(*fate)).collect();
+        let classification = classify(&records, &stored, &question);
+        let found: Vec<String> = classification.records.iter().map(|change| in_words(*change)).collect();
         let expected: Vec<String> = (0..records.len()).map(|at| fate_in_words(at, &records, &stored, &question)).collect();
         prop_assert_eq!(&found, &expected);
         let keys: BTreeSet<u128> = records.iter().map(|record| record.key).collect();
-        prop_assert_eq!(fates.standing, keys.len() as u64);
+        prop_assert_eq!(classification.standing, keys.len() as u64);
 
-        let losers: Vec<(u128, i64)> = fates.losers.iter().map(|at| (records[*at].key, records[*at].content)).collect();
-        prop_assert_eq!(losers.len(), losers.iter().collect::<BTreeSet<_>>().len(), "a content was kept twice");
-        prop_assert_eq!(losers.into_iter().collect::<BTreeSet<_>>(), lost_contents(&records));
+        let collision_losers: Vec<(u128, i64)> = classification.collision_losers.iter().map(|at| (records[*at].key, records[*at].content)).collect();
+        prop_assert_eq!(collision_losers.len(), collision_losers.iter().collect::<BTreeSet<_>>().len(), "a content was kept twice");
+        prop_assert_eq!(collision_losers.into_iter().collect::<BTreeSet<_>>(), lost_contents(&records));
 
         let (gone, in_scope) = missing(&records, &stored, &question);
         match is_believed(gone.len(), in_scope, &question) {
-            true => prop_assert_eq!((fates.withheld, &fates.gone), (0, &gone)),
-            false => prop_assert_eq!((fates.withheld, fates.gone.len()), (gone.len() as u64, 0)),
+            true => prop_assert_eq!((classification.withheld, &classification.gone), (0, &gone)),
+            false => prop_assert_eq!((classification.withheld, classification.gone.len()), (gone.len() as u64, 0)),
         }
 
         // Every stored row of a record's key is either the one that stays or a double.
-        let mut of_records: Vec<usize> = fates.doubles.clone();
-        for fate in &fates.records {
-            if let Fate::Held { stored, .. } = fate {
+        let mut of_records: Vec<usize> = classification.duplicate_rows.clone();
+        for change in &classification.records {
+            if let RecordChange::Stored { stored, .. } = change {
                 of_records.push(*stored);
             }
         }
-        let is_unchanged = |key: u128| fates.records.iter().zip(&records).any(|(fate, record)| record.key == key && *fate == Fate::Unchanged);
+        let is_unchanged = |key: u128| classification.records.iter().zip(&records).any(|(change, record)| record.key == key && *change == RecordChange::Unchanged);
         let expected: BTreeSet<usize> = (0..stored.len()).filter(|at| keys.contains(&stored[*at].key) && !is_unchanged(stored[*at].key)).collect();
         prop_assert_eq!(of_records.len(), expected.len());
         prop_assert_eq!(of_records.into_iter().collect::<BTreeSet<_>>(), expected);
 
-        let writes = found.iter().any(|fate| fate != "left out" && fate != "unchanged");
-        prop_assert_eq!(fates.is_settled(), !writes && fates.gone.is_empty() && fates.losers.is_empty());
+        let writes = found.iter().any(|change| change != "left out" && change != "unchanged");
+        prop_assert_eq!(classification.changes_nothing(), !writes && classification.gone.is_empty() && classification.collision_losers.is_empty());
     }
 }
 

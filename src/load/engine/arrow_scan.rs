@@ -30,8 +30,8 @@ use duckdb::{
 
 use crate::schema::quote_identifier;
 
-/// `FROM handed_rows(place)`: the rows that lie at this place of the [`Counter`].
-const FUNCTION: &str = "handed_rows";
+/// `FROM arrow_scan(place)`: the rows that lie at this place of the [`ArrowTables`].
+const FUNCTION: &str = "arrow_scan";
 
 /// So long is a text that stands in its vector; a longer one is pointed at.
 const INLINED_BYTES_MAX: usize = 12;
@@ -39,24 +39,24 @@ const INLINED_BYTES_MAX: usize = 12;
 /// Bits of a word of a mask of NULLs.
 const WORD_BITS: usize = 64;
 
-/// Where rows lie while a statement reads them. Clones, and all sessions of an engine, share it.
+/// The Arrow rows that statements of an engine can read. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counter(Arc<Mutex<Laid>>);
+pub(super) struct ArrowTables(Arc<Mutex<Registry>>);
 
 #[derive(Debug, Default)]
-struct Laid {
+struct Registry {
     next_place: i64,
     rows: HashMap<i64, Rows>,
 }
 
 type Rows = Arc<[RecordBatch]>;
 
-impl Counter {
-    /// A counter of this engine: to be opened once, by the first session.
+impl ArrowTables {
+    /// Registers the table function with an engine. Called once, by its first session.
     pub fn open(connection: &Connection) -> Result<Self> {
-        let counter = Self::default();
-        connection.register_table_function_with_extra_info::<HandedRows, Self>(FUNCTION, &counter)?;
-        Ok(counter)
+        let arrow_tables = Self::default();
+        connection.register_table_function_with_extra_info::<ArrowScan, Self>(FUNCTION, &arrow_tables)?;
+        Ok(arrow_tables)
     }
 
     /// Adds rows to a table, whose name is SQL: to the columns that the batches have, in which all of them agree. The others are NULL.
@@ -64,46 +64,46 @@ impl Counter {
         let Some(first) = rows.iter().find(|batch| batch.num_rows() > 0) else { return Ok(()) };
         let columns: Vec<String> = first.schema().fields().iter().map(|field| quote_identifier(field.name())).collect();
         let columns = columns.join(", ");
-        let relation = self.hand_over(rows);
+        let relation = self.register(rows);
         connection
             .execute_batch(&format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {}", relation.relation()))
     }
 
     /// Rows that statements can read until what this returns is dropped. All batches have the same columns.
-    pub fn hand_over(&self, rows: &[RecordBatch]) -> Handed<'_> {
-        let mut laid = self.laid();
-        laid.next_place += 1;
-        let place = laid.next_place;
-        laid.rows.insert(place, rows.into());
-        Handed { counter: self, place }
+    pub fn register(&self, rows: &[RecordBatch]) -> RegisteredRows<'_> {
+        let mut registry = self.registry();
+        registry.next_place += 1;
+        let place = registry.next_place;
+        registry.rows.insert(place, rows.into());
+        RegisteredRows { arrow_tables: self, place }
     }
 
-    fn laid(&self) -> MutexGuard<'_, Laid> {
+    fn registry(&self) -> MutexGuard<'_, Registry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Rows that lie at a place, until this is dropped.
-pub(super) struct Handed<'c> {
-    counter: &'c Counter,
+pub(super) struct RegisteredRows<'c> {
+    arrow_tables: &'c ArrowTables,
     place: i64,
 }
 
-impl Handed<'_> {
+impl RegisteredRows<'_> {
     /// What stands for them behind `FROM`.
     pub fn relation(&self) -> String {
         format!("{FUNCTION}({})", self.place)
     }
 }
 
-impl Drop for Handed<'_> {
+impl Drop for RegisteredRows<'_> {
     fn drop(&mut self) {
-        self.counter.laid().rows.remove(&self.place);
+        self.arrow_tables.registry().rows.remove(&self.place);
     }
 }
 
 /// The table function.
-struct HandedRows;
+struct ArrowScan;
 
 /// The batch and the row in it that are read next.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ struct Cursor {
     row: usize,
 }
 
-impl VTab for HandedRows {
+impl VTab for ArrowScan {
     type InitData = Mutex<Cursor>;
     type BindData = Rows;
 
@@ -121,10 +121,11 @@ impl VTab for HandedRows {
     }
 
     fn bind(bind: &BindInfo) -> Result<Rows, Box<dyn Error>> {
-        // SAFETY: the function is registered with a counter, which lives as long as it.
-        let counter: &Counter = unsafe { &*bind.get_extra_info() };
+        // SAFETY: the function is registered with a arrow_tables, which lives as long as it.
+        let arrow_tables: &ArrowTables = unsafe { &*bind.get_extra_info() };
         let place = bind.get_parameter(0).to_int64();
-        let rows = counter.laid().rows.get(&place).cloned().ok_or_else(|| format!("no rows lie at {place}"))?;
+        let rows =
+            arrow_tables.registry().rows.get(&place).cloned().ok_or_else(|| format!("no rows lie at {place}"))?;
         let first = rows.first().ok_or("no batch lies there")?;
         for field in first.schema().fields() {
             bind.add_result_column(field.name(), engine_type(field.data_type())?);
@@ -186,7 +187,7 @@ fn engine_type(data_type: &DataType) -> Result<LogicalTypeHandle, String> {
         DataType::List(item) if *item.data_type() == DataType::Int64 => {
             LogicalTypeHandle::list(&LogicalTypeId::Bigint.into())
         }
-        other => return Err(format!("rows with a column of type {other} cannot be handed over")),
+        other => return Err(format!("rows with a column of type {other} cannot be registered over")),
     })
 }
 
@@ -268,7 +269,7 @@ fn text(text: &str) -> ffi::duckdb_string_t {
         bytes => {
             let mut prefix = [0; 4];
             prefix.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte as c_char);
-            // The engine writes into no text that it was handed.
+            // The engine writes into no text that it was registered.
             let ptr = bytes.as_ptr().cast::<c_char>().cast_mut();
             let pointer = ffi::duckdb_string_t__bindgen_ty_1__bindgen_ty_1 { length, prefix, ptr };
             ffi::duckdb_string_t__bindgen_ty_1 { pointer }

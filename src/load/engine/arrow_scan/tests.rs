@@ -1,4 +1,4 @@
-//! What is handed over arrives as it is, whatever its length and wherever it begins.
+//! What is registered over arrives as it is, whatever its length and wherever it begins.
 
 use arrow::{
     array::{BooleanArray, Float64Array, Int64Array, ListArray, TimestampMicrosecondArray},
@@ -109,9 +109,9 @@ fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
     ] {
         let error = engine.insert("held", &rows).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
-        assert!(engine.counter.laid().rows.is_empty());
+        assert!(engine.arrow_tables.registry().rows.is_empty());
     }
-    let error = engine.connection().execute_batch("FROM handed_rows(1)").unwrap_err().to_string();
+    let error = engine.connection().execute_batch("FROM arrow_scan(1)").unwrap_err().to_string();
     assert!(error.contains("no rows lie at 1"), "{error}");
     engine.insert("held", &[number(Some(1))]).unwrap();
     assert_eq!(engine.integers("count", "SELECT count(*) FROM held").unwrap(), [1]);
@@ -140,5 +140,5 @@ fn p2_rows_are_joined_with_those_of_a_table_and_gone_after_it() {
     let delete = |rows: &str| format!("DELETE FROM held t USING {rows} k WHERE t.name IS NOT DISTINCT FROM k.name");
     engine.execute_with_rows(&rows(2), delete).unwrap();
     assert_eq!(engine.integers("count", "SELECT count(*), count(name) FROM held").unwrap(), [8_000, 8_000]);
-    assert!(engine.counter.laid().rows.is_empty());
+    assert!(engine.arrow_tables.registry().rows.is_empty());
 }
