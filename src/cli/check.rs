@@ -263,7 +263,7 @@ async fn clock_skew(source: &Source, settings: &Settings, service_now_ms: Option
     let list = settings.streams.iter().find(|stream| stream.stream.is_windowed());
     let sample = list.map(|list| pipeline::ClockSample { list: list.stream, page_rows: CLOCK_ROWS });
     if let Some(service_ms) = service_now_ms
-        && let Ok(Some(doubt)) = pipeline::doubt_clock(source, sample, service_ms, clock::now_ms(), None).await
+        && let Ok(Some(doubt)) = pipeline::compare_clocks(source, sample, service_ms, clock::now_ms(), None).await
     {
         let what_to_do =
             "correct the clock that is wrong: what is newer than the service's clock is not asked for".to_owned();

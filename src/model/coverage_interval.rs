@@ -4,7 +4,7 @@ use super::{FlagSet, Window};
 
 /// Stands for the time of the last scan where that scan left a doubt (rows that seem to be gone, and were not believed): older
 /// than any real one, so that the interval is due in every run.
-pub const IN_DOUBT_MS: i64 = 0;
+pub const NEEDS_RECHECK_MS: i64 = 0;
 
 /// An interval of creation time that was proven complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

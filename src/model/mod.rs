@@ -27,7 +27,7 @@ mod window;
 pub use account::{Activity, Busy, TimeAccount, TimeParts};
 pub use batch::{Discarded, FlatPage, Reject, RejectReason, TableBatch};
 pub(crate) use content_hash::{Content, column_mark, key_hashes};
-pub use coverage_interval::{CoverageInterval, IN_DOUBT_MS};
+pub use coverage_interval::{CoverageInterval, NEEDS_RECHECK_MS};
 pub use delivery::{Delivery, EventKind, FlatEvents};
 pub use display::steers_display;
 pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftPolicy, DriftRules};

@@ -28,25 +28,25 @@ pub struct ClockSample {
 
 /// What is wrong with the service's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockDoubt {
+pub enum ClockMismatch {
     /// The service holds rows that are days newer than its clock.
     Behind { service_ms: i64, here_ms: i64 },
     /// It is days ahead of this machine's, which can be right.
     Ahead { service_ms: i64, here_ms: i64 },
 }
 
-impl std::fmt::Display for ClockDoubt {
+impl std::fmt::Display for ClockMismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let days = |by_ms: i64| by_ms as f64 / DAY_MS as f64;
         match *self {
-            ClockDoubt::Behind { service_ms, here_ms } => write!(
+            ClockMismatch::Behind { service_ms, here_ms } => write!(
                 f,
                 "the service's clock (its Date header) says {}, {:.1} days behind this machine's, and the service holds answers \
                  that are newer",
                 format_ms(service_ms),
                 days(here_ms - service_ms)
             ),
-            ClockDoubt::Ahead { service_ms, here_ms } => write!(
+            ClockMismatch::Ahead { service_ms, here_ms } => write!(
                 f,
                 "the service's clock (its Date header) says {}, {:.1} days ahead of this machine's",
                 format_ms(service_ms),
@@ -58,19 +58,19 @@ impl std::fmt::Display for ClockDoubt {
 
 /// Holds the service's clock against this machine's, and where it is far behind, against the rows of a list: a machine's clock may be
 /// wrong as well. `seen_ms`: the latest time that this machine's clock is known to have shown.
-pub async fn doubt_clock(
+pub async fn compare_clocks(
     source: &Source,
     sample: Option<ClockSample>,
     service_ms: i64,
     here_ms: i64,
     seen_ms: Option<i64>,
-) -> Result<Option<ClockDoubt>, SourceError> {
+) -> Result<Option<ClockMismatch>, SourceError> {
     if (service_ms - here_ms).abs() <= FAR_MS {
         return Ok(None);
     }
     if service_ms > here_ms {
         let was_set_back = here_ms < WRITTEN_MS || seen_ms.is_some_and(|seen_ms| here_ms < seen_ms - FAR_MS);
-        return Ok((!was_set_back).then_some(ClockDoubt::Ahead { service_ms, here_ms }));
+        return Ok((!was_set_back).then_some(ClockMismatch::Ahead { service_ms, here_ms }));
     }
     let Some(ClockSample { list, page_rows }) = sample else { return Ok(None) };
     let after_ms = service_ms.saturating_add(FAR_MS);
@@ -83,12 +83,12 @@ pub async fn doubt_clock(
     };
     let Ok(flat) = flatten_page(list, &page.body, DriftRules::default()) else { return Ok(None) };
     let is_newer = moments_of(list, &flat).rows.iter().any(|(at_ms, _)| at_ms.is_some_and(|at_ms| at_ms >= after_ms));
-    Ok(is_newer.then_some(ClockDoubt::Behind { service_ms, here_ms }))
+    Ok(is_newer.then_some(ClockMismatch::Behind { service_ms, here_ms }))
 }
 
 impl Run {
     /// Whether a clock that is so far behind was not found to agree with the service's rows.
-    pub(super) fn is_clock_doubted(&self, behind_ms: i64) -> Result<bool, PipelineError> {
+    pub(super) fn is_clock_suspect(&self, behind_ms: i64) -> Result<bool, PipelineError> {
         if behind_ms.abs() <= FAR_MS {
             return Ok(false);
         }
@@ -107,7 +107,7 @@ impl Run {
     pub(super) async fn check_clock(&mut self, service_ms: i64) -> Result<(), PipelineError> {
         let here_ms = self.session.now_ms();
         let behind_ms = here_ms - service_ms;
-        if !self.is_clock_doubted(behind_ms)? {
+        if !self.is_clock_suspect(behind_ms)? {
             return Ok(());
         }
         let seen_ms = self.latest_here()?;
@@ -118,7 +118,7 @@ impl Run {
             page_rows(Some(&self.context.state()), list).map(|page_rows| ClockSample { list: list.stream, page_rows })
         });
         let sample = sample.transpose().map_err(PipelineError::State)?;
-        let doubt = match doubt_clock(&self.context.source, sample, service_ms, here_ms, seen_ms).await {
+        let doubt = match compare_clocks(&self.context.source, sample, service_ms, here_ms, seen_ms).await {
             Ok(doubt) => doubt,
             Err(SourceError::Stopped(stop)) => {
                 self.findings.stop.get_or_insert(stop);
@@ -135,7 +135,7 @@ impl Run {
         };
         let names = windowed().map(Stream::name).collect::<Vec<_>>().join(" and ");
         let note = match doubt {
-            ClockDoubt::Behind { .. } => {
+            ClockMismatch::Behind { .. } => {
                 let asked = self.request.backfill.unwrap_or(Window::new(i64::MIN, i64::MAX));
                 let missed = Window::new(asked.start_ms.max(service_ms), asked.end_ms.min(here_ms));
                 match missed.start_ms < missed.end_ms {
@@ -143,7 +143,7 @@ impl Run {
                     false => doubt.to_string(),
                 }
             }
-            ClockDoubt::Ahead { .. } => format!(
+            ClockMismatch::Ahead { .. } => format!(
                 "{doubt}. Windows end by it: {names} that are created until then are found by re-scans alone. Correct the clock \
                  that is wrong"
             ),

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use crate::{
     clock,
     load::{Applied, CommitOptions, RowCounts, Warehouse},
-    model::{Activity, Drift, IN_DOUBT_MS, Proof, Scan, Stream},
+    model::{Activity, Drift, NEEDS_RECHECK_MS, Proof, Scan, Stream},
     state::Covered,
 };
 
@@ -161,8 +161,8 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
         context.archive.settle(scan).map_err(PipelineError::Archive)?;
     }
     let mut state = context.state();
-    let is_doubtful = context.ties.commits(scan, &pulled.boundaries) || counts.withheld > 0;
-    let covered = covered(scan, counts.rows_read, is_doubtful, pulled.proof);
+    let needs_recheck = context.ties.commits(scan, &pulled.boundaries) || counts.withheld > 0;
+    let covered = covered(scan, counts.rows_read, needs_recheck, pulled.proof);
     state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
     drop(state);
     context.suppression.committed(scan);
@@ -175,8 +175,8 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
 
 /// What the checkpoints take in. Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at
 /// for long, and every run looks again until it is settled.
-pub(super) fn covered(scan: &Scan, rows: u64, is_doubtful: bool, proof: Proof) -> Covered {
-    let scanned_ms = if is_doubtful { IN_DOUBT_MS } else { scan.started_ms };
+pub(super) fn covered(scan: &Scan, rows: u64, needs_recheck: bool, proof: Proof) -> Covered {
+    let scanned_ms = if needs_recheck { NEEDS_RECHECK_MS } else { scan.started_ms };
     Covered { scan: scan.clone(), scanned_ms, rows, proof }
 }
 

@@ -137,7 +137,7 @@ impl Run {
         let skew = self.context.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
         let (skew_ms, compared_ms) = skew.unwrap_or_default();
         let here_ms = self.session.now_ms();
-        if is_open && (here_ms < compared_ms || self.is_clock_doubted(-skew_ms)?) {
+        if is_open && (here_ms < compared_ms || self.is_clock_suspect(-skew_ms)?) {
             return Ok(false);
         }
         let now_ms = if is_open { here_ms + skew_ms } else { OPEN_END_MS };

@@ -76,7 +76,7 @@ impl Run {
             VanishPolicy::Ignore
         } else if self.request.accept_vanished {
             VanishPolicy::Accept
-        } else if self.context.ties.is_doubtful(&pulled.scan, &pulled.boundaries) {
+        } else if self.context.ties.needs_recheck(&pulled.scan, &pulled.boundaries) {
             // A row that this scan lacks may be one that it lost.
             VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
         } else {

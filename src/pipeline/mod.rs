@@ -57,7 +57,7 @@ mod verify;
 mod work;
 
 pub use assemble::{full_text_search, identity, open_warehouses, source_settings};
-pub use clocks::{ClockDoubt, ClockSample, doubt_clock};
+pub use clocks::{ClockMismatch, ClockSample, compare_clocks};
 pub use deliveries::{Flushed, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};

@@ -50,7 +50,7 @@ pub(super) async fn pull(context: SyncContext, scan: OpenScan) -> Result<Complet
     let (pull, last_page) = Pull::open(context, scan).await?;
     let mut pull = pull.look_behind_last_page(last_page).await?;
     loop {
-        let (settled, at_end) = pull.read_list().await?.probe_waiting_boundaries().await?.ask_for_doubts().await?;
+        let (settled, at_end) = pull.read_list().await?.probe_waiting_boundaries().await?.ask_for_rechecks().await?;
         match at_end {
             AtEnd::Settled => return settled.complete().await,
             AtEnd::StartsOver => pull = settled.read_again().await?,
@@ -216,7 +216,7 @@ impl Pull {
     }
 
     /// Whether the scan may end.
-    async fn ask_for_doubts(mut self) -> Result<(Pull, AtEnd), PullError> {
+    async fn ask_for_rechecks(mut self) -> Result<(Pull, AtEnd), PullError> {
         let asked = at_end(&self.context, &self.scan, &mut self.boundaries).await;
         self.unless_failed(asked).await
     }

@@ -51,7 +51,7 @@ pub(super) fn check_ledgers(
     let has_coverage = !state.covered_scopes().map_err(PipelineError::State)?.is_empty();
     let under_way = state.scans_under_way().map_err(PipelineError::State)?;
     let under_way: HashSet<ScanId> = under_way.into_iter().map(|left| left.scan.id).collect();
-    let mut doubtful = Vec::new();
+    let mut unclear = Vec::new();
     for destination in destinations {
         let mut destination = destination.lock();
         let name = destination.name();
@@ -68,10 +68,10 @@ pub(super) fn check_ledgers(
             }
         };
         if !is_as_left {
-            doubtful.push(format!("{name} at {}", destination.location()));
+            unclear.push(format!("{name} at {}", destination.location()));
         }
     }
-    if doubtful.is_empty() {
+    if unclear.is_empty() {
         for destination in destinations {
             remember(state, &mut destination.lock(), None)?;
         }
@@ -80,7 +80,7 @@ pub(super) fn check_ledgers(
     let proven = rebuild(state, destinations)?;
     Ok(Some(format!(
         "the checkpoints did not fit the ledger of {}: {proven} scans are proven by every warehouse, the rest is pulled again",
-        doubtful.join(" and ")
+        unclear.join(" and ")
     )))
 }
 
@@ -176,7 +176,7 @@ fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &Unde
         Some(recovered) => ties::ended(context, &left.scan, recovered.spool.path(), &BoundariesLeft::of(recovered))?,
         None => ScanBoundaries::default(),
     };
-    let is_doubtful = context.ties.commits(&left.scan, &boundaries);
+    let needs_recheck = context.ties.commits(&left.scan, &boundaries);
     let (mut rows, mut withheld, mut proof) = (left.rows, 0, Proof::default());
     for destination in destinations {
         let mut destination = destination.lock();
@@ -192,7 +192,7 @@ fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &Unde
     }
     context.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (destination.lock().name(), true)).collect();
-    let covered = covered(&left.scan, rows, is_doubtful || withheld > 0, proof);
+    let covered = covered(&left.scan, rows, needs_recheck || withheld > 0, proof);
     context.state().checkpoint(&covered, &names).map_err(PipelineError::State)
 }
 

@@ -218,15 +218,15 @@ pub struct RunMoments {
 
 /// Rows that the service no longer returns, too many at once to be believed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doubt {
+pub(super) struct WithheldRows {
     pub scope: Scope,
     pub window: Window,
     pub withheld: u64,
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for WithheldRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Doubt { scope, window, withheld } = self;
+        let WithheldRows { scope, window, withheld } = self;
         write!(
             f,
             "{withheld} rows of {scope} in {window} are no longer returned by the service; too many to believe, so they stay. \
@@ -247,7 +247,7 @@ pub(super) struct Findings {
     /// What somebody has to look at; each is in `notes` as well.
     looks: Vec<String>,
     /// Where rows were withheld, as of the last look at each window.
-    pub doubts: Vec<Doubt>,
+    pub withheld_rows: Vec<WithheldRows>,
     /// Events of webhooks that were added.
     pub webhook_events: u64,
     /// What the contracts do not know.
@@ -292,7 +292,10 @@ impl Findings {
             });
             rejected.into_iter().chain(collisions)
         });
-        counted.chain(self.looks.iter().cloned()).chain(self.doubts.iter().map(Doubt::to_string)).collect()
+        counted
+            .chain(self.looks.iter().cloned())
+            .chain(self.withheld_rows.iter().map(WithheldRows::to_string))
+            .collect()
     }
 
     /// The run begins with these streams.
@@ -334,17 +337,17 @@ impl Findings {
     /// What a look at a window showed takes the place of what earlier looks at it showed: a scan that an earlier run began is
     /// looked at before the plan, which then finds its window still in doubt.
     pub fn looked(&mut self, scope: Scope, window: Window, withheld: u64) {
-        self.doubts.retain(|doubt| doubt.scope != scope || !doubt.window.overlaps(window));
+        self.withheld_rows.retain(|withheld| withheld.scope != scope || !withheld.window.overlaps(window));
         if withheld > 0 {
-            self.doubts.push(Doubt { scope, window, withheld });
+            self.withheld_rows.push(WithheldRows { scope, window, withheld });
         }
     }
 
     /// The streams with the rows that are withheld at the end.
     pub fn streams(&self) -> BTreeMap<&'static str, StreamReport> {
         let mut streams = self.streams.clone();
-        for doubt in &self.doubts {
-            streams.entry(doubt.scope.stream.name()).or_default().counts.withheld += doubt.withheld;
+        for withheld in &self.withheld_rows {
+            streams.entry(withheld.scope.stream.name()).or_default().counts.withheld += withheld.withheld;
         }
         streams
     }
@@ -370,7 +373,7 @@ impl Findings {
 
     /// What people should know.
     pub fn notes(&self) -> Vec<String> {
-        self.notes.iter().cloned().chain(self.doubts.iter().map(Doubt::to_string)).collect()
+        self.notes.iter().cloned().chain(self.withheld_rows.iter().map(WithheldRows::to_string)).collect()
     }
 
     pub fn outcome(&self) -> Outcome {

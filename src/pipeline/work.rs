@@ -133,7 +133,7 @@ pub(super) fn first_sync_since(settings: &Settings, state: &State, now_ms: i64) 
 mod tests {
     use super::*;
     use crate::{
-        model::{HOUR_MS, IN_DOUBT_MS, Proof, RunId, Scan, ScanId},
+        model::{HOUR_MS, NEEDS_RECHECK_MS, Proof, RunId, Scan, ScanId},
         state::Covered,
     };
 
@@ -147,7 +147,7 @@ mod tests {
     fn left_to_do(scans: &[Looked], wanted: FlagSet) -> Vec<(i64, i64)> {
         let folder = tempfile::tempdir().unwrap();
         let mut state = State::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:1", "test").unwrap();
-        for (nth, (scope, (start, end), hour, is_doubtful, flags)) in scans.iter().enumerate() {
+        for (nth, (scope, (start, end), hour, needs_recheck, flags)) in scans.iter().enumerate() {
             let scan = Scan {
                 id: ScanId::new(nth as i64),
                 run_id: RunId::new(1),
@@ -156,7 +156,7 @@ mod tests {
                 flags: *flags,
                 started_ms: hour * HOUR_MS,
             };
-            let scanned_ms = if *is_doubtful { IN_DOUBT_MS } else { scan.started_ms };
+            let scanned_ms = if *needs_recheck { NEEDS_RECHECK_MS } else { scan.started_ms };
             state.checkpoint(&Covered { scan, scanned_ms, rows: 0, proof: Proof::default() }, &[]).unwrap();
         }
         let rules = Rules { flags: wanted, settle_ms: 0, rescan: crate::plan::RescanRules::default() };

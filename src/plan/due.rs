@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::model::{CoverageInterval, FlagSet, HOUR_MS, IN_DOUBT_MS, IntervalSet, MINUTE_MS, Scope, Window};
+use crate::model::{CoverageInterval, FlagSet, HOUR_MS, IntervalSet, MINUTE_MS, NEEDS_RECHECK_MS, Scope, Window};
 
 use super::RescanRules;
 
@@ -85,7 +85,7 @@ pub fn due(scope: Scope, held: &[CoverageInterval], rules: &Rules, ask: Ask, now
             let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
             let read: IntervalSet = held.iter().map(|interval| interval.window).collect();
             let gaps = covered.gaps_in(window).into_iter().flat_map(|gap| by_reason(gap, &read));
-            gaps.chain(in_doubt(&held, rules, window)).collect()
+            gaps.chain(needs_recheck(&held, rules, window)).collect()
         }
         Ask::Sync { first_since_ms, known_since_ms } => {
             due_for_sync(&held, rules, Since { first_ms: first_since_ms, known_ms: known_since_ms }, settled_ms, now_ms)
@@ -103,10 +103,10 @@ fn by_reason(gap: Window, read: &IntervalSet) -> Vec<Due> {
 }
 
 /// Covered intervals that a backfill looks at again all the same: their last scan left a doubt.
-fn in_doubt(held: &[CoverageInterval], rules: &Rules, window: Window) -> Vec<Due> {
-    let in_doubt = held.iter().filter(|interval| interval.scanned_ms == IN_DOUBT_MS);
-    let in_doubt = in_doubt.filter(|interval| interval.flags.includes(rules.flags));
-    let windows: IntervalSet = in_doubt.map(|interval| interval.window.intersect(window)).collect();
+fn needs_recheck(held: &[CoverageInterval], rules: &Rules, window: Window) -> Vec<Due> {
+    let needs_recheck = held.iter().filter(|interval| interval.scanned_ms == NEEDS_RECHECK_MS);
+    let needs_recheck = needs_recheck.filter(|interval| interval.flags.includes(rules.flags));
+    let windows: IntervalSet = needs_recheck.map(|interval| interval.window.intersect(window)).collect();
     let windows = windows.windows().iter().filter(|window| !window.is_empty());
     windows.map(|window| Due { window: *window, reason: Reason::Rescan }).collect()
 }
@@ -148,7 +148,7 @@ fn due_whole(held: &[CoverageInterval], ask: Ask, now_ms: i64) -> Vec<Due> {
     let reason = match (ask, held.is_empty()) {
         (_, true) => Reason::New,
         (Ask::Sync { .. }, false) => Reason::Rescan,
-        (Ask::Backfill { .. }, false) if held.iter().any(|held| held.scanned_ms == IN_DOUBT_MS) => Reason::Rescan,
+        (Ask::Backfill { .. }, false) if held.iter().any(|held| held.scanned_ms == NEEDS_RECHECK_MS) => Reason::Rescan,
         (Ask::Backfill { .. }, false) => return Vec::new(),
     };
     vec![Due { window: Window::new(0, now_ms.max(1)), reason }]

@@ -267,7 +267,7 @@ impl ScanBoundaries {
     }
 
     /// Whether rows may be missing, believing this of the service.
-    pub fn is_doubtful(&self, belief: Ties) -> bool {
+    pub fn needs_recheck(&self, belief: Ties) -> bool {
         match belief {
             Ties::Lost => self.unprobed + self.unresolved_count > 0,
             Ties::Unknown => self.unresolved_count > 0,

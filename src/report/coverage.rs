@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     load::{LoadError, Reader},
-    model::{CoverageInterval, DAY_MS, IN_DOUBT_MS, IntervalSet, Scope, Stream, Window, is_same_service},
+    model::{CoverageInterval, DAY_MS, IntervalSet, NEEDS_RECHECK_MS, Scope, Stream, Window, is_same_service},
     state::{State, StateError},
 };
 
@@ -70,7 +70,7 @@ impl ScopeCoverage {
     pub fn of_segments(scope: Scope, intervals: &[CoverageInterval]) -> Self {
         let mut held = ScopeCoverage::of(scope);
         for interval in intervals {
-            held.lay(interval.window, interval.scanned_ms == IN_DOUBT_MS);
+            held.lay(interval.window, interval.scanned_ms == NEEDS_RECHECK_MS);
         }
         held
     }

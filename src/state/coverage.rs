@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use crate::model::{
-    CoverageInterval, DurableStep, EndStyles, FlagSet, IN_DOUBT_MS, Proof, Scan, ScanId, Scope, Stream, Window,
+    CoverageInterval, DurableStep, EndStyles, FlagSet, NEEDS_RECHECK_MS, Proof, Scan, ScanId, Scope, Stream, Window,
 };
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Covered {
     pub scan: Scan,
-    /// When it counts as looked at: when it began, or [`crate::model::IN_DOUBT_MS`].
+    /// When it counts as looked at: when it began, or [`crate::model::NEEDS_RECHECK_MS`].
     pub scanned_ms: i64,
     /// The records that it returned.
     pub rows: u64,
@@ -121,13 +121,13 @@ impl State {
     }
 
     /// Puts what is covered of a window in doubt: every run looks at it again until a scan leaves none. One transaction.
-    pub fn doubt(&mut self, scope: Scope, window: Window) -> Result<(), StateError> {
+    pub fn mark_for_recheck(&mut self, scope: Scope, window: Window) -> Result<(), StateError> {
         let failed = self.failed("write");
         let mut apply = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
             for held in load(&transaction, scope, window)? {
                 if let Some(mut part) = held.part(window) {
-                    part.interval.scanned_ms = IN_DOUBT_MS;
+                    part.interval.scanned_ms = NEEDS_RECHECK_MS;
                     lay(&transaction, scope, part)?;
                 }
             }

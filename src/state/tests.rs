@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{
-    CoverageInterval, DAY_MS, EndStyle, Flag, FlagSet, IN_DOUBT_MS, PageToken, Proof, RunId, Scan, ScanId, Scope,
+    CoverageInterval, DAY_MS, EndStyle, Flag, FlagSet, NEEDS_RECHECK_MS, PageToken, Proof, RunId, Scan, ScanId, Scope,
     Stream, Window,
 };
 
@@ -124,7 +124,7 @@ fn p4_what_one_warehouse_took_alone_proves_nothing_and_takes_away() {
     };
     let both = [asked(FlagSet::ALL, (0, 3000), 5)];
     let some = [
-        Covered { scanned_ms: IN_DOUBT_MS, ..asked(FlagSet::ALL, (2000, 2500), 7) },
+        Covered { scanned_ms: NEEDS_RECHECK_MS, ..asked(FlagSet::ALL, (2000, 2500), 7) },
         asked(without, (1000, 2000), 6),
         // Before both were asked, and where neither was.
         asked(without, (0, 500), 4),
@@ -140,7 +140,7 @@ fn p4_what_one_warehouse_took_alone_proves_nothing_and_takes_away() {
         [
             (0, 1000, all, 5 * DAY_MS),
             (1000, 2000, without, 5 * DAY_MS),
-            (2000, 2500, all, IN_DOUBT_MS),
+            (2000, 2500, all, NEEDS_RECHECK_MS),
             (2500, 3000, all, 5 * DAY_MS)
         ]
     );
@@ -192,7 +192,7 @@ fn p3_the_first_proof_and_the_last_reading_are_kept_apart() {
     let first = Scan { started_ms: DAY_MS, ..scan(0, 1000) };
     let mut second = Scan { id: ScanId::new(2), started_ms: 3 * DAY_MS, ..scan(500, 2000) };
     state.checkpoint(&covered(&first, first.started_ms, 10), &[]).unwrap();
-    state.checkpoint(&covered(&second, crate::model::IN_DOUBT_MS, 15), &[]).unwrap();
+    state.checkpoint(&covered(&second, crate::model::NEEDS_RECHECK_MS, 15), &[]).unwrap();
     let proofs = state.proofs(first.scope).unwrap();
     assert_eq!(
         proofs,

@@ -257,5 +257,5 @@ fn p3_slow_a_millisecond_with_more_rows_than_a_page_is_whole_or_told_in_every_ru
     }
     let state = State::open_read_only(&place.state()).unwrap().unwrap();
     let in_doubt = state.coverage(Scope::all(Stream::Responses)).unwrap();
-    assert!(in_doubt.iter().any(|held| held.scanned_ms == studysync::model::IN_DOUBT_MS), "{in_doubt:?}");
+    assert!(in_doubt.iter().any(|held| held.scanned_ms == studysync::model::NEEDS_RECHECK_MS), "{in_doubt:?}");
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     clock,
     config::Settings,
-    model::{IN_DOUBT_MS, IntervalSet, Window, format_ms, parse_length},
+    model::{IntervalSet, NEEDS_RECHECK_MS, Window, format_ms, parse_length},
     pipeline::{
         CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, RunReason, chain, drift_lines, known_traits, told_wait_until,
     },
@@ -225,7 +225,8 @@ fn gather(
         };
         let complete =
             |window: &Window| TimeRangeJson { complete_since: complete_since(&proven, *window), ..range_json(window) };
-        let settled = held.iter().map(|segment| segment.scanned_ms).filter(|scanned_ms| *scanned_ms != IN_DOUBT_MS);
+        let settled =
+            held.iter().map(|segment| segment.scanned_ms).filter(|scanned_ms| *scanned_ms != NEEDS_RECHECK_MS);
         let oldest_ms = settled.min().unwrap_or(now_ms);
         streams.push(StreamStatus {
             stream: scope.stream.name(),
@@ -234,7 +235,7 @@ fn gather(
             missing: covered.gaps_in(bounding_range).iter().map(range_json).collect(),
             in_doubt: held
                 .iter()
-                .filter(|held| held.scanned_ms == IN_DOUBT_MS)
+                .filter(|held| held.scanned_ms == NEEDS_RECHECK_MS)
                 .map(|held| range_json(&held.window))
                 .collect(),
             rows: counter.count(scope),

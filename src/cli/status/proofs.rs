@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    model::{EndStyle, Flag, IN_DOUBT_MS, IntervalSet, Scope, Window, format_ms},
+    model::{EndStyle, Flag, IntervalSet, NEEDS_RECHECK_MS, Scope, Window, format_ms},
     state::{Proven, State, StateError, StoredInterval},
 };
 
@@ -133,11 +133,11 @@ impl ProofStatus {
 
     fn read(scope: Scope, stored: &StoredInterval, proven_ms: Option<i64>) -> Self {
         let StoredInterval { interval, read } = stored;
-        let is_doubtful = interval.scanned_ms == IN_DOUBT_MS;
+        let needs_recheck = interval.scanned_ms == NEEDS_RECHECK_MS;
         // Coverage of an earlier version with a doubt on it knows no time at all.
         let moment = |at_ms: i64| (at_ms > 0).then(|| seconds(at_ms));
         ProofStatus {
-            state: if is_doubtful { Standing::InDoubt } else { Standing::Complete },
+            state: if needs_recheck { Standing::InDoubt } else { Standing::Complete },
             complete_since: proven_ms.and_then(moment),
             last_read: moment(read.read_ms),
             flags: interval.flags.iter().map(Flag::name).collect(),

@@ -21,7 +21,7 @@ pub(super) use scan::{AtEnd, BoundariesLeft, after_page, asker, at_end, ended, n
 /// An older measure is made again when there is an occasion.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
 /// Doubts that a run names one by one.
-const DOUBTS_NAMED_MAX: usize = 20;
+const RECHECKS_NAMED_MAX: usize = 20;
 /// Measures of one run that told nothing, before it leaves it at that.
 const ATTEMPTS_MAX: u32 = 3;
 
@@ -40,12 +40,12 @@ struct Inner {
     /// Windows that were committed with boundaries that nobody probed at.
     unprobed: Vec<(Scope, Window)>,
     notes: Vec<String>,
-    doubts: Vec<TieDoubt>,
+    rechecks: Vec<TieRecheck>,
 }
 
 /// A window of which rows may be missing.
 #[derive(Clone, Debug)]
-struct TieDoubt {
+struct TieRecheck {
     scope: Scope,
     window: Window,
     text: String,
@@ -65,7 +65,7 @@ impl TieWatch {
             sampler: BoundarySampler::default(),
             unprobed: Vec::new(),
             notes: Vec::new(),
-            doubts: Vec::new(),
+            rechecks: Vec::new(),
         }))))
     }
 
@@ -119,15 +119,15 @@ impl TieWatch {
         let before = std::mem::replace(&mut inner.belief, found);
         inner.measured_ms = Some(now_ms);
         if found == Ties::Lost && before != Ties::Lost {
-            let doubted = std::mem::take(&mut inner.unprobed);
-            for (scope, window) in &doubted {
-                state.doubt(*scope, *window).map_err(PipelineError::State)?;
+            let affected = std::mem::take(&mut inner.unprobed);
+            for (scope, window) in &affected {
+                state.mark_for_recheck(*scope, *window).map_err(PipelineError::State)?;
             }
-            if !before.may_lose() || !doubted.is_empty() {
+            if !before.may_lose() || !affected.is_empty() {
                 inner.notes.push(format!(
                     "the service was believed to have ties {before}, and loses rows that share a millisecond at the boundary of a \
-                     page: {} windows of this run are in doubt and will be read again by the next",
-                    doubted.len()
+                     page: {} windows of this run are in recheck and will be read again by the next",
+                    affected.len()
                 ));
             }
         }
@@ -140,8 +140,8 @@ impl TieWatch {
     }
 
     /// Whether a scan's boundaries leave a doubt.
-    pub fn is_doubtful(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
-        boundaries.is_doubtful(self.belief(scan.scope.stream))
+    pub fn needs_recheck(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
+        boundaries.needs_recheck(self.belief(scan.scope.stream))
     }
 
     /// A scan is about to be checkpointed: whether it leaves a doubt, which is then told. The caller holds the lock on the
@@ -151,9 +151,9 @@ impl TieWatch {
         let belief = self.belief(scope.stream);
         let mut inner = self.inner();
         // What a probe at a window shows takes the place of what earlier probes at it showed.
-        inner.doubts.retain(|doubt| doubt.scope != scope || !doubt.window.overlaps(window));
-        if boundaries.is_doubtful(belief) {
-            inner.doubts.push(TieDoubt { scope, window, text: describe(scope, window, boundaries) });
+        inner.rechecks.retain(|recheck| recheck.scope != scope || !recheck.window.overlaps(window));
+        if boundaries.needs_recheck(belief) {
+            inner.rechecks.push(TieRecheck { scope, window, text: describe(scope, window, boundaries) });
             return true;
         }
         if boundaries.unprobed() > 0 {
@@ -165,8 +165,8 @@ impl TieWatch {
     /// What people should have a probe at.
     pub fn notes(&self) -> Vec<String> {
         let inner = self.inner();
-        let named = inner.doubts.iter().take(DOUBTS_NAMED_MAX).map(|doubt| doubt.text.clone());
-        let more = inner.doubts.len().saturating_sub(DOUBTS_NAMED_MAX);
+        let named = inner.rechecks.iter().take(RECHECKS_NAMED_MAX).map(|recheck| recheck.text.clone());
+        let more = inner.rechecks.len().saturating_sub(RECHECKS_NAMED_MAX);
         let more = (more > 0).then(|| format!("{more} more windows may lack rows at the boundaries of their pages"));
         inner.notes.iter().cloned().chain(named).chain(more).collect()
     }

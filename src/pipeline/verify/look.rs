@@ -39,7 +39,7 @@ impl Drop for Spooled {
 pub(super) struct Looked {
     pulled: CompletedScan,
     /// Whether the service may have lost rows at the page boundaries, so that a row that it did not return may be there.
-    pub is_doubtful: bool,
+    pub needs_recheck: bool,
     /// Whether the list does not show all that the service has of the window.
     may_lack_rows: bool,
     _spooled: Spooled,
@@ -61,9 +61,9 @@ pub(super) async fn look(context: &SyncContext, task: &Task, run_id: RunId) -> R
     let (boundaries, page_rows) = (BoundariesLeft::default(), task.page_rows);
     let begun = OpenScan { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_part: task.is_part };
     let pulled = pull(context.clone(), begun).await?;
-    let is_doubtful = context.ties.is_doubtful(&pulled.scan, &pulled.boundaries);
+    let needs_recheck = context.ties.needs_recheck(&pulled.scan, &pulled.boundaries);
     let may_lack_rows = task.is_part_of_all || context.theme_times.may_lack_rows(task.scope.stream);
-    Ok(Looked { pulled, is_doubtful, may_lack_rows, _spooled: spooled })
+    Ok(Looked { pulled, needs_recheck, may_lack_rows, _spooled: spooled })
 }
 
 /// Holds the window against each warehouse, one thread each.

@@ -208,7 +208,7 @@ impl Verify {
 
     async fn compare(&mut self, task: Task, looked: Looked) -> Result<(), PipelineError> {
         let (window, scope) = (task.window, task.scope);
-        if looked.is_doubtful {
+        if looked.needs_recheck {
             let note =
                 format!("{scope} {window}: the service may have lost rows at the boundaries of its pages in this look");
             self.found.notes.push(note);

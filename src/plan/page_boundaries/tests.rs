@@ -103,7 +103,7 @@ proptest! {
         for belief in [Ties::Unknown, Ties::Lost] {
             let (held, boundaries, probes) = scan(&service, page_rows, belief);
             prop_assert_eq!(&held, &all);
-            prop_assert!(!boundaries.is_doubtful(belief));
+            prop_assert!(!boundaries.needs_recheck(belief));
             prop_assert!(probes < service.pages(|_| true, page_rows).0.len());
         }
     }
@@ -158,7 +158,7 @@ proptest! {
 #[test]
 fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
     let page = moments(&[(5, 1), (7, 2), (7, 3)]);
-    for (belief, is_doubtful) in
+    for (belief, needs_recheck) in
         [(Ties::Unknown, true), (Ties::Lost, true), (Ties::Kept, false), (Ties::Repeated, false)]
     {
         let mut boundaries = ScanBoundaries::new(0);
@@ -166,23 +166,23 @@ fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
             boundaries.page(&page, true, None, belief, |_| true).or_else(|| boundaries.next_waiting(belief)).unwrap();
         assert_eq!(boundary, PageBoundary { at_ms: 7, shown: HashSet::from([2, 3]), page_rows: 3 });
         boundaries.probed(&boundary, &HashSet::from([2, 3, 4]), belief, Err("more than a page"));
-        assert_eq!(boundaries.is_doubtful(belief), is_doubtful, "{belief}");
+        assert_eq!(boundaries.needs_recheck(belief), needs_recheck, "{belief}");
         assert_eq!(boundaries.unresolved().0[0].at_ms, Some(7));
         let mut boundaries = ScanBoundaries::new(0);
         boundaries.probed(&boundary, &HashSet::from([2]), belief, Ok(()));
-        assert_eq!(boundaries.has_changed(), is_doubtful, "{belief}: worth another walk");
-        assert!(boundaries.try_again() && !boundaries.has_changed() && !boundaries.is_doubtful(belief));
+        assert_eq!(boundaries.has_changed(), needs_recheck, "{belief}: worth another walk");
+        assert!(boundaries.try_again() && !boundaries.has_changed() && !boundaries.needs_recheck(belief));
         boundaries.probed(&boundary, &HashSet::from([2]), belief, Ok(()));
         assert!(!boundaries.has_changed(), "{belief}: no third one");
         assert_eq!(
-            boundaries.is_doubtful(belief),
-            is_doubtful,
+            boundaries.needs_recheck(belief),
+            needs_recheck,
             "{belief}: a probe that lacks what the page had proves nothing"
         );
         let unreadable = PageMoments { last_ms: None, ..page.clone() };
         let mut boundaries = ScanBoundaries::new(0);
         assert_eq!(boundaries.page(&unreadable, true, None, belief, |_| true), None);
-        assert_eq!(boundaries.is_doubtful(belief), is_doubtful, "{belief}: an boundary without a time");
+        assert_eq!(boundaries.needs_recheck(belief), needs_recheck, "{belief}: an boundary without a time");
     }
 }
 
@@ -204,7 +204,10 @@ fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
     assert_eq!(boundaries.page(&moments(&[(7, 3)]), true, window, Ties::Lost, |_| true), None, "its rows are known");
     assert_eq!(boundaries.page(&moments(&[(8, 4)]), true, window, Ties::Kept, |_| false), None);
     assert_eq!(boundaries.unprobed(), 1);
-    assert!(boundaries.is_doubtful(Ties::Lost) && !boundaries.is_doubtful(Ties::Kept), "known to lose rows only later");
+    assert!(
+        boundaries.needs_recheck(Ties::Lost) && !boundaries.needs_recheck(Ties::Kept),
+        "known to lose rows only later"
+    );
     assert!(boundaries.try_again() && boundaries.unprobed() == 0);
     boundaries.start_over();
     assert!(!boundaries.try_again(), "no window starts over for ever");

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::{
         config::{Overrides, resolve},
-        model::{FlagSet, IN_DOUBT_MS, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
+        model::{FlagSet, NEEDS_RECHECK_MS, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
         state::Covered,
     };
 
@@ -247,7 +247,7 @@ mod tests {
                     flags: FlagSet::ALL,
                     started_ms: NOW_MS - day,
                 },
-                scanned_ms: if day % 100 == 0 { IN_DOUBT_MS } else { NOW_MS - day },
+                scanned_ms: if day % 100 == 0 { NEEDS_RECHECK_MS } else { NOW_MS - day },
                 rows: 1,
                 proof: Proof::default(),
             })

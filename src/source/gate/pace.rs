@@ -223,12 +223,12 @@ impl Pace {
                 // Far below, what was taken for an allowance is a limit's own: so many a second, say.
                 let told = beyond_burst.filter(|told| *told >= lower * TOLD_MIN && told * TOLD_SHARE <= lower);
                 let (lower, limit) = told.map_or((lower, lower / share), |told| (told * TOLD_SHARE, told));
-                let is_doubtful = self.admissions.stood_still(now, still(rate));
+                let needs_recheck = self.admissions.stood_still(now, still(rate));
                 let before = self.limit.map(|before| before.per_sec);
                 self.limit = Some(Limit {
                     per_sec: limit.clamp(RATE_MIN, RATE_MAX),
                     is_told: told.is_some(),
-                    before_doubt: before.filter(|before| is_doubtful && limit < before * (1.0 - NEAR)),
+                    before_doubt: before.filter(|before| needs_recheck && limit < before * (1.0 - NEAR)),
                 });
                 lower
             }
