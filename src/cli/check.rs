@@ -27,7 +27,7 @@ use super::{
     CommandError, Context,
     flags::{EffortFlags, PlaceFlags},
     printer::Printer,
-    traits::describe_measured,
+    service_profile::describe_measured,
 };
 use finding::Finding;
 use trial::can_be_made;
@@ -50,10 +50,10 @@ const SKEW_MS_MAX: i64 = 60_000;
 ///
 /// Each failure says what to do about it. Nothing is pulled. With `full_text_search` it also loads DuckDB's extension.
 ///
-/// With --traits it also measures what the service's documents leave open: the order of lists, what `start` and `end` of each list
+/// With --service-profile it also measures how the service behaves where its documents leave it open: the order of lists, what `start` and `end` of each list
 /// mean and whether they belong to the range, how a list ends, what becomes of rows that share a millisecond at the edge of a page,
 /// the largest page that comes in time, which states of surveys are listed without being asked for, the unit of the times of users
-/// (at most three users are asked for), and the environments that webhooks named. That takes at most 60 requests; each trait is
+/// (at most three users are asked for), and the environments that webhooks named. That takes at most 60 requests; each behaviour is
 /// shown with its value, its date and how it was measured. What is found is remembered, `status` shows it, and runs make use of it.
 /// `unknown` is no failure: a service with few rows shows little, and no refusal is provoked to see its form.
 ///
@@ -63,15 +63,15 @@ const SKEW_MS_MAX: i64 = 60_000;
 /// holds the lease; 6 the service must be left alone for now.
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
-    /// Also measure the traits of the service
-    #[arg(long)]
-    traits: bool,
+    /// Also measure how the service behaves where its documents leave it open
+    #[arg(long, alias = "traits")]
+    service_profile: bool,
 
     /// Also send a test message to whom [notify] names
     #[arg(long)]
     notify: bool,
 
-    /// JSON on stdout: the list of findings; with --traits an object with findings and traits
+    /// JSON on stdout: the list of findings; with --service-profile an object with findings and traits
     #[arg(long)]
     json: bool,
 
@@ -82,9 +82,9 @@ pub(super) struct CheckArgs {
     effort: EffortFlags,
 }
 
-/// The JSON of `check --traits`.
+/// The JSON of `check --service-profile`.
 #[derive(Serialize)]
-struct WithTraits<'a> {
+struct WithBehaviours<'a> {
     findings: &'a [Finding],
     /// `None` if they could not be measured; a finding says why.
     traits: Option<&'a [Measured]>,
@@ -133,17 +133,17 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
         ["warehouse", "search", "disk", "serve", "metrics", "notify"].contains(&what)
             || Stream::LISTS.into_iter().any(|list| list.name() == what)
     };
-    if args.traits && findings.found.iter().all(|finding| finding.is_well || is_no_obstacle(finding.what)) {
-        match pipeline::measure_traits(&settings).await {
+    if args.service_profile && findings.found.iter().all(|finding| finding.is_well || is_no_obstacle(finding.what)) {
+        match pipeline::measure_service_profile(&settings).await {
             Ok(found) => measured = Some(found),
             Err(error) => findings.add([Finding::broken("traits", CommandError::Pipeline(error))])?,
         }
     }
     let findings = findings.found;
-    match (args.json, args.traits) {
+    match (args.json, args.service_profile) {
         (true, false) => context.printer.print_json(&findings)?,
         (true, true) => {
-            context.printer.print_json(&WithTraits { findings: &findings, traits: measured.as_deref() })?;
+            context.printer.print_json(&WithBehaviours { findings: &findings, traits: measured.as_deref() })?;
         }
         (false, _) => {
             if let Some(traits) = measured.as_deref().map(describe_measured) {

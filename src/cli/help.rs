@@ -14,7 +14,7 @@ const fn examples(command: &'static str, lines: &'static [&'static str]) -> Exam
 /// The last word is the name of the command; those before it are the commands above.
 const EXAMPLES: &[Examples] = &[
     examples("init", &["studysync init", "studysync init /etc/studysync/studysync.toml"]),
-    examples("check", &["studysync check", "studysync check --traits"]),
+    examples("check", &["studysync check", "studysync check --service-profile"]),
     examples("plan", &["studysync plan", "studysync plan --from 2024-01-01 --days"]),
     examples("sync", &["studysync sync", "studysync sync --deadline 3h30m --json >> runs.ndjson"]),
     examples(

@@ -25,9 +25,9 @@ mod runtime;
 mod sandbox;
 mod schema;
 mod serve;
+mod service_profile;
 mod status;
 mod sync;
-mod traits;
 mod users;
 mod verify;
 

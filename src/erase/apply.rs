@@ -149,7 +149,7 @@ impl Erase {
 
     /// Keeps them out, from now until some time after the service's delay.
     fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
-        let skew_ms = self.session.state().service_trait::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
+        let skew_ms = self.session.state().behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
         let known_ms = self.source.as_ref().and_then(Source::service_now_ms);
         let now_ms = known_ms.unwrap_or(self.session.now_ms() + skew_ms);
         let from_ms = *journal.suppressed_from_ms.get_or_insert(now_ms);

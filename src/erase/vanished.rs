@@ -22,7 +22,7 @@ pub async fn erase_vanished(
     let planned = tokio::task::spawn_blocking(move || {
         // Rows are marked with the service's time.
         let state = State::open_read_only(&settings.state_path)?;
-        let skew_ms = state.map(|state| state.service_trait::<i64>(CLOCK_SKEW)).transpose()?.flatten();
+        let skew_ms = state.map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
         let now_ms = clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);
         let request = EraseRequest::vanished(now_ms.saturating_sub(i64::from(days) * DAY_MS));
         let mut erase = Erase::open_in(settings, request, stop, System::default())?;

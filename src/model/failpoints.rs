@@ -87,8 +87,8 @@ pub enum DurableStep {
     CoverageRebuilt,
     /// A warehouse is remembered.
     DestinationRemembered,
-    /// A trait of the service is remembered.
-    TraitRemembered,
+    /// A behaviour of the service is remembered.
+    BehaviourRemembered,
     /// Answers about people are remembered.
     PeopleRemembered,
     /// Intents to send users, and what came of them, are remembered.

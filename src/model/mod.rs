@@ -18,10 +18,10 @@ mod person;
 mod rng;
 mod scan;
 mod service;
+mod service_profile;
 mod stream;
 mod survey_status;
 mod time;
-mod traits;
 mod window;
 
 pub use account::{Activity, Busy, TimeAccount, TimeParts};
@@ -42,8 +42,8 @@ pub use person::{Identifier, IdentifierKind, Spelled, Spellings, email_names, me
 pub use rng::Rng;
 pub use scan::{RunId, Scan, ScanId};
 pub use service::is_same_service;
+pub use service_profile::{ListOrder, RetryAfterForm, RowTime, ThemeTime, Ties, names as behaviour_names};
 pub use stream::Stream;
 pub use survey_status::{StatusFilter, StatusSpelling, SurveyStatus};
 pub use time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_ms, parse_date, parse_length, parse_moment, parse_month};
-pub use traits::{ListOrder, RetryAfterForm, RowTime, ThemeTime, Ties, names as trait_names};
 pub use window::{Scope, Window};

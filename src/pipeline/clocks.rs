@@ -92,7 +92,7 @@ impl Run {
         if behind_ms.abs() <= FAR_MS {
             return Ok(false);
         }
-        let agreed = self.context.state().service_trait::<i64>(AGREED_BEHIND).map_err(PipelineError::State)?;
+        let agreed = self.context.state().behaviour::<i64>(AGREED_BEHIND).map_err(PipelineError::State)?;
         Ok(behind_ms < 0 || agreed.is_none_or(|(agreed_ms, _)| behind_ms > agreed_ms + SAME_MS))
     }
 
@@ -129,7 +129,7 @@ impl Run {
         let Some(doubt) = doubt else {
             if behind_ms > FAR_MS {
                 let state = self.context.state();
-                state.remember_trait(AGREED_BEHIND, &behind_ms, here_ms).map_err(PipelineError::State)?;
+                state.remember_behaviour(AGREED_BEHIND, &behind_ms, here_ms).map_err(PipelineError::State)?;
             }
             return Ok(());
         };

@@ -134,7 +134,7 @@ impl Run {
     fn is_backfilled(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
         let is_open = window.end_ms == OPEN_END_MS;
-        let skew = self.context.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+        let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
         let (skew_ms, compared_ms) = skew.unwrap_or_default();
         let here_ms = self.session.now_ms();
         if is_open && (here_ms < compared_ms || self.is_clock_suspect(-skew_ms)?) {

@@ -10,8 +10,8 @@ use super::{
     PipelineError, Run,
     queue::Task,
     scan::CompletedScan,
+    service_profile::{KnownStatuses, choose_statuses},
     ties::TieProbeError,
-    traits::{KnownStatuses, choose_statuses},
 };
 
 impl Run {
@@ -64,7 +64,7 @@ impl Run {
         let (state, now_ms) = (self.context.state(), self.session.now_ms());
         let unknown: Option<String> = None;
         state
-            .remember_trait(crate::model::trait_names::SURVEY_STATUS_FORM, &unknown, now_ms)
+            .remember_behaviour(crate::model::behaviour_names::SURVEY_STATUS_FORM, &unknown, now_ms)
             .map_err(PipelineError::State)
     }
 

@@ -54,15 +54,15 @@ pub fn recall(
     ignores_told_wait: bool,
 ) -> Result<Option<LearnedRate>, StateError> {
     if !ignores_told_wait {
-        let told = state.service_trait::<ToldWait>(TOLD_WAIT)?;
+        let told = state.behaviour::<ToldWait>(TOLD_WAIT)?;
         settings.not_before = told.and_then(|(told, _)| told.left(settings.clock.now_ms()));
     }
-    Ok(state.service_trait(LEARNED_RATE)?.map(|(learned, _)| learned))
+    Ok(state.behaviour(LEARNED_RATE)?.map(|(learned, _)| learned))
 }
 
 /// Before this time no command asks the service, which told so: epoch milliseconds.
 pub fn told_wait_until(state: &State, now_ms: i64) -> Result<Option<i64>, StateError> {
-    let told = state.service_trait::<ToldWait>(TOLD_WAIT)?;
+    let told = state.behaviour::<ToldWait>(TOLD_WAIT)?;
     Ok(told.and_then(|(told, _)| told.left(now_ms).map(|_| told.until_ms)))
 }
 
@@ -73,23 +73,23 @@ pub fn remember(state: &State, source: &Source, now_ms: i64) -> Result<(), State
         None if source.takes_requests() => forget_told(state, now_ms)?,
         None => {}
     }
-    state.remember_trait(LEARNED_RATE, &source.learned_rate(), now_ms)
+    state.remember_behaviour(LEARNED_RATE, &source.learned_rate(), now_ms)
 }
 
 /// A wait that is the same as before counts from when it was told first.
 fn remember_told(state: &State, until_ms: i64, now_ms: i64) -> Result<(), StateError> {
-    let before = state.service_trait::<ToldWait>(TOLD_WAIT)?;
+    let before = state.behaviour::<ToldWait>(TOLD_WAIT)?;
     if before.is_some_and(|(before, _)| (until_ms - before.until_ms).abs() < SAME_WAIT_MS) {
         return Ok(());
     }
-    state.remember_trait(TOLD_WAIT, &ToldWait::new(now_ms, until_ms), now_ms)
+    state.remember_behaviour(TOLD_WAIT, &ToldWait::new(now_ms, until_ms), now_ms)
 }
 
 /// The service takes requests again before its time.
 fn forget_told(state: &State, now_ms: i64) -> Result<(), StateError> {
-    let before = state.service_trait::<ToldWait>(TOLD_WAIT)?;
+    let before = state.behaviour::<ToldWait>(TOLD_WAIT)?;
     match before.and_then(|(before, _)| before.left(now_ms)) {
-        Some(_) => state.remember_trait(TOLD_WAIT, &ToldWait::new(now_ms, now_ms), now_ms),
+        Some(_) => state.remember_behaviour(TOLD_WAIT, &ToldWait::new(now_ms, now_ms), now_ms),
         None => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::Settings,
     load::{LoadError, StartedEngine, Warehouse},
-    model::{Activity, trait_names},
+    model::{Activity, behaviour_names},
     source::{Source, SourceSettings},
 };
 
@@ -94,7 +94,7 @@ impl Run {
     }
 
     pub(super) fn clock_skew_ms(&self) -> Result<i64, PipelineError> {
-        let skew = self.context.state().service_trait::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+        let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
         Ok(skew.map_or(0, |(skew_ms, _)| skew_ms))
     }
 
@@ -102,7 +102,10 @@ impl Run {
     pub(super) fn remember_clock(&self, service_now_ms: Option<i64>) -> Result<i64, PipelineError> {
         let here_ms = self.session.now_ms();
         let now_ms = service_now_ms.unwrap_or(here_ms);
-        self.context.state().remember_trait(CLOCK_SKEW, &(now_ms - here_ms), here_ms).map_err(PipelineError::State)?;
+        self.context
+            .state()
+            .remember_behaviour(CLOCK_SKEW, &(now_ms - here_ms), here_ms)
+            .map_err(PipelineError::State)?;
         Ok(now_ms)
     }
 
@@ -186,7 +189,7 @@ impl Opened {
         stop: CancellationToken,
         progress: Arc<Progress>,
     ) -> Result<Opened, PipelineError> {
-        let studies = session.state().service_trait(trait_names::SURVEYS_ARE_STUDIES).map_err(PipelineError::State)?;
+        let studies = session.state().behaviour(behaviour_names::SURVEYS_ARE_STUDIES).map_err(PipelineError::State)?;
         source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
         let archive = session.archive()?;
         clear_leftovers(&session.settings)?;

@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     PipelineError, Progress, Session, assemble::suppression, held::Budget, memory::MemoryShares,
-    theme_times::ThemeTimes, ties::TieWatch, traits::Learned,
+    service_profile::Learned, theme_times::ThemeTimes, ties::TieWatch,
 };
 
 /// What every pull and every commit of a command works with. Cheap to clone; clones share everything.

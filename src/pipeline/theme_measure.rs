@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    model::{FlagSet, PageRequest, SECOND_MS, Scan, Scope, Stream, ThemeTime, Window, trait_names},
+    model::{FlagSet, PageRequest, SECOND_MS, Scan, Scope, Stream, ThemeTime, Window, behaviour_names},
     plan::page_boundaries::PageMoments,
     source::{Answer, Range},
 };
@@ -39,7 +39,7 @@ pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMom
     let Some(now_ms) = context.theme_times.found(found) else { return Ok(()) };
     context
         .state()
-        .remember_measured(trait_names::THEMES_FILTERED_BY, &found, "the themes that a run met", now_ms)
+        .remember_measured(behaviour_names::THEMES_FILTERED_BY, &found, "the themes that a run met", now_ms)
         .map_err(|error| TieProbeError::Run(PipelineError::State(error)))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Settings, StreamSettings},
-    model::{CoverageInterval, DAY_MS, FlagSet, IntervalSet, Scope, Stream, Window, trait_names},
+    model::{CoverageInterval, DAY_MS, FlagSet, IntervalSet, Scope, Stream, Window, behaviour_names},
     plan::{Ask, Due, Rules, due},
     state::{State, StateError, StoredInterval},
 };
@@ -58,11 +58,11 @@ pub(super) fn page_rows(state: Option<&State>, stream: &StreamSettings) -> Resul
 /// The largest page that is known to come: of responses the largest in time, of themes the only one there is.
 fn page_rows_known(state: Option<&State>, stream: Stream) -> Result<Option<u32>, StateError> {
     let name = match stream {
-        Stream::Responses => trait_names::PAGE_ROWS,
-        Stream::Themes => trait_names::THEMES_PAGE_ROWS,
+        Stream::Responses => behaviour_names::PAGE_ROWS,
+        Stream::Themes => behaviour_names::THEMES_PAGE_ROWS,
         Stream::Surveys | Stream::Users => return Ok(None),
     };
-    let known = state.map(|state| state.service_trait::<u32>(name)).transpose()?.flatten();
+    let known = state.map(|state| state.behaviour::<u32>(name)).transpose()?.flatten();
     Ok(known.map(|(rows, _)| rows.max(1)))
 }
 

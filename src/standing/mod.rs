@@ -72,9 +72,9 @@ impl Standing {
     /// # Errors
     /// The checkpoints cannot be read.
     pub fn of(settings: &Settings, state: &State, now_ms: i64) -> Result<Standing, StateError> {
-        let skew_ms = state.service_trait::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
+        let skew_ms = state.behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
         let scope_lags = scope_lags(settings, state, now_ms.saturating_add(skew_ms))?;
-        let learned = state.service_trait::<LearnedRate>(LEARNED_RATE)?;
+        let learned = state.behaviour::<LearnedRate>(LEARNED_RATE)?;
         let mut standing = Standing {
             now_ms,
             lags: stream_lags(settings, &scope_lags),

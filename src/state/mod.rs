@@ -17,8 +17,8 @@ mod proofs;
 mod pushes;
 mod runs;
 mod scans;
+mod service_profile;
 mod stored_interval;
-mod traits;
 mod wipe;
 
 pub use coverage::Covered;

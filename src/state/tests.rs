@@ -51,7 +51,7 @@ fn p10_a_file_of_another_service_is_refused() {
     let path = folder.path().join("state.sqlite");
     State::open(&path, "https://mistyped.example", "production").unwrap();
     let mut state = State::open(&path, URL, "production").unwrap();
-    state.remember_trait("ties", &"kept", 1).unwrap();
+    state.remember_behaviour("ties", &"kept", 1).unwrap();
     let empty = scan(0, 1000);
     state.begin_scan(&empty, 1000).unwrap();
     state.checkpoint(&covered(&empty, 1, 0), &[]).unwrap();
@@ -176,13 +176,13 @@ fn runs_and_traits_are_remembered() {
     state.begin_run(&first, "backfill", 10).unwrap();
     state.begin_run(&second, "sync", 20).unwrap();
     state.finish_run(&second, 30, "done", 0, "{}").unwrap();
-    state.remember_trait("clock_skew_ms", &250, 30).unwrap();
+    state.remember_behaviour("clock_skew_ms", &250, 30).unwrap();
     let reader = State::open_read_only(&path).unwrap().unwrap();
     let runs = reader.runs(10).unwrap();
     assert_eq!(runs.iter().map(|run| run.command.as_str()).collect::<Vec<_>>(), ["sync", "backfill"]);
     assert_eq!((runs[0].exit_code, runs[1].finished_ms), (Some(0), None));
-    assert_eq!(reader.service_trait::<i64>("clock_skew_ms").unwrap(), Some((250, 30)));
-    assert_eq!(reader.service_trait::<i64>("unknown").unwrap(), None);
+    assert_eq!(reader.behaviour::<i64>("clock_skew_ms").unwrap(), Some((250, 30)));
+    assert_eq!(reader.behaviour::<i64>("unknown").unwrap(), None);
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn a_trait_of_before_has_no_evidence_and_a_new_one_has() {
     earlier.execute("INSERT INTO traits (name, value, measured_ms) VALUES ('order', '\"none\"', 5)", []).unwrap();
     drop(earlier);
     let state = State::open(&path, "https://a.example", "default").unwrap();
-    assert_eq!(state.service_trait::<String>("order").unwrap(), Some(("none".to_owned(), 5)));
-    assert_eq!(state.trait_evidence("order").unwrap(), None);
+    assert_eq!(state.behaviour::<String>("order").unwrap(), Some(("none".to_owned(), 5)));
+    assert_eq!(state.behaviour_evidence("order").unwrap(), None);
     state.remember_measured("order", &"newest_first", "8 rows of a page", 6).unwrap();
-    assert_eq!(state.trait_evidence("order").unwrap().as_deref(), Some("8 rows of a page"));
+    assert_eq!(state.behaviour_evidence("order").unwrap().as_deref(), Some("8 rows of a page"));
     // What was said of an earlier value is not said of the next.
-    state.remember_trait("order", &"none", 7).unwrap();
-    assert_eq!(state.trait_evidence("order").unwrap(), None);
+    state.remember_behaviour("order", &"none", 7).unwrap();
+    assert_eq!(state.behaviour_evidence("order").unwrap(), None);
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use studysync::{
-    model::{Scope, Stream, Ties, trait_names},
+    model::{Scope, Stream, Ties, behaviour_names},
     sandbox::{ChangeRequest, LogEntry, Settings},
     state::State,
 };
@@ -35,7 +35,7 @@ fn number(value: &Value) -> u64 {
 
 fn known_ties(place: &Place) -> Option<Ties> {
     let state = State::open_read_only(&place.state()).unwrap().unwrap();
-    state.service_trait::<Ties>(trait_names::TIES).unwrap().map(|(ties, _)| ties)
+    state.behaviour::<Ties>(behaviour_names::TIES).unwrap().map(|(ties, _)| ties)
 }
 
 fn limit(entry: &LogEntry) -> Option<u32> {

@@ -83,7 +83,7 @@ impl Speed {
         state: Option<&State>,
         probed: Option<&Probed>,
     ) -> Result<Option<Speed>, StateError> {
-        let learned = state.map(|state| state.service_trait::<LearnedRate>(LEARNED_RATE)).transpose()?.flatten();
+        let learned = state.map(|state| state.behaviour::<LearnedRate>(LEARNED_RATE)).transpose()?.flatten();
         let earlier = state.map(earlier_run).transpose()?.flatten();
         let cap = settings.throttle.requests_per_sec_max;
         let speed = |basis| move |requests_per_sec| Speed { requests_per_sec, basis };

@@ -13,7 +13,7 @@ use clap::Args;
 use crate::{
     clock,
     config::Settings,
-    model::{Ties, Window, format_ms, trait_names},
+    model::{Ties, Window, behaviour_names, format_ms},
     pipeline::{self, CLOCK_SKEW, Sample, ScopeWork},
     plan::{Cutter, estimate, minutes},
     state::State,
@@ -85,8 +85,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
         state.check_owner(&identity.base_url, &identity.environment).map_err(CommandError::State)?;
     }
     let read = |error| CommandError::State(error);
-    let skew_ms =
-        state.as_ref().map(|state| state.service_trait::<i64>(CLOCK_SKEW)).transpose().map_err(read)?.flatten();
+    let skew_ms = state.as_ref().map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose().map_err(read)?.flatten();
     let under_way = state.as_ref().map(State::scans_under_way).transpose().map_err(read)?.unwrap_or_default().len();
     let backfill = |now_ms: i64| args.from.map(|from| Window::new(from, args.to.unwrap_or(now_ms)));
     let work_at = |now_ms: i64| pipeline::work(settings, state.as_ref(), backfill(now_ms), now_ms).map_err(read);
@@ -100,7 +99,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
         None => work_at(now_ms)?,
     };
     let speed = Speed::known(settings, state.as_ref(), probed.as_ref()).map_err(read)?;
-    let ties = state.as_ref().map(|state| state.service_trait::<Ties>(trait_names::TIES)).transpose().map_err(read)?;
+    let ties = state.as_ref().map(|state| state.behaviour::<Ties>(behaviour_names::TIES)).transpose().map_err(read)?;
     let ties = ties.flatten().map_or(Ties::Unknown, |(ties, _)| ties);
     let requests_per_sec = speed.map(|speed| speed.requests_per_sec);
     let mut samples = probed.as_ref().map(|probed| probed.samples.clone()).unwrap_or_default().into_iter();

@@ -18,7 +18,8 @@ use crate::{
     config::Settings,
     model::{IntervalSet, NEEDS_RECHECK_MS, Window, format_ms, parse_length},
     pipeline::{
-        CLOCK_SKEW, DriftReport, KnownTrait, LEARNED_RATE, RunReason, chain, drift_lines, known_traits, told_wait_until,
+        CLOCK_SKEW, DriftReport, KnownBehaviour, LEARNED_RATE, RunReason, chain, drift_lines, known_behaviours,
+        told_wait_until,
     },
     source::LearnedRate,
     standing::{Lag, RunSummary, is_asked_for, lag_secs, length, scope_lags},
@@ -28,7 +29,7 @@ use crate::{
 use super::{
     CommandError, Context,
     flags::{PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
-    traits::describe_known,
+    service_profile::describe_known,
 };
 use people::PeopleStatus;
 use proofs::{ProofStatus, proofs};
@@ -100,7 +101,7 @@ struct Status {
     #[serde(flatten)]
     lag: Option<Lag>,
     /// What the service's documents leave open, as far as it was seen.
-    traits: Vec<KnownTrait>,
+    traits: Vec<KnownBehaviour>,
     runs: Vec<RunStatus>,
     /// Erasures whose people the service may still send; they are kept out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -195,7 +196,7 @@ fn complete_since(proofs: &[Proven], window: Window) -> Option<String> {
 
 /// How far the service's clock is ahead of this machine's, if that is known, and the time there.
 fn service_clock(state: &State) -> Result<(Option<i64>, i64), StateError> {
-    let skew_ms = state.service_trait::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
+    let skew_ms = state.behaviour::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
     Ok((skew_ms, clock::now_ms() + skew_ms.unwrap_or(0)))
 }
 
@@ -278,11 +279,11 @@ fn gather(
         users: people::people(settings, state, now_ms)?,
         proofs: proofs(settings, state, range, now_ms)?,
         under_way: scans.collect(),
-        requests_per_sec: state.service_trait::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
+        requests_per_sec: state.behaviour::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
         no_request_before: told_wait_until(state, clock::now_ms())?.map(seconds),
         clock_skew_ms: skew_ms,
         lag: None,
-        traits: known_traits(state)?,
+        traits: known_behaviours(state)?,
         runs: runs.collect(),
         erasures_waiting,
         serve: serving(&settings.state_path)?,

@@ -17,7 +17,7 @@ pub(super) fn remember_folder(state: &State, settings: &RecordingsSettings, now_
     let folder = written(&settings.path, state.path());
     if !folders.contains(&folder) {
         folders.push(folder);
-        state.remember_trait(FOLDERS, &folders, now_ms)?;
+        state.remember_behaviour(FOLDERS, &folders, now_ms)?;
     }
     Ok(())
 }
@@ -30,7 +30,7 @@ pub fn recordings_folders(state: &State) -> Result<Vec<PathBuf>, StateError> {
 }
 
 fn noted(state: &State) -> Result<Vec<PathBuf>, StateError> {
-    Ok(state.service_trait::<Vec<PathBuf>>(FOLDERS)?.map(|(folders, _)| folders).unwrap_or_default())
+    Ok(state.behaviour::<Vec<PathBuf>>(FOLDERS)?.map(|(folders, _)| folders).unwrap_or_default())
 }
 
 /// The folder that holds all of an installation: above that of the state file. A copy of it has its own recordings.

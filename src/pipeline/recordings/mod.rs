@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::{
     config::RecordingsSettings,
     load::{Stamp, Warehouse},
-    model::{Failpoints, RowTime, trait_names},
+    model::{Failpoints, RowTime, behaviour_names},
     recordings::{Recordings, Upload},
 };
 
@@ -89,7 +89,7 @@ impl Run {
         let responses = self.session.settings.streams.iter().find(|stream| stream.stream == STREAM);
         let state = self.session.state();
         let filtered_by =
-            state.service_trait::<RowTime>(trait_names::RESPONSES_FILTERED_BY).map_err(PipelineError::State)?;
+            state.behaviour::<RowTime>(behaviour_names::RESPONSES_FILTERED_BY).map_err(PipelineError::State)?;
         Ok(Fetcher {
             source: self.context.source.clone(),
             recordings: Recordings::at(&settings.path, self.session.system.failpoints.clone()),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{
     clock::Clock,
-    model::{DAY_MS, Scan, Scope, Stream, Ties, Window, format_ms, trait_names},
+    model::{DAY_MS, Scan, Scope, Stream, Ties, Window, behaviour_names, format_ms},
     plan::page_boundaries::{BoundarySampler, ScanBoundaries},
     state::State,
 };
@@ -54,7 +54,7 @@ struct TieRecheck {
 impl TieWatch {
     /// What earlier runs measured.
     pub fn load(state: &State, clock: Clock) -> Result<TieWatch, PipelineError> {
-        let known = state.service_trait::<Ties>(trait_names::TIES).map_err(PipelineError::State)?;
+        let known = state.behaviour::<Ties>(behaviour_names::TIES).map_err(PipelineError::State)?;
         let (belief, measured_ms) = known.map_or((Ties::Unknown, None), |(ties, at_ms)| (ties, Some(at_ms)));
         Ok(TieWatch(Arc::new(Mutex::new(Inner {
             clock,
@@ -135,7 +135,7 @@ impl TieWatch {
             tracing::info!(%before, %found, "rows that share a millisecond at the boundary of a page");
         }
         state
-            .remember_measured(trait_names::TIES, &found, "rows of one millisecond, met by a run", now_ms)
+            .remember_measured(behaviour_names::TIES, &found, "rows of one millisecond, met by a run", now_ms)
             .map_err(PipelineError::State)
     }
 

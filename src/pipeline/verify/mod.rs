@@ -31,9 +31,9 @@ use super::{
     drive::{FAILURES_IN_A_ROW_MAX, given_up},
     limits::noting_told_waits,
     pull::PullError,
+    service_profile::KnownStatuses,
     shared_destination::SharedDestination,
     sync_context::SyncContext,
-    traits::KnownStatuses,
 };
 
 use look::{Looked, compare, look};

@@ -119,7 +119,7 @@ impl StoredFacts {
     /// The checkpoints cannot be read.
     pub fn read(settings: &Settings, now_ms: i64) -> Result<StoredFacts, StateError> {
         let state = State::open_read_only(&settings.state_path)?;
-        let skew = state.as_ref().map(|state| state.service_trait::<i64>(CLOCK_SKEW)).transpose()?.flatten();
+        let skew = state.as_ref().map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
         let service_now_ms = now_ms.saturating_add(skew.map_or(0, |(skew_ms, _)| skew_ms));
         let scopes = work(settings, state.as_ref(), None, service_now_ms)?;
         Ok(StoredFacts {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::{
     flatten::flatten_page,
-    model::{DAY_MS, EndStyle, FlagSet, PageRequest, RowTime, Scope, Stream, ThemeTime, Window, trait_names},
+    model::{DAY_MS, EndStyle, FlagSet, PageRequest, RowTime, Scope, Stream, ThemeTime, Window, behaviour_names},
     source::{Answer, Range},
 };
 
@@ -34,19 +34,19 @@ struct RangeNames {
 }
 
 const OF_RESPONSES: RangeNames = RangeNames {
-    filtered_by: trait_names::RESPONSES_FILTERED_BY,
-    start_inclusive: trait_names::START_INCLUSIVE,
-    end_inclusive: trait_names::END_INCLUSIVE,
+    filtered_by: behaviour_names::RESPONSES_FILTERED_BY,
+    start_inclusive: behaviour_names::START_INCLUSIVE,
+    end_inclusive: behaviour_names::END_INCLUSIVE,
 };
 const OF_SURVEYS: RangeNames = RangeNames {
-    filtered_by: trait_names::SURVEYS_FILTERED_BY,
-    start_inclusive: trait_names::SURVEYS_START_INCLUSIVE,
-    end_inclusive: trait_names::SURVEYS_END_INCLUSIVE,
+    filtered_by: behaviour_names::SURVEYS_FILTERED_BY,
+    start_inclusive: behaviour_names::SURVEYS_START_INCLUSIVE,
+    end_inclusive: behaviour_names::SURVEYS_END_INCLUSIVE,
 };
 const OF_THEMES: RangeNames = RangeNames {
-    filtered_by: trait_names::THEMES_FILTERED_BY,
-    start_inclusive: trait_names::THEMES_START_INCLUSIVE,
-    end_inclusive: trait_names::THEMES_END_INCLUSIVE,
+    filtered_by: behaviour_names::THEMES_FILTERED_BY,
+    start_inclusive: behaviour_names::THEMES_START_INCLUSIVE,
+    end_inclusive: behaviour_names::THEMES_END_INCLUSIVE,
 };
 
 pub(super) async fn measure(lab: &mut Lab, sample: &Sample) -> Result<(), TieProbeError> {
@@ -65,7 +65,7 @@ pub(super) async fn measure(lab: &mut Lab, sample: &Sample) -> Result<(), TiePro
 }
 
 fn list_end(lab: &mut Lab, at_ms: i64, around: &Small) {
-    let (style, trailing) = (trait_names::END_STYLE, trait_names::TRAILING_EMPTY_PAGE);
+    let (style, trailing) = (behaviour_names::END_STYLE, behaviour_names::TRAILING_EMPTY_PAGE);
     let how = format!("a list of {} rows", around.rows);
     match around.end.filter(|_| around.rows > 0) {
         Some(end) => {
@@ -81,7 +81,7 @@ fn list_end(lab: &mut Lab, at_ms: i64, around: &Small) {
 }
 
 fn empty_list(lab: &mut Lab, empty: &Small) {
-    let name = trait_names::NOT_FOUND_WHEN_EMPTY;
+    let name = behaviour_names::NOT_FOUND_WHEN_EMPTY;
     let how = "the responses of 1970-01-01T00:00:00.001Z";
     lab.note(match empty.end {
         Some(_) if empty.rows > 0 => Measured::unknown(name, format!("{how} hold {} rows", empty.rows)),
@@ -193,7 +193,7 @@ pub(super) async fn surveys(lab: &mut Lab) -> Result<(), TieProbeError> {
 
 /// No page size can be asked for here, so a page with another one behind it is as long as pages are.
 pub(super) async fn themes(lab: &mut Lab) -> Result<(), TieProbeError> {
-    let name = trait_names::THEMES_PAGE_ROWS;
+    let name = behaviour_names::THEMES_PAGE_ROWS;
     let window = Window::new(0, lab.now_ms.saturating_add(DAY_MS));
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
@@ -220,7 +220,7 @@ async fn theme_times(
     window: Window,
     first_page: Option<Bytes>,
 ) -> Result<(), TieProbeError> {
-    let name = trait_names::THEMES_FILTERED_BY;
+    let name = behaviour_names::THEMES_FILTERED_BY;
     let asker = Asker { scope, flags: FlagSet::EMPTY, ..lab.asker.clone() };
     let (mut found, mut rows) = (None, Vec::new());
     if let Some(body) = first_page {

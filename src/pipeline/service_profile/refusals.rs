@@ -1,23 +1,23 @@
 //! How the service says when to come back. Never provoked: told is what was seen.
 
 use crate::{
-    model::{RetryAfterForm, trait_names},
+    model::{RetryAfterForm, behaviour_names},
     state::State,
 };
 
 use super::{super::PipelineError, lab::Lab, report::Measured};
 
 pub(super) fn measure(lab: &mut Lab, state: &State) -> Result<(), PipelineError> {
-    let name = trait_names::RETRY_AFTER;
+    let name = behaviour_names::RETRY_AFTER;
     // Whatever the measures ran out of, this one asks for nothing.
     lab.found.retain(|measured| measured.name != name);
     let seen = lab.asker.source.retry_after_seen();
-    let before = state.service_trait::<RetryAfterForm>(name).map_err(PipelineError::State)?;
+    let before = state.behaviour::<RetryAfterForm>(name).map_err(PipelineError::State)?;
     lab.note(match (seen, before) {
         (Some(form), _) => Measured::known(name, form, "a refusal during this check"),
         (None, Some((form, at_ms))) => {
             // It stays remembered as it was.
-            let how = state.trait_evidence(name).map_err(PipelineError::State)?;
+            let how = state.behaviour_evidence(name).map_err(PipelineError::State)?;
             let how = how.unwrap_or_else(|| "a refusal of an earlier run".to_owned());
             Measured { measured_ms: Some(at_ms), ..Measured::known(name, form, how) }
         }

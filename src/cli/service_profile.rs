@@ -1,11 +1,11 @@
-//! How traits are shown by `check --traits` and `status`: a line with the value, and below it when and how it was measured. No line is
+//! How behaviours are shown by `check --service-profile` and `status`: a line with the value, and below it when and how it was measured. No line is
 //! longer than a terminal of 80 columns.
 
 use serde_json::Value;
 
 use crate::{
-    model::{format_ms, trait_names},
-    pipeline::{KnownTrait, Measured},
+    model::{behaviour_names, format_ms},
+    pipeline::{KnownBehaviour, Measured},
 };
 
 /// The columns of a line.
@@ -14,10 +14,10 @@ const WIDTH: usize = 80;
 const NAME: usize = 24;
 const EVIDENCE_INDENT: &str = "      ";
 
-/// Each trait with its value, its date, and how it was measured or why it could not be.
+/// Each behaviour with its value, its date, and how it was measured or why it could not be.
 pub(super) fn describe_measured(measured: &[Measured]) -> String {
     let total: u64 = measured.iter().map(|one| one.requests).sum();
-    let mut text = "\ntraits of the service:\n".to_owned();
+    let mut text = "\nbehaviour of the service:\n".to_owned();
     for one in measured {
         let requests = match one.requests {
             1 => "1 request".to_owned(),
@@ -32,11 +32,11 @@ pub(super) fn describe_measured(measured: &[Measured]) -> String {
 }
 
 /// The known ones with their date and evidence, and the names of the others.
-pub(super) fn describe_known(known: &[KnownTrait]) -> String {
+pub(super) fn describe_known(known: &[KnownBehaviour]) -> String {
     if known.iter().all(|one| one.value.is_none()) {
-        return "\nno trait of the service is known yet (`studysync check --traits` measures them)\n".to_owned();
+        return "\nnothing is known yet of how the service behaves (`studysync check --service-profile` measures them)\n".to_owned();
     }
-    let mut text = "\ntraits of the service:\n".to_owned();
+    let mut text = "\nbehaviour of the service:\n".to_owned();
     for one in known {
         text.push_str(&value_line(one.name, one.value.as_ref()));
         if let Some(at_ms) = one.measured_ms {
@@ -60,7 +60,7 @@ fn evidence_line(measured_ms: Option<i64>, evidence: &str) -> String {
 /// A key belongs to one environment: webhooks of several are not all of this service's data.
 fn warning(name: &str, value: Option<&Value>) -> String {
     match value.and_then(Value::as_array) {
-        Some(ids) if name == trait_names::ENVIRONMENT_IDS && ids.len() > 1 => wrapped(
+        Some(ids) if name == behaviour_names::ENVIRONMENT_IDS && ids.len() > 1 => wrapped(
             "warning: a key belongs to one environment; set environment_id under [serve], and let the service post webhooks of that one alone",
             EVIDENCE_INDENT,
             EVIDENCE_INDENT,

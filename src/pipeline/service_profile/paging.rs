@@ -1,7 +1,7 @@
 //! The largest page that comes in time, and the order of the list: both from the same pages of responses.
 
 use crate::{
-    model::{DAY_MS, ListOrder, PageRequest, Window, trait_names},
+    model::{DAY_MS, ListOrder, PageRequest, Window, behaviour_names},
     plan::page_boundaries::PageMoments,
     source::{Answer, Failure, Range},
 };
@@ -120,7 +120,7 @@ async fn try_size(lab: &Lab, window: Window, size: u32) -> Result<Tried, TieProb
 }
 
 fn note_size(lab: &mut Lab, size: u32, is_told: bool, rows: usize, tried: &[String]) {
-    let name = trait_names::PAGE_ROWS;
+    let name = behaviour_names::PAGE_ROWS;
     lab.note(match is_told {
         true => Measured::known(name, size, tried.join(", ")),
         false => Measured::unknown(name, format!("not enough rows: all {rows} come on one page")),
@@ -129,7 +129,7 @@ fn note_size(lab: &mut Lab, size: u32, is_told: bool, rows: usize, tried: &[Stri
 
 /// The order, and more pages as long as none shows two rows of one millisecond.
 async fn finish(lab: &mut Lab, mut sample: Sample, mut request: PageRequest) -> Result<Sample, TieProbeError> {
-    let name = trait_names::ORDER;
+    let name = behaviour_names::ORDER;
     let rows = sample.rows();
     lab.note(match sample.pages.first().and_then(order_of) {
         Some(order @ ListOrder::None) => Measured::known(name, order, "the rows of a page go up and down in time"),

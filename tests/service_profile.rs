@@ -24,7 +24,7 @@ fn plain() -> Settings {
 
 fn measured_at(place: &Place, service: &Service) -> BTreeMap<String, Value> {
     service.clear_log();
-    let json = place.run(&["check", "--traits", "--json"]).expect(0).json();
+    let json = place.run(&["check", "--service-profile", "--json"]).expect(0).json();
     assert!(json["findings"].as_array().unwrap().iter().all(|finding| finding["is_well"] == true), "{json}");
     let traits = json["traits"].as_array().unwrap_or_else(|| panic!("no traits in {json}"));
     assert_eq!(traits.len(), 23, "{json}");
@@ -154,8 +154,8 @@ fn p9_the_unit_of_user_times_is_measured_without_naming_anybody() {
             let is_named = |id: &&str| memchr::memmem::find(&bytes, id.as_bytes()).is_some();
             assert!(!asked.iter().any(is_named), "{}", file.display());
         }
-        let shown =
-            place.run(&["status", "--json"]).expect(0).stdout + &place.run(&["check", "--traits"]).expect(0).stdout;
+        let shown = place.run(&["status", "--json"]).expect(0).stdout
+            + &place.run(&["check", "--service-profile"]).expect(0).stdout;
         assert!(!asked.iter().any(|id| shown.contains(id)), "{shown}");
     }
     let nobody = measured(plain(), json!({"auth": "strict"}));
@@ -189,7 +189,7 @@ fn environments_of_webhooks_are_listed_with_their_counts() {
     let place = place.with_config("[serve]\nenvironment_id = \"env-dev\"\n");
     let two = json!([{"id": "env-prod", "deliveries": 2}, {"id": "env-dev", "deliveries": 0}]);
     assert_eq!(measured_at(&place, &service)["environment_ids"], two);
-    for shown in [place.run(&["check", "--traits"]), place.run(&["status"])] {
+    for shown in [place.run(&["check", "--service-profile"]), place.run(&["status"])] {
         let shown = shown.expect(0).stdout;
         assert!(shown.contains("env-prod (2), env-dev (0)") && shown.contains("warning: a key belongs"), "{shown}");
         assert!(!shown.contains("zoe@"), "{shown}");
@@ -209,7 +209,7 @@ fn value_of(column: &str, id: &str) -> String {
 fn each_trait_is_shown_with_its_date_and_evidence_in_80_columns() {
     let service = service(plain(), json!({"default_statuses": ["IN_PROGRESS"]}));
     let place = Place::new(&service).without_parquet();
-    let check = place.run(&["check", "--traits"]).expect(0).stdout;
+    let check = place.run(&["check", "--service-profile"]).expect(0).stdout;
     let status = place.run(&["status"]).expect(0).stdout;
     let json = place.run(&["status", "--json"]).expect(0).json();
     for one in json["traits"].as_array().unwrap().iter().filter(|one| !one["value"].is_null()) {
@@ -221,7 +221,7 @@ fn each_trait_is_shown_with_its_date_and_evidence_in_80_columns() {
         }
     }
     for text in [check, status] {
-        let (_, traits) = text.split_once("traits of the service:").unwrap();
+        let (_, traits) = text.split_once("behaviour of the service:").unwrap();
         let traits: Vec<&str> = traits.lines().take_while(|line| !line.starts_with("runs")).collect();
         assert!(traits.iter().all(|line| line.chars().count() <= 80), "{traits:#?}");
         assert!(traits.iter().any(|line| line.trim_start().starts_with("20") && line.contains("Z: ")), "{traits:#?}");
@@ -316,10 +316,10 @@ fn what_is_measured_is_remembered_shown_and_used() {
     let before = place.run(&["status"]).expect(0).stdout;
     assert!(before.contains("Nothing was synced yet"), "{before}");
     measured_at(&place, &service);
-    let table = place.run(&["check", "--traits"]).expect(0).stdout;
+    let table = place.run(&["check", "--service-profile"]).expect(0).stdout;
     assert!(table.contains("page_rows") && table.contains("newest_first") && table.contains("requests"), "{table}");
     let status = place.run(&["status"]).expect(0).stdout;
-    assert!(status.contains("traits of the service") && status.contains("newest_first"), "{status}");
+    assert!(status.contains("behaviour of the service") && status.contains("newest_first"), "{status}");
     let status = place.run(&["status", "--json"]).expect(0).json();
     let value = |name: &str| {
         let traits = status["traits"].as_array().unwrap();
@@ -382,7 +382,7 @@ fn runs_learn_by_the_way() {
     };
     let before = retry_after(&place);
     assert_eq!(before["evidence"], "a refusal in a run");
-    let check = place.run(&["check", "--traits", "--json"]).expect(0).json();
+    let check = place.run(&["check", "--service-profile", "--json"]).expect(0).json();
     let told = check["traits"].as_array().unwrap().iter().find(|one| one["trait"] == "retry_after").unwrap();
     assert_eq!([&told["measured_ms"], &told["how"]], [&before["measured_ms"], &before["evidence"]]);
     assert_eq!(retry_after(&place), before);
@@ -392,20 +392,20 @@ fn runs_learn_by_the_way() {
 fn each_end_of_a_measure_has_its_exit_code() {
     let service = service(plain(), json!({}));
     let place = Place::new(&service).without_parquet().with_env(crate::harness::KEY_VARIABLE, "wrong");
-    place.run(&["check", "--traits"]).expect(4);
+    place.run(&["check", "--service-profile"]).expect(4);
     let place = Place::new(&service).without_parquet();
-    let allowance = place.run(&["check", "--traits", "--json", "--max-requests", "8"]).expect(0).json();
+    let allowance = place.run(&["check", "--service-profile", "--json", "--max-requests", "8"]).expect(0).json();
     let unknown = |one: &&Value| one["how"].as_str().unwrap().contains("allowance of 8 requests");
     assert!(allowance["traits"].as_array().unwrap().iter().filter(unknown).count() >= 2, "{allowance}");
     let refusal = json!({"too_many_requests": {"when": {"count": 1, "skip": 5}, "retry_after": {"form": "seconds", "wait_ms": 90_000_000}}});
     service.control().merge_faults(refusal).unwrap();
-    let told = place.run(&["check", "--traits"]).expect(6).stdout;
+    let told = place.run(&["check", "--service-profile"]).expect(6).stdout;
     assert!(told.contains("as the service told"), "{told}");
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert!(status["traits"].to_string().contains("\"seconds\""), "what was seen up to then stays: {status}");
     service.stop();
-    place.run(&["check", "--traits"]).expect(6);
-    place.run(&["check", "--traits", "--ignore-rate-limit"]).expect(1);
+    place.run(&["check", "--service-profile"]).expect(6);
+    place.run(&["check", "--service-profile", "--ignore-rate-limit"]).expect(1);
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! Traits: what the contract leaves open and a service has been seen to do. Only the words and the names under which they are
+//! Behaviours: what the contract leaves open and a service has been seen to do. Only the words and the names under which they are
 //! remembered; they are measured elsewhere.
 //!
-//! A trait tells how much to ask for, and people what they deal with. None of them ever closes a window (promise P3).
+//! A behaviour tells how much to ask for, and people what they deal with. None of them ever closes a window (promise P3).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Names under which traits are remembered.
+/// Names under which behaviours are remembered.
 pub mod names {
     /// [`super::Ties`].
     pub const TIES: &str = "ties";

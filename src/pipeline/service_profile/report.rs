@@ -1,50 +1,53 @@
-//! How a trait is told: measured now, or as remembered.
+//! How a behaviour is told: measured now, or as remembered.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    model::trait_names,
+    model::behaviour_names,
     state::{State, StateError},
 };
 
 /// Those that the list of responses shows.
 pub(super) const OF_RESPONSES: [&str; 9] = [
-    trait_names::ORDER,
-    trait_names::RESPONSES_FILTERED_BY,
-    trait_names::START_INCLUSIVE,
-    trait_names::END_INCLUSIVE,
-    trait_names::END_STYLE,
-    trait_names::TRAILING_EMPTY_PAGE,
-    trait_names::NOT_FOUND_WHEN_EMPTY,
-    trait_names::TIES,
-    trait_names::PAGE_ROWS,
+    behaviour_names::ORDER,
+    behaviour_names::RESPONSES_FILTERED_BY,
+    behaviour_names::START_INCLUSIVE,
+    behaviour_names::END_INCLUSIVE,
+    behaviour_names::END_STYLE,
+    behaviour_names::TRAILING_EMPTY_PAGE,
+    behaviour_names::NOT_FOUND_WHEN_EMPTY,
+    behaviour_names::TIES,
+    behaviour_names::PAGE_ROWS,
 ];
 /// Those that the list of themes shows.
 pub(super) const OF_THEMES: [&str; 4] = [
-    trait_names::THEMES_PAGE_ROWS,
-    trait_names::THEMES_FILTERED_BY,
-    trait_names::THEMES_START_INCLUSIVE,
-    trait_names::THEMES_END_INCLUSIVE,
+    behaviour_names::THEMES_PAGE_ROWS,
+    behaviour_names::THEMES_FILTERED_BY,
+    behaviour_names::THEMES_START_INCLUSIVE,
+    behaviour_names::THEMES_END_INCLUSIVE,
 ];
 /// Those that the list of surveys shows when it is asked for states.
 pub(super) const OF_SURVEYS: [&str; 4] = [
-    trait_names::SURVEY_STATUS_FORM,
-    trait_names::SURVEYS_LISTED_WHOLE,
-    trait_names::DEFAULT_STATUSES,
-    trait_names::STATUSES_ON_REQUEST,
+    behaviour_names::SURVEY_STATUS_FORM,
+    behaviour_names::SURVEYS_LISTED_WHOLE,
+    behaviour_names::DEFAULT_STATUSES,
+    behaviour_names::STATUSES_ON_REQUEST,
 ];
 /// Those that the list of surveys shows when it is asked for a range.
-pub(super) const OF_SURVEY_RANGES: [&str; 3] =
-    [trait_names::SURVEYS_FILTERED_BY, trait_names::SURVEYS_START_INCLUSIVE, trait_names::SURVEYS_END_INCLUSIVE];
+pub(super) const OF_SURVEY_RANGES: [&str; 3] = [
+    behaviour_names::SURVEYS_FILTERED_BY,
+    behaviour_names::SURVEYS_START_INCLUSIVE,
+    behaviour_names::SURVEYS_END_INCLUSIVE,
+];
 
-/// Every trait, in the order in which people are told.
+/// Every behaviour, in the order in which people are told.
 pub(super) fn all() -> impl Iterator<Item = &'static str> {
     let of_lists = OF_RESPONSES.into_iter().chain(OF_THEMES).chain(OF_SURVEYS).chain(OF_SURVEY_RANGES);
-    of_lists.chain([trait_names::USER_TIME_UNIT, trait_names::ENVIRONMENT_IDS, trait_names::RETRY_AFTER])
+    of_lists.chain([behaviour_names::USER_TIME_UNIT, behaviour_names::ENVIRONMENT_IDS, behaviour_names::RETRY_AFTER])
 }
 
-/// One trait as it was measured.
+/// One behaviour as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// The name under which it is remembered.
@@ -72,7 +75,7 @@ impl Measured {
     }
 }
 
-/// Those of these traits that are missing become unknown, for this reason.
+/// Those of these behaviours that are missing become unknown, for this reason.
 pub(super) fn fill(found: &mut Vec<Measured>, names: impl IntoIterator<Item = &'static str>, why: &str) {
     for name in names {
         if found.iter().all(|measured| measured.name != name) {
@@ -86,9 +89,9 @@ pub(super) fn in_order(mut found: Vec<Measured>) -> Vec<Measured> {
     found
 }
 
-/// One trait as it is remembered.
+/// One behaviour as it is remembered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct KnownTrait {
+pub struct KnownBehaviour {
     /// Its name.
     #[serde(rename = "trait")]
     pub name: &'static str,
@@ -100,13 +103,13 @@ pub struct KnownTrait {
     pub evidence: Option<String>,
 }
 
-/// Every trait as it is remembered, known or not.
-pub fn known_traits(state: &State) -> Result<Vec<KnownTrait>, StateError> {
+/// Every behaviour as it is remembered, known or not.
+pub fn known_behaviours(state: &State) -> Result<Vec<KnownBehaviour>, StateError> {
     all()
         .map(|name| {
-            let known = state.service_trait::<Value>(name)?;
+            let known = state.behaviour::<Value>(name)?;
             let (value, measured_ms) = known.map_or((None, None), |(value, at_ms)| (Some(value), Some(at_ms)));
-            Ok(KnownTrait { name, value, measured_ms, evidence: state.trait_evidence(name)? })
+            Ok(KnownBehaviour { name, value, measured_ms, evidence: state.behaviour_evidence(name)? })
         })
         .collect()
 }

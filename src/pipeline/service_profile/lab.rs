@@ -27,7 +27,7 @@ impl Lab {
         Lab { asker, user_ids: Vec::new(), page_rows: PAGE_ROWS_MAX, timeout_ms, now_ms, found: Vec::new(), counted: 0 }
     }
 
-    /// Whether a trait was found to have another value than this one.
+    /// Whether a behaviour was found to have another value than this one.
     pub fn has_found_other(&self, name: &str, value: impl Serialize) -> bool {
         let value = serde_json::to_value(value).ok();
         self.found.iter().any(|measured| measured.name == name && measured.value.is_some() && measured.value != value)

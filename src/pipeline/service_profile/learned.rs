@@ -1,9 +1,9 @@
-//! What a run sees of the service's traits without asking for it: the order and the ends of its lists, and its refusals.
+//! What a run sees of the service's behaviours without asking for it: the order and the ends of its lists, and its refusals.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
-    model::{EndStyle, ListOrder, Stream, trait_names},
+    model::{EndStyle, ListOrder, Stream, behaviour_names},
     plan::page_boundaries::PageMoments,
     source::{Page, Source},
     state::State,
@@ -61,28 +61,32 @@ impl Learned {
         };
         // Words and booleans: none of them fails to become JSON.
         remember(
-            trait_names::ORDER,
+            behaviour_names::ORDER,
             seen.order.and_then(|order| serde_json::to_value(order).ok()),
             "the pages of a run",
         )?;
         remember(
-            trait_names::END_STYLE,
+            behaviour_names::END_STYLE,
             seen.end.and_then(|end| serde_json::to_value(end).ok()),
             "the last pages of lists in a run",
         )?;
         remember(
-            trait_names::TRAILING_EMPTY_PAGE,
+            behaviour_names::TRAILING_EMPTY_PAGE,
             seen.trailing_empty_page.map(Into::into),
             "the last pages of lists in a run",
         )?;
         remember(
-            trait_names::NOT_FOUND_WHEN_EMPTY,
+            behaviour_names::NOT_FOUND_WHEN_EMPTY,
             seen.not_found_when_empty.map(Into::into),
             "an empty list in a run",
         )?;
-        remember(trait_names::SURVEYS_ARE_STUDIES, source.surveys_are_studies().map(Into::into), "the paths of a run")?;
         remember(
-            trait_names::RETRY_AFTER,
+            behaviour_names::SURVEYS_ARE_STUDIES,
+            source.surveys_are_studies().map(Into::into),
+            "the paths of a run",
+        )?;
+        remember(
+            behaviour_names::RETRY_AFTER,
             source.retry_after_seen().and_then(|form| serde_json::to_value(form).ok()),
             "a refusal in a run",
         )

@@ -9,7 +9,7 @@ use crate::{
     flatten::flatten_page,
     model::{
         DAY_MS, DriftRules, FlagSet, PageRequest, Scope, StatusFilter, StatusSpelling, Stream, SurveyStatus, Window,
-        trait_names,
+        behaviour_names,
     },
     source::{Answer, Range, Source},
     state::State,
@@ -55,8 +55,8 @@ pub(in super::super) struct KnownStatuses {
 
 impl KnownStatuses {
     pub fn load(state: &State, now_ms: i64) -> Result<KnownStatuses, PipelineError> {
-        let form = state.service_trait::<String>(trait_names::SURVEY_STATUS_FORM).map_err(PipelineError::State)?;
-        let is_whole = state.service_trait(trait_names::SURVEYS_LISTED_WHOLE).map_err(PipelineError::State)?;
+        let form = state.behaviour::<String>(behaviour_names::SURVEY_STATUS_FORM).map_err(PipelineError::State)?;
+        let is_whole = state.behaviour(behaviour_names::SURVEYS_LISTED_WHOLE).map_err(PipelineError::State)?;
         let form = form.and_then(|(form, at_ms)| match form.as_str() {
             // A service may learn.
             NONE => (now_ms - at_ms < MEASURE_AGE_MAX_MS).then_some(None),
@@ -93,17 +93,17 @@ pub(in super::super) async fn choose_statuses(
 ) -> Result<Vec<Measured>, TieProbeError> {
     let outcome = measure(source, known.form.flatten()).await;
     source.list_surveys_with(None);
-    let (form, whole) = (trait_names::SURVEY_STATUS_FORM, trait_names::SURVEYS_LISTED_WHOLE);
+    let (form, whole) = (behaviour_names::SURVEY_STATUS_FORM, behaviour_names::SURVEYS_LISTED_WHOLE);
     let Some(Found { spelling, is_whole, by_default, on_request, how }) = outcome? else {
         return Ok(OF_SURVEYS.map(|name| Measured::unknown(name, "the list of surveys did not come")).into());
     };
     let default = match by_default.is_empty() {
-        false => Measured::known(trait_names::DEFAULT_STATUSES, by_default, how.clone()),
-        true => Measured::unknown(trait_names::DEFAULT_STATUSES, format!("{how}; none has a state")),
+        false => Measured::known(behaviour_names::DEFAULT_STATUSES, by_default, how.clone()),
+        true => Measured::unknown(behaviour_names::DEFAULT_STATUSES, format!("{how}; none has a state")),
     };
     let more = match on_request {
-        Some(on_request) => Measured::known(trait_names::STATUSES_ON_REQUEST, on_request, how.clone()),
-        None => Measured::unknown(trait_names::STATUSES_ON_REQUEST, how.clone()),
+        Some(on_request) => Measured::known(behaviour_names::STATUSES_ON_REQUEST, on_request, how.clone()),
+        None => Measured::unknown(behaviour_names::STATUSES_ON_REQUEST, how.clone()),
     };
     let form = match spelling {
         Some(spelling) => Measured::known(form, spelling, how.clone()),

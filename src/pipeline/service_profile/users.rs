@@ -4,7 +4,7 @@ use arrow::array::AsArray as _;
 use serde_json::Value;
 
 use crate::{
-    model::{EpochUnit, FlatPage, IdentifierKind, Spelled, Stream, can_be_asked, trait_names},
+    model::{EpochUnit, FlatPage, IdentifierKind, Spelled, Stream, behaviour_names, can_be_asked},
     person::Suppression,
     source::{SourceError, UserAnswer},
 };
@@ -31,7 +31,7 @@ pub(super) fn user_ids_of(flat: &FlatPage) -> Vec<String> {
 
 /// Asks for users until one is known. Who is kept out is not asked for.
 pub(super) async fn measure(lab: &mut Lab, kept_out: &Suppression) -> Result<(), TieProbeError> {
-    let name = trait_names::USER_TIME_UNIT;
+    let name = behaviour_names::USER_TIME_UNIT;
     let is_kept_out = |id: &String| kept_out.matches_identifiers(&Spelled::read(IdentifierKind::UserId, id));
     let ids: Vec<String> = lab.user_ids.iter().filter(|id| !is_kept_out(id)).take(USERS_MAX).cloned().collect();
     if ids.is_empty() {
@@ -59,7 +59,7 @@ pub(super) async fn measure(lab: &mut Lab, kept_out: &Suppression) -> Result<(),
 
 /// What the times in the body of a user are.
 fn judged(body: &[u8]) -> Measured {
-    let name = trait_names::USER_TIME_UNIT;
+    let name = behaviour_names::USER_TIME_UNIT;
     let Ok(user) = serde_json::from_slice::<Value>(body) else {
         return Measured::unknown(name, "the answer for a user is no JSON");
     };

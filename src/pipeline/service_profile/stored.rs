@@ -12,7 +12,7 @@ use crate::{
     config::Settings,
     flatten::tell,
     load::Reader,
-    model::{can_be_asked, trait_names},
+    model::{behaviour_names, can_be_asked},
     state::{Inbox, StateError},
 };
 
@@ -60,7 +60,7 @@ pub(super) fn environments(settings: &Settings, reader: Option<&mut Reader>) -> 
     if let Some(id) = &settings.serve.environment_id {
         note(id.clone(), 0);
     }
-    let name = trait_names::ENVIRONMENT_IDS;
+    let name = behaviour_names::ENVIRONMENT_IDS;
     let total: u64 = counts.values().sum();
     let (known, others): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(id, _)| is_id(id));
     if known.is_empty() {

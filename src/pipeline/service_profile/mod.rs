@@ -1,6 +1,6 @@
-//! Measures what the contract leaves open (`check --traits`), and takes note of what runs see of it anyway.
+//! Measures what the contract leaves open (`check --behaviours`), and takes note of what runs see of it anyway.
 //!
-//! Few requests, under the gate and the lease. Everything may stay unknown: a service without rows shows nothing. No trait ever
+//! Few requests, under the gate and the lease. Everything may stay unknown: a service without rows shows nothing. No behaviour ever
 //! closes a window (promise P3).
 
 mod lab;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Settings,
-    model::{DriftRules, RowTime, Scope, Stream, Ties, trait_names},
+    model::{DriftRules, RowTime, Scope, Stream, Ties, behaviour_names},
     person::Suppression,
     source::{SourceError, Stop},
 };
@@ -33,14 +33,14 @@ use super::{
 use lab::Lab;
 
 pub(super) use learned::Learned;
-pub use report::{KnownTrait, Measured, known_traits};
+pub use report::{KnownBehaviour, Measured, known_behaviours};
 pub(super) use statuses::{KnownStatuses, choose_statuses};
 
 /// The most requests that measuring may take, retries included.
 pub const MEASURE_REQUESTS_MAX: u64 = 60;
 
-/// Measures every trait of the service and remembers those that could be told. Takes the lease.
-pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
+/// Measures every behaviour of the service and remembers those that could be told. Takes the lease.
+pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
     let identity = identity(settings)?;
     let opened = Session::open(settings, &identity, "check", &System::default());
     let session = opened.map_err(PipelineError::State)?;
@@ -57,7 +57,7 @@ pub async fn measure_traits(settings: &Settings) -> Result<Vec<Measured>, Pipeli
     let stored_ids = reader.as_mut().map(stored::user_ids).unwrap_or_default();
     let outcome = measure_all(&mut lab, stored_ids, &suppression(settings)?).await;
     refusals::measure(&mut lab, &session.state())?;
-    lab.found.retain(|measured| measured.name != trait_names::ENVIRONMENT_IDS);
+    lab.found.retain(|measured| measured.name != behaviour_names::ENVIRONMENT_IDS);
     lab.note(stored::environments(settings, reader.as_mut())?);
     for measured in lab.found.iter_mut().filter(|measured| measured.measured_ms.is_none()) {
         if let Some(value) = &measured.value {
@@ -100,7 +100,7 @@ async fn measure_all(lab: &mut Lab, stored_ids: Vec<String>, kept_out: &Suppress
     }
 }
 
-/// An error that is about one list alone becomes the reason why its traits are not known.
+/// An error that is about one list alone becomes the reason why its behaviours are not known.
 fn passed(
     lab: &mut Lab,
     names: impl IntoIterator<Item = &'static str>,
@@ -119,8 +119,8 @@ async fn responses(lab: &mut Lab) -> Result<(), TieProbeError> {
     let Some(sample) = paging::measure(lab).await? else { return Ok(()) };
     lists::measure(lab, &sample).await?;
     // Rows of one millisecond cannot be asked for alone where a range means something else.
-    if lab.has_found_other(trait_names::RESPONSES_FILTERED_BY, RowTime::Created) {
-        lab.note(Measured::unknown(trait_names::TIES, "start and end do not mean the creation of a row"));
+    if lab.has_found_other(behaviour_names::RESPONSES_FILTERED_BY, RowTime::Created) {
+        lab.note(Measured::unknown(behaviour_names::TIES, "start and end do not mean the creation of a row"));
         return Ok(());
     }
     ties(lab, &sample).await
@@ -134,7 +134,7 @@ async fn statuses(lab: &mut Lab) -> Result<(), TieProbeError> {
 }
 
 async fn ties(lab: &mut Lab, sample: &paging::Sample) -> Result<(), TieProbeError> {
-    let (name, tie) = (trait_names::TIES, sample.tie());
+    let (name, tie) = (behaviour_names::TIES, sample.tie());
     let Some(at_ms) = tie else {
         let how = format!("no two of {} rows share a millisecond", sample.rows());
         lab.note(Measured::unknown(name, how));
