@@ -16,8 +16,8 @@ use studysync::{
     config::{ArchiveChoice, Overrides, Settings, resolve},
     model::{Chance, DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
     pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, Surroundings},
-    sandbox::{ListName, Order},
 };
+use studysync_sandbox::{ListName, Order};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
