@@ -11,13 +11,13 @@ demo: ## a service, a backfill, a night of changes, the nightly sync, and SQL ov
 	$(QUICK) run -- demo
 
 test: ## every test but the slow ones
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(THREADS)} $(QUICK) test
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(THREADS)} $(QUICK) test --workspace
 
 test-otlp: ## what only a build with the feature otlp has: traces and metrics for an OpenTelemetry collector
 	$(QUICK) test --features otlp --test tests -- watching::otlp
 
 test-slow: ## what takes too long for each change: slow tests, 2,000 seeds, the instructions of the hot paths; see docs/testing.md
-	$(QUICK) test -- --ignored slow
+	$(QUICK) test --workspace -- --ignored slow
 	$(MAKE) simulate SEEDS=2000
 	$(MAKE) instructions
 	$(MAKE) test-otlp
@@ -61,8 +61,8 @@ build-quick:
 
 check: ## what CI checks before the tests
 	cargo fmt --check
-	$(QUICK) clippy --all-targets --bench floor --bench hot_paths -- -D warnings
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(QUICK) doc --no-deps --document-private-items
+	$(QUICK) clippy --workspace --all-targets --bench floor --bench hot_paths -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(QUICK) doc --workspace --no-deps --document-private-items
 
 PREFIX ?= $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)
 install: build ## the program into PREFIX/bin, and DuckDB's library into PREFIX/lib/studysync; PREFIX is ~/.cargo if not set

@@ -52,5 +52,3 @@ pub mod config;
 pub mod telemetry;
 
 pub mod cli;
-
-pub mod sandbox;

@@ -2,7 +2,7 @@
 //! another unit.
 
 use serde_json::json;
-use studysync::sandbox::{Faults, ListName};
+use studysync_sandbox::{Faults, ListName};
 
 use crate::{
     harness::{Done, KEY, KEY_VARIABLE, Place, Service, assert_holds, days_ago, expected::Expected, small},

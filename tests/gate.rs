@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, thread};
 
 use serde_json::Value;
-use studysync::sandbox::{Faults, LogEntry, RateLimit, Refusal, RetryAfter, RetryAfterForm, Settings, When};
+use studysync_sandbox::{Faults, LogEntry, RateLimit, Refusal, RetryAfter, RetryAfterForm, Settings, When};
 
 use crate::harness::{DAY_MS, NOW_MS, Place, Service, days_ago, small};
 

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
 use serde_json::Value;
-use studysync::sandbox::{ChangeRequest, ChangeSummary, RowKey};
+use studysync_sandbox::{ChangeRequest, ChangeSummary, RowKey};
 
 use crate::harness::{
     Cell, DAY_MS, Place, Row, Service, Tables, all_contracts, assert_holds, assert_is_rich, contract, days_ago,

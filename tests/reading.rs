@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use studysync::sandbox::ChangeRequest;
+use studysync_sandbox::ChangeRequest;
 
 use crate::harness::{
     ALL_FLAGS, DAY_MS, Done, Place, Service, Tables, all_contracts, assert_equal, assert_rows_hold, connect, days_ago,

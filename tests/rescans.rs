@@ -1,6 +1,6 @@
 //! Windows that are looked at again: what changed at the service arrives, and what a warehouse lost comes back (P4).
 
-use studysync::sandbox::ChangeRequest;
+use studysync_sandbox::ChangeRequest;
 
 use crate::harness::{
     DAY_MS, Place, Service, assert_holds, days_ago,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use studysync::sandbox::{LogEntry, Settings};
+use studysync_sandbox::{LogEntry, Settings};
 
 use crate::harness::{Place, Service, days_ago, small};
 
@@ -415,7 +415,7 @@ fn a_service_with_studies_alone_gives_its_surveys() {
     place.run(&["check"]).expect(0);
     let report = place.report(&["backfill", "--from", &days_ago(4), "--stream", "studies", "--stream", "responses"], 0);
     let surveys = report["streams"]["surveys"]["inserted"].as_u64().unwrap();
-    assert_eq!(surveys as usize, service.truth(studysync::sandbox::ListName::Surveys).len());
+    assert_eq!(surveys as usize, service.truth(studysync_sandbox::ListName::Surveys).len());
     service.clear_log();
     place.report(&["sync"], 0);
     let log = service.log();

@@ -2,7 +2,7 @@
 //! service may have and most things that go wrong.
 
 use serde_json::{Value, json};
-use studysync::sandbox::{ListName, Settings};
+use studysync_sandbox::{ListName, Settings};
 
 use crate::harness::{
     ALL_FLAGS, DAY_MS, NOW_MS, Place, Service, assert_holds, assert_is_rich, days_ago,

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde_json::Value;
-use studysync::sandbox::{ChangeRequest, ListName};
+use studysync_sandbox::{ChangeRequest, ListName};
 
 use crate::harness::{DAY_MS, Done, KEY_VARIABLE, NOW_MS, Place, Service, days_ago, small};
 

@@ -1,7 +1,7 @@
 //! Warehouses that come and go: one that was left out of a run, or added later, holds everything in the end (P1, P2); and what
 //! seems to be gone at the service is not believed too soon, nor forgotten (P4).
 
-use studysync::sandbox::{ChangeRequest, Faults};
+use studysync_sandbox::{ChangeRequest, Faults};
 
 use crate::harness::{DAY_MS, Place, Service, Tables, days_ago, expected::Expected, small};
 

@@ -10,10 +10,8 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use studysync::{
-    model::{Flag, FlagSet},
-    sandbox::{InProcess, Sandbox, Settings},
-};
+use studysync::model::{Flag, FlagSet};
+use studysync_sandbox::{InProcess, Sandbox, Settings};
 
 /// Records of a page, the most that the service sends at once.
 pub const PAGE_ROWS: usize = 1000;

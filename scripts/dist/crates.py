@@ -21,6 +21,8 @@ class Crate:
     folder: Path
     # False: it runs in the build only, and none of it is in the program.
     is_in_program: bool = False
+    # True: it is in this repository, under the licence of the program.
+    is_ours: bool = False
     dependencies: list[str] = field(default_factory=list)
 
     @property
@@ -77,6 +79,7 @@ def crates() -> tuple[Crate, list[Crate]]:
             checksum=checksums.get((package["name"], package["version"])),
             folder=Path(package["manifest_path"]).parent,
             is_in_program=id in program,
+            is_ours=package["source"] is None,
         )
     for id, crate in made.items():
         needed = [made[dependency["pkg"]].purl for dependency in nodes[id]["deps"] if dependency["pkg"] in made]

@@ -34,7 +34,7 @@ def main() -> None:
     _, others = crates()
     names, without = defaultdict(list), []
     names[DUCKDB.strip()].append("libduckdb (MIT)")
-    for crate in (crate for crate in others if crate.is_in_program):
+    for crate in (crate for crate in others if crate.is_in_program and not crate.is_ours):
         title = f"{crate.name} {crate.version} ({crate.licence})"
         texts = texts_of(crate)
         for text in dict.fromkeys(texts):

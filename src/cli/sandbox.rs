@@ -1,15 +1,13 @@
-//! `studysync sandbox`: runs the embedded service until Ctrl-C or SIGTERM. What it can do stands in `src/sandbox/README.md`.
+//! `studysync sandbox`: runs the sandbox service until Ctrl-C or SIGTERM. `crates/sandbox/README.md` documents what it can do.
 
 use std::{io, net::SocketAddr};
 
 use chrono::DateTime;
 use clap::{Args, ValueEnum};
+use studysync_sandbox::{EndMark, Faults, Order, RateLimit, Rough, Sandbox, Settings, Ties};
 
 use super::{CommandError, Context};
-use crate::{
-    clock,
-    sandbox::{EndMark, Faults, Order, RateLimit, Rough, Sandbox, Settings, Ties},
-};
+use crate::clock;
 
 /// Runs a stand-in for the service with generated data.
 ///

@@ -1,6 +1,6 @@
 //! How long functions are, and what they take.
 
-use super::{SourceFile, assert_none, code::Token, product_code, read_folder};
+use super::{SourceFile, assert_none, code::Token, product_code, read_crates};
 
 /// Functions that are still longer. They only get fewer.
 const LONG_LEFT: &[&str] = &[
@@ -145,12 +145,12 @@ fn compare(found: &[String], left: &[&str], what: &str) {
 
 #[test]
 fn functions_are_short() {
-    compare(&long_functions(&read_folder("src")), LONG_LEFT, &format!("longer than {LINES_MAX} lines"));
+    compare(&long_functions(&read_crates()), LONG_LEFT, &format!("longer than {LINES_MAX} lines"));
 }
 
 #[test]
 fn parameters_are_no_tuples() {
-    compare(&tuple_takers(&read_folder("src")), TUPLES_LEFT, "takes a tuple; a struct has names");
+    compare(&tuple_takers(&read_crates()), TUPLES_LEFT, "takes a tuple; a struct has names");
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The shape of the house, kept by tests: who may import whom, which crate lives where, and the habits of every file.
 //!
+//! The program is the crate in `src/`. Each other crate of ours is a folder in `crates/`: in the tables its files stand below its name.
+//!
 //! Code for tests alone is freer: it may import what it likes and use any crate. It follows the habits of files all the same.
 
 mod circles;
@@ -22,7 +24,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("redact", &[]),
     ("text", &[]),
     ("telemetry", &[]),
-    ("sandbox", &[]),
     ("schema", &["model"]),
     ("plan", &["model"]),
     ("state", &["model", "files"]),
@@ -114,6 +115,7 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("opentelemetry_sdk", &["otlp"]),
     ("opentelemetry_otlp", &["otlp"]),
     ("secrecy", &["redact"]),
+    ("studysync_sandbox", &["cli/sandbox.rs"]),
     ("unicode_normalization", &["model", "person"]),
     ("idna", &["model"]),
 ];
@@ -175,9 +177,29 @@ impl SourceFile {
     }
 }
 
+/// The crates of ours beside the program, by their folders in `crates/`.
+fn other_crates() -> Vec<String> {
+    let folders = std::fs::read_dir(root().join("crates")).unwrap();
+    folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// The source files of all crates: `source/body.rs` of the program, `sandbox/control.rs` of the crate `sandbox`.
+fn read_crates() -> Vec<SourceFile> {
+    let mut files = read_folder("src");
+    for name in other_crates() {
+        let read = read_folder(&format!("crates/{name}/src"));
+        files.extend(read.into_iter().map(|file| SourceFile { place: format!("{name}/{}", file.place), ..file }));
+    }
+    files
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
 /// Every `.rs` file below a folder of the repository.
 fn read_folder(name: &str) -> Vec<SourceFile> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let root = root().join(name);
     let mut files = Vec::new();
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
@@ -283,30 +305,49 @@ fn modules_import_only_what_their_arrows_allow() {
 
 #[test]
 fn each_crate_and_each_reach_outside_has_one_home() {
-    assert_none(strangers(&read_folder("src")));
+    assert_none(strangers(&read_crates()));
 }
 
 #[test]
 fn every_file_says_what_it_is_for_and_stays_small() {
-    assert_none(["src", "tests"].into_iter().flat_map(|folder| bad_habits(&read_folder(folder))).collect());
+    assert_none([read_crates(), read_folder("tests")].iter().flat_map(|files| bad_habits(files)).collect());
 }
 
 #[test]
 fn the_map_names_every_folder() {
     // A crate from a registry carries no map to compare.
-    let Ok(map) = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")) else {
+    let Ok(map) = std::fs::read_to_string(root().join("ARCHITECTURE.md")) else {
         return;
     };
     let files = read_folder("src");
     let folders: BTreeSet<&str> = files.iter().filter_map(|file| file.place.split_once('/')).map(|at| at.0).collect();
-    let missing = folders.into_iter().filter(|folder| !map.contains(&format!("src/{folder}")));
-    assert_none(missing.map(|folder| format!("ARCHITECTURE.md does not name src/{folder}")).collect());
+    let folders = folders.into_iter().map(|folder| format!("src/{folder}"));
+    let crates = other_crates().into_iter().map(|name| format!("crates/{name}"));
+    let missing = folders.chain(crates).filter(|folder| !map.contains(folder));
+    assert_none(missing.map(|folder| format!("ARCHITECTURE.md does not name {folder}")).collect());
+}
+
+/// The crates of ours that this one depends on. The lock file lists what tests and builds need as well.
+fn own_dependencies(lock: &toml::Table, name: &str) -> Vec<String> {
+    let packages: Vec<&toml::Value> = lock["package"].as_array().unwrap().iter().collect();
+    let own = packages.iter().filter(|package| package.get("source").is_none());
+    let own: BTreeSet<&str> = own.map(|package| package["name"].as_str().unwrap()).collect();
+    let package = packages.iter().find(|package| package["name"].as_str() == Some(name)).unwrap();
+    let needed = package.get("dependencies").and_then(|needed| needed.as_array()).into_iter().flatten();
+    needed.map(|needed| needed.as_str().unwrap()).filter(|needed| own.contains(needed)).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_sandbox_depends_on_no_crate_of_ours() {
+    let lock: toml::Table = std::fs::read_to_string(root().join("Cargo.lock")).unwrap().parse().unwrap();
+    assert_eq!(own_dependencies(&lock, "studysync-sandbox"), [""; 0]);
+    assert_eq!(own_dependencies(&lock, "studysync"), ["studysync-sandbox"]);
 }
 
 #[test]
 fn every_arrow_and_every_home_is_still_in_use() {
     let planned: [&str; 0] = [];
-    let files = read_folder("src");
+    let files = read_crates();
     let exists = |home: &str| planned.contains(&home) || files.iter().any(|file| file.is_at(home));
     let homes =
         CRATE_HOMES.iter().flat_map(|(_, homes)| *homes).chain(REACH_HOMES.iter().flat_map(|(_, homes)| *homes));

@@ -1,7 +1,7 @@
 //! What `plan` says a run will cost, held against what the run costs.
 
 use serde_json::Value;
-use studysync::sandbox::{Rough, Settings};
+use studysync_sandbox::{Rough, Settings};
 
 use crate::harness::{Place, Service, days_ago, small};
 

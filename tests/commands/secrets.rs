@@ -49,7 +49,7 @@ fn p11_the_key_is_in_no_output_and_in_no_file() {
     std::fs::write(place.path("key.txt"), format!("{KEY}\n")).unwrap();
     assert_says_nothing("a run with a key file", &place.run(&["-vv", "sync", "--api-key-file", "key.txt"]).expect(0));
     std::fs::remove_file(place.path("key.txt")).unwrap();
-    let refused = Service::start(studysync::sandbox::Settings { api_key: "another".into(), ..small(10, 2) });
+    let refused = Service::start(studysync_sandbox::Settings { api_key: "another".into(), ..small(10, 2) });
     let mut other = Place::new(&refused);
     assert_says_nothing("a refused key", &other.run(&["-vv", "sync"]).expect(4));
     other.set_base_url("http://127.0.0.1:1");

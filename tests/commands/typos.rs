@@ -91,7 +91,7 @@ fn an_unknown_survey_is_named_and_leaves_nothing_behind() {
         "questionText": "?", "questionType": "NPS", "response": 9, "responseGroupUid": "unlisted", "surveyId": 777_777,
         "visitorId": 1, "visitorUuid": "v",
     });
-    service.control().plant(studysync::sandbox::ListName::Responses, &only_answers.to_string(), None).unwrap();
+    service.control().plant(studysync_sandbox::ListName::Responses, &only_answers.to_string(), None).unwrap();
     place.run(&["sync", "--survey", "777777"]).expect(0);
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM responses WHERE survey_id = 777777"), 1);
 }

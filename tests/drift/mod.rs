@@ -5,7 +5,7 @@ mod modes;
 mod nights;
 mod told;
 
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use crate::harness::{ALL_FLAGS, Place, Service, small};
 

@@ -1,7 +1,8 @@
 //! What is told of drift: enough to act on, bounded, and nothing of a person.
 
 use serde_json::{Value, json};
-use studysync::{model::DRIFT_PLACES_MAX, sandbox::ListName};
+use studysync::model::DRIFT_PLACES_MAX;
+use studysync_sandbox::ListName;
 
 use crate::harness::{Done, Place, Service, small};
 

@@ -12,7 +12,7 @@
 
 use std::{path::Path, process::Command};
 
-use studysync::sandbox::{ChangeRequest, Rough, Settings};
+use studysync_sandbox::{ChangeRequest, Rough, Settings};
 
 use crate::{
     harness::{KEY, Place, Service, all_contracts, assert_equal_in},

@@ -1,7 +1,7 @@
 //! What `erase` refuses, what it asks of the service, and how it ends.
 
 use serde_json::json;
-use studysync::sandbox::{Faults, ListName, LogEntry, RetryAfter, RetryAfterForm};
+use studysync_sandbox::{Faults, ListName, LogEntry, RetryAfter, RetryAfterForm};
 
 use super::{
     erase,

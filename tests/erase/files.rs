@@ -1,7 +1,7 @@
 //! Files that a warehouse has beside its tables: spools of scans under way, a damaged state file, a copy for readers, a backup of the
 //! archive that somebody restores.
 
-use studysync::sandbox::{Faults, Latency, ListName};
+use studysync_sandbox::{Faults, Latency, ListName};
 
 use super::{
     erase,

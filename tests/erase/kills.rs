@@ -173,6 +173,6 @@ fn p9_slow_what_led_to_others_is_not_forgotten_by_a_kill() {
     service.advance_days(1);
     place.run(&["sync"]).expect(0);
     assert_eq!(found(&place, &person.needles()), [""; 0]);
-    let left = service.truth(studysync::sandbox::ListName::Responses);
+    let left = service.truth(studysync_sandbox::ListName::Responses);
     assert!(left.iter().any(|record| person.needles().iter().any(|needle| needle.is_in(record.as_bytes()))));
 }

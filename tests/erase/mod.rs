@@ -17,7 +17,7 @@ mod vanished;
 mod webhooks;
 
 use serde_json::Value;
-use studysync::sandbox::{ChangeRequest, ListName};
+use studysync_sandbox::{ChangeRequest, ListName};
 
 use crate::harness::{Done, Place, Service, small};
 

@@ -2,7 +2,7 @@
 //! is named before anything is touched.
 
 use duckdb::Connection;
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use super::{
     erase,

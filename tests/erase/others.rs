@@ -1,7 +1,8 @@
 //! Other people: who shares a device or an address keeps everything, and what somebody wrote about the erased is theirs.
 
 use serde_json::json;
-use studysync::{archive::read_pages, sandbox::ListName};
+use studysync::archive::read_pages;
+use studysync_sandbox::ListName;
 
 use super::{
     erase,

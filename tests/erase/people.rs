@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use super::grep::Needle;
 use crate::harness::{DAY_MS, NOW_MS, Place, Row, Service};

@@ -1,7 +1,7 @@
 //! What stands in place of an address, and addresses that many people share: they lead to nobody.
 
 use serde_json::{Value, json};
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use super::{
     erase,

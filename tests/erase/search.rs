@@ -1,6 +1,6 @@
 //! The index of words in the DuckDB file, and whoever was erased.
 
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use super::{
     erase,

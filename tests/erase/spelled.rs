@@ -1,7 +1,7 @@
 //! People whose names are written in several ways: letters composed or taken apart, domains in Unicode or in ASCII.
 
 use serde_json::json;
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use super::{
     erase,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use studysync::sandbox::ChangeRequest;
+use studysync_sandbox::ChangeRequest;
 
 use super::grep::{Needle, found};
 use crate::harness::{ALL_FLAGS, Place, Service, Tables, days_ago, small};

@@ -16,7 +16,7 @@ use std::{
 };
 
 use serde_json::Value;
-use studysync::sandbox::{
+use studysync_sandbox::{
     ChangeRequest, ChangeSummary, Control, Faults, ListName, LogEntry, Running, Sandbox, Settings,
 };
 use tempfile::TempDir;

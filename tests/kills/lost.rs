@@ -7,7 +7,7 @@ use super::{
     witness::{Before, assert_same, assert_settled_but, window},
 };
 use crate::harness::{Place, Service};
-use studysync::sandbox::Latency;
+use studysync_sandbox::Latency;
 
 const DAYS: i64 = 12;
 

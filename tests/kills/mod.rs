@@ -7,10 +7,8 @@ pub mod killer;
 mod lost;
 pub mod witness;
 
-use studysync::{
-    model::Stream,
-    sandbox::{ChangeRequest, Faults, Latency, Settings},
-};
+use studysync::model::Stream;
+use studysync_sandbox::{ChangeRequest, Faults, Latency, Settings};
 
 use crate::harness::{DAY_MS, NOW_MS, Place, Service, small};
 

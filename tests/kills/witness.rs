@@ -8,9 +8,9 @@ use std::{
 use studysync::{
     archive::read_pages,
     model::{IntervalSet, Scope, Stream, Window},
-    sandbox::LogEntry,
     state::State,
 };
+use studysync_sandbox::LogEntry;
 
 use crate::harness::{Cell, Place, Tables, all_contracts};
 

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use studysync::sandbox::ChangeRequest;
+use studysync_sandbox::ChangeRequest;
 
 use super::mode;
 use crate::{

@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use crate::{
     erase::{

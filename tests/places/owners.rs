@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use studysync::sandbox::ChangeRequest;
+use studysync_sandbox::ChangeRequest;
 
 use crate::harness::{Done, Place, Service, days_ago, small};
 

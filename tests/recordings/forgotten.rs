@@ -1,6 +1,6 @@
 //! Promise P9 for recordings: they go with their people.
 
-use studysync::sandbox::RowKey;
+use studysync_sandbox::RowKey;
 
 use super::*;
 use crate::erase::grep::{Needle, found};

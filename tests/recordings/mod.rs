@@ -12,7 +12,7 @@ use std::{
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
-use studysync::sandbox::{ChangeRequest, Faults, ListName, LogEntry, Media, Settings};
+use studysync_sandbox::{ChangeRequest, Faults, ListName, LogEntry, Media, Settings};
 
 use crate::harness::{ALL_FLAGS, Place, Row, Service, days_ago, small};
 

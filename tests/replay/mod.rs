@@ -6,7 +6,7 @@ mod stretch;
 
 use std::path::{Path, PathBuf};
 
-use studysync::sandbox::{ChangeRequest, ListName, Settings};
+use studysync_sandbox::{ChangeRequest, ListName, Settings};
 
 use crate::harness::{DAY_MS, Done, KEY_VARIABLE, NOW_MS, Place, Service, Tables, assert_equal, days_ago, small};
 

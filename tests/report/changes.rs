@@ -1,6 +1,6 @@
 //! `diff`, and the section of the report, say what the macros say.
 
-use studysync::sandbox::ChangeRequest;
+use studysync_sandbox::ChangeRequest;
 
 use crate::harness::{DAY_MS, NOW_MS, Place, Service, days_ago, small};
 

@@ -2,7 +2,7 @@
 //! well-formed, bounded and the same each time.
 
 use serde_json::{Value, json};
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use super::{KINDS, page::Page, report, rich};
 use crate::harness::{NOW_MS, Place, Service, days_ago, small};

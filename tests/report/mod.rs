@@ -6,7 +6,7 @@ mod harmless;
 mod page;
 mod truth;
 
-use studysync::sandbox::Settings;
+use studysync_sandbox::Settings;
 
 use crate::harness::{Place, Service, days_ago, small};
 use page::Page;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use studysync::sandbox::ChangeRequest;
+use studysync_sandbox::ChangeRequest;
 
 use super::{
     KINDS,

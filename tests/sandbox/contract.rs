@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, io::Read as _};
 
-use studysync::sandbox::{Auth, EndMark, Faults, Settings};
+use studysync_sandbox::{Auth, EndMark, Faults, Settings};
 
 use super::*;
 

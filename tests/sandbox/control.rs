@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use studysync::sandbox::{ListName, RowKey, Settings};
+use studysync_sandbox::{ListName, RowKey, Settings};
 
 use super::*;
 
@@ -212,7 +212,7 @@ async fn settings_that_cannot_be_are_refused() {
         Settings { hostile_share: 1.5, ..small() },
         Settings { surveys: 0, ..small() },
     ] {
-        let error = studysync::sandbox::Sandbox::start(settings, ([127, 0, 0, 1], 0).into()).await.unwrap_err();
+        let error = studysync_sandbox::Sandbox::start(settings, ([127, 0, 0, 1], 0).into()).await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     }
     for responses in [0, 1, 37] {

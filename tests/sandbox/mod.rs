@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use reqwest::{Client, Response, StatusCode};
 use serde_json::Value;
-use studysync::sandbox::{Faults, Running, Sandbox, Settings};
+use studysync_sandbox::{Faults, Running, Sandbox, Settings};
 
 /// 2026-01-31T08:00:00Z
 const NOW_MS: i64 = 1_769_846_400_000;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use studysync::sandbox::{Faults, Order, Settings, Ties};
+use studysync_sandbox::{Faults, Order, Settings, Ties};
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use studysync::sandbox::Faults;
+use studysync_sandbox::Faults;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! What becomes of deliveries: every kind, with the contract's quirks, once, in both warehouses; and what they wake.
 
-use studysync::sandbox::{ChangeRequest, WebhookTarget, deliver};
+use studysync_sandbox::{ChangeRequest, WebhookTarget, deliver};
 
 use super::{SECRET, Serving, answer_body, in_each, place_for, raw, status_of, until};
 use crate::harness::{Service, small};
@@ -11,7 +11,7 @@ fn now_ms() -> i64 {
     studysync::clock::now_ms()
 }
 
-pub fn post_all(bodies: &[String], target: &WebhookTarget) -> studysync::sandbox::Delivered {
+pub fn post_all(bodies: &[String], target: &WebhookTarget) -> studysync_sandbox::Delivered {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(deliver(bodies, target))
 }
@@ -235,7 +235,7 @@ fn p11_without_the_secret_nothing_is_stored() {
 
 #[test]
 fn a_change_of_status_that_scan_and_webhook_see_is_one_row() {
-    let settings = studysync::sandbox::Settings { now_ms: now_ms(), frozen_clock: false, ..small(200, 5) };
+    let settings = studysync_sandbox::Settings { now_ms: now_ms(), frozen_clock: false, ..small(200, 5) };
     let service = Service::start(settings);
     let place = place_for(&service, "schedule = \"off\"\nwake_secs = 1\nflush_secs = 1\n");
     place.run(&["sync", "--quiet"]).expect(0);
@@ -282,7 +282,7 @@ fn a_change_of_status_that_scan_and_webhook_see_is_one_row() {
 
 #[test]
 fn answers_that_only_one_side_knows_are_listed() {
-    let settings = studysync::sandbox::Settings { now_ms: now_ms() - 3_600_000, frozen_clock: false, ..small(300, 5) };
+    let settings = studysync_sandbox::Settings { now_ms: now_ms() - 3_600_000, frozen_clock: false, ..small(300, 5) };
     let service = Service::start(settings);
     let place = place_for(&service, NO_SCHEDULE);
     let serving = Serving::start(&place);
@@ -335,7 +335,7 @@ fn p10_a_webhook_of_another_environment_changes_nothing_unsaid() {
     // What is posted waits until a run takes it in.
     let place = place_for(&service, "schedule = \"off\"\nwake_secs = 1\nflush_secs = 3600\n");
     place.run(&["sync", "--quiet"]).expect(0);
-    let surveys = service.truth(studysync::sandbox::ListName::Surveys);
+    let surveys = service.truth(studysync_sandbox::ListName::Surveys);
     let survey: serde_json::Value = serde_json::from_str(&surveys[0]).unwrap();
     let (id, status) = (survey["id"].as_i64().unwrap(), survey["status"].as_str().unwrap());
     let serving = Serving::start(&place);

@@ -23,11 +23,11 @@ use studysync::{
     flatten::{body_hash, tell},
     model::{DAY_MS, Failpoints, HOUR_MS, MINUTE_MS, Rng},
     pipeline::System,
-    sandbox::{ChangeRequest, Control, Faults, InProcess, ListName, Sandbox, ServerError, When},
     serve::{Board, Daemon},
     source::{Failure, Reply, Transport},
     state::{Accepted, Inbox, NewDelivery, State},
 };
+use studysync_sandbox::{ChangeRequest, Control, Faults, InProcess, ListName, Sandbox, ServerError, When};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -80,8 +80,7 @@ struct Process {
 impl Machine {
     fn new() -> Machine {
         let folder = TempDir::with_prefix_in("thirty-nights-", "/dev/shm").or_else(|_| TempDir::new()).unwrap();
-        let sandbox =
-            Sandbox::in_process(studysync::sandbox::Settings { frozen_clock: true, ..small(500, 6) }).unwrap();
+        let sandbox = Sandbox::in_process(studysync_sandbox::Settings { frozen_clock: true, ..small(500, 6) }).unwrap();
         fs::create_dir(folder.path().join("place")).unwrap();
         let (begun, rng) = (tokio::time::Instant::now(), Rng::seeded(30));
         Machine { folder, sandbox, begun, is_down: Arc::default(), rng, process: None }

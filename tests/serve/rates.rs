@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use studysync::sandbox::{ChangeRequest, WebhookTarget};
+use studysync_sandbox::{ChangeRequest, WebhookTarget};
 
 use super::{SECRET, Serving, deliveries::post_all, place_for};
 use crate::harness::{Cell, Service, Tables, small};

@@ -4,10 +4,8 @@
 use std::{process::Command, time::Instant};
 
 use serde_json::{Value, json};
-use studysync::{
-    sandbox::{Faults, Latency},
-    state::{Inbox, ScheduleEntry},
-};
+use studysync::state::{Inbox, ScheduleEntry};
+use studysync_sandbox::{Faults, Latency};
 
 use super::{Serving, answer_body, place_for, until};
 use crate::harness::{DAY_MS, Done, KEY, NOW_MS, Place, Service, days_ago, small};

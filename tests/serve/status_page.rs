@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
-use studysync::sandbox::{Faults, Latency};
+use studysync_sandbox::{Faults, Latency};
 
 use super::{IDLE, Serving, place_for, raw, schedules::last_run_was, status_of, until};
 use crate::harness::{Done, KEY, KEY_VARIABLE, Place, Service, small};

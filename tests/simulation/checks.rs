@@ -9,8 +9,8 @@ use ring::digest::{SHA256, digest};
 use studysync::{
     model::TimeParts,
     pipeline::{Outcome, PipelineError, RunReport, chain},
-    sandbox::{LogEntry, Media},
 };
+use studysync_sandbox::{LogEntry, Media};
 
 use super::{
     killer::spools,

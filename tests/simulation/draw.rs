@@ -1,11 +1,9 @@
 //! Draws the script of a seed. Plays nothing.
 
-use studysync::{
-    model::{DAY_MS, DurableStep, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window},
-    sandbox::{
-        BrokenBody, ChangeRequest, DeadTokens, EndMark, Faults, Latency, Media, Order, Plain, RateLimit, Refusal,
-        RepeatedRows, RetryAfter, RetryAfterForm, Rough, ServerError, Settings, SlowPages, Ties, When,
-    },
+use studysync::model::{DAY_MS, DurableStep, Flag, FlagSet, HOUR_MS, MINUTE_MS, Window};
+use studysync_sandbox::{
+    BrokenBody, ChangeRequest, DeadTokens, EndMark, Faults, Latency, Media, Order, Plain, RateLimit, Refusal,
+    RepeatedRows, RetryAfter, RetryAfterForm, Rough, ServerError, Settings, SlowPages, Ties, When,
 };
 
 use super::{

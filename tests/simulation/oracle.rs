@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use studysync::{model::Window, sandbox::ListName};
+use studysync::model::Window;
+use studysync_sandbox::ListName;
 
 use super::service::ScriptedService;
 use crate::harness::{

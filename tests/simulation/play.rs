@@ -16,8 +16,8 @@ use studysync::{
     config::{ArchiveChoice, Overrides, Settings, resolve},
     model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, Window},
     pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, System},
-    sandbox::{ListName, Order},
 };
+use studysync_sandbox::{ListName, Order};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use studysync::{
-    model::{DurableStep, FlagSet, Window, format_ms},
-    sandbox::{ChangeRequest, Faults, Settings},
-};
+use studysync::model::{DurableStep, FlagSet, Window, format_ms};
+use studysync_sandbox::{ChangeRequest, Faults, Settings};
 
 /// All that a seed decides.
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use axum::{
 use futures::FutureExt as _;
 use studysync::{
     model::DAY_MS,
-    sandbox::{ChangeRequest, Control, InProcess, ListName, LogEntry, Sandbox},
     source::{Failure, Reply, Transport},
 };
+use studysync_sandbox::{ChangeRequest, Control, InProcess, ListName, LogEntry, Sandbox};
 use tokio_util::sync::CancellationToken;
 
 use super::{

@@ -1,7 +1,7 @@
 //! The same promise under SIGKILL: the look at a page's edge may be what a kill prevented.
 
 use serde_json::json;
-use studysync::sandbox::Settings;
+use studysync_sandbox::Settings;
 
 use crate::{
     harness::{NOW_MS, Place, Service, assert_holds, days_ago, expected::Expected, small},

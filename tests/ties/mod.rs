@@ -4,9 +4,9 @@
 use serde_json::{Value, json};
 use studysync::{
     model::{Scope, Stream, Ties, behaviour_names},
-    sandbox::{ChangeRequest, LogEntry, Settings},
     state::State,
 };
+use studysync_sandbox::{ChangeRequest, LogEntry, Settings};
 
 use crate::harness::{ALL_FLAGS, DAY_MS, Place, Service, assert_holds, days_ago, expected::Expected, small};
 

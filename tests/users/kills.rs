@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use studysync::sandbox::{Faults, Latency, Settings};
+use studysync_sandbox::{Faults, Latency, Settings};
 
 use super::{asked, assert_holds, people_of};
 use crate::{

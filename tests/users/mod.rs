@@ -10,7 +10,7 @@ mod results;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use studysync::sandbox::{ListName, LogEntry};
+use studysync_sandbox::{ListName, LogEntry};
 
 use crate::harness::{ALL_FLAGS, Place, Service};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use studysync::sandbox::{ChangeRequest, Faults, ListName, Settings};
+use studysync_sandbox::{ChangeRequest, Faults, ListName, Settings};
 
 use super::{asked, assert_holds, each, people_of, with_people};
 use crate::{
@@ -181,7 +181,7 @@ fn p4_very_many_who_seem_gone_are_withheld_until_they_are_believed() {
 #[test]
 fn a_few_people_are_asked_for_by_their_ids_whatever_is_in_them() {
     let settings = small(50, 5);
-    let faults = Faults { auth: studysync::sandbox::Auth::Strict, iso_user_times: true, ..Faults::default() };
+    let faults = Faults { auth: studysync_sandbox::Auth::Strict, iso_user_times: true, ..Faults::default() };
     let service = Service::start(Settings { faults, ..settings });
     let place = Place::new(&service);
     let odd = ["a/b", "../../v1/surveys", "?x=1#y", "50%", "%2e%2e", "日本 é", "...", "a\\b", "quo\"te", " "];

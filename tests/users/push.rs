@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use studysync::sandbox::{
+use studysync_sandbox::{
     Auth, Faults, RateLimit, Refusal, RetryAfter, RetryAfterForm, ServerError, Settings, UpsertedUser, When,
 };
 

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
-use studysync::sandbox::Faults;
+use studysync_sandbox::Faults;
 
 use super::push::{arrived, results, sent, service, write};
 use crate::{

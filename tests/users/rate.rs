@@ -1,6 +1,6 @@
 //! People under a rate limit: in the time that the limit allows, and no request before it may be sent (promise P5).
 
-use studysync::sandbox::{Faults, RateLimit, RetryAfterForm, Settings};
+use studysync_sandbox::{Faults, RateLimit, RetryAfterForm, Settings};
 
 use super::asked;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use studysync::sandbox::{Auth, Faults};
+use studysync_sandbox::{Auth, Faults};
 
 use super::push::{results, service, write};
 use crate::harness::{KEY_VARIABLE, Place};

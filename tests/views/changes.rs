@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use studysync::sandbox::{ChangeRequest, Settings};
+use studysync_sandbox::{ChangeRequest, Settings};
 
 use super::{
     recompute::Rows,

@@ -1,7 +1,7 @@
 //! The examples for analysts: each statement runs over both warehouses and gives the same rows, and none needs JSON functions.
 
 use serde_json::{Value, json};
-use studysync::sandbox::{ChangeRequest, ListName};
+use studysync_sandbox::{ChangeRequest, ListName};
 
 use super::warehouse::Warehouse;
 use crate::harness::{DAY_MS, Place, Service, days_ago, small};
@@ -83,7 +83,7 @@ fn the_example_of_a_past_moment_knows_what_a_report_said_then() {
     deleted["deletedAt"] = json!("2026-02-01T00:00:00.000Z");
     plant(deleted);
     plant(nps("late", 8));
-    let purged = studysync::sandbox::RowKey { group: "purged".into(), question: "1".into() };
+    let purged = studysync_sandbox::RowKey { group: "purged".into(), question: "1".into() };
     assert_eq!(control.remove_row(&purged), 1);
     service.change(&ChangeRequest { status_changes: 1, within_ms: Some(DAY_MS), ..ChangeRequest::default() });
     place.report(&["sync"], 0);

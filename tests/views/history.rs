@@ -1,6 +1,6 @@
 //! What was known at a moment: `responses_as_of` and `surveys_as_of` against what the warehouse said when it was that moment.
 
-use studysync::sandbox::{ChangeRequest, ListName, RowKey};
+use studysync_sandbox::{ChangeRequest, ListName, RowKey};
 
 use super::{recompute::Rows, warehouse::Warehouse};
 use crate::harness::{ALL_FLAGS, DAY_MS, NOW_MS, Place, Service, days_ago, small};

@@ -13,7 +13,7 @@ mod truth;
 mod versions;
 mod warehouse;
 
-use studysync::sandbox::{ChangeRequest, ListName, RowKey, Settings};
+use studysync_sandbox::{ChangeRequest, ListName, RowKey, Settings};
 
 use self::{recompute::NpsCut, truth::Truth, warehouse::Warehouse};
 use crate::harness::{Cell, DAY_MS, Place, Service, days_ago, expected::Expected, small};

@@ -1,7 +1,7 @@
 //! A small set of hostile records whose numbers are known by hand: survey 900 and its neighbours.
 
 use serde_json::{Value, json};
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use crate::harness::Service;
 

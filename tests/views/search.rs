@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::json;
-use studysync::sandbox::{ChangeRequest, ListName, RowKey};
+use studysync_sandbox::{ChangeRequest, ListName, RowKey};
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
 use super::{flows::open_answers, truth::Truth, warehouse::Warehouse};

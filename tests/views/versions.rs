@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use studysync::sandbox::{ChangeRequest, Settings};
+use studysync_sandbox::{ChangeRequest, Settings};
 
 use super::{recompute::Rows, warehouse::Warehouse};
 use crate::harness::{Cell, DAY_MS, NOW_MS, Place, Service, days_ago, small};

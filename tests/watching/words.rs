@@ -1,7 +1,7 @@
 //! Each failure that can be provoked, one by one: exit code, standard error, metrics, `/healthz` and the notification say the same words.
 
 use serde_json::Value;
-use studysync::sandbox::{ChangeRequest, Faults, ListName};
+use studysync_sandbox::{ChangeRequest, Faults, ListName};
 
 use super::{Receiver, metric, place_at, with_wrong_key};
 use crate::{

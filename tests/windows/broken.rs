@@ -1,7 +1,7 @@
 //! Records that the service cannot deliver, or delivers as no JSON: they block themselves, and nothing around them.
 
 use serde_json::json;
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use super::{Lab, created_ms, lonely_ms};
 use crate::harness::small;
@@ -122,7 +122,7 @@ fn p3_a_page_that_breaks_on_the_way_is_asked_for_again() {
 
 #[test]
 fn p1_broken_surveys_and_themes_are_set_aside() {
-    let lab = Lab::new(studysync::sandbox::Settings { theme_share: 1.0, ..small(600, 5) });
+    let lab = Lab::new(studysync_sandbox::Settings { theme_share: 1.0, ..small(600, 5) });
     let first_ms = |list| lab.truth(list).iter().map(created_ms).find(|at_ms| at_ms % 1000 > 1).unwrap();
     let (survey_ms, theme_ms) = (first_ms(ListName::Surveys), first_ms(ListName::Themes));
     lab.faults(json!({"broken_records": {"created_ms": [survey_ms], "fault": "truncated", "path": "/v1/surveys"}}));

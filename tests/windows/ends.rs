@@ -1,7 +1,7 @@
 //! Lists that end as the schema of themes reads: `cursor` and `data` never empty, and 404 on the last token.
 
 use serde_json::{Value, json};
-use studysync::sandbox::{ListName, Settings};
+use studysync_sandbox::{ListName, Settings};
 
 use super::{Ended, Lab};
 use crate::harness::small;

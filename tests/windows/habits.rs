@@ -2,7 +2,7 @@
 //! understood, and whose creation the times of themes mean.
 
 use serde_json::{Value, json};
-use studysync::sandbox::{ChangeRequest, ListName, LogEntry, Settings};
+use studysync_sandbox::{ChangeRequest, ListName, LogEntry, Settings};
 
 use super::Lab;
 use crate::harness::small;
@@ -140,7 +140,7 @@ fn p4_a_theme_that_is_gone_is_marked_where_its_own_creation_counts() {
     let lab = Lab::new(Settings { theme_share: 1.0, ..small(600, 5) });
     lab.backfill(5).expect(0);
     let theme = lab.truth(ListName::Themes)[5].clone();
-    let key = studysync::sandbox::RowKey {
+    let key = studysync_sandbox::RowKey {
         group: theme["responseGroupUid"].as_str().unwrap().into(),
         question: theme["questionId"].to_string(),
     };

@@ -18,9 +18,9 @@ use studysync::{
     config::{ArchiveChoice, Overrides, resolve},
     model::{Failpoints, Rng, Window},
     pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, System},
-    sandbox::{Control, InProcess, ListName, LogEntry, Sandbox, Settings},
     source::{Reply, Transport},
 };
+use studysync_sandbox::{Control, InProcess, ListName, LogEntry, Sandbox, Settings};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -3,7 +3,7 @@
 
 use std::{path::Path, process::Command, sync::Arc, sync::Mutex};
 
-use studysync::sandbox::{ChangeRequest, LogEntry, Settings};
+use studysync_sandbox::{ChangeRequest, LogEntry, Settings};
 
 use crate::harness::{DAY_MS, Done, NOW_MS, Place, Service, assert_holds, expected::Expected, small};
 
@@ -85,9 +85,9 @@ fn p1_a_service_that_does_not_tell_its_time_is_read_by_this_machine_s() {
     place.run(&["sync"]).expect(0);
     for table in ["responses", "themes"] {
         let list = if table == "themes" {
-            studysync::sandbox::ListName::Themes
+            studysync_sandbox::ListName::Themes
         } else {
-            studysync::sandbox::ListName::Responses
+            studysync_sandbox::ListName::Responses
         };
         let all = service.truth(list).len() as i64;
         for (name, tables) in place.warehouses() {

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use studysync::sandbox::ChangeRequest;
+use studysync_sandbox::ChangeRequest;
 
 use crate::harness::{DAY_MS, Done, Place, Service, assert_each_holds, days_ago, expected::Expected, small};
 

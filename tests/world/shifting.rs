@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use studysync::sandbox::{ChangeRequest, Faults, Latency, Order};
+use studysync_sandbox::{ChangeRequest, Faults, Latency, Order};
 
 use crate::harness::{ALL_FLAGS, DAY_MS, Done, Place, Service, assert_holds, days_ago, expected::Expected, small};
 
@@ -58,7 +58,7 @@ fn an_empty_day(place: &Place, service: &Service) {
     let now_ms = service.control().now_ms();
     let day_ms = (now_ms / DAY_MS - 2) * DAY_MS;
     let kept: Vec<(String, i64)> = service
-        .truth(studysync::sandbox::ListName::Responses)
+        .truth(studysync_sandbox::ListName::Responses)
         .into_iter()
         .filter_map(|record| {
             let created = serde_json::from_str::<serde_json::Value>(&record).unwrap()["createdAt"].as_str()?.to_owned();
@@ -67,7 +67,7 @@ fn an_empty_day(place: &Place, service: &Service) {
         })
         .collect();
     assert!(kept.len() > 40, "the day has {} answers", kept.len());
-    let themes = service.truth(studysync::sandbox::ListName::Themes);
+    let themes = service.truth(studysync_sandbox::ListName::Themes);
     let gone = service
         .change(&ChangeRequest { vanish_window_ms: Some((day_ms, day_ms + DAY_MS)), ..ChangeRequest::default() });
     assert_eq!(gone.vanished.len(), kept.len());
@@ -83,10 +83,10 @@ fn an_empty_day(place: &Place, service: &Service) {
     }
 
     for (record, created_ms) in kept {
-        service.control().plant(studysync::sandbox::ListName::Responses, &record, Some(created_ms)).unwrap();
+        service.control().plant(studysync_sandbox::ListName::Responses, &record, Some(created_ms)).unwrap();
     }
     for theme in themes {
-        service.control().plant(studysync::sandbox::ListName::Themes, &theme, None).unwrap();
+        service.control().plant(studysync_sandbox::ListName::Themes, &theme, None).unwrap();
     }
     let report = place.report(&["sync"], 0);
     assert_eq!(report["streams"]["responses"]["withheld"], 0, "{report}");

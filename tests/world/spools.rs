@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use studysync::sandbox::{Faults, Latency};
+use studysync_sandbox::{Faults, Latency};
 
 use crate::harness::{ALL_FLAGS, NOW_MS, Place, Service, assert_holds, days_ago, expected::Expected, small};
 
@@ -14,7 +14,7 @@ const DAYS: u32 = 6;
 fn cut_short() -> (Service, Place, tempfile::TempDir, Vec<PathBuf>) {
     let settings = small(600, DAYS);
     // Far from the end of the grid, so that all runs see the same settled moment.
-    let service = Service::start(studysync::sandbox::Settings { now_ms: NOW_MS + 120_000, ..settings });
+    let service = Service::start(studysync_sandbox::Settings { now_ms: NOW_MS + 120_000, ..settings });
     service.set_faults(Faults { latency: Latency { ms: 2, ..Latency::default() }, ..Faults::default() });
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 20\n"));
     let from = days_ago(i64::from(DAYS));

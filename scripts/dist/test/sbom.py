@@ -17,11 +17,17 @@ assert problem is None, problem
 
 bom = json.loads(text)
 lock = tomllib.loads((Path(__file__).parents[3] / "Cargo.lock").read_text())["package"]
-pinned = {(package["name"], package["version"]): package.get("checksum") for package in lock}
+# What is in this repository comes from no registry, so nothing pins it.
+ours = {package["name"] for package in lock if "source" not in package}
+pinned = {
+    (package["name"], package["version"]): [{"alg": "SHA-256", "content": package["checksum"]}]
+    for package in lock
+    if package["name"] not in ours
+}
 crates = [part for part in bom["components"] if part["purl"].startswith("pkg:cargo/")]
 assert len(crates) > 100, len(crates)
 for part in crates:
-    assert part["hashes"] == [{"alg": "SHA-256", "content": pinned[part["name"], part["version"]]}], part
+    assert part.get("hashes") == (None if part["name"] in ours else pinned[part["name"], part["version"]]), part
     assert part["licenses"], part
 refs = {part["bom-ref"] for part in bom["components"]} | {bom["metadata"]["component"]["bom-ref"]}
 for entry in bom["dependencies"]:

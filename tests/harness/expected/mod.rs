@@ -9,7 +9,7 @@ mod survey;
 
 use std::collections::BTreeMap;
 
-use studysync::sandbox::ListName;
+use studysync_sandbox::ListName;
 
 use super::{Cell, Contract, Row, Service, contract, key_text};
 use json::{integer, items, label, members, number, text, timestamp_us};
