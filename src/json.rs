@@ -1,9 +1,10 @@
-//! Takes JSON texts apart into slices, in one pass and without a copy: the hot half of reading a page. Reads single values as what columns
-//! hold (`values`, `moments`).
+//! Takes JSON texts apart into slices, in one pass and without a copy: the hot half of reading a page. Reads single
+//! values as what columns hold (`values`, `moments`).
 //!
-//! A [`Scanner`] accepts a part of what serde_json accepts, and gives the same slices for it; a test holds the one to the other. It says no more
-//! than that it does not: whoever needs to know why, or has a text with another form of nesting or of escapes than services send, asks
-//! serde_json. It looks for the end of a text sixteen bytes at once, and goes through no layers of a visitor for each value.
+//! A [`Scanner`] accepts a part of what serde_json accepts, and gives the same slices for it; a test holds the one to
+//! the other. It says no more than that it does not: whoever needs to know why, or has a text with another form of
+//! nesting or of escapes than services send, asks serde_json. It looks for the end of a text sixteen bytes at once, and
+//! goes through no layers of a visitor for each value.
 
 mod broken;
 pub(crate) mod moments;
@@ -78,7 +79,8 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Reads an object: hands over each name, as it is written between its quotes, with the scanner at the value, which is to be read.
+    /// Reads an object: hands over each name, as it is written between its quotes, with the scanner at the value,
+    /// which is to be read.
     pub fn each_member(&mut self, mut read: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
         self.take(b'{')?;
         if self.peek()? == b'}' {

@@ -1,4 +1,5 @@
-//! The command line as scripts and people meet it: exit codes, JSON, what goes to which stream, and what never goes anywhere.
+//! The command line as scripts and people meet it:
+//! exit codes, JSON, what goes to which stream, and what never goes anywhere.
 
 mod asking;
 mod configured;

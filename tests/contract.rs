@@ -1,7 +1,8 @@
 //! Every field that the service's documents name lands in the column that `docs/fields.md` says.
 //!
-//! The list is copied from the documents by hand, with a value for each field that no other has. A record of all of them goes through
-//! `flatten`, and each value has to be in its column. `docs/fields.md` is the same list; `STUDYSYNC_WRITE=1` writes it.
+//! The list is copied from the documents by hand, with a value for each field that no other has. A record of all of
+//! them goes through `flatten`, and each value has to be in its column. `docs/fields.md` is the same list;
+//! `STUDYSYNC_WRITE=1` writes it.
 
 use arrow::{
     array::{Array as _, RecordBatch},
@@ -394,7 +395,8 @@ const RECORDS: &[Record] = &[
     },
 ];
 
-/// Puts a value at a path: names between dots, `[]` behind one whose value is a list of one item. A value that is there stays.
+/// Puts a value at a path: names between dots, `[]` behind one whose value is a list of one item.
+/// A value that is there stays.
 fn put(into: &mut Value, path: &str, value: &Value) {
     let Some(name) = path.split(['.', '[']).next().filter(|name| !name.is_empty()) else {
         return put_inside(into, path, value);

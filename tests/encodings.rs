@@ -1,5 +1,5 @@
-//! Text as editors, spreadsheets and services write it: byte order marks, UTF-16, keys pasted with their quotes, and numbers of time in
-//! another unit.
+//! Text as editors, spreadsheets and services write it: byte order marks, UTF-16, keys pasted with their quotes, and
+//! numbers of time in another unit.
 
 use serde_json::json;
 use studysync::sandbox::{Faults, ListName};

@@ -1,4 +1,5 @@
-//! Promise P5 through the real program: a service with a rate limit is asked as fast as it allows, and never before it allows.
+//! Promise P5 through the real program: a service with a rate limit is asked as fast as it allows,
+//! and never before it allows.
 
 use std::{collections::BTreeSet, thread};
 
@@ -55,8 +56,8 @@ fn assert_obeyed_after(log: &[LogEntry], on_its_way_us: u64, what: &str) {
     assert!(early.is_empty(), "{what}: sent before the told time: {early:?}");
 }
 
-/// The share of what the bucket allowed, from the first request to the last, but for the time in which the run read and wrote and
-/// did not wait: a busy machine makes that long, and the gate has no part in it.
+/// The share of what the bucket allowed, from the first request to the last, but for the time in which the run read and
+/// wrote and did not wait: a busy machine makes that long, and the gate has no part in it.
 fn used_share(log: &[LogEntry], report: &Value) -> f64 {
     let arrived = |entry: Option<&LogEntry>| entry.map_or(0, |entry| entry.arrived_us);
     let work_ms = time_ms(report, "parse") + time_ms(report, "write");

@@ -1,5 +1,5 @@
-//! Night after night: edits, deletions and purges at the service arrive (P4), nothing happens when nothing changed (P2, P6), and
-//! the machine's time zone changes nothing (P7).
+//! Night after night: edits, deletions and purges at the service arrive (P4), nothing happens when nothing changed (P2,
+//! P6), and the machine's time zone changes nothing (P7).
 
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
@@ -202,7 +202,8 @@ fn changes_arrive(responses: u64) {
     }
 }
 
-/// The night must have had an edit that changes the parts of an answer, or an equality of the parts would prove nothing.
+/// The night must have had an edit that changes the parts of an answer,
+/// or an equality of the parts would prove nothing.
 fn assert_children_were_replaced(before: &Expected, after: &Expected, summary: &ChangeSummary) {
     let edits = summary.edits_bumped.iter().chain(&summary.edits_silent).map(key_of);
     let changed = edits.filter(|key| {

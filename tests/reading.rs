@@ -41,8 +41,8 @@ fn night_of_changes(service: &Service) {
     assert!(changed.edits_bumped.len() + changed.edits_silent.len() > 40, "next to nothing changed: {changed:?}");
 }
 
-/// DuckDB opens a file once for its footer and again for its rows. A file that is replaced in between is no Parquet to it, and
-/// it says so; whoever asks again sees the new one. It never takes the one for the other.
+/// DuckDB opens a file once for its footer and again for its rows. A file that is replaced in between is no Parquet to
+/// it, and it says so; whoever asks again sees the new one. It never takes the one for the other.
 fn digest_of_files(connection: &duckdb::Connection, from: &str, refusals: &mut u64) -> String {
     const TRIES: u32 = 3;
     for _ in 1..TRIES {

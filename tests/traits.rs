@@ -1,5 +1,5 @@
-//! The traits of a service: what `check --traits` measures against every habit that the sandbox has, what runs learn by the way,
-//! and what they make of it.
+//! The traits of a service: what `check --traits` measures against every habit that the sandbox has, what runs learn by
+//! the way, and what they make of it.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! `verify` finds what differs between the service and each warehouse, to the row and the column, and changes nothing (P1, P3); and
-//! `status` says for any day whether it is complete, since when, and how that was proven.
+//! `verify` finds what differs between the service and each warehouse, to the row and the column, and changes nothing
+//! (P1, P3); and `status` says for any day whether it is complete, since when, and how that was proven.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -228,7 +228,8 @@ fn p4_a_doubt_survives_a_kill_between_the_commit_and_its_checkpoint() {
     assert!(gone.vanished.len() > 100);
     place.run(&["sync", "--stream", "responses"]).expect(3);
     let state = rusqlite::Connection::open(place.state()).unwrap();
-    // The commits of the withheld windows are in the ledgers; their checkpoints are undone, as a kill just before them leaves it.
+    // The commits of the withheld windows are in the ledgers;
+    // their checkpoints are undone, as a kill just before them leaves it.
     let tables = place.duckdb_tables();
     let scans = tables.rows_of(
         "SELECT scan_id, _run_id, epoch_ms(window_start), epoch_ms(window_end), flags, epoch_ms(scanned_at), rows_read, pages
@@ -251,7 +252,8 @@ fn p4_a_doubt_survives_a_kill_between_the_commit_and_its_checkpoint() {
     state.execute("UPDATE coverage SET scanned_ms = read_ms WHERE stream = 'responses'", []).unwrap();
     drop(state);
     assert!(!place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"));
-    // All of it is covered: a backfill has nothing to do but to make good what the kill left, and to look at what is in doubt.
+    // All of it is covered: a backfill has nothing to do but to make good what the kill left,
+    // and to look at what is in doubt.
     place.run(&["backfill", "--from", &days_ago(DAYS), "--to", &days_ago(1), "--stream", "responses"]);
     assert!(place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"), "the doubt was lost");
 }

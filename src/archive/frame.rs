@@ -3,19 +3,22 @@
 //! ```text
 //! file   = "SSYNCPG2" header frame*
 //! header = length:u32 checksum:u64 JSON
-//! frame  = kind:u8 ('P' page, 'T' side page, 'Q' and 'U' the same without some records, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
+//! frame  = kind:u8 raw:u32 stored:u32 checksum:u64 bytes[stored]
+//! kind   = 'P' page, 'T' side page, 'Q' and 'U' the same without some records, 'E' end of the scan,
+//!          'C' note on a commit
 //! ```
 //!
-//! 'Q' and 'U' are a page and a side page that somebody's records were taken out of: before the compressed bytes stands how many
-//! they were, as u32. Such a page is no longer what the service sent.
+//! 'Q' and 'U' are a page and a side page that somebody's records were taken out of: before the compressed bytes stands
+//! how many they were, as u32. Such a page is no longer what the service sent.
 //!
-//! A side page belongs to the scan, and leads nowhere: it holds rows of one millisecond at the edge of the page before it.
+//! A side page belongs to the scan, and leads nowhere:
+//! it holds rows of one millisecond at the edge of the page before it.
 //!
-//! Notes stand behind the end, one for each time that the scan was about to be committed; the last counts. They are text, stored
-//! as it is, and mean nothing here. A file of an earlier version has none.
+//! Notes stand behind the end, one for each time that the scan was about to be committed; the last counts. They are
+//! text, stored as it is, and mean nothing here. A file of an earlier version has none.
 //!
-//! A frame's checksum (xxh3) covers its kind, its size and the stored bytes: a torn tail is told from a whole frame at any byte, and a
-//! page never turns into something else.
+//! A frame's checksum (xxh3) covers its kind, its size and the stored bytes: a torn tail is told from a whole frame at
+//! any byte, and a page never turns into something else.
 
 use std::{
     cell::RefCell,

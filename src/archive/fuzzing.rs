@@ -27,7 +27,8 @@ pub fn write_file(pages: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// The whole pages of a file, side pages and notes left out, and whether it says that they are all; `None` without a header.
+/// The whole pages of a file, side pages and notes left out, and whether it says that they are all;
+/// `None` without a header.
 pub fn read_file(mut bytes: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
     frame::read_header(&mut bytes).ok()?;
     let mut pages = Vec::new();

@@ -1,7 +1,8 @@
 //! The exact bytes of the pages of every scan, on disk before anything else sees them.
 //!
-//! While a scan is under way its file is the *spool* from which a killed run goes on; once the scan is committed the same file
-//! is the archive from which every table can be built again. Knows neither what is in a page nor how it was fetched.
+//! While a scan is under way its file is the *spool* from which a killed run goes on; once the scan is committed the
+//! same file is the archive from which every table can be built again.
+//! Knows neither what is in a page nor how it was fetched.
 //!
 //! ```text
 //! <root>/owner.json                                whose pages they are

@@ -1,5 +1,5 @@
-//! Whose a folder of pages is: of one service and environment, and of one state file. Two state files in one folder would each take
-//! the other's scans under way for its own leftovers.
+//! Whose a folder of pages is: of one service and environment, and of one state file. Two state files in one folder
+//! would each take the other's scans under way for its own leftovers.
 
 use std::{fs, io, io::Write, path::Path};
 
@@ -45,8 +45,8 @@ pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(),
     }
 }
 
-/// Whether a page of the file holds a record: a second object, within that of the page. An empty list is worth nothing, so it binds
-/// nothing either. What cannot be read may hold some.
+/// Whether a page of the file holds a record: a second object, within that of the page. An empty list is worth nothing,
+/// so it binds nothing either. What cannot be read may hold some.
 fn has_records(file: &Path) -> bool {
     let Ok(mut pages) = read_pages(file) else { return true };
     pages.any(|page| page.map_or(true, |body| body.iter().filter(|byte| **byte == b'{').count() > 1))

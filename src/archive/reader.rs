@@ -11,7 +11,8 @@ use super::{
     frame::{self, Frame, FrameError, Skipped},
 };
 
-/// The pages of one file, side pages among them, in order. Ends after the frame that closes the scan; a file without one ends at its last whole page.
+/// The pages of one file, side pages among them, in order. Ends after the frame that closes the scan; a file without
+/// one ends at its last whole page.
 #[derive(Debug)]
 pub struct Pages {
     input: BufReader<File>,

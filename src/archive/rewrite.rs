@@ -1,7 +1,8 @@
 //! Writes a file of pages anew with some pages changed: how records leave the archive.
 //!
-//! The new file is written beside the old one, made durable and renamed over it: at any instant there is the old file or the new
-//! one, whole. A torn tail, which a scan under way may have, is left off. What changes in a page is not decided here.
+//! The new file is written beside the old one, made durable and renamed over it: at any instant there is the old file
+//! or the new one, whole. A torn tail, which a scan under way may have, is left off.
+//! What changes in a page is not decided here.
 
 use std::{
     fs::{self, File},
@@ -78,8 +79,8 @@ pub fn rewrite<E: From<ArchiveError>>(
 }
 
 impl Archive {
-    /// Writes into every file of pages whose it is: the service has moved, or its environment has another name. Files that say so already stay
-    /// as they are, so that the same call goes on after a kill. Returns the files written.
+    /// Writes into every file of pages whose it is: the service has moved, or its environment has another name. Files
+    /// that say so already stay as they are, so that the same call goes on after a kill. Returns the files written.
     ///
     /// # Errors
     /// `OtherService` if a file is of neither, before any is written.
@@ -180,8 +181,8 @@ fn body_of(frame: &Frame) -> Option<&[u8]> {
     }
 }
 
-/// Hands over each frame in order, up to the end of the file or to where it is torn. A committed file is never torn, so there
-/// that is an error.
+/// Hands over each frame in order, up to the end of the file or to where it is torn.
+/// A committed file is never torn, so there that is an error.
 fn each_frame<E: From<ArchiveError>>(
     path: &Path,
     mut each: impl FnMut(&super::FileHeader, Frame) -> Result<(), E>,

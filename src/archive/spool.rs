@@ -1,4 +1,5 @@
-//! The file of one scan while it is under way: pages are appended, made durable in groups, and found again after a kill.
+//! The file of one scan while it is under way:
+//! pages are appended, made durable in groups, and found again after a kill.
 
 use std::{
     fs::{File, OpenOptions},
@@ -172,7 +173,8 @@ impl Spool {
         self.write(&frame)
     }
 
-    /// Appends a page, or a side page, that records were taken out of before anything else saw it; the file says how many.
+    /// Appends a page, or a side page, that records were taken out of before anything else saw it;
+    /// the file says how many.
     pub fn append_less(&mut self, body: &[u8], removed: u32, is_side: bool) -> Result<bool, ArchiveError> {
         if body.len() > PAGE_BYTES_MAX {
             return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });

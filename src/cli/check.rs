@@ -45,22 +45,24 @@ const SKEW_MS_MAX: i64 = 60_000;
 
 /// Checks everything that a run needs, and says what to do.
 ///
-/// That the service answers, the key is accepted, the clocks agree, certificates and proxy work, state, archive and warehouse can be
-/// written, there is room on the disks, and what `serve` needs. Nothing is pulled, and it takes seconds.
+/// That the service answers, the key is accepted, the clocks agree, certificates and proxy work, state, archive and
+/// warehouse can be written, there is room on the disks, and what `serve` needs.
+/// Nothing is pulled, and it takes seconds.
 ///
 /// Each failure says what to do about it. Nothing is pulled. With `full_text_search` it also loads DuckDB's extension.
 ///
-/// With --traits it also measures what the service's documents leave open: the order of lists, what `start` and `end` of each list
-/// mean and whether they belong to the range, how a list ends, what becomes of rows that share a millisecond at the edge of a page,
-/// the largest page that comes in time, which states of surveys are listed without being asked for, the unit of the times of users
-/// (at most three users are asked for), and the environments that webhooks named. That takes at most 60 requests; each trait is
-/// shown with its value, its date and how it was measured. What is found is remembered, `status` shows it, and runs make use of it.
-/// `unknown` is no failure: a service with few rows shows little, and no refusal is provoked to see its form.
+/// With --traits it also measures what the service's documents leave open: the order of lists, what `start` and `end`
+/// of each list mean and whether they belong to the range, how a list ends, what becomes of rows that share a
+/// millisecond at the edge of a page, the largest page that comes in time, which states of surveys are listed without
+/// being asked for, the unit of the times of users (at most three users are asked for), and the environments that
+/// webhooks named. That takes at most 60 requests; each trait is shown with its value, its date and how it was
+/// measured. What is found is remembered, `status` shows it, and runs make use of it. `unknown` is no failure: a
+/// service with few rows shows little, and no refusal is provoked to see its form.
 ///
 /// With --notify it sends a test message to the command and the webhook of [notify].
 ///
-/// Exit codes: 0 all is well; 1 something is not; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5 another run
-/// holds the lease; 6 the service must be left alone for now.
+/// Exit codes: 0 all is well; 1 something is not; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5
+/// another run holds the lease; 6 the service must be left alone for now.
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
     /// Also measure the traits of the service

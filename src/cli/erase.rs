@@ -22,39 +22,44 @@ use super::{
     sync::stop_on_signal,
 };
 
-/// Sessions, and lines of other kinds, that are listed in a plan. Names under which the service purges people are all listed.
+/// Sessions, and lines of other kinds, that are listed in a plan.
+/// Names under which the service purges people are all listed.
 const LISTED_MAX: usize = 40;
 /// The largest file of people that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Erases people at the service and everywhere here.
 ///
-/// First a plan: whose rows, in which tables, pages and files, found by what is named here and by what that leads to (a user id
-/// leads to its visitors, sessions and mail addresses). What other people share, or what links visitors without a user id, is not
-/// followed, and told. A name is the same with composed letters or without, an address also with its domain in Unicode or in ASCII. Then, once confirmed:
-/// the service is asked, at most 100 deletions a request; every table, history, Parquet file, archived page, recording, reject, the results of
-/// `users push` and the checkpoints lose them at once, and the DuckDB file is written anew, so that no byte is left; then every file is searched for
-/// every identifier. The receipt says what was searched, found and removed, and not of whom: a file beside the state file, and a
-/// row of the table `erasures`.
+/// First a plan: whose rows, in which tables, pages and files, found by what is named here and by what that leads to (a
+/// user id leads to its visitors, sessions and mail addresses). What other people share, or what links visitors without
+/// a user id, is not followed, and told. A name is the same with composed letters or without, an address also with its
+/// domain in Unicode or in ASCII. Then, once confirmed: the service is asked, at most 100 deletions a request; every
+/// table, history, Parquet file, archived page, recording, reject, the results of `users push` and the checkpoints lose
+/// them at once, and the DuckDB file is written anew, so that no byte is left; then every file is searched for every
+/// identifier. The receipt says what was searched, found and removed, and not of whom: a file beside the state file,
+/// and a row of the table `erasures`.
 ///
-/// The service goes on sending them until its delay (ten days, if nothing else is asked for) is over. Until then, two days more,
-/// and until complete scans have met nobody, they are kept out of scans, replays and webhooks by a list of keyed hashes; that
-/// folder (FILE.erasures beside the state file) belongs into your backups. Restored backups of the archive are filtered as well; a
-/// restored warehouse is not: run the same command again.
+/// The service goes on sending them until its delay (ten days, if nothing else is asked for) is over. Until then, two
+/// days more, and until complete scans have met nobody, they are kept out of scans, replays and webhooks by a list of
+/// keyed hashes; that folder (FILE.erasures beside the state file) belongs into your backups. Restored backups of the
+/// archive are filtered as well; a restored warehouse is not: run the same command again.
 ///
-/// What other people wrote about them stays, and is counted by table (exit code 3), unless --redact-mentions replaces the
-/// identifiers there; the service still has such texts, and a scan that sees them changed brings them back. A visitor's number, and
-/// an id of digits alone, is removed where a column or field holds it, and not looked for in texts: any number could be it. Log lines name nobody; where your scheduler keeps the
-/// talk on stderr is up to you, and --dry-run and this plan name people there.
+/// What other people wrote about them stays, and is counted by table (exit code 3), unless --redact-mentions replaces
+/// the identifiers there; the service still has such texts, and a scan that sees them changed brings them back. A
+/// visitor's number, and an id of digits alone, is removed where a column or field holds it, and not looked for in
+/// texts: any number could be it. Log lines name nobody; where your scheduler keeps the talk on stderr is up to you,
+/// and --dry-run and this plan name people there.
 ///
-/// Tables, views and whatever else you keep in the DuckDB file stay. Your tables are searched, and what names somebody is told (exit code
-/// 3). An object with which the file could not be written anew is named before anything is touched (exit code 2).
+/// Tables, views and whatever else you keep in the DuckDB file stay. Your tables are searched, and what names somebody
+/// is told (exit code 3). An object with which the file could not be written anew is named before anything is touched
+/// (exit code 2).
 ///
 /// Cut short at any point, the same command goes on. Done again, it finds nothing.
 ///
-/// Exit codes: 0 done; 1 failed, the same command goes on; 2 usage or configuration; 3 done, but something needs a look (mentions
-/// by others, identifiers that were not followed; with --dry-run also names by which nobody is known here); 4 key refused; 5 another run holds the lease, or a program the file; 6 stopped early at a
-/// deadline, a budget or a rate limit, the same command goes on; 130 interrupted or not confirmed.
+/// Exit codes: 0 done; 1 failed, the same command goes on; 2 usage or configuration; 3 done, but something needs a look
+/// (mentions by others, identifiers that were not followed; with --dry-run also names by which nobody is known here); 4
+/// key refused; 5 another run holds the lease, or a program the file; 6 stopped early at a deadline, a budget or a rate
+/// limit, the same command goes on; 130 interrupted or not confirmed.
 #[derive(Args, Debug)]
 pub(super) struct EraseArgs {
     /// Your own id of a person; repeatable

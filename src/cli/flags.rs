@@ -14,7 +14,8 @@ use crate::{
 
 use super::{CommandError, Context};
 
-/// Where things are. Every command takes all of these, so that one set serves a whole job; its help lists those that it reads.
+/// Where things are. Every command takes all of these, so that one set serves a whole job;
+/// its help lists those that it reads.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct PlaceFlags {
     /// Address of the service, without /v1/responses

@@ -18,12 +18,12 @@ use super::{
 ///
 /// Since when they are complete, when they were last read, and what was begun of them.
 ///
-/// That is what `sync --survey ID` and `backfill --survey ID` leave behind: `status` and `report` list it on its own. It is for surveys
-/// that were mistyped or are no longer read alone. No row and no page is touched, and what is known of all surveys together stays.
-/// A later run that names the survey reads it anew. People are forgotten by `erase`.
+/// That is what `sync --survey ID` and `backfill --survey ID` leave behind: `status` and `report` list it on its own.
+/// It is for surveys that were mistyped or are no longer read alone. No row and no page is touched, and what is known
+/// of all surveys together stays. A later run that names the survey reads it anew. People are forgotten by `erase`.
 ///
-/// Exit codes: 0 forgotten; 1 the checkpoints cannot be written; 2 usage or configuration, or nothing is known of such a survey alone; 5
-/// another run holds the lease.
+/// Exit codes: 0 forgotten; 1 the checkpoints cannot be written; 2 usage or configuration, or nothing is known of such
+/// a survey alone; 5 another run holds the lease.
 #[derive(Args, Debug)]
 pub(super) struct ForgetArgs {
     #[command(flatten)]

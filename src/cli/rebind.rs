@@ -12,15 +12,17 @@ use super::{CommandError, Context, flags::PlaceFlags};
 
 /// Binds what is kept to a new address of the same service.
 ///
-/// Everything that is kept is bound to the address and the label that it was filled from, and refuses others: two services in one warehouse
-/// would look like vanished rows. When the service has moved, set base_url (or environment) to the new value first, then say with --from (or
-/// --from-environment) what it was before. No row changes and nothing is asked. Files of the archive are written anew, so that takes as long
-/// as copying it. Cut short, the same command goes on.
+/// Everything that is kept is bound to the address and the label that it was filled from, and refuses others: two
+/// services in one warehouse would look like vanished rows. When the service has moved, set base_url (or environment)
+/// to the new value first, then say with --from (or --from-environment) what it was before. No row changes and nothing
+/// is asked. Files of the archive are written anew, so that takes as long as copying it.
+/// Cut short, the same command goes on.
 ///
-/// Only for the same service at another address. For another service, or another environment of it, name another --state, warehouse and archive.
+/// Only for the same service at another address.
+/// For another service, or another environment of it, name another --state, warehouse and archive.
 ///
-/// Exit codes: 0 bound, or nothing to do; 1 failed, the same command goes on; 2 usage or configuration, or something belongs to a third
-/// service; 5 another run holds the lease.
+/// Exit codes: 0 bound, or nothing to do; 1 failed, the same command goes on; 2 usage or configuration, or something
+/// belongs to a third service; 5 another run holds the lease.
 #[derive(Args, Debug)]
 pub(super) struct RebindArgs {
     /// The address before [default: the address did not change]

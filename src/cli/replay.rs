@@ -19,19 +19,21 @@ use super::{
 
 /// Rebuilds tables from the archive; sends nothing.
 ///
-/// Without --from, --to or --stream each warehouse is built anew beside the old one and then takes its place in one step: until then
-/// the old one is as it was, whatever happens. The result equals the original in every table, history and ledger included; a
-/// warehouse that was lost is made good. It is refused if the archive lacks pages of what the warehouse holds.
+/// Without --from, --to or --stream each warehouse is built anew beside the old one and then takes its place in one
+/// step: until then the old one is as it was, whatever happens. The result equals the original in every table, history
+/// and ledger included; a warehouse that was lost is made good.
+/// It is refused if the archive lacks pages of what the warehouse holds.
 ///
-/// With a stretch, the windows that overlap it are rebuilt inside the warehouse, in one transaction. Surveys have no windows: they
-/// are rebuilt by a full replay only.
+/// With a stretch, the windows that overlap it are rebuilt inside the warehouse, in one transaction. Surveys have no
+/// windows: they are rebuilt by a full replay only.
 ///
-/// Exit codes: 0 done; 1 failed or refused, the warehouse is as it was; 2 usage or configuration; 3 done, but the archive proves less
-/// than the checkpoints counted, and the next sync pulls the rest; 5 another run holds the lease, or a program the file; 130
-/// interrupted, the warehouse is as it was.
+/// Exit codes: 0 done; 1 failed or refused, the warehouse is as it was; 2 usage or configuration; 3 done, but the
+/// archive proves less than the checkpoints counted, and the next sync pulls the rest; 5 another run holds the lease,
+/// or a program the file; 130 interrupted, the warehouse is as it was.
 #[derive(Args, Debug)]
 pub(super) struct ReplayArgs {
-    /// First moment of the stretch: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]
+    /// First moment of the stretch: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default:
+    /// the beginning]
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 

@@ -24,15 +24,15 @@ use super::{
 ///
 /// Answers per day, NPS, surveys and their questions, themes, what is proven complete, and where the time went.
 ///
-/// It needs no network and no script to be read, and holds every number of its charts as a table. The DuckDB file is read if one
-/// is named, else the Parquet files; nothing is changed. Which days are complete comes from the checkpoints, or from the ledger
-/// in the warehouse where there are none. With --survey it is of these surveys alone.
+/// It needs no network and no script to be read, and holds every number of its charts as a table. The DuckDB file is
+/// read if one is named, else the Parquet files; nothing is changed. Which days are complete comes from the
+/// checkpoints, or from the ledger in the warehouse where there are none. With --survey it is of these surveys alone.
 ///
 /// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has the warehouse open.
 #[derive(Args, Debug)]
 pub(super) struct ReportArgs {
-    /// Write to this file, which is put in place when it is whole. A new file has the mode that your umask gives it; an existing
-    /// file keeps its mode [default: standard output]
+    /// Write to this file, which is put in place when it is whole. A new file has the mode that your umask gives it; an
+    /// existing file keeps its mode [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 

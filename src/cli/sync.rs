@@ -25,16 +25,17 @@ use super::{
 
 /// Pulls new data and re-scans closed windows: the nightly job.
 ///
-/// A first sync begins 30 days back (`since` in the configuration says otherwise), or where a backfill began; older answers come
-/// with `backfill`. What was never proven complete since then is pulled as well. The next run resumes one that
-/// was stopped or killed.
+/// A first sync begins 30 days back (`since` in the configuration says otherwise), or where a backfill began; older
+/// answers come with `backfill`. What was never proven complete since then is pulled as well.
+/// The next run resumes one that was stopped or killed.
 ///
-/// What the service sends and this version does not know is kept and told; [streams.NAME.drift] in the configuration can say
-/// otherwise: evolve, freeze, discard_row, discard_value.
+/// What the service sends and this version does not know is kept and told; [streams.NAME.drift] in the configuration
+/// can say otherwise: evolve, freeze, discard_row, discard_value.
 ///
-/// Exit codes: 0 done; 1 failed, wholly or in some windows or lists (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
-/// withheld deletions, collisions, rows that the edge of a page may hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
-/// rate limit, resumable; 130 interrupted, resumable.
+/// Exit codes: 0 done; 1 failed, wholly or in some windows or lists (also where a frozen stream met drift), what is
+/// committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects, withheld deletions,
+/// collisions, rows that the edge of a page may hide, a clock that is days off); 4 key refused; 5 another run holds the
+/// lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct SyncArgs {
     #[command(flatten)]
@@ -51,11 +52,13 @@ pub(super) struct SyncArgs {
 ///
 /// Everything created in that range that is not in the warehouse yet.
 ///
-/// Windows are pulled side by side. Killed and started again it goes on where it was; when all is covered it sends nothing.
+/// Windows are pulled side by side. Killed and started again it goes on where it was;
+/// when all is covered it sends nothing.
 ///
-/// Exit codes: 0 done; 1 failed, wholly or in some windows or lists (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
-/// withheld deletions, collisions, rows that the edge of a page may hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
-/// rate limit, resumable; 130 interrupted, resumable.
+/// Exit codes: 0 done; 1 failed, wholly or in some windows or lists (also where a frozen stream met drift), what is
+/// committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects, withheld deletions,
+/// collisions, rows that the edge of a page may hide, a clock that is days off); 4 key refused; 5 another run holds the
+/// lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct BackfillArgs {
     /// First moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds

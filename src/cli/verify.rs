@@ -25,14 +25,14 @@ const WINDOWS_SHOWN: usize = 20;
 
 /// Compares a range with the service, row by row; writes nothing.
 ///
-/// Tells what is missing (at the service, not here), extra (here, not at the service) and stale (other content, with the columns
-/// that differ), and which part of the range was never read. What changed at the service since a window was last read differs too:
-/// the time of that reading is shown beside it, and the next `sync` that looks at the window fetches it. Damage that was done here
-/// is mended by `replay`.
+/// Tells what is missing (at the service, not here), extra (here, not at the service) and stale (other content, with
+/// the columns that differ), and which part of the range was never read. What changed at the service since a window was
+/// last read differs too: the time of that reading is shown beside it, and the next `sync` that looks at the window
+/// fetches it. Damage that was done here is mended by `replay`.
 ///
-/// Exit codes: 0 all read and equal; 1 failed; 2 usage or configuration; 3 something differs or was never read; 4 key refused; 5
-/// another run holds the lease, or a program the file; 6 stopped early at a deadline, a budget or a rate limit, go on with --from; 130
-/// interrupted.
+/// Exit codes: 0 all read and equal; 1 failed; 2 usage or configuration; 3 something differs or was never read; 4 key
+/// refused; 5 another run holds the lease, or a program the file; 6 stopped early at a deadline, a budget or a rate
+/// limit, go on with --from; 130 interrupted.
 #[derive(Args, Debug)]
 pub(super) struct VerifyArgs {
     /// First moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds

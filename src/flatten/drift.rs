@@ -1,7 +1,8 @@
 //! Notes what the contracts do not know, and which records that dooms.
 //!
-//! Nothing here runs for a record without drift but a look at an empty list. What is noted of a value is its type and length: a
-//! name is told if it looks like that of a field, a word of an enumeration if it looks like one, and no other text at all.
+//! Nothing here runs for a record without drift but a look at an empty list. What is noted of a value is its type and
+//! length: a name is told if it looks like that of a field, a word of an enumeration if it looks like one,
+//! and no other text at all.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -181,7 +182,8 @@ pub(super) fn json_type(raw: &str) -> &'static str {
     }
 }
 
-/// An object without the members that the rules discard; `None` where they discard none. To hash what is stored, and no more.
+/// An object without the members that the rules discard; `None` where they discard none.
+/// To hash what is stored, and no more.
 pub(super) fn without_discarded(entries: &[Entry], met: &[Met], rules: DriftRules) -> Option<String> {
     let is_discarded = |entry: &Entry| {
         met.iter().any(|met| {

@@ -1,7 +1,7 @@
 //! The fields that found no column, as one JSON object with sorted keys and exact values.
 //!
-//! A name that was sent several times is kept each time: the last under its own name, the earlier ones as `name#1`, `name#2`
-//! and so on, in the order sent. A number that some field already bears is left out.
+//! A name that was sent several times is kept each time: the last under its own name, the earlier ones as `name#1`,
+//! `name#2` and so on, in the order sent. A number that some field already bears is left out.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -23,8 +23,8 @@ struct Member<'a> {
     is_superseded: bool,
 }
 
-/// A key in the one form in which keys are compared and written: escaped only where it must be. A key with a lone surrogate
-/// cannot be decoded and stays as it was sent.
+/// A key in the one form in which keys are compared and written: escaped only where it must be. A key with a lone
+/// surrogate cannot be decoded and stays as it was sent.
 pub(super) fn canonical_key(key: &str) -> Cow<'_, str> {
     if !key.contains('\\') {
         return Cow::Borrowed(key);

@@ -1,7 +1,7 @@
 //! One object of the wire, its known fields sorted into slots, and the strict reading of each into its column's type.
 //!
-//! What does not fit its column goes to [`Extra`] with its exact text under its wire name, unless the drift rules discard it; so
-//! do unknown fields, and the earlier values of a field that was sent more than once.
+//! What does not fit its column goes to [`Extra`] with its exact text under its wire name, unless the drift rules
+//! discard it; so do unknown fields, and the earlier values of a field that was sent more than once.
 
 use std::{borrow::Cow, marker::PhantomData};
 

@@ -1,16 +1,17 @@
 //! Turns the pages of a stream into Arrow batches and rejects. The hot path.
 //!
-//! Pure: no clock, no IO, no state between pages, and the same bytes always give the same rows. Every record of a page lands, in
-//! the stream's base table or in the rejects (promise P1); nothing inside a record can fail the page.
+//! Pure: no clock, no IO, no state between pages, and the same bytes always give the same rows. Every record of a page
+//! lands, in the stream's base table or in the rejects (promise P1); nothing inside a record can fail the page.
 //!
-//! A page is read in layers, each by serde_json's scanner and one level deep: the envelope into records (`page`), a record
-//! into fields that are slices of the page (`fields`), a field into the cell that its column's type demands (`crate::json`). No DOM is
-//! built, and what does not fit its column is still at hand as it was sent (`extra`).
+//! A page is read in layers, each by serde_json's scanner and one level deep: the envelope into records (`page`), a
+//! record into fields that are slices of the page (`fields`), a field into the cell that its column's type demands
+//! (`crate::json`). No DOM is built, and what does not fit its column is still at hand as it was sent (`extra`).
 //!
-//! A record that is no JSON is known by its place in the page, and goes to the rejects like others that have none in a table.
+//! A record that is no JSON is known by its place in the page,
+//! and goes to the rejects like others that have none in a table.
 //!
-//! What the contracts do not know is noted (`drift`). A page with records that the drift rules discard is read a second time
-//! without them: which those are shows only when a record was read to its end.
+//! What the contracts do not know is noted (`drift`). A page with records that the drift rules discard is read a second
+//! time without them: which those are shows only when a record was read to its end.
 
 use std::{borrow::Cow, collections::BTreeMap, str::Utf8Error};
 
@@ -67,8 +68,8 @@ mod webhooks;
 
 pub use webhooks::{FlatDeliveries, Told, body_hash, flatten_deliveries, flatten_stored, tell};
 
-/// The largest body, in bytes: far above any page of a service, and far below what Arrow's offsets can address. With it, and a
-/// bound on the rows of child tables, no text column can overflow.
+/// The largest body, in bytes: far above any page of a service, and far below what Arrow's offsets can address. With
+/// it, and a bound on the rows of child tables, no text column can overflow.
 pub const PAGE_BYTES_MAX: usize = 256 << 20;
 
 /// The field at fault where a record as a whole is.
@@ -97,7 +98,8 @@ pub enum FlattenError {
     Contract(#[source] ArrowError),
 }
 
-/// Flattens one page body of a stream by its drift rules. Every record lands, in a batch or in the rejects. `freeze` is the caller's to keep: the rows are those of `evolve`, and `drift` says whether there is cause.
+/// Flattens one page body of a stream by its drift rules. Every record lands, in a batch or in the rejects. `freeze` is
+/// the caller's to keep: the rows are those of `evolve`, and `drift` says whether there is cause.
 ///
 /// # Errors
 ///
@@ -125,8 +127,8 @@ trait RecordTables<'a>: Sized {
     /// Empty tables, with room for so many records.
     fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError>;
 
-    /// Appends the rows of a record, given its place in the page, from 0. The hash of the base row's key is returned. Nothing is
-    /// appended when it fails.
+    /// Appends the rows of a record, given its place in the page, from 0. The hash of the base row's key is returned.
+    /// Nothing is appended when it fails.
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable>;
 
     /// What was met so far that no contract knows.
@@ -163,8 +165,8 @@ fn flatten_body<'a, T: RecordTables<'a>>(
     Ok(FlatPage { discarded, drift: flat.drift, ..kept })
 }
 
-/// One scan over a page of which every record can be placed, as nearly every page is. `None` for any other page: the text of a
-/// record to reject is not known here.
+/// One scan over a page of which every record can be placed, as nearly every page is. `None` for any other page: the
+/// text of a record to reject is not known here.
 fn flatten_objects<'a, T: RecordTables<'a>>(text: &'a str, rules: DriftRules) -> Result<Option<Read>, ArrowError> {
     let records_likely = text.len() / RECORD_BYTES_LIKELY;
     let mut tables = T::new(records_likely, rules)?;

@@ -1,8 +1,8 @@
 //! The envelope of a list call: finds the records in a page.
 //!
-//! Records come as members ([`for_each_object`], one scan of the page) or as texts ([`read_records`], which a second scan then
-//! takes apart, and which no record can fail, not even one that is no JSON). Should an envelope have several lists `data`, which the grammar allows, the
-//! records of all of them are read.
+//! Records come as members ([`for_each_object`], one scan of the page) or as texts ([`read_records`], which a second
+//! scan then takes apart, and which no record can fail, not even one that is no JSON). Should an envelope have several
+//! lists `data`, which the grammar allows, the records of all of them are read.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use super::FlattenError;
 use crate::json::{Entry, Scanner, shown, take_apart, take_entries, unescaped, unquoted};
 
-/// Hands the members of each record to `take`, in order, until that answers `false`. False if it did, if a record is no object, or
-/// if the scanner does not take the text: [`read_records`] then tells what there is.
+/// Hands the members of each record to `take`, in order, until that answers `false`. False if it did, if a record is no
+/// object, or if the scanner does not take the text: [`read_records`] then tells what there is.
 pub(super) fn for_each_object<'a>(text: &'a str, mut take: impl FnMut(&[Entry<'a>]) -> bool) -> bool {
     let (mut entries, mut has_data) = (Vec::new(), false);
     let mut scanner = Scanner::new(text);

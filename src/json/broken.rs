@@ -1,7 +1,7 @@
 //! Takes a page apart of which some records are no JSON: the records around those are read as if nothing were wrong.
 //!
-//! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut is not taken apart, and
-//! neither is one whose end could lie inside a record: the records behind it would be lost.
+//! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut is not taken
+//! apart, and neither is one whose end could lie inside a record: the records behind it would be lost.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -36,8 +36,8 @@ pub(crate) struct Listed {
     pub is_broken: bool,
 }
 
-/// Takes a page apart that is no JSON because of some of its records; `None` where it cannot be told which they are. The text is that
-/// of the page with [`MASK`] for each byte that is no UTF-8.
+/// Takes a page apart that is no JSON because of some of its records; `None` where it cannot be told which they are.
+/// The text is that of the page with [`MASK`] for each byte that is no UTF-8.
 pub(crate) fn take_apart(body: &[u8]) -> Option<(Cow<'_, str>, BrokenPage)> {
     let text = masked(body)?;
     let page = Search { text: &text, effort: body.len().saturating_mul(EFFORT_MAX) }.page()?;
@@ -107,7 +107,8 @@ impl Search<'_> {
             Some(())
         })?;
         let (token, list) = (token?, list?);
-        // A page that was cut inside a record can look as if that were the end. Behind a list that comes first stands the token.
+        // A page that was cut inside a record can look as if that were the end.
+        // Behind a list that comes first stands the token.
         let is_token_behind = token.start > list.end;
         let is_closed =
             |record: &Listed| !record.is_broken || closed(self.text, record.place.start) == Some(record.place.end);
@@ -146,7 +147,8 @@ impl Search<'_> {
         }
     }
 
-    /// The same where the record that begins here is broken and nothing in it tells its end: it ends before what can be read.
+    /// The same where the record that begins here is broken and nothing in it tells its end:
+    /// it ends before what can be read.
     fn searched(&mut self, at: usize, mut records: Vec<Listed>, searches: usize) -> Option<(Vec<Listed>, usize)> {
         if searches >= SEARCHES_MAX {
             return None;

@@ -1,9 +1,9 @@
 //! JSON as exact texts: splits objects and lists one level deep, and reads single strings and numbers.
 //!
-//! Every value stays a slice of the page until a column asks for it, so its exact text is at hand where it does not fit.
-//! The grammar is serde_json's. What [`Scanner`] does not take, serde_json reads, through `RawValue`, whose scanner does not recurse: no depth
-//! of nesting overflows the stack.
-//! Nothing here knows columns. The readers take values that the scanner has passed, and answer `None` for another shape.
+//! Every value stays a slice of the page until a column asks for it, so its exact text is at hand where it does not
+//! fit. The grammar is serde_json's. What [`Scanner`] does not take, serde_json reads, through `RawValue`, whose
+//! scanner does not recurse: no depth of nesting overflows the stack. Nothing here knows columns. The readers take
+//! values that the scanner has passed, and answer `None` for another shape.
 
 use std::{borrow::Cow, fmt};
 
@@ -195,7 +195,8 @@ pub(crate) fn read_integer(raw: &str) -> Option<i64> {
     raw.parse().ok().or_else(|| integer_of_decimal(raw))
 }
 
-/// Reads integers into `integers`: one, a list of them, or such a list as JSON inside a string. `None` for anything else.
+/// Reads integers into `integers`: one, a list of them, or such a list as JSON inside a string.
+/// `None` for anything else.
 pub(crate) fn read_integers(raw: &str, integers: &mut Vec<i64>) -> Option<()> {
     integers.clear();
     match shape(raw) {

@@ -1,5 +1,5 @@
-//! DuckDB as a library: an in-memory database to which files are attached, its limits, and Arrow rows in and out. It knows no contract and
-//! no scan.
+//! DuckDB as a library: an in-memory database to which files are attached, its limits, and Arrow rows in and out. It
+//! knows no contract and no scan.
 
 use std::{
     io::ErrorKind,
@@ -24,15 +24,17 @@ const CHECKPOINT_THRESHOLD: &str = "1GiB";
 /// A thread that writes a row group takes about so much, some of which the engine does not count.
 const THREAD_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How much of a result that is read batch by batch may wait for its reader. The engine's own default holds one batch of wide rows.
+/// How much of a result that is read batch by batch may wait for its reader.
+/// The engine's own default holds one batch of wide rows.
 const STREAMED_BYTES: u64 = 8 * 1024 * 1024;
 
 /// How the names of the engine's spill files begin.
 const SPILL_PREFIX: &str = "duckdb_temp_";
 
-/// The least memory of an engine. To commit changes of a table, it holds two blocks of 256 KiB for each column of what changes, and two of
-/// where they go: 45 MiB for a table of 45 columns, which the largest has. Beside them are the marks of rows that went. Measured with a
-/// million answers: transactions of 30,000 to 90,000 edits fail with 62 MiB, and succeed from 70 on.
+/// The least memory of an engine. To commit changes of a table, it holds two blocks of 256 KiB for each column of what
+/// changes, and two of where they go: 45 MiB for a table of 45 columns, which the largest has. Beside them are the
+/// marks of rows that went. Measured with a million answers:
+/// transactions of 30,000 to 90,000 edits fail with 62 MiB, and succeed from 70 on.
 pub const ENGINE_BYTES_MIN: u64 = 96 * 1024 * 1024;
 
 /// What the engine may use of the machine.
@@ -42,12 +44,13 @@ pub struct EngineOptions {
     pub memory_limit_bytes: u64,
     /// Threads for what gains by them, at least 1: see [`Engine::with_all_threads`].
     pub threads: u32,
-    /// Where to spill: a folder that no other engine uses at the same time. It is created when needed and removed when the
-    /// engine closes; what a killed process left in it is removed when an engine opens.
+    /// Where to spill: a folder that no other engine uses at the same time. It is created when needed and removed when
+    /// the engine closes; what a killed process left in it is removed when an engine opens.
     pub temp_directory: PathBuf,
 }
 
-/// An engine that has touched no file yet: to start one takes a while, and can be done before it is known whether it may.
+/// An engine that has touched no file yet:
+/// to start one takes a while, and can be done before it is known whether it may.
 pub struct StartedEngine {
     connection: Connection,
     options: EngineOptions,
@@ -98,8 +101,8 @@ fn threads_of(options: &EngineOptions) -> u32 {
 
 /// One in-memory database and the one connection to it. Its session is pinned: UTC, no extension is ever downloaded.
 ///
-/// One thread works for it, beside those that pull and flatten: the rows of a scan are a single piece of work for the engine, and
-/// its other threads would only wait for each other, busily.
+/// One thread works for it, beside those that pull and flatten: the rows of a scan are a single piece of work for the
+/// engine, and its other threads would only wait for each other, busily.
 pub struct Engine {
     connection: Connection,
     counter: Counter,
@@ -128,8 +131,8 @@ impl Engine {
         done.and_then(|value| back.map(|()| value))
     }
 
-    /// Runs an insert for which the order of the rows says nothing. In order, the engine writes with one thread alone unless it has far more
-    /// memory than the rows that it holds back.
+    /// Runs an insert for which the order of the rows says nothing. In order, the engine writes with one thread alone
+    /// unless it has far more memory than the rows that it holds back.
     pub(super) fn in_any_order<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
         let set = |is_kept: bool| {
             self.execute("set the order of its rows", &format!("SET preserve_insertion_order = {is_kept}"))
@@ -156,7 +159,8 @@ impl Engine {
         self.connection.execute_batch(sql).map_err(|source| LoadError::engine(action, source))
     }
 
-    /// Adds rows to a table, whose name is SQL: to the columns that the batches have, all of them the same. The others are NULL.
+    /// Adds rows to a table, whose name is SQL: to the columns that the batches have, all of them the same.
+    /// The others are NULL.
     pub(super) fn insert(&self, table: &str, rows: &[RecordBatch]) -> Result<(), duckdb::Error> {
         self.counter.insert(&self.connection, table, rows)
     }
@@ -207,7 +211,8 @@ impl Engine {
         tracing::trace!(action, sql);
         let failed = |source| LoadError::engine(action, source);
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
-        // The iterator that this returns panics where the engine fails; `step` below reads the same stream and reports it.
+        // The iterator that this returns panics where the engine fails;
+        // `step` below reads the same stream and reports it.
         let _ = statement.stream_arrow([]).map_err(failed)?;
         while let Some(chunk) = statement.step().map_err(failed)? {
             take(RecordBatch::from(&chunk))?;
@@ -221,8 +226,8 @@ impl Engine {
     }
 }
 
-/// Removes what a killed process spilled: rows of people who may have asked to be forgotten since. Makes sure that there is a
-/// folder to make the folder in, which the engine does not do.
+/// Removes what a killed process spilled: rows of people who may have asked to be forgotten since. Makes sure that
+/// there is a folder to make the folder in, which the engine does not do.
 fn remove_leftovers(folder: &Path) -> Result<(), LoadError> {
     let io = |action, path: &Path| {
         let path = path.to_owned();
@@ -249,8 +254,8 @@ pub(super) fn common_config(config: Config) -> Result<Config, duckdb::Error> {
     config.with("autoinstall_known_extensions", "false")?.with("autoload_known_extensions", "false")
 }
 
-/// Times in zone-aware columns are shown and cast as UTC. Only an engine with the `icu` extension knows zones; one without it
-/// (the bundled build) always counts in UTC and has no such setting.
+/// Times in zone-aware columns are shown and cast as UTC. Only an engine with the `icu` extension knows zones; one
+/// without it (the bundled build) always counts in UTC and has no such setting.
 pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
     let Err(error) = connection.execute_batch("SET TimeZone = 'UTC'") else { return Ok(()) };
     let has_icu: bool = connection

@@ -132,8 +132,8 @@ pub(super) fn unfit(table: &Table) -> impl Fn(ArrowError) -> LoadError + use<'_>
     move |error| LoadError::Contract(format!("{}: {error}", table.name))
 }
 
-/// Whether the engine ran out of disk: it has no codes, so its messages are read. The last is its bound on what it spills, which
-/// follows what is free.
+/// Whether the engine ran out of disk: it has no codes, so its messages are read. The last is its bound on what it
+/// spills, which follows what is free.
 pub(super) fn is_full(message: &str) -> bool {
     let signs = ["No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size"];
     signs.iter().any(|sign| message.contains(sign))

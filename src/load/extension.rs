@@ -1,4 +1,5 @@
-//! DuckDB's extension `fts`, which makes an index of words. It is never downloaded: it is used where somebody installed it.
+//! DuckDB's extension `fts`, which makes an index of words. It is never downloaded:
+//! it is used where somebody installed it.
 
 use std::path::{Path, PathBuf};
 

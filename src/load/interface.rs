@@ -47,8 +47,8 @@ pub struct LedgerEntry {
 pub struct CommitOptions {
     /// What to do about rows that the scan no longer found.
     pub vanish: VanishPolicy,
-    /// Whether the ledger gets a row even if the scan changes nothing: yes for a window that was never proven complete before,
-    /// no for a re-scan, which then writes nothing at all.
+    /// Whether the ledger gets a row even if the scan changes nothing: yes for a window that was never proven complete
+    /// before, no for a re-scan, which then writes nothing at all.
     pub record_unchanged: bool,
     /// How the scan proved its window complete: for the ledger.
     pub proof: Proof,
@@ -58,8 +58,9 @@ pub struct CommitOptions {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VanishPolicy {
-    /// Mark them as vanished, unless more than `rows_max` and more than `share_max` of the window's rows would go, or the scan
-    /// found nothing at all and more than a sitting's answers would: then none is marked and they are counted as withheld.
+    /// Mark them as vanished, unless more than `rows_max` and more than `share_max` of the window's rows would go, or
+    /// the scan found nothing at all and more than a sitting's answers would:
+    /// then none is marked and they are counted as withheld.
     Guarded {
         /// Share of the rows that the warehouse holds in the window, 0 to 1.
         share_max: f64,
@@ -68,8 +69,8 @@ pub enum VanishPolicy {
     },
     /// Mark them all: the user said so.
     Accept,
-    /// Mark none, and withhold none: the scan does not show all rows of its window, so that a row that is not there may be at the
-    /// service.
+    /// Mark none, and withhold none: the scan does not show all rows of its window,
+    /// so that a row that is not there may be at the service.
     Ignore,
 }
 
@@ -153,8 +154,8 @@ pub struct RunRecord {
     pub report: String,
 }
 
-/// Which service and environment a warehouse belongs to (promise P10). A warehouse remembers what it was first opened with and
-/// refuses anything else.
+/// Which service and environment a warehouse belongs to (promise P10). A warehouse remembers what it was first opened
+/// with and refuses anything else.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     pub base_url: String,

@@ -1,5 +1,5 @@
-//! Rows of Arrow batches as JSON objects, one a row, and the batches of a Parquet file that is not ours. Times are RFC 3339 in UTC;
-//! NULL is left out.
+//! Rows of Arrow batches as JSON objects, one a row, and the batches of a Parquet file that is not ours. Times are RFC
+//! 3339 in UTC; NULL is left out.
 
 use std::{fs::File, path::Path};
 

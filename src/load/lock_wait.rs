@@ -1,5 +1,5 @@
-//! Waits, for a bounded time, for a warehouse that another process holds open. DuckDB's lock cannot be waited for, so it is tried
-//! again and again.
+//! Waits, for a bounded time, for a warehouse that another process holds open. DuckDB's lock cannot be waited for, so
+//! it is tried again and again.
 
 use std::{
     thread,

@@ -68,7 +68,8 @@ impl Place {
     /// Opens it for writing; makes it if it is not there. `engine`: one that was started before, for a DuckDB file.
     ///
     /// # Errors
-    /// `Locked` if another process has it open, `OtherIdentity`, `Newer`, `NotOurs` or `OtherPartition` if it is not this warehouse.
+    /// `Locked` if another process has it open, `OtherIdentity`, `Newer`,
+    /// `NotOurs` or `OtherPartition` if it is not this warehouse.
     pub fn open(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Warehouse, LoadError> {
         let store: Box<dyn Store> = match self {
             Place::DuckDb { path, copy, search } => {
@@ -79,8 +80,8 @@ impl Place {
         Ok(Warehouse::new(store, opening.waiting_bytes_max, opening.threads))
     }
 
-    /// Opens it to compare: for reading alone, so that it can lie where nothing may be written. What does not fit into memory goes to
-    /// `spill`.
+    /// Opens it to compare: for reading alone, so that it can lie where nothing may be written.
+    /// What does not fit into memory goes to `spill`.
     ///
     /// # Errors
     /// As [`Place::open`]; `Missing` if there is none.
@@ -99,8 +100,8 @@ impl Place {
         Ok(Warehouse::new(store, opening.waiting_bytes_max, *threads))
     }
 
-    /// Writes whose it is, whatever it was. Whether it was bound to another identity: it is opened as that one's if it is not
-    /// `opening.identity`'s already.
+    /// Writes whose it is, whatever it was. Whether it was bound to another identity: it is opened as that one's if it
+    /// is not `opening.identity`'s already.
     pub fn rebind(&self, from: &Identity, opening: &Opening) -> Result<bool, LoadError> {
         let as_of = |identity: &Identity| Opening { identity: identity.clone(), ..opening.clone() };
         match self {
@@ -117,7 +118,8 @@ impl Place {
     }
 }
 
-/// An engine for a DuckDB file, which spills beside it. Touches no file: whoever may not yet open the warehouse can start it.
+/// An engine for a DuckDB file, which spills beside it. Touches no file:
+/// whoever may not yet open the warehouse can start it.
 pub fn start_engine(path: &Path, memory_limit_bytes: u64, threads: u32) -> Result<StartedEngine, LoadError> {
     let mut spill = path.as_os_str().to_owned();
     spill.push(".spill");

@@ -1,7 +1,8 @@
-//! Read-only SQL over a warehouse, for people. Sealed: it can read the warehouse's files and nothing else, and change nothing.
+//! Read-only SQL over a warehouse, for people. Sealed:
+//! it can read the warehouse's files and nothing else, and change nothing.
 //!
-//! It does not wait for a lock: while a run writes a DuckDB file, opening it says who holds it. And as long as it is open, no
-//! run can write that file: open it for the question, and drop it.
+//! It does not wait for a lock: while a run writes a DuckDB file, opening it says who holds it. And as long as it is
+//! open, no run can write that file: open it for the question, and drop it.
 
 mod script;
 mod seal;
@@ -92,11 +93,12 @@ impl Reader {
         Reader::open_limited(duckdb, parquet, ReaderLimits::default())
     }
 
-    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Tables and views go by their names; with both, those are
-    /// the DuckDB file's, and Parquet's are `parquet.NAME`.
+    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Tables and views go by their names; with both,
+    /// those are the DuckDB file's, and Parquet's are `parquet.NAME`.
     ///
     /// # Errors
-    /// `Locked` while a process (this one, too) has the DuckDB file open for writing, `Missing` if there is no such file.
+    /// `Locked` while a process (this one, too) has the DuckDB file open for writing,
+    /// `Missing` if there is no such file.
     pub fn open_limited(
         duckdb: Option<&Path>,
         parquet: Option<&Path>,
@@ -152,8 +154,8 @@ impl Reader {
         prepared.map_err(|source| LoadError::engine("run the query", source))
     }
 
-    /// Runs one statement that only reads, and hands its rows over batch by batch as they are made, at most `rows_max` of them.
-    /// The first batch is empty: it tells the schema. Memory does not grow with the result.
+    /// Runs one statement that only reads, and hands its rows over batch by batch as they are made, at most `rows_max`
+    /// of them. The first batch is empty: it tells the schema. Memory does not grow with the result.
     ///
     /// # Errors
     /// Whatever `take` says; else as [`Reader::query`], when rows may have been handed over already.

@@ -1,4 +1,5 @@
-//! The rows of a query as a Parquet file, for people: any schema, streamed. The warehouse's own files are `parquet`'s matter.
+//! The rows of a query as a Parquet file, for people: any schema, streamed.
+//! The warehouse's own files are `parquet`'s matter.
 
 use std::{
     io::{self, Write},

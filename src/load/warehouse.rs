@@ -13,10 +13,11 @@ use crate::{
     person::Finder,
 };
 
-/// One warehouse. Everything it does to data is a scan applied, all or nothing, and applying a scan again changes nothing.
+/// One warehouse. Everything it does to data is a scan applied, all or nothing,
+/// and applying a scan again changes nothing.
 ///
-/// Scans that are applied one after the other are made durable together, by [`Warehouse::seal`]. A failure leaves the warehouse as it was
-/// when it was last sealed. Every other method seals first. One thread uses it at a time.
+/// Scans that are applied one after the other are made durable together, by [`Warehouse::seal`]. A failure leaves the
+/// warehouse as it was when it was last sealed. Every other method seals first. One thread uses it at a time.
 pub struct Warehouse {
     store: BufferedStore,
     /// The scans that the ledger holds, once that was asked; those that are not sealed as well.
@@ -73,8 +74,8 @@ impl Warehouse {
         Ok(applied)
     }
 
-    /// Applies a complete scan, with its row of the ledger. Until it is sealed nobody may believe that it is in the warehouse. A scan that
-    /// the ledger already holds changes nothing.
+    /// Applies a complete scan, with its row of the ledger. Until it is sealed nobody may believe that it is in the
+    /// warehouse. A scan that the ledger already holds changes nothing.
     pub fn apply(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
         self.require_none_lost()?;
         let applied = self.apply_unless_held(scan, pages, options);
@@ -108,8 +109,8 @@ impl Warehouse {
     /// Makes durable what was applied. Cheap when there is nothing to do.
     ///
     /// # Errors
-    /// Also when something was applied and is lost, because of an error that was told since: no scan that was applied and not
-    /// sealed is in the warehouse then.
+    /// Also when something was applied and is lost, because of an error that was told since: no scan that was applied
+    /// and not sealed is in the warehouse then.
     pub fn seal(&mut self) -> Result<(), LoadError> {
         let sealed = self.require_none_lost().and_then(|()| self.commit_changes());
         // Whatever was lost is told now.
@@ -157,14 +158,15 @@ impl Warehouse {
         done
     }
 
-    /// Says how the warehouse differs from a complete scan, which is all that the service has of the window, and names at most
-    /// `examples_max` rows of each kind of difference. Changes nothing.
+    /// Says how the warehouse differs from a complete scan, which is all that the service has of the window, and names
+    /// at most `examples_max` rows of each kind of difference. Changes nothing.
     pub fn compare(&mut self, scan: &Scan, pages: &dyn Pages, examples_max: usize) -> Result<Differences, LoadError> {
         self.ready()?;
         scan::differences(&mut self.store, scan, pages, examples_max)
     }
 
-    /// Makes what was committed visible to readers of files (Parquet), or compact (DuckDB). Cheap when there is nothing to do.
+    /// Makes what was committed visible to readers of files (Parquet), or compact (DuckDB).
+    /// Cheap when there is nothing to do.
     pub fn publish(&mut self) -> Result<(), LoadError> {
         self.ready()?;
         self.scans = None;
@@ -205,21 +207,21 @@ impl Warehouse {
         runs::all(&mut self.store)
     }
 
-    /// Adds what webhooks told, and the changes of status in it, in one transaction. An event that the warehouse holds is left out:
-    /// the same deliveries can be applied again. Returns the events added.
+    /// Adds what webhooks told, and the changes of status in it, in one transaction. An event that the warehouse holds
+    /// is left out: the same deliveries can be applied again. Returns the events added.
     pub fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
         self.change(|store| events::add(store, events))
     }
 
-    /// Adds the events of another warehouse to this one, which has none. Each body is read again: that fills columns and tables which
-    /// are newer than their rows. Returns how many.
+    /// Adds the events of another warehouse to this one, which has none. Each body is read again: that fills columns
+    /// and tables which are newer than their rows. Returns how many.
     pub fn copy_events(&mut self, from: &mut Warehouse, read_again: &ReadAgain<'_>) -> Result<u64, LoadError> {
         from.ready()?;
         self.change(|store| events::copy(&mut from.store, store, read_again))
     }
 
-    /// Puts the rows of `source`, which a replay built, in the place of those held of a stretch. One transaction. Returns the rows put
-    /// in.
+    /// Puts the rows of `source`, which a replay built, in the place of those held of a stretch.
+    /// One transaction. Returns the rows put in.
     pub fn replace(&mut self, source: &mut Warehouse, what: &Replacement) -> Result<u64, LoadError> {
         source.ready()?;
         self.scans = None;
@@ -232,7 +234,8 @@ impl Warehouse {
         persons::facts(&mut self.store, wanted)
     }
 
-    /// Sessions of which every row had vanished at the service before this moment (epoch milliseconds), at most so many.
+    /// Sessions of which every row had vanished at the service before this moment (epoch milliseconds),
+    /// at most so many.
     pub fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
         self.ready()?;
         persons::vanished_sessions(&mut self.store, before_ms, sessions_max)
@@ -250,15 +253,16 @@ impl Warehouse {
         persons::find(&mut self.store, person)
     }
 
-    /// Takes those rows out, so that no byte of them is left in any file of the warehouse. Does so also where none is held any
-    /// more: an earlier try may have been cut short between the rows and the bytes.
+    /// Takes those rows out, so that no byte of them is left in any file of the warehouse. Does so also where none is
+    /// held any more: an earlier try may have been cut short between the rows and the bytes.
     pub fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
         let found = self.change(|store| persons::remove(store, person))?;
         self.store.store().purge_removed_bytes()?;
         Ok(found)
     }
 
-    /// An error that names what somebody else keeps in the warehouse if rows could not be taken out because of it. Changes nothing.
+    /// An error that names what somebody else keeps in the warehouse if rows could not be taken out because of it.
+    /// Changes nothing.
     pub fn require_erasable(&mut self) -> Result<(), LoadError> {
         self.ready()?;
         self.store.store().require_purgeable()
@@ -270,8 +274,8 @@ impl Warehouse {
         persons::search(&mut self.store, finder, self.threads)
     }
 
-    /// Replaces the identifiers in the columns that mention them, in the tables that tell of the program itself or in all, and
-    /// returns the rows that changed. As for [`Warehouse::erase_people`], no byte of the old texts is left.
+    /// Replaces the identifiers in the columns that mention them, in the tables that tell of the program itself or in
+    /// all, and returns the rows that changed. As for [`Warehouse::erase_people`], no byte of the old texts is left.
     pub fn redact(&mut self, finder: &Finder, mentions: &[Mention], only_own: bool) -> Result<u64, LoadError> {
         let before = self.store.changes();
         let rows = self.change(|store| persons::redact(store, finder, mentions, only_own))?;
@@ -292,14 +296,15 @@ impl Warehouse {
         receipts::all(&mut self.store)
     }
 
-    /// The recordings that answers name and that are not known to be here, of answers up to a moment (epoch microseconds): at most so many.
+    /// The recordings that answers name and that are not known to be here, of answers up to a moment (epoch
+    /// microseconds): at most so many.
     pub fn wanted_recordings(&mut self, until_us: i64, rows_max: usize) -> Result<WantedRecordings, LoadError> {
         self.ready()?;
         recordings::wanted(&mut self.store, until_us, rows_max)
     }
 
-    /// Writes what became of recordings into the rows that name them, and returns the rows that changed. `stamp`: which run does so, and when
-    /// by the service's clock; without it the rows keep what they say of that.
+    /// Writes what became of recordings into the rows that name them, and returns the rows that changed. `stamp`: which
+    /// run does so, and when by the service's clock; without it the rows keep what they say of that.
     pub fn settle_recordings(
         &mut self,
         outcomes: &[RecordingOutcome],
@@ -308,15 +313,15 @@ impl Warehouse {
         self.change(|store| recordings::settle(store, outcomes, stamp))
     }
 
-    /// Makes a warehouse at `fresh` with all that others keep in this one, as far as it has no rows: for a replay, which fills it. An
-    /// error names what could not come along. A warehouse that holds nothing of others makes none.
+    /// Makes a warehouse at `fresh` with all that others keep in this one, as far as it has no rows: for a replay,
+    /// which fills it. An error names what could not come along. A warehouse that holds nothing of others makes none.
     pub fn create_empty_beside(&mut self, fresh: &Path) -> Result<(), LoadError> {
         self.ready()?;
         self.store.store().create_empty_beside(fresh)
     }
 
-    /// Brings the rows of others from the warehouse at `left`, beside which this one was made, and what was left out until all rows
-    /// are there.
+    /// Brings the rows of others from the warehouse at `left`, beside which this one was made,
+    /// and what was left out until all rows are there.
     pub fn import_foreign(&mut self, left: &Path) -> Result<(), LoadError> {
         self.ready()?;
         self.store.store().import_foreign(left)

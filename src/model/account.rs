@@ -62,7 +62,8 @@ struct Inner {
 }
 
 impl Inner {
-    /// Books the time since the last change. An instant may come late: another thread read its own afterwards, and was here before.
+    /// Books the time since the last change. An instant may come late:
+    /// another thread read its own afterwards, and was here before.
     fn book(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.since);
         match self.running.iter().position(|count| *count > 0) {

@@ -20,7 +20,8 @@ pub struct TableBatch {
 pub struct FlatPage {
     /// Rows by table, at most one batch a table.
     pub batches: Vec<TableBatch>,
-    /// For each row of the stream's base table (`responses`, `surveys`, `themes` or `users`), in order: the hash of its key.
+    /// For each row of the stream's base table (`responses`, `surveys`, `themes` or `users`), in order:
+    /// the hash of its key.
     pub key_hashes: Vec<u128>,
     /// Records that could not be placed.
     pub rejects: Vec<Reject>,

@@ -1,7 +1,7 @@
 //! Drift: what the service sends and the contracts in `schemas/` do not know. Which modes there are, and what was met.
 //!
-//! What is kept here of a record is safe to print: names that look like those of fields, types, lengths. Whoever adds to a
-//! [`Drift`] sees to that; nothing here looks into a value.
+//! What is kept here of a record is safe to print: names that look like those of fields, types, lengths. Whoever adds
+//! to a [`Drift`] sees to that; nothing here looks into a value.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -214,7 +214,8 @@ impl Drift {
         *self.met.entry(kind).or_default() += records;
     }
 
-    /// Takes in what was met on a page of which only so many records are new: the others were counted with another page.
+    /// Takes in what was met on a page of which only so many records are new:
+    /// the others were counted with another page.
     pub fn merge_new(&mut self, other: &Drift, new_records: u64) {
         if new_records == 0 {
             return;

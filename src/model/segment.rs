@@ -2,8 +2,8 @@
 
 use super::{FlagSet, Window};
 
-/// Stands for the time of the last scan where that scan left a doubt (rows that seem to be gone, and were not believed): older
-/// than any real one, so that the stretch is due in every run.
+/// Stands for the time of the last scan where that scan left a doubt (rows that seem to be gone, and were not
+/// believed): older than any real one, so that the stretch is due in every run.
 pub const IN_DOUBT_MS: i64 = 0;
 
 /// A stretch of creation time that was proven complete.

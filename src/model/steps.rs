@@ -1,7 +1,7 @@
 //! The durable steps of a run, as somebody who watches sees them pass.
 //!
-//! Nobody watches in production: then a step costs one comparison. The simulator (`tests/simulation`) stops a run at any of
-//! them, which stands for a kill at that instant.
+//! Nobody watches in production: then a step costs one comparison. The simulator (`tests/simulation`) stops a run at
+//! any of them, which stands for a kill at that instant.
 
 use std::{
     fmt, io,

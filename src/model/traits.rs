@@ -1,5 +1,5 @@
-//! Traits: what the contract leaves open and a service has been seen to do. Only the words and the names under which they are
-//! remembered; they are measured elsewhere.
+//! Traits: what the contract leaves open and a service has been seen to do. Only the words and the names under which
+//! they are remembered; they are measured elsewhere.
 //!
 //! A trait tells how much to ask for, and people what they deal with. None of them ever closes a window (promise P3).
 

@@ -42,8 +42,9 @@ impl Window {
         Window::new(self.start_ms.max(other.start_ms), self.end_ms.min(other.end_ms))
     }
 
-    /// The window with the rest of the seconds in which it begins and ends. A record can tell its creation time in whole seconds, while the
-    /// service goes by a finer one: at an edge within a second such a record would be looked for on the wrong side.
+    /// The window with the rest of the seconds in which it begins and ends. A record can tell its creation time in
+    /// whole seconds, while the service goes by a finer one:
+    /// at an edge within a second such a record would be looked for on the wrong side.
     #[must_use]
     pub fn in_whole_seconds(self) -> Window {
         let down = |at_ms: i64| at_ms.div_euclid(SECOND_MS).saturating_mul(SECOND_MS);
@@ -62,8 +63,8 @@ impl fmt::Display for Window {
     }
 }
 
-/// What a window is a window of: a stream, and at most one survey of it. Completeness is proven for a scope, and an absent
-/// row has vanished only from the scope that was scanned.
+/// What a window is a window of: a stream, and at most one survey of it. Completeness is proven for a scope, and an
+/// absent row has vanished only from the scope that was scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Scope {
     /// The stream.

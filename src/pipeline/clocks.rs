@@ -1,5 +1,5 @@
-//! Whether the service's clock can be right. It decides what is asked for, so one that is days behind hides rows, and one that is
-//! days ahead proves a time complete that is still to come.
+//! Whether the service's clock can be right. It decides what is asked for, so one that is days behind hides rows, and
+//! one that is days ahead proves a time complete that is still to come.
 
 use crate::{
     flatten::flatten_page,
@@ -56,8 +56,8 @@ impl std::fmt::Display for ClockDoubt {
     }
 }
 
-/// Holds the service's clock against this machine's, and where it is far behind, against the rows of a list: a machine's clock may be
-/// wrong as well. `seen_ms`: the latest time that this machine's clock is known to have shown.
+/// Holds the service's clock against this machine's, and where it is far behind, against the rows of a list: a
+/// machine's clock may be wrong as well. `seen_ms`: the latest time that this machine's clock is known to have shown.
 pub async fn doubt_clock(
     source: &Source,
     sample: Option<ClockSample>,

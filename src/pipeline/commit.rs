@@ -17,8 +17,9 @@ use super::{
     threads::blocking,
 };
 
-/// Rows that are applied before they are sealed. From 122,880 of a table in one transaction on (a row group), DuckDB writes rows straight
-/// into its file; those of a smaller one go through its log first, and are written twice. What a kill undoes is pulled already.
+/// Rows that are applied before they are sealed. From 122,880 of a table in one transaction on (a row group), DuckDB
+/// writes rows straight into its file; those of a smaller one go through its log first, and are written twice. What a
+/// kill undoes is pulled already.
 pub(super) const UNSEALED_ROWS_MAX: u64 = 1_000_000;
 
 /// What a commit did.
@@ -30,7 +31,8 @@ pub(super) struct Committed {
     pub drift: Drift,
 }
 
-/// Notes in the spool how the scan is committed, and returns it: an earlier note stands where a warehouse went by it already.
+/// Notes in the spool how the scan is committed, and returns it:
+/// an earlier note stands where a warehouse went by it already.
 fn take_note(
     context: &SyncContext,
     pulled: &CompletedScan,
@@ -78,8 +80,8 @@ pub(super) async fn commit(
 ///
 /// 0. A stream that is frozen takes no scan with drift: it stays as it is, complete and not committed.
 /// 1. Its pages are durable in the spool: the pull saw to that. A note behind them says how they are committed.
-/// 2. Each warehouse applies them with its ledger row, all or nothing. Killed here, the next run finds the scan under way, reads the
-///    spool, and a warehouse that holds the scan changes nothing.
+/// 2. Each warehouse applies them with its ledger row, all or nothing. Killed here, the next run finds the scan under
+///    way, reads the spool, and a warehouse that holds the scan changes nothing.
 pub(super) async fn apply(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -107,8 +109,8 @@ pub(super) async fn apply(
 ///
 /// 3. Each warehouse makes them durable, in one transaction of its own: side by side, for none waits for another.
 /// 4. The spool of each becomes the archive.
-/// 5. The checkpoint says that the window is complete and the scan no longer under way. Killed before, the next run finds the
-///    scan in every ledger and makes good the checkpoint alone.
+/// 5. The checkpoint says that the window is complete and the scan no longer under way. Killed before, the next run
+///    finds the scan in every ledger and makes good the checkpoint alone.
 pub(super) async fn seal(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -172,8 +174,8 @@ fn checkpoint(context: &SyncContext, sealed: Unsealed) -> Result<Committed, Pipe
     Ok(Committed { pages: pulled.proof.pages, counts, wrote, drift })
 }
 
-/// What the checkpoints take in. Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at
-/// for long, and every run looks again until it is settled.
+/// What the checkpoints take in. Rows that seem to be gone and are not believed leave a doubt: the window counts as not
+/// looked at for long, and every run looks again until it is settled.
 pub(super) fn covered(scan: &Scan, rows: u64, is_doubtful: bool, proof: Proof) -> Covered {
     let scanned_ms = if is_doubtful { IN_DOUBT_MS } else { scan.started_ms };
     Covered { scan: scan.clone(), scanned_ms, rows, proof }

@@ -29,24 +29,26 @@ use super::{
     threads::blocking,
 };
 
-/// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it. So many that pulls
-/// go on while the warehouses seal.
+/// Complete scans that may wait for their commit; a pull that is faster than the warehouses is held back by it. So many
+/// that pulls go on while the warehouses seal.
 const READY_MAX: usize = 4;
 /// Scans that are applied before they are sealed: each has a spool and a line in the checkpoints until then.
 const UNSEALED_SCANS_MAX: usize = 64;
 /// What was applied waits so long for more, from the last scan on and from the first.
 const SEAL_AFTER: Duration = Duration::from_secs(1);
 const SEAL_AFTER_MAX: Duration = Duration::from_secs(5);
-/// The same from the first on, where more than so many rows wait: each seal costs a row group that is not full in each table, and where
-/// much comes, one every five seconds was a tenth of a backfill. What a kill undoes is applied again from the spool.
+/// The same from the first on, where more than so many rows wait: each seal costs a row group that is not full in each
+/// table, and where much comes, one every five seconds was a tenth of a backfill.
+/// What a kill undoes is applied again from the spool.
 const BUSY_ROWS: u64 = 50_000;
 const SEAL_AFTER_BUSY: Duration = Duration::from_secs(20);
-/// Without a commit for so long, other processes are let at the warehouses: the service, not the warehouse, is what takes time.
+/// Without a commit for so long, other processes are let at the warehouses:
+/// the service, not the warehouse, is what takes time.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// Consecutive failures of a list's windows after which the run gives the list up: its windows are not to blame.
 pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 3;
-/// The same of windows that cannot be cut any smaller, with no row between them: some records beside one another can be to blame, and
-/// not all that there are.
+/// The same of windows that cannot be cut any smaller, with no row between them: some records beside one another can be
+/// to blame, and not all that there are.
 const MISSING_IN_A_ROW_MAX: u32 = 16;
 
 type PullEnd = (Task, Result<CompletedScan, PullError>);
@@ -78,7 +80,8 @@ struct Flow {
     missing_in_a_row: BTreeMap<Stream, u32>,
     /// The streams of windows that were not pulled or not applied.
     left: BTreeSet<Stream>,
-    /// The first error that ends the run. What is under way is still waited for: nothing goes on behind an error's back.
+    /// The first error that ends the run. What is under way is still waited for:
+    /// nothing goes on behind an error's back.
     outcome: Result<(), PipelineError>,
 }
 
@@ -163,7 +166,8 @@ impl Flow {
 }
 
 impl Run {
-    /// Pulls windows side by side and commits complete scans one by one, until there is nothing left or something stops it.
+    /// Pulls windows side by side and commits complete scans one by one,
+    /// until there is nothing left or something stops it.
     pub(super) async fn drive(&mut self, queue: Queue, resumed: Vec<Resumed>) -> Result<(), PipelineError> {
         let mut flow = Flow::new(queue);
         for scan in resumed {
@@ -234,8 +238,8 @@ impl Run {
         }
     }
 
-    /// The next commit, if none is under way. Scans are applied one after the other and sealed together; they wait a moment for
-    /// those that are being pulled.
+    /// The next commit, if none is under way. Scans are applied one after the other and sealed together; they wait a
+    /// moment for those that are being pulled.
     ///
     /// A cancelled run finishes the one under way and begins no other: what is complete waits in its spool.
     fn start_commit(&self, flow: &mut Flow) {

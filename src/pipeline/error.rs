@@ -160,8 +160,8 @@ impl Failure {
 /// The causes that are shown of an error, beside what it says itself.
 const CAUSES_MAX: usize = 2;
 
-/// An error and its causes on one line, outermost first. A level that the one before it says already is left out; of many causes the
-/// last are shown, which name what failed.
+/// An error and its causes on one line, outermost first. A level that the one before it says already is left out; of
+/// many causes the last are shown, which name what failed.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut levels = vec![error.to_string()];
     let mut cause = error.source();

@@ -21,8 +21,8 @@ use super::{
 };
 
 impl Run {
-    /// Works until nothing is due, or something stops it. Everything committed stays, whatever happens, and there is a report
-    /// also of a run that failed.
+    /// Works until nothing is due, or something stops it. Everything committed stays, whatever happens, and there is a
+    /// report also of a run that failed.
     pub async fn execute(self) -> (RunReport, Result<(), PipelineError>) {
         let span = spans::run(&self.session);
         self.executed().instrument(span).await
@@ -69,7 +69,8 @@ impl Run {
         asked
     }
 
-    /// The scans that earlier runs began, of the streams that this run was asked for: the others wait for a run that reads them.
+    /// The scans that earlier runs began, of the streams that this run was asked for:
+    /// the others wait for a run that reads them.
     async fn left_by_earlier_runs(&self) -> Result<Vec<Resumed>, PipelineError> {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         let mut resumed = blocking(move || resume(&context, &destinations)).await??;
@@ -86,7 +87,8 @@ impl Run {
         self.session.settings.streams.iter().map(|stream| stream.stream).collect()
     }
 
-    /// What is due of the lists; `None` if this run reads none, or was stopped, or knows without asking that nothing is.
+    /// What is due of the lists; `None` if this run reads none, or was stopped,
+    /// or knows without asking that nothing is.
     async fn plan_lists(&mut self) -> Result<Option<Vec<ScopeWork>>, PipelineError> {
         let is_for_people_alone = self.request.people != PeopleAsk::AfterLists || self.lists().is_empty();
         if is_for_people_alone || self.findings.stop.is_some() {
@@ -127,10 +129,10 @@ impl Run {
         Ok(due)
     }
 
-    /// Whether all that a backfill asks for is known to be there, so that not even the time is asked for. How late it is at the
-    /// service cannot be told from here: this machine's clock may have been set back since it was last compared. So an end that
-    /// was named counts as past; where none was named, what was asked for ends now, and that clock is believed unless it is known
-    /// to be behind.
+    /// Whether all that a backfill asks for is known to be there, so that not even the time is asked for. How late it
+    /// is at the service cannot be told from here: this machine's clock may have been set back since it was last
+    /// compared. So an end that was named counts as past; where none was named, what was asked for ends now, and that
+    /// clock is believed unless it is known to be behind.
     fn is_backfilled(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
         let is_open = window.end_ms == OPEN_END_MS;

@@ -22,7 +22,8 @@ impl Run {
         Ok(known)
     }
 
-    /// Before surveys are read: finds out how the service is asked for surveys of all states, as long as that is not known.
+    /// Before surveys are read: finds out how the service is asked for surveys of all states,
+    /// as long as that is not known.
     pub(super) async fn choose_surveys(&mut self) -> Result<Option<Stop>, PipelineError> {
         let mut known = self.list_known_surveys()?;
         if known.are_open() {
@@ -56,7 +57,8 @@ impl Run {
         Ok(None)
     }
 
-    /// A list of surveys did not come: perhaps the service no longer understands how it is asked. The next run finds out.
+    /// A list of surveys did not come: perhaps the service no longer understands how it is asked.
+    /// The next run finds out.
     pub(super) fn doubt_statuses(&self, task: &Task) -> Result<(), PipelineError> {
         if task.scope.stream != Stream::Surveys {
             return Ok(());

@@ -1,4 +1,5 @@
-//! The pages of a complete scan on their way to the warehouses: in memory as long as they fit, else read back from the spool.
+//! The pages of a complete scan on their way to the warehouses:
+//! in memory as long as they fit, else read back from the spool.
 
 use std::{
     num::NonZero,
@@ -20,8 +21,8 @@ use crate::{
 
 use super::PipelineError;
 
-/// A body from this size on is flattened while no other such body is: its rows take several times its size, and several at once
-/// would add up to more than any limit says. A usual page has about 1 MiB.
+/// A body from this size on is flattened while no other such body is: its rows take several times its size, and several
+/// at once would add up to more than any limit says. A usual page has about 1 MiB.
 pub(super) const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
 
 /// The memory and the processors that the pages of a run may take; clones share it.
@@ -47,8 +48,9 @@ impl Budget {
         }
     }
 
-    /// Waits until there is a processor for a page, to be kept until it is held; or for a commit, to be kept until it is done. Who
-    /// waits longest is next, so a commit waits for one page at most, and pages have all processors while there is none.
+    /// Waits until there is a processor for a page, to be kept until it is held; or for a commit, to be kept until it
+    /// is done. Who waits longest is next, so a commit waits for one page at most,
+    /// and pages have all processors while there is none.
     pub async fn processor(&self) -> Option<OwnedSemaphorePermit> {
         // It is never closed.
         Arc::clone(&self.processors).acquire_owned().await.ok()
@@ -62,8 +64,8 @@ impl Budget {
         taken
     }
 
-    /// Whether the warehouses should catch up before more is pulled: what does not fit is flattened a second time, so from half of it
-    /// on no window is begun while complete ones wait.
+    /// Whether the warehouses should catch up before more is pulled: what does not fit is flattened a second time, so
+    /// from half of it on no window is begun while complete ones wait.
     pub fn is_tight(&self) -> bool {
         self.held_bytes.load(Ordering::Relaxed) >= self.held_bytes_max / 2
     }
@@ -72,7 +74,8 @@ impl Budget {
         self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Waits, on this thread, until a body of this size may be flattened; to be kept until its rows are gone or counted.
+    /// Waits, on this thread, until a body of this size may be flattened;
+    /// to be kept until its rows are gone or counted.
     pub fn turn(&self, body_bytes: usize) -> Option<MutexGuard<'_, ()>> {
         (body_bytes >= LARGE_BODY_BYTES).then(|| self.large_body.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,8 +1,8 @@
 //! The one place where the stages meet: pull -> archive -> flatten -> load -> checkpoint.
 //!
-//! A command that holds the lease is a [`Session`]. [`Run`] is one execution of `sync` or `backfill`. Windows are pulled side by
-//! side, each into its own spool; complete scans are committed one after the other, in the order of one function,
-//! [`commit`](commit::commit). Whatever stops a run, the next one goes on.
+//! A command that holds the lease is a [`Session`]. [`Run`] is one execution of `sync` or `backfill`. Windows are
+//! pulled side by side, each into its own spool; complete scans are committed one after the other, in the order of one
+//! function, [`commit`](commit::commit). Whatever stops a run, the next one goes on.
 
 mod assemble;
 mod clocks;

@@ -1,7 +1,8 @@
 //! One window: asked for page by page, each page in the spool before anything else sees it, up to the end of results.
 //!
-//! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each takes the pull and gives it back: work that blocks moves it
-//! to another thread meanwhile, and a phase that fails leaves nothing to go on with but what is durable.
+//! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each takes the pull and gives it back: work that
+//! blocks moves it to another thread meanwhile,
+//! and a phase that fails leaves nothing to go on with but what is durable.
 
 use tracing::Instrument as _;
 
@@ -134,7 +135,8 @@ impl Pull {
         Ok(pull.keep_side_pages(sides).await?)
     }
 
-    /// Reads page after page up to the end of results. What hides behind a page's edge is looked at before the next one, if it is due.
+    /// Reads page after page up to the end of results.
+    /// What hides behind a page's edge is looked at before the next one, if it is due.
     async fn read_list(mut self) -> Result<Pull, PullError> {
         while !self.is_at_end {
             let step = self.walk.next().instrument(spans::page()).await;

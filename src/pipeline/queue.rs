@@ -32,8 +32,8 @@ pub(super) struct Queue {
 struct ScopeQueue {
     work: ScopeWork,
     cutter: Cutter,
-    /// Whether a window of guessed length is under way. The others wait for what it shows: short ones take more pages that are not full,
-    /// and more looks at edges.
+    /// Whether a window of guessed length is under way. The others wait for what it shows: short ones take more pages
+    /// that are not full, and more looks at edges.
     is_scouting: bool,
 }
 
@@ -85,8 +85,8 @@ impl Queue {
         }
     }
 
-    /// Cuts a window that was too much for the service in two; `false` when it cannot be cut any smaller. A window that an
-    /// earlier run began has no plan here: it is left to the plan that follows, which finds it due.
+    /// Cuts a window that was too much for the service in two; `false` when it cannot be cut any smaller. A window that
+    /// an earlier run began has no plan here: it is left to the plan that follows, which finds it due.
     pub fn halve(&mut self, task: &Task) -> bool {
         self.scope(task.scope).is_none_or(|queue| queue.cutter.halve(task.due.window, task.due.reason))
     }
@@ -97,7 +97,8 @@ impl Queue {
         self.second_looks.retain(|task| task.scope.stream != stream);
     }
 
-    /// A window is looked at again, with pages of another size: a service that loses rows at page edges loses others then.
+    /// A window is looked at again, with pages of another size:
+    /// a service that loses rows at page edges loses others then.
     pub fn look_again(&mut self, task: &Task, progress: &Progress) {
         progress.due(task.scope, &task.due);
         let page_rows = (task.page_rows * 2 / 3).max(1);

@@ -42,8 +42,9 @@ impl Resumed {
     }
 }
 
-/// Holds the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored from a
-/// backup, the coverage becomes what every ledger proves; the rest is pulled again. Returns a sentence if that was needed.
+/// Holds the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored
+/// from a backup, the coverage becomes what every ledger proves; the rest is pulled again.
+/// Returns a sentence if that was needed.
 pub(super) fn check_ledgers(
     state: &mut State,
     destinations: &[SharedDestination],
@@ -128,8 +129,8 @@ fn remember(state: &State, destination: &mut Warehouse, last: Option<&ScanId>) -
     state.remember_destination(name, &destination.location(), last.as_ref()).map_err(PipelineError::State)
 }
 
-/// Makes good what a killed run left: checkpoints of scans that every warehouse holds, and spools that nobody owns. What is
-/// left goes on.
+/// Makes good what a killed run left: checkpoints of scans that every warehouse holds,
+/// and spools that nobody owns. What is left goes on.
 pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) -> Result<Vec<Resumed>, PipelineError> {
     let under_way = context.state().scans_under_way().map_err(PipelineError::State)?;
     let owners: Vec<ScanId> = under_way.iter().map(|left| left.scan.id.clone()).collect();

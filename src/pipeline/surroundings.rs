@@ -1,5 +1,5 @@
-//! What a run takes from the world around it: time, chance, the network, and who watches. The default is this machine; the
-//! simulator (`tests/simulation`) puts others in their places.
+//! What a run takes from the world around it: time, chance, the network, and who watches. The default is this machine;
+//! the simulator (`tests/simulation`) puts others in their places.
 
 use crate::{
     clock::Clock,

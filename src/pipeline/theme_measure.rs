@@ -1,5 +1,5 @@
-//! Learns what `start` and `end` of themes mean: from the pages of a scan, and by asking for some themes at the moment of their own
-//! creation.
+//! Learns what `start` and `end` of themes mean:
+//! from the pages of a scan, and by asking for some themes at the moment of their own creation.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,9 @@
-//! What `start` and `end` of themes mean: the creation of the theme, or that of the answer it stands on. The contract does not say.
+//! What `start` and `end` of themes mean: the creation of the theme, or that of the answer it stands on.
+//! The contract does not say.
 //!
-//! Where it is the answer's, a window lists themes that were created outside of it, and lacks some that were created inside. Then a
-//! theme that a window does not show has not vanished. Measured once, by asking for themes at the moment of their own creation; a
-//! theme outside its window tells as well.
+//! Where it is the answer's, a window lists themes that were created outside of it, and lacks some that were created
+//! inside. Then a theme that a window does not show has not vanished. Measured once, by asking for themes at the moment
+//! of their own creation; a theme outside its window tells as well.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

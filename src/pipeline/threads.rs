@@ -30,8 +30,8 @@ pub(super) fn side_by_side<A: Send, B>(
     })
 }
 
-/// Whether the runtime has one thread. Then work that blocks is done there and then: a program that wants everything on one thread gets
-/// it, and the simulator an order that its seed decides.
+/// Whether the runtime has one thread. Then work that blocks is done there and then: a program that wants everything on
+/// one thread gets it, and the simulator an order that its seed decides.
 pub(super) fn is_single_threaded() -> bool {
     tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
 }

@@ -19,7 +19,8 @@ pub struct ScopeWork {
     pub due: Vec<Due>,
 }
 
-/// What `sync` (`backfill` is `None`) or `backfill` of a window has to do at the service's time `now_ms`, most urgent first.
+/// What `sync` (`backfill` is `None`) or `backfill` of a window has to do at the service's time `now_ms`,
+/// most urgent first.
 pub fn work(
     settings: &Settings,
     state: Option<&State>,
@@ -73,8 +74,8 @@ fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
     settings.surveys.iter().map(|id| Scope { stream: stream.stream, survey_id: Some(*id) }).collect()
 }
 
-/// What is covered for all surveys is covered for each. Where both were read, what was read last with the `wanted` flags counts:
-/// it settles the doubt of the other, and is as fresh as it says.
+/// What is covered for all surveys is covered for each. Where both were read, what was read last with the `wanted`
+/// flags counts: it settles the doubt of the other, and is as fresh as it says.
 fn held(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<Segment>, StateError> {
     let Some(state) = state else { return Ok(Vec::new()) };
     let own = state.stretches(scope)?;
@@ -111,7 +112,8 @@ fn first_since_ms(stream: &StreamSettings, now_ms: i64) -> i64 {
     stream.since_ms.unwrap_or_else(|| (now_ms - crate::config::FIRST_SYNC_DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS)
 }
 
-/// Where the first sync of these settings begins: the earliest start of its streams. `None` if an earlier run has read any of them.
+/// Where the first sync of these settings begins: the earliest start of its streams.
+/// `None` if an earlier run has read any of them.
 ///
 /// # Errors
 /// The checkpoints cannot be read.

@@ -1,9 +1,9 @@
-//! Cuts what is due into windows of a good size: some tens of pages each, on UTC days where they can, never across the end of a
-//! month, and small enough that losing one is cheap. Learns from each scan how dense the answers lie.
+//! Cuts what is due into windows of a good size: some tens of pages each, on UTC days where they can, never across the
+//! end of a month, and small enough that losing one is cheap. Learns from each scan how dense the answers lie.
 //!
-//! A window that the service cannot deliver is handed out again in two halves. If one of them comes and the other does not, a
-//! record in the other is to blame, and only its neighbourhood gets small. Else windows are too long, and those to come are cut
-//! shorter, until enough of them came.
+//! A window that the service cannot deliver is handed out again in two halves. If one of them comes and the other does
+//! not, a record in the other is to blame, and only its neighbourhood gets small. Else windows are too long, and those
+//! to come are cut shorter, until enough of them came.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,8 @@ use super::{Due, Reason};
 
 /// Pages that a window should take: many enough that its last, short page costs little, few enough to lose one.
 const PAGES_AIM: u64 = 24;
-/// A window may be at most so many times longer than the longest that was scanned: one empty night proves little about the next.
+/// A window may be at most so many times longer than the longest that was scanned:
+/// one empty night proves little about the next.
 const GROWTH_MAX: i64 = 4;
 /// The same where that one held a page of rows or more: what it says of their density counts for more.
 const GROWTH_DENSE_MAX: i64 = 12;
@@ -25,8 +26,8 @@ const MONTH_MAX_MS: i64 = 31 * DAY_MS;
 const LEN_MIN_MS: i64 = MINUTE_MS;
 /// The shortest half of a window that did not come.
 const HALF_MIN_MS: i64 = SECOND_MS;
-/// Lengths below a day, so that windows end where people look for them. Each is at most [`GROWTH_MAX`] times the next shorter one:
-/// else windows that became short would stay short.
+/// Lengths below a day, so that windows end where people look for them. Each is at most [`GROWTH_MAX`] times the next
+/// shorter one: else windows that became short would stay short.
 const LENGTHS_MS: [i64; 9] = [
     12 * HOUR_MS,
     6 * HOUR_MS,
@@ -38,7 +39,8 @@ const LENGTHS_MS: [i64; 9] = [
     2 * MINUTE_MS,
     MINUTE_MS,
 ];
-/// Windows that must come before longer ones are tried, after windows were too long; twice as many each time that it happens again.
+/// Windows that must come before longer ones are tried, after windows were too long;
+/// twice as many each time that it happens again.
 const CALM_MIN: u32 = 2;
 /// The most windows that are waited for.
 const CALM_MAX: u32 = 64;
@@ -60,7 +62,8 @@ struct TooLong {
     calm: u32,
 }
 
-/// The two halves of a window that did not come, cut at a full minute or second; `None` when it cannot be cut any smaller.
+/// The two halves of a window that did not come, cut at a full minute or second;
+/// `None` when it cannot be cut any smaller.
 pub fn halves(window: Window) -> Option<[Window; 2]> {
     let unit_ms = if window.len_ms() >= 2 * MINUTE_MS { MINUTE_MS } else { HALF_MIN_MS };
     let half_ms = window.len_ms() / 2 / unit_ms * unit_ms;
@@ -168,8 +171,8 @@ impl Cutter {
         }
     }
 
-    /// Takes back a window that was too much for the service, to be handed out again in two halves. `false` when it cannot be
-    /// cut any smaller.
+    /// Takes back a window that was too much for the service, to be handed out again in two halves.
+    /// `false` when it cannot be cut any smaller.
     pub fn halve(&mut self, window: Window, reason: Reason) -> bool {
         self.half_ended(window, false);
         let Some([first, second]) = halves(window).filter(|_| self.is_windowed) else { return false };
@@ -183,8 +186,8 @@ impl Cutter {
         self.halved.iter().any(|halved| halved.has_half(window))
     }
 
-    /// A window came, or did not. Where that settles what was wrong with the window that it is a half of, the windows to come are
-    /// cut accordingly.
+    /// A window came, or did not. Where that settles what was wrong with the window that it is a half of, the windows
+    /// to come are cut accordingly.
     fn half_ended(&mut self, half: Window, came: bool) {
         let Some(at) = self.halved.iter().position(|halved| halved.has_half(half)) else { return };
         let Some(halved) = self.halved.get_mut(at) else { return };
@@ -239,7 +242,8 @@ impl Cutter {
         };
         let length_ms = wanted_ms.min(self.reach_ms).max(LEN_MIN_MS);
         let end_ms = if length_ms >= DAY_MS {
-            // A re-scan is cut where the last one was, though it begins a day later: then its pages are those of the last one.
+            // A re-scan is cut where the last one was, though it begins a day later:
+            // then its pages are those of the last one.
             let unit_ms = if due.reason == Reason::Rescan { days_ms(length_ms) } else { DAY_MS };
             let end_ms = start_ms.saturating_add(length_ms).div_euclid(unit_ms) * unit_ms;
             end_ms.max(start_ms.div_euclid(DAY_MS) * DAY_MS + DAY_MS)

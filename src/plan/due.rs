@@ -10,8 +10,8 @@ use super::RescanRules;
 
 /// New windows end on this grid, so that runs a moment apart do not leave slivers.
 const GRID_MS: i64 = 5 * MINUTE_MS;
-/// How far the clocks of a service's machines, and what is reckoned between two of its answers, may lie apart. A scan from later
-/// than that is from a clock that was wrong, and counts as none.
+/// How far the clocks of a service's machines, and what is reckoned between two of its answers, may lie apart. A scan
+/// from later than that is from a clock that was wrong, and counts as none.
 const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 
 /// How a scope is kept.
@@ -67,8 +67,8 @@ pub struct Due {
     pub reason: Reason,
 }
 
-/// The stretches of a scope that are due now, most urgent first: what is new, then what is young and due for a re-scan, then
-/// gaps, then older re-scans. They are disjoint. `now_ms` is the service's time.
+/// The stretches of a scope that are due now, most urgent first: what is new, then what is young and due for a re-scan,
+/// then gaps, then older re-scans. They are disjoint. `now_ms` is the service's time.
 pub fn due(scope: Scope, held: &[Segment], rules: &Rules, ask: Ask, now_ms: i64) -> Vec<Due> {
     if !scope.stream.is_windowed() {
         return due_whole(held, ask, now_ms);

@@ -1,8 +1,8 @@
 //! Which page edges may hide rows, and what a look at one says. Pure.
 //!
-//! A page token may name a creation time and nothing else. Then the rows that share the last row's millisecond and stand behind
-//! the page's edge are sent again, or never. They are found by asking for that millisecond alone. The last row of a page is the
-//! one that its token was made from, whatever the order of the list.
+//! A page token may name a creation time and nothing else. Then the rows that share the last row's millisecond and
+//! stand behind the page's edge are sent again, or never. They are found by asking for that millisecond alone. The last
+//! row of a page is the one that its token was made from, whatever the order of the list.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -20,8 +20,8 @@ const UNSETTLED_NAMED_MAX: usize = 10;
 /// The creation times of a page's records.
 #[derive(Clone, Debug, Default)]
 pub struct PageMoments {
-    /// For each record that could be placed, in order: creation time in epoch milliseconds, and the hash of its key. Of a page that is
-    /// not read again, those of its last millisecond alone.
+    /// For each record that could be placed, in order: creation time in epoch milliseconds, and the hash of its key. Of
+    /// a page that is not read again, those of its last millisecond alone.
     pub rows: Vec<(Option<i64>, u128)>,
     /// Creation time of the very last record; `None` if it cannot be read.
     pub last_ms: Option<i64>,
@@ -61,8 +61,8 @@ pub struct EdgeSampler {
 }
 
 impl EdgeSampler {
-    /// Whether the next edge is looked at. `is_shared`: the page shows that its last millisecond has several rows, so that a
-    /// look can tell most; the first such edge of a run is always taken.
+    /// Whether the next edge is looked at. `is_shared`: the page shows that its last millisecond has several rows, so
+    /// that a look can tell most; the first such edge of a run is always taken.
     pub fn is_due(&mut self, belief: Ties, is_shared: bool) -> bool {
         if belief.may_lose() {
             return true;
@@ -140,8 +140,8 @@ impl ScanEdges {
         true
     }
 
-    /// A page came. Returns the edge that must be looked at before the scan goes past it; where nothing is known of the service, the
-    /// edge waits for [`ScanEdges::next_waiting`]. Rows outside of `window` are no matter of this scan.
+    /// A page came. Returns the edge that must be looked at before the scan goes past it; where nothing is known of the
+    /// service, the edge waits for [`ScanEdges::next_waiting`]. Rows outside of `window` are no matter of this scan.
     pub fn page(
         &mut self,
         page: &PageMoments,
@@ -206,8 +206,8 @@ impl ScanEdges {
         self.waiting.retain(|edge| !looks.iter().any(|look| edge.shown.is_subset(&look.keys_at(edge.at_ms))));
     }
 
-    /// The next edge that waits and must be looked at before the scan ends. There is none any more as soon as the service is known to
-    /// lose nothing.
+    /// The next edge that waits and must be looked at before the scan ends. There is none any more as soon as the
+    /// service is known to lose nothing.
     pub fn next_waiting(&mut self, belief: Ties) -> Option<Edge> {
         if !belief.may_lose() {
             self.pass_waiting();
@@ -243,8 +243,8 @@ impl ScanEdges {
         }
     }
 
-    /// At the end of the scan: sampled milliseconds with rows that no page showed after the sample. In a list in order of time
-    /// they were lost.
+    /// At the end of the scan: sampled milliseconds with rows that no page showed after the sample.
+    /// In a list in order of time they were lost.
     pub fn missed(&self) -> Vec<i64> {
         self.awaited.iter().map(|(at_ms, _)| *at_ms).collect()
     }
@@ -290,8 +290,8 @@ pub enum WalkEnd {
     BrokenOff,
 }
 
-/// What a walk over one millisecond and its neighbours in small pages says about ties. `all` are the rows of the millisecond as
-/// one page shows them, `walked` those of the walk with the neighbours'.
+/// What a walk over one millisecond and its neighbours in small pages says about ties. `all` are the rows of the
+/// millisecond as one page shows them, `walked` those of the walk with the neighbours'.
 ///
 /// Rows that came twice prove little by themselves: a service that loses rows may send a page twice, by mistake.
 pub fn judge(all: &HashSet<u128>, walked: &[u128], pages: usize, end: WalkEnd) -> Ties {

@@ -35,7 +35,8 @@ pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
         let rows = cutter.rows_expected(due.window);
         // Every window costs one call even when it is empty.
         let pages = rows.map(|rows| rows.div_ceil(u64::from(page_rows.max(1))).max(1));
-        // Each edge of a page is probed, or a sample. Where nobody knows which, half of them lies within two times of either.
+        // Each edge of a page is probed, or a sample.
+        // Where nobody knows which, half of them lies within two times of either.
         let looks = |pages: u64| match ties {
             Ties::Unknown => (pages - 1).div_ceil(2),
             ties if ties.may_lose() => pages - 1,

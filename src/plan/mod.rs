@@ -1,7 +1,7 @@
 //! What is due. Pure: coverage, rules and a time go in, windows come out; nothing is read and nothing is asked.
 //!
-//! [`due()`] says which stretches of a scope must be scanned and why; [`Cutter`] cuts them into windows of a good size while the
-//! scans teach it how dense the answers lie.
+//! [`due()`] says which stretches of a scope must be scanned and why; [`Cutter`] cuts them into windows of a good size
+//! while the scans teach it how dense the answers lie.
 
 mod cutter;
 mod due;

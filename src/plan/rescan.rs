@@ -1,4 +1,5 @@
-//! How often a stretch is scanned again, by its age: edits and deletions show only to those who look again (promise P4).
+//! How often a stretch is scanned again, by its age:
+//! edits and deletions show only to those who look again (promise P4).
 
 use std::{fmt, str::FromStr};
 
@@ -13,13 +14,15 @@ pub struct Tier {
     pub every_ms: i64,
 }
 
-/// The tiers, youngest first. Younger than 3 days every run, 30 days daily, a year weekly, all monthly, unless set otherwise.
+/// The tiers, youngest first. Younger than 3 days every run, 30 days daily, a year weekly, all monthly,
+/// unless set otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RescanRules {
     tiers: Vec<Tier>,
 }
 
-/// A job that starts every night starts a little earlier now and then: a scan counts as due when this share of the time is over.
+/// A job that starts every night starts a little earlier now and then:
+/// a scan counts as due when this share of the time is over.
 const DUE_SHARE: f64 = 0.9;
 
 impl Default for RescanRules {
@@ -37,8 +40,8 @@ impl RescanRules {
         Self { tiers: Vec::new() }
     }
 
-    /// The stretch of creation time of each tier, and from which time of the last scan on it is *not* due. Youngest first. The
-    /// borders lie on UTC days, so that they fall on the ends of windows.
+    /// The stretch of creation time of each tier, and from which time of the last scan on it is *not* due. Youngest
+    /// first. The borders lie on UTC days, so that they fall on the ends of windows.
     pub(super) fn bands(&self, now_ms: i64) -> Vec<(Window, i64)> {
         let mut bands = Vec::with_capacity(self.tiers.len());
         let mut end_ms = i64::MAX;

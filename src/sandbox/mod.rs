@@ -1,8 +1,9 @@
-//! The embedded service: an independent implementation of the whole contract, for tests, measurements and trying things.
+//! The embedded service: an independent implementation of the whole contract, for tests,
+//! measurements and trying things.
 //!
 //! It is written from the contract alone and imports nothing else of this crate, so it cannot share a mistake with the
-//! client. Data is made from a seed, held in memory and lost at the end. README.md in this folder documents the faults and
-//! the control interface.
+//! client. Data is made from a seed, held in memory and lost at the end.
+//! README.md in this folder documents the faults and the control interface.
 //!
 //! ```text
 //! settings ──► world (rows) ──► service (contract, faults) ──► HTTP
@@ -63,8 +64,8 @@ const CONTROL_BYTES_MAX: usize = 64 << 20;
 pub struct Sandbox;
 
 impl Sandbox {
-    /// Generates the data and listens. Port 0 takes a free one. Needs a tokio runtime; with a runtime of several threads the
-    /// service makes several pages at once.
+    /// Generates the data and listens. Port 0 takes a free one. Needs a tokio runtime; with a runtime of several
+    /// threads the service makes several pages at once.
     ///
     /// Errors: settings that cannot be (`InvalidInput`), or an address that cannot be listened on.
     pub async fn start(settings: Settings, listen: SocketAddr) -> io::Result<Running> {

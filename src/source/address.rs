@@ -1,9 +1,9 @@
 //! From a [`PageRequest`] to the address on the wire. Sends nothing.
 //!
-//! Whether the service's `start` and `end` are inclusive is unknown. The wire range must hold every row of the half-open
-//! window `[start_ms, end_ms)` under either reading, so it asks for `start = start_ms - 1` and `end = end_ms`: the first
-//! millisecond is inside even if `start` is exclusive, the last (`end_ms - 1`) even if `end` is. That is at most two
-//! milliseconds too many; rows outside the window are the pipeline's to keep or drop.
+//! Whether the service's `start` and `end` are inclusive is unknown. The wire range must hold every row of the
+//! half-open window `[start_ms, end_ms)` under either reading, so it asks for `start = start_ms - 1` and `end =
+//! end_ms`: the first millisecond is inside even if `start` is exclusive, the last (`end_ms - 1`) even if `end` is.
+//! That is at most two milliseconds too many; rows outside the window are the pipeline's to keep or drop.
 
 use bytes::Bytes;
 use reqwest::Url;
@@ -14,8 +14,8 @@ use crate::model::{PageRequest, PageToken, Scope, StatusFilter, Stream, Window};
 /// The last moment that common calendars know (JavaScript's, in the year 275760). A window that ends later has no end.
 const TIME_MS_MAX: i64 = 8_640_000_000_000_000;
 
-/// Where a request goes, and how the address may be shown: without the page token, which is the service's secret to read
-/// and of no use to people.
+/// Where a request goes, and how the address may be shown: without the page token, which is the service's secret to
+/// read and of no use to people.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub url: Url,
@@ -47,7 +47,8 @@ pub(super) fn of_moment(base_url: &Url, request: &PageRequest, page_rows: Option
     Address { is_about_ties: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
 }
 
-/// The address of a page between a start and an end that stand there as they are, also where the stream is else read whole.
+/// The address of a page between a start and an end that stand there as they are,
+/// also where the stream is else read whole.
 pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
     let Window { start_ms, end_ms } = request.window;
     // The wire range is wider than the window by one at its start.
@@ -80,13 +81,15 @@ fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec
     pairs
 }
 
-/// The address of the cheapest request that proves address and key: one row of a list, of whatever time. Themes know no limit.
+/// The address of the cheapest request that proves address and key: one row of a list, of whatever time.
+/// Themes know no limit.
 pub(super) fn of_probe(base_url: &Url, list: Stream) -> Address {
     let limit = list.page_rows_max().map(|_| ("limit", "1".to_owned()));
     build(base_url, list, limit.as_slice(), None)
 }
 
-/// The address of a question that a list refuses with 400, and that no other place understands: a start that is no time.
+/// The address of a question that a list refuses with 400, and that no other place understands:
+/// a start that is no time.
 pub(super) fn of_nonsense(base_url: &Url, list: Stream) -> Address {
     build(base_url, list, &[("start", "none".to_owned())], None)
 }

@@ -1,5 +1,5 @@
-//! One list call for its own sake: to measure how the service behaves. It goes through the same gate and is repeated by the same
-//! rules as a page of a walk; what the answer means is the caller's to say.
+//! One list call for its own sake: to measure how the service behaves. It goes through the same gate and is repeated by
+//! the same rules as a page of a walk; what the answer means is the caller's to say.
 
 use super::{
     address::{self, Address},
@@ -19,8 +19,8 @@ pub enum Range {
     Part,
     /// The same, for the rows of a millisecond; counted in [`super::RequestStats::ties_probed`].
     Moment,
-    /// The window's start and end exactly as they are, to learn whether the service includes them; also where the stream is else read
-    /// whole.
+    /// The window's start and end exactly as they are, to learn whether the service includes them;
+    /// also where the stream is else read whole.
     Exactly,
 }
 

@@ -1,8 +1,8 @@
 //! How long to wait before asking again when nobody said so: exponential intervals with full jitter above a floor.
 //!
-//! The intervals are the `backoff` crate's, which is unmaintained: it is used here and nowhere else, so that swapping it is
-//! this file's work. Its randomness and its clock are switched off: randomness is handed in, so that tests assert the bounds
-//! exactly, and an end is the gate's business, not the policy's.
+//! The intervals are the `backoff` crate's, which is unmaintained: it is used here and nowhere else, so that swapping
+//! it is this file's work. Its randomness and its clock are switched off: randomness is handed in, so that tests assert
+//! the bounds exactly, and an end is the gate's business, not the policy's.
 
 use std::time::{Duration, Instant};
 

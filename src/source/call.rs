@@ -1,5 +1,5 @@
-//! One request about a person, sent once and read to its end. Nothing that the service says of the person reaches an error or a log:
-//! those outlive the person. Does not ask twice and does not judge what an answer means: `users` does.
+//! One request about a person, sent once and read to its end. Nothing that the service says of the person reaches an
+//! error or a log: those outlive the person. Does not ask twice and does not judge what an answer means: `users` does.
 
 use bytes::Bytes;
 use reqwest::{
@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{model::Activity, text::bytes_without_mark};
 
-/// How long the answer to what was sent is still waited for when the run is to end: without it the fate of a user is unknown.
+/// How long the answer to what was sent is still waited for when the run is to end:
+/// without it the fate of a user is unknown.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// One request about a person.

@@ -1,5 +1,5 @@
-//! Why there is no connection to the service, in words for people. Decides what is worth another attempt: a certificate that
-//! has expired is not.
+//! Why there is no connection to the service, in words for people. Decides what is worth another attempt:
+//! a certificate that has expired is not.
 
 use std::{error::Error, io};
 

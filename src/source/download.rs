@@ -1,6 +1,6 @@
-//! Files behind links that the service hands out: recordings. Such a link leads to another host as a rule, so it is followed without the
-//! key. The request goes through the gate like any other, and holds its place there until its answer begins. What another host answers
-//! says nothing about the service's limits.
+//! Files behind links that the service hands out: recordings. Such a link leads to another host as a rule, so it is
+//! followed without the key. The request goes through the gate like any other, and holds its place there until its
+//! answer begins. What another host answers says nothing about the service's limits.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ const SLOWEST_TIME: Duration = Duration::from_secs(60);
 /// The most redirects that are followed.
 const REDIRECTS_MAX: usize = 5;
 
-/// The status that says of a part that the host has another version: what is there does not fit (416, as a host itself says it).
+/// The status that says of a part that the host has another version:
+/// what is there does not fit (416, as a host itself says it).
 pub const OTHER_VERSION: u16 = 416;
 
 /// What is asked for.
@@ -333,7 +334,8 @@ struct Rest {
     length: u64,
 }
 
-/// `bytes 100-199/200`. A part that does not reach to the end of the file, or does not tell where that is, is none that was asked for.
+/// `bytes 100-199/200`. A part that does not reach to the end of the file, or does not tell where that is,
+/// is none that was asked for.
 fn content_range(text: &str) -> Option<Rest> {
     let (range, length) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;

@@ -1,6 +1,7 @@
-//! How many pages deep, and how long, the tokens of lists live. A list can end with a 404 on its last page's token, as some services say it
-//! and as the schema of themes reads; a token that died looks the same. Where tokens that stand deeper in a list were answered, and
-//! others that were as old, this one died neither of its depth nor of its age. Known for one run.
+//! How many pages deep, and how long, the tokens of lists live. A list can end with a 404 on its last page's token, as
+//! some services say it and as the schema of themes reads; a token that died looks the same. Where tokens that stand
+//! deeper in a list were answered, and others that were as old,
+//! this one died neither of its depth nor of its age. Known for one run.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -22,7 +23,8 @@ struct Lives {
 }
 
 impl TokenLives {
-    /// So many pages of a list came, each but the first for a token. That of the last was so old; `None` for a first page.
+    /// So many pages of a list came, each but the first for a token. That of the last was so old;
+    /// `None` for a first page.
     pub fn came(&self, stream: Stream, pages: u64, age: Option<Duration>) {
         let Some(lives) = self.of(stream) else { return };
         lives.deepest.fetch_max(pages, Ordering::Relaxed);

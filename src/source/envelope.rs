@@ -1,9 +1,9 @@
 //! Reads the envelope of a page, `{"cursor": ..., "data": [...]}`, without building its content. What the rows hold is
 //! `flatten`'s business; here they are only counted.
 //!
-//! One pass over the text, by a [`Scanner`]. What that does not take, serde_json reads, or says what is wrong with it. A row's own depth does
-//! not matter: serde_json skips ignored values in a loop, not by recursion, so that its limit of 128 levels does not apply to what is
-//! inside a row.
+//! One pass over the text, by a [`Scanner`]. What that does not take, serde_json reads, or says what is wrong with it.
+//! A row's own depth does not matter: serde_json skips ignored values in a loop, not by recursion, so that its limit of
+//! 128 levels does not apply to what is inside a row.
 //!
 //! A page of which single records are no JSON is a page all the same, as long as it can be told which they are.
 
@@ -58,8 +58,8 @@ pub enum EnvelopeError {
     /// `data` is something else than a list.
     #[error("'data' is not a list")]
     DataNotAList,
-    /// `cursor` is neither null nor text nor a number, or a text with half of a surrogate pair: legal JSON, and no text that could be
-    /// sent.
+    /// `cursor` is neither null nor text nor a number, or a text with half of a surrogate pair:
+    /// legal JSON, and no text that could be sent.
     #[error("'cursor' is neither null nor a text that can be sent back")]
     BadToken,
     /// `cursor` is too long for an address.
@@ -261,8 +261,8 @@ enum Field {
 }
 
 impl Field {
-    /// Whose name this is, as it stands between its quotes. A name that cannot be a text (half of a surrogate pair) is no name of ours,
-    /// and legal.
+    /// Whose name this is, as it stands between its quotes.
+    /// A name that cannot be a text (half of a surrogate pair) is no name of ours, and legal.
     fn of(name: &str) -> Field {
         let plain =
             if name.contains('\\') { serde_json::from_str::<String>(&format!("\"{name}\"")).ok() } else { None };

@@ -44,8 +44,8 @@ pub enum SourceError {
     #[error("{} {url} in {}: {last}", last.verb(), attempts_of(*attempts))]
     Unreachable { url: String, attempts: u32, last: Failure },
 
-    /// The service answered, however often it was asked, with something that is no page: look at the address and at what
-    /// stands between.
+    /// The service answered, however often it was asked, with something that is no page:
+    /// look at the address and at what stands between.
     #[error("the answer to {url} is no page, in {}: {last}", attempts_of(*attempts))]
     BadAnswer { url: String, attempts: u32, last: Failure },
 
@@ -126,8 +126,8 @@ pub enum Stop {
     /// The run's allowance of requests is used up.
     #[error("the allowance of {requests} requests is used up")]
     Budget { requests: u64 },
-    /// The service must be left alone for longer than the run is willing to wait: until `until_ms` (epoch milliseconds, this
-    /// machine's clock). `told` says whether the service named that time or it is our own backoff.
+    /// The service must be left alone for longer than the run is willing to wait: until `until_ms` (epoch milliseconds,
+    /// this machine's clock). `told` says whether the service named that time or it is our own backoff.
     #[error("no request before {}{}", format_ms(*until_ms), if *told { ", as the service told" } else { "" })]
     Patience { until_ms: i64, told: bool },
 }

@@ -57,7 +57,8 @@ fn beginning(body: &[u8]) -> String {
     String::from_utf8_lossy(looked_at).into_owned()
 }
 
-/// One line without control characters, cut to `chars_max`. The key is taken out before cutting: half a key is a secret too.
+/// One line without control characters, cut to `chars_max`. The key is taken out before cutting:
+/// half a key is a secret too.
 pub(super) fn presentable(text: &str, key: &ApiKey, chars_max: usize) -> String {
     let text = match key.expose() {
         "" => text.to_owned(),

@@ -36,7 +36,8 @@ pub(super) struct Posted {
     pub service_now_ms: Option<i64>,
 }
 
-/// Asks for a page. `can_shrink`: a smaller page or window could be asked for instead, so that it is not worth insisting on this one.
+/// Asks for a page. `can_shrink`: a smaller page or window could be asked for instead,
+/// so that it is not worth insisting on this one.
 pub(super) async fn fetch(
     wire: &Wire,
     backoff: Backoff,

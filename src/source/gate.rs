@@ -1,10 +1,11 @@
 //! The gate: one for the process, asked before every request (promise P5). Here is its state machine, without a clock,
 //! without randomness and without waiting: instants and random numbers are handed in, so that hours can be tried out in
-//! milliseconds. `shell` is the thin asynchronous part, `pace` the learned rate, `admissions` what the latest of them tell of a limit.
+//! milliseconds. `shell` is the thin asynchronous part, `pace` the learned rate,
+//! `admissions` what the latest of them tell of a limit.
 //!
-//! A refusal (429, or a 503 that names a time) closes the gate for all. When its time is over the gate is half open: one
-//! request goes and the others wait for what becomes of it. If it is admitted the gate is open, if it is refused the gate
-//! closes again, for longer.
+//! A refusal (429, or a 503 that names a time) closes the gate for all. When its time is over the gate is half open:
+//! one request goes and the others wait for what becomes of it. If it is admitted the gate is open, if it is refused
+//! the gate closes again, for longer.
 
 mod admissions;
 mod pace;
@@ -23,8 +24,8 @@ use super::{
     waiting::{WaitReason, Waiting},
 };
 
-/// After this long without a request the service's allowance may have filled up again: what the pace measured before says
-/// nothing about what comes after.
+/// After this long without a request the service's allowance may have filled up again: what the pace measured before
+/// says nothing about what comes after.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// What the gate may never exceed.
@@ -210,8 +211,8 @@ impl GateState {
         random: f64,
     ) -> Option<Waiting> {
         self.answered_at = Some(now);
-        // An answer to a request from before the latest refusal belongs to that one: no second cut, no longer backoff. What it
-        // was told counts all the same.
+        // An answer to a request from before the latest refusal belongs to that one: no second cut, no longer backoff.
+        // What it was told counts all the same.
         let is_news = ticket.refusals == self.refusals;
         if is_news && is_rate {
             self.pace.refused(now);

@@ -56,7 +56,8 @@ impl Guards {
         Self { tokens, is_from_start: resumed_at.is_none(), ..Self::default() }
     }
 
-    /// A page came. An error is a list that does not end; whether a new start is worth it is [`Guards::looped`]'s to say.
+    /// A page came. An error is a list that does not end;
+    /// whether a new start is worth it is [`Guards::looped`]'s to say.
     pub fn page(&mut self, envelope: &Envelope) -> Result<(), LoopCause> {
         if let Some(token) = &envelope.next {
             if !self.tokens.insert(token_hash(token)) {
@@ -75,7 +76,8 @@ impl Guards {
         Ok(())
     }
 
-    /// The list does not end. A repeated token is worth one new start: rows may have moved under the walk. `Err` otherwise.
+    /// The list does not end. A repeated token is worth one new start: rows may have moved under the walk.
+    /// `Err` otherwise.
     pub fn looped(&mut self, cause: LoopCause) -> Result<(), SourceError> {
         let is_worth_it = matches!(cause, LoopCause::RepeatedToken { .. }) && !self.has_looped;
         if !is_worth_it {
@@ -91,9 +93,10 @@ impl Guards {
         self.is_from_start.then_some(self.pages)
     }
 
-    /// A page token was answered with 404, which is what some services say at the end of a list, and others of a token that is
-    /// dead. Two walks from the start in pages of different sizes have edges at the multiples of the one and of the other: where
-    /// both meet a 404 behind the same rows, and that is no common multiple, no token died, the list is over (promise P3).
+    /// A page token was answered with 404, which is what some services say at the end of a list, and others of a token
+    /// that is dead. Two walks from the start in pages of different sizes have edges at the multiples of the one and of
+    /// the other: where both meet a 404 behind the same rows, and that is no common multiple, no token died,
+    /// the list is over (promise P3).
     ///
     /// `has_parts`: first of all the caller can look at parts of the window.
     pub fn not_found(&mut self, page_rows: Option<u32>, rows_max: Option<u32>, has_parts: bool) -> NotFound {
@@ -111,8 +114,8 @@ impl Guards {
         }) {
             return NotFound::End;
         }
-        // Behind the first page of two sizes: the rows of one moment may fill more than either, at a service that loses such rows at
-        // an edge. The largest page may need no token at all.
+        // Behind the first page of two sizes: the rows of one moment may fill more than either, at a service that loses
+        // such rows at an edge. The largest page may need no token at all.
         let is_first_edge = |rows: u64, size: u32| rows == u64::from(size);
         if is_first_edge(self.rows, page_rows) && before.is_some_and(|(rows, size)| is_first_edge(rows, size)) {
             return NotFound::Again(rows_max.filter(|max| *max > page_rows));
@@ -162,8 +165,8 @@ impl Guards {
     }
 }
 
-/// A page size whose edges are not those of another one at the end of so many rows: smaller than the list, so that at least one of
-/// its tokens is seen to be alive, and rather below the other size than above.
+/// A page size whose edges are not those of another one at the end of so many rows: smaller than the list, so that at
+/// least one of its tokens is seen to be alive, and rather below the other size than above.
 fn other_page_rows(rows: u64, page_rows: u32, rows_max: u32) -> Option<u32> {
     let is_other = |size: &u32| {
         let (size, other) = (u64::from(*size), u64::from(page_rows.max(1)));

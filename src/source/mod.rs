@@ -1,9 +1,10 @@
-//! The HTTP client: the only part that speaks to the service. It yields the pages of a window under one gate for the whole
-//! process, and says what the caller can do when there are none. It does not look into rows, keep anything on disk, or know
-//! what a page is for.
+//! The HTTP client: the only part that speaks to the service. It yields the pages of a window under one gate for the
+//! whole process, and says what the caller can do when there are none. It does not look into rows, keep anything on
+//! disk, or know what a page is for.
 //!
-//! A request's way, outside in: [`Walk`] guards a window's pages against ends that are none; `fetch` asks for one page until
-//! it comes or there is no use in asking; the gate says when a request may be sent; `wire` sends it and reads the answer.
+//! A request's way, outside in: [`Walk`] guards a window's pages against ends that are none; `fetch` asks for one page
+//! until it comes or there is no use in asking; the gate says when a request may be sent;
+//! `wire` sends it and reads the answer.
 
 mod inner;
 mod service;

@@ -1,5 +1,5 @@
-//! What the answers of a run show of the service: whether the key is good, and which lists exist. A 403 or a 404 alone says
-//! neither.
+//! What the answers of a run show of the service: whether the key is good, and which lists exist.
+//! A 403 or a 404 alone says neither.
 
 use std::time::Duration;
 
@@ -92,7 +92,8 @@ impl Inner {
         }
     }
 
-    /// Whether the key is good, after a refusal that could have meant something else. An error: it is not, or nothing answers.
+    /// Whether the key is good, after a refusal that could have meant something else. An error:
+    /// it is not, or nothing answers.
     pub(super) async fn check_key(&self) -> Result<(), SourceError> {
         match self.probe().await {
             Ok(_) | Err(SourceError::Refused { .. } | SourceError::NotFound { .. } | SourceError::Forbidden { .. }) => {
@@ -102,8 +103,8 @@ impl Inner {
         }
     }
 
-    /// Asks for a page, and once more if it is refused with 401 or 403 although the key is good. With a page token it is asked for
-    /// once: the token may be what was refused.
+    /// Asks for a page, and once more if it is refused with 401 or 403 although the key is good. With a page token it
+    /// is asked for once: the token may be what was refused.
     pub(super) async fn fetch_page(
         &self,
         at: &Address,
@@ -141,8 +142,8 @@ impl Inner {
         self.wire.gate.nap(wait).await
     }
 
-    /// Whether a 404 may mean an empty result: something in this run must have shown that the list exists. That is a page; or, of a
-    /// list that may be empty, that it refuses a question which is nonsense, while another list answers.
+    /// Whether a 404 may mean an empty result: something in this run must have shown that the list exists. That is a
+    /// page; or, of a list that may be empty, that it refuses a question which is nonsense, while another list answers.
     pub(super) async fn is_list_there(&self, list: Stream) -> Result<bool, SourceError> {
         let seen = &self.wire.lists_seen;
         let _asking = seen.asking.lock().await;
@@ -187,8 +188,9 @@ impl Inner {
         }
     }
 
-    /// Whether the service answers the least that can be asked of the same list: one row of the minute before the window, or of the
-    /// one behind it. A list that is down is not too large, and cutting its windows would only ask it more often.
+    /// Whether the service answers the least that can be asked of the same list: one row of the minute before the
+    /// window, or of the one behind it. A list that is down is not too large,
+    /// and cutting its windows would only ask it more often.
     pub(super) async fn answers_a_small_question(&self, request: &PageRequest) -> Result<bool, SourceError> {
         let Window { start_ms, end_ms } = request.window;
         let beside = [(start_ms.saturating_sub(MINUTE_MS), start_ms), (end_ms, end_ms.saturating_add(MINUTE_MS))];

@@ -1,5 +1,5 @@
-//! `POST /v2/purge/visitors`: asks the service to delete people. How many at once, and what an answer means for an erasure, is the
-//! caller's.
+//! `POST /v2/purge/visitors`: asks the service to delete people.
+//! How many at once, and what an answer means for an erasure, is the caller's.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,8 @@ impl PurgeRequest {
 pub enum PurgeAnswer {
     /// It will purge them.
     Accepted { request_id: String, service_now_ms: Option<i64> },
-    /// 400, or 404: among other things it says so of people whom it does not have. The message is the service's, and may name them.
+    /// 400, or 404: among other things it says so of people whom it does not have.
+    /// The message is the service's, and may name them.
     Refused { status: u16, message: String },
 }
 

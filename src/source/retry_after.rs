@@ -1,5 +1,5 @@
-//! Reads `Retry-After` in every form that is legal or seen. Decides nothing: what names no time yields `None`, and the gate
-//! falls back to backoff.
+//! Reads `Retry-After` in every form that is legal or seen. Decides nothing:
+//! what names no time yields `None`, and the gate falls back to backoff.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// Moments that may be meant, in epoch seconds: 2001 to 2100.
 const EPOCH_SECS: std::ops::Range<i64> = 1_000_000_000..4_102_444_800;
 
-/// How long the service told to wait; the longest where it said so more than once. A date is judged against `date_ms`, the
-/// *service's* time: this machine's clock may be wrong.
+/// How long the service told to wait; the longest where it said so more than once. A date is judged against `date_ms`,
+/// the *service's* time: this machine's clock may be wrong.
 pub(super) fn read(headers: &HeaderMap, date_ms: i64) -> Option<Duration> {
     let values = headers.get_all(RETRY_AFTER).iter().filter_map(|value| value.to_str().ok());
     values.filter_map(|value| wait(value.trim(), date_ms)).max()
@@ -62,7 +62,8 @@ fn epoch_ms(text: &str) -> Option<i64> {
     }
 }
 
-/// Digits, and at most one point between digits. Rust's own reading of numbers would let `inf`, `nan` and `1e9` through.
+/// Digits, and at most one point between digits.
+/// Rust's own reading of numbers would let `inf`, `nan` and `1e9` through.
 fn is_decimal(text: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match text.split_once('.') {

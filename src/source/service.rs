@@ -36,8 +36,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that has not sent anything yet. `learned` is what [`Source::learned_rate`] said at the end of an earlier run;
-    /// waits and requests are booked in `account`; `stop` ends every wait and every request under way within milliseconds.
+    /// A source that has not sent anything yet. `learned` is what [`Source::learned_rate`] said at the end of an
+    /// earlier run; waits and requests are booked in `account`;
+    /// `stop` ends every wait and every request under way within milliseconds.
     pub fn new(
         settings: SourceSettings,
         learned: Option<LearnedRate>,
@@ -94,14 +95,15 @@ impl Source {
         Walk::new(Arc::clone(&self.inner), request)
     }
 
-    /// The rows of a moment, `request.window`, and of the milliseconds beside it: on the wire that is as wide as needed,
-    /// whether the ends are inclusive or not. Counted in [`RequestStats::ties_probed`].
+    /// The rows of a moment, `request.window`, and of the milliseconds beside it: on the wire that is as wide as
+    /// needed, whether the ends are inclusive or not. Counted in [`RequestStats::ties_probed`].
     pub fn walk_moment(&self, request: PageRequest) -> Walk {
         Walk::of_moment(Arc::clone(&self.inner), request)
     }
 
-    /// One list call as it is, without the guards of a walk: what it brings is for the caller to judge. `range` is what stands
-    /// in `start` and `end`, word for word; without it the request's window goes onto the wire as it does in a walk.
+    /// One list call as it is, without the guards of a walk: what it brings is for the caller to judge. `range` is what
+    /// stands in `start` and `end`, word for word;
+    /// without it the request's window goes onto the wire as it does in a walk.
     pub async fn ask(&self, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
         ask::ask(&self.inner, request, range).await
     }
@@ -119,7 +121,8 @@ impl Source {
     /// Asks for one person.
     ///
     /// # Errors
-    /// `Refused` if the address cannot be right, and `Unreachable` or `BadAnswer` if no answer came however often it was asked.
+    /// `Refused` if the address cannot be right,
+    /// and `Unreachable` or `BadAnswer` if no answer came however often it was asked.
     pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
         self.inner.user(user_id).await
     }
@@ -129,7 +132,8 @@ impl Source {
         self.inner.wire.gate.until_open().await;
     }
 
-    /// Sends one person: `body` is the JSON of an upsert. `may_repeat`: what the service may have taken may be sent once more.
+    /// Sends one person: `body` is the JSON of an upsert. `may_repeat`:
+    /// what the service may have taken may be sent once more.
     ///
     /// # Errors
     /// Only what makes every other request futile too.

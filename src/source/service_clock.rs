@@ -1,5 +1,5 @@
-//! The service's own time, from the `Date` header of its latest answer. It decides what may be read (P7); this machine's
-//! clock may be wrong by any amount.
+//! The service's own time, from the `Date` header of its latest answer. It decides what may be read (P7); this
+//! machine's clock may be wrong by any amount.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -21,8 +21,8 @@ impl ServiceClock {
         }
     }
 
-    /// The service's time in epoch milliseconds; `None` before the first answer with a `Date`. The header has whole seconds,
-    /// so this is up to a second behind and never ahead.
+    /// The service's time in epoch milliseconds; `None` before the first answer with a `Date`. The header has whole
+    /// seconds, so this is up to a second behind and never ahead.
     pub fn now_ms(&self, now: Instant) -> Option<i64> {
         let (date_ms, noted) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let since_ms = i64::try_from(now.saturating_duration_since(noted).as_millis()).unwrap_or(i64::MAX);

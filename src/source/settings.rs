@@ -1,5 +1,5 @@
-//! What a source needs to know before its first request. Checks what can be checked without the network; reads no file and
-//! no environment.
+//! What a source needs to know before its first request. Checks what can be checked without the network;
+//! reads no file and no environment.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -54,8 +54,8 @@ impl AuthForm {
 /// Everything a source is told. [`SourceSettings::new`] fills in the defaults.
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
-    /// The service's address without a slash at its end; the paths of the contract (`/v1/...`) are appended. Set it through
-    /// [`SourceSettings::new`], which checks it; [`super::Source::new`] checks again.
+    /// The service's address without a slash at its end; the paths of the contract (`/v1/...`) are appended. Set it
+    /// through [`SourceSettings::new`], which checks it; [`super::Source::new`] checks again.
     pub base_url: String,
     /// The key.
     pub key: ApiKey,
@@ -71,8 +71,8 @@ pub struct SourceSettings {
     pub in_flight_max: usize,
     /// A ceiling for the rate, whatever the service would allow. `None`: only the learned rate counts.
     pub requests_per_sec_max: Option<f64>,
-    /// The longest wait for a closed gate, both one by one and over consecutive refusals without a success between. A longer
-    /// one ends the run with [`super::Stop::Patience`] at once.
+    /// The longest wait for a closed gate, both one by one and over consecutive refusals without a success between. A
+    /// longer one ends the run with [`super::Stop::Patience`] at once.
     pub patience: Duration,
     /// The most bytes of one decompressed body; a longer one is not read on.
     pub body_bytes_max: usize,
@@ -99,8 +99,8 @@ pub struct SourceSettings {
 }
 
 impl SourceSettings {
-    /// The defaults for a service and a key. The address must be `https`, or `http` on loopback (promise P11), without user,
-    /// query and fragment; a path before `/v1` is allowed.
+    /// The defaults for a service and a key. The address must be `https`, or `http` on loopback (promise P11), without
+    /// user, query and fragment; a path before `/v1` is allowed.
     pub fn new(base_url: &str, key: ApiKey) -> Result<Self, SourceError> {
         Ok(Self {
             base_url: checked_address(base_url)?,
@@ -157,7 +157,8 @@ fn out_of_range(name: &'static str, requirement: &'static str) -> SettingsError 
     SettingsError::OutOfRange { name, requirement }
 }
 
-/// The service's address as it is used and stored: without slashes at its end. Errors never repeat it whole: it could carry a password.
+/// The service's address as it is used and stored: without slashes at its end. Errors never repeat it whole:
+/// it could carry a password.
 pub fn checked_address(text: &str) -> Result<String, SettingsError> {
     let url = Url::parse(text.trim()).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })?;
     let surplus = |what| Err(SettingsError::Surplus { what });

@@ -17,7 +17,8 @@ pub struct RequestStats {
     pub by_status: BTreeMap<u16, u64>,
     /// Bytes of the bodies that were read, decompressed.
     pub bytes: u64,
-    /// Of all requests those that asked for the rows of one millisecond: what it costs that a page's edge can lose rows.
+    /// Of all requests those that asked for the rows of one millisecond:
+    /// what it costs that a page's edge can lose rows.
     pub ties_probed: u64,
 }
 

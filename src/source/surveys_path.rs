@@ -1,5 +1,5 @@
-//! The list of surveys has two names at services of this kind: `/v1/surveys` and `/v1/studies`. Some serve one of them alone. Until one has
-//! answered, a 404 leads to the other. Sends nothing.
+//! The list of surveys has two names at services of this kind: `/v1/surveys` and `/v1/studies`. Some serve one of them
+//! alone. Until one has answered, a 404 leads to the other. Sends nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! Who carries a request to the service and its answer back: the HTTP client, or a test that stands in for it. Knows neither
-//! the gate nor what an answer means.
+//! Who carries a request to the service and its answer back: the HTTP client, or a test that stands in for it. Knows
+//! neither the gate nor what an answer means.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,8 +22,8 @@ type Stand = dyn Fn(Request) -> BoxFuture<'static, Result<Reply, Failure>> + Sen
 pub struct Transport(Option<Arc<Stand>>);
 
 impl Transport {
-    /// Hands each request to `answer` in place of the network. The request carries no headers: those are the client's, and
-    /// with them the key. Nothing decompresses the body.
+    /// Hands each request to `answer` in place of the network. The request carries no headers: those are the client's,
+    /// and with them the key. Nothing decompresses the body.
     pub fn handed_to(
         answer: impl Fn(Request) -> BoxFuture<'static, Result<Reply, Failure>> + Send + Sync + 'static,
     ) -> Transport {

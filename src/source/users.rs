@@ -1,8 +1,8 @@
-//! People, one request each: reads one, or sends one. Goes through the gate like everything else. Says how sure the fate of what
-//! was sent is, and leaves it to the caller what to do about it.
+//! People, one request each: reads one, or sends one. Goes through the gate like everything else. Says how sure the
+//! fate of what was sent is, and leaves it to the caller what to do about it.
 //!
-//! An upsert carries events, which the service counts, so it may not be sent twice without being told. An id never stands in a log
-//! or an error: those outlive the person.
+//! An upsert carries events, which the service counts, so it may not be sent twice without being told. An id never
+//! stands in a log or an error: those outlive the person.
 
 use bytes::Bytes;
 use reqwest::{Method, Url};
@@ -176,7 +176,8 @@ impl Inner {
         }
     }
 
-    /// Whether the key is good for users as well, where it may be sent in another form: nobody is asked for. An error: it is not.
+    /// Whether the key is good for users as well, where it may be sent in another form: nobody is asked for.
+    /// An error: it is not.
     async fn check_key_for_users(&self) -> Result<(), SourceError> {
         self.check_key().await?;
         match self.wire.call(&self.call_for(NOBODY)).await? {
@@ -205,7 +206,8 @@ impl Inner {
     }
 }
 
-/// Whether the service surely did not take what was sent: there was no connection, it was not in service, or it refused.
+/// Whether the service surely did not take what was sent:
+/// there was no connection, it was not in service, or it refused.
 fn was_not_taken(failure: &Failure) -> bool {
     matches!(failure, Failure::Connect { .. } | Failure::Status { status: 401 | 403 | 503, .. })
 }

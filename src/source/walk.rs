@@ -1,5 +1,5 @@
-//! One window, page by page, up to the end of results (promise P3). Decides what an answer means for the window; how a page is
-//! got is `fetch`'s business.
+//! One window, page by page, up to the end of results (promise P3). Decides what an answer means for the window; how a
+//! page is got is `fetch`'s business.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,8 +33,8 @@ pub enum Step {
     },
     /// There is no further page. `NotFound`: the service answered 404, an empty and complete result.
     End(EndStyle),
-    /// The page token was answered with 404: the end of the list, or a token that died. The caller finds out and says so with
-    /// [`Walk::settle_end`].
+    /// The page token was answered with 404: the end of the list, or a token that died. The caller finds out and says
+    /// so with [`Walk::settle_end`].
     Unproven,
 }
 
@@ -64,7 +64,8 @@ pub struct Walk {
     size: PageSize,
     guards: Guards,
     end: Option<EndStyle>,
-    /// Whether the service answers the least that can be asked of this list: then what does not come is a matter of its rows.
+    /// Whether the service answers the least that can be asked of this list:
+    /// then what does not come is a matter of its rows.
     is_answering: bool,
     /// When the page token came.
     token_at: Instant,
@@ -106,15 +107,16 @@ impl Walk {
         }
     }
 
-    /// For a part of a window that did not come: asks for it in pages of the usual size, then of the smallest, and not for long.
+    /// For a part of a window that did not come:
+    /// asks for it in pages of the usual size, then of the smallest, and not for long.
     #[must_use]
     pub fn part_of_a_failed_window(mut self) -> Self {
         self.size.steep();
         self
     }
 
-    /// What comes next. After the last page this is `End`, as often as asked. Dropping the future loses nothing: the next
-    /// call asks for the same page.
+    /// What comes next. After the last page this is `End`, as often as asked. Dropping the future loses nothing: the
+    /// next call asks for the same page.
     pub async fn next(&mut self) -> Result<Step, SourceError> {
         if let Some(end) = self.end {
             return Ok(Step::End(end));
@@ -149,7 +151,8 @@ impl Walk {
         }
     }
 
-    /// Whether the page token that was answered with 404 at this age is young, and others that stood deeper in a list, and were as old, lived.
+    /// Whether the page token that was answered with 404 at this age is young,
+    /// and others that stood deeper in a list, and were as old, lived.
     fn is_token_alive(&self, age: Duration) -> bool {
         // Rows of one moment may stand behind its last page: only pages of another size tell.
         if self.is_of_moment && self.size.limit().is_some() {

@@ -1,5 +1,5 @@
-//! Sends one request, reads its answer and says which kind it is. Asks the gate first and tells it what came of it. Does not
-//! ask twice and does not judge what a kind means: `fetch` and `walk` do.
+//! Sends one request, reads its answer and says which kind it is. Asks the gate first and tells it what came of it.
+//! Does not ask twice and does not judge what a kind means: `fetch` and `walk` do.
 
 use std::{
     sync::{Mutex, OnceLock, PoisonError},
@@ -47,7 +47,8 @@ const LOCATION_CHARS_MAX: usize = 200;
 pub(super) enum Outcome {
     /// A page.
     Page(Box<Received>),
-    /// A page of which some records are no JSON. Another attempt tells whether they are so at the service, or broke on the way.
+    /// A page of which some records are no JSON.
+    /// Another attempt tells whether they are so at the service, or broke on the way.
     Broken { page: Box<Received>, failure: Failure },
     /// The answer to what was posted.
     Posted { body: Bytes, service_now_ms: Option<i64> },

@@ -7,8 +7,8 @@ use crate::model::{DurableStep, PersonAsked};
 
 use super::{State, StateError};
 
-/// How far the clocks of a service's machines may lie apart. What was asked for later than that from now was asked for by a clock
-/// that was wrong, and counts as never.
+/// How far the clocks of a service's machines may lie apart. What was asked for later than that from now was asked for
+/// by a clock that was wrong, and counts as never.
 const CLOCKS_DIFFER_MS_MAX: i64 = crate::model::HOUR_MS;
 /// The status of an answer that holds a person.
 const FOUND: u16 = 200;
@@ -84,8 +84,8 @@ impl State {
             .map_err(self.failed("read"))
     }
 
-    /// Forgets that people were ever asked for, or sent, and what any page comes to: some hashes there may be of theirs. Returns how many
-    /// entries of people there were.
+    /// Forgets that people were ever asked for, or sent, and what any page comes to: some hashes there may be of
+    /// theirs. Returns how many entries of people there were.
     pub fn forget_people<'a>(&mut self, user_ids: impl Iterator<Item = &'a str>) -> Result<u64, StateError> {
         self.reach(DurableStep::PeopleRemembered)?;
         let failed = self.failed("write");

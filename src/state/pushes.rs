@@ -1,5 +1,5 @@
-//! The ledger of what is sent: an intent before a request, its outcome after. Whoever finds an intent without an outcome knows that
-//! the row may be at the service. Nobody is named: rows and people are hashes.
+//! The ledger of what is sent: an intent before a request, its outcome after. Whoever finds an intent without an
+//! outcome knows that the row may be at the service. Nobody is named: rows and people are hashes.
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 //! The shape of the house, kept by tests: who may import whom, which crate lives where, and the habits of every file.
 //!
-//! Code for tests alone is freer: it may import what it likes and use any crate. It follows the habits of files all the same.
+//! Code for tests alone is freer: it may import what it likes and use any crate.
+//! It follows the habits of files all the same.
 
 mod circles;
 mod code;
@@ -136,7 +137,8 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     (&["eprintln", "!"], &["cli"]),
     (&["dbg", "!"], &[]),
     (&["process", "::", "exit"], &["cli"]),
-    // Over a file that somebody has, only `files` renames: behind links, with its access. The others move folders, or to a free name.
+    // Over a file that somebody has, only `files` renames: behind links, with its access.
+    // The others move folders, or to a free name.
     (
         &["fs", "::", "rename"],
         &[

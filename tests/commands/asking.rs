@@ -1,5 +1,5 @@
-//! `query` as people type it: comments, several statements, files, formats by name, errors that show their place. And flags: a
-//! command has those that act on it.
+//! `query` as people type it: comments, several statements, files, formats by name, errors that show their place. And
+//! flags: a command has those that act on it.
 
 use std::{io::Write, process::Stdio};
 

@@ -1,4 +1,5 @@
-//! Night after night: what is discarded edits nothing, and another mode shows as an update and never as a deletion (promise P4).
+//! Night after night: what is discarded edits nothing,
+//! and another mode shows as an update and never as a deletion (promise P4).
 
 use serde_json::Value;
 

@@ -1,11 +1,12 @@
-//! A place that an earlier version left behind: warehouses, checkpoints and archive are opened, read and written as they are (P1, P2, P4).
+//! A place that an earlier version left behind:
+//! warehouses, checkpoints and archive are opened, read and written as they are (P1, P2, P4).
 //!
-//! `place.tar.gz` was made by the version before scans were compared without an SQL engine (commit a805264): rough data, a `sync` with
-//! all flags, changes at the service, and another `sync` a day later.
+//! `place.tar.gz` was made by the version before scans were compared without an SQL engine (commit a805264): rough
+//! data, a `sync` with all flags, changes at the service, and another `sync` a day later.
 //!
 //! ```text
-//! studysync sandbox --responses 600 --days 12 --surveys 6 --seed 5 --now 2026-06-15T00:00:00Z --frozen-clock --data rough \
-//!     --listen 127.0.0.1:18787
+//! studysync sandbox --responses 600 --days 12 --surveys 6 --seed 5 --now 2026-06-15T00:00:00Z --frozen-clock \
+//!     --data rough --listen 127.0.0.1:18787
 //! studysync sync; POST /_sandbox/changes {"edits": 12, "soft_deletes": 4, "vanish_visitors": 1, "late": 3}
 //! POST /_sandbox/clock {"advance_ms": 90000000}; studysync sync
 //! ```

@@ -1,5 +1,5 @@
-//! Files that a warehouse has beside its tables: spools of scans under way, a damaged state file, a copy for readers, a backup of the
-//! archive that somebody restores.
+//! Files that a warehouse has beside its tables: spools of scans under way, a damaged state file, a copy for readers, a
+//! backup of the archive that somebody restores.
 
 use studysync::sandbox::{Faults, Latency, ListName};
 
@@ -116,8 +116,8 @@ fn p9_slow_a_restored_archive_brings_nobody_back() {
 
 #[test]
 fn p9_rows_at_the_edges_of_pages_do_not_hide_behind_the_erased() {
-    // Pairs that share a millisecond, the erased before or behind the other: where a page ends between the two, a service that
-    // loses ties never sends the second, and the page's edge is the only trace of it.
+    // Pairs that share a millisecond, the erased before or behind the other: where a page ends between the two, a
+    // service that loses ties never sends the second, and the page's edge is the only trace of it.
     let service = Service::start(small(30, 6));
     for at in 0..120u32 {
         let is_erased = (at % 2 == 0) == ((at / 2) % 2 == 0);

@@ -1,5 +1,6 @@
-//! Promise P9: whoever was erased is in no table, page or byte that the program keeps, and does not come back. The search of these
-//! tests is their own: it shares nothing with the one that `erase` does itself but the reading of compressed pages.
+//! Promise P9: whoever was erased is in no table, page or byte that the program keeps, and does not come back. The
+//! search of these tests is their own: it shares nothing with the one that `erase` does itself but the reading of
+//! compressed pages.
 
 mod asked;
 mod files;

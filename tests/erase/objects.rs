@@ -1,5 +1,5 @@
-//! What analysts keep in the DuckDB file stays, whatever it is, when people are erased and when a replay builds every table anew; or it
-//! is named before anything is touched.
+//! What analysts keep in the DuckDB file stays, whatever it is, when people are erased and when a replay builds every
+//! table anew; or it is named before anything is touched.
 
 use duckdb::Connection;
 use studysync::sandbox::ListName;

@@ -1,4 +1,5 @@
-//! Other people: who shares a device or an address keeps everything, and what somebody wrote about the erased is theirs.
+//! Other people: who shares a device or an address keeps everything,
+//! and what somebody wrote about the erased is theirs.
 
 use serde_json::json;
 use studysync::{archive::read_pages, sandbox::ListName};

@@ -154,7 +154,8 @@ impl Everybody {
         Person { arguments: ["--user-id".into(), user], names: names.into_iter().collect(), sessions }
     }
 
-    /// One with a plain user id, one with letters beyond ASCII, one named by the mail address, one by a UUID in the other case.
+    /// One with a plain user id, one with letters beyond ASCII, one named by the mail address,
+    /// one by a UUID in the other case.
     pub fn to_erase(&self) -> Vec<Person> {
         let planted = |flag: &str, value: String, names: &[&str], sessions: &[&str]| Person {
             arguments: [flag.to_owned(), value],

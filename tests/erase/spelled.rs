@@ -28,7 +28,8 @@ fn needles() -> Vec<Needle> {
     [ID, MAIL, UUID, COMPOSED_ID, COMPOSED_MAIL, decomposed, &session(1), &session(2)].map(Needle::new).into()
 }
 
-/// One person under names in one form, two others with nearly the same, and somebody who writes about the person in the other.
+/// One person under names in one form, two others with nearly the same,
+/// and somebody who writes about the person in the other.
 fn filled() -> (Service, Place) {
     let service = Service::start(small(40, 3));
     let plant = |record: String| service.control().plant(ListName::Responses, &record, None).unwrap();

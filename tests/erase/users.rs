@@ -1,4 +1,5 @@
-//! People who were read and sent one by one, and are erased: their own tables, the pages of people, and who is asked for.
+//! People who were read and sent one by one, and are erased:
+//! their own tables, the pages of people, and who is asked for.
 
 use super::{
     erase,

@@ -22,8 +22,8 @@ use crate::{
 const QUIET: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 3600\n";
 const BRISK: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
 
-/// What the service tells of two people on one day: an answer with all that is known, the same with escapes, a study that was
-/// shown to a visitor, one that was submitted, and an answer of somebody without an account.
+/// What the service tells of two people on one day: an answer with all that is known, the same with escapes, a study
+/// that was shown to a visitor, one that was submitted, and an answer of somebody without an account.
 fn told(day: usize) -> Vec<String> {
     let told = |number: usize, more: Value| {
         let mut body = json!({

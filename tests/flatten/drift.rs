@@ -197,7 +197,8 @@ fn p8_ten_thousand_unknown_names_are_counted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the mode, each record is a row or a reject, once, and the rules change nothing for a page without drift.
+    /// Whatever the mode, each record is a row or a reject, once,
+    /// and the rules change nothing for a page without drift.
     #[test]
     fn p1_no_mode_loses_a_record(records in any_page::records()) {
         let plain = by(Stream::Responses, &records, DriftRules::default());

@@ -26,8 +26,8 @@ pub fn assert_holds(place: &Place, expected: &Expected, when: &str) {
     }
 }
 
-/// Asserts that each warehouse of a place holds exactly these rows. What is told of runs, and who wrote a row when, may differ
-/// between them: where one of them could not be written for a while, it must.
+/// Asserts that each warehouse of a place holds exactly these rows. What is told of runs, and who wrote a row when, may
+/// differ between them: where one of them could not be written for a while, it must.
 pub fn assert_each_holds(place: &Place, expected: &Expected, when: &str) {
     for (name, tables) in place.warehouses() {
         assert_tables_hold(&tables, expected, &format!("{when}, {name}"));

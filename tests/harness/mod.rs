@@ -1,7 +1,8 @@
-//! What the tests of the whole program share: a service (the sandbox, in this process), a place (a temporary folder with its
-//! flags and environment), runs of the real binary, and the tables that they leave behind.
+//! What the tests of the whole program share: a service (the sandbox, in this process), a place (a temporary folder
+//! with its flags and environment), runs of the real binary, and the tables that they leave behind.
 //!
-//! Nothing here asks the product what it thinks it did: tables are read with the engine itself, by the contracts in `schemas/`.
+//! Nothing here asks the product what it thinks it did:
+//! tables are read with the engine itself, by the contracts in `schemas/`.
 
 #![allow(dead_code, unused_imports, reason = "every subject uses its own part")]
 
@@ -253,7 +254,8 @@ impl Place {
         self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Runs `sync` or `backfill` with `--json`, which must end with this exit code; returns the run's report, held against its schema.
+    /// Runs `sync` or `backfill` with `--json`, which must end with this exit code;
+    /// returns the run's report, held against its schema.
     pub fn report(&self, arguments: &[&str], exit_code: i32) -> Value {
         let done = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(done.code, exit_code, "{arguments:?}\n{}", done.stderr);

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::OnceLock};
 use duckdb::{Connection, types::Value};
 use serde::Deserialize;
 
-/// One value: times as epoch microseconds, numbers in the shortest form that reads back, lists as `[1, 2]`; `None` is NULL.
+/// One value: times as epoch microseconds, numbers in the shortest form that reads back, lists as `[1, 2]`;
+/// `None` is NULL.
 pub type Cell = Option<String>;
 
 /// One row: column name to value.
@@ -87,7 +88,8 @@ impl Tables {
         Tables { connection }
     }
 
-    /// The same with the views over them, and times without a zone, as the script of the examples makes them; a DuckDB file has them.
+    /// The same with the views over them, and times without a zone, as the script of the examples makes them;
+    /// a DuckDB file has them.
     pub fn parquet_with_views(root: &Path) -> Tables {
         let Tables { connection } = Tables::parquet(root);
         for contract in all_contracts().values() {
@@ -127,8 +129,8 @@ impl Tables {
         found
     }
 
-    /// The rows of some tables of a DuckDB file or of a Parquet folder, read through a connection that stays open: most of the
-    /// time of a small read goes into opening one. Tables without rows are not asked.
+    /// The rows of some tables of a DuckDB file or of a Parquet folder, read through a connection that stays open: most
+    /// of the time of a small read goes into opening one. Tables without rows are not asked.
     pub fn read_through(
         connection: Connection,
         place: Place,
@@ -257,7 +259,8 @@ pub fn key_text(contract: &Contract, row: &Row) -> String {
     parts.join(" / ")
 }
 
-/// Says how two sets of rows of a table differ in the columns named, readably and for the first few; `None` when they do not.
+/// Says how two sets of rows of a table differ in the columns named, readably and for the first few;
+/// `None` when they do not.
 pub fn different_rows(table: &str, columns: &[&str], expected: &[Row], found: &[Row]) -> Option<String> {
     const SHOWN: usize = 5;
     let contract = contract(table);

@@ -1,4 +1,5 @@
-//! A part of a set-up is lost, replaced or added between two runs: the ledgers say what is proven, and the rest is pulled again.
+//! A part of a set-up is lost, replaced or added between two runs:
+//! the ledgers say what is proven, and the rest is pulled again.
 
 use super::{
     MANY_WINDOWS, backfill,
@@ -49,7 +50,8 @@ fn kill_half_way(service: &Service, killer: &mut Killer, calm: &Measured, place:
 #[test]
 fn p2_p6_lost_checkpoints_are_rebuilt_from_the_ledgers() {
     let (service, calm, stormy) = half_done(0x5eed_0011);
-    // What both ledgers prove: Parquet's commits wait outside of its tree, so a run that has nothing to do publishes them first.
+    // What both ledgers prove: Parquet's commits wait outside of its tree,
+    // so a run that has nothing to do publishes them first.
     let before = Before::read(&stormy, service.control().stats().requests);
     std::fs::remove_dir_all(stormy.path("state")).unwrap();
     run_to_the_end(&stormy, &backfill(DAYS));

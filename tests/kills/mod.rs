@@ -1,7 +1,8 @@
-//! Promises P2 and P6 against real kills: the program is ended by SIGKILL at any instant, run again, and the warehouses equal
-//! those of an undisturbed run. The service's log shows that nothing already known was asked for again.
+//! Promises P2 and P6 against real kills: the program is ended by SIGKILL at any instant, run again, and the warehouses
+//! equal those of an undisturbed run. The service's log shows that nothing already known was asked for again.
 //!
-//! What a kill of the machine does to unsynced bytes is not tested here: a process that dies leaves its written bytes to the system.
+//! What a kill of the machine does to unsynced bytes is not tested here:
+//! a process that dies leaves its written bytes to the system.
 
 pub mod killer;
 mod lost;

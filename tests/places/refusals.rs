@@ -18,7 +18,8 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The program, with the library beside it, within a place that every user can enter: it may have been built where others cannot go.
+/// The program, with the library beside it, within a place that every user can enter:
+/// it may have been built where others cannot go.
 fn reachable_program(place: &Place) -> PathBuf {
     let built = Path::new(env!("CARGO_BIN_EXE_studysync"));
     for name in ["studysync", "libduckdb.so"] {

@@ -1,5 +1,5 @@
-//! Recordings: files behind links that age, fetched by the real binary, named after their content, told in the rows and forgotten with their
-//! people. What a recording is, these tests ask the service themselves.
+//! Recordings: files behind links that age, fetched by the real binary, named after their content, told in the rows and
+//! forgotten with their people. What a recording is, these tests ask the service themselves.
 
 mod forgotten;
 mod interrupted;

@@ -1,4 +1,5 @@
-//! A replay that is killed, or meets another run: the old warehouse or the new one is there, whole, and the next run starts clean.
+//! A replay that is killed, or meets another run:
+//! the old warehouse or the new one is there, whole, and the next run starts clean.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,5 +1,5 @@
-//! `replay`: every table comes back from the archive as it was, without a request (promise P2), and what cannot be rebuilt without
-//! a loss is refused.
+//! `replay`: every table comes back from the archive as it was, without a request (promise P2), and what cannot be
+//! rebuilt without a loss is refused.
 
 mod kills;
 mod stretch;
@@ -88,7 +88,8 @@ pub fn night(service: &Service, seed: u64) {
     });
 }
 
-/// A place after three nights: edits, soft deletes, a vanish that was withheld and then accepted, bad records, a run that was killed.
+/// A place after three nights: edits, soft deletes, a vanish that was withheld and then accepted, bad records,
+/// a run that was killed.
 pub fn place_after_three_nights(service: &Service) -> Place {
     // Records that fit in no table, one of them in two windows.
     for (days, record) in [(10, r#"{"questionId":1}"#), (10, r#"{"n":2}"#), (30, r#"{"n":2}"#)] {
@@ -175,7 +176,8 @@ fn p2_slow_lost_warehouses_come_back_from_the_archive() {
     let before = Before::of(&place, "before");
     std::fs::remove_file(place.duckdb()).unwrap();
     replay(&service, &place, &[]).expect(0);
-    // What a warehouse knew of the runs is then taken from the history of runs, which also knows those that wrote nothing.
+    // What a warehouse knew of the runs is then taken from the history of runs,
+    // which also knows those that wrote nothing.
     let runs = "SELECT run_id, command, outcome, exit_code, started_at::VARCHAR FROM sync_runs ORDER BY ALL";
     let (known, found) = (before.duckdb().rows_of(runs), place.duckdb_tables().rows_of(runs));
     assert!(known.iter().all(|run| found.contains(run)), "{known:?}\n{found:?}");
@@ -197,7 +199,8 @@ fn p2_slow_lost_warehouses_come_back_from_the_archive() {
     assert_eq!(without_runs(&before.parquet()), without_runs(&place.parquet_tables()));
     service.clear_log();
     place.run(&["backfill", "--from", &days_ago(i64::from(DAYS) - 1), "--to", &days_ago(0)]).expect(0);
-    // A doubt that was settled by a look that changed nothing is in no ledger as settled: it is looked at once more, and no other.
+    // A doubt that was settled by a look that changed nothing is in no ledger as settled:
+    // it is looked at once more, and no other.
     assert!(service.log().len() <= 4, "what was replayed was pulled again: {:?}", service.log());
 }
 

@@ -1,4 +1,5 @@
-//! A report as a browser reads it: by the parser of a browser engine, which also tells what a browser would only forgive.
+//! A report as a browser reads it: by the parser of a browser engine,
+//! which also tells what a browser would only forgive.
 
 use std::{collections::BTreeMap, default::Default};
 

@@ -15,7 +15,8 @@ use crate::harness::{DAY_MS, NOW_MS, Place, Service, Tables, days_ago, small};
 /// What the limits of the report leave of a list.
 const OPTIONS: usize = 15;
 
-/// The rows of a query over the tables and views of the DuckDB file, every value as text. Both warehouses hold the same.
+/// The rows of a query over the tables and views of the DuckDB file, every value as text.
+/// Both warehouses hold the same.
 fn rows(tables: &Tables, sql: &str) -> Vec<Vec<String>> {
     let text = |cell: Option<String>| cell.unwrap_or_else(|| "null".to_owned());
     tables.rows_of(sql).into_iter().map(|row| row.into_iter().map(text).collect()).collect()

@@ -73,7 +73,8 @@ fn p8_idle_and_slow_connections_keep_no_delivery_out() {
     let place = place_for(&service, NO_SCHEDULE);
     let serving = Serving::start(&place);
     let before_kib = rss_kib(serving.pid());
-    // Slow ones first: a body of which a byte comes now and then, a head that never ends. Then a thousand that say nothing.
+    // Slow ones first: a body of which a byte comes now and then, a head that never ends.
+    // Then a thousand that say nothing.
     let mut slow: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(serving.address).unwrap()).collect();
     for (at, stream) in slow.iter_mut().enumerate() {
         let begun = if at % 2 == 0 { head(100_000) + "{" } else { "POST /webhook HTTP/1.1\r\nx: ".to_owned() };

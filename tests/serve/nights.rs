@@ -1,6 +1,7 @@
-//! Thirty nights of `serve` in simulated time: answers, edits, deletions and changes of status all day, webhooks that are lost,
-//! repeated and shuffled, nights of faults and refusals, kills in the middle of runs and hours without the process. Each
-//! morning the run of the night was done once, and the warehouses equal what the service holds. Nobody helps.
+//! Thirty nights of `serve` in simulated time: answers, edits, deletions and changes of status all day, webhooks that
+//! are lost, repeated and shuffled, nights of faults and refusals, kills in the middle of runs and hours without the
+//! process. Each morning the run of the night was done once, and the warehouses equal what the service holds.
+//! Nobody helps.
 
 use std::{
     fs,
@@ -315,7 +316,8 @@ async fn play_nights(nights: i64, at_least: &Troubles) {
             let bodies = machine.control().webhook_bodies(&summary);
             machine.post(&bodies, &mut dice, &mut stored);
         }
-        // The night: weather, a network that is gone for a while, a kill somewhere in the run, or nobody at home at two.
+        // The night: weather, a network that is gone for a while, a kill somewhere in the run,
+        // or nobody at home at two.
         let tick_ms = day_ms + DAY_MS + TWO_MS;
         machine.sleep_until(tick_ms - 30 * MINUTE_MS).await;
         machine.control().set_faults(weather(&mut dice)).unwrap();

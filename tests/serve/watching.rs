@@ -1,4 +1,5 @@
-//! `/healthz`, `/readyz` and `/metrics`: red for what somebody has to be woken for, in the words of the run, and green again after it.
+//! `/healthz`, `/readyz` and `/metrics`:
+//! red for what somebody has to be woken for, in the words of the run, and green again after it.
 
 use serde_json::Value;
 use studysync::state::Inbox;
@@ -71,7 +72,8 @@ fn a_stream_that_is_behind_is_red_after_the_first_night() {
     let place = place_for(&service, &format!("max_lag = \"5m\"\n{IDLE}"));
     let serving = Serving::start(&place);
     assert_eq!(codes(&health(&serving, 200)), [("never_ran".to_owned(), false)], "before the first night");
-    // Answers of the last ten minutes are left to the next run, so the newest are always further behind than allowed here.
+    // Answers of the last ten minutes are left to the next run,
+    // so the newest are always further behind than allowed here.
     sync(&place, crate::harness::KEY, 0);
     let red = health(&serving, 503);
     assert!(codes(&red).contains(&("behind".to_owned(), true)), "{red:#}");

@@ -1,5 +1,5 @@
-//! Rows that share a millisecond at the edges of pages (promise P3), through the real program: a service that loses them is read
-//! whole, one that keeps them costs next to nothing more, and a change of its ways is noticed.
+//! Rows that share a millisecond at the edges of pages (promise P3), through the real program: a service that loses
+//! them is read whole, one that keeps them costs next to nothing more, and a change of its ways is noticed.
 
 use serde_json::{Value, json};
 use studysync::{
@@ -188,7 +188,8 @@ fn p3_slow_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
 fn p3_slow_a_run_that_ends_between_the_last_page_and_the_looks_loses_no_row() {
-    // One window, a row on a page, two of a millisecond: what a run with so many requests leaves is made good by the next.
+    // One window, a row on a page, two of a millisecond:
+    // what a run with so many requests leaves is made good by the next.
     let service = service(16, 2, json!({"ties": "lost"}));
     let command = ["backfill", "--from", &days_ago(i64::from(DAYS) + 1), "--stream", "responses", "--json"];
     let expected = Expected::now(&service).rows("responses").len() as i64;

@@ -1,4 +1,5 @@
-//! A pull of people that is killed again and again ends as one that was not, and asks for few of them twice (promises P2, P6).
+//! A pull of people that is killed again and again ends as one that was not,
+//! and asks for few of them twice (promises P2, P6).
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Whom the answers name is in the warehouse, with attributes, their history and events; nobody is asked for without need.
+//! Whom the answers name is in the warehouse, with attributes, their history and events;
+//! nobody is asked for without need.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! The examples for analysts: each statement runs over both warehouses and gives the same rows, and none needs JSON functions.
+//! The examples for analysts: each statement runs over both warehouses and gives the same rows,
+//! and none needs JSON functions.
 
 use serde_json::{Value, json};
 use studysync::sandbox::{ChangeRequest, ListName};
@@ -71,7 +72,8 @@ fn service_with(scores: &[(&str, i64)]) -> Service {
 
 #[test]
 fn the_example_of_a_past_moment_knows_what_a_report_said_then() {
-    // On 31 January: 10, 10, 9, 0 -> 50. Then one is edited to 0, one deleted, one purged, one comes late: 0, 0, 8 -> -66.67.
+    // On 31 January: 10, 10, 9, 0 -> 50.
+    // Then one is edited to 0, one deleted, one purged, one comes late: 0, 0, 8 -> -66.67.
     let service = service_with(&[("edited", 10), ("deleted", 10), ("purged", 9), ("stays", 0)]);
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(30)], 0);

@@ -1,4 +1,5 @@
-//! What was known at a moment: `responses_as_of` and `surveys_as_of` against what the warehouse said when it was that moment.
+//! What was known at a moment: `responses_as_of` and `surveys_as_of` against what the warehouse said when it was that
+//! moment.
 
 use studysync::sandbox::{ChangeRequest, ListName, RowKey};
 

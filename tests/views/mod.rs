@@ -1,5 +1,5 @@
-//! The views against a second computation, against numbers known by hand, in both warehouses and in any time zone; what was
-//! known at a moment; and the examples for analysts.
+//! The views against a second computation, against numbers known by hand, in both warehouses and in any time zone; what
+//! was known at a moment; and the examples for analysts.
 
 mod changes;
 mod examples;
@@ -170,7 +170,8 @@ fn the_numbers_of_a_small_set_are_those_known_by_hand() {
                 .collect();
             warehouse::assert_same(&format!("{sql}, {}", warehouse.name), &wanted, &of_survey(sql));
         };
-        // Sunday: 10 9 | 8 7 | 6 0 and 3 of the visitor who comes again. Mean -1/7, squares 5 - 1/7, error 100 sqrt(34/7/6/7).
+        // Sunday: 10 9 | 8 7 | 6 0 and 3 of the visitor who comes again.
+        // Mean -1/7, squares 5 - 1/7, error 100 sqrt(34/7/6/7).
         assert(
             "SELECT week, responses, promoters, passives, detractors, nps, standard_error, nps_low, nps_high, survey_name, question_text \
              FROM nps_by_week_per_question WHERE SURVEY",
@@ -323,7 +324,8 @@ fn a_condition_on_the_survey_reaches_the_scan_below_every_view() {
             if warehouse.text(&has_survey).as_deref() == Some("1") {
                 let plan = warehouse.plan(&format!("SELECT * FROM {name} WHERE survey_id = {}", planted::SURVEY));
                 assert!(plan.contains("survey_id=900"), "{name}, {}: {plan}", warehouse.name);
-                // In parentheses it is a filter above the scan. The few rows of themes and of questions are read once for two uses.
+                // In parentheses it is a filter above the scan.
+                // The few rows of themes and of questions are read once for two uses.
                 let reads_few = ["theme_trend", "response_question_versions"].contains(&name.as_str());
                 let is_late = plan.contains("(survey_id=900)") && !reads_few;
                 assert!(!is_late, "{name}, {}: {plan}", warehouse.name);

@@ -1,5 +1,5 @@
-//! What surveys and themes said at each night, which version of its question an answer was given to, and how long surveys stood in
-//! each status: each against a second computation.
+//! What surveys and themes said at each night, which version of its question an answer was given to, and how long
+//! surveys stood in each status: each against a second computation.
 
 use std::collections::{BTreeMap, BTreeSet};
 

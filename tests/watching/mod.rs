@@ -1,4 +1,5 @@
-//! Watching and being told: the textfile, notifications, and the same words everywhere. What `serve` shows is in `serve/watching`.
+//! Watching and being told: the textfile, notifications, and the same words everywhere.
+//! What `serve` shows is in `serve/watching`.
 
 mod notify;
 #[cfg(feature = "otlp")]

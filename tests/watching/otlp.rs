@@ -1,4 +1,5 @@
-//! Traces and metrics by OTLP, decoded by the classes that OpenTelemetry generates from its protocol. Only in builds with the feature `otlp`.
+//! Traces and metrics by OTLP, decoded by the classes that OpenTelemetry generates from its protocol.
+//! Only in builds with the feature `otlp`.
 
 use std::{
     collections::BTreeMap,

@@ -34,7 +34,8 @@ fn p3_one_page_that_never_comes_costs_a_second_and_its_bisection() {
         assert!(said, "{:?}", ill.report.notes);
         let failed = ill.log.iter().filter(|entry| entry.fault.as_deref() == Some("broken_records")).count();
         let good = ill.requests(RESPONSES) - failed;
-        // Each of about 20 halvings asks for the window in two sizes, twice each, and whether the service answers at all.
+        // Each of about 20 halvings asks for the window in two sizes, twice each,
+        // and whether the service answers at all.
         assert!(failed <= 20 + 20 * 5, "{fault}: {failed} requests for what never comes");
         let bound = well.requests(RESPONSES) * 12 / 10 + 20 * 4;
         assert!(good <= bound, "{fault}: {good} good requests, {} without the fault", well.requests(RESPONSES));

@@ -1,5 +1,6 @@
-//! Windows at a service with habits that few have: records that it cannot deliver, lists with odd ends, filters of its own. The
-//! program runs in this process, against the sandbox without a socket, in simulated time: waits between attempts cost nothing.
+//! Windows at a service with habits that few have: records that it cannot deliver, lists with odd ends, filters of its
+//! own. The program runs in this process, against the sandbox without a socket, in simulated time:
+//! waits between attempts cost nothing.
 
 mod broken;
 mod ends;

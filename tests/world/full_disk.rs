@@ -1,8 +1,9 @@
-//! A disk that is full at any write: the run ends with exit code 1 and says so, and once there is room the same command ends
-//! equal to the truth.
+//! A disk that is full at any write: the run ends with exit code 1 and says so,
+//! and once there is room the same command ends equal to the truth.
 //!
-//! Real full disks are small memory file systems in a mount namespace of their own, which not every user may make. Where that is
-//! refused the test says so, and the other one stands in: a limit on the size of any file, which every user may set.
+//! Real full disks are small memory file systems in a mount namespace of their own, which not every user may make.
+//! Where that is refused the test says so, and the other one stands in:
+//! a limit on the size of any file, which every user may set.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +23,8 @@ const DAYS: u32 = 12;
 /// The names by which messages tell what was being written.
 const PLACES: [&str; 4] = ["under-way", "checkpoints.sqlite", "warehouse.duckdb", "parquet"];
 
-/// Mounts a small file system over a folder, runs the command, makes room, and runs it again; what is then there is copied out.
+/// Mounts a small file system over a folder, runs the command, makes room, and runs it again;
+/// what is then there is copied out.
 const ON_A_FULL_DISK: &str = r#"
 set -eu
 full=$1 room_kib=$2 out=$3 home=$(pwd); shift 3
@@ -179,7 +181,8 @@ fn fill_disks(tried: &Tried<'_>) {
     assert!(told.len() >= tried.places, "only {told:?} failed");
 }
 
-/// `ulimit -f` counts blocks of 512 bytes; the signal that goes with the limit is ignored, as a service manager may set it.
+/// `ulimit -f` counts blocks of 512 bytes;
+/// the signal that goes with the limit is ignored, as a service manager may set it.
 fn with_files_of_at_most(place: &Place, blocks: u64, command: &[&str]) -> Done {
     let run = place.command(command);
     let mut wrapped = Command::new("sh");

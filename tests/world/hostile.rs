@@ -1,5 +1,5 @@
-//! Hostile bytes over real HTTP. Memory stays bounded, the error says what came, nothing panics; and when the service is itself
-//! again the same command ends equal to the truth.
+//! Hostile bytes over real HTTP. Memory stays bounded, the error says what came, nothing panics; and when the service
+//! is itself again the same command ends equal to the truth.
 
 use std::{
     io::Write,
@@ -16,11 +16,11 @@ use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, expecte
 
 use super::wire::{RawServer, respond};
 
-/// The most memory that a run may take which believes nothing: one body at its limit (64 MiB) for each of two requests, and two
-/// engines, which hardly anything reaches.
+/// The most memory that a run may take which believes nothing: one body at its limit (64 MiB) for each of two requests,
+/// and two engines, which hardly anything reaches.
 const RSS_BYTES_MAX: u64 = 640 << 20;
-/// The same for one that takes in 50 MiB with every answer: two more pages wait for their commit, and the rows made of a page are
-/// larger than it, since an answer stands in them as JSON and as text.
+/// The same for one that takes in 50 MiB with every answer: two more pages wait for their commit, and the rows made of
+/// a page are larger than it, since an answer stands in them as JSON and as text.
 const LANDING_RSS_BYTES_MAX: u64 = 1536 << 20;
 const MIB: usize = 1 << 20;
 

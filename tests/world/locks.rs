@@ -1,4 +1,5 @@
-//! What another process holds: the warehouse is waited for and then given up with exit code 5; the lease is not waited for.
+//! What another process holds: the warehouse is waited for and then given up with exit code 5;
+//! the lease is not waited for.
 
 use std::{
     fs::File,

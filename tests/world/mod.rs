@@ -1,5 +1,6 @@
-//! The world around a run: full disks, torn and missing files, locks, clocks, and a service that sends anything. Each case ends
-//! with a message that names the thing and the way out, loses nothing, and the next run makes good what can be made good.
+//! The world around a run: full disks, torn and missing files, locks, clocks, and a service that sends anything. Each
+//! case ends with a message that names the thing and the way out, loses nothing,
+//! and the next run makes good what can be made good.
 
 mod clocks;
 pub mod full_disk;
@@ -34,8 +35,8 @@ fn assert_mended(service: &Service, place: &Place, when: &str) {
     assert_holds(place, &Expected::now(service), when);
 }
 
-/// Asserts that each warehouse holds exactly the service's rows, leaving aside what it marked as vanished: whether that was seen
-/// before it went depends on the moment.
+/// Asserts that each warehouse holds exactly the service's rows, leaving aside what it marked as vanished: whether that
+/// was seen before it went depends on the moment.
 fn assert_live_rows(place: &Place, service: &Service, when: &str) {
     let expected = Expected::now(service);
     for (name, tables) in place.warehouses() {

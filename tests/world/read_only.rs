@@ -1,5 +1,5 @@
-//! Folders and files that cannot be written, and paths that cannot be folders. Root may write anywhere but to what is mounted
-//! read-only.
+//! Folders and files that cannot be written, and paths that cannot be folders.
+//! Root may write anywhere but to what is mounted read-only.
 
 use std::{
     fs,
@@ -59,8 +59,8 @@ cd "$(pwd)"
 exec "$@"
 "#;
 
-/// The run with one part that cannot be written: for root by a mount of its own, for everybody else by the rights of its files.
-/// `None` where root may not mount.
+/// The run with one part that cannot be written: for root by a mount of its own, for everybody else by the rights of
+/// its files. `None` where root may not mount.
 fn run_without_right_to(place: &Place, part: &Path) -> Option<Done> {
     let run = place.command(&["sync"]);
     if !rustix::process::geteuid().is_root() {

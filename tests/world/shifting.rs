@@ -19,7 +19,8 @@ fn p1_p4_slow_answers_that_change_between_two_pages_are_true_after_the_next_look
         service.set_faults(slow);
         let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 15\n"));
         let mut run = place.spawn(&["backfill", "--from", &days_ago(i64::from(DAYS))]);
-        // Inserted, deleted and edited all over the windows, a few rows for each answer on its way: page edges included.
+        // Inserted, deleted and edited all over the windows, a few rows for each answer on its way:
+        // page edges included.
         let mut changes = 0;
         let ended = loop {
             if let Some(status) = run.try_wait().unwrap() {
@@ -40,8 +41,8 @@ fn p1_p4_slow_answers_that_change_between_two_pages_are_true_after_the_next_look
         };
         assert!(changes > 20, "{order:?}: only {changes} changes fell into the run");
         let done = Done::from(run.wait_with_output().unwrap());
-        // A row that changes between its page and the look at the page's edge comes in two versions, or not again: that may need
-        // a look, and the next run settles it.
+        // A row that changes between its page and the look at the page's edge comes in two versions, or not again: that
+        // may need a look, and the next run settles it.
         assert!(ended.success() || ended.code() == Some(3), "{order:?}: {}", done.stderr);
         service.set_faults(Faults { order, ..Faults::default() });
         service.advance_days(1);

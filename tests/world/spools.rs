@@ -1,4 +1,5 @@
-//! The pages of a scan under way, torn at any byte, lost, or with the whole archive gone: asked for again, never half believed.
+//! The pages of a scan under way, torn at any byte, lost, or with the whole archive gone:
+//! asked for again, never half believed.
 
 use std::{fs, path::PathBuf};
 

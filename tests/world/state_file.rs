@@ -1,4 +1,5 @@
-//! The state file lost, torn, old, of a newer program: what it knew is in the ledgers, and no proof is thrown away for want of it.
+//! The state file lost, torn, old, of a newer program:
+//! what it knew is in the ledgers, and no proof is thrown away for want of it.
 
 use std::{fs, path::PathBuf};
 
@@ -22,7 +23,8 @@ fn backfill(place: &Place) -> Done {
     place.run(&["backfill", "--from", &days_ago(i64::from(DAYS))])
 }
 
-/// What was asked for, but for the questions after the key and the clock: what is known of the service's clock was in the file, too.
+/// What was asked for, but for the questions after the key and the clock:
+/// what is known of the service's clock was in the file, too.
 fn windows_asked(service: &Service) -> Vec<String> {
     let is_about_key = |query: &[(String, String)]| query == [("limit".to_owned(), "1".to_owned())];
     // The service is asked once for rows that are newer than its clock: no window is without an end.

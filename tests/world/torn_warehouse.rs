@@ -1,5 +1,5 @@
-//! Warehouses torn, overwritten, lost, of another kind. A run that cannot believe one says so and touches nothing; moved away, it
-//! is filled anew.
+//! Warehouses torn, overwritten, lost, of another kind. A run that cannot believe one says so and touches nothing;
+//! moved away, it is filled anew.
 
 use std::{
     fs,

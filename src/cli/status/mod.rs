@@ -43,14 +43,15 @@ const RUNS_SHOWN: u32 = 5;
 ///
 /// What is proven complete, how far behind the warehouse is, and what waits. Sends nothing.
 ///
-/// With --from and --to: for each stretch of that range since when it is complete, when it was last read and with which optional
-/// parts, how many rows that gave, and how it was proven: by which scan, of how many pages, and how the service said that there is
-/// no more. `verify` asks the service whether it still is so.
+/// With --from and --to: for each stretch of that range since when it is complete, when it was last read and with which
+/// optional parts, how many rows that gave, and how it was proven: by which scan, of how many pages, and how the
+/// service said that there is no more. `verify` asks the service whether it still is so.
 ///
-/// With --max-lag: which streams are further behind than that, first of all and with exit code 3, for a monitor that runs commands.
+/// With --max-lag: which streams are further behind than that, first of all and with exit code 3,
+/// for a monitor that runs commands.
 ///
-/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and a stream is further behind than --max-lag, or
-/// the warehouse does not know a survey that was named.
+/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and a stream is further
+/// behind than --max-lag, or the warehouse does not know a survey that was named.
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
     /// Show the proofs from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds

@@ -1,4 +1,5 @@
-//! Leads among a few made-up rows: `u:` user id, `m:` mail, `v:` visitor UUID, `n:` visitor number, `a:` anonymous id, `s:` session.
+//! Leads among a few made-up rows: `u:` user id, `m:` mail, `v:` visitor UUID, `n:` visitor number,
+//! `a:` anonymous id, `s:` session.
 
 use proptest::prelude::*;
 

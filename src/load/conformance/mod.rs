@@ -1,7 +1,7 @@
 //! What every warehouse must do: one suite, run against each of them by [`conformance_tests`].
 //!
-//! Pages are built by hand (`pages`), so a fault of `flatten` cannot hide one here, and tables are read as analysts read
-//! them, through [`Reader`].
+//! Pages are built by hand (`pages`), so a fault of `flatten` cannot hide one here, and tables are read as analysts
+//! read them, through [`Reader`].
 
 pub(super) mod answers;
 pub(super) mod compared;
@@ -15,7 +15,8 @@ pub(super) mod throughput;
 pub(super) use lab::{Kind, Lab, identity, opened_duckdb};
 pub(super) use pages::{Answer, answer, answers_scan, day, page};
 
-/// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Kind>`. `slow`: `make test-slow` runs them.
+/// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Kind>`. `slow`:
+/// `make test-slow` runs them.
 macro_rules! conformance_tests {
     (slow $make:path) => {
         crate::load::conformance::conformance_tests! { #[ignore = "slow: run by `make test-slow`"] $make }

@@ -1,13 +1,14 @@
-//! Hands Arrow rows to the engine where they lie: a statement reads them from the table function [`FUNCTION`], which copies numbers and
-//! points at texts.
+//! Hands Arrow rows to the engine where they lie: a statement reads them from the table function [`FUNCTION`], which
+//! copies numbers and points at texts.
 //!
-//! The appender of the crate copies each text twice before a table has it, with a call into the engine for each, and so took a quarter of the
-//! time of the thread at a warehouse. What the `unsafe` code here relies on:
+//! The appender of the crate copies each text twice before a table has it, with a call into the engine for each, and so
+//! took a quarter of the time of the thread at a warehouse. What the `unsafe` code here relies on:
 //!
-//! - A vector of the engine has as many places as [`FlatVector::capacity`] says, in the layout that DuckDB documents for the type of its column,
-//!   which is the one that was bound from the same Arrow type.
-//! - What a vector points at stays where it is until the statement is gone: the rows belong to the data that the statement was bound with. An
-//!   `INSERT` copies texts into the table's own segments, and a join reads them while the statement runs; none of their columns is part of a result.
+//! - A vector of the engine has as many places as [`FlatVector::capacity`] says, in the layout that DuckDB documents
+//!   for the type of its column, which is the one that was bound from the same Arrow type.
+//! - What a vector points at stays where it is until the statement is gone: the rows belong to the data that the
+//!   statement was bound with. An `INSERT` copies texts into the table's own segments, and a join reads them while the
+//!   statement runs; none of their columns is part of a result.
 
 use std::{
     collections::HashMap,
@@ -59,7 +60,8 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Adds rows to a table, whose name is SQL: to the columns that the batches have, in which all of them agree. The others are NULL.
+    /// Adds rows to a table, whose name is SQL: to the columns that the batches have, in which all of them agree.
+    /// The others are NULL.
     pub fn insert(&self, connection: &Connection, table: &str, rows: &[RecordBatch]) -> Result<()> {
         let Some(first) = rows.iter().find(|batch| batch.num_rows() > 0) else { return Ok(()) };
         let columns: Vec<String> = first.schema().fields().iter().map(|field| quote_identifier(field.name())).collect();
@@ -175,7 +177,8 @@ fn has_columns_of(batch: &RecordBatch, first: &RecordBatch) -> bool {
     schema.fields().len() == first.fields().len() && schema.fields().iter().zip(first.fields()).all(is_same)
 }
 
-/// What the engine calls the type; those that contracts have, and no others. A moment is its microseconds, whatever its zone is called.
+/// What the engine calls the type; those that contracts have, and no others.
+/// A moment is its microseconds, whatever its zone is called.
 fn engine_type(data_type: &DataType) -> Result<LogicalTypeHandle, String> {
     Ok(match data_type {
         DataType::Utf8 => LogicalTypeId::Varchar.into(),
@@ -214,7 +217,8 @@ fn hand(output: &DataChunkHandle, at: usize, start: usize, column: &ArrayRef) ->
 
 /// The places of a vector that so many rows are for.
 fn places<'v, T>(vector: &'v mut FlatVector<'_>, start: usize, length: usize) -> &'v mut [T] {
-    // SAFETY: the vector was bound as the type that is kept as T, by [`engine_type`], and the slice is checked against its length.
+    // SAFETY: the vector was bound as the type that is kept as T, by [`engine_type`],
+    // and the slice is checked against its length.
     let all = unsafe { vector.as_mut_slice::<T>() };
     &mut all[start..start + length]
 }
@@ -228,7 +232,8 @@ fn hand_numbers<T: ArrowPrimitiveType>(vector: &mut FlatVector<'_>, start: usize
 fn hand_nulls(output: &DataChunkHandle, at: usize, start: usize, column: &ArrayRef) {
     let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { return };
     let words = output.flat_vector(at).capacity().div_ceil(WORD_BITS);
-    // SAFETY: a column's place is within the chunk. A mask that is writable has a bit for each place of its vector, in words of 64.
+    // SAFETY: a column's place is within the chunk.
+    // A mask that is writable has a bit for each place of its vector, in words of 64.
     let mask = unsafe {
         let vector = ffi::duckdb_data_chunk_get_vector(output.get_ptr(), at as u64);
         ffi::duckdb_vector_ensure_validity_writable(vector);
@@ -255,7 +260,8 @@ fn text_of(column: &StringArray, row: usize) -> ffi::duckdb_string_t {
     text(if column.is_null(row) { "" } else { column.value(row) })
 }
 
-/// The engine's form of a text, which points at it if it is long. That it is UTF-8, and less than 4 GiB, its Arrow column proves.
+/// The engine's form of a text, which points at it if it is long.
+/// That it is UTF-8, and less than 4 GiB, its Arrow column proves.
 fn text(text: &str) -> ffi::duckdb_string_t {
     let length = text.len() as u32;
     let value = match text.as_bytes() {

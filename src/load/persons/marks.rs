@@ -32,7 +32,8 @@ enum Holds {
     Numbers,
 }
 
-/// The columns of a table that hold an identifier. JSON columns are none: what is in them has rows of its own in a child.
+/// The columns of a table that hold an identifier. JSON columns are none:
+/// what is in them has rows of its own in a child.
 pub(super) fn marks_of(table: &'static Table) -> Vec<Mark> {
     let mark = |(column, kind): (&'static crate::schema::Column, IdentifierKind)| {
         let holds = match column.column_type {

@@ -1,5 +1,5 @@
-//! Finds people in a store, and removes their rows. The contracts alone say which columns identify somebody and which tables go
-//! together, so a new table needs no code here. Which identifiers belong to one person is decided by `erase`.
+//! Finds people in a store, and removes their rows. The contracts alone say which columns identify somebody and which
+//! tables go together, so a new table needs no code here. Which identifiers belong to one person is decided by `erase`.
 //!
 //! No function here commits: the caller does.
 

@@ -16,7 +16,8 @@ pub(super) struct RecordTest<'a> {
     pub wanted: &'a Wanted,
     /// What a record of theirs holds as bytes, unless it is written with other letters; `None`: unknown.
     bytes: Option<AhoCorasick>,
-    /// Whether any escape of JSON can stand for a letter of an identifier, or only those that can stand for every letter.
+    /// Whether any escape of JSON can stand for a letter of an identifier,
+    /// or only those that can stand for every letter.
     has_escaped: bool,
 }
 
@@ -45,8 +46,8 @@ impl<'a> RecordTest<'a> {
         self.may_be_of_wanted(record) && Stream::ALL.into_iter().map(fields_of_stream).chain([&*EVENTS]).any(is_theirs)
     }
 
-    /// The quick test: never wrong about "no". In a text of ASCII without such escapes an identifier has its own letters, in either case,
-    /// unless it is a UUID without hyphens or a domain that is written in ASCII's form.
+    /// The quick test: never wrong about "no". In a text of ASCII without such escapes an identifier has its own
+    /// letters, in either case, unless it is a UUID without hyphens or a domain that is written in ASCII's form.
     fn may_be_of_wanted(&self, record: &str) -> bool {
         if self.wanted.is_empty() {
             return false;

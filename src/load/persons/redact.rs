@@ -27,8 +27,8 @@ const OWN_TABLES: [&str; 1] = ["sync_runs"];
 /// Sets of rows that are replaced together: bounds the memory.
 const KEYS_AT_ONCE: usize = 20_000;
 
-/// Replaces the identifiers in the columns that mention them, in the tables that report on the program itself or in all, and returns the
-/// rows that mentioned somebody.
+/// Replaces the identifiers in the columns that mention them, in the tables that report on the program itself or in
+/// all, and returns the rows that mentioned somebody.
 pub(in crate::load) fn redact(
     store: &mut BufferedStore,
     finder: &Finder,
@@ -102,7 +102,8 @@ fn mentioning(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// The keys in parts of at most so many, in the order of time where the table has one, so that each part is a range of it.
+/// The keys in parts of at most so many, in the order of time where the table has one,
+/// so that each part is a range of it.
 fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result<Vec<RecordBatch>, LoadError> {
     let Some(first) = keys.values().first() else { return Ok(Vec::new()) };
     let mut all = concat_rows(table, &first.schema(), keys.values())?;

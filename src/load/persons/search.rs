@@ -1,4 +1,5 @@
-//! Searches every text of a store for identifiers: once the rows of people are gone, texts of others may still mention them.
+//! Searches every text of a store for identifiers:
+//! once the rows of people are gone, texts of others may still mention them.
 
 use arrow::array::RecordBatch;
 
@@ -38,8 +39,8 @@ pub struct Searched {
     pub inside_longer: u64,
 }
 
-/// Searches every text and JSON column of every table, and the tables that somebody else keeps in the store, with so many threads. Changes
-/// nothing.
+/// Searches every text and JSON column of every table, and the tables that somebody else keeps in the store, with so
+/// many threads. Changes nothing.
 pub(in crate::load) fn search(
     store: &mut BufferedStore,
     finder: &Finder,

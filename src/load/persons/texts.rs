@@ -45,7 +45,8 @@ pub(super) struct Hits {
     pub inside_longer: u64,
 }
 
-/// Looks through the texts of a column; `None` if no text can mention anybody, which is nearly always found out at once for all of them.
+/// Looks through the texts of a column; `None` if no text can mention anybody,
+/// which is nearly always found out at once for all of them.
 pub(super) fn hits(texts: &StringArray, finder: &Finder) -> Option<Hits> {
     if !finder.may_be_in(bytes_of(texts)) {
         return None;

@@ -25,7 +25,8 @@ const VANISHED_AT: &str = "_vanished_at";
 /// Sessions that are looked at together: bounds the memory.
 const CANDIDATES_MAX: usize = 100_000;
 
-/// Sessions of which every row had vanished at the service before this moment (epoch milliseconds), in order, at most so many.
+/// Sessions of which every row had vanished at the service before this moment (epoch milliseconds), in order,
+/// at most so many.
 pub(in crate::load) fn vanished_sessions(
     store: &mut BufferedStore,
     before_ms: i64,

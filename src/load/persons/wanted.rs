@@ -65,7 +65,8 @@ impl Wanted {
         *self = Self::of(self.identifiers.iter().filter(|identifier| !gone.contains(*identifier)));
     }
 
-    /// Whether a text column for identifiers of this kind may hold one of the set. A visitor's may hold the number or the UUID.
+    /// Whether a text column for identifiers of this kind may hold one of the set.
+    /// A visitor's may hold the number or the UUID.
     pub fn has_any_of(&self, kind: IdentifierKind) -> bool {
         self.kinds.contains(&kind) || (is_visitor(kind) && self.kinds.iter().copied().any(is_visitor))
     }
@@ -76,8 +77,8 @@ impl Wanted {
             && Identifier::read(kind, text).is_some_and(|identifier| self.identifiers.contains(&identifier))
     }
 
-    /// The quick test: never wrong about "no". A text of which [`Identifier::read`] changes at most the case of letters is compared without
-    /// regard to case; every other text passes.
+    /// The quick test: never wrong about "no". A text of which [`Identifier::read`] changes at most the case of letters
+    /// is compared without regard to case; every other text passes.
     fn may_name_one(&self, kind: IdentifierKind, text: &str, Folded(folded): &mut Folded) -> bool {
         let bytes = text.as_bytes();
         if !bytes.iter().all(u8::is_ascii_graphic) || is_read_otherwise(kind, bytes) {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// Where each statement of the text is, with the comments before it and without the semicolon. What is nothing but blanks and
-/// comments is none.
+/// Where each statement of the text is, with the comments before it and without the semicolon. What is nothing but
+/// blanks and comments is none.
 pub fn statements(script: &str) -> Vec<Range<usize>> {
     let bytes = script.as_bytes();
     let (mut found, mut start, mut has_token, mut at) = (Vec::new(), 0, false, 0);
@@ -33,7 +33,8 @@ pub fn statements(script: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// One statement at its place: everything before it is blank, so that the engine's errors tell the line of the whole text.
+/// One statement at its place: everything before it is blank,
+/// so that the engine's errors tell the line of the whole text.
 pub fn in_place(script: &str, statement: &Range<usize>) -> String {
     let blank = |letter: char| if letter == '\n' { '\n' } else { ' ' };
     let before = script.get(..statement.start).unwrap_or_default().chars().map(blank);

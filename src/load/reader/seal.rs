@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::script::place;
 use crate::load::LoadError;
 
-/// Functions that a SELECT can call and that do something: they write, switch things, run a text as SQL, or take a pointer.
+/// Functions that a SELECT can call and that do something:
+/// they write, switch things, run a text as SQL, or take a pointer.
 pub(super) const REFUSED: &[&str] = &[
     "add_parquet_key",
     "arrow_scan",

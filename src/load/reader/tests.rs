@@ -175,7 +175,8 @@ fn zone_aware_times_are_handed_over_as_utc() {
     assert!(shown.contains("| 2026-01-01T00:00:00 |"), "{shown}");
 }
 
-/// Table functions of the engine that only answer. One that neither stands here nor is refused is new: look at what it does.
+/// Table functions of the engine that only answer. One that neither stands here nor is refused is new:
+/// look at what it does.
 const ANSWERING: &[&str] = &[
     "all_profiling_output",
     "check_peg_parser",

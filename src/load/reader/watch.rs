@@ -1,5 +1,5 @@
-//! Stops a statement that takes too long. Only the engine's own time counts: whoever reads the rows may take all the time he
-//! likes between them.
+//! Stops a statement that takes too long. Only the engine's own time counts:
+//! whoever reads the rows may take all the time he likes between them.
 
 use std::{
     sync::{

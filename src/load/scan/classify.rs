@@ -1,7 +1,8 @@
 //! What becomes of each record of a scan, and of each stored row that it should have found (promises P1, P2, P4).
 //!
-//! A pure function over keys and hashes: no store, no clock. Records outside the window, rejects and keys that come twice are ordinary
-//! input. Rows whose content is not told by their hashes are for the caller to compare column by column.
+//! A pure function over keys and hashes: no store, no clock. Records outside the window, rejects and keys that come
+//! twice are ordinary input. Rows whose content is not told by their hashes are for the caller to compare column by
+//! column.
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 
@@ -129,8 +130,8 @@ fn put(fates: &mut [Fate], place: usize, fate: Fate) {
     }
 }
 
-/// For each key the record that stands: that which was updated last, then that which came last. And the places of the records whose key
-/// came more than once.
+/// For each key the record that stands: that which was updated last, then that which came last. And the places of the
+/// records whose key came more than once.
 fn standing_records(records: &[Record]) -> (HashMap<u128, usize>, Vec<usize>) {
     let mut standing = HashMap::with_capacity(records.len());
     let mut repeated = Vec::new();
@@ -167,8 +168,8 @@ fn losers(records: &[Record], standing: &HashMap<u128, usize>, repeated: &[usize
     losers
 }
 
-/// Of the stored rows of one key that which stays: at the record's moment, then one that has not vanished, then the latest. The others go
-/// to `doubles`.
+/// Of the stored rows of one key that which stays: at the record's moment, then one that has not vanished, then the
+/// latest. The others go to `doubles`.
 fn row_that_stays<'s>(
     record: &Record,
     places: impl Iterator<Item = usize>,

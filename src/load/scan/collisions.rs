@@ -1,5 +1,6 @@
-//! Records that lost to another one of their key with other content: the key does not name a record as it should. Those of answers go to the
-//! history; other streams have none that could keep them, so there they are rejects, as the row that they would have been.
+//! Records that lost to another one of their key with other content: the key does not name a record as it should. Those
+//! of answers go to the history; other streams have none that could keep them, so there they are rejects,
+//! as the row that they would have been.
 
 use arrow::array::{Array as _, RecordBatch};
 use foldhash::HashSet;
@@ -23,8 +24,8 @@ use crate::{
 /// Why a version is in the history that lost a collision.
 const COLLISION: &str = "collision";
 
-/// Writes losers to the history, but for those that it holds, and those that it got as edited from this scan. Returns how many were new: what
-/// is known already must not call for a look again in every run.
+/// Writes losers to the history, but for those that it holds, and those that it got as edited from this scan. Returns
+/// how many were new: what is known already must not call for a look again in every run.
 pub(super) fn write_to_history(
     store: &mut BufferedStore,
     scan: &Scan,

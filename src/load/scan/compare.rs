@@ -1,4 +1,5 @@
-//! How the store differs from what the service returns now, for `verify`: rows of the window and columns of its rows. Changes nothing.
+//! How the store differs from what the service returns now, for `verify`:
+//! rows of the window and columns of its rows. Changes nothing.
 //!
 //! Columns are compared, not hashes alone: a hash says what was stored once, a column what is stored now.
 

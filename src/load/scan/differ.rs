@@ -55,8 +55,8 @@ impl<'t> Comparer<'t> {
         Ok(Self { columns, flags, fields, stored_fields })
     }
 
-    /// How the row of the page differs from that stored row. What is computed from the fields of a record does not count: a better
-    /// computation is no edit.
+    /// How the row of the page differs from that stored row. What is computed from the fields of a record does not
+    /// count: a better computation is no edit.
     pub fn difference(&self, row: usize, stored: usize) -> Difference {
         let (differing, have_moved) = self.differing_fields(row, stored);
         let mut sent = differing.into_iter().filter(|column| column.is_hashed()).peekable();
@@ -68,7 +68,8 @@ impl<'t> Comparer<'t> {
         }
     }
 
-    /// The columns in which they differ, but for fields that have merely moved from one column to another; and whether any have.
+    /// The columns in which they differ, but for fields that have merely moved from one column to another;
+    /// and whether any have.
     pub fn differing_fields(&self, row: usize, stored: usize) -> (Vec<&'t Column>, bool) {
         let mut differing: Vec<&Column> = self.differing(row, stored).collect();
         let may_move = |column: &Column| column.is_hashed() && self.was_known(column, stored);

@@ -1,8 +1,8 @@
 //! The fields of a record, wherever a row has them: in columns of their own, or in the JSON of fields without one.
 //!
-//! A field moves from that JSON into a column when a new version knows it, and rows that an earlier version stored have it where it was.
-//! They say the same as a record that has it in its column. So fields are compared by their names at the service, and by the values that
-//! their columns make of them.
+//! A field moves from that JSON into a column when a new version knows it, and rows that an earlier version stored have
+//! it where it was. They say the same as a record that has it in its column. So fields are compared by their names at
+//! the service, and by the values that their columns make of them.
 
 use std::{
     borrow::Cow,
@@ -62,7 +62,8 @@ impl<'t> FieldRows<'t> {
         fields
     }
 
-    /// Whether a row has the fields of a row of others, which have the same columns. Only what these columns hold counts.
+    /// Whether a row has the fields of a row of others, which have the same columns.
+    /// Only what these columns hold counts.
     pub fn are_same(
         &self,
         row: usize,

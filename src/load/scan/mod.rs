@@ -1,15 +1,17 @@
 //! Applies complete scans to a store: what becomes of each row, and what is written for it (promises P1, P2, P4).
 //!
 //! 1. The pages are gone through once: of each record its key and hashes are kept ([`staged`]).
-//! 2. What the store has of the window, and of the keys that lie outside of it, is read: keys and hashes again ([`held`]).
+//! 2. What the store has of the window, and of the keys that lie outside of it, is read:
+//!    keys and hashes again ([`held`]).
 //! 3. [`classify()`] says what becomes of each record and each stored row. It is a pure function.
 //! 4. Rows that change, or may, are read whole.
-//! 5. The pages are gone through once more, and what changes is written ([`mod@write`]): the base table, its children, history, snapshots,
-//!    versions, rejects. If nothing changes, this does not happen.
+//! 5. The pages are gone through once more, and what changes is written ([`mod@write`]): the base table, its children,
+//!    history, snapshots, versions, rejects. If nothing changes, this does not happen.
 //!
-//! A key is looked up where its creation time says that it is. Should the service ever move the creation time of a record from one window to
-//! another, the record is new in the one and vanishes from the other. Records that share a key and lie in different windows both have a
-//! row, until a scan meets both: then the row at the record's moment stays, and the others go to the history.
+//! A key is looked up where its creation time says that it is. Should the service ever move the creation time of a
+//! record from one window to another, the record is new in the one and vanishes from the other. Records that share a
+//! key and lie in different windows both have a row, until a scan meets both: then the row at the record's moment
+//! stays, and the others go to the history.
 
 mod children;
 mod classify;
@@ -52,8 +54,8 @@ use crate::{
     schema::Table,
 };
 
-/// Compares a complete scan with the store, and changes what differs. The caller adds the row of the ledger, and commits. After an error
-/// the caller rolls back.
+/// Compares a complete scan with the store, and changes what differs. The caller adds the row of the ledger, and
+/// commits. After an error the caller rolls back.
 ///
 /// The cost is that of the scan and of the stored rows in its window, whatever else is stored.
 pub(in crate::load) fn apply(

@@ -24,8 +24,8 @@ pub(super) struct NewRejects {
     pub collisions: u64,
 }
 
-/// Finds those that the store does not hold yet, by hash: what stands there already has had its look, and must not call for one again in
-/// every run. Of several with one hash the last counts.
+/// Finds those that the store does not hold yet, by hash: what stands there already has had its look, and must not call
+/// for one again in every run. Of several with one hash the last counts.
 pub(super) fn find_new<'r>(
     store: &mut BufferedStore,
     scan: &Scan,

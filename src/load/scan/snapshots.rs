@@ -1,7 +1,7 @@
 //! `visitor_snapshots`: one row a session, though each of its answers brings a copy.
 //!
-//! The snapshot of the session's earliest answer is kept, so that the result does not depend on the order in which windows are scanned. A
-//! snapshot never vanishes: it says what was known when the survey was shown.
+//! The snapshot of the session's earliest answer is kept, so that the result does not depend on the order in which
+//! windows are scanned. A snapshot never vanishes: it says what was known when the survey was shown.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,8 +27,9 @@ use crate::{
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, history_of},
 };
 
-/// How far apart the answers of one session can be: a session may cross the edge of a window, and its row is looked up this far
-/// around. A session that goes on for longer can get a second row, of another moment; the first one is then the session's.
+/// How far apart the answers of one session can be: a session may cross the edge of a window, and its row is looked up
+/// this far around. A session that goes on for longer can get a second row, of another moment;
+/// the first one is then the session's.
 const SESSION_US_MAX: i64 = 7 * DAY_MS * 1000;
 
 /// The snapshots of a scan that are to be written, by page.
@@ -121,7 +122,8 @@ impl NewSnapshots {
     }
 }
 
-/// Finds the snapshots that are to be written: of sessions without a row, earlier than the row, or of the same answer with other content.
+/// Finds the snapshots that are to be written:
+/// of sessions without a row, earlier than the row, or of the same answer with other content.
 pub(super) fn find(store: &mut BufferedStore, staged: &Snapshots) -> Result<NewSnapshots, LoadError> {
     let mut new = NewSnapshots::default();
     let Some(bounds) = staged.bounds else { return Ok(new) };

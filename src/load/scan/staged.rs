@@ -1,4 +1,5 @@
-//! A scan as it came, without its rows: keys and hashes of its records, its rejects, and the snapshots that its sessions are to have.
+//! A scan as it came, without its rows: keys and hashes of its records, its rejects,
+//! and the snapshots that its sessions are to have.
 //!
 //! It takes some 48 bytes a record. The rows stay where they are, and are read again when they are written.
 
@@ -57,8 +58,8 @@ pub(in crate::load) struct Snapshots {
     pub bounds: Option<TimeBounds>,
 }
 
-/// Where a snapshot is, and what it says: the least of a session is the session's. Answers of one session that were given in the same
-/// microsecond: any fixed choice will do, if it is always the same.
+/// Where a snapshot is, and what it says: the least of a session is the session's. Answers of one session that were
+/// given in the same microsecond: any fixed choice will do, if it is always the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::load) struct FirstSnapshot {
     /// When the answer was given that brought it.

@@ -1,4 +1,5 @@
-//! Rows of pages and of the store as rows to be written: with the columns that are filled the same way for every row of a scan.
+//! Rows of pages and of the store as rows to be written:
+//! with the columns that are filled the same way for every row of a scan.
 
 use std::sync::Arc;
 

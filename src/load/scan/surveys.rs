@@ -38,7 +38,8 @@ struct Changed<'s> {
     gone: BTreeMap<i64, Option<String>>,
 }
 
-/// Writes the versions and changes of status that the scan brings. `old` are stored surveys whole, `gone` those of them that vanished.
+/// Writes the versions and changes of status that the scan brings.
+/// `old` are stored surveys whole, `gone` those of them that vanished.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -156,8 +157,9 @@ fn told(
     Ok(last)
 }
 
-/// A survey that vanished has no status: it loses the one it had, and gets one again when it is back. What a webhook told since the last
-/// scan is known, and is the status before; what the scan sees too is seen by both: one row, at the time of the webhook.
+/// A survey that vanished has no status: it loses the one it had, and gets one again when it is back. What a webhook
+/// told since the last scan is known, and is the status before; what the scan sees too is seen by both:
+/// one row, at the time of the webhook.
 fn write_status_changes(store: &mut BufferedStore, changed: &Changed<'_>) -> Result<(), LoadError> {
     let table = contract("survey_status_changes")?;
     let told = told(store, changed, table)?;

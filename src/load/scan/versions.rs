@@ -1,5 +1,5 @@
-//! Tables that keep every version of parts of rows: attributes of people, questions, options and rules of surveys. A part that changed is
-//! closed, the one in its place is opened, and what stayed is left alone.
+//! Tables that keep every version of parts of rows: attributes of people, questions, options and rules of surveys. A
+//! part that changed is closed, the one in its place is opened, and what stayed is left alone.
 //!
 //! A row that the service no longer has has no parts any more; one that is back has those that were found.
 
@@ -114,8 +114,8 @@ fn closed(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch,
     })
 }
 
-/// A warehouse of an earlier version has no versions of what is in child tables. What it holds there is their first version, since the
-/// scan that wrote it; of a row that has vanished, until then.
+/// A warehouse of an earlier version has no versions of what is in child tables. What it holds there is their first
+/// version, since the scan that wrote it; of a row that has vanished, until then.
 pub(super) fn begin_missing(store: &mut BufferedStore, base: &'static Table) -> Result<(), LoadError> {
     for table in versioned_parts_of(&base.name) {
         let Some(child) = table.versions_of.as_deref() else { continue };

@@ -1,4 +1,5 @@
-//! Writes what becomes of a scan: goes through its pages again and changes the base table, its children and its history.
+//! Writes what becomes of a scan: goes through its pages again and changes the base table,
+//! its children and its history.
 
 use arrow::{
     array::{Array as _, RecordBatch, UInt64Array},
@@ -85,7 +86,8 @@ pub(super) struct Writer<'a> {
     old: &'a OldRows,
     snapshots: &'a NewSnapshots,
     losers: HashSet<usize>,
-    /// What the stored rows have in child tables, where that is not made of the columns of the rows: for those of another hash.
+    /// What the stored rows have in child tables, where that is not made of the columns of the rows:
+    /// for those of another hash.
     children: Option<ChildSums>,
     /// Whether the stream's rows have versions, which are written last.
     keeps_versions: bool,
@@ -157,7 +159,8 @@ impl<'a> Writer<'a> {
         self.write_history(store, &rows, "vanished")
     }
 
-    /// The history has the rows that give way, but for what this scan found too: the row that stays, and losers of collisions.
+    /// The history has the rows that give way, but for what this scan found too:
+    /// the row that stays, and losers of collisions.
     fn write_doubles(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
         if self.fates.doubles.is_empty() {
             return Ok(());
@@ -231,7 +234,8 @@ impl<'a> Writer<'a> {
         take_record_batch(&self.old.rows, &old).map_err(unfit(self.base()))
     }
 
-    /// Puts fields into the columns that they have now. The rows say what they said, so they keep the time since when they do.
+    /// Puts fields into the columns that they have now.
+    /// The rows say what they said, so they keep the time since when they do.
     fn write_moved(&self, store: &mut BufferedStore, rows: &RecordBatch, moved: &[Change]) -> Result<(), LoadError> {
         if moved.is_empty() {
             return Ok(());
@@ -290,9 +294,9 @@ impl<'a> Writer<'a> {
         Ok(Compared { columns, children: children.transpose()? })
     }
 
-    /// Whether the row was not deleted when it was stored. Without the flag the service leaves deleted rows out: that a row was stored
-    /// without a time of deletion means, under any flags, that it was not deleted. So a deletion is news even where the columns'
-    /// flags would call it mere enrichment.
+    /// Whether the row was not deleted when it was stored. Without the flag the service leaves deleted rows out: that a
+    /// row was stored without a time of deletion means, under any flags, that it was not deleted. So a deletion is news
+    /// even where the columns' flags would call it mere enrichment.
     fn is_deletion(&self, rows: &RecordBatch, row: usize, old: usize) -> Result<bool, LoadError> {
         if self.base().column("deleted_at").is_none() || !self.scan.flags.contains(Flag::WithDeletedResponses) {
             return Ok(false);
@@ -301,7 +305,8 @@ impl<'a> Writer<'a> {
         Ok(now.is_valid(row) && before.is_null(old))
     }
 
-    /// The rows that take the place of `old`. What the scan did not ask for stays as it was stored: it is never blanked.
+    /// The rows that take the place of `old`. What the scan did not ask for stays as it was stored:
+    /// it is never blanked.
     fn changed_rows(
         &self,
         rows: &RecordBatch,
@@ -343,8 +348,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Children are replaced as a set with the row that they belong to. Rows that merely vanished, returned or were enriched keep
-    /// theirs, but for what comes with a flag. What the scan did not ask for stays.
+    /// Children are replaced as a set with the row that they belong to. Rows that merely vanished, returned or were
+    /// enriched keep theirs, but for what comes with a flag. What the scan did not ask for stays.
     fn write_children(&self, store: &mut BufferedStore, page: &FlatPage, of: &RowsOf<'_>) -> Result<(), LoadError> {
         let base = self.base();
         for child in children_of(&base.name).filter(|child| brings(self.scan, child)) {

@@ -216,8 +216,9 @@ impl BufferedStore {
         self.store.write(&changes)
     }
 
-    /// Leaves out the removals of rows that the store does not have: most rows of a parent have none in a child table, and a file in which
-    /// nothing goes is left alone. Asked once for all that wait, since a look for many keys costs little more than one for a few.
+    /// Leaves out the removals of rows that the store does not have: most rows of a parent have none in a child table,
+    /// and a file in which nothing goes is left alone. Asked once for all that wait, since a look for many keys costs
+    /// little more than one for a few.
     fn leave_out_childless(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
         let (table, columns) = (change.table, removal_columns(change.table));
         let wanted = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));

@@ -44,8 +44,8 @@ impl TableChange {
     }
 }
 
-/// The columns by which rows of a table are removed: its key, or in a child those that name the parent's row, whose children go as
-/// a set; then the partition column, if there is one. Where one of them is NULL, it equals NULL.
+/// The columns by which rows of a table are removed: its key, or in a child those that name the parent's row, whose
+/// children go as a set; then the partition column, if there is one. Where one of them is NULL, it equals NULL.
 pub(in crate::load) fn removal_columns(of: &'static Table) -> Vec<&'static str> {
     let mut columns = owner_columns(of);
     columns.extend(of.partition.as_deref().filter(|name| !columns.contains(name)));
@@ -54,14 +54,15 @@ pub(in crate::load) fn removal_columns(of: &'static Table) -> Vec<&'static str> 
 
 /// The key of a table, or in a child the columns that name the parent's row.
 pub(in crate::load) fn owner_columns(of: &'static Table) -> Vec<&'static str> {
-    // The key of a child begins with that of its parent (a test of the contracts says so), whatever the columns are called:
-    // `surveys.id` is `survey_id` in the children.
+    // The key of a child begins with that of its parent (a test of the contracts says so), whatever the columns are
+    // called: `surveys.id` is `survey_id` in the children.
     let parent = of.parent.as_deref().filter(|_| of.kind == TableKind::Child).and_then(table);
     let length = parent.map_or(of.key.len(), |parent| parent.key.len());
     of.key.iter().take(length).map(String::as_str).collect()
 }
 
-/// What [`removal_columns`] of a table hold in its rows, under their names in its parent or child: they stand in the same order.
+/// What [`removal_columns`] of a table hold in its rows, under their names in its parent or child:
+/// they stand in the same order.
 pub(in crate::load) fn removal_keys(
     of: &'static Table,
     rows: &RecordBatch,

@@ -1,4 +1,5 @@
-//! Columns of what a store holds as columns of the contract: by name, in the contract's types, NULL where a file is older than a column.
+//! Columns of what a store holds as columns of the contract:
+//! by name, in the contract's types, NULL where a file is older than a column.
 
 use std::sync::Arc;
 

@@ -14,12 +14,14 @@ use crate::{
     schema::Table,
 };
 
-/// First microsecond of the year 1: earlier times are kept out of the warehouse's own columns, since readers choke on them.
+/// First microsecond of the year 1: earlier times are kept out of the warehouse's own columns,
+/// since readers choke on them.
 const EARLIEST_US: i64 = -62_135_596_800_000_000;
 /// Last microsecond of the year 9999.
 const LATEST_US: i64 = 253_402_300_799_999_999;
 
-/// Moments that lie so far apart are looked up by themselves. Less saves nothing: stores read by the row group or by the month.
+/// Moments that lie so far apart are looked up by themselves. Less saves nothing:
+/// stores read by the row group or by the month.
 const APART_US: i64 = 32 * DAY_MS * 1000;
 
 /// Half-open range of a table's partition column, in epoch microseconds.
@@ -103,7 +105,8 @@ impl TimeBounds {
         ranges
     }
 
-    /// The same where rows of these moments are looked up in a table; in one without a partition column no range: all rows.
+    /// The same where rows of these moments are looked up in a table; in one without a partition column no range:
+    /// all rows.
     pub(in crate::load) fn clusters_in(table: &Table, moments: Vec<i64>) -> Vec<Option<Self>> {
         match table.partition {
             Some(_) => Self::clusters(moments).into_iter().map(Some).collect(),

@@ -1,4 +1,5 @@
-//! What a warehouse must be able to do: keep rows of the tables in `schemas/`, as Arrow. What rows mean is for those above.
+//! What a warehouse must be able to do: keep rows of the tables in `schemas/`, as Arrow.
+//! What rows mean is for those above.
 //!
 //! A store knows no scan, no person and no run. [`BufferedStore`] is how the rest of this module uses one.
 
@@ -42,8 +43,8 @@ pub(in crate::load) struct ForeignTable {
     pub columns: Vec<String>,
 }
 
-/// A warehouse as a place for rows. One thread uses it at a time. Changes are made in one transaction, which begins with the first
-/// [`Store::write`] and ends with [`Store::commit`] or [`Store::rollback`].
+/// A warehouse as a place for rows. One thread uses it at a time. Changes are made in one transaction, which begins
+/// with the first [`Store::write`] and ends with [`Store::commit`] or [`Store::rollback`].
 pub(in crate::load) trait Store: Send {
     /// "duckdb", "parquet": for people, and the key under which `state` remembers it.
     fn name(&self) -> &'static str;
@@ -51,11 +52,12 @@ pub(in crate::load) trait Store: Send {
     /// Where it is, for people.
     fn location(&self) -> String;
 
-    /// Hands over these columns of the rows that the filter names, in no particular order: those of [`crate::schema::ColumnType::arrow`],
-    /// in the order asked for. What was written in the open transaction is among them, and what it removed is not.
+    /// Hands over these columns of the rows that the filter names, in no particular order: those of
+    /// [`crate::schema::ColumnType::arrow`], in the order asked for. What was written in the open transaction is among
+    /// them, and what it removed is not.
     ///
-    /// Rows that the filter does not name may come as well, where that is cheaper: the caller filters again. It must cost by the
-    /// filter's range and not by the table.
+    /// Rows that the filter does not name may come as well, where that is cheaper: the caller filters again. It must
+    /// cost by the filter's range and not by the table.
     fn read(
         &mut self,
         table: &'static Table,
@@ -64,7 +66,8 @@ pub(in crate::load) trait Store: Send {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError>;
 
-    /// Changes tables in the open transaction: in each, first the removals, then the additions. After an error the caller rolls back.
+    /// Changes tables in the open transaction: in each, first the removals, then the additions.
+    /// After an error the caller rolls back.
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError>;
 
     /// Ends the transaction: after this no kill loses what it wrote. `label` names it for people who look at the files.
@@ -76,8 +79,8 @@ pub(in crate::load) trait Store: Send {
     /// Makes what was committed visible to readers of files, and compact. Cheap when there is nothing to do.
     fn publish(&mut self) -> Result<(), LoadError>;
 
-    /// Whether so much waits for [`Store::publish`], written in the open transaction or before, that a commit and a publish are better made
-    /// now than later.
+    /// Whether so much waits for [`Store::publish`], written in the open transaction or before, that a commit and a
+    /// publish are better made now than later.
     fn wants_publish(&self) -> bool {
         false
     }
@@ -95,7 +98,8 @@ pub(in crate::load) trait Store: Send {
     /// Sees to it that no byte of removed rows is left in any file. Everything is committed.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError>;
 
-    /// An error that names what somebody else keeps in the store if [`Store::purge_removed_bytes`] could not be done because of it.
+    /// An error that names what somebody else keeps in the store if [`Store::purge_removed_bytes`] could not be done
+    /// because of it.
     fn require_purgeable(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
@@ -110,14 +114,14 @@ pub(in crate::load) trait Store: Send {
         Ok(())
     }
 
-    /// Makes a warehouse at `fresh` with all that others keep in this one, as far as it has no rows: for a replay, which fills it. An
-    /// error names what could not come along. A store that holds nothing of others makes none.
+    /// Makes a warehouse at `fresh` with all that others keep in this one, as far as it has no rows: for a replay,
+    /// which fills it. An error names what could not come along. A store that holds nothing of others makes none.
     fn create_empty_beside(&mut self, _fresh: &Path) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Brings the rows of others from the warehouse at `left`, beside which this one was made, and what was left out until all rows are
-    /// there.
+    /// Brings the rows of others from the warehouse at `left`, beside which this one was made,
+    /// and what was left out until all rows are there.
     fn import_foreign(&mut self, _left: &Path) -> Result<(), LoadError> {
         Ok(())
     }

@@ -47,7 +47,8 @@ pub(super) fn records_in<R>(
     Ok(records)
 }
 
-/// Adds a row for each record, in the place of the row that has the same key. Of several records with the same id the last counts.
+/// Adds a row for each record, in the place of the row that has the same key.
+/// Of several records with the same id the last counts.
 pub(super) fn put_records<'r, R, I: Eq + Hash + 'r>(
     store: &mut BufferedStore,
     table: &'static Table,

@@ -164,7 +164,8 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// Flattened rows with all columns of their table: the stamp's are filled, the others that the batch lacks are NULL.
+    /// Flattened rows with all columns of their table:
+    /// the stamp's are filled, the others that the batch lacks are NULL.
     ///
     /// # Errors
     /// `Contract` if the table does not allow that NULL.
@@ -190,7 +191,8 @@ pub(in crate::load) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A text that is not NULL. This and the other readers fail if the batch lacks the column, or has it with another type.
+    /// A text that is not NULL. This and the other readers fail if the batch lacks the column,
+    /// or has it with another type.
     pub fn text(&self, name: &str) -> Result<&'a str, LoadError> {
         required(name, self.text_or_null(name)?)
     }

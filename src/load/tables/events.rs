@@ -24,8 +24,8 @@ const QUESTIONS: &str = "webhook_questions";
 /// An event that was delivered so long before is not looked for: it is stored once more.
 const KNOWN_FOR_US: i64 = 31 * DAY_MS * 1000;
 
-/// Adds events, and the changes of survey status that they report. An event that the store has already is left out: the same
-/// deliveries can be added any number of times. Returns the events added.
+/// Adds events, and the changes of survey status that they report. An event that the store has already is left out: the
+/// same deliveries can be added any number of times. Returns the events added.
 pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Result<u64, LoadError> {
     let table = contract(TABLE)?;
     let new = new_events(store, table, &events.flat.events)?;
@@ -57,8 +57,8 @@ fn add_questions(
     add_rows(store, table, stamp.on(table, &rows)?)
 }
 
-/// Adds all events of one store to another, and returns how many there are. What is stored of an event stays; what is NULL there is
-/// taken from its body, which is read again, and so are its questions.
+/// Adds all events of one store to another, and returns how many there are. What is stored of an event stays; what is
+/// NULL there is taken from its body, which is read again, and so are its questions.
 pub(in crate::load) fn copy(
     from: &mut BufferedStore,
     to: &mut BufferedStore,

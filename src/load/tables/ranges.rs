@@ -15,8 +15,9 @@ const LEDGER: &str = "sync_windows";
 /// Keys of rows that are removed at once: bounds the memory.
 const KEYS_AT_ONCE: u64 = 200_000;
 
-/// Removes the rows of a range from every table of the stream, and adds the rows that the source has of it. Rejects and rows of the
-/// ledger are replaced by the ids of the scans. Returns the rows added, of all tables. Memory does not grow with the range.
+/// Removes the rows of a range from every table of the stream, and adds the rows that the source has of it. Rejects and
+/// rows of the ledger are replaced by the ids of the scans. Returns the rows added, of all tables.
+/// Memory does not grow with the range.
 ///
 /// # Errors
 /// `Contract` if a table of the stream has no time by which it could be cut.
@@ -85,8 +86,8 @@ fn cut(range: TimeBounds, pieces: u64) -> Vec<TimeBounds> {
     cut
 }
 
-/// A record that cannot be placed is kept once, as the reject of the scan that saw it first: what other scans rejected stays, and is not
-/// added again.
+/// A record that cannot be placed is kept once, as the reject of the scan that saw it first: what other scans rejected
+/// stays, and is not added again.
 fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
     let table = contract(REJECTS)?;
     let key = removal_columns(table);

@@ -40,7 +40,8 @@ pub struct ErasureRecord {
     pub run_id: RunId,
 }
 
-/// Adds receipts, in the place of earlier receipts of the same erasures. Of several records of one erasure the last counts.
+/// Adds receipts, in the place of earlier receipts of the same erasures.
+/// Of several records of one erasure the last counts.
 pub(in crate::load) fn record(store: &mut BufferedStore, records: &[ErasureRecord]) -> Result<(), LoadError> {
     put_records(store, contract(TABLE)?, records, |record| &record.erasure_id, cell)
 }

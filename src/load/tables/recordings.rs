@@ -76,8 +76,8 @@ pub struct StoredRecording {
     pub fetched_ms: i64,
 }
 
-/// The rows without a recording that were created by a moment (epoch microseconds): at most so many. Of more than that of one moment, the rest is
-/// left out.
+/// The rows without a recording that were created by a moment (epoch microseconds): at most so many. Of more than that
+/// of one moment, the rest is left out.
 pub(in crate::load) fn wanted(
     store: &mut BufferedStore,
     until_us: i64,
@@ -154,9 +154,8 @@ fn mark_the_gone(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> R
     Ok(())
 }
 
-/// Writes what became of recordings into their rows, with the stamp if there is one. A row that is not there any more, has another upload, or says so already is left as it
-/// is.
-/// Returns the rows that changed.
+/// Writes what became of recordings into their rows, with the stamp if there is one. A row that is not there any more,
+/// has another upload, or says so already is left as it is. Returns the rows that changed.
 pub(in crate::load) fn settle(
     store: &mut BufferedStore,
     outcomes: &[RecordingOutcome],

@@ -120,8 +120,9 @@ struct SurveyChanges {
 impl SurveyChanges {
     /// Takes in a report.
     ///
-    /// A report counts as a change if it follows from the last known status. Else it may be late, or a change before it was lost: then
-    /// it proves nothing, and the scan that the webhook wakes sees the status. A late report that repeats a scan's change confirms it.
+    /// A report counts as a change if it follows from the last known status. Else it may be late, or a change before it
+    /// was lost: then it proves nothing, and the scan that the webhook wakes sees the status. A late report that
+    /// repeats a scan's change confirms it.
     fn take(&mut self, report: &Report) {
         let Some(last) = self.changes.last() else { return };
         if last.new.as_deref() == Some(&report.old) && last.at_us < report.at_us {

@@ -1,5 +1,6 @@
-//! How far the reader may be ahead of the writers: in bytes, for a page has any size. A writer that applies a scan finds the pages of
-//! the next one ready. What a writer is done with goes back to its maker: memory that one thread takes and another frees costs both.
+//! How far the reader may be ahead of the writers: in bytes, for a page has any size. A writer that applies a scan
+//! finds the pages of the next one ready. What a writer is done with goes back to its maker: memory that one thread
+//! takes and another frees costs both.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc::Sender};
 

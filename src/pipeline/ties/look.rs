@@ -1,5 +1,5 @@
-//! Asks for the rows of one millisecond: all of them, to see what hides behind a page's edge; and page by page, to measure what
-//! the service does at edges. Decides nothing: `plan::edges` does.
+//! Asks for the rows of one millisecond: all of them, to see what hides behind a page's edge; and page by page, to
+//! measure what the service does at edges. Decides nothing: `plan::edges` does.
 
 use std::collections::HashSet;
 
@@ -28,8 +28,8 @@ const LOOK_PAGES_MAX: usize = 50;
 const MORE_THAN_A_PAGE: &str = "its rows are more than a page holds";
 /// The most pages of a measure.
 const MEASURE_PAGES_MAX: usize = 40;
-/// A token that comes so often again leads nowhere. Once may be a slip: a service that loses rows and sends a page twice must not be
-/// taken for one that repeats them.
+/// A token that comes so often again leads nowhere. Once may be a slip: a service that loses rows and sends a page
+/// twice must not be taken for one that repeats them.
 const SAME_TOKENS_MAX: usize = 4;
 
 /// Whom to ask, for what.
@@ -79,8 +79,8 @@ impl Asker {
         PageRequest { scope: self.scope, window, flags: self.flags, page_rows, token: None }
     }
 
-    /// All rows of one millisecond, in pages as large as they may be. `seen_rows`: the service has shown that it puts so many
-    /// records of this list on a page; fewer, and nothing behind them, were not cut for their number.
+    /// All rows of one millisecond, in pages as large as they may be. `seen_rows`: the service has shown that it puts
+    /// so many records of this list on a page; fewer, and nothing behind them, were not cut for their number.
     pub(super) async fn look(&self, at_ms: i64, seen_rows: usize) -> Result<Look, LookError> {
         let page_rows = self.scope.stream.page_rows_max().unwrap_or(0);
         let mut walk = self.source.walk_moment(self.request(at_ms, page_rows));
@@ -96,7 +96,8 @@ impl Asker {
                     if moments.records > 0 && cut_at.take().is_some() {
                         look.is_whole = Err(MORE_THAN_A_PAGE);
                     }
-                    // This page's own edge may hide rows of the millisecond, and asking for them would be this very request.
+                    // This page's own edge may hide rows of the millisecond,
+                    // and asking for them would be this very request.
                     if page.next.is_some() && moments.records > 0 && moments.last_ms.is_none_or(|last| last == at_ms) {
                         cut_at = Some(page.rows);
                     }
@@ -113,14 +114,15 @@ impl Asker {
                     }
                 }
                 Ok(Step::Restarted { .. }) => cut_at = None,
-                // A moment cannot be halved: what was not cut for its number, and is followed by nothing, is all there is.
+                // A moment cannot be halved: what was not cut for its number, and is followed by nothing,
+                // is all there is.
                 Ok(Step::Unproven) => {
                     let full = seen_rows.max(usize::try_from(page_rows).unwrap_or(usize::MAX));
                     walk.settle_end(cut_at.is_none_or(|rows| rows <= 1 || rows < full));
                 }
                 Ok(Step::End(_)) => {
-                    // Two walks with different edges have agreed on this end: no edge hid anything. Where no page size can be asked for,
-                    // there was one walk.
+                    // Two walks with different edges have agreed on this end: no edge hid anything. Where no page size
+                    // can be asked for, there was one walk.
                     let is_cut = page_rows == 0 && cut_at.is_some_and(|rows| rows > 1 && rows >= seen_rows);
                     look.is_whole = if is_cut { Err(MORE_THAN_A_PAGE) } else { Ok(()) };
                     return Ok(look);
@@ -133,8 +135,8 @@ impl Asker {
         }
     }
 
-    /// What the service does with rows of this millisecond at the edges of pages; `Unknown` if it has fewer than two, or its
-    /// answers do not tell.
+    /// What the service does with rows of this millisecond at the edges of pages;
+    /// `Unknown` if it has fewer than two, or its answers do not tell.
     pub(in super::super) async fn measure(&self, at_ms: i64) -> Result<Ties, LookError> {
         if self.scope.stream.page_rows_max().is_none() {
             return Ok(Ties::Unknown);

@@ -1,5 +1,5 @@
-//! Rows that share a millisecond at the edge of a page, which a service may lose (promise P3): what a run believes of the
-//! service, and what becomes of that belief. One for the whole run; `scan` asks it for each window.
+//! Rows that share a millisecond at the edge of a page, which a service may lose (promise P3): what a run believes of
+//! the service, and what becomes of that belief. One for the whole run; `scan` asks it for each window.
 
 mod look;
 mod scan;
@@ -107,8 +107,8 @@ impl TieWatch {
         self.inner().is_measuring = false;
     }
 
-    /// The outcome of a measure. A service that turns out to lose rows puts in doubt what was read of it without a look at the
-    /// edges: first the windows, then the belief, so that a kill in between costs another look and nothing else.
+    /// The outcome of a measure. A service that turns out to lose rows puts in doubt what was read of it without a look
+    /// at the edges: first the windows, then the belief, so that a kill in between costs another look and nothing else.
     fn measured(&self, state: &mut State, found: Ties) -> Result<(), PipelineError> {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
@@ -144,8 +144,8 @@ impl TieWatch {
         edges.is_doubtful(self.belief(scan.scope.stream))
     }
 
-    /// A scan is about to be checkpointed: whether it leaves a doubt, which is then told. The caller holds the lock on the
-    /// checkpoints, so that no belief changes between this and the checkpoint.
+    /// A scan is about to be checkpointed: whether it leaves a doubt, which is then told. The caller holds the lock on
+    /// the checkpoints, so that no belief changes between this and the checkpoint.
     pub fn commits(&self, scan: &Scan, edges: &ScanEdges) -> bool {
         let (scope, window) = (scan.scope, scan.window);
         let belief = self.belief(scope.stream);

@@ -1,5 +1,5 @@
-//! The edges of one scan: each page's edge is looked at if it is due, before the scan goes past it, or at its end, if by then nothing is
-//! known of the service.
+//! The edges of one scan: each page's edge is looked at if it is due, before the scan goes past it, or at its end, if
+//! by then nothing is known of the service.
 
 use std::path::Path;
 
@@ -27,8 +27,8 @@ pub(in super::super) struct EdgesLeft {
     pub is_less: bool,
 }
 
-/// The edges of a scan that an earlier run began. Where the service may lose rows, those that it passed without a look wait again, as the
-/// pages in the spool tell; that of the last page is left to the caller.
+/// The edges of a scan that an earlier run began. Where the service may lose rows, those that it passed without a look
+/// wait again, as the pages in the spool tell; that of the last page is left to the caller.
 pub(in super::super) fn reopened(
     context: &SyncContext,
     scan: &Scan,

@@ -1,4 +1,5 @@
-//! One window: pulled to its end like that of any run, into a spool that nothing remembers, then held against each warehouse.
+//! One window: pulled to its end like that of any run, into a spool that nothing remembers,
+//! then held against each warehouse.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +24,8 @@ use super::{
     task::Task,
 };
 
-/// Removes the spool of a look when it is dropped. What stays after a kill is removed by the next run, since nobody owns it.
+/// Removes the spool of a look when it is dropped.
+/// What stays after a kill is removed by the next run, since nobody owns it.
 struct Spooled {
     archive: Archive,
     scan: ScanId,

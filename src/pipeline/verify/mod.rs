@@ -1,7 +1,9 @@
-//! `verify`: windows are pulled once more and held against each warehouse. Changes nothing in any warehouse, ledger or coverage.
+//! `verify`: windows are pulled once more and held against each warehouse.
+//! Changes nothing in any warehouse, ledger or coverage.
 //!
-//! What is compared is what the coverage calls complete; the rest of the range is told as never read. Pages go through a spool of
-//! their own that nothing remembers: a verify that is killed leaves nothing to go on with, and the next run removes the file.
+//! What is compared is what the coverage calls complete; the rest of the range is told as never read. Pages go through
+//! a spool of their own that nothing remembers:
+//! a verify that is killed leaves nothing to go on with, and the next run removes the file.
 
 mod look;
 mod report;

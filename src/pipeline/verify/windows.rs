@@ -27,7 +27,8 @@ pub(super) struct Planned {
     pub notes: Vec<String>,
 }
 
-/// Plans the look at the service's time `now_ms`. What is younger than `settle` is left out of the range: no run has read it yet.
+/// Plans the look at the service's time `now_ms`. What is younger than `settle` is left out of the range:
+/// no run has read it yet.
 pub(super) fn tasks(
     settings: &Settings,
     state: &State,

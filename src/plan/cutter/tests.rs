@@ -16,8 +16,8 @@ struct Backfill {
     missing: Vec<Window>,
 }
 
-/// Pulls `days` at a service that has `rows_a_day`, so many windows at once. Those that do not come take longest, as they do where
-/// the service is asked for them again and again.
+/// Pulls `days` at a service that has `rows_a_day`, so many windows at once. Those that do not come take longest, as
+/// they do where the service is asked for them again and again.
 fn backfill(days: i64, rows_a_day: i64, at_once: usize, comes: impl Fn(Window) -> bool) -> Backfill {
     let due = Due { window: Window::new(0, days * DAY_MS), reason: Reason::Gap };
     let mut cutter = Cutter::new(vec![due], Vec::new(), PAGE_ROWS, true);

@@ -1,8 +1,9 @@
 //! The latest requests that the service took, and what they tell of its limit.
 //!
-//! A service that saves up lets a rate above its limit pass until that allowance is used up. So what it admitted until a refusal is at
-//! most its limit, over any time, and the allowance; and the burst that was refused first tells how much that is. And where nothing came
-//! through for a while, what waited came at once: a refusal then says little of the limit.
+//! A service that saves up lets a rate above its limit pass until that allowance is used up. So what it admitted until
+//! a refusal is at most its limit, over any time, and the allowance; and the burst that was refused first tells how
+//! much that is. And where nothing came through for a while, what waited came at once:
+//! a refusal then says little of the limit.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -19,7 +20,8 @@ const LATELY_SECS: f64 = 1.0;
 /// How often the allowance and the limit are told from each other, and from how many times the length of the burst.
 const ROUNDS: u32 = 8;
 const BURSTS_MIN: f64 = 1.7;
-/// What is told by less time than that after a burst that took long, as a share: it makes the limit look higher than it is.
+/// What is told by less time than that after a burst that took long, as a share:
+/// it makes the limit look higher than it is.
 const SLOW_BURST_SHARE: f64 = 0.8;
 /// From less time no rate is concluded: admissions come in twos and threes.
 const SPAN_SECS_MIN: f64 = 0.5;
@@ -45,14 +47,16 @@ impl Admissions {
         }
     }
 
-    /// A burst ends here: what was admitted in it beyond the limit had been saved up. `rate`: what it may be, by the burst alone.
+    /// A burst ends here: what was admitted in it beyond the limit had been saved up. `rate`:
+    /// what it may be, by the burst alone.
     pub fn burst(&mut self, now: Instant, rate: f64) {
         self.burst = self.until(now).take_while(|span| span.secs <= BURST_SECS_MAX).collect();
         self.rate = rate;
     }
 
-    /// What was admitted a second until a refusal now, beyond what may have been saved up before: over the time for which that is the
-    /// most. `None` where nothing is known of an allowance, or for less than [`SPAN_SECS_MIN`] of admissions.
+    /// What was admitted a second until a refusal now, beyond what may have been saved up before: over the time for
+    /// which that is the most. `None` where nothing is known of an allowance,
+    /// or for less than [`SPAN_SECS_MIN`] of admissions.
     pub fn per_sec_beyond_burst(&self, now: Instant) -> Option<f64> {
         let spans: Vec<Span> = self.until(now).filter(|span| span.secs >= SPAN_SECS_MIN).collect();
         let saved_up = |per_sec: f64| self.burst.iter().map(|span| span.beyond(per_sec)).reduce(f64::max);
@@ -64,7 +68,8 @@ impl Admissions {
         let burst = self.burst.iter().max_by(|one, other| by_itself(one).total_cmp(&by_itself(other)))?;
         let likely = most(SPAN_SECS_MIN, burst.beyond(self.rate))?;
         let likely = if burst.secs > SPAN_SECS_MIN { likely * SLOW_BURST_SHARE } else { likely };
-        // The limit tells how much of the burst had been saved up, and that the limit, if over far more time than the burst took.
+        // The limit tells how much of the burst had been saved up, and that the limit,
+        // if over far more time than the burst took.
         let long = BURSTS_MIN * self.burst.last()?.secs;
         (0..ROUNDS).try_fold(likely, |per_sec, _| {
             Some(most(long, saved_up(per_sec)?).map_or(per_sec, |more| more.max(per_sec)))
@@ -108,8 +113,8 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Fifty a second and an allowance of ten: a burst of so long, then a second without anything, and then a rate that is too high
-    /// for three seconds.
+    /// Fifty a second and an allowance of ten: a burst of so long, then a second without anything, and then a rate that
+    /// is too high for three seconds.
     fn seen(burst: Duration, rate: f64) -> (Admissions, Instant) {
         let (mut admissions, mut now) = (Admissions::default(), Instant::now());
         let admit = |admissions: &mut Admissions, begin: Instant, time: Duration| {

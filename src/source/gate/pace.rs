@@ -1,9 +1,10 @@
-//! The learned rate: how far apart requests are sent so that the service rarely has to refuse one. Pure, and without a clock.
+//! The learned rate: how far apart requests are sent so that the service rarely has to refuse one.
+//! Pure, and without a clock.
 //!
-//! There is no pacing until the first refusal. A refusal cuts the rate to a little below what the service admitted over the
-//! last seconds (multiplicative); while it is searched for, to what [`Admissions`] tell of it. From there the rate creeps up
-//! to and past the limit last met (additive), and once clearly away from it on either side it runs: a limit that was raised, or
-//! was misjudged, is found again within a minute or two, not within hours.
+//! There is no pacing until the first refusal. A refusal cuts the rate to a little below what the service admitted over
+//! the last seconds (multiplicative); while it is searched for, to what [`Admissions`] tell of it. From there the rate
+//! creeps up to and past the limit last met (additive), and once clearly away from it on either side it runs: a limit
+//! that was raised, or was misjudged, is found again within a minute or two, not within hours.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use super::admissions::Admissions;
 const RATE_MIN: f64 = 1.0 / 60.0;
 /// No rate is learned above this.
 const RATE_MAX: f64 = 10_000.0;
-/// The rate after a refusal as a share of the one met, while that is a guess: it may stem from an allowance saved up before.
+/// The rate after a refusal as a share of the one met, while that is a guess:
+/// it may stem from an allowance saved up before.
 const FIRST_SHARE: f64 = 0.85;
 /// A later refusal's rate as a share of the measured one, and the least that a refusal takes off.
 const LATER_SHARE: f64 = 0.9;
@@ -31,7 +33,8 @@ const MEASURED_MIN: Duration = Duration::from_secs(1);
 const MEASURED_OVER: Duration = Duration::from_secs(5);
 /// The same in requests, for slow paces.
 const MEASURED_OVER_REQUESTS: f64 = 10.0;
-/// So many admissions are needed for a first guess: a service whose allowance was used up by somebody else refuses early.
+/// So many admissions are needed for a first guess:
+/// a service whose allowance was used up by somebody else refuses early.
 const GUESS_ADMISSIONS_MIN: u32 = 5;
 /// The service stood still if it took nothing for so long, and for the time of so many requests.
 const STILL_MIN: Duration = Duration::from_millis(150);
@@ -85,8 +88,8 @@ struct Limit {
     per_sec: f64,
     /// Whether it was told from the allowance saved up before.
     is_told: bool,
-    /// The limit before, where this one is doubted: met clearly lower after something stood still, it may be that what waited came
-    /// at once.
+    /// The limit before, where this one is doubted:
+    /// met clearly lower after something stood still, it may be that what waited came at once.
     before_doubt: Option<f64>,
 }
 
@@ -130,8 +133,9 @@ impl Pace {
         (left > 0.0).then(|| rate / left)
     }
 
-    /// The rate at which another run had better begin, and whether it was learned here: just below the limit, if it crept past that. It
-    /// lives on what was saved up then, until that is used up. A rate that went far past the limit found a higher one.
+    /// The rate at which another run had better begin, and whether it was learned here: just below the limit, if it
+    /// crept past that. It lives on what was saved up then, until that is used up.
+    /// A rate that went far past the limit found a higher one.
     pub fn learned(&self) -> (Option<f64>, bool) {
         let is_past = |rate: f64, limit: f64| rate > limit && rate <= limit * (1.0 + FAR);
         let begin = |rate: f64| match self.limit {
@@ -187,8 +191,9 @@ impl Pace {
         self.is_changed = true;
     }
 
-    /// Whether it took a request that was under way when another one's refusal made the first guess. All come at once then, and the
-    /// refusal may well be the first answer of many: with those that were taken, the guess is that much higher.
+    /// Whether it took a request that was under way when another one's refusal made the first guess. All come at once
+    /// then, and the refusal may well be the first answer of many:
+    /// with those that were taken, the guess is that much higher.
     fn admitted_late(&mut self, now: Instant) -> bool {
         let reach = self.reach();
         let Some(measure) = &mut self.guessed_by else { return false };

@@ -72,8 +72,8 @@ impl Gate {
         }
     }
 
-    /// The same, but `None` as soon as the service is to be left alone: for whoever must not stand there with a note of having sent
-    /// something. [`Gate::until_open`] then waits.
+    /// The same, but `None` as soon as the service is to be left alone: for whoever must not stand there with a note of
+    /// having sent something. [`Gate::until_open`] then waits.
     pub async fn permit_if_open(&self) -> Result<Option<Permit>, Stop> {
         self.permit_or_closed(false).await
     }
@@ -106,8 +106,9 @@ impl Gate {
         }
     }
 
-    /// Waits as long as the service is to be left alone. Not a permit, and no promise of one: whoever must write something down
-    /// before a request does not do so hours ahead. A wait that [`Gate::permit`] would refuse is not begun.
+    /// Waits as long as the service is to be left alone. Not a permit, and no promise of one: whoever must write
+    /// something down before a request does not do so hours ahead.
+    /// A wait that [`Gate::permit`] would refuse is not begun.
     pub async fn until_open(&self) {
         loop {
             let now = Instant::now();

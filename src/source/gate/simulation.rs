@@ -1,5 +1,5 @@
-//! Hours of workers before a gate before a service with a rate limit, in milliseconds: how much of the limit is used, how
-//! often the service has to refuse, and whether anything is sent before its time.
+//! Hours of workers before a gate before a service with a rate limit, in milliseconds: how much of the limit is used,
+//! how often the service has to refuse, and whether anything is sent before its time.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -131,8 +131,8 @@ fn latency(rate: f64) -> Duration {
     Duration::from_secs_f64((WORKERS as f64 / rate / 2.0).min(0.2))
 }
 
-/// A service of `rate` requests a second, used for ten minutes after two minutes to settle. Returns the share of the limit
-/// that was used and the share of requests that were refused.
+/// A service of `rate` requests a second, used for ten minutes after two minutes to settle. Returns the share of the
+/// limit that was used and the share of requests that were refused.
 fn steady_state(rate: f64, burst: f64, retry_after: Option<Duration>, learned: Option<f64>) -> (f64, f64) {
     let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };
     let (settle, measure) = (Duration::from_secs(120), Duration::from_secs(600));
@@ -208,8 +208,8 @@ fn p5_an_allowance_by_the_window_is_used_up_and_waited_out() {
     assert!(refused <= 24, "{refused} refusals in 12 windows");
 }
 
-/// What a gate that knows nothing yet makes of a service of `rate` requests a second between two moments, in seconds. Returns the
-/// share of the limit that was used, the requests that were refused, and all that in words.
+/// What a gate that knows nothing yet makes of a service of `rate` requests a second between two moments, in seconds.
+/// Returns the share of the limit that was used, the requests that were refused, and all that in words.
 fn search(rate: f64, burst: f64, from_secs: u64, to_secs: u64) -> (f64, u64, String) {
     let retry_after = Some(Duration::from_secs(1));
     let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };

@@ -1,5 +1,5 @@
-//! The tables of the file: created with their comments on first use, widened when a contract gained columns, and refused when
-//! the file belongs to something else. Its views go with them, in the same transaction.
+//! The tables of the file: created with their comments on first use, widened when a contract gained columns, and
+//! refused when the file belongs to something else. Its views go with them, in the same transaction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,8 +23,8 @@ const FORMAT_VERSION: u32 = 1;
 const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
 
-/// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless those were
-/// looked at before. Says which index of words the file has.
+/// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless
+/// those were looked at before. Says which index of words the file has.
 pub(super) fn make_ready(
     engine: &Engine,
     path: &Path,
@@ -190,7 +190,8 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
     })
 }
 
-/// Whether anything of a service was ever stored in the file. Runs that brought nothing do not count, nor windows that they found empty.
+/// Whether anything of a service was ever stored in the file.
+/// Runs that brought nothing do not count, nor windows that they found empty.
 fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
     let tables = schema::tables().iter().filter(|table| found.contains_key(&table.name) && table.name != RUNS_TABLE);
     let any: Vec<String> = tables
@@ -204,7 +205,8 @@ fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Resu
     engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
 }
 
-/// Gives a file without rows to another service. What the earlier one proved empty is forgotten, with the runs that did.
+/// Gives a file without rows to another service.
+/// What the earlier one proved empty is forgotten, with the runs that did.
 fn begin_again(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let forget: Vec<String> =
         [LEDGER_TABLE, RUNS_TABLE].iter().map(|table| format!("DELETE FROM {}", qualified(table))).collect();
@@ -251,8 +253,8 @@ fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> 
     found.collect::<Result<_, _>>().map_err(failed)
 }
 
-/// Whether every table is what this program makes, to the letter. Then its columns need not be listed: for that the engine binds every
-/// view, which takes it longer than all else that is looked at here.
+/// Whether every table is what this program makes, to the letter. Then its columns need not be listed: for that the
+/// engine binds every view, which takes it longer than all else that is looked at here.
 fn are_as_made(found: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = found.get(&table.name).and_then(Option::as_ref);

@@ -1,5 +1,5 @@
-//! Which database files this process has open. DuckDB's lock is the process's, not the handle's: a second handle in the same
-//! process is not refused, and closing it drops the lock of the first. So the process must refuse it itself.
+//! Which database files this process has open. DuckDB's lock is the process's, not the handle's: a second handle in the
+//! same process is not refused, and closing it drops the lock of the first. So the process must refuse it itself.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,8 @@
-//! The copy that analysts read: made byte for byte while the warehouse is held, and put in the place of the last one in one step.
+//! The copy that analysts read: made byte for byte while the warehouse is held,
+//! and put in the place of the last one in one step.
 //!
-//! Whoever has the last copy open keeps what he sees; whoever opens the path sees one copy or the other, whole. Nobody's session
-//! on a copy keeps a run waiting.
+//! Whoever has the last copy open keeps what he sees; whoever opens the path sees one copy or the other, whole.
+//! Nobody's session on a copy keeps a run waiting.
 
 use std::{
     fs::{self, File, FileTimes, Metadata, Permissions},

@@ -17,8 +17,8 @@ use crate::{
 const REFUSALS: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
 /// What the engine says of a lock that somebody holds. Any other reason is the file system's.
 const HELD: [&str; 4] = ["onflicting lock", "already held", "temporarily unavailable", "Resource unavailable"];
-/// What the engine says of a file that was a database once: its checksums are wrong, its pages missing, its log torn in the
-/// middle.
+/// What the engine says of a file that was a database once:
+/// its checksums are wrong, its pages missing, its log torn in the middle.
 const DAMAGE: [&str; 6] = [
     "Corrupt database file",
     "checksum",
@@ -28,8 +28,8 @@ const DAMAGE: [&str; 6] = [
     "Failed to load metadata pointer",
 ];
 
-/// How a new file is attached. By itself DuckDB makes one that its version 1.0 can read: with statistics of columns that are converted
-/// whenever it is opened, and without the shorter form of strings. An older file stays as it is.
+/// How a new file is attached. By itself DuckDB makes one that its version 1.0 can read: with statistics of columns
+/// that are converted whenever it is opened, and without the shorter form of strings. An older file stays as it is.
 pub(super) const AS_NEW: &str = "TYPE duckdb, STORAGE_VERSION 'v1.4.0'";
 
 /// Ends the name of a file that is not whole yet.
@@ -43,8 +43,8 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     attach_as(engine, path, CATALOG, "TYPE duckdb")
 }
 
-/// Creates the file under another name, which a killed run may leave behind, and moves it into its place: the engine writes the
-/// head of a new file in several steps, and refuses what it finds after a kill between them.
+/// Creates the file under another name, which a killed run may leave behind, and moves it into its place: the engine
+/// writes the head of a new file in several steps, and refuses what it finds after a kill between them.
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new = files::beside(path, NEW);
     clear(&new)?;

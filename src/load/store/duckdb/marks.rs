@@ -1,5 +1,5 @@
-//! Marks of removed rows. The engine keeps them in memory, where it cannot spill them, until a checkpoint has written them and the file
-//! is closed.
+//! Marks of removed rows. The engine keeps them in memory, where it cannot spill them, until a checkpoint has written
+//! them and the file is closed.
 
 use super::{names::qualified, transaction::with_keys};
 use crate::load::{LoadError, engine::Engine, store::TableChange};

@@ -1,7 +1,8 @@
 //! The warehouse as one DuckDB file.
 //!
-//! The file is attached to an in-memory engine while there is something to do, and let go by [`Store::publish`]: DuckDB locks a file
-//! against every other process for as long as one has it open for writing, and analysts want to read it between runs.
+//! The file is attached to an in-memory engine while there is something to do, and let go by [`Store::publish`]: DuckDB
+//! locks a file against every other process for as long as one has it open for writing,
+//! and analysts want to read it between runs.
 
 mod catalog;
 mod claims;
@@ -38,9 +39,9 @@ use crate::{
     schema::Table,
 };
 
-/// A commit log of this size is better folded into the file: its rows stay in memory until then, and so does what was written beside it,
-/// up to the engine's limit; and whoever opens the file after a crash has to replay it. Tables of which a transaction brings many rows
-/// are not in it: a million responses leave some 20 MiB.
+/// A commit log of this size is better folded into the file: its rows stay in memory until then, and so does what was
+/// written beside it, up to the engine's limit; and whoever opens the file after a crash has to replay it. Tables of
+/// which a transaction brings many rows are not in it: a million responses leave some 20 MiB.
 const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The warehouse in one DuckDB file.
@@ -59,7 +60,8 @@ pub(in crate::load) struct DuckDbStore {
     access: Access,
     /// Held while the file is attached.
     claim: Option<Claim>,
-    /// Whether the views were seen to be up to date, or made so: that is done once, not whenever the file is opened again.
+    /// Whether the views were seen to be up to date, or made so:
+    /// that is done once, not whenever the file is opened again.
     has_views: bool,
     /// Of rows that were removed since the file was opened.
     marks: Marks,
@@ -91,19 +93,20 @@ pub(in crate::load) struct DuckDbPlace<'p> {
 }
 
 impl DuckDbStore {
-    /// Opens the warehouse; creates the file, its folder and the tables on first use. The file stays open until [`Store::publish`] or
-    /// [`Store::release`], and is opened again when needed.
+    /// Opens the warehouse; creates the file, its folder and the tables on first use. The file stays open until
+    /// [`Store::publish`] or [`Store::release`], and is opened again when needed.
     ///
     /// # Errors
-    /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
+    /// `Locked` if another process has the file open, `OtherIdentity`,
+    /// `Newer` or `NotOurs` if it is not this warehouse.
     pub fn open(place: DuckDbPlace<'_>, engine: StartedEngine) -> Result<Self, LoadError> {
         let folder = files::folder_of(place.path);
         files::create_folders(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
         Self::open_as(place, engine, Access::Write)
     }
 
-    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made,
-    /// widened or repaired.
+    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in
+    /// it is made, widened or repaired.
     ///
     /// # Errors
     /// As [`DuckDbStore::open`]; `Missing` if there is no such file.
@@ -179,8 +182,8 @@ impl DuckDbStore {
         Ok(())
     }
 
-    /// Makes the index of words where it is wanted and answers changed, and drops it where it is not wanted or cannot be made. A file without the
-    /// index has the plain search, so no failure of the index ends a run.
+    /// Makes the index of words where it is wanted and answers changed, and drops it where it is not wanted or cannot
+    /// be made. A file without the index has the plain search, so no failure of the index ends a run.
     fn bring_index_up_to_date(&mut self) -> Result<(), LoadError> {
         if !self.search.is_on {
             return if self.index == IndexState::Missing { Ok(()) } else { self.drop_index() };
@@ -248,8 +251,8 @@ impl DuckDbStore {
     fn checkpoint(&mut self) -> Result<(), LoadError> {
         self.attach()?;
         let checkpoint = || file::checkpoint(&self.engine, &self.path);
-        // Where rows were removed, the engine may write many row groups again. Else rows are in the file already, or few: other threads would
-        // wait busily for the one that has something to do.
+        // Where rows were removed, the engine may write many row groups again. Else rows are in the file already, or
+        // few: other threads would wait busily for the one that has something to do.
         if self.marks.are_few() {
             checkpoint()?
         } else {
@@ -259,8 +262,8 @@ impl DuckDbStore {
         Ok(())
     }
 
-    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name. The copy for readers
-    /// is emptied: the next run makes another.
+    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name. The
+    /// copy for readers is emptied: the next run makes another.
     pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.attach()?;
         catalog::bind(&self.engine, &self.path, identity)?;
@@ -327,8 +330,8 @@ impl Store for DuckDbStore {
         }
         // Some errors have ended the transaction already.
         self.engine.connection().execute_batch("ROLLBACK").ok();
-        // After some failures, a full disk among them, the engine refuses everything until the file is opened anew. The error that led here
-        // is the one to tell.
+        // After some failures, a full disk among them, the engine refuses everything until the file is opened anew. The
+        // error that led here is the one to tell.
         self.begin_with_new_engine();
     }
 
@@ -363,7 +366,8 @@ impl Store for DuckDbStore {
         Ok(())
     }
 
-    /// Puts a fresh file with the same content in the place of the file: rows that were taken out leave their bytes in the old one.
+    /// Puts a fresh file with the same content in the place of the file:
+    /// rows that were taken out leave their bytes in the old one.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
         // The index has words of answers that were taken out; the end of the run makes it again.
         self.take_index_out()?;

@@ -1,9 +1,9 @@
-//! What analysts keep in the file beside our tables: tables, views, macros, sequences, types, schemas, indexes and comments. All of it
-//! comes along when the file is written anew, and when a replay builds another. What cannot come along is told before anything is
-//! changed.
+//! What analysts keep in the file beside our tables: tables, views, macros, sequences, types, schemas, indexes and
+//! comments. All of it comes along when the file is written anew, and when a replay builds another. What cannot come
+//! along is told before anything is changed.
 //!
-//! `COPY FROM DATABASE (SCHEMA)` makes the objects; rows are copied table by table, those that a foreign key names before those that
-//! have it: in one statement the engine finds no row of its own.
+//! `COPY FROM DATABASE (SCHEMA)` makes the objects; rows are copied table by table, those that a foreign key names
+//! before those that have it: in one statement the engine finds no row of its own.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -173,7 +173,8 @@ fn columns(engine: &Engine, table: &StoredTable, catalog: &str, which: &str) -> 
     names.collect::<Result<_, _>>().map_err(failed)
 }
 
-/// Makes every object of the warehouse in the fresh file, which is attached, without rows. To be called [`in_its_schemas`].
+/// Makes every object of the warehouse in the fresh file, which is attached, without rows.
+/// To be called [`in_its_schemas`].
 pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let sql = format!("COPY FROM DATABASE {CATALOG} TO {FRESH_CATALOG} (SCHEMA)");
     engine.connection().execute_batch(&sql).map_err(|error| {
@@ -182,7 +183,8 @@ pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError
     })
 }
 
-/// Runs statements that find macros and sequences by their names alone, as the analysts' session did that made the objects.
+/// Runs statements that find macros and sequences by their names alone,
+/// as the analysts' session did that made the objects.
 pub(super) fn in_its_schemas<T>(engine: &Engine, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
     let failed = |source| LoadError::engine("list the schemas", source);
     let sql =
@@ -252,7 +254,8 @@ struct RowCopy {
     columns: String,
 }
 
-/// Copies the rows of a table that name each other by a foreign key: those that name none, then those that name them, and so on.
+/// Copies the rows of a table that name each other by a foreign key:
+/// those that name none, then those that name them, and so on.
 fn copy_generations(
     engine: &Engine,
     path: &Path,

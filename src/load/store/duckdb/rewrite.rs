@@ -1,8 +1,8 @@
-//! A fresh file in the place of the old one. DuckDB neither zeroes blocks that it no longer uses nor gives all of them back, so
-//! what was deleted can be read out of a file until all of it is written anew.
+//! A fresh file in the place of the old one. DuckDB neither zeroes blocks that it no longer uses nor gives all of them
+//! back, so what was deleted can be read out of a file until all of it is written anew.
 //!
-//! Everything comes along: tables, views, macros and comments, of whoever made them ([`super::objects`]). The old file goes by one
-//! rename; a reader that has it open keeps what it sees.
+//! Everything comes along: tables, views, macros and comments, of whoever made them ([`super::objects`]). The old file
+//! goes by one rename; a reader that has it open keeps what it sees.
 
 use std::{fs::File, io, path::Path};
 
@@ -87,8 +87,8 @@ pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError
     file::put_in_place(&fresh, path)
 }
 
-/// Puts an empty file in the place of the copy for readers: the next copy gets its access. Removes what is left of one that was being
-/// made.
+/// Puts an empty file in the place of the copy for readers: the next copy gets its access.
+/// Removes what is left of one that was being made.
 pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
     let empty = files::beside(copy, UNFINISHED);
     file::remove(&empty)?;

@@ -1,7 +1,8 @@
 //! Makes and drops the index of words that `search_answers` reads.
 //!
-//! DuckDB's extension `fts` makes the tables of the index. The macro reads those tables with plain SQL, so a session without the extension
-//! can search, and no object of the file names a function of the extension. The copy of the texts that `fts` needs is gone before the transaction ends.
+//! DuckDB's extension `fts` makes the tables of the index. The macro reads those tables with plain SQL, so a session
+//! without the extension can search, and no object of the file names a function of the extension. The copy of the texts
+//! that `fts` needs is gone before the transaction ends.
 
 use std::path::Path;
 
@@ -18,11 +19,12 @@ use crate::load::{LoadError, engine::Engine};
 const TEXTS_TABLE: &str = "_studysync_texts";
 /// Letters that are written without blanks between words: each of them is a word of the index. The macro has the same.
 const WITHOUT_BLANKS: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]";
-/// What is not part of a word. The default of `fts` leaves out every letter that is not from a to z. The macro has the same.
+/// What is not part of a word. The default of `fts` leaves out every letter that is not from a to z.
+/// The macro has the same.
 const BETWEEN_WORDS: &str = r"[^\p{L}\p{M}\p{N}]+";
 
-/// Makes the index, in the place of an earlier one, and the macro that reads it. The extension is loaded. Returns false if somebody else
-/// keeps a macro of that name, which would never read the index.
+/// Makes the index, in the place of an earlier one, and the macro that reads it. The extension is loaded. Returns false
+/// if somebody else keeps a macro of that name, which would never read the index.
 pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
     if !is_ours(&read_meta(engine)?) {
         return Ok(false);

@@ -1,7 +1,8 @@
 //! Which index of words a file has, by what the file knows of itself.
 //!
-//! DuckDB's extension `fts` makes an index and does not keep it up to date. So a change of answers marks the index as old in its own
-//! transaction, and the end of a run makes it again. No kill can leave an old index that passes for a current one.
+//! DuckDB's extension `fts` makes an index and does not keep it up to date. So a change of answers marks the index as
+//! old in its own transaction, and the end of a run makes it again.
+//! No kill can leave an old index that passes for a current one.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +33,8 @@ pub(super) enum IndexState {
 }
 
 impl IndexState {
-    /// The index of a file. `is_macro_current`: whether the macro is the one that this program makes. An earlier version of this program puts its own macro
-    /// back, and knows of no index that its changes make old.
+    /// The index of a file. `is_macro_current`: whether the macro is the one that this program makes. An earlier
+    /// version of this program puts its own macro back, and knows of no index that its changes make old.
     pub fn of(meta: &BTreeMap<String, String>, is_macro_current: bool) -> Self {
         match meta.contains_key(INDEX_KEY) {
             false => IndexState::Missing,

@@ -34,7 +34,8 @@ pub(super) fn close(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Changes a table in the transaction that is open.
 ///
-/// `DELETE ... USING` and `INSERT`, never `MERGE`: several times faster on tables without an index, with half the memory.
+/// `DELETE ... USING` and `INSERT`, never `MERGE`:
+/// several times faster on tables without an index, with half the memory.
 pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Result<(), LoadError> {
     let target = qualified(&change.table.name);
     let failed = |error| explain(error, ACTION, path);
@@ -49,13 +50,15 @@ pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Resu
     engine.insert(&target, &filled(change.table, &change.added)?).map_err(failed)
 }
 
-/// ` AND t.created_at >= ...`: the constants prune row groups, where a join alone would read the key of the whole table.
+/// ` AND t.created_at >= ...`: the constants prune row groups,
+/// where a join alone would read the key of the whole table.
 pub(super) fn within(table: &Table, range: Option<TimeBounds>) -> String {
     let at = table.partition.as_deref().map(|at| format!("t.{}", quote_identifier(at)));
     at.zip(range).map_or(String::new(), |(at, range)| format!(" AND {}", range.condition(&at)))
 }
 
-/// What stands behind `FROM` for the rows of a table with one of the keys, within the range: `t`, which a relation holds. `rows` are the keys.
+/// What stands behind `FROM` for the rows of a table with one of the keys, within the range:
+/// `t`, which a relation holds. `rows` are the keys.
 pub(super) fn with_keys(table: &Table, relation: &str, rows: &str, keys: &KeySet, range: Option<TimeBounds>) -> String {
     let (same, inside) = (are_same(table, keys), within(table, range));
     format!("{relation} t SEMI JOIN {rows} k ON {same} WHERE true{inside}")
@@ -71,7 +74,8 @@ fn are_same(table: &Table, keys: &KeySet) -> String {
     keys.columns().iter().map(same).collect::<Vec<_>>().join(" AND ")
 }
 
-/// The rows with those columns of the table that have a value in some batch: most columns have none, and left out they cost nothing.
+/// The rows with those columns of the table that have a value in some batch:
+/// most columns have none, and left out they cost nothing.
 fn filled(table: &Table, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, LoadError> {
     let has_values = |name: &str| {
         let mut columns = batches.iter().filter_map(|rows| rows.column_by_name(name));
@@ -83,8 +87,8 @@ fn filled(table: &Table, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, Lo
     batches.iter().map(|rows| with_columns(table, &schema, rows)).collect()
 }
 
-/// Runs statements in a transaction of their own. Any error rolls back: a statement that fails while it is bound leaves the transaction open,
-/// and committing it would keep half of the work.
+/// Runs statements in a transaction of their own. Any error rolls back: a statement that fails while it is bound leaves
+/// the transaction open, and committing it would keep half of the work.
 pub(super) fn in_transaction(
     engine: &Engine,
     path: &Path,

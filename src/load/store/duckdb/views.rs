@@ -1,7 +1,7 @@
 //! The views of the file: made with its tables, and made anew when this program defines them otherwise.
 //!
-//! What is in the file under a name of ours and was not made by us stays as it is: then that view, and what reads it, is left
-//! out. An unchanged set of views costs one query and writes nothing.
+//! What is in the file under a name of ours and was not made by us stays as it is: then that view, and what reads it,
+//! is left out. An unchanged set of views costs one query and writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,9 @@ use crate::schema::{View, ViewKind, indexed_search, quote_identifier, quote_text
 /// Keys of the file's own table that say which views are ours, and what they were made from, begin so.
 const KEY_PREFIX: &str = "view:";
 
-/// The statements that bring the views up to date; none if they are. `meta` is what the file knows of itself, `meta_table`
-/// where it keeps it; `taken` are the names of its tables and views; `has_index` whether it has an index of words.
+/// The statements that bring the views up to date; none if they are. `meta` is what the file knows of itself,
+/// `meta_table` where it keeps it; `taken` are the names of its tables and views;
+/// `has_index` whether it has an index of words.
 pub(super) fn missing(
     engine: &Engine,
     meta: &BTreeMap<String, String>,
@@ -121,8 +122,8 @@ fn fingerprint(view: &View) -> String {
 fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
     let failed = |source| LoadError::engine("list the macros", source);
     let ours = || views().iter().filter(|view| view.kind == ViewKind::Macro);
-    // To list them takes the engine a hundred times as long, for it lists every function that it has; to bind ours ten times. Who
-    // comments on one that is not there gets an error, and nothing of this stays.
+    // To list them takes the engine a hundred times as long, for it lists every function that it has; to bind ours ten
+    // times. Who comments on one that is not there gets an error, and nothing of this stays.
     let connection = engine.connection();
     connection.execute_batch("BEGIN TRANSACTION").map_err(failed)?;
     let comment = |view: &View| format!("COMMENT ON MACRO TABLE {} IS NULL", qualified(&view.name));

@@ -1,4 +1,5 @@
-//! The store in memory against the suite that every warehouse must pass. For readers it is written out as Parquet files.
+//! The store in memory against the suite that every warehouse must pass.
+//! For readers it is written out as Parquet files.
 
 use std::{fs::File, path::Path, sync::Mutex};
 
@@ -100,7 +101,8 @@ fn p8_a_scan_reads_the_range_of_its_records_whatever_else_is_stored() {
         for day in 0..days {
             apply(&mut warehouse, answers_scan(0, day, day + 1), &rows(day));
         }
-        // One record at the window's edge, one far outside of it, one edited, one key twice with other content, one rejected before.
+        // One record at the window's edge, one far outside of it, one edited, one key twice with other content,
+        // one rejected before.
         let mut found = rows(1);
         found[0].at_ms += DAY_MS / 2;
         found[1].text = "edited".into();

@@ -1,5 +1,6 @@
-//! The list of files as of the last publish, beside the tables. By it a file that somebody removed is told from a partition that never
-//! had rows. Nothing else would tell, and its rows would only come back when their windows are scanned again.
+//! The list of files as of the last publish, beside the tables. By it a file that somebody removed is told from a
+//! partition that never had rows. Nothing else would tell,
+//! and its rows would only come back when their windows are scanned again.
 
 use std::{collections::HashSet, fs, io, path::Path};
 
@@ -43,9 +44,10 @@ pub(super) fn write(root: &Root, disk: &Disk, tree: &Tree, published_part: u64) 
     disk.rename(&beside, &path)
 }
 
-/// An error that names the first file that is missing. A list from another publish than the last one says nothing: the writer was killed
-/// just before the list. Nor does a list that cannot be read, or that an earlier version never wrote. A file out of which a waiting part
-/// removes rows may have lost its last row, and gone, before a publish was cut short.
+/// An error that names the first file that is missing. A list from another publish than the last one says nothing: the
+/// writer was killed just before the list. Nor does a list that cannot be read, or that an earlier version never wrote.
+/// A file out of which a waiting part removes rows may have lost its last row, and gone,
+/// before a publish was cut short.
 pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Part]) -> Result<(), LoadError> {
     let path = root.inventory();
     let text = match fs::read(&path) {

@@ -1,10 +1,12 @@
 //! Keeps decoded narrow columns of partition files in memory, for reads of one window after the other.
 //!
-//! A partition file is sorted by survey first, so the rows of a window lie everywhere in it: without this, each window decodes the
-//! columns of a whole month. Measured on two cores: 60 windows of a million answers in 12 months were read in 0.17 s, and in 0.29 s
-//! without it; 120 windows of 2.5 million answers in 3 months in 1.2 s, and in 4.2 s without it.
+//! A partition file is sorted by survey first, so the rows of a window lie everywhere in it: without this, each window
+//! decodes the columns of a whole month. Measured on two cores: 60 windows of a million answers in 12 months were read
+//! in 0.17 s, and in 0.29 s without it; 120 windows of 2.5 million answers in 3 months in 1.2 s,
+//! and in 4.2 s without it.
 //!
-//! What is kept is of the file alone. Layers are laid over it at each read, so it stays valid until a publish replaces the file.
+//! What is kept is of the file alone. Layers are laid over it at each read,
+//! so it stays valid until a publish replaces the file.
 
 use std::sync::Arc;
 
@@ -25,8 +27,8 @@ use crate::{
     schema::{ColumnType, Table},
 };
 
-/// Files of which rows are kept, at most: those of as many tables. A window is looked for in the answers, in the snapshots and in the
-/// themes, one after the other.
+/// Files of which rows are kept, at most: those of as many tables. A window is looked for in the answers, in the
+/// snapshots and in the themes, one after the other.
 const FILES_MAX: usize = 3;
 
 /// Some columns of the rows of a partition's file that are within a range.
@@ -179,8 +181,8 @@ fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     columns.iter().all(is_narrow)
 }
 
-/// A range around that of a window: all times, or some of the equal slices in which a large file is cut by time. `None` if the file has
-/// no rows within the range, or too many.
+/// A range around that of a window: all times, or some of the equal slices in which a large file is cut by time. `None`
+/// if the file has no rows within the range, or too many.
 fn range_to_keep(reader: &RowsReader, table: &Table, range: TimeBounds, rows_max: usize) -> Option<TimeBounds> {
     let bounds = reader.bounds(table).filter(|bounds| bounds.overlaps(range))?;
     let rows = reader.all().count();

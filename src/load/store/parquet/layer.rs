@@ -18,7 +18,8 @@ pub(super) struct RowsFile {
     /// Name in the folder of the part.
     pub(super) name: String,
     pub(super) rows: u64,
-    /// Half-open range of the partition column, in epoch microseconds; `None` for a table without partitions, or if unknown.
+    /// Half-open range of the partition column, in epoch microseconds;
+    /// `None` for a table without partitions, or if unknown.
     bounds_us: Option<[i64; 2]>,
     /// The partitions that the rows belong to; empty for a table without partitions.
     pub(super) partitions: BTreeSet<Partition>,

@@ -12,7 +12,8 @@ use crate::load::LoadError;
 /// A lock file holds the number of a process; more is not read.
 const LOCK_TEXT_BYTES_MAX: u64 = 64;
 
-/// Takes the lock of a reader without waiting: it keeps writers out. `None` where there is no file to lock, or no locks.
+/// Takes the lock of a reader without waiting: it keeps writers out.
+/// `None` where there is no file to lock, or no locks.
 pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError> {
     let Ok(file) = File::open(path) else { return Ok(None) };
     match file.try_lock_shared() {
@@ -28,8 +29,8 @@ pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError
 /// Takes the lock of the writer without waiting. The system releases it when the process ends, however it ends.
 ///
 /// # Errors
-/// [`LoadError::Locked`] while another process holds it, with the holder if the file names one; [`LoadError::LockRefused`] if the file
-/// system has no locks.
+/// [`LoadError::Locked`] while another process holds it, with the holder if the file names one;
+/// [`LoadError::LockRefused`] if the file system has no locks.
 pub(super) fn exclusive(root: &Path, path: &Path) -> Result<File, LoadError> {
     let failed = |source| io_error("lock", path, source);
     let mut file = File::options().create(true).truncate(false).read(true).write(true).open(path).map_err(failed)?;

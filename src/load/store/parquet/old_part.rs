@@ -1,7 +1,7 @@
 //! Parts that earlier versions wrote and that still wait for publish: they are read as one layer each.
 //!
-//! Such a part has a file of keys and a file of rows for each table, the latter with rows of several partitions, or files of whole
-//! partitions, where the partition had no rows before.
+//! Such a part has a file of keys and a file of rows for each table, the latter with rows of several partitions, or
+//! files of whole partitions, where the partition had no rows before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -123,8 +123,8 @@ impl OpenPart {
         format!("{:04}.{table}.{stem}.parquet", self.layers.len())
     }
 
-    /// Makes the part durable and puts it in place, which is one step. After an error it is not there, unless that cannot be told
-    /// because the disk fails again: then the next look at the disk tells.
+    /// Makes the part durable and puts it in place, which is one step. After an error it is not there, unless that
+    /// cannot be told because the disk fails again: then the next look at the disk tells.
     pub(super) fn commit(self, place: Place<'_>, label: &str) -> Result<Part, LoadError> {
         let finished = finished_folder(place.root, self.number, label);
         let committed = self.put_in_place(place, &finished);

@@ -12,7 +12,8 @@ const THREADS: u32 = 2;
 pub struct ParquetOptions {
     /// How tables with a creation time are cut. Fixed when the folder is first filled.
     pub partition_by: PartitionBy,
-    /// Memory for data, in bytes. Default 1 GiB. A smaller limit makes merges read fewer files at once, and so read and write rows more often.
+    /// Memory for data, in bytes. Default 1 GiB.
+    /// A smaller limit makes merges read fewer files at once, and so read and write rows more often.
     pub memory_limit_bytes: u64,
     /// Threads that write files side by side, at least 1. Default 2.
     pub threads: u32,

@@ -1,7 +1,7 @@
 //! A part: one commit as a folder of files, durable but not yet visible to readers.
 //!
-//! The folder is written under another name and then renamed: that rename is the commit. Parts of earlier versions are read by
-//! [`super::old_part`] and never written.
+//! The folder is written under another name and then renamed: that rename is the commit. Parts of earlier versions are
+//! read by [`super::old_part`] and never written.
 
 use std::{
     fs,

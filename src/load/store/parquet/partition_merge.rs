@@ -128,7 +128,8 @@ impl Merger<'_> {
         Ok(Merged::Replaced(FileFacts { applied_part, rows }))
     }
 
-    /// Puts a run of a part in its place as it is: it is all that the partition has, and was made durable with its part.
+    /// Puts a run of a part in its place as it is:
+    /// it is all that the partition has, and was made durable with its part.
     fn put_run(&self, run: &Path, place: &Path) -> Result<Merged, LoadError> {
         let facts = read_facts(self.root, run)?;
         self.put(run, place)?;

@@ -1,8 +1,9 @@
 //! Merges waiting parts into the files that readers see, partition by partition, each replaced by one rename.
 //!
-//! A kill between any two steps is harmless. Each file says which part it holds last, so a merge that is begun again skips the files
-//! that are done. `sync_windows` comes last: once its file says that it holds a part, every other file does, and the part may go. A
-//! reader therefore sees the old partition or the new one, and may see some partitions ahead of others for a moment.
+//! A kill between any two steps is harmless. Each file says which part it holds last, so a merge that is begun again
+//! skips the files that are done. `sync_windows` comes last: once its file says that it holds a part, every other file
+//! does, and the part may go. A reader therefore sees the old partition or the new one, and may see some partitions
+//! ahead of others for a moment.
 
 use std::{
     collections::BTreeSet,
@@ -65,8 +66,8 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Writes the files of tables without partitions that have none yet, so that readers find every table. The ledger comes first: see
-    /// [`Publisher::require_ledger`].
+    /// Writes the files of tables without partitions that have none yet, so that readers find every table. The ledger
+    /// comes first: see [`Publisher::require_ledger`].
     pub(super) fn create_missing(&mut self) -> Result<(), LoadError> {
         let ledger = ledger_table()?;
         let others = tables().iter().filter(|table| table.partition.is_none() && table.name != LEDGER_TABLE);

@@ -60,7 +60,8 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Opens the folder, or makes a new one where there is none yet. What a killed writer left half done in it is removed.
+    /// Opens the folder, or makes a new one where there is none yet.
+    /// What a killed writer left half done in it is removed.
     pub(super) fn open(
         path: &Path,
         identity: &Identity,
@@ -84,7 +85,8 @@ impl Root {
         Ok(root)
     }
 
-    /// Opens the folder for reading alone. Nothing in it is made or removed; a writer is kept out where the lock can be shared.
+    /// Opens the folder for reading alone. Nothing in it is made or removed;
+    /// a writer is kept out where the lock can be shared.
     pub(super) fn open_to_compare(
         path: &Path,
         identity: &Identity,
@@ -152,7 +154,8 @@ impl Root {
         disk.rename(&beside, &path)
     }
 
-    /// Whether any file holds something of a service. Runs that brought nothing do not count, nor windows that they found empty.
+    /// Whether any file holds something of a service.
+    /// Runs that brought nothing do not count, nor windows that they found empty.
     fn holds_rows(&self) -> Result<bool, LoadError> {
         for file in self.files()? {
             let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy().into_owned();

@@ -124,7 +124,8 @@ impl RowsReader {
         Pick { groups: groups.map(|(index, group)| PickedGroup { index, rows: rows(group), kept: None }).collect() }
     }
 
-    /// Range of the partition column over all rows, by the statistics; `None` without rows, and if some row group has none.
+    /// Range of the partition column over all rows, by the statistics;
+    /// `None` without rows, and if some row group has none.
     pub(super) fn bounds(&self, table: &Table) -> Option<TimeBounds> {
         let column = self.partition_column(table);
         let mut hull = None;
@@ -145,7 +146,8 @@ impl RowsReader {
         order::is_in_order(table, self.footer())
     }
 
-    /// Bytes that reading all columns holds at once, about: a page and a dictionary of each, and the batch that is decoded.
+    /// Bytes that reading all columns holds at once, about:
+    /// a page and a dictionary of each, and the batch that is decoded.
     pub(super) fn buffer_bytes(&self) -> usize {
         let groups = 0..self.footer().num_row_groups();
         groups.map(|group| BATCH_BYTES + self.page_bytes(group)).max().unwrap_or(0)

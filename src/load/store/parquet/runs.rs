@@ -97,7 +97,8 @@ impl<'a> RunWriter<'a> {
         Self { target, scratch, limits, files: 0 }
     }
 
-    /// Writes the rows of all runs, the oldest run first, as one sorted file. Returns how many rows there are. The file is not synced.
+    /// Writes the rows of all runs, the oldest run first, as one sorted file. Returns how many rows there are.
+    /// The file is not synced.
     pub(super) fn write(&mut self, runs: Vec<Run>, path: &Path) -> Result<u64, LoadError> {
         let mut in_order = Vec::new();
         for run in runs {

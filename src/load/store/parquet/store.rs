@@ -67,13 +67,13 @@ pub(in crate::load) struct ParquetStore {
 }
 
 impl ParquetStore {
-    /// Opens the warehouse in this folder, while it waits for a writer that has it open. An empty or missing folder becomes a
-    /// warehouse. `steps` watches the durable steps.
+    /// Opens the warehouse in this folder, while it waits for a writer that has it open. An empty or missing folder
+    /// becomes a warehouse. `steps` watches the durable steps.
     ///
     /// # Errors
-    /// [`LoadError::Locked`] while another writer has it open, [`LoadError::OtherIdentity`] and [`LoadError::OtherPartition`] if it was
-    /// filled otherwise, [`LoadError::Newer`], [`LoadError::Damaged`] where a file is missing, and [`LoadError::NotOurs`] for a folder
-    /// with other things in it.
+    /// [`LoadError::Locked`] while another writer has it open, [`LoadError::OtherIdentity`] and
+    /// [`LoadError::OtherPartition`] if it was filled otherwise, [`LoadError::Newer`], [`LoadError::Damaged`] where a
+    /// file is missing, and [`LoadError::NotOurs`] for a folder with other things in it.
     pub fn open_watched(
         root: &Path,
         identity: &Identity,
@@ -99,11 +99,12 @@ impl ParquetStore {
         Ok(opened)
     }
 
-    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made, finished
-    /// or removed.
+    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in
+    /// it is made, finished or removed.
     ///
     /// # Errors
-    /// Those of [`ParquetStore::open_watched`], [`LoadError::Missing`], and [`LoadError::Unfinished`] where a publish was cut short.
+    /// Those of [`ParquetStore::open_watched`], [`LoadError::Missing`],
+    /// and [`LoadError::Unfinished`] where a publish was cut short.
     pub fn open_to_compare(root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
         let root = Root::open_to_compare(root, identity, options.partition_by)?;
         let mut opened = Self::new(Disk::default(), root, identity, options, Use::Compare)?;
@@ -202,8 +203,8 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// Whether some file has parts that still wait: then files and layers cannot be laid over each other, and what was begun is
-    /// finished first.
+    /// Whether some file has parts that still wait:
+    /// then files and layers cannot be laid over each other, and what was begun is finished first.
     fn publish_was_cut_short(&mut self) -> Result<bool, LoadError> {
         let Some(first) = self.waiting.first().map(Part::number) else { return Ok(false) };
         let Self { root, tree, waiting, .. } = self;
@@ -234,8 +235,8 @@ impl ParquetStore {
         waiting.iter().try_for_each(|part| part.remove(&self.disk))
     }
 
-    /// Runs something that changes the disk. If it fails, the open transaction is lost, and the disk is looked at again before the next
-    /// step.
+    /// Runs something that changes the disk.
+    /// If it fails, the open transaction is lost, and the disk is looked at again before the next step.
     fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.require_writable()?;
         self.refresh()?;

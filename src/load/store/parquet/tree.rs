@@ -130,8 +130,8 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
 /// Reads what the footer of a file says.
 ///
 /// # Errors
-/// [`LoadError::Damaged`] with the path of the whole warehouse: the whole folder has to be restored, since rows that are gone from one
-/// file are not asked for again.
+/// [`LoadError::Damaged`] with the path of the whole warehouse: the whole folder has to be restored, since rows that
+/// are gone from one file are not asked for again.
 pub(super) fn read_facts(root: &Root, path: &Path) -> Result<FileFacts, LoadError> {
     let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
     let damaged =

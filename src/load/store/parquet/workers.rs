@@ -12,8 +12,8 @@ pub(super) fn workers<I>(threads: u32, items: &[I]) -> usize {
     items.len().min(usize::try_from(threads).unwrap_or(1))
 }
 
-/// Does the same to each item, on so many threads: whoever is free takes the next item. After an error the other threads end with the item
-/// that they are at, and the error of the first thread that has one is returned.
+/// Does the same to each item, on so many threads: whoever is free takes the next item. After an error the other
+/// threads end with the item that they are at, and the error of the first thread that has one is returned.
 pub(super) fn share_out<I: Sync>(
     items: &[I],
     workers: usize,

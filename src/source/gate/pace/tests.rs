@@ -129,7 +129,8 @@ fn p5_a_raised_limit_is_found_within_a_minute() {
     }
 }
 
-/// A rate of fifty that is used for ten seconds; then nothing comes through for half a second, and what waited is refused.
+/// A rate of fifty that is used for ten seconds;
+/// then nothing comes through for half a second, and what waited is refused.
 fn after_an_accident() -> (Pace, Instant) {
     let (mut pace, mut now) = (Pace::new(Some(50.0), None), Instant::now());
     let start = now;

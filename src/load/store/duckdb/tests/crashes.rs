@@ -1,5 +1,5 @@
-//! Two processes and one file: locks, and a writer that is killed (promise P2). The second process is this test binary, told
-//! by its working directory which file to use.
+//! Two processes and one file: locks, and a writer that is killed (promise P2). The second process is this test binary,
+//! told by its working directory which file to use.
 
 use std::{
     process::{Child, Command},

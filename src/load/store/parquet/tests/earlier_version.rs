@@ -1,8 +1,9 @@
-//! Folders that the version before this store wrote, with an SQL engine: they are opened, read and published, with parts that wait in its format.
+//! Folders that the version before this store wrote, with an SQL engine: they are opened, read and published, with
+//! parts that wait in its format.
 //!
-//! `earlier_version.tar.zst` was made by it (commit a805264): seventy-five days of answers with choices and snapshots, of which edits, rows that are gone
-//! and a whole month wait for a publish (`waiting`); the same published by it (`published`); and publishes that were cut short, by the number
-//! of their durable steps (`cut-027`).
+//! `earlier_version.tar.zst` was made by it (commit a805264): seventy-five days of answers with choices and snapshots,
+//! of which edits, rows that are gone and a whole month wait for a publish (`waiting`); the same published by it
+//! (`published`); and publishes that were cut short, by the number of their durable steps (`cut-027`).
 
 use std::{
     collections::BTreeMap,

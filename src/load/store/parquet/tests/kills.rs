@@ -1,4 +1,5 @@
-//! Kills at every durable step: after each the warehouse opens with what was committed, and ends as if nothing had happened.
+//! Kills at every durable step: after each the warehouse opens with what was committed,
+//! and ends as if nothing had happened.
 
 use std::{
     io,
@@ -13,8 +14,8 @@ use super::{
     *,
 };
 
-/// Lets so many steps pass. From then on every step fails, as for a process that is gone. A write that is cut off leaves a torn file
-/// behind.
+/// Lets so many steps pass. From then on every step fails, as for a process that is gone.
+/// A write that is cut off leaves a torn file behind.
 pub(super) fn killed_after(steps: usize) -> (Disk, Arc<AtomicUsize>) {
     let taken = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&taken);

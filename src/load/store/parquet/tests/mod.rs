@@ -1,4 +1,5 @@
-//! A warehouse under random changes, kills and readers, compared with a store in memory and with the one of earlier versions.
+//! A warehouse under random changes, kills and readers,
+//! compared with a store in memory and with the one of earlier versions.
 
 mod earlier_version;
 mod files;
@@ -32,7 +33,8 @@ fn options() -> ParquetOptions {
     ParquetOptions { memory_limit_bytes: 256 << 20, threads: 1, ..ParquetOptions::default() }
 }
 
-/// A folder for a warehouse; in memory where that is possible, since these tests do little else than to wait for the disk.
+/// A folder for a warehouse; in memory where that is possible,
+/// since these tests do little else than to wait for the disk.
 fn new_folder() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }

@@ -67,8 +67,8 @@ fn p2_readers_see_the_old_partition_or_the_new_one() {
             let connection = Connection::open_in_memory().unwrap();
             let mut seen = HashSet::new();
             while !is_done.load(Ordering::Relaxed) {
-                // DuckDB lists a folder with the sizes of its files, and then opens the files: where one was replaced in between by a
-                // file of another size, the query fails.
+                // DuckDB lists a folder with the sizes of its files, and then opens the files: where one was replaced
+                // in between by a file of another size, the query fails.
                 let Ok(states) = states(&connection, &glob) else { continue };
                 assert_eq!(states.len(), 3, "a partition was missing");
                 for state in states {

@@ -1,5 +1,5 @@
-//! Reads cost by their range: files and row groups that cannot hold it are not opened, and wide columns are read for the rows that are
-//! meant.
+//! Reads cost by their range: files and row groups that cannot hold it are not opened,
+//! and wide columns are read for the rows that are meant.
 
 use std::fs;
 

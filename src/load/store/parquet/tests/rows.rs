@@ -145,8 +145,8 @@ pub(super) fn file_rows(path: &Path) -> Vec<String> {
     file_batches(path).iter().flat_map(texts).collect()
 }
 
-/// Checks that readers of the folder see what the store in memory has committed: each table has the same rows, each row in its
-/// partition, and each file in order.
+/// Checks that readers of the folder see what the store in memory has committed: each table has the same rows, each row
+/// in its partition, and each file in order.
 pub(super) fn assert_published(root: &Path, by: PartitionBy, shelf: &Shelf, context: &str) {
     for table in tables() {
         let mut found = Vec::new();
