@@ -452,7 +452,7 @@ fn cell(tables: &[(&'static str, RecordBatch)], column: &str) -> Option<String> 
 }
 
 #[test]
-fn p1_every_field_of_the_documents_lands_in_its_column() {
+fn p1_every_documented_field_lands_in_its_column() {
     for record in RECORDS {
         let tables = flattened(record);
         for Field { path, column, shown, .. } in record.fields {
@@ -483,7 +483,7 @@ fn page() -> String {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the rule is for the program")]
-fn the_page_of_fields_is_current() {
+fn docs_fields_page_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/fields.md");
     if std::env::var_os("STUDYSYNC_WRITE").is_some() {
         std::fs::write(path, page()).unwrap();

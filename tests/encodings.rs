@@ -14,7 +14,7 @@ fn utf16(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn p1_bodies_with_a_byte_order_mark_are_read_kept_and_erased() {
+fn p1_bodies_with_a_byte_order_mark_are_stored_and_erased() {
     let service = Service::start(small(60, 3));
     service.set_faults(Faults { byte_order_mark: true, ..Faults::default() });
     let place = Place::new(&service).with_config(&with_people());
@@ -37,7 +37,7 @@ fn p1_bodies_with_a_byte_order_mark_are_read_kept_and_erased() {
 }
 
 #[test]
-fn a_key_is_sent_bare_however_it_was_saved() {
+fn a_key_is_sent_without_quotes_marks_or_blanks() {
     let service = Service::start(small(20, 3));
     let place = Place::new(&service).with_env(KEY_VARIABLE, "not-the-key");
     for (bytes, told) in [
@@ -59,7 +59,7 @@ fn a_key_is_sent_bare_however_it_was_saved() {
 }
 
 #[test]
-fn a_configuration_in_utf16_is_read() {
+fn a_utf16_configuration_is_read() {
     let service = Service::start(small(20, 3));
     let place = Place::new(&service).with_config("");
     let text =
@@ -71,7 +71,7 @@ fn a_configuration_in_utf16_is_read() {
 }
 
 #[test]
-fn times_of_people_in_seconds_are_told_by_their_size_and_kept() {
+fn user_times_in_seconds_are_recognized_by_size() {
     let service = Service::start(small(60, 3));
     service.set_faults(Faults { user_times_in_seconds: true, ..Faults::default() });
     let place = Place::new(&service).with_config(&with_people());

@@ -147,13 +147,13 @@ fn key_of(key: &RowKey) -> String {
 }
 
 #[test]
-fn p4_three_nights_of_changes_arrive_each_morning() {
+fn p4_three_nights_of_changes_reach_the_tables() {
     changes_arrive(2500);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p4_slow_three_nights_of_more_changes_arrive_each_morning() {
+fn p4_slow_three_nights_of_many_changes_reach_the_tables() {
     changes_arrive(6000);
 }
 
@@ -215,7 +215,7 @@ fn assert_children_were_replaced(before: &Expected, after: &Expected, summary: &
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p4_slow_too_many_vanished_rows_are_withheld_until_they_are_accepted() {
+fn p4_slow_mass_deletions_are_withheld_until_accepted() {
     let service = Service::start(small(2000, DAYS));
     let place = Place::new(&service);
     place.report(&["sync"], 0);
@@ -270,7 +270,7 @@ fn changed(
 }
 
 #[test]
-fn p6_an_idle_sync_writes_nothing_and_a_finished_backfill_asks_nothing() {
+fn p6_an_idle_run_writes_nothing_and_a_done_backfill_asks_nothing() {
     let service = Service::start(small(3000, DAYS));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(26)], 0);
@@ -340,7 +340,7 @@ fn dump(tables: &Tables) -> String {
 }
 
 #[test]
-fn p7_the_time_zone_of_the_machine_changes_nothing() {
+fn p7_the_machine_time_zone_changes_nothing() {
     let service = Service::start(small(1500, DAYS));
     let expected = Expected::now(&service);
     let query = "SELECT created_at, created_at::VARCHAR AS text, date_trunc('day', created_at) AS day, \
@@ -399,7 +399,7 @@ fn p7_the_time_zone_of_the_machine_changes_nothing() {
 }
 
 #[test]
-fn p4_a_scan_without_flags_never_blanks_what_an_earlier_one_stored() {
+fn p4_a_scan_without_flags_keeps_values_of_an_earlier_scan() {
     let service = Service::start(small(1500, DAYS));
     let place = Place::new(&service);
     place.report(&["sync"], 0);

@@ -95,7 +95,7 @@ fn read_database(connection: &duckdb::Connection, path: &Path) -> Result<Vec<Str
 }
 
 #[test]
-fn p2_readers_who_never_stop_see_whole_partitions_and_whole_copies() {
+fn p2_constant_readers_see_complete_partitions_and_copies() {
     let service = Service::start(small(4000, 60));
     let place = place_with_copy(&service);
     place.run(&["backfill", "--from", &days_ago(61)]).expect(0);
@@ -161,7 +161,7 @@ fn p2_readers_who_never_stop_see_whole_partitions_and_whole_copies() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_the_file_is_free_while_a_run_waits_for_the_service_and_shows_whole_windows() {
+fn slow_a_waiting_run_leaves_the_file_open_to_readers() {
     let service = Service::start(small(600, 40));
     let place = Place::new(&service).without_parquet();
     // Windows arrive one after the other, and seconds apart.
@@ -198,7 +198,7 @@ fn inode(path: &Path) -> u64 {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p6_slow_a_copy_is_replaced_only_when_the_warehouse_changed_and_never_under_a_reader() {
+fn p6_slow_the_copy_is_replaced_only_after_a_change() {
     let service = Service::start(small(1500, 28));
     let place = place_with_copy(&service);
     let copy = place.path(COPY);
@@ -233,7 +233,7 @@ fn p6_slow_a_copy_is_replaced_only_when_the_warehouse_changed_and_never_under_a_
 }
 
 #[test]
-fn exit_2_a_copy_never_takes_the_place_of_something_else() {
+fn exit_2_the_copy_never_overwrites_a_foreign_file() {
     let service = Service::start(small(100, 4));
     let place = place_with_copy(&service);
     let others = connect();

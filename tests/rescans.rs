@@ -25,7 +25,7 @@ fn now(service: &Service) -> Expected {
 }
 
 #[test]
-fn p4_a_second_look_brings_what_changed_and_nothing_else() {
+fn p4_a_second_scan_applies_only_what_changed() {
     let (service, place) = synced(12_000);
     let counts = &place.report(&["sync", "--stream", "responses"], 0)["streams"]["responses"];
     assert!(counts["unchanged"].as_u64().unwrap() > 10_000, "{counts}");
@@ -48,7 +48,7 @@ fn p4_a_second_look_brings_what_changed_and_nothing_else() {
 }
 
 #[test]
-fn p4_a_warehouse_that_lost_rows_gets_them_back() {
+fn p4_a_rescan_restores_lost_rows() {
     let (service, place) = synced(3_000);
     let file = duckdb::Connection::open(place.duckdb()).unwrap();
     let lost = file.execute("DELETE FROM responses WHERE question_id % 7 = 0", []).unwrap();
@@ -78,7 +78,7 @@ const FEWER_COLUMNS: &str = r#"
     ALTER TABLE themes ALTER COLUMN theme DROP NOT NULL; UPDATE themes SET theme = NULL WHERE extra LIKE '{"theme":%';"#;
 
 #[test]
-fn p4_a_version_that_knows_more_columns_finds_no_edit() {
+fn p4_a_version_with_more_columns_reports_no_edit() {
     let (service, place) = synced(3_000);
     let all = ["responses", "surveys", "themes", "response_history", "survey_history", "survey_status_changes"];
     let content = |place: &Place| {

@@ -71,7 +71,7 @@ async fn rows_of(mut walk: Walk) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p5_eight_windows_at_once_obey_one_limit_and_lose_nothing() {
+async fn p5_eight_parallel_windows_obey_one_limit_and_lose_nothing() {
     let server = MockServer::start().await;
     let bucket = Bucket {
         tokens: 10.0,

@@ -29,13 +29,13 @@ fn total(report: &Value, count: &str) -> u64 {
 }
 
 #[test]
-fn p1_a_backfill_equals_the_truth_in_every_table_and_column() {
+fn p1_a_backfill_equals_the_service_in_every_column() {
     equals_the_truth(8000);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_large_backfill_equals_the_truth_in_every_table_and_column() {
+fn p1_slow_a_large_backfill_equals_the_service_in_every_column() {
     equals_the_truth(30_000);
 }
 
@@ -57,7 +57,7 @@ fn equals_the_truth(generated: u64) {
 }
 
 #[test]
-fn p1_what_was_not_asked_for_is_null_and_the_rest_equals_the_truth() {
+fn p1_unrequested_fields_are_null_and_others_equal_the_service() {
     let service = Service::start(small(3000, DAYS));
     let place = Place::new(&service).with_config("[streams.responses]\nflags = []\n");
     backfill(&place, 31, 0);
@@ -149,7 +149,7 @@ fn plant_at_the_edges(service: &Service) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_every_habit_that_a_service_may_have_gives_the_same_tables() {
+fn p3_slow_every_service_behaviour_gives_the_same_tables() {
     let service = Service::start(small(1500, DAYS));
     plant_at_the_edges(&service);
     let expected = Expected::now(&service);
@@ -178,7 +178,7 @@ fn p3_slow_every_habit_that_a_service_may_have_gives_the_same_tables() {
 }
 
 #[test]
-fn p3_rows_of_one_millisecond_at_page_edges_are_neither_lost_nor_doubled() {
+fn p3_ties_at_page_edges_are_neither_lost_nor_duplicated() {
     for order in ["newest_first", "oldest_first"] {
         let service = Service::start(Settings { ties_per_ms: 6, ..small(1500, DAYS) });
         service.control().merge_faults(json!({"ties": "repeated", "order": order})).unwrap();
@@ -192,13 +192,13 @@ fn p3_rows_of_one_millisecond_at_page_edges_are_neither_lost_nor_doubled() {
 }
 
 #[test]
-fn p2_p5_whatever_the_service_throws_the_tables_equal_the_truth() {
+fn p2_p5_tables_equal_the_service_despite_faults() {
     is_thrown_at(700, 13);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_p5_slow_whatever_the_service_throws_for_longer_the_tables_equal_the_truth() {
+fn p2_p5_slow_tables_equal_the_service_despite_many_faults() {
     is_thrown_at(2000, 29);
 }
 
@@ -228,7 +228,7 @@ fn is_thrown_at(responses: u64, dead_token_every: u64) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p5_slow_a_real_rate_limit_is_kept_to() {
+fn p5_slow_a_backfill_keeps_a_real_rate_limit() {
     let service = Service::start(small(1500, DAYS));
     service
         .control()
@@ -251,7 +251,7 @@ fn p5_slow_a_real_rate_limit_is_kept_to() {
 }
 
 #[test]
-fn p1_each_warehouse_alone_and_without_an_archive_equals_the_truth() {
+fn p1_a_single_warehouse_without_archive_equals_the_service() {
     let service = Service::start(small(2500, DAYS));
     let expected = Expected::now(&service);
     let alone = [

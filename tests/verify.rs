@@ -35,7 +35,7 @@ fn sums<'a>(report: &'a Value, warehouse: &str) -> &'a Value {
 }
 
 #[test]
-fn p1_what_is_equal_is_found_equal_and_left_alone() {
+fn p1_verify_finds_equal_data_equal_and_changes_nothing() {
     let (service, place) = filled(3000);
     let (before, status) = (bytes(&place), place.run(&["status", "--json"]).expect(0).json());
     // Nothing may be written where the warehouses are.
@@ -62,7 +62,7 @@ fn p1_what_is_equal_is_found_equal_and_left_alone() {
 }
 
 #[test]
-fn p4_what_changed_at_the_service_is_told_exactly() {
+fn p4_verify_reports_exactly_what_changed_at_the_service() {
     let (service, place) = filled(3000);
     let changed = service.change(&ChangeRequest {
         seed: 3,
@@ -108,7 +108,7 @@ fn p4_what_changed_at_the_service_is_told_exactly() {
 }
 
 #[test]
-fn p1_damage_in_one_warehouse_is_told_of_that_one_alone() {
+fn p1_verify_reports_only_the_damaged_warehouse() {
     let (_service, place) = filled(2000);
     let file = duckdb::Connection::open(place.duckdb()).unwrap();
     file.execute_batch(
@@ -156,7 +156,7 @@ fn p1_damage_in_one_warehouse_is_told_of_that_one_alone() {
 }
 
 #[test]
-fn p3_what_was_never_read_is_told_and_a_stopped_verify_goes_on() {
+fn p3_verify_reports_unread_windows_and_resumes() {
     let (service, place) = filled(3000);
     let wide = ["verify", "--json", "--from", &days_ago(DAYS + 5), "--to", &days_ago(1), "--stream", "responses"];
     let report = place.run(&wide).expect(3).json();
@@ -184,7 +184,7 @@ fn p3_what_was_never_read_is_told_and_a_stopped_verify_goes_on() {
 }
 
 #[test]
-fn p3_status_says_of_any_day_since_when_and_how_it_is_proven() {
+fn p3_status_shows_when_and_how_a_day_was_proven() {
     let (service, place) = filled(2000);
     service.advance_days(2);
     place.run(&["sync", "--stream", "responses"]).expect(0);
@@ -218,7 +218,7 @@ fn p3_status_says_of_any_day_since_when_and_how_it_is_proven() {
 }
 
 #[test]
-fn p4_a_doubt_survives_a_kill_between_the_commit_and_its_checkpoint() {
+fn p4_a_doubt_survives_a_kill_before_its_checkpoint() {
     let (service, place) = filled(2000);
     service.advance_days(3);
     let now_ms = service.control().now_ms();

@@ -10,7 +10,7 @@ fn localhost(service: &Service) -> String {
 }
 
 #[test]
-fn init_and_check_before_the_file_is_edited_bind_nothing() {
+fn init_and_check_bind_no_service_before_the_file_is_edited() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_config();
     let bare = |arguments: &[&str]| Done::from(place.bare(arguments).output().unwrap());
@@ -39,7 +39,7 @@ fn init_and_check_before_the_file_is_edited_bind_nothing() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_a_first_run_with_a_wrong_address_key_or_label_binds_nothing() {
+fn slow_a_first_run_with_wrong_settings_binds_no_service() {
     let (right, wrong) = (Service::start(small(60, 3)), Service::start(small(0, 3)));
     let mut place = Place::at("http://127.0.0.1:9");
     place.run(&["sync"]).expect(1);
@@ -59,7 +59,7 @@ fn slow_a_first_run_with_a_wrong_address_key_or_label_binds_nothing() {
 }
 
 #[test]
-fn p10_a_service_that_moved_is_followed_by_rebind() {
+fn p10_rebind_follows_a_service_to_its_new_address() {
     let (before, after) = (Service::start(small(60, 3)), Service::start(small(60, 3)));
     let mut place = Place::new(&before);
     place.report(&["backfill", "--from", &days_ago(4)], 0);

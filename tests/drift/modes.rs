@@ -64,7 +64,7 @@ fn p1_evolve_is_the_default_and_loses_nothing() {
 }
 
 #[test]
-fn p1_a_discarded_row_is_in_the_rejects_and_comes_back_by_replay() {
+fn p1_replay_restores_a_discarded_row_from_the_rejects() {
     let service = drifting();
     for stream in &STREAMS {
         let place = Place::new(&service).with_config(&config(&[stream.name], "discard_row"));
@@ -95,7 +95,7 @@ fn p1_a_discarded_row_is_in_the_rejects_and_comes_back_by_replay() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_discarded_value_comes_back_by_replay() {
+fn p1_slow_replay_restores_a_discarded_value() {
     let service = drifting();
     for stream in &STREAMS {
         let place = Place::new(&service).with_config(&config(&[stream.name], "discard_value"));
@@ -115,7 +115,7 @@ fn p1_slow_a_discarded_value_comes_back_by_replay() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_frozen_stream_applies_no_window_with_drift_and_goes_on_with_another_mode() {
+fn p1_slow_a_frozen_stream_holds_drifted_windows_until_unfrozen() {
     let service = drifting();
     for stream in &STREAMS {
         let place = Place::new(&service).with_config(&config(&[stream.name], "freeze"));
@@ -156,7 +156,7 @@ fn p1_slow_a_frozen_stream_applies_no_window_with_drift_and_goes_on_with_another
 }
 
 #[test]
-fn p1_a_frozen_scan_is_committed_by_the_mode_of_the_run_that_commits_it() {
+fn p1_the_committing_run_sets_the_mode_of_a_frozen_scan() {
     let service = drifting();
     let place = Place::new(&service).with_config(&config(&["responses"], "freeze"));
     place.report(&["sync"], 1);
@@ -172,7 +172,7 @@ fn p1_a_frozen_scan_is_committed_by_the_mode_of_the_run_that_commits_it() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_replay_goes_by_the_modes_that_are_set() {
+fn p2_slow_replay_uses_the_configured_drift_modes() {
     let service = drifting();
     for (mode, code, rows, rejects) in [("discard_row", 3, 0, 6), ("discard_value", 0, 2, 0)] {
         let place = Place::new(&service).with_config(&config(&["responses", "surveys", "themes"], mode));
@@ -197,7 +197,7 @@ fn asked_for(service: &Service, stream: &Drifting) -> usize {
 }
 
 #[test]
-fn p1_a_replay_of_a_frozen_stream_is_refused_and_changes_nothing() {
+fn p1_replay_refuses_a_frozen_stream_and_changes_nothing() {
     let service = drifting();
     let place = Place::new(&service);
     place.run(&["sync"]).expect(0);

@@ -14,7 +14,7 @@ fn count(report: &Value, stream: &str, fate: &str) -> u64 {
 }
 
 #[test]
-fn p4_a_discarded_value_that_changes_every_night_edits_nothing() {
+fn p4_a_change_in_a_discarded_value_is_no_edit() {
     let service = drifting();
     let place = Place::new(&service).with_config(&config(&ALL, "discard_value"));
     place.report(&["sync"], 0);
@@ -36,7 +36,7 @@ fn p4_a_discarded_value_that_changes_every_night_edits_nothing() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p4_slow_another_mode_is_an_update_and_no_deletion() {
+fn p4_slow_a_new_drift_mode_updates_rows_and_deletes_none() {
     let service = drifting();
     let place = Place::new(&service);
     place.report(&["sync"], 0);

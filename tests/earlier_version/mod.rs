@@ -69,7 +69,7 @@ fn service() -> Service {
 }
 
 #[test]
-fn p2_a_place_of_an_earlier_version_is_replayed_to_what_it_was() {
+fn p2_replay_rebuilds_a_warehouse_of_an_earlier_version() {
     let place = left_behind();
     let before = Before::of(&place, "before");
     assert_eq!(before.duckdb().count("SELECT count(*) FROM responses"), 603);
@@ -104,7 +104,7 @@ fn p2_a_place_of_an_earlier_version_is_replayed_to_what_it_was() {
 }
 
 #[test]
-fn p4_a_place_of_an_earlier_version_goes_on() {
+fn p4_sync_continues_a_warehouse_of_an_earlier_version() {
     let (mut place, service) = (left_behind(), service());
     place.set_base_url(service.base_url());
     place.run(&["rebind", "--from", ADDRESS]).expect(0);

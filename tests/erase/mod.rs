@@ -54,13 +54,13 @@ fn receipt(done: &Done) -> Value {
 }
 
 #[test]
-fn p9_an_erased_person_is_in_no_byte_and_does_not_come_back() {
+fn p9_an_erased_person_leaves_no_byte_and_does_not_return() {
     is_gone_on(500, &[1, 2, 11]);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_an_erased_person_is_in_no_byte_on_any_day() {
+fn p9_slow_an_erased_person_leaves_no_byte_on_any_day() {
     is_gone_on(1500, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
 }
 

@@ -67,7 +67,7 @@ fn p2_p6_lost_checkpoints_are_rebuilt_from_the_ledgers() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_warehouse_that_joins_later_is_filled_by_the_next_backfill() {
+fn p2_slow_the_next_backfill_fills_a_new_warehouse() {
     let service = slow_service(900, DAYS as u32);
     let calm = place(&service);
     run_to_the_end(&calm, &backfill(DAYS));
@@ -85,7 +85,7 @@ fn p2_slow_a_warehouse_that_joins_later_is_filled_by_the_next_backfill() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_deleted_warehouse_is_filled_anew_although_the_checkpoints_stayed() {
+fn p2_slow_a_deleted_warehouse_is_refilled_despite_checkpoints() {
     let (_service, calm, stormy) = half_done(0x5eed_0012);
     std::fs::remove_file(stormy.duckdb()).unwrap();
     let _ = std::fs::remove_file(stormy.path("warehouse.duckdb.wal"));

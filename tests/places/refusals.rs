@@ -70,7 +70,7 @@ fn assert_says(done: &Done, words: &[&str], not: &[&str]) {
 }
 
 #[test]
-fn what_may_not_be_read_is_not_taken_for_missing() {
+fn an_unreadable_file_is_not_reported_as_missing() {
     let service = Service::start(small(60, 3));
     let place = filled(&service);
     let status = as_another(&place, &["status"]);
@@ -96,7 +96,7 @@ fn what_may_not_be_read_is_not_taken_for_missing() {
 }
 
 #[test]
-fn status_reads_what_it_may_not_write() {
+fn status_works_on_read_only_files() {
     let service = Service::start(small(60, 3));
     let place = filled(&service);
     set_mode(&place.path("state"), 0o755);
@@ -112,7 +112,7 @@ fn status_reads_what_it_may_not_write() {
 }
 
 #[test]
-fn what_is_missing_is_called_missing() {
+fn a_missing_file_is_reported_as_missing() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_parquet();
     for command in [&["query", "FROM responses"][..], &["report", "--out", "r.html"]] {
@@ -141,7 +141,7 @@ fn without_locks(place: &Place, arguments: &[&str]) -> Option<Done> {
 }
 
 #[test]
-fn a_lock_that_the_file_system_refuses_is_not_told_as_held() {
+fn an_unsupported_lock_is_not_reported_as_held() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service);
     let Some(refused) = without_locks(&place, &["sync"]) else { return println!("SKIPPED: there is no strace") };

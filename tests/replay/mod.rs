@@ -132,13 +132,13 @@ pub fn replay(service: &Service, place: &Place, more: &[&str]) -> Done {
 }
 
 #[test]
-fn p2_a_replay_equals_the_original_in_every_table() {
+fn p2_replay_equals_the_original_in_every_table() {
     equals_the_original(1200);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_replay_of_more_equals_the_original_in_every_table() {
+fn p2_slow_a_large_replay_equals_the_original() {
     equals_the_original(2000);
 }
 
@@ -170,7 +170,7 @@ fn equals_the_original(responses: u64) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_lost_warehouses_come_back_from_the_archive() {
+fn p2_slow_replay_restores_lost_warehouses() {
     let service = hostile_service(1500);
     let place = place_after_three_nights(&service);
     let before = Before::of(&place, "before");
@@ -205,7 +205,7 @@ fn p2_slow_lost_warehouses_come_back_from_the_archive() {
 }
 
 #[test]
-fn p1_a_column_that_a_contract_gained_is_filled_by_a_replay() {
+fn p1_replay_fills_a_new_column_of_a_contract() {
     let service = Service::start(small(800, 20));
     let place = Place::new(&service);
     place.run(&["backfill", "--from", &days_ago(20)]).expect(0);
@@ -229,7 +229,7 @@ fn p1_a_column_that_a_contract_gained_is_filled_by_a_replay() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_replay_that_would_lose_rows_is_refused() {
+fn p1_slow_replay_refuses_to_lose_rows() {
     let service = Service::start(small(800, 20));
     let place = Place::new(&service);
     place.run(&["backfill", "--from", &days_ago(20)]).expect(0);
@@ -276,7 +276,7 @@ fn p1_slow_a_replay_that_would_lose_rows_is_refused() {
 }
 
 #[test]
-fn p10_a_replay_of_another_service_is_refused() {
+fn p10_replay_refuses_another_service() {
     let service = Service::start(small(300, 5));
     let place = Place::new(&service);
     place.run(&["sync"]).expect(0);

@@ -5,7 +5,7 @@ use crate::harness::{DAY_MS, NOW_MS, days_ago};
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_damaged_stretch_is_replaced_and_the_rest_left_alone() {
+fn p2_slow_replay_of_a_range_leaves_other_rows_alone() {
     let service = hostile_service(2000);
     let place = place_after_three_nights(&service);
     let before = Before::of(&place, "before");

@@ -61,7 +61,7 @@ fn only(page: &Page, view: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_number_is_the_one_of_its_view() {
+fn every_number_in_the_report_equals_its_view() {
     let (_service, place) = rich();
     let tables = place.duckdb_tables();
     for (kind, run) in KINDS {
@@ -281,7 +281,7 @@ fn runs_are(page: &Page, ask: Ask<'_>) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_coverage_is_what_status_says_also_by_the_ledger_alone() {
+fn p3_slow_report_coverage_equals_status_and_the_ledger() {
     let service = Service::start(small(3000, 20));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(20), "--to", &days_ago(15)], 0);

@@ -24,7 +24,7 @@ fn rss_kib(pid: u32) -> u64 {
 }
 
 #[test]
-fn p8_bodies_methods_and_paths_that_are_refused() {
+fn p8_bad_bodies_methods_and_paths_are_refused() {
     let service = Service::start(small(200, 5));
     let place = place_for(&service, NO_SCHEDULE);
     let serving = Serving::start(&place);
@@ -68,7 +68,7 @@ fn p8_bodies_methods_and_paths_that_are_refused() {
 }
 
 #[test]
-fn p8_idle_and_slow_connections_keep_no_delivery_out() {
+fn p8_idle_and_slow_connections_block_no_delivery() {
     let service = Service::start(small(200, 5));
     let place = place_for(&service, NO_SCHEDULE);
     let serving = Serving::start(&place);

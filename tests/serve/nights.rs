@@ -283,13 +283,13 @@ fn nights_pass(nights: i64, at_least: &Troubles) {
 }
 
 #[test]
-fn p2_p4_nights_of_serve_need_nobody() {
+fn p2_p4_nights_of_serve_need_no_operator() {
     nights_pass(4, &Troubles { kills: 1, absences: 0, deliveries: 100 });
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_p4_slow_thirty_nights_of_serve_need_nobody() {
+fn p2_p4_slow_thirty_nights_of_serve_need_no_operator() {
     nights_pass(30, &Troubles { kills: 9, absences: 3, deliveries: 1001 });
 }
 
@@ -367,7 +367,7 @@ async fn play_nights(nights: i64, at_least: &Troubles) {
 }
 
 #[test]
-fn p5_a_service_that_says_to_wait_for_a_month_costs_one_night() {
+fn p5_a_retry_after_of_a_month_costs_one_night() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let mut machine = Machine::new();

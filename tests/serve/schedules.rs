@@ -33,7 +33,7 @@ fn runs(place: &Place) -> Vec<(String, String)> {
 }
 
 #[test]
-fn missed_runs_are_caught_up_by_one() {
+fn one_run_catches_up_on_missed_runs() {
     let service = Service::start(small(400, 5));
     let place = place_for(&service, NIGHTLY);
     last_run_was(&place, &service, 4);
@@ -57,7 +57,7 @@ fn missed_runs_are_caught_up_by_one() {
 }
 
 #[test]
-fn p5_a_wait_beyond_patience_shows_as_an_error_and_spares_the_schedule() {
+fn p5_a_too_long_retry_after_is_an_error_and_keeps_the_schedule() {
     let service = Service::start(small(60, 3));
     for (form, wait_ms) in [("seconds", 30 * DAY_MS), ("epoch_seconds", 3650 * DAY_MS)] {
         let told =
@@ -80,7 +80,7 @@ fn p5_a_wait_beyond_patience_shows_as_an_error_and_spares_the_schedule() {
 }
 
 #[test]
-fn p2_a_stop_in_the_middle_of_a_run_is_quick_and_the_next_start_goes_on() {
+fn p2_serve_stops_quickly_during_a_run_and_resumes_it() {
     let service = Service::start(small(3000, 25));
     let place = place_for(&service, NIGHTLY);
     last_run_was(&place, &service, 2);
@@ -100,7 +100,7 @@ fn p2_a_stop_in_the_middle_of_a_run_is_quick_and_the_next_start_goes_on() {
 }
 
 #[test]
-fn another_process_at_work_is_left_alone_and_deliveries_wait() {
+fn serve_waits_for_another_process_and_keeps_deliveries() {
     let service = Service::start(small(2000, 25));
     let place = place_for(&service, NIGHTLY);
     last_run_was(&place, &service, 2);
@@ -122,7 +122,7 @@ fn another_process_at_work_is_left_alone_and_deliveries_wait() {
 }
 
 #[test]
-fn what_cannot_work_is_told_at_the_start() {
+fn serve_reports_unusable_settings_at_the_start() {
     let service = Service::start(small(200, 5));
     let refused = |serve: &str, code: i32, words: &[&str]| {
         let done = place_for(&service, serve).run(&["serve"]).expect(code);
@@ -151,7 +151,7 @@ fn what_cannot_work_is_told_at_the_start() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the shell finds its own programs as well")]
-fn the_ways_to_run_without_serve_work_as_they_stand() {
+fn the_documented_schedules_without_serve_work_verbatim() {
     let service = Service::start(small(300, 5));
     let place = Place::new(&service);
     let config = format!(

@@ -67,7 +67,7 @@ fn failed_nights_turn_healthz_red_and_leave_readyz_green() {
 }
 
 #[test]
-fn a_stream_that_is_behind_is_red_after_the_first_night() {
+fn a_lagging_stream_turns_healthz_red_after_one_night() {
     let service = Service::start(small(120, 4));
     let place = place_for(&service, &format!("max_lag = \"5m\"\n{IDLE}"));
     let serving = Serving::start(&place);
@@ -88,7 +88,7 @@ fn a_stream_that_is_behind_is_red_after_the_first_night() {
 }
 
 #[test]
-fn readyz_is_red_while_nothing_can_be_stored_and_mends_by_itself() {
+fn readyz_is_red_until_deliveries_can_be_stored_again() {
     let service = Service::start(small(60, 3));
     let place = place_for(&service, IDLE);
     let serving = Serving::start(&place);

@@ -16,7 +16,7 @@ const IN_FLIGHT_MAX: usize = 4;
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_p3_slow_a_killed_backfill_of_a_service_that_loses_ties_ends_whole() {
+fn p2_p3_slow_a_killed_backfill_recovers_lost_ties() {
     const KILLS: usize = 12;
     let settings = small(1500, 20);
     let service = Service::start(Settings { now_ms: NOW_MS + 2 * 60_000, ties_per_ms: 4, ..settings });

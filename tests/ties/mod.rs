@@ -54,13 +54,13 @@ fn notes(report: &Value) -> String {
 }
 
 #[test]
-fn p3_a_service_that_loses_ties_is_read_whole_whatever_its_order() {
+fn p3_lost_ties_are_recovered_in_every_order() {
     is_read_whole(700);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_a_larger_service_that_loses_ties_is_read_whole_whatever_its_order() {
+fn p3_slow_lost_ties_of_a_larger_service_are_recovered() {
     is_read_whole(1500);
 }
 
@@ -82,7 +82,7 @@ fn is_read_whole(responses: u64) {
 }
 
 #[test]
-fn p3_one_page_that_comes_twice_does_not_hide_that_ties_are_lost() {
+fn p3_a_repeated_page_does_not_hide_lost_ties() {
     // The second page of the measure is the first once more; then it is told that there is no more.
     let twice = json!({"rows": 4, "when": {"count": 1, "path": Stream::Responses.path()}});
     let faults = json!({
@@ -99,7 +99,7 @@ fn p3_one_page_that_comes_twice_does_not_hide_that_ties_are_lost() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_p4_slow_three_nights_against_a_service_that_loses_ties() {
+fn p3_p4_slow_three_nights_recover_lost_ties() {
     let service = service(1200, 4, json!({"ties": "lost", "default_page_rows": 10}));
     let place = Place::new(&service).with_config(&paged(13));
     place.report(&["sync"], 0);
@@ -129,7 +129,7 @@ fn p3_p4_slow_three_nights_against_a_service_that_loses_ties() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_keeping_and_repeating_services_are_measured_once_and_then_cost_next_to_nothing() {
+fn p3_slow_services_without_lost_ties_need_few_probes() {
     for (ties, found) in [("kept", Ties::Kept), ("repeated", Ties::Repeated)] {
         let service = service(3000, 3, json!({"ties": ties}));
         let place = Place::new(&service).with_config(&paged(10));
@@ -150,7 +150,7 @@ fn p3_slow_keeping_and_repeating_services_are_measured_once_and_then_cost_next_t
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before_it() {
+fn p3_slow_pending_tie_probes_survive_an_interrupted_scan() {
     // A row on a page, two of a millisecond: no page shows a tie, and every second edge hides a row.
     for (ties, found) in [("lost", Ties::Lost), ("kept", Ties::Kept)] {
         let service = service(160, 2, json!({ "ties": ties }));
@@ -187,7 +187,7 @@ fn p3_slow_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_a_run_that_ends_between_the_last_page_and_the_looks_loses_no_row() {
+fn p3_slow_a_run_that_ends_before_its_tie_probes_loses_no_row() {
     // One window, a row on a page, two of a millisecond:
     // what a run with so many requests leaves is made good by the next.
     let service = service(16, 2, json!({"ties": "lost"}));
@@ -216,7 +216,7 @@ fn assert_cheap(report: &Value, when: &str) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_a_sample_notices_that_ties_are_lost_now_and_the_next_run_mends_it() {
+fn p3_slow_a_sample_detects_newly_lost_ties() {
     let service = service(2400, 6, json!({"ties": "kept", "default_page_rows": 10}));
     let place = Place::new(&service).with_config(&paged(25));
     place.report(&["sync"], 0);
@@ -237,7 +237,7 @@ fn p3_slow_a_sample_notices_that_ties_are_lost_now_and_the_next_run_mends_it() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_a_millisecond_with_more_rows_than_a_page_is_whole_or_told_in_every_run() {
+fn p3_slow_an_oversized_millisecond_is_complete_or_reported() {
     // More than the largest page may have.
     let kept = service(2200, 1100, json!({"ties": "kept"}));
     let place = Place::new(&kept).with_config(&paged(500));

@@ -16,7 +16,7 @@ const KILLS: u64 = 5;
 const LOST_BY_A_KILL_MAX: usize = 100 + 8;
 
 #[test]
-fn p2_p6_five_kills_leave_everybody_in_the_warehouses_once() {
+fn p2_p6_five_kills_leave_each_user_in_the_warehouses_once() {
     let settings = small(12_000, 20);
     let faults = Faults { latency: Latency { ms: 4, ..Latency::default() }, ..settings.faults.clone() };
     let service = Service::start(Settings { faults, ..settings });

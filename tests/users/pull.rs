@@ -33,7 +33,7 @@ fn pass(service: &Service, place: &Place, days: u64) {
 }
 
 #[test]
-fn p1_everybody_whom_answers_name_is_in_the_warehouses_as_the_service_knows_them() {
+fn p1_users_named_in_answers_are_stored_as_the_service_has_them() {
     let service = service(1500);
     let place = place(&service);
     let people = people_of(&service);
@@ -74,7 +74,7 @@ fn p1_everybody_whom_answers_name_is_in_the_warehouses_as_the_service_knows_them
 }
 
 #[test]
-fn p6_nobody_is_asked_for_again_before_the_time_and_everybody_after_it() {
+fn p6_a_user_is_requested_again_only_when_due() {
     let service = service(300);
     let place = place(&service);
     let people = people_of(&service).len();
@@ -102,7 +102,7 @@ fn p6_nobody_is_asked_for_again_before_the_time_and_everybody_after_it() {
 }
 
 #[test]
-fn p4_changes_are_history_and_who_is_gone_is_marked_and_asked_for_again_later() {
+fn p4_user_changes_are_history_and_missing_users_are_rechecked() {
     let service = service(300);
     let place = place(&service);
     let mut people: BTreeSet<String> = people_of(&service).into_keys().collect();
@@ -161,7 +161,7 @@ fn p4_changes_are_history_and_who_is_gone_is_marked_and_asked_for_again_later() 
 }
 
 #[test]
-fn p4_very_many_who_seem_gone_are_withheld_until_they_are_believed() {
+fn p4_mass_disappearances_of_users_are_withheld() {
     let service = service(600);
     let place = place(&service);
     let people: BTreeSet<String> = people_of(&service).into_keys().collect();
@@ -180,7 +180,7 @@ fn p4_very_many_who_seem_gone_are_withheld_until_they_are_believed() {
 }
 
 #[test]
-fn a_few_people_are_asked_for_by_their_ids_whatever_is_in_them() {
+fn users_with_odd_characters_in_their_ids_are_pulled() {
     let settings = small(50, 5);
     let faults = Faults { auth: studysync::sandbox::Auth::Strict, iso_user_times: true, ..Faults::default() };
     let service = Service::start(Settings { faults, ..settings });
@@ -215,7 +215,7 @@ fn a_few_people_are_asked_for_by_their_ids_whatever_is_in_them() {
 }
 
 #[test]
-fn p1_what_the_contract_does_not_know_of_a_person_is_kept() {
+fn p1_unknown_fields_of_a_user_are_kept() {
     let service = service(50);
     let place = Place::new(&service).with_config(&with_people());
     // An answer of a person whom the service does not know, and one of a person whose id no address can carry.
@@ -237,7 +237,7 @@ fn p1_what_the_contract_does_not_know_of_a_person_is_kept() {
 }
 
 #[test]
-fn p2_a_replay_rebuilds_people_without_a_request() {
+fn p2_replay_rebuilds_users_without_a_request() {
     let service = service(400);
     let place = place(&service);
     pulled(&place);
@@ -255,7 +255,7 @@ fn p2_a_replay_rebuilds_people_without_a_request() {
 }
 
 #[test]
-fn a_new_warehouse_gets_everybody_who_was_asked_for_before_it() {
+fn a_new_warehouse_receives_users_pulled_before() {
     let service = service(200);
     let place = place(&service).without_parquet();
     let people: BTreeSet<String> = people_of(&service).into_keys().collect();
@@ -274,7 +274,7 @@ fn a_new_warehouse_gets_everybody_who_was_asked_for_before_it() {
 }
 
 #[test]
-fn a_named_stream_alone_is_pulled_and_says_what_it_asks_for() {
+fn naming_the_users_stream_pulls_only_users() {
     let service = service(600);
     // People are off: nobody asks for them unless somebody names the stream.
     let place = Place::new(&service).with_config(&format!("{}page_rows = 25\n", crate::harness::ALL_FLAGS));

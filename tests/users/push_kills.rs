@@ -17,7 +17,7 @@ const KILLS: u64 = 5;
 const AT_ONCE: usize = 8;
 
 #[test]
-fn p2_ten_thousand_users_arrive_once_through_five_kills() {
+fn p2_ten_thousand_users_arrive_once_despite_five_kills() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let rows = (0..USERS).map(|at| {

@@ -86,7 +86,7 @@ fn recomputed(truth: &Truth) -> Vec<(String, recompute::Rows)> {
 }
 
 #[test]
-fn every_number_of_every_view_equals_a_second_computation_in_any_time_zone() {
+fn every_view_equals_a_second_computation_in_any_time_zone() {
     let service = hostile_service();
     let (place, expected) = two_nights(&service);
     let truth = Truth::of(&expected);
@@ -155,7 +155,7 @@ fn assert_row_by_row(warehouse: &Warehouse, truth: &Truth) {
 }
 
 #[test]
-fn the_numbers_of_a_small_set_are_those_known_by_hand() {
+fn views_of_a_small_set_equal_hand_computed_numbers() {
     let service = Service::start(small(50, 20));
     planted::plant(&service);
     let place = Place::new(&service);
@@ -309,7 +309,7 @@ fn the_numbers_of_a_small_set_are_those_known_by_hand() {
 
 /// Without this, a question about one survey reads the answers of all.
 #[test]
-fn a_condition_on_the_survey_reaches_the_scan_below_every_view() {
+fn every_view_pushes_a_survey_filter_down_to_the_scan() {
     let service = Service::start(small(2000, 20));
     planted::plant(&service);
     let place = Place::new(&service);
@@ -338,7 +338,7 @@ fn a_condition_on_the_survey_reaches_the_scan_below_every_view() {
 
 /// The order of rows is not that of one warehouse, and neither are the parts in which an engine adds them up.
 #[test]
-fn both_warehouses_say_the_same_to_the_last_digit() {
+fn both_warehouses_agree_to_the_last_digit() {
     let service = Service::start(small(4000, 20));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(40)], 0);
@@ -358,7 +358,7 @@ fn both_warehouses_say_the_same_to_the_last_digit() {
 
 /// A question that its survey no longer defines has the survey's name all the same.
 #[test]
-fn a_known_survey_is_named_also_where_its_question_is_gone() {
+fn views_name_a_survey_whose_question_is_gone() {
     let service = Service::start(small(50, 20));
     planted::plant(&service);
     let place = Place::new(&service);
@@ -375,7 +375,7 @@ fn a_known_survey_is_named_also_where_its_question_is_gone() {
 }
 
 #[test]
-fn a_planted_set_is_listed_by_the_service() {
+fn the_service_lists_the_planted_answers() {
     let service = Service::start(small(50, 20));
     let before = service.truth(ListName::Responses).len();
     planted::plant(&service);

@@ -40,7 +40,7 @@ fn behind_a_clock(service: &Service, skew: &Skew) -> RawServer {
 }
 
 #[test]
-fn p1_p4_the_service_s_clock_may_jump_to_and_fro_between_runs() {
+fn p1_p4_jumps_of_the_service_clock_lose_nothing() {
     let service = Service::start(small(900, DAYS));
     let skew: Skew = Arc::new(Mutex::new(Some(0)));
     let server = behind_a_clock(&service, &skew);
@@ -72,7 +72,7 @@ fn p1_p4_the_service_s_clock_may_jump_to_and_fro_between_runs() {
 }
 
 #[test]
-fn p1_a_service_that_does_not_tell_its_time_is_read_by_this_machine_s() {
+fn p1_the_local_clock_replaces_a_missing_date_header() {
     let service = Service::start(small(600, DAYS));
     let skew: Skew = Arc::new(Mutex::new(None));
     let server = behind_a_clock(&service, &skew);
@@ -97,7 +97,7 @@ fn p1_a_service_that_does_not_tell_its_time_is_read_by_this_machine_s() {
 }
 
 #[test]
-fn p3_a_clock_that_is_weeks_off_is_a_finding() {
+fn p3_a_clock_that_is_weeks_off_is_reported() {
     let now_ms = studysync::clock::now_ms();
     // The youngest row is an hour old: a clock that is ahead has rows read that are too young for a right one.
     let hour_ms = 3_600_000;
@@ -123,7 +123,7 @@ fn p3_a_clock_that_is_weeks_off_is_a_finding() {
 }
 
 #[test]
-fn p6_a_service_that_is_behind_with_its_rows_is_asked_once_about_its_clock() {
+fn p6_a_service_with_old_rows_is_asked_once_for_newer_ones() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_parquet();
     place.run(&["sync"]).expect(0);
@@ -156,7 +156,7 @@ fn can_move_this_machine_s_clock() -> bool {
 }
 
 #[test]
-fn p1_a_backfill_asks_for_its_time_though_this_machine_s_clock_was_set_back() {
+fn p1_a_backfill_is_complete_despite_a_late_local_clock() {
     if !can_move_this_machine_s_clock() {
         return;
     }
@@ -177,7 +177,7 @@ fn p1_a_backfill_asks_for_its_time_though_this_machine_s_clock_was_set_back() {
 }
 
 #[test]
-fn p1_p6_this_machine_s_clock_may_be_years_off_and_jump() {
+fn p1_p6_a_wrong_local_clock_loses_nothing() {
     if !can_move_this_machine_s_clock() {
         return;
     }

@@ -217,6 +217,6 @@ fn limits_on_file_size() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_p2_exit_1_slow_a_limit_on_the_size_of_files_loses_nothing() {
+fn p1_p2_exit_1_slow_a_file_size_limit_loses_nothing() {
     limits_on_file_size();
 }

@@ -39,12 +39,12 @@ fn works_in_the_least_memory(choose: fn(Place) -> Place) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p8_slow_duckdb_works_in_the_least_memory() {
+fn p8_slow_duckdb_works_with_the_minimum_memory() {
     works_in_the_least_memory(Place::without_parquet);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p8_slow_parquet_works_in_the_least_memory() {
+fn p8_slow_parquet_works_with_the_minimum_memory() {
     works_in_the_least_memory(Place::without_duckdb);
 }

@@ -25,7 +25,7 @@ pub struct Holder {
 impl Holder {
     pub fn of(place: &Place, mode: &str) -> Holder {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "world::locks::plays_the_analyst", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "world::locks::acts_as_the_analyst_for_other_tests", "--nocapture", "--test-threads=1"])
             .env(HOLDER_FILE, place.duckdb())
             .env(HOLDER_MODE, mode)
             .stdin(Stdio::piped())
@@ -59,7 +59,7 @@ impl Drop for Holder {
 /// No test: what [`Holder`] starts. In the suite, where nobody set its variables, it does nothing.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the one way to tell a copy of this binary what it is")]
-fn plays_the_analyst() {
+fn acts_as_the_analyst_for_other_tests() {
     let (Some(file), Some(mode)) = (std::env::var_os(HOLDER_FILE), std::env::var_os(HOLDER_MODE)) else { return };
     let mode = if mode == "reads" { duckdb::AccessMode::ReadOnly } else { duckdb::AccessMode::ReadWrite };
     let config = duckdb::Config::default().access_mode(mode).unwrap();
@@ -76,7 +76,7 @@ fn place_that_waits(service: &Service, secs: u32) -> Place {
 }
 
 #[test]
-fn exit_5_a_held_warehouse_is_given_up_after_the_time_that_is_set() {
+fn exit_5_a_locked_warehouse_times_out_as_configured() {
     let service = Service::start(small(400, 8));
     let place = place_that_waits(&service, 1);
     place.report(&["sync"], 0);
@@ -93,7 +93,7 @@ fn exit_5_a_held_warehouse_is_given_up_after_the_time_that_is_set() {
 }
 
 #[test]
-fn a_held_warehouse_is_waited_for() {
+fn a_run_waits_for_a_locked_warehouse() {
     let service = Service::start(small(400, 8));
     let place = place_that_waits(&service, 120);
     place.report(&["sync"], 0);
@@ -126,7 +126,7 @@ fn ctrl_c_ends_the_wait_for_a_warehouse() {
 }
 
 #[test]
-fn exit_5_two_runs_at_once_and_the_holder_is_named() {
+fn exit_5_a_concurrent_run_names_the_lease_holder() {
     let service = Service::start(small(400, 8));
     let place = Place::new(&service);
     service.control().merge_faults(serde_json::json!({"latency": {"ms": 1500}})).unwrap();
@@ -145,7 +145,7 @@ fn exit_5_two_runs_at_once_and_the_holder_is_named() {
 }
 
 #[test]
-fn a_lease_of_a_dead_process_binds_nobody() {
+fn the_lease_of_a_dead_process_is_ignored() {
     let service = Service::start(small(400, 8));
     let place = Place::new(&service);
     place.report(&["sync"], 0);

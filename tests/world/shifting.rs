@@ -12,7 +12,7 @@ const DAYS: u32 = 10;
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_p4_slow_answers_that_change_between_two_pages_are_true_after_the_next_look() {
+fn p1_p4_slow_answers_changed_during_paging_are_right_next_scan() {
     for order in [Order::NewestFirst, Order::OldestFirst, Order::Shuffled] {
         let service = Service::start(small(1200, DAYS));
         let slow = Faults { order, latency: Latency { ms: 25, ..Latency::default() }, ..Faults::default() };
@@ -96,7 +96,7 @@ fn an_empty_day(place: &Place, service: &Service) {
 }
 
 #[test]
-fn p4_a_day_that_is_empty_for_one_night_costs_no_row_and_is_well_the_next_night() {
+fn p4_a_day_that_is_empty_for_one_night_costs_no_row() {
     for not_found in [false, true] {
         let service = Service::start(small(900, DAYS));
         service.set_faults(Faults { not_found_when_empty: not_found, ..Faults::default() });
@@ -107,7 +107,7 @@ fn p4_a_day_that_is_empty_for_one_night_costs_no_row_and_is_well_the_next_night(
 }
 
 #[test]
-fn p4_the_same_with_parquet_alone() {
+fn p4_a_day_that_is_empty_once_costs_no_row_in_parquet() {
     let service = Service::start(small(900, DAYS));
     let place = Place::new(&service).without_duckdb();
     place.report(&["sync"], 0);
@@ -115,7 +115,7 @@ fn p4_the_same_with_parquet_alone() {
 }
 
 #[test]
-fn p4_a_real_mass_deletion_is_believed_when_it_is_said_to_be_real() {
+fn p4_a_confirmed_mass_deletion_is_applied() {
     let service = Service::start(small(900, DAYS));
     let place = Place::new(&service);
     place.report(&["sync"], 0);

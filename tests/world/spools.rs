@@ -36,7 +36,7 @@ fn go_on(place: &Place, when: &str) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_spool_torn_at_any_byte_is_gone_on_with() {
+fn p2_slow_a_spool_torn_at_any_byte_is_resumed() {
     let (service, place, copy, spools) = cut_short();
     let expected = Expected::now(&service);
     let whole = fs::read(&spools[0]).unwrap();
@@ -60,7 +60,7 @@ fn p2_slow_a_spool_torn_at_any_byte_is_gone_on_with() {
 }
 
 #[test]
-fn p2_lost_spools_and_a_lost_archive_are_asked_for_again() {
+fn p2_lost_spools_and_archives_are_pulled_again() {
     let (service, place, copy, spools) = cut_short();
     let expected = Expected::now(&service);
     for spool in &spools {

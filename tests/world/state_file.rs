@@ -63,7 +63,7 @@ fn damages(whole: &[u8]) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_p6_slow_a_torn_state_file_is_put_aside_and_rebuilt_without_asking_again() {
+fn p2_p6_slow_a_torn_state_file_is_rebuilt_without_requests() {
     let (service, place, copy) = filled();
     let whole = fs::read(place.state()).unwrap();
     let expected = Expected::now(&service);
@@ -97,7 +97,7 @@ fn p2_p6_slow_a_torn_state_file_is_put_aside_and_rebuilt_without_asking_again() 
 }
 
 #[test]
-fn a_damaged_state_file_is_named_by_the_commands_that_only_read() {
+fn read_only_commands_name_a_damaged_state_file() {
     let (_service, place, _copy) = filled();
     fs::write(place.state(), b"no database at all, but long enough to be looked at as one. ".repeat(40)).unwrap();
     for command in ["status", "plan"] {
@@ -120,7 +120,7 @@ fn p2_p6_a_missing_state_file_is_rebuilt_from_the_ledgers() {
 }
 
 #[test]
-fn p1_a_state_file_from_a_backup_knows_less_and_loses_nothing() {
+fn p1_a_restored_older_state_file_loses_nothing() {
     let service = Service::start(small(900, DAYS));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(5), "--to", &days_ago(3)], 0);
@@ -135,7 +135,7 @@ fn p1_a_state_file_from_a_backup_knows_less_and_loses_nothing() {
 }
 
 #[test]
-fn exit_2_a_state_file_of_a_newer_program_is_left_alone() {
+fn exit_2_the_state_file_of_a_newer_program_is_untouched() {
     let (_service, place, _copy) = filled();
     let newer = rusqlite::Connection::open(place.state()).unwrap();
     newer.pragma_update(None, "user_version", 1000).unwrap();
