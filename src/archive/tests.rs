@@ -119,7 +119,7 @@ fn a_flipped_byte_is_found_wherever_it_is() {
 }
 
 #[test]
-fn p3_a_page_whose_kind_was_damaged_is_neither_an_end_nor_a_note_nor_a_side_page() {
+fn p3_a_page_with_a_damaged_kind_is_read_as_no_other_kind() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), true), scan());
     let mut spool = archive.begin(&scan).unwrap();
@@ -142,7 +142,7 @@ fn p3_a_page_whose_kind_was_damaged_is_neither_an_end_nor_a_note_nor_a_side_page
 }
 
 #[test]
-fn p9_a_damaged_frame_of_a_committed_file_is_no_end_of_what_is_searched() {
+fn p9_a_search_does_not_stop_at_a_damaged_frame() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), true), scan());
     let mut spool = archive.begin(&scan).unwrap();

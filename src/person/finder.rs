@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_name_is_found_in_composed_letters_and_in_letters_taken_apart() {
+    fn p9_a_name_is_found_in_composed_and_decomposed_letters() {
         let finder = finder(&[
             (IdentifierKind::Email, "jürgen.öz@exämple.de"),
             (IdentifierKind::UserId, "Tiến-4711"),
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_number_and_a_word_of_the_service_are_not_taken_for_somebody() {
+    fn p9_a_number_or_a_service_word_does_not_match_a_person() {
         let finder = finder(&[
             (IdentifierKind::UserId, "4711000"),
             (IdentifierKind::UserId, "responseGroupUid"),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn p6_a_doubt_about_all_surveys_is_settled_for_one_by_a_later_look_at_it() {
+    fn p6_a_later_scan_of_one_survey_settles_its_doubt() {
         let (few, many) = (FlagSet::EMPTY, FlagSet::ALL);
         let in_doubt = (ALL, (0, 10), 20, true, many);
         assert_eq!(left_to_do(&[in_doubt], many), [(0, 10)]);

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_the_wire_range_holds_the_window_whether_its_ends_are_inclusive_or_not() {
+    fn p3_the_wire_range_covers_the_window_with_or_without_its_ends() {
         let (start_ms, end_ms) = (1_700_000_000_000, 1_700_000_060_000);
         let address = url(&request(Stream::Responses, Window::new(start_ms, end_ms)), Some(1000));
         assert_eq!(address, "https://example.com/v1/responses?start=1699999999999&end=1700000060000&limit=1000");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn surveys_are_asked_for_by_status_in_the_form_that_is_understood() {
+    fn surveys_are_requested_in_the_status_spelling_understood() {
         let surveys = request(Stream::Surveys, Window::new(5, 50));
         let base_url = Url::parse("https://example.com").unwrap();
         for (spelling, query) in [

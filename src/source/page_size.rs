@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_window_that_did_not_come_goes_to_the_smallest_page() {
+    fn a_failed_part_of_a_window_uses_the_smallest_page() {
         let mut size = PageSize::new(1000, Some(1000));
         size.steep();
         assert!(size.shrink() && size.limit() == Some(ROWS_MIN) && !size.shrink());

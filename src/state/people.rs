@@ -114,7 +114,7 @@ mod tests {
     use crate::model::{DAY_MS, HOUR_MS};
 
     #[test]
-    fn p6_a_person_is_due_when_new_and_again_after_a_time_that_depends_on_the_answer() {
+    fn p6_a_person_is_due_when_new_and_after_an_interval() {
         let folder = tempfile::tempdir().unwrap();
         let mut state = State::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:1", "test").unwrap();
         let asked = |user_id: &str, status| PersonAsked { user_id: user_id.into(), asked_ms: 100 * DAY_MS, status };

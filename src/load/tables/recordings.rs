@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn p2_what_became_of_a_recording_is_written_once_and_where_it_belongs() {
+    fn p2_the_outcome_of_a_recording_is_written_once_to_its_row() {
         let mut store = filled();
         let all = wanted(&mut store, i64::MAX, 10).unwrap().rows;
         let outcome = |wanted: &WantedRecording, sha256: Option<&str>| RecordingOutcome {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn p8_a_reader_waits_when_too_much_is_ahead_and_goes_on_when_a_page_is_done_with() {
+    fn p8_a_reader_waits_while_too_many_pages_are_queued() {
         let ahead = Ahead::default();
         let first = admitted(&ahead, &page());
         assert!(!ahead.is_plenty());

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn p2_pages_and_steps_keep_their_order_whichever_page_is_done_first() {
+    fn p2_pages_and_steps_keep_their_order_across_workers() {
         with_flatteners(|mut flatteners| {
             // The large ones take a hundred times as long.
             let sizes: Vec<_> = (0..60).map(|at| if at % 3 == 0 { 2000 + at } else { at }).collect();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn p8_no_more_pages_wait_than_is_said_and_a_step_waits_for_the_pages_before_it_alone() {
+    fn p8_the_queue_is_bounded_and_a_step_waits_for_earlier_pages() {
         with_flatteners(|mut flatteners| {
             flatteners.push("begin");
             assert!(matches!(flatteners.next_of(9), Some(Ok(Passed::Other("begin")))));

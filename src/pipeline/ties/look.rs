@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_the_last_record_of_a_page_is_its_edge_whether_it_has_a_place_or_not() {
+    fn p3_the_last_record_of_a_page_is_its_edge_even_if_rejected() {
         let [first, second] = [theme(1, "1970-01-01T00:00:00.007Z"), theme(2, "1970-01-01T00:00:00.0079Z")];
         let page = moments(&format!(r#"{{"data":[{first},{second}],"cursor":"x"}}"#));
         assert_eq!(page.last_ms, Some(7), "microseconds are cut");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_a_record_that_the_drift_rules_discard_still_stands_at_its_edge() {
+    fn p3_a_discarded_record_still_is_the_edge_of_its_page() {
         let [first, last] = [theme(1, "1970-01-01T00:00:00.007Z"), theme(3, "1970-01-01T00:00:00.007Z")];
         let new = theme(2, "1970-01-01T00:00:00.007Z").replacen('{', r#"{"new":1,"#, 1);
         for records in [[&first, &new, &last], [&first, &last, &new], [&new, &first, &last]] {

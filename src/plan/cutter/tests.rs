@@ -91,7 +91,7 @@ fn windows_that_became_short_become_long_again() {
 }
 
 #[test]
-fn a_service_that_delivers_short_windows_alone_is_asked_for_short_ones() {
+fn a_service_that_delivers_only_short_windows_gets_short_ones() {
     for limit_ms in [40 * HOUR_MS, 7 * HOUR_MS, 50 * MINUTE_MS] {
         let days = 60;
         let done = backfill(days, 300, 1, |window| window.len_ms() <= limit_ms);

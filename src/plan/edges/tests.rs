@@ -157,7 +157,7 @@ proptest! {
 }
 
 #[test]
-fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
+fn p3_an_unsettled_edge_is_a_doubt_only_if_rows_can_be_lost() {
     let page = moments(&[(5, 1), (7, 2), (7, 3)]);
     for (belief, is_doubtful) in
         [(Ties::Unknown, true), (Ties::Lost, true), (Ties::Kept, false), (Ties::Repeated, false)]
@@ -187,7 +187,7 @@ fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
 }
 
 #[test]
-fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
+fn edges_are_probed_once_and_only_where_rows_can_hide() {
     let mut edges = ScanEdges::new(0);
     let page = moments(&[(5, 1), (7, 2)]);
     let window = Some(Window::new(6, 9));
@@ -207,7 +207,7 @@ fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
 }
 
 #[test]
-fn edges_of_an_unknown_service_wait_and_are_looked_at_unless_it_loses_nothing() {
+fn edges_of_an_unknown_service_wait_until_it_is_measured() {
     let pages = [[(5, 1), (7, 2)], [(7, 3), (7, 4)], [(8, 5), (9, 6)]].map(|rows| moments(&rows));
     for (belief, looked_at) in [(Ties::Unknown, 2), (Ties::Lost, 2), (Ties::Kept, 0), (Ties::Repeated, 0)] {
         let mut edges = ScanEdges::new(0);

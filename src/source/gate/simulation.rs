@@ -158,7 +158,7 @@ fn p5_nine_tenths_of_a_limit_are_used_and_few_requests_are_refused() {
 }
 
 #[test]
-fn p5_a_service_that_saves_nothing_up_is_used_as_well_as_jitter_allows() {
+fn p5_a_service_without_burst_is_used_as_jitter_allows() {
     // Requests a second apart arrive up to a tenth of a second early or late, and early is too early.
     let (used, refused) = steady_state(1.0, 1.0, Some(Duration::from_secs(1)), None);
     assert!(used >= 0.8 && refused <= 0.05, "{used:.3} used, {refused:.4} refused");
@@ -238,7 +238,7 @@ fn p5_a_search_is_refused_few_times_however_much_is_saved_up() {
 }
 
 #[test]
-fn p5_a_limit_above_which_little_is_saved_up_is_found_by_one_refusal_after_the_burst() {
+fn p5_one_refusal_after_the_burst_finds_a_limit_with_small_burst() {
     for (rate, burst) in [(20.0, 4.0), (50.0, 10.0), (200.0, 40.0)] {
         let (used, refused, case) = search(rate, burst, 10, 20);
         assert!(used >= 0.95 && refused == 0, "{case}");

@@ -57,7 +57,7 @@ fn p5_one_refusal_closes_the_gate_for_all_until_the_told_time() {
 }
 
 #[test]
-fn p5_after_the_wait_one_request_goes_first_and_the_rest_wait_for_it() {
+fn p5_after_a_wait_one_request_goes_first() {
     let (mut gate, mut now) = (gate(limits()), Instant::now());
     refuse(&mut gate, now, Some(secs(1)));
     now += secs(1);
@@ -86,7 +86,7 @@ fn p5_a_probe_that_comes_to_nothing_leaves_the_gate_half_open() {
 }
 
 #[test]
-fn p5_answers_to_requests_from_before_a_refusal_do_not_open_the_gate() {
+fn p5_answers_to_earlier_requests_do_not_open_the_gate() {
     let (mut gate, now) = (gate(limits()), Instant::now());
     let (first, second) = (go(&mut gate, now), go(&mut gate, now));
     gate.refused(&first, now, Some(secs(9)), true, 1.0);
@@ -109,7 +109,7 @@ fn p5_a_burst_of_refusals_is_one_refusal_with_the_latest_time() {
 }
 
 #[test]
-fn p5_a_late_refusal_closes_an_open_gate_and_earlier_requests_do_not_open_it() {
+fn p5_a_late_refusal_closes_an_open_gate() {
     let (mut gate, mut now) = (gate(limits()), Instant::now());
     let (first, late) = (go(&mut gate, now), go(&mut gate, now));
     gate.refused(&first, now, Some(secs(1)), true, 1.0);
@@ -127,7 +127,7 @@ fn p5_a_late_refusal_closes_an_open_gate_and_earlier_requests_do_not_open_it() {
 }
 
 #[test]
-fn p5_a_longer_time_told_to_a_straggler_counts_while_the_gate_is_half_open() {
+fn p5_a_longer_late_retry_after_counts_at_a_half_open_gate() {
     let (mut gate, mut now) = (gate(limits()), Instant::now());
     let (first, late) = (go(&mut gate, now), go(&mut gate, now));
     gate.refused(&first, now, Some(secs(1)), true, 1.0);
@@ -161,7 +161,7 @@ fn p5_waits_without_a_told_time_grow_and_a_success_begins_anew() {
 }
 
 #[test]
-fn p5_a_wait_past_the_deadline_is_not_begun_and_nothing_is_sent_early() {
+fn p5_a_wait_past_the_deadline_is_not_begun() {
     let now = Instant::now();
     let mut gate = gate(Limits { deadline: Some(now + secs(60)), ..limits() });
     refuse(&mut gate, now, Some(secs(61)));

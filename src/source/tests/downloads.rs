@@ -144,7 +144,7 @@ async fn what_a_host_answers_is_told_apart() {
 }
 
 #[tokio::test]
-async fn p5_another_hosts_refusal_does_not_close_the_gate_and_the_services_does() {
+async fn p5_only_refusals_of_the_service_close_its_gate() {
     for is_of_service in [false, true] {
         let server = Server::start(|_, _| Reply::Whole(answer(429, &["retry-after: 3600"], ""))).await;
         let source = server.source();

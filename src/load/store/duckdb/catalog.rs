@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_otherwise_in_any_way_have_their_columns_listed() {
+    fn a_table_that_differs_has_its_columns_listed() {
         for change in [
             "ALTER TABLE warehouse.main.responses ADD COLUMN theirs BIGINT",
             "ALTER TABLE warehouse.main.responses DROP COLUMN extra",

@@ -90,7 +90,7 @@ mod written_at_once {
 
 /// What a scan of one day reads does not depend on how many other days are stored (the cost of a backfill is linear).
 #[test]
-fn p8_a_scan_reads_the_range_of_its_records_whatever_else_is_stored() {
+fn p8_a_scan_reads_only_the_range_of_its_records() {
     let read_by_a_scan = |days: i64| {
         let shelf = Shelf::default();
         let mut warehouse = Warehouse::new(Box::new(MemoryStore::open(&shelf)), 1 << 20, 1);

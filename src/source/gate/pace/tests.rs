@@ -60,7 +60,7 @@ fn p5_what_was_under_way_at_the_first_refusal_counts_for_the_guess() {
 }
 
 #[test]
-fn p5_an_early_refusal_teaches_nothing_and_the_next_ones_count_from_the_start() {
+fn p5_an_early_refusal_teaches_nothing() {
     let (mut pace, start) = (Pace::new(None, None), Instant::now());
     for at in 0..5 {
         assert_eq!(pace.learned(), (None, false), "after {at} admissions");
@@ -184,7 +184,7 @@ fn p5_a_first_guess_forgets_a_limit_that_was_doubted() {
 }
 
 #[test]
-fn p5_another_run_begins_at_the_limit_and_not_at_what_crept_past_it() {
+fn p5_another_run_begins_at_the_learned_limit() {
     let (mut pace, now) = (Pace::new(Some(50.0), None), Instant::now());
     let now = used_for(&mut pace, now, secs(20.0));
     assert!(pace.rate.is_some_and(|rate| rate > 51.0));

@@ -106,7 +106,7 @@ fn a_newer_layout_is_refused() {
 }
 
 #[test]
-fn columns_and_tables_that_an_older_version_did_not_know_are_added() {
+fn opening_an_older_file_adds_new_columns_and_tables() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
     create(&path);
@@ -122,7 +122,7 @@ fn columns_and_tables_that_an_older_version_did_not_know_are_added() {
 }
 
 #[test]
-fn a_new_file_is_of_the_storage_version_of_1_4_and_an_older_one_stays_as_it_is() {
+fn new_files_use_storage_version_1_4_and_old_files_keep_theirs() {
     let folder = TempDir::new().unwrap();
     let version = |path: &Path| -> String {
         let connection = Connection::open_in_memory().unwrap();

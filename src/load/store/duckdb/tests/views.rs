@@ -68,7 +68,7 @@ fn an_open_file_with_current_views_is_not_written() {
 }
 
 #[test]
-fn views_of_another_version_are_made_anew_and_those_it_no_longer_has_are_dropped() {
+fn views_of_another_version_are_replaced_or_dropped() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
     opened(&path);

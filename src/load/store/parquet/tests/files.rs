@@ -64,7 +64,7 @@ fn p2_the_same_rows_give_the_same_bytes_whatever_way_they_came() {
 }
 
 #[test]
-fn p2_a_large_file_has_the_same_bytes_whether_it_was_sorted_or_merged() {
+fn p2_sorting_and_merging_write_the_same_large_file() {
     // More than one row group and many chunks, with lists, which are written by their own lengths.
     let rows: Vec<_> =
         (0..130_000).map(|at| Row { key: at * 7919 % 130_000, at_us: START_US + at, content: at }).collect();
@@ -102,7 +102,7 @@ fn publish_with_nothing_waiting_touches_nothing() {
 }
 
 #[test]
-fn publish_rewrites_the_partitions_that_change_and_the_ledger_only() {
+fn publish_rewrites_only_changed_partitions_and_the_ledger() {
     let root = new_folder();
     let mut store = open(&root);
     let row = |key: i64, day: i64| Row { key, at_us: START_US + day * DAY_US, content: key };

@@ -62,7 +62,7 @@ fn p1_a_look_at_a_window_keeps_its_month_until_a_file_changes() {
 }
 
 #[test]
-fn rows_of_some_keys_are_found_by_what_is_kept_and_read_from_the_file() {
+fn rows_are_found_in_the_cache_and_read_from_the_file() {
     let rows: Vec<_> = (0..40).map(|key| row(key, key % 20)).collect();
     let (_root, mut store) = published(&rows);
     let responses = table("responses").unwrap();

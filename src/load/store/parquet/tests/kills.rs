@@ -150,18 +150,18 @@ fn p2_a_kill_within_commit_or_publish_changes_nothing_in_the_end() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_kill_at_any_step_of_commit_or_publish_changes_nothing_in_the_end() {
+fn p2_slow_a_kill_at_any_step_of_a_commit_changes_no_result() {
     opened_again_after_every(1, 1);
 }
 
 #[test]
-fn p2_a_kill_while_files_are_written_side_by_side_changes_nothing_in_the_end() {
+fn p2_a_kill_during_parallel_writes_changes_no_result() {
     opened_again_after_every(11, 2);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_more_kills_while_files_are_written_side_by_side_change_nothing_in_the_end() {
+fn p2_slow_many_kills_during_parallel_writes_change_no_result() {
     opened_again_after_every(2, 2);
 }
 
@@ -211,13 +211,13 @@ fn p2_one_failed_step_of_a_commit_leaves_nothing_of_it() {
 }
 
 #[test]
-fn p2_a_kill_while_the_folder_is_first_laid_out_leaves_one_that_opens() {
+fn p2_a_kill_during_the_first_layout_leaves_a_usable_folder() {
     laid_out_after_every(7);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_kill_at_any_step_of_the_first_layout_leaves_a_folder_that_opens() {
+fn p2_slow_a_kill_at_any_layout_step_leaves_a_usable_folder() {
     laid_out_after_every(1);
 }
 

@@ -66,7 +66,7 @@ fn a_second_writer_is_refused_and_told_who_holds_the_folder() {
 }
 
 #[test]
-fn folders_that_are_not_a_warehouse_and_later_formats_are_refused() {
+fn foreign_folders_and_later_formats_are_refused() {
     let root = new_folder();
     fs::write(root.path().join("thesis.txt"), "mine").unwrap();
     let error = open_error(root.path(), &identity(), &options());
@@ -125,7 +125,7 @@ fn footer(path: &Path) -> ParquetMetaData {
 }
 
 #[test]
-fn every_table_has_a_folder_and_every_table_that_is_not_cut_a_file() {
+fn each_table_has_a_folder_and_each_unpartitioned_one_a_file() {
     let root = new_folder();
     drop(open(&root));
     for table in tables() {
@@ -186,7 +186,7 @@ fn assert_types_are_for_readers(path: &Path) {
 }
 
 #[test]
-fn days_can_be_the_partitions_and_times_at_the_edge_of_the_calendar_have_one() {
+fn partitions_by_day_include_the_edges_of_the_calendar() {
     let root = new_folder();
     let by_day = ParquetOptions { partition_by: PartitionBy::Day, ..options() };
     let mut store = open_with(root.path(), &by_day);

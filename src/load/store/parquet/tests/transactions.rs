@@ -67,7 +67,7 @@ fn p2_nothing_is_left_of_a_transaction_that_was_rolled_back() {
 }
 
 #[test]
-fn p2_a_transaction_that_was_not_committed_is_gone_at_the_next_opening() {
+fn p2_opening_discards_an_uncommitted_transaction() {
     let root = new_folder();
     let mut store = open(&root);
     store.write(&[added("responses", &[ROW])]).unwrap();
