@@ -1,8 +1,8 @@
-//! Every field that the service's documents name lands in the column that `docs/fields.md` says.
+//! Each field in the service's documents lands in the column that `docs/fields.md` names.
 //!
-//! The list is copied from the documents by hand, with a value for each field that no other has. A record of all of
-//! them goes through `flatten`, and each value has to be in its column. `docs/fields.md` is the same list;
-//! `STUDYSYNC_WRITE=1` writes it.
+//! The list is copied from the documents by hand, with a different value for each field. One record with all fields
+//! goes through `flatten`, and each value must be in its column. `docs/fields.md` is the same list; `STUDYSYNC_WRITE=1`
+//! writes it.
 
 use arrow::{
     array::{Array as _, RecordBatch},

@@ -1,5 +1,4 @@
-//! Text as editors, spreadsheets and services write it: byte order marks, UTF-16, keys pasted with their quotes, and
-//! numbers of time in another unit.
+//! Text as editors and spreadsheets write it: byte order marks, UTF-16, keys in quotes, times in another unit.
 
 use serde_json::json;
 use studysync::sandbox::{Faults, ListName};

@@ -1,5 +1,4 @@
-//! Promise P5 through the real program: a service with a rate limit is asked as fast as it allows,
-//! and never before it allows.
+//! Promise P5 through the real program: it uses the rate that the service allows, and never sends a request too early.
 
 use std::{collections::BTreeSet, thread};
 

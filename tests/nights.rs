@@ -1,5 +1,5 @@
-//! Night after night: edits, deletions and purges at the service arrive (P4), nothing happens when nothing changed (P2,
-//! P6), and the machine's time zone changes nothing (P7).
+//! Several nights: edits, deletions and purges at the service reach the tables (P4), nothing is written without a
+//! change (P2, P6), and the machine's time zone changes nothing (P7).
 
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 

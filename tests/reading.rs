@@ -1,4 +1,4 @@
-//! Analysts at work while runs write: what they open is whole, and neither waits for the other longer than it must.
+//! Analysts read while runs write: they see complete files, and neither side waits longer than necessary.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Windows that are looked at again: what changed at the service arrives, and what a warehouse lost comes back (P4).
+//! Windows that are scanned again: changes at the service arrive, and lost rows return (P4).
 
 use studysync::sandbox::ChangeRequest;
 

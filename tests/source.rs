@@ -1,4 +1,4 @@
-//! The source as the pipeline uses it, through its public interface, against a service that enforces a rate limit.
+//! `source` through its public interface, against a service with a rate limit.
 
 use std::{
     sync::{Arc, Mutex},

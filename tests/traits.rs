@@ -1,5 +1,5 @@
-//! The traits of a service: what `check --traits` measures against every habit that the sandbox has, what runs learn by
-//! the way, and what they make of it.
+//! Traits of a service: what `check --traits` measures for each behaviour of the sandbox, what
+//! ordinary runs learn, and how runs use it.
 
 use std::collections::BTreeMap;
 

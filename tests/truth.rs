@@ -1,5 +1,5 @@
-//! The warehouse against what the service says that it holds, row by row and column by column, under every habit that a
-//! service may have and most things that go wrong.
+//! The warehouse compared with the service, row by row and column by column, for each
+//! service behaviour and most faults.
 
 use serde_json::{Value, json};
 use studysync::sandbox::{ListName, Settings};

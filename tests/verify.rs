@@ -1,5 +1,5 @@
-//! `verify` finds what differs between the service and each warehouse, to the row and the column, and changes nothing
-//! (P1, P3); and `status` says for any day whether it is complete, since when, and how that was proven.
+//! `verify` finds each difference between the service and a warehouse, to the row and column, and changes nothing (P1,
+//! P3). `status` says for any day whether it is complete, since when, and how that was proven.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

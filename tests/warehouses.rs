@@ -1,5 +1,5 @@
-//! Warehouses that come and go: one that was left out of a run, or added later, holds everything in the end (P1, P2);
-//! and what seems to be gone at the service is not believed too soon, nor forgotten (P4).
+//! Warehouses that are added or left out catch up (P1, P2). Rows that seem deleted at the service are
+//! rechecked before they are marked (P4).
 
 use studysync::sandbox::{ChangeRequest, Faults};
 

@@ -6,6 +6,7 @@
 mod circles;
 mod code;
 mod functions;
+mod words;
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,5 @@
-//! `query` as people type it: comments, several statements, files, formats by name, errors that show their place. And
-//! flags: a command has those that act on it.
+//! `query` accepts what people type: comments, several statements, files, formats by name. Errors show their place.
+//! Each command rejects flags that it does not use.
 
 use std::{io::Write, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! Settings from elsewhere than a file or flags: the environment, and commands that print secrets. And what help says.
+//! Settings from environment variables and from commands that print secrets; and what `--help` answers.
 
 use crate::harness::{Done, KEY, Place, Service, small};
 

@@ -1,4 +1,4 @@
-//! Every exit code, provoked through the binary, with the words that a user then needs; and that the next run goes on.
+//! Each exit code, provoked through the real binary: the message names the cause, and the next run resumes.
 
 use std::{
     process::Child,

@@ -1,5 +1,5 @@
-//! To which service what is kept belongs:
-//! a mistyped address binds nothing, one service may have several addresses, and one that moved is followed.
+//! Which service a state file and a warehouse belong to. A mistyped address binds nothing, one service may have several
+//! addresses, and `rebind` follows a service that moved.
 
 use crate::harness::{
     ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_holds, days_ago, expected::Expected, small,

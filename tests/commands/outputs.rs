@@ -1,4 +1,4 @@
-//! What commands print: JSON with the documented keys, data on stdout alone, SQL that can only read.
+//! What commands print: JSON with the documented keys, only data on stdout, and SQL that is read-only.
 
 use std::{
     io::Read,

@@ -1,4 +1,4 @@
-//! What `plan` says a run will cost, held against what the run costs.
+//! The cost that `plan` estimates, compared with the cost of the run.
 
 use serde_json::Value;
 use studysync::sandbox::{Rough, Settings};

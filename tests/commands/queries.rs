@@ -1,4 +1,4 @@
-//! `query`: sealed and bounded, and its rows in each format.
+//! `query` cannot open other files, has limits of time and memory, and prints each format.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! P11: the key reaches the service, and nothing else.
+//! P11: the key reaches the service and nothing else.
 
 use crate::harness::{Done, KEY, Place, Service, days_ago, small};
 use serde_json::json;

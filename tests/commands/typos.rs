@@ -1,4 +1,4 @@
-//! Numbers that people read, and what becomes of mistyped ones.
+//! Row counts in `status`, and mistyped surveys and dates.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Drift: what a service sends that no contract knows, by the real program: what each mode makes of it in each stream,
-//! that nothing is lost for good, and what is told of it.
+//! Drift through the real program: fields that no contract knows. What each mode does in each stream, that nothing is
+//! lost for good, and what is reported.
 
 mod modes;
 mod nights;

@@ -1,4 +1,4 @@
-//! Each mode in each stream, and the way back.
+//! Each drift mode in each stream, and the way back to `evolve`.
 
 use serde_json::Value;
 

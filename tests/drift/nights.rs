@@ -1,5 +1,4 @@
-//! Night after night: what is discarded edits nothing,
-//! and another mode shows as an update and never as a deletion (promise P4).
+//! Drift over several nights: a discarded value edits no row, and a new mode updates rows and deletes none (P4).
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What is told of drift: enough to act on, bounded, and nothing of a person.
+//! Reports of drift: enough to act on, bounded, and without personal data.
 
 use serde_json::{Value, json};
 use studysync::{model::DRIFT_PLACES_MAX, sandbox::ListName};

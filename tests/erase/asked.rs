@@ -1,4 +1,4 @@
-//! What `erase` refuses, what it asks of the service, and how it ends.
+//! What `erase` refuses, which requests it sends, and how it ends.
 
 use serde_json::json;
 use studysync::sandbox::{Faults, ListName, LogEntry, RetryAfter, RetryAfterForm};

@@ -1,5 +1,5 @@
-//! Files that a warehouse has beside its tables: spools of scans under way, a damaged state file, a copy for readers, a
-//! backup of the archive that somebody restores.
+//! `erase` and files beside the tables: spools of open scans, a damaged state file, the
+//! reader copy, a restored archive.
 
 use studysync::sandbox::{Faults, Latency, ListName};
 

@@ -1,6 +1,6 @@
-//! An erasure that is killed at any durable step, and run again, ends like one that was not: nobody is left, nobody
-//! else lost anything. A kill is a copy of the folder before the step,
-//! so nothing that the process does while it unwinds counts.
+//! An erasure that is killed at any durable step and run again ends like one that was not killed: the person is gone,
+//! and nobody else lost anything. A kill is a copy of the folder before the step, so nothing that the process does
+//! later counts.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,5 @@
-//! Promise P9: whoever was erased is in no table, page or byte that the program keeps, and does not come back. The
-//! search of these tests is their own: it shares nothing with the one that `erase` does itself but the reading of
-//! compressed pages.
+//! Promise P9: an erased person is in no table, page or byte that the program keeps, and does not return. These tests
+//! search with their own code; they share only the decompression of pages with `erase`.
 
 mod asked;
 mod files;

@@ -1,5 +1,5 @@
-//! What analysts keep in the DuckDB file stays, whatever it is, when people are erased and when a replay builds every
-//! table anew; or it is named before anything is touched.
+//! `erase` and `replay` keep the objects that analysts made in the DuckDB file, or name
+//! the object before they touch anything.
 
 use duckdb::Connection;
 use studysync::sandbox::ListName;

@@ -1,5 +1,4 @@
-//! Other people: who shares a device or an address keeps everything,
-//! and what somebody wrote about the erased is theirs.
+//! Other people keep their data: those who share a device or an address, and those who mention the erased person.
 
 use serde_json::json;
 use studysync::{archive::read_pages, sandbox::ListName};

@@ -1,4 +1,4 @@
-//! The people of the tests: who is planted, who is chosen to be erased, and what is everybody else's.
+//! The people of these tests: who is planted, who is erased, and what belongs to everybody else.
 
 use std::collections::{BTreeMap, BTreeSet};
 

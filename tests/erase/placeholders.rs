@@ -1,4 +1,4 @@
-//! What stands in place of an address, and addresses that many people share: they lead to nobody.
+//! Placeholders in place of an address, and addresses that many people share, identify nobody.
 
 use serde_json::{Value, json};
 use studysync::sandbox::ListName;

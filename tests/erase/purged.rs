@@ -1,4 +1,4 @@
-//! The second receipt: once the service's delay is over, an erasure is checked there.
+//! The second receipt: after the service's delay, `sync` checks that the service has purged the person.
 
 use super::{
     erase,

@@ -1,4 +1,4 @@
-//! The index of words in the DuckDB file, and whoever was erased.
+//! The search index in the DuckDB file loses the words of the erased.
 
 use studysync::sandbox::ListName;
 

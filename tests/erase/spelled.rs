@@ -1,4 +1,4 @@
-//! People whose names are written in several ways: letters composed or taken apart, domains in Unicode or in ASCII.
+//! Names in several spellings: composed or decomposed letters, domains in Unicode or ASCII.
 
 use serde_json::json;
 use studysync::sandbox::ListName;

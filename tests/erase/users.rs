@@ -1,5 +1,4 @@
-//! People who were read and sent one by one, and are erased:
-//! their own tables, the pages of people, and who is asked for.
+//! Users who were pulled or pushed one by one, and are erased: their tables, their pages, and later requests.
 
 use super::{
     erase,

@@ -1,4 +1,4 @@
-//! `[erase] on_vanish = "erase"`: whoever was purged at the service by somebody else goes here as well, after a while.
+//! `[erase] on_vanish = "erase"`: people whom somebody else purged at the service are erased here after a grace period.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What webhooks tell of people who are erased: before, while the erasure works, and until the service has purged them.
+//! Webhooks about erased people: before the erasure, during it, and until the service has purged them.
 
 use serde_json::{Value, json};
 use studysync::{

@@ -1,4 +1,4 @@
-//! The drift rules, page by page: what each mode makes of the same records, and what is told of them.
+//! The drift rules page by page: what each mode does with the same records, and what is reported.
 
 use super::*;
 

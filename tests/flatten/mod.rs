@@ -1,7 +1,5 @@
-//! `flatten` from the outside: golden pages, and what holds for any page.
-//!
-//! A golden case is a page body in `tests/cases/flatten`, named for its stream, with the rows it must give beside it.
-//! To accept a change: `INSTA_UPDATE=always`, then read the difference.
+//! `flatten` from the outside: golden pages, and properties of any page.
+//! `tests/cases/README.md` says how to add a golden page.
 
 use std::{fmt::Write, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Whole warehouses held against what must be in them, and against each other.
+//! Compares whole warehouses with the expected rows, and with each other.
 
 use std::collections::BTreeSet;
 

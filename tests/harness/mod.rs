@@ -1,8 +1,7 @@
 //! What the tests of the whole program share: a service (the sandbox, in this process), a place (a temporary folder
-//! with its flags and environment), runs of the real binary, and the tables that they leave behind.
+//! with its flags and environment), runs of the real binary, and the tables that the runs leave.
 //!
-//! Nothing here asks the product what it thinks it did:
-//! tables are read with the engine itself, by the contracts in `schemas/`.
+//! Nothing here asks the product what it did: tables are read with the engine itself, by the contracts in `schemas/`.
 
 #![allow(dead_code, unused_imports, reason = "every subject uses its own part")]
 

@@ -1,4 +1,4 @@
-//! The tables of a warehouse, read by the engine itself: every value as text that compares exactly.
+//! Reads the tables of a warehouse with the engine itself. Each value is a text that compares exactly.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::OnceLock};
 

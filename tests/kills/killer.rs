@@ -1,4 +1,4 @@
-//! Runs the real program and ends it with SIGKILL, at instants drawn from a seed.
+//! Runs the real program and ends it with SIGKILL, at times drawn from a seed.
 
 use std::{
     path::Path,

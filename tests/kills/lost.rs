@@ -1,5 +1,5 @@
-//! A part of a set-up is lost, replaced or added between two runs:
-//! the ledgers say what is proven, and the rest is pulled again.
+//! One part of a setup is lost, replaced or added between two runs: the ledgers say what is
+//! proven, and the rest is pulled again.
 
 use super::{
     MANY_WINDOWS, backfill,

@@ -1,8 +1,7 @@
-//! Promises P2 and P6 against real kills: the program is ended by SIGKILL at any instant, run again, and the warehouses
-//! equal those of an undisturbed run. The service's log shows that nothing already known was asked for again.
+//! Promises P2 and P6 against real kills: SIGKILL ends the program at any time, it runs again, and the warehouses equal
+//! those of a run that was not killed. The service's log shows that no known data was requested again.
 //!
-//! What a kill of the machine does to unsynced bytes is not tested here:
-//! a process that dies leaves its written bytes to the system.
+//! Unsynced bytes after a power loss are not tested here: the system keeps what a dead process has written.
 
 pub mod killer;
 mod lost;

@@ -1,4 +1,4 @@
-//! What is true of a place after a kill and at the end, read with the engine, the checkpoints and the service's log.
+//! What must be true after a kill and at the end, read with the engine, the checkpoints and the service's log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Who may read what the program makes: nobody else, unless somebody said so.
+//! Permissions of new files: private, unless somebody set another mode.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! The program and its library run from any folder, together.
+//! The program finds its library beside it, in any folder.
 
 use std::{
     fs,

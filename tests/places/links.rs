@@ -1,5 +1,5 @@
-//! Warehouses, archive and state behind symbolic links: runs write where the links lead, and an erasure searches and
-//! cleans what is there. A link or a second name that it cannot search is told.
+//! Warehouses, archive and state behind symbolic links: runs write to the targets, and an erasure cleans the targets.
+//! It reports links and hard links that it cannot search.
 
 use std::{fs, os::unix::fs::symlink};
 

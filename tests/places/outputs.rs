@@ -1,4 +1,4 @@
-//! What `--out` names: a device, a pipe and a descriptor are written to, a link is followed, and a file keeps its mode.
+//! `--out` writes to devices, pipes and descriptors, follows links, and keeps the mode of a file.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Two configurations in one folder: each has pages of its own, and nobody cleans up what is another's.
+//! Two configurations in one folder: each has its own pages, and neither removes the pages of the other.
 
 use std::{fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What a command says of a file that it may not read, that is missing, or that is locked: each cause in its own words.
+//! Errors about files that are unreadable, missing or locked: each cause has its own words.
 
 use std::{
     fs,

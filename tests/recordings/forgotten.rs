@@ -1,4 +1,4 @@
-//! Promise P9 for recordings: they go with their people.
+//! Promise P9 for recordings: they are erased with their people.
 
 use studysync::sandbox::RowKey;
 

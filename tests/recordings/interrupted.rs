@@ -1,4 +1,4 @@
-//! Downloads that are cut off, by the network or by a kill: they go on where they were.
+//! Downloads that the network or a kill cuts off resume at their last byte.
 
 use std::time::{Duration, Instant};
 

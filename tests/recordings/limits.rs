@@ -1,4 +1,4 @@
-//! What is not fetched: too much, too large, refused, no recording; and hosts that want to be left alone.
+//! Recordings that are not fetched: too many, too large, refused, or no recording; and media hosts with rate limits.
 
 use super::*;
 

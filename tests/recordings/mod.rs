@@ -1,5 +1,5 @@
-//! Recordings: files behind links that age, fetched by the real binary, named after their content, told in the rows and
-//! forgotten with their people. What a recording is, these tests ask the service themselves.
+//! Recordings: files behind links that expire. The real binary fetches them, names them after their content, and names
+//! them in the rows. The tests ask the service themselves what a recording is.
 
 mod forgotten;
 mod interrupted;

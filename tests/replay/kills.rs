@@ -1,5 +1,5 @@
-//! A replay that is killed, or meets another run:
-//! the old warehouse or the new one is there, whole, and the next run starts clean.
+//! A replay that is killed, or meets another run: the old or the new warehouse is
+//! there, complete, and the next run works.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,5 +1,5 @@
-//! `replay`: every table comes back from the archive as it was, without a request (promise P2), and what cannot be
-//! rebuilt without a loss is refused.
+//! `replay` restores every table from the archive without a request (P2), and refuses
+//! what it cannot rebuild without a loss.
 
 mod kills;
 mod stretch;

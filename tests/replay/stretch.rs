@@ -1,4 +1,4 @@
-//! The replay of a stretch: its rows are put back, all others are left alone.
+//! `replay` of a time range restores its rows and leaves all others alone.
 
 use super::{Before, hostile_service, place_after_three_nights, replay};
 use crate::harness::{DAY_MS, NOW_MS, days_ago};

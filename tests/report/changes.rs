@@ -1,4 +1,4 @@
-//! `diff`, and the section of the report, say what the macros say.
+//! `diff` and the section of the report print what the macros return.
 
 use studysync::sandbox::ChangeRequest;
 

@@ -1,5 +1,5 @@
-//! The page does nothing but to be read: it loads nothing, runs nothing and follows nothing, whatever texts the service
-//! sends. It is well-formed, bounded and the same each time.
+//! The report loads, runs and follows nothing, whatever texts the service sends. It is
+//! well-formed, bounded and deterministic.
 
 use serde_json::{Value, json};
 use studysync::sandbox::ListName;

@@ -1,4 +1,4 @@
-//! Every number that is shown is the one of its view, in both warehouses; coverage is what `status` says.
+//! Each number in the report equals its view, in both warehouses. Coverage equals `status`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Parameters, records, statuses and authentication as the contract has them.
+//! The sandbox follows the contract: parameters, records, statuses and authentication.
 
 use std::{collections::BTreeSet, io::Read as _};
 

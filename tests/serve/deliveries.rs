@@ -1,4 +1,5 @@
-//! What becomes of deliveries: every kind, with the contract's quirks, once, in both warehouses; and what they wake.
+//! Webhook deliveries: each kind, with the contract's quirks, is stored once in both
+//! warehouses; and what a delivery triggers.
 
 use studysync::sandbox::{ChangeRequest, WebhookTarget, deliver};
 

@@ -1,4 +1,4 @@
-//! `studysync health`: what a container engine or a monitor runs instead of curl.
+//! `studysync health`, which a container engine or a monitor runs in place of curl.
 
 use std::{
     io::{Read as _, Write as _},

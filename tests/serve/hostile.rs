@@ -1,4 +1,4 @@
-//! Hostile posts: memory stays bounded, nothing of them is stored, and good deliveries are accepted all the while.
+//! Hostile posts: memory stays bounded, nothing of them is stored, and good deliveries are accepted meanwhile.
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,4 +1,4 @@
-//! `kill -9` under load: whatever was answered with 200 is in the warehouses afterwards, once.
+//! `kill -9` under load: each delivery that was answered with 200 is in the warehouses afterwards, once.
 
 use std::{
     collections::BTreeSet,

@@ -1,7 +1,6 @@
-//! Thirty nights of `serve` in simulated time: answers, edits, deletions and changes of status all day, webhooks that
-//! are lost, repeated and shuffled, nights of faults and refusals, kills in the middle of runs and hours without the
-//! process. Each morning the run of the night was done once, and the warehouses equal what the service holds.
-//! Nobody helps.
+//! Thirty nights of `serve` in simulated time: answers, edits, deletions and status changes all day; webhooks that are
+//! lost, repeated and shuffled; faults, rate limits, kills during runs and hours without the process. Each morning the
+//! nightly run is done once, and the warehouses equal the service. No operator helps.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Response rates from webhooks and lists together, against a second computation over the bodies and the answers.
+//! Response rates from webhooks and lists together, compared with a second computation over bodies and answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
-//! The schedule as people see it: a missed run is caught up once, a stop in the middle loses nothing, two never work at
-//! once, and the simplest ways to run without `serve` in `examples/` work as they stand;
-//! `make schedulers` runs all of them for each exit code.
+//! The schedule as people see it: one run catches up on missed runs, a stop during a run loses nothing, two runs never
+//! overlap. The simple ways to run without `serve` in `examples/` work verbatim; `make schedulers` runs all of them for
+//! each exit code.
 
 use std::{process::Command, time::Instant};
 

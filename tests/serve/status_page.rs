@@ -1,5 +1,5 @@
-//! The status page: who may see it, what it says of a failed night and of a run under way,
-//! and that it follows without being loaded again.
+//! The status page: who may see it, what it shows of a failed night and of an active
+//! run, and that it updates by events.
 
 use std::{
     collections::BTreeMap,

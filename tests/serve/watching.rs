@@ -1,5 +1,5 @@
-//! `/healthz`, `/readyz` and `/metrics`:
-//! red for what somebody has to be woken for, in the words of the run, and green again after it.
+//! `/healthz`, `/readyz` and `/metrics`: red when somebody must act, in the words of the
+//! run, and green after the recovery.
 
 use serde_json::Value;
 use studysync::state::Inbox;

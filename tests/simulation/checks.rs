@@ -1,4 +1,4 @@
-//! What must hold after every run, whatever the script was.
+//! What must hold after each run of any script.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

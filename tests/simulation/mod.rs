@@ -1,5 +1,5 @@
-//! The simulator: a seed decides a service, its faults, and what happens to a warehouse, and the whole program plays it
-//! in simulated time. See CONTRIBUTING.md for its commands.
+//! The simulator: a seed draws a service, its faults and the runs, and the whole program plays them in simulated time.
+//! docs/contributing/simulator.md has its commands.
 
 mod checks;
 mod dice;

@@ -1,5 +1,5 @@
-//! What may and what must be in a warehouse: every version that a record ever had at the service, and every key that a
-//! warehouse was ever seen to hold. Asks the product nothing.
+//! What a warehouse may contain and must contain: each version of each record at the service, and each key seen in a
+//! warehouse. Asks the product nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

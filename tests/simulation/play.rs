@@ -1,4 +1,4 @@
-//! Plays a script: act by act, with what must hold after each, and the comparison with the service's truth at its end.
+//! Plays a script act by act, checks after each act, and compares with the service at the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The same promise under SIGKILL: the look at a page's edge may be what a kill prevented.
+//! Lost ties under SIGKILL: a kill may prevent the tie probe at the edge of a page.
 
 use serde_json::json;
 use studysync::sandbox::Settings;

@@ -1,5 +1,5 @@
-//! Rows that share a millisecond at the edges of pages (promise P3), through the real program: a service that loses
-//! them is read whole, one that keeps them costs next to nothing more, and a change of its ways is noticed.
+//! Rows that share a millisecond at the edges of pages (P3), through the real program: lost ties are recovered, a
+//! service that keeps ties costs few extra requests, and a change of its behaviour is noticed.
 
 use serde_json::{Value, json};
 use studysync::{

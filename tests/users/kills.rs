@@ -1,5 +1,4 @@
-//! A pull of people that is killed again and again ends as one that was not,
-//! and asks for few of them twice (promises P2, P6).
+//! A pull of users that is killed several times ends like one that was not, and requests few users twice (P2, P6).
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,4 @@
-//! People: read one by one into the warehouse, and sent one by one to the service.
+//! Users: pulled one by one into the warehouse, and pushed one by one to the service.
 
 mod kills;
 mod pull;

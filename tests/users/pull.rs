@@ -1,5 +1,4 @@
-//! Whom the answers name is in the warehouse, with attributes, their history and events;
-//! nobody is asked for without need.
+//! Users named in answers are in the warehouse, with attributes, history and events. No user is requested without need.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Users are sent once, as they are written, and each row's fate is known or named.
+//! Users are sent once, as they are written. The outcome of each row is known, or named as unknown.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! Ten thousand users and five kills: all of them arrive, none twice but the few that were under way, which the results
-//! name; and no event twice (promise P2).
+//! Ten thousand users and five kills: all arrive. Only the few that were in flight are sent twice, and the results
+//! name them; no event is sent twice (P2).
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,4 @@
-//! People under a rate limit: in the time that the limit allows, and no request before it may be sent (promise P5).
+//! Users under a rate limit: pulled at the allowed rate, and no request too early (P5).
 
 use studysync::sandbox::{Faults, RateLimit, RetryAfterForm, Settings};
 

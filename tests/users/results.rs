@@ -1,4 +1,4 @@
-//! The results of a push are never lost by a later one that fails.
+//! A failing push keeps the results of an earlier one.
 
 use std::{fs, os::unix::fs::symlink};
 

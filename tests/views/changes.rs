@@ -1,4 +1,4 @@
-//! What changed between two nights, in rows and in figures, against what each night said.
+//! Changes between two nights, in rows and in figures, compared with what each night returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,4 @@
-//! The examples for analysts: each statement runs over both warehouses and gives the same rows,
-//! and none needs JSON functions.
+//! The examples for analysts: each statement returns the same rows in both warehouses, and none needs JSON functions.
 
 use serde_json::{Value, json};
 use studysync::sandbox::{ChangeRequest, ListName};

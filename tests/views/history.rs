@@ -1,5 +1,4 @@
-//! What was known at a moment: `responses_as_of` and `surveys_as_of` against what the warehouse said when it was that
-//! moment.
+//! `responses_as_of` and `surveys_as_of`, compared with what the warehouse returned at that time.
 
 use studysync::sandbox::{ChangeRequest, ListName, RowKey};
 

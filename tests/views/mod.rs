@@ -1,5 +1,5 @@
-//! The views against a second computation, against numbers known by hand, in both warehouses and in any time zone; what
-//! was known at a moment; and the examples for analysts.
+//! The views, compared with a second computation and with numbers known by hand, in
+//! both warehouses and in several time zones.
 
 mod changes;
 mod examples;

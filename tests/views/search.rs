@@ -1,5 +1,5 @@
-//! The search in answers with and without DuckDB's extension `fts`, through the program and over HTTP,
-//! against a second computation.
+//! The text search with and without DuckDB's extension `fts`, through the program and over
+//! HTTP, compared with a second computation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The macros that cut answers into segments, and the search in texts, against a second computation on hostile data.
+//! The macros for segments and for text search, compared with a second computation on hostile data.
 
 use std::collections::BTreeMap;
 

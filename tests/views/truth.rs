@@ -1,5 +1,4 @@
-//! What stands at the service, in plain types:
-//! the second implementation of the views starts from here and not from tables.
+//! The service's records in plain types: the second computation of the views starts from these, not from tables.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What surveys and themes said at each night, which version of its question an answer was given to, and how long
-//! surveys stood in each status: each against a second computation.
+//! Versions of surveys and themes each night, the version that an answer belongs to, and times in each status: each
+//! compared with a second computation.
 
 use std::collections::{BTreeMap, BTreeSet};
 

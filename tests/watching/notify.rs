@@ -1,4 +1,4 @@
-//! `[notify]`: who is told, of what, how often, and that a run never waits for it.
+//! `[notify]`: who is notified, of what and how often; and that a run never waits for it.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `[metrics] textfile`: whole at every moment, readable for everybody, also after a run that could not begin.
+//! `[metrics] textfile`: always complete, readable by everybody, and written after a run that could not start.
 
 use std::{os::unix::fs::PermissionsExt as _, process::Command};
 

@@ -1,4 +1,4 @@
-//! The command of `[notify]`: what it has in its environment, and that it does not outlive the program.
+//! The command of `[notify]`: its environment, and that it ends with the program.
 
 use super::{place_for, with_wrong_key};
 use crate::harness::{Service, small};

@@ -1,5 +1,5 @@
-//! Each failure that can be provoked, one by one:
-//! exit code, standard error, metrics, `/healthz` and the notification say the same words.
+//! Each failure that can be provoked: exit code, standard error, metrics, `/healthz`
+//! and the notification use the same words.
 
 use serde_json::Value;
 use studysync::sandbox::{ChangeRequest, Faults, ListName};

@@ -1,4 +1,4 @@
-//! Records that the service cannot deliver, or delivers as no JSON: they block themselves, and nothing around them.
+//! Records that the service cannot deliver, or delivers as invalid JSON, block only themselves.
 
 use serde_json::json;
 use studysync::sandbox::ListName;

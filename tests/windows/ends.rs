@@ -1,4 +1,4 @@
-//! Lists that end as the schema of themes reads: `cursor` and `data` never empty, and 404 on the last token.
+//! Lists that end as the schema of themes says: `cursor` and `data` never empty, and 404 for the last token.
 
 use serde_json::{Value, json};
 use studysync::sandbox::{ListName, Settings};

@@ -1,5 +1,5 @@
-//! Filters of the service that the contract does not tell of: which surveys are listed without a status, in which
-//! spelling statuses are understood, and whose creation the times of themes mean.
+//! Filters that the contract does not describe: which surveys are listed without a status, which spelling of statuses
+//! is understood, and which creation time the filter of themes uses.
 
 use serde_json::{Value, json};
 use studysync::sandbox::{ChangeRequest, ListName, LogEntry, Settings};

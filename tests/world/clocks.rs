@@ -1,5 +1,5 @@
-//! Clocks that are wrong, and jump. The service's decides what is read; whatever it said, nothing is lost once it is
-//! right again. This machine's only stamps.
+//! Clocks that are wrong or jump. The service's clock decides what is read, and nothing is lost once it is
+//! right again. The local clock only stamps.
 
 use std::{path::Path, process::Command, sync::Arc, sync::Mutex};
 

@@ -1,9 +1,8 @@
-//! A disk that is full at any write: the run ends with exit code 1 and says so,
-//! and once there is room the same command ends equal to the truth.
+//! A disk that is full at any write: the run ends with exit code 1 and says so. With room again, the
+//! same command ends equal to the service.
 //!
-//! Real full disks are small memory file systems in a mount namespace of their own, which not every user may make.
-//! Where that is refused the test says so, and the other one stands in:
-//! a limit on the size of any file, which every user may set.
+//! Real full disks are small memory file systems in a mount namespace, which not every user may make. Where that is
+//! refused the test says so. The other test needs no privilege: it limits the size of any file.
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,5 @@
-//! Hostile bytes over real HTTP. Memory stays bounded, the error says what came, nothing panics; and when the service
-//! is itself again the same command ends equal to the truth.
+//! Hostile bytes over real HTTP: memory stays bounded, the error says what came, nothing panics. Once the service is
+//! well again, the same command ends equal to the service.
 
 use std::{
     io::Write,

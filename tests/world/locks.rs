@@ -1,5 +1,5 @@
-//! What another process holds: the warehouse is waited for and then given up with exit code 5;
-//! the lease is not waited for.
+//! Locks of other processes: a run waits for the warehouse, then gives up with exit
+//! code 5. It does not wait for the lease.
 
 use std::{
     fs::File,

@@ -1,6 +1,5 @@
-//! The world around a run: full disks, torn and missing files, locks, clocks, and a service that sends anything. Each
-//! case ends with a message that names the thing and the way out, loses nothing,
-//! and the next run makes good what can be made good.
+//! The environment of a run: full disks, torn and missing files, locks, clocks, and a service that sends anything. Each
+//! case ends with a message that names the cause and the action, loses nothing, and the next run repairs what it can.
 
 mod clocks;
 pub mod full_disk;

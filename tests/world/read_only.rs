@@ -1,5 +1,5 @@
-//! Folders and files that cannot be written, and paths that cannot be folders.
-//! Root may write anywhere but to what is mounted read-only.
+//! Read-only folders and files, and paths that cannot be folders. Root may write
+//! everywhere except to a read-only mount.
 
 use std::{
     fs,

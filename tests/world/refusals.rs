@@ -1,5 +1,5 @@
-//! Refusals and answers that prove less than they seem to: they cost the window, the list or the person that they are
-//! about, and nothing else; and they prove nothing complete.
+//! Refusals and answers that prove less than they seem to: each costs only its window, list or
+//! person, and proves nothing complete.
 
 use std::{
     net::TcpStream,

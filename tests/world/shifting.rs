@@ -1,4 +1,4 @@
-//! A service that changes its answers while they are read, and one that answers nothing for a night.
+//! A service that changes its answers during paging, and one that returns empty lists for a night.
 
 use std::time::Duration;
 

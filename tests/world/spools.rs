@@ -1,5 +1,5 @@
-//! The pages of a scan under way, torn at any byte, lost, or with the whole archive gone:
-//! asked for again, never half believed.
+//! Spools that are torn at any byte or lost, and a lost archive: the pages are pulled
+//! again, and torn pages are never used.
 
 use std::{fs, path::PathBuf};
 

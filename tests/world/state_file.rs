@@ -1,5 +1,4 @@
-//! The state file lost, torn, old, of a newer program:
-//! what it knew is in the ledgers, and no proof is thrown away for want of it.
+//! State files that are lost, torn, old or of a newer program: the ledgers restore the coverage, and no proof is lost.
 
 use std::{fs, path::PathBuf};
 

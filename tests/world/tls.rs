@@ -1,6 +1,5 @@
-//! https as people meet it: certificates that are wrong in each way, ports that speak something else, a proxy on the
-//! way. Each is told in words, at once, with the way out. The certificates in `tests/cases/tls` are valid until 2120,
-//! but for the one that is not.
+//! https as people meet it: each kind of wrong certificate, ports with another protocol, a proxy. Each error comes at
+//! once and names the action. The certificates in `tests/cases/tls` are valid until 2120, except the expired one.
 
 use std::{
     io::{Read, Write},

@@ -1,5 +1,5 @@
-//! Warehouses torn, overwritten, lost, of another kind. A run that cannot believe one says so and touches nothing;
-//! moved away, it is filled anew.
+//! Warehouses that are torn, overwritten, lost or foreign. A run that finds one says so and touches nothing. Once it is
+//! moved away, the next run fills a new one.
 
 use std::{
     fs,
