@@ -4,7 +4,7 @@ use serde_json::json;
 use studysync::sandbox::{Faults, ListName};
 
 use crate::{
-    harness::{Done, KEY, KEY_VARIABLE, Place, Service, assert_holds, days_ago, expected::Expected, small},
+    harness::{Done, KEY, KEY_VARIABLE, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small},
     users::{each, people_of, with_people},
 };
 
@@ -20,9 +20,9 @@ fn p1_bodies_with_a_byte_order_mark_are_stored_and_erased() {
     place.report(&["backfill", "--from", &days_ago(4)], 0);
     let people = people_of(&service);
     assert_eq!(each(&place, "SELECT count(*) FROM users")[0], [Some(people.len().to_string())]);
-    assert_holds(&place, &Expected::now(&service), "with marks");
+    assert_warehouses_equal(&place, &Expected::now(&service), "with marks");
     place.run(&["replay"]).expect(0);
-    assert_holds(&place, &Expected::now(&service), "replayed");
+    assert_warehouses_equal(&place, &Expected::now(&service), "replayed");
 
     let user_id = people.keys().find(|user_id| user_id.starts_with("user-")).unwrap();
     std::fs::write(place.path("people.txt"), utf16(&format!("user-id {user_id}\r\n"))).unwrap();

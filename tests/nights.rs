@@ -7,8 +7,8 @@ use serde_json::Value;
 use studysync::sandbox::{ChangeRequest, ChangeSummary, RowKey};
 
 use crate::harness::{
-    Cell, DAY_MS, Place, Row, Service, Tables, all_contracts, assert_holds, assert_is_rich, contract, days_ago,
-    different_rows,
+    Cell, DAY_MS, Place, Row, Service, Tables, all_contracts, assert_covers_every_case, assert_warehouses_equal,
+    contract, days_ago, different_rows,
     expected::{Entity, Expected},
     key_text, small,
 };
@@ -163,8 +163,8 @@ fn changes_arrive(responses: u64) {
     let mut past = Past::default();
     place.report(&["sync"], 0);
     let mut held = Expected::now(&service);
-    assert_is_rich(&held);
-    assert_holds(&place, &held, "after the first sync");
+    assert_covers_every_case(&held);
+    assert_warehouses_equal(&place, &held, "after the first sync");
     for (id, entity) in held.entities("surveys") {
         past.surveys.insert(id.clone(), vec![entity.clone()]);
         past.statuses.push((id.clone(), None, entity.row["status"].clone()));
@@ -191,7 +191,7 @@ fn changes_arrive(responses: u64) {
         let before = held.clone();
         held = held.next_morning(today);
         let when = format!("morning {night}");
-        assert_holds(&place, &held, &when);
+        assert_warehouses_equal(&place, &held, &when);
         for (name, tables) in place.warehouses() {
             past.assert_is_in(&tables, &format!("{when}, {name}"));
         }
@@ -240,7 +240,7 @@ fn p4_slow_mass_deletions_are_withheld_until_accepted() {
         summary.vanished.len(),
         "{report}"
     );
-    assert_holds(&place, &held.next_morning(Expected::now(&service)), "after accepting");
+    assert_warehouses_equal(&place, &held.next_morning(Expected::now(&service)), "after accepting");
 }
 
 /// The bytes of every file and the time at which it was last written, but for the lock, which names its latest holder.
@@ -354,7 +354,7 @@ fn p7_the_machine_time_zone_changes_nothing() {
         report(&["backfill", "--from", "2026-01-05"]);
         report(&["backfill", "--from", "2025-12-20", "--to", "2026-01-31T12:00:00+05:30"]);
         report(&["sync"]);
-        assert_holds(&place, &expected, zone);
+        assert_warehouses_equal(&place, &expected, zone);
         let mut dumps = String::new();
         for (_, tables) in place.warehouses() {
             dumps.push_str(&dump(&tables));

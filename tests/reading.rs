@@ -11,7 +11,7 @@ use std::{
 use studysync::sandbox::ChangeRequest;
 
 use crate::harness::{
-    ALL_FLAGS, DAY_MS, Done, Place, Service, Tables, all_contracts, assert_equal, assert_rows_hold, connect, days_ago,
+    ALL_FLAGS, DAY_MS, Done, Place, Service, Tables, all_contracts, assert_equal, assert_rows_equal, connect, days_ago,
     expected::Expected, small,
 };
 
@@ -229,7 +229,7 @@ fn p6_slow_the_copy_is_replaced_only_after_a_change() {
     place.run(&["replay"]).expect(0);
     assert_ne!(inode(&copy), second, "a replay left the copy of the warehouse that it replaced");
     let copy = Tables::duckdb(&copy);
-    assert_rows_hold(|table| copy.rows(table), &Expected::now(&service), "after a replay");
+    assert_rows_equal(|table| copy.rows(table), &Expected::now(&service), "after a replay");
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn exit_2_the_copy_never_overwrites_a_foreign_file() {
     place.run(&["sync"]).expect(2);
     assert_eq!(std::fs::read(place.path(COPY)).unwrap(), b"a text");
     // What the run itself did stands.
-    assert_rows_hold(|table| place.duckdb_tables().rows(table), &Expected::now(&service), "without a copy");
+    assert_rows_equal(|table| place.duckdb_tables().rows(table), &Expected::now(&service), "without a copy");
 
     let itself = Place::new(&service).with_config("[warehouse]\npublish = \"warehouse.duckdb\"\n");
     let done = itself.run(&["sync"]).expect(2);

@@ -3,7 +3,7 @@
 use studysync::sandbox::ChangeRequest;
 
 use crate::harness::{
-    DAY_MS, Place, Service, assert_holds, days_ago,
+    DAY_MS, Place, Service, assert_warehouses_equal, days_ago,
     expected::{Expected, Seen, settled_ms},
     small,
 };
@@ -44,7 +44,7 @@ fn p4_a_second_scan_applies_only_what_changed() {
     service.change(&change);
     let report = place.report(&["sync"], 0);
     assert!(report["streams"]["responses"]["updated"].as_u64().unwrap() >= 30, "{report}");
-    assert_holds(&place, &held.next_morning(now(&service)), "after changes");
+    assert_warehouses_equal(&place, &held.next_morning(now(&service)), "after changes");
 }
 
 #[test]

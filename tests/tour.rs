@@ -1,7 +1,7 @@
 //! Read this first: the main job of the program from start to end, as a user does it.
 //!
-//! The test starts a service (the sandbox, on a real port), then runs the real binary step by step. `Service` and `Place`
-//! come from `tests/harness`, which the other tests use as well.
+//! The test starts a service (the sandbox, on a real port), then runs the real binary step by step. `Service` and
+//! `Place` come from `tests/harness`, which the other tests use as well.
 
 use serde_json::{Value, json};
 use studysync::sandbox::ListName;

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::harness::{
-    ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_holds, days_ago, expected::Expected, small,
+    ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small,
 };
 
 /// Many small pages.
@@ -46,7 +46,7 @@ fn spawn(place: &Place) -> Child {
 fn assert_goes_on(service: &Service, place: &Place, when: &str) {
     service.set_faults(Default::default());
     run(place, &[]).expect(0);
-    assert_holds(place, &Expected::now(service), when);
+    assert_warehouses_equal(place, &Expected::now(service), when);
     service.clear_log();
     run(place, &[]).expect(0);
     assert_eq!(service.log(), [], "{when}: the finished backfill asks again");
@@ -112,7 +112,7 @@ fn p10_exit_2_another_service_or_environment_is_refused() {
     let place = place.with_config(&format!("[service]\nenvironment = \"staging\"\n{ALL_FLAGS}"));
     place.run(&["sync"]).expect(2);
     assert!(other.log().iter().all(|entry| entry.status == 0), "a refused run asked the other service");
-    assert_holds(&place, &before, "after the refusals");
+    assert_warehouses_equal(&place, &before, "after the refusals");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn exit_5_a_second_run_names_the_lease_holder() {
     assert!(first.stderr.contains("backfill done"), "{}", first.stderr);
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert_eq!(status["running"], json!(null));
-    assert_holds(&place, &Expected::now(&service), "after the second run was turned away");
+    assert_warehouses_equal(&place, &Expected::now(&service), "after the second run was turned away");
 }
 
 #[test]

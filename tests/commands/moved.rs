@@ -2,7 +2,7 @@
 //! addresses, and `rebind` follows a service that moved.
 
 use crate::harness::{
-    ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_holds, days_ago, expected::Expected, small,
+    ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small,
 };
 
 fn localhost(service: &Service) -> String {
@@ -52,7 +52,7 @@ fn slow_a_first_run_with_wrong_settings_binds_no_service() {
     let mut place = place.with_config(&format!("[service]\nenvironment = \"staging\"\n{ALL_FLAGS}"));
     place.set_base_url(right.base_url());
     place.report(&["backfill", "--from", &days_ago(4)], 0);
-    assert_holds(&place, &Expected::now(&right), "bound by its first rows");
+    assert_warehouses_equal(&place, &Expected::now(&right), "bound by its first rows");
     let place = place.with_config(ALL_FLAGS);
     let refused = place.run(&["sync"]).expect(2);
     assert!(refused.stderr.contains("'staging'") && refused.stderr.contains("rebind"), "{}", refused.stderr);
@@ -80,7 +80,7 @@ fn p10_rebind_follows_a_service_to_its_new_address() {
     assert_eq!(report["requests"]["total"], 0, "what is covered stays covered");
     place.run(&["replay"]).expect(0);
     place.report(&["sync"], 0);
-    assert_holds(&place, &Expected::now(&after), "after the move");
+    assert_warehouses_equal(&place, &Expected::now(&after), "after the move");
     place.set_base_url(before.base_url());
     place.run(&["sync"]).expect(2);
 }

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::harness::{DAY_MS, NOW_MS, Place, Service, Tables, assert_equal, assert_holds, expected::Expected};
+use crate::harness::{
+    DAY_MS, NOW_MS, Place, Service, Tables, assert_equal, assert_warehouses_equal, expected::Expected,
+};
 
 use super::{Drifting, STREAMS, config, drifting, with_mode};
 
@@ -40,7 +42,7 @@ fn assert_comes_back(place: Place, service: &Service, when: &str) {
     service.clear_log();
     place.run(&["replay"]).expect(0);
     assert!(service.log().is_empty(), "{when}: a replay asked the service");
-    assert_holds(&place, &Expected::now(service), when);
+    assert_warehouses_equal(&place, &Expected::now(service), when);
     assert_count(&place, "rejects", "true", 0);
 }
 
@@ -49,7 +51,7 @@ fn p1_evolve_is_the_default_and_loses_nothing() {
     let service = drifting();
     let place = Place::new(&service);
     let report = place.report(&["sync"], 0);
-    assert_holds(&place, &Expected::now(&service), "evolve");
+    assert_warehouses_equal(&place, &Expected::now(&service), "evolve");
     for stream in &STREAMS {
         assert_told(&report, stream, "kept");
         for (name, tables) in place.warehouses() {
@@ -151,7 +153,7 @@ fn p1_slow_a_frozen_stream_holds_drifted_windows_until_unfrozen() {
         let place = with_mode(place, &[], "evolve");
         service.clear_log();
         place.report(&["sync"], 0);
-        assert_holds(&place, &Expected::now(&service), stream.name);
+        assert_warehouses_equal(&place, &Expected::now(&service), stream.name);
     }
 }
 
@@ -204,8 +206,8 @@ fn p1_replay_refuses_a_frozen_stream_and_changes_nothing() {
     let place = with_mode(place, &["themes"], "freeze");
     let done = place.run(&["replay"]).expect(1);
     assert!(done.stderr.contains("themes.score") && done.stderr.contains("another mode"), "{}", done.stderr);
-    assert_holds(&place, &Expected::now(&service), "a refused replay");
+    assert_warehouses_equal(&place, &Expected::now(&service), "a refused replay");
     let done = place.run(&["sync"]);
     assert_eq!(done.code, 1, "{}", done.stderr);
-    assert_holds(&place, &Expected::now(&service), "a frozen night");
+    assert_warehouses_equal(&place, &Expected::now(&service), "a frozen night");
 }

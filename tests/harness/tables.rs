@@ -133,11 +133,11 @@ impl Tables {
     /// of the time of a small read goes into opening one. Tables without rows are not asked.
     pub fn read_through(
         connection: Connection,
-        place: Place,
+        place: WarehousePlace,
         names: &[&str],
     ) -> (Connection, BTreeMap<String, Vec<Row>>) {
         let tables = Tables { connection };
-        if let Place::DuckDb(path) = place {
+        if let WarehousePlace::DuckDb(path) = place {
             let path = path.to_string_lossy().replace('\'', "''");
             tables.connection.execute_batch(&format!("ATTACH '{path}' AS w (READ_ONLY)")).unwrap();
         }
@@ -146,16 +146,16 @@ impl Tables {
         let filled: Vec<Cell> = tables.rows_of(filled).into_iter().flatten().collect();
         let rows = names.iter().map(|table| {
             let from = match place {
-                Place::DuckDb(_) if !filled.iter().flatten().any(|name| name == table) => None,
-                Place::DuckDb(_) => Some(format!("w.main.\"{table}\"")),
-                Place::Parquet(root) if is_empty_file(root, contract(table)) => None,
-                Place::Parquet(root) => parquet_files(root, contract(table)),
+                WarehousePlace::DuckDb(_) if !filled.iter().flatten().any(|name| name == table) => None,
+                WarehousePlace::DuckDb(_) => Some(format!("w.main.\"{table}\"")),
+                WarehousePlace::Parquet(root) if is_empty_file(root, contract(table)) => None,
+                WarehousePlace::Parquet(root) => parquet_files(root, contract(table)),
             };
             let rows = from.map(|from| tables.rows_from(table, &from, "true")).unwrap_or_default();
             ((*table).to_owned(), rows)
         });
         let rows = rows.collect();
-        if let Place::DuckDb(_) = place {
+        if let WarehousePlace::DuckDb(_) = place {
             tables.connection.execute_batch("DETACH w").unwrap();
         }
         (tables.connection, rows)
@@ -189,7 +189,7 @@ impl Tables {
 
 /// Where a warehouse is.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub enum WarehousePlace<'a> {
     DuckDb(&'a Path),
     Parquet(&'a Path),
 }

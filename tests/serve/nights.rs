@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    KEY, NOW_MS, Tables, assert_rows_hold,
+    KEY, NOW_MS, Tables, assert_rows_equal,
     expected::{Expected, Seen, settled_ms},
     small,
 };
@@ -406,7 +406,7 @@ fn assert_warehouses(machine: &Machine, expected: &Expected, when: &str) {
         ("DuckDB", Tables::duckdb(&root.join("warehouse.duckdb"))),
         ("Parquet", Tables::parquet(&root.join("parquet"))),
     ] {
-        assert_rows_hold(|table| tables.rows(table), expected, &format!("{when}, {name}"));
+        assert_rows_equal(|table| tables.rows(table), expected, &format!("{when}, {name}"));
     }
 }
 

@@ -96,7 +96,11 @@ fn p2_serve_stops_quickly_during_a_run_and_resumes_it() {
     until("the run that was stopped", || serving.health()["last_outcome"] == "done");
     serving.stop();
     assert_eq!(runs(&place).len(), 2);
-    crate::harness::assert_holds(&place, &crate::harness::expected::Expected::now(&service), "after the second start");
+    crate::harness::assert_warehouses_equal(
+        &place,
+        &crate::harness::expected::Expected::now(&service),
+        "after the second start",
+    );
 }
 
 #[test]

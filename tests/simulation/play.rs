@@ -28,7 +28,7 @@ use super::{
     script::{Act, RunPlan, Script, Warehouses, Weather},
     service::{BASE_URL, ScriptedService},
 };
-use crate::harness::{KEY, Tables, WarehousePlace, all_contracts, assert_rows_hold, connect, expected::settled_ms};
+use crate::harness::{KEY, Tables, WarehousePlace, all_contracts, assert_rows_equal, connect, expected::settled_ms};
 
 /// Longer than the tier of the oldest rows.
 const ALL_IS_DUE_MS: u64 = 40 * DAY_MS as u64;
@@ -413,7 +413,7 @@ impl Play<'_> {
             self.oracle.check(warehouse, false);
             let expected = self.oracle.expected(&self.service, warehouse);
             let when = format!("at the end, {}", warehouse.name);
-            assert_rows_hold(|table| warehouse.tables[table].clone(), &expected, &when);
+            assert_rows_equal(|table| warehouse.tables[table].clone(), &expected, &when);
             checks::history(warehouse);
             if self.script.has_recordings {
                 checks::recordings(warehouse, &self.root().join("recordings"), &self.script.service.faults.media);

@@ -4,7 +4,7 @@ use serde_json::json;
 use studysync::sandbox::Settings;
 
 use crate::{
-    harness::{NOW_MS, Place, Service, assert_holds, days_ago, expected::Expected, small},
+    harness::{NOW_MS, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small},
     kills::{
         killer::Killer,
         witness::{assert_same, assert_settled, repeats},
@@ -27,7 +27,7 @@ fn p2_p3_slow_a_killed_backfill_recovers_lost_ties() {
     let calm = place();
     let mut killer = Killer::new(0x5eed_0011);
     let calm_run = killer.measure(&service, &calm, &command);
-    assert_holds(&calm, &Expected::now(&service), "undisturbed");
+    assert_warehouses_equal(&calm, &Expected::now(&service), "undisturbed");
     let mut kills = 0;
     while kills < KILLS {
         let stormy = place();

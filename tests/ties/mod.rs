@@ -8,7 +8,7 @@ use studysync::{
     state::State,
 };
 
-use crate::harness::{ALL_FLAGS, DAY_MS, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{ALL_FLAGS, DAY_MS, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small};
 
 mod kills;
 
@@ -72,7 +72,7 @@ fn is_read_whole(responses: u64) {
         let service = service(responses, ties_per_ms, json!({"ties": "lost", "order": order, "default_page_rows": 10}));
         let place = Place::new(&service).with_config(&paged(page_rows));
         let report = backfill(&place, 0);
-        assert_holds(&place, &Expected::now(&service), &when);
+        assert_warehouses_equal(&place, &Expected::now(&service), &when);
         assert_eq!(known_ties(&place), Some(Ties::Lost), "{when}");
         let pages = number(&report["streams"]["responses"]["pages"]) + number(&report["streams"]["themes"]["pages"]);
         let probed = number(&report["requests"]["ties_probed"]);
@@ -94,7 +94,7 @@ fn p3_a_repeated_page_does_not_hide_lost_ties() {
     let struck = service.log().into_iter().find(|entry| entry.fault.as_deref() == Some("repeated_rows")).unwrap();
     assert!(measuring(&[struck]) == 1, "the fault is to meet the measure");
     assert_ne!(known_ties(&place), Some(Ties::Repeated));
-    assert_holds(&place, &Expected::now(&service), "a page twice");
+    assert_warehouses_equal(&place, &Expected::now(&service), "a page twice");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn p3_p4_slow_three_nights_recover_lost_ties() {
     let place = Place::new(&service).with_config(&paged(13));
     place.report(&["sync"], 0);
     let mut held = Expected::now(&service);
-    assert_holds(&place, &held, "the first sync");
+    assert_warehouses_equal(&place, &held, "the first sync");
     for night in 1..=3 {
         service.advance_days(1);
         service.change(&ChangeRequest {
@@ -121,7 +121,7 @@ fn p3_p4_slow_three_nights_recover_lost_ties() {
         service.clear_log();
         let report = place.report(&["sync"], 0);
         held = held.next_morning(Expected::now(&service));
-        assert_holds(&place, &held, &format!("night {night}"));
+        assert_warehouses_equal(&place, &held, &format!("night {night}"));
         assert_eq!(measuring(&service.log()), 0, "night {night}: what is known was measured again");
         assert!(number(&report["requests"]["ties_probed"]) > 20, "{report}");
     }
@@ -134,7 +134,7 @@ fn p3_slow_services_without_lost_ties_need_few_probes() {
         let service = service(3000, 3, json!({"ties": ties}));
         let place = Place::new(&service).with_config(&paged(10));
         let report = backfill(&place, 0);
-        assert_holds(&place, &Expected::now(&service), ties);
+        assert_warehouses_equal(&place, &Expected::now(&service), ties);
         assert_eq!(known_ties(&place), Some(found));
         assert!((1..=10).contains(&measuring(&service.log())), "{ties}: {} requests", measuring(&service.log()));
         assert_cheap(&report, ties);
@@ -169,7 +169,7 @@ fn p3_slow_pending_tie_probes_survive_an_interrupted_scan() {
         }
         assert!(runs > 8, "{ties}: {runs} runs are too few to have stopped everywhere");
         assert_eq!(known_ties(&place), Some(found));
-        assert_holds(&place, &Expected::now(&service), ties);
+        assert_warehouses_equal(&place, &Expected::now(&service), ties);
         let pages: Vec<_> = service.log().into_iter().filter(|entry| limit(entry) == Some(1)).collect();
         let mut asked: Vec<String> = pages.iter().map(|entry| format!("{} {:?}", entry.path, entry.query)).collect();
         let total = asked.len();
@@ -230,7 +230,7 @@ fn p3_slow_a_sample_detects_newly_lost_ties() {
     assert_eq!(known_ties(&place), Some(Ties::Lost));
     let report = place.report(&["sync"], 0);
     assert!(!notes(&report).contains("millisecond"), "{}", notes(&report));
-    assert_holds(&place, &held.next_morning(Expected::now(&service)), "the run after the change");
+    assert_warehouses_equal(&place, &held.next_morning(Expected::now(&service)), "the run after the change");
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert!(!status.to_string().contains("\"in_doubt\":[{"), "{status}");
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use studysync::sandbox::{Faults, Latency, Settings};
 
-use super::{asked, assert_holds, people_of};
+use super::{asked, assert_users_equal, people_of};
 use crate::{
     harness::{ALL_FLAGS, Place, Service, days_ago, small},
     kills::killer::{Killer, Random},
@@ -34,7 +34,7 @@ fn p2_p6_five_kills_leave_each_user_in_the_warehouses_once() {
     }
     assert!(kills >= 3, "{kills} kills");
     place.report(&["users", "pull"], 0);
-    assert_holds(&place, &people, "_vanished_at IS NULL");
+    assert_users_equal(&place, &people, "_vanished_at IS NULL");
     let log = service.log();
     let twice = asked(&log).len() - people.len();
     assert!(twice <= kills * LOST_BY_A_KILL_MAX, "{twice} people were asked for twice");

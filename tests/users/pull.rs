@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use studysync::sandbox::{ChangeRequest, Faults, ListName, Settings};
 
-use super::{asked, assert_holds, each, people_of, with_people};
+use super::{asked, assert_users_equal, each, people_of, with_people};
 use crate::{
     harness::{Place, Service, days_ago, small},
     replay::Before,
@@ -45,7 +45,7 @@ fn p1_users_named_in_answers_are_stored_as_the_service_has_them() {
     let report = pulled(&place);
     assert_eq!(report["streams"]["users"]["inserted"], people.len());
     assert_eq!(asked(&service.log()).len(), people.len(), "one request a person");
-    assert_holds(&place, &people.keys().cloned().collect(), "_vanished_at IS NULL");
+    assert_users_equal(&place, &people.keys().cloned().collect(), "_vanished_at IS NULL");
     for (name, tables) in place.warehouses() {
         let rows = tables.rows_of("SELECT external_user_id, user_id, attributes, extra FROM users");
         for row in rows {
@@ -118,7 +118,7 @@ fn p4_user_changes_are_history_and_missing_users_are_rechecked() {
     assert!(!gone.is_empty() && people.contains(&changed), "{gone:?}");
     let report = place.report(&["users", "pull"], 0);
     assert_eq!(report["streams"]["users"]["vanished"], gone.len(), "{report}");
-    assert_holds(&place, &gone, "_vanished_at IS NOT NULL");
+    assert_users_equal(&place, &gone, "_vanished_at IS NOT NULL");
     for gone in &gone {
         let quoted = gone.replace('\'', "''");
         let sql = format!("SELECT count(*) FROM user_attributes WHERE external_user_id = '{quoted}' AND is_current");
@@ -172,10 +172,10 @@ fn p4_mass_disappearances_of_users_are_withheld() {
     assert_eq!(people_of(&service).len(), 0);
     let withheld = place.report(&["users", "pull"], 3);
     assert_eq!(withheld["streams"]["users"]["withheld"], people.len(), "{withheld}");
-    assert_holds(&place, &people, "_vanished_at IS NULL");
+    assert_users_equal(&place, &people, "_vanished_at IS NULL");
     let believed = place.report(&["users", "pull", "--accept-vanished"], 0);
     assert_eq!(believed["streams"]["users"]["vanished"], people.len(), "{believed}");
-    assert_holds(&place, &BTreeSet::new(), "_vanished_at IS NULL");
+    assert_users_equal(&place, &BTreeSet::new(), "_vanished_at IS NULL");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn users_with_odd_characters_in_their_ids_are_pulled() {
     let report = place.report(&arguments, 0);
     assert_eq!(report["streams"]["users"]["inserted"], odd.len(), "{report}");
     assert_eq!(report["requests"]["by_status"]["404"], 1);
-    assert_holds(&place, &odd.iter().map(|id| (*id).to_owned()).collect(), "_vanished_at IS NULL");
+    assert_users_equal(&place, &odd.iter().map(|id| (*id).to_owned()).collect(), "_vanished_at IS NULL");
     for found in each(&place, "SELECT count(*) FROM user_attributes WHERE external_user_id = value_text") {
         assert_eq!(found[0], Some(odd.len().to_string()), "each got their own");
     }
@@ -261,7 +261,7 @@ fn a_new_warehouse_receives_users_pulled_before() {
     pulled(&place);
     std::fs::remove_file(place.duckdb()).unwrap();
     pulled(&place);
-    assert_holds(&place, &people, "_vanished_at IS NULL");
+    assert_users_equal(&place, &people, "_vanished_at IS NULL");
     // One that was made before there were such tables gets them by itself.
     let connection = crate::harness::connect();
     let path = place.duckdb().to_string_lossy().into_owned();

@@ -13,7 +13,7 @@ use std::{
 
 use studysync::sandbox::ChangeRequest;
 
-use crate::harness::{DAY_MS, Done, Place, Service, assert_each_holds, days_ago, expected::Expected, small};
+use crate::harness::{DAY_MS, Done, Place, Service, assert_each_warehouse_equals, days_ago, expected::Expected, small};
 
 use super::{copy_folder, restore};
 
@@ -114,7 +114,7 @@ fn sweep(
     // While a file is rewritten its old form is still there.
     let needed_kib = kib_below(&path).saturating_sub(held_kib) * 5 / 4 + 64;
     let expected = Expected::now(service);
-    assert_each_holds(place, &expected, "with room");
+    assert_each_warehouse_equals(place, &expected, "with room");
     let (mut told, mut failures) = (BTreeSet::new(), 0);
     for step in 0..tried.sizes {
         // Not on page borders alone.
@@ -127,7 +127,7 @@ fn sweep(
             told.extend(assert_tells(&first, &when));
         }
         assert_eq!(second.code, 0, "{when}: {}", second.stderr);
-        assert_each_holds(place, &expected, &when);
+        assert_each_warehouse_equals(place, &expected, &when);
     }
     restore(place, before.path());
     place.run(command).expect(0);
@@ -209,7 +209,7 @@ fn limits_on_file_size() {
             assert!(done.stderr.contains("run the same command again"), "{when}: {}", done.stderr);
         }
         place.run(&command).expect(0);
-        assert_each_holds(&place, &expected, &when);
+        assert_each_warehouse_equals(&place, &expected, &when);
     }
     assert!(failures >= 10, "only {failures} runs met the limit");
 }

@@ -12,7 +12,7 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 
-use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, expected::Expected, small};
+use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_warehouses_equal, expected::Expected, small};
 
 use super::wire::{RawServer, respond};
 
@@ -82,7 +82,7 @@ impl Met {
         self.is_hostile.store(false, Ordering::Relaxed);
         let next = self.place.run(&["sync"]);
         assert_eq!(next.code, 0, "{what}: the next run: {}", next.stderr);
-        assert_holds(&self.place, &Expected::now(&self.service), what);
+        assert_warehouses_equal(&self.place, &Expected::now(&self.service), what);
     }
 
     fn count(&self, sql: &str) -> i64 {
@@ -365,7 +365,7 @@ fn p5_hostile_retry_after_values_are_bounded_or_ignored() {
                 }
                 // The told wait binds the next command too.
                 place.run(&["sync", "--ignore-rate-limit"]).expect(0);
-                assert_holds(&place, &Expected::now(&service), what);
+                assert_warehouses_equal(&place, &Expected::now(&service), what);
             });
         }
     });

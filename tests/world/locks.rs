@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, expected::Expected, small};
+use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_warehouses_equal, expected::Expected, small};
 
 use super::{assert_mended, assert_says};
 
@@ -105,7 +105,7 @@ fn a_run_waits_for_a_locked_warehouse() {
         holder.let_go();
         let done = Done::from(run.wait_with_output().unwrap()).expect(0);
         assert!(done.stderr.contains("waiting up to 120 s"), "{mode}: it did not have to wait: {}", done.stderr);
-        assert_holds(&place, &Expected::now(&service), mode);
+        assert_warehouses_equal(&place, &Expected::now(&service), mode);
     }
 }
 
@@ -141,7 +141,7 @@ fn exit_5_a_concurrent_run_names_the_lease_holder() {
     assert!(!done.stderr.contains(KEY));
     service.set_faults(Default::default());
     Done::from(first.wait_with_output().unwrap()).expect(0);
-    assert_holds(&place, &Expected::now(&service), "after both");
+    assert_warehouses_equal(&place, &Expected::now(&service), "after both");
 }
 
 #[test]

@@ -17,7 +17,7 @@ mod wire;
 
 use std::path::Path;
 
-use crate::harness::{Done, Place, Service, assert_holds, contract, different_rows, expected::Expected};
+use crate::harness::{Done, Place, Service, assert_warehouses_equal, contract, different_rows, expected::Expected};
 
 /// Asserts that an error names these things, and says what to do.
 fn assert_says(done: &Done, words: &[&str]) {
@@ -31,7 +31,7 @@ fn assert_says(done: &Done, words: &[&str]) {
 fn assert_mended(service: &Service, place: &Place, when: &str) {
     let done = place.run(&["sync"]);
     assert_eq!(done.code, 0, "{when}: {}", done.stderr);
-    assert_holds(place, &Expected::now(service), when);
+    assert_warehouses_equal(place, &Expected::now(service), when);
 }
 
 /// Asserts that each warehouse holds exactly the service's rows, leaving aside what it marked as vanished: whether that

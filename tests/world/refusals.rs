@@ -11,7 +11,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{
+    ALL_FLAGS, Done, KEY, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small,
+};
 
 use super::wire::{RawServer, Request, respond};
 
@@ -53,7 +55,7 @@ impl World {
         self.is_on.store(false, Ordering::Relaxed);
         let done = backfill(place);
         assert_eq!(done.code, 0, "{when}: {}", done.stderr);
-        assert_holds(place, &Expected::now(&self.service), when);
+        assert_warehouses_equal(place, &Expected::now(&self.service), when);
     }
 }
 
@@ -219,7 +221,7 @@ fn a_single_refusal_is_retried_without_loss() {
         let place = Place::new(&service).without_parquet();
         let done = place.run(&["sync"]);
         assert_eq!(done.code, 0, "{status} {path}: {}", done.stderr);
-        assert_holds(&place, &Expected::now(&service), path);
+        assert_warehouses_equal(&place, &Expected::now(&service), path);
     }
 }
 

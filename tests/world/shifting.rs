@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use studysync::sandbox::{ChangeRequest, Faults, Latency, Order};
 
-use crate::harness::{ALL_FLAGS, DAY_MS, Done, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{
+    ALL_FLAGS, DAY_MS, Done, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small,
+};
 
 use super::assert_live_rows;
 
@@ -91,7 +93,7 @@ fn an_empty_day(place: &Place, service: &Service) {
     }
     let report = place.report(&["sync"], 0);
     assert_eq!(report["streams"]["responses"]["withheld"], 0, "{report}");
-    assert_holds(place, &held, "the next night");
+    assert_warehouses_equal(place, &held, "the next night");
     assert!(!place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"), "the doubt is settled");
 }
 
@@ -128,7 +130,7 @@ fn p4_a_confirmed_mass_deletion_is_applied() {
     assert_eq!(report["streams"]["responses"]["withheld"].as_u64().unwrap() as usize, gone.vanished.len(), "{report}");
     let report = place.report(&["sync", "--accept-vanished"], 0);
     assert_eq!(report["streams"]["responses"]["vanished"].as_u64().unwrap() as usize, gone.vanished.len(), "{report}");
-    assert_holds(&place, &held.next_morning(Expected::now(&service)), "after accepting");
+    assert_warehouses_equal(&place, &held.next_morning(Expected::now(&service)), "after accepting");
     let report = place.report(&["sync"], 0);
     assert_eq!(report["streams"]["responses"]["vanished"], 0, "it vanished twice: {report}");
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use crate::harness::{Done, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{Done, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small};
 
 use super::{assert_mended, assert_says, copy_folder, restore};
 
@@ -89,7 +89,7 @@ fn p2_p6_slow_a_torn_state_file_is_rebuilt_without_requests() {
                 assert!(told, "{damage}: nobody was told: {}", done.stderr);
             }
         }
-        assert_holds(&place, &expected, &damage);
+        assert_warehouses_equal(&place, &expected, &damage);
     }
     assert!(put_aside > 15, "only {put_aside} damages were noticed");
     assert_mended(&service, &place, "after the last damage");

@@ -6,7 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::harness::{Place, Service, assert_each_holds, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{
+    Place, Service, assert_each_warehouse_equals, assert_warehouses_equal, days_ago, expected::Expected, small,
+};
 
 use super::{assert_mended, assert_says, copy_folder, restore};
 
@@ -68,7 +70,7 @@ fn p1_a_deleted_duckdb_file_is_refilled_and_reported() {
     let done = place.run(&["sync"]).expect(0);
     assert!(done.stderr.contains("did not fit the ledger of duckdb"), "{}", done.stderr);
     // Who wrote a row and when differs between the two from here on; what it says does not.
-    assert_each_holds(&place, &Expected::now(&service), "after the file was deleted");
+    assert_each_warehouse_equals(&place, &Expected::now(&service), "after the file was deleted");
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn p2_slow_a_write_ahead_log_is_replayed_without_its_torn_end() {
         if done.code != 0 {
             assert_says(&done, &["warehouse.duckdb", "move it away"]);
         } else {
-            assert_holds(&place, &Expected::now(&service), "with a log damaged in the middle");
+            assert_warehouses_equal(&place, &Expected::now(&service), "with a log damaged in the middle");
         }
     }
 }
