@@ -1,56 +1,68 @@
-# The two commands of the README, and what else is done now and then. What only tests or shows the program is built with the profile
-# `quick`, which compiles in a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
+# `make` alone lists the targets. Targets that only test or show the program use the profile `quick`, which compiles in
+# a third of the time; `build`, `install`, `bench` and `instructions` use `release`.
 
-.PHONY: browser demo test test-otlp test-slow build build-quick check install dist dist-test simulate readers schedulers book bench micro instructions
+.DEFAULT_GOAL := help
+.PHONY: help browser demo test test-one test-otlp test-slow build build-quick check install dist dist-test simulate
+.PHONY: readers schedulers book bench micro instructions
 
 QUICK = PROFILE=quick scripts/cargo.sh
 # Many tests wait: for a service that is slow, or says to come back later.
 THREADS = $$(($$(getconf _NPROCESSORS_ONLN) * 2))
 
-demo: ## a service, a backfill, a night of changes, the nightly sync, and SQL over the result
+help: ## lists the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: ## a service, a backfill, a night of changes, a sync, and SQL
 	$(QUICK) run -- demo
 
 test: ## every test but the slow ones
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(THREADS)} $(QUICK) test --workspace
 
-test-otlp: ## what only a build with the feature otlp has: traces and metrics for an OpenTelemetry collector
+# Incremental: 15 seconds after an edit in place of 60, on two cores. The first such build compiles the crate once more.
+test-one: ## the unit tests whose name contains T: make test-one T=plan::
+	@test -n "$(T)" || { echo "usage: make test-one T=plan::   or, over HTTP, make test-one T=tour IN=tests" >&2; exit 2; }
+	CARGO_INCREMENTAL=1 $(QUICK) test $(if $(IN),--test $(IN),--lib) -- $(T)
+
+test-otlp: ## the feature otlp: traces and metrics for OpenTelemetry
 	$(QUICK) test --features otlp --test tests -- watching::otlp
 
-test-slow: ## what takes too long for each change: slow tests, 2,000 seeds, the instructions of the hot paths; see docs/testing.md
+test-slow: ## slow tests, 2,000 seeds, instruction counts: before a release
 	$(QUICK) test --workspace -- --ignored slow
 	$(MAKE) simulate SEEDS=2000
 	$(MAKE) instructions
 	$(MAKE) test-otlp
 
 MINUTES ?= 60
-simulate: ## plays seeds against the whole program: SEEDS=2000 the same ones each time, else new ones for so many MINUTES
+simulate: ## the simulator: SEEDS=2000 plays these, MINUTES=60 new ones
 ifdef SEEDS
 	STUDYSYNC_SEEDS=$(SEEDS) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-1} $(QUICK) test --test tests -- simulation::p1_ --nocapture
 else
 	STUDYSYNC_SIMULATE_MINUTES=$(MINUTES) STUDYSYNC_SEEDS_FROM=$${STUDYSYNC_SEEDS_FROM:-$$(date +%s)} $(QUICK) test --test tests -- simulation::p1_ --nocapture
 endif
 
-readers: build-quick ## reads both warehouses with DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion, Spark, a notebook and dbt
+# DuckDB of two major versions, pandas, pyarrow, Polars, DataFusion, Spark, a notebook and dbt.
+readers: build-quick ## reads both warehouses with other programs: pandas, Spark, dbt
 	scripts/readers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
 book: ## the documentation as a site, in target/book
 	mdbook=$$(scripts/mdbook.sh) && "$$mdbook" build docs
 
-schedulers: build-quick ## runs the examples for cron, systemd, Kubernetes, Airflow and Dagster, and provokes each exit code
+# Cron, systemd, Kubernetes, Airflow and Dagster.
+schedulers: build-quick ## runs the examples for schedulers, with each exit code
 	scripts/schedulers/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
-browser: build-quick ## looks at the status page of `serve` with headless Chromium; pictures in target/status-page
+browser: build-quick ## the status page in headless Chromium; see target/status-page
 	scripts/browser/run.sh $${CARGO_TARGET_DIR:-target}/quick/studysync
 
 # SECTIONS: some rows of the table only. N rounds, ROWS responses; BIG_ROWS=10000000 for the rows that ask for it.
-bench: build ## measures the table of docs/benchmarks.md, floors beside it; takes about an hour at its full size
+bench: build ## measures the table of docs/benchmarks.md, in about an hour
 	scripts/cargo.sh build --bench floor
 	scripts/bench/run.sh $(SECTIONS)
 
-micro: ## what one page costs: criterion
+micro: ## measures what one page costs (criterion)
 	scripts/cargo.sh test --bench micro -- --bench
 
-instructions: ## counts instructions of the hot paths against the kept numbers; RECORD=1 keeps new ones
+instructions: ## instruction counts of hot paths; RECORD=1 keeps them
 	scripts/bench/instructions.sh $(if $(RECORD),--record)
 
 build: ## the program, in target/release/studysync
@@ -65,11 +77,13 @@ check: ## what CI checks before the tests
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(QUICK) doc --workspace --no-deps --document-private-items
 
 PREFIX ?= $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)
-install: build ## the program into PREFIX/bin, and DuckDB's library into PREFIX/lib/studysync; PREFIX is ~/.cargo if not set
+# The program goes to PREFIX/bin, and DuckDB's library to PREFIX/lib/studysync.
+install: build ## installs the program into PREFIX, which is ~/.cargo by default
 	scripts/install.sh "$(PREFIX)"
 
-dist: ## packages in dist/: a tarball, a wheel, a .deb on Debian, an SBOM and checksums. PROGRAM=path packs a program that is there
+# A tarball, a wheel, a .deb on Debian, an SBOM and checksums. PROGRAM=path packs a program that is there.
+dist: ## packages in dist/; PROGRAM=path packs a program that is there
 	scripts/dist/build.sh $(PROGRAM)
 
-dist-test: ## installs each package of dist/ as a user would, and works with it
+dist-test: ## installs each package of dist/ as a user would, and uses it
 	scripts/dist/test.sh

@@ -1,5 +1,6 @@
-//! Lets the binary find the linked libduckdb without LD_LIBRARY_PATH. The binary looks for the library in its own folder and in
-//! `../lib/studysync`, and nowhere else: it carries no path of the machine that built it. So the library is put beside each binary.
+//! Lets the binary find the linked libduckdb without LD_LIBRARY_PATH. The binary looks for the library in its own
+//! folder and in `../lib/studysync`, and nowhere else: it carries no path of the machine that built it.
+//! So the library is put beside each binary.
 
 use std::{
     env, fs, io,

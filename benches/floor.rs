@@ -1,8 +1,8 @@
-//! What parts of a load cost, each alone: saved pages received over loopback, flattened, compressed and written to a file. No HTTP, no
-//! comparison, no ledger, and what one part finds out costs the next nothing.
+//! What parts of a load cost, each alone: saved pages received over loopback, flattened, compressed and written to a
+//! file. No HTTP, no comparison, no ledger, and what one part finds out costs the next nothing.
 //!
-//! `floor FOLDER SCRATCH` reads the pages `*.json` of the folder, and prints CPU seconds as one JSON object; it writes into the scratch
-//! folder. `make bench` runs it; it is no benchmark of the program.
+//! `floor FOLDER SCRATCH` reads the pages `*.json` of the folder, and prints CPU seconds as one JSON object; it writes
+//! into the scratch folder. `make bench` runs it; it is no benchmark of the program.
 
 use std::{
     error::Error,

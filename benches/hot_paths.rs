@@ -1,4 +1,5 @@
-//! One pass through a hot path at a time, for counting its instructions: `hot_paths PATH`, under callgrind, by `make instructions`.
+//! One pass through a hot path at a time, for counting its instructions:
+//! `hot_paths PATH`, under callgrind, by `make instructions`.
 //!
 //! It reads no clock. Each path runs once before it is counted, so that what happens only once is left out.
 

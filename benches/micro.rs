@@ -1,7 +1,8 @@
-//! What one page costs on one core: flatten by question type and by flag, the walk over an envelope, sets of windows, hashes.
+//! What one page costs on one core: flatten by question type and by flag, the walk over an envelope,
+//! sets of windows, hashes.
 //!
-//! `cargo bench --bench micro` (with the flags of CONTRIBUTING.md). It says how fast a stage is by itself; how fast the program is
-//! says `make bench`, and whether it became slower `make instructions`.
+//! `cargo bench --bench micro` (with the flags of CONTRIBUTING.md). It says how fast a stage is by itself; how fast the
+//! program is says `make bench`, and whether it became slower `make instructions`.
 
 use std::{hint::black_box, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The command line as scripts and people meet it: exit codes, JSON, what goes to which stream, and what never goes anywhere.
+//! The command line as people and scripts use it: exit codes, JSON, stdout and stderr, secrets.
 
 mod asking;
 mod configured;

@@ -1,7 +1,8 @@
-//! Every field that the service's documents name lands in the column that `docs/fields.md` says.
+//! Each field in the service's documents lands in the column that `docs/fields.md` names.
 //!
-//! The list is copied from the documents by hand, with a value for each field that no other has. A record of all of them goes through
-//! `flatten`, and each value has to be in its column. `docs/fields.md` is the same list; `STUDYSYNC_WRITE=1` writes it.
+//! The list is copied from the documents by hand, with a different value for each field. One record with all fields
+//! goes through `flatten`, and each value must be in its column. `docs/fields.md` is the same list; `STUDYSYNC_WRITE=1`
+//! writes it.
 
 use arrow::{
     array::{Array as _, RecordBatch},
@@ -394,7 +395,8 @@ const RECORDS: &[Record] = &[
     },
 ];
 
-/// Puts a value at a path: names between dots, `[]` behind one whose value is a list of one item. A value that is there stays.
+/// Puts a value at a path: names between dots, `[]` behind one whose value is a list of one item.
+/// A value that is there stays.
 fn put(into: &mut Value, path: &str, value: &Value) {
     let Some(name) = path.split(['.', '[']).next().filter(|name| !name.is_empty()) else {
         return put_inside(into, path, value);
@@ -450,7 +452,7 @@ fn cell(tables: &[(&'static str, RecordBatch)], column: &str) -> Option<String> 
 }
 
 #[test]
-fn p1_every_field_of_the_documents_lands_in_its_column() {
+fn p1_every_documented_field_lands_in_its_column() {
     for record in RECORDS {
         let tables = flattened(record);
         for Field { path, column, shown, .. } in record.fields {
@@ -481,7 +483,7 @@ fn page() -> String {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the rule is for the program")]
-fn the_page_of_fields_is_current() {
+fn docs_fields_page_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/fields.md");
     if std::env::var_os("STUDYSYNC_WRITE").is_some() {
         std::fs::write(path, page()).unwrap();

@@ -1,11 +1,10 @@
-//! Text as editors, spreadsheets and services write it: byte order marks, UTF-16, keys pasted with their quotes, and numbers of time in
-//! another unit.
+//! Text as editors and spreadsheets write it: byte order marks, UTF-16, keys in quotes, times in another unit.
 
 use serde_json::json;
 use studysync_sandbox::{Faults, ListName};
 
 use crate::{
-    harness::{Done, KEY, KEY_VARIABLE, Place, Service, assert_holds, days_ago, expected::Expected, small},
+    harness::{Done, KEY, KEY_VARIABLE, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small},
     users::{each, people_of, with_people},
 };
 
@@ -14,16 +13,16 @@ fn utf16(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn p1_bodies_with_a_byte_order_mark_are_read_kept_and_erased() {
+fn p1_bodies_with_a_byte_order_mark_are_stored_and_erased() {
     let service = Service::start(small(60, 3));
     service.set_faults(Faults { byte_order_mark: true, ..Faults::default() });
     let place = Place::new(&service).with_config(&with_people());
     place.report(&["backfill", "--from", &days_ago(4)], 0);
     let people = people_of(&service);
     assert_eq!(each(&place, "SELECT count(*) FROM users")[0], [Some(people.len().to_string())]);
-    assert_holds(&place, &Expected::now(&service), "with marks");
+    assert_warehouses_equal(&place, &Expected::now(&service), "with marks");
     place.run(&["replay"]).expect(0);
-    assert_holds(&place, &Expected::now(&service), "replayed");
+    assert_warehouses_equal(&place, &Expected::now(&service), "replayed");
 
     let user_id = people.keys().find(|user_id| user_id.starts_with("user-")).unwrap();
     std::fs::write(place.path("people.txt"), utf16(&format!("user-id {user_id}\r\n"))).unwrap();
@@ -37,7 +36,7 @@ fn p1_bodies_with_a_byte_order_mark_are_read_kept_and_erased() {
 }
 
 #[test]
-fn a_key_is_sent_bare_however_it_was_saved() {
+fn a_key_is_sent_without_quotes_marks_or_blanks() {
     let service = Service::start(small(20, 3));
     let place = Place::new(&service).with_env(KEY_VARIABLE, "not-the-key");
     for (bytes, told) in [
@@ -59,7 +58,7 @@ fn a_key_is_sent_bare_however_it_was_saved() {
 }
 
 #[test]
-fn a_configuration_in_utf16_is_read() {
+fn a_utf16_configuration_is_read() {
     let service = Service::start(small(20, 3));
     let place = Place::new(&service).with_config("");
     let text =
@@ -71,7 +70,7 @@ fn a_configuration_in_utf16_is_read() {
 }
 
 #[test]
-fn times_of_people_in_seconds_are_told_by_their_size_and_kept() {
+fn user_times_in_seconds_are_recognized_by_size() {
     let service = Service::start(small(60, 3));
     service.set_faults(Faults { user_times_in_seconds: true, ..Faults::default() });
     let place = Place::new(&service).with_config(&with_people());

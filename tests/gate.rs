@@ -1,4 +1,4 @@
-//! Promise P5 through the real program: a service with a rate limit is asked as fast as it allows, and never before it allows.
+//! Promise P5 through the real program: it uses the rate that the service allows, and never sends a request too early.
 
 use std::{collections::BTreeSet, thread};
 
@@ -55,8 +55,8 @@ fn assert_obeyed_after(log: &[LogEntry], on_its_way_us: u64, what: &str) {
     assert!(early.is_empty(), "{what}: sent before the told time: {early:?}");
 }
 
-/// The share of what the bucket allowed, from the first request to the last, but for the time in which the run read and wrote and
-/// did not wait: a busy machine makes that long, and the gate has no part in it.
+/// The share of what the bucket allowed, from the first request to the last, but for the time in which the run read and
+/// wrote and did not wait: a busy machine makes that long, and the gate has no part in it.
 fn used_share(log: &[LogEntry], report: &Value) -> f64 {
     let arrived = |entry: Option<&LogEntry>| entry.map_or(0, |entry| entry.arrived_us);
     let work_ms = time_ms(report, "parse") + time_ms(report, "write");
@@ -115,7 +115,7 @@ fn obey(form: RetryAfterForm) {
 }
 
 #[test]
-fn p5_every_form_of_a_refusal_is_obeyed_and_the_allowed_rate_is_used() {
+fn p5_every_form_of_429_is_obeyed_at_the_full_allowed_rate() {
     use RetryAfterForm::{Absent, EpochMillis, Fraction, Garbage, HttpDate, Negative, PastDate, Seconds, Zero};
     let forms = [Absent, Seconds, Fraction, HttpDate, EpochMillis, Zero, Negative, PastDate, Garbage];
     // Nearly all of the time is waiting, so they wait side by side.
@@ -135,7 +135,7 @@ fn refusing(skip: u64, wait_ms: u64) -> Service {
 }
 
 #[test]
-fn p5_a_wait_beyond_patience_ends_the_run_and_says_until_when() {
+fn p5_a_retry_after_beyond_max_wait_ends_the_run_with_its_time() {
     let service = refusing(20, 2 * 3_600_000);
     let place = place(&service);
     let stopped = report(&place, &backfill(30, 0), &[], 6);
@@ -158,7 +158,7 @@ fn p5_a_wait_beyond_patience_ends_the_run_and_says_until_when() {
 }
 
 #[test]
-fn p5_a_deadline_is_kept_and_the_next_run_goes_on() {
+fn p5_a_run_stops_at_its_deadline_and_the_next_one_resumes() {
     let service = limited(RateLimit { per_second: 5.0, burst: 5, ..RateLimit::default() });
     let place = place(&service);
     let stopped = report(&place, &backfill(15, 0), &["--deadline", "4s"], 6);
@@ -176,7 +176,7 @@ fn p5_a_deadline_is_kept_and_the_next_run_goes_on() {
 }
 
 #[test]
-fn p5_a_wait_past_the_deadline_is_not_begun() {
+fn p5_a_run_does_not_start_a_wait_past_its_deadline() {
     let service = refusing(5, 30_000);
     let place = place(&service);
     let stopped = report(&place, &backfill(30, 0), &["--deadline", "10s"], 6);
@@ -186,7 +186,7 @@ fn p5_a_wait_past_the_deadline_is_not_begun() {
 }
 
 #[test]
-fn p5_a_told_wait_binds_every_later_command() {
+fn p5_a_retry_after_binds_every_later_command() {
     let service = refusing(5, 2 * 3_600_000);
     let place = place(&service);
     let stopped = report(&place, &backfill(30, 0), &[], 6);
@@ -219,7 +219,7 @@ fn p5_a_told_wait_binds_every_later_command() {
 }
 
 #[test]
-fn p5_a_wait_that_check_is_told_binds_the_next_run() {
+fn p5_a_retry_after_seen_by_check_binds_the_next_run() {
     let service = Service::start(small(60, 3));
     let place = place(&service);
     place.run(&["sync", "--stream", "surveys"]).expect(0);
@@ -234,7 +234,7 @@ fn p5_a_wait_that_check_is_told_binds_the_next_run() {
 }
 
 #[test]
-fn p5_a_killed_run_leaves_the_told_wait_behind() {
+fn p5_a_retry_after_survives_a_killed_run() {
     let service = refusing(3, 600_000);
     let place = place(&service);
     let mut child = place.spawn(&backfill(30, 0).iter().map(String::as_str).collect::<Vec<_>>());

@@ -1,9 +1,13 @@
-//! The one test binary; a module a subject.
+//! The one test binary: one module for each subject. Read `tour` first.
+
+// The modules below are sorted by name; this one stands first because it explains the others.
+mod tour;
 
 mod architecture;
 mod book;
 mod commands;
 mod contract;
+mod contributing;
 mod drift;
 mod earlier_version;
 mod encodings;

@@ -1,5 +1,5 @@
-//! Night after night: edits, deletions and purges at the service arrive (P4), nothing happens when nothing changed (P2, P6), and
-//! the machine's time zone changes nothing (P7).
+//! Several nights: edits, deletions and purges at the service reach the tables (P4), nothing is written without a
+//! change (P2, P6), and the machine's time zone changes nothing (P7).
 
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use studysync_sandbox::{ChangeRequest, ChangeSummary, RowKey};
 
 use crate::harness::{
-    Cell, DAY_MS, Place, Row, Service, Tables, all_contracts, assert_holds, assert_is_rich, contract, days_ago,
-    different_rows,
+    Cell, DAY_MS, Place, Row, Service, Tables, all_contracts, assert_covers_every_case, assert_warehouses_equal,
+    contract, days_ago, different_rows,
     expected::{Entity, Expected},
     key_text, small,
 };
@@ -147,13 +147,13 @@ fn key_of(key: &RowKey) -> String {
 }
 
 #[test]
-fn p4_three_nights_of_changes_arrive_each_morning() {
+fn p4_three_nights_of_changes_reach_the_tables() {
     changes_arrive(2500);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p4_slow_three_nights_of_more_changes_arrive_each_morning() {
+fn p4_slow_three_nights_of_many_changes_reach_the_tables() {
     changes_arrive(6000);
 }
 
@@ -163,8 +163,8 @@ fn changes_arrive(responses: u64) {
     let mut past = Past::default();
     place.report(&["sync"], 0);
     let mut held = Expected::now(&service);
-    assert_is_rich(&held);
-    assert_holds(&place, &held, "after the first sync");
+    assert_covers_every_case(&held);
+    assert_warehouses_equal(&place, &held, "after the first sync");
     for (id, entity) in held.entities("surveys") {
         past.surveys.insert(id.clone(), vec![entity.clone()]);
         past.statuses.push((id.clone(), None, entity.row["status"].clone()));
@@ -191,7 +191,7 @@ fn changes_arrive(responses: u64) {
         let before = held.clone();
         held = held.next_morning(today);
         let when = format!("morning {night}");
-        assert_holds(&place, &held, &when);
+        assert_warehouses_equal(&place, &held, &when);
         for (name, tables) in place.warehouses() {
             past.assert_is_in(&tables, &format!("{when}, {name}"));
         }
@@ -202,7 +202,8 @@ fn changes_arrive(responses: u64) {
     }
 }
 
-/// The night must have had an edit that changes the parts of an answer, or an equality of the parts would prove nothing.
+/// The night must have had an edit that changes the parts of an answer,
+/// or an equality of the parts would prove nothing.
 fn assert_children_were_replaced(before: &Expected, after: &Expected, summary: &ChangeSummary) {
     let edits = summary.edits_bumped.iter().chain(&summary.edits_silent).map(key_of);
     let changed = edits.filter(|key| {
@@ -214,7 +215,7 @@ fn assert_children_were_replaced(before: &Expected, after: &Expected, summary: &
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p4_slow_too_many_vanished_rows_are_withheld_until_they_are_accepted() {
+fn p4_slow_mass_deletions_are_withheld_until_accepted() {
     let service = Service::start(small(2000, DAYS));
     let place = Place::new(&service);
     place.report(&["sync"], 0);
@@ -239,7 +240,7 @@ fn p4_slow_too_many_vanished_rows_are_withheld_until_they_are_accepted() {
         summary.vanished.len(),
         "{report}"
     );
-    assert_holds(&place, &held.next_morning(Expected::now(&service)), "after accepting");
+    assert_warehouses_equal(&place, &held.next_morning(Expected::now(&service)), "after accepting");
 }
 
 /// The bytes of every file and the time at which it was last written, but for the lock, which names its latest holder.
@@ -269,7 +270,7 @@ fn changed(
 }
 
 #[test]
-fn p6_an_idle_sync_writes_nothing_and_a_finished_backfill_asks_nothing() {
+fn p6_an_idle_run_writes_nothing_and_a_done_backfill_asks_nothing() {
     let service = Service::start(small(3000, DAYS));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(26)], 0);
@@ -339,7 +340,7 @@ fn dump(tables: &Tables) -> String {
 }
 
 #[test]
-fn p7_the_time_zone_of_the_machine_changes_nothing() {
+fn p7_the_machine_time_zone_changes_nothing() {
     let service = Service::start(small(1500, DAYS));
     let expected = Expected::now(&service);
     let query = "SELECT created_at, created_at::VARCHAR AS text, date_trunc('day', created_at) AS day, \
@@ -353,7 +354,7 @@ fn p7_the_time_zone_of_the_machine_changes_nothing() {
         report(&["backfill", "--from", "2026-01-05"]);
         report(&["backfill", "--from", "2025-12-20", "--to", "2026-01-31T12:00:00+05:30"]);
         report(&["sync"]);
-        assert_holds(&place, &expected, zone);
+        assert_warehouses_equal(&place, &expected, zone);
         let mut dumps = String::new();
         for (_, tables) in place.warehouses() {
             dumps.push_str(&dump(&tables));
@@ -398,7 +399,7 @@ fn p7_the_time_zone_of_the_machine_changes_nothing() {
 }
 
 #[test]
-fn p4_a_scan_without_flags_never_blanks_what_an_earlier_one_stored() {
+fn p4_a_scan_without_flags_keeps_values_of_an_earlier_scan() {
     let service = Service::start(small(1500, DAYS));
     let place = Place::new(&service);
     place.report(&["sync"], 0);

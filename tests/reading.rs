@@ -1,4 +1,4 @@
-//! Analysts at work while runs write: what they open is whole, and neither waits for the other longer than it must.
+//! Analysts read while runs write: they see complete files, and neither side waits longer than necessary.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use std::{
 use studysync_sandbox::ChangeRequest;
 
 use crate::harness::{
-    ALL_FLAGS, DAY_MS, Done, Place, Service, Tables, all_contracts, assert_equal, assert_rows_hold, connect, days_ago,
+    ALL_FLAGS, DAY_MS, Done, Place, Service, Tables, all_contracts, assert_equal, assert_rows_equal, connect, days_ago,
     expected::Expected, small,
 };
 
@@ -41,8 +41,8 @@ fn night_of_changes(service: &Service) {
     assert!(changed.edits_bumped.len() + changed.edits_silent.len() > 40, "next to nothing changed: {changed:?}");
 }
 
-/// DuckDB opens a file once for its footer and again for its rows. A file that is replaced in between is no Parquet to it, and
-/// it says so; whoever asks again sees the new one. It never takes the one for the other.
+/// DuckDB opens a file once for its footer and again for its rows. A file that is replaced in between is no Parquet to
+/// it, and it says so; whoever asks again sees the new one. It never takes the one for the other.
 fn digest_of_files(connection: &duckdb::Connection, from: &str, refusals: &mut u64) -> String {
     const TRIES: u32 = 3;
     for _ in 1..TRIES {
@@ -95,7 +95,7 @@ fn read_database(connection: &duckdb::Connection, path: &Path) -> Result<Vec<Str
 }
 
 #[test]
-fn p2_readers_who_never_stop_see_whole_partitions_and_whole_copies() {
+fn p2_constant_readers_see_complete_partitions_and_copies() {
     let service = Service::start(small(4000, 60));
     let place = place_with_copy(&service);
     place.run(&["backfill", "--from", &days_ago(61)]).expect(0);
@@ -161,7 +161,7 @@ fn p2_readers_who_never_stop_see_whole_partitions_and_whole_copies() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_the_file_is_free_while_a_run_waits_for_the_service_and_shows_whole_windows() {
+fn slow_a_waiting_run_leaves_the_file_open_to_readers() {
     let service = Service::start(small(600, 40));
     let place = Place::new(&service).without_parquet();
     // Windows arrive one after the other, and seconds apart.
@@ -198,7 +198,7 @@ fn inode(path: &Path) -> u64 {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p6_slow_a_copy_is_replaced_only_when_the_warehouse_changed_and_never_under_a_reader() {
+fn p6_slow_the_copy_is_replaced_only_after_a_change() {
     let service = Service::start(small(1500, 28));
     let place = place_with_copy(&service);
     let copy = place.path(COPY);
@@ -229,11 +229,11 @@ fn p6_slow_a_copy_is_replaced_only_when_the_warehouse_changed_and_never_under_a_
     place.run(&["replay"]).expect(0);
     assert_ne!(inode(&copy), second, "a replay left the copy of the warehouse that it replaced");
     let copy = Tables::duckdb(&copy);
-    assert_rows_hold(|table| copy.rows(table), &Expected::now(&service), "after a replay");
+    assert_rows_equal(|table| copy.rows(table), &Expected::now(&service), "after a replay");
 }
 
 #[test]
-fn exit_2_a_copy_never_takes_the_place_of_something_else() {
+fn exit_2_the_copy_never_overwrites_a_foreign_file() {
     let service = Service::start(small(100, 4));
     let place = place_with_copy(&service);
     let others = connect();
@@ -249,7 +249,7 @@ fn exit_2_a_copy_never_takes_the_place_of_something_else() {
     place.run(&["sync"]).expect(2);
     assert_eq!(std::fs::read(place.path(COPY)).unwrap(), b"a text");
     // What the run itself did stands.
-    assert_rows_hold(|table| place.duckdb_tables().rows(table), &Expected::now(&service), "without a copy");
+    assert_rows_equal(|table| place.duckdb_tables().rows(table), &Expected::now(&service), "without a copy");
 
     let itself = Place::new(&service).with_config("[warehouse]\npublish = \"warehouse.duckdb\"\n");
     let done = itself.run(&["sync"]).expect(2);

@@ -1,9 +1,9 @@
-//! Windows that are looked at again: what changed at the service arrives, and what a warehouse lost comes back (P4).
+//! Windows that are scanned again: changes at the service arrive, and lost rows return (P4).
 
 use studysync_sandbox::ChangeRequest;
 
 use crate::harness::{
-    DAY_MS, Place, Service, assert_holds, days_ago,
+    DAY_MS, Place, Service, assert_warehouses_equal, days_ago,
     expected::{Expected, Seen, settled_ms},
     small,
 };
@@ -25,7 +25,7 @@ fn now(service: &Service) -> Expected {
 }
 
 #[test]
-fn p4_a_second_look_brings_what_changed_and_nothing_else() {
+fn p4_a_second_scan_applies_only_what_changed() {
     let (service, place) = synced(12_000);
     let counts = &place.report(&["sync", "--stream", "responses"], 0)["streams"]["responses"];
     assert!(counts["unchanged"].as_u64().unwrap() > 10_000, "{counts}");
@@ -44,11 +44,11 @@ fn p4_a_second_look_brings_what_changed_and_nothing_else() {
     service.change(&change);
     let report = place.report(&["sync"], 0);
     assert!(report["streams"]["responses"]["updated"].as_u64().unwrap() >= 30, "{report}");
-    assert_holds(&place, &held.next_morning(now(&service)), "after changes");
+    assert_warehouses_equal(&place, &held.next_morning(now(&service)), "after changes");
 }
 
 #[test]
-fn p4_a_warehouse_that_lost_rows_gets_them_back() {
+fn p4_a_rescan_restores_lost_rows() {
     let (service, place) = synced(3_000);
     let file = duckdb::Connection::open(place.duckdb()).unwrap();
     let lost = file.execute("DELETE FROM responses WHERE question_id % 7 = 0", []).unwrap();
@@ -78,7 +78,7 @@ const FEWER_COLUMNS: &str = r#"
     ALTER TABLE themes ALTER COLUMN theme DROP NOT NULL; UPDATE themes SET theme = NULL WHERE extra LIKE '{"theme":%';"#;
 
 #[test]
-fn p4_a_version_that_knows_more_columns_finds_no_edit() {
+fn p4_a_version_with_more_columns_reports_no_edit() {
     let (service, place) = synced(3_000);
     let all = ["responses", "surveys", "themes", "response_history", "survey_history", "survey_status_changes"];
     let content = |place: &Place| {

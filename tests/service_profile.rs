@@ -1,5 +1,5 @@
-//! The traits of a service: what `check --traits` measures against every habit that the sandbox has, what runs learn by the way,
-//! and what they make of it.
+//! Traits of a service: what `check --traits` measures for each behaviour of the sandbox, what
+//! ordinary runs learn, and how runs use it.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn assert_measures(settings: &Settings, faults: Value, expected: Value) {
 }
 
 #[test]
-fn each_order_and_each_fate_of_ties_is_measured() {
+fn check_measures_each_order_and_tie_behaviour() {
     assert_measures(&plain(), json!({}), json!({"order": "newest_first", "ties": "kept", "page_rows": 1000}));
     assert_measures(
         &plain(),
@@ -74,7 +74,7 @@ fn each_order_and_each_fate_of_ties_is_measured() {
 }
 
 #[test]
-fn each_kind_of_range_and_each_end_of_a_list_is_measured() {
+fn check_measures_each_range_kind_and_list_end() {
     let ends = |start: bool, end: bool| json!({"start_inclusive": start, "end_inclusive": end});
     assert_measures(&plain(), json!({}), ends(true, true));
     assert_measures(&plain(), json!({"exclusive_start": true, "not_found_when_empty": true}), ends(false, true));
@@ -95,7 +95,7 @@ fn each_kind_of_range_and_each_end_of_a_list_is_measured() {
 }
 
 #[test]
-fn what_a_range_means_is_measured_for_each_list() {
+fn check_measures_the_range_meaning_of_each_list() {
     let of_responses = |by: &str| json!({"responses_filtered_by": by});
     // Answers of one session lie minutes apart, and some were changed.
     for by in ["updated", "session", "ignored"] {
@@ -124,7 +124,7 @@ fn what_a_range_means_is_measured_for_each_list() {
 }
 
 #[test]
-fn the_states_that_are_listed_by_default_and_on_request_are_measured() {
+fn check_measures_default_and_requested_survey_states() {
     let some = json!({"default_statuses": ["IN_PROGRESS", "PAUSED"]});
     let found = measured(plain(), some);
     assert_eq!(found["default_statuses"], json!(["IN_PROGRESS", "PAUSED"]));
@@ -135,7 +135,7 @@ fn the_states_that_are_listed_by_default_and_on_request_are_measured() {
 }
 
 #[test]
-fn p9_the_unit_of_user_times_is_measured_without_naming_anybody() {
+fn p9_check_measures_user_times_without_naming_people() {
     for (faults, unit) in [
         (json!({}), "milliseconds"),
         (json!({"user_times_in_seconds": true}), "seconds"),
@@ -163,7 +163,7 @@ fn p9_the_unit_of_user_times_is_measured_without_naming_anybody() {
 }
 
 #[test]
-fn environments_of_webhooks_are_listed_with_their_counts() {
+fn webhook_environments_are_listed_with_counts() {
     let service = service(small(60, 3), json!({}));
     let place = Place::new(&service).without_parquet();
     place.report(&["backfill", "--from", &days_ago(4)], 0);
@@ -206,7 +206,7 @@ fn value_of(column: &str, id: &str) -> String {
 }
 
 #[test]
-fn each_trait_is_shown_with_its_date_and_evidence_in_80_columns() {
+fn each_trait_shows_its_date_and_evidence_in_80_columns() {
     let service = service(plain(), json!({"default_statuses": ["IN_PROGRESS"]}));
     let place = Place::new(&service).without_parquet();
     let check = place.run(&["check", "--service-profile"]).expect(0).stdout;
@@ -238,7 +238,7 @@ fn each_trait_is_shown_with_its_date_and_evidence_in_80_columns() {
 }
 
 #[test]
-fn p9_an_erased_person_is_in_no_evidence() {
+fn p9_evidence_contains_no_erased_person() {
     let service = service(small(200, 6), json!({"user_times_in_seconds": true}));
     crate::erase::people::plant(&service);
     let place = Place::new(&service);
@@ -257,7 +257,7 @@ fn p9_an_erased_person_is_in_no_evidence() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_the_page_sizes_are_measured() {
+fn slow_check_measures_page_sizes() {
     let slow = |above_rows, status| json!({"slow_pages": {"above_rows": above_rows, "wait_ms": 1, "status": status}});
     assert_measures(&plain(), slow(400, 504), json!({"page_rows": 250}));
     assert_measures(&small(300, 20), slow(300, 500), json!({"page_rows": 250}));
@@ -268,7 +268,7 @@ fn slow_the_page_sizes_are_measured() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_the_form_of_a_refusal_is_told_when_one_was_seen() {
+fn slow_check_shows_the_form_of_a_429_once_seen() {
     let forms = [
         ("absent", "absent"),
         ("seconds", "seconds"),
@@ -288,7 +288,7 @@ fn slow_the_form_of_a_refusal_is_told_when_one_was_seen() {
 }
 
 #[test]
-fn an_empty_service_leaves_all_unknown_and_that_is_no_error() {
+fn an_empty_service_leaves_traits_unknown_without_an_error() {
     for faults in [json!({}), json!({"not_found_when_empty": true})] {
         let mut found = measured(Settings { responses: 0, ..plain() }, faults);
         // It has surveys.
@@ -307,7 +307,7 @@ fn an_empty_service_leaves_all_unknown_and_that_is_no_error() {
 }
 
 #[test]
-fn what_is_measured_is_remembered_shown_and_used() {
+fn measured_traits_are_stored_shown_and_used() {
     let service = service(
         plain(),
         json!({"ties": "lost", "default_page_rows": 20, "slow_pages": {"above_rows": 100, "wait_ms": 1}}),
@@ -351,7 +351,7 @@ fn is_of_one_millisecond(entry: &LogEntry) -> bool {
 }
 
 #[test]
-fn runs_learn_by_the_way() {
+fn ordinary_runs_learn_traits() {
     let faults = json!({
         "order": "oldest_first", "end_mark": "missing", "not_found_when_empty": true,
         "too_many_requests": {"when": {"count": 1}, "retry_after": {"form": "fraction", "wait_ms": 50}}
@@ -389,7 +389,7 @@ fn runs_learn_by_the_way() {
 }
 
 #[test]
-fn each_end_of_a_measure_has_its_exit_code() {
+fn each_outcome_of_check_traits_has_its_exit_code() {
     let service = service(plain(), json!({}));
     let place = Place::new(&service).without_parquet().with_env(crate::harness::KEY_VARIABLE, "wrong");
     place.run(&["check", "--service-profile"]).expect(4);
@@ -409,7 +409,7 @@ fn each_end_of_a_measure_has_its_exit_code() {
 }
 
 #[test]
-fn a_service_with_studies_alone_gives_its_surveys() {
+fn a_service_with_only_studies_returns_its_surveys() {
     let service = service(small(60, 3), json!({"surveys_at": "studies"}));
     let place = Place::new(&service);
     place.run(&["check"]).expect(0);

@@ -1,4 +1,4 @@
-//! The source as the pipeline uses it, through its public interface, against a service that enforces a rate limit.
+//! `source` through its public interface, against a service with a rate limit.
 
 use std::{
     sync::{Arc, Mutex},
@@ -71,7 +71,7 @@ async fn rows_of(mut walk: Walk) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p5_eight_windows_at_once_obey_one_limit_and_lose_nothing() {
+async fn p5_eight_parallel_windows_obey_one_limit_and_lose_nothing() {
     let server = MockServer::start().await;
     let bucket = Bucket {
         tokens: 10.0,
@@ -111,7 +111,8 @@ async fn p5_eight_windows_at_once_obey_one_limit_and_lose_nothing() {
     assert_eq!(stats.by_status.get(&429).copied().unwrap_or(0), u64::from(bucket.refused));
     assert!(bucket.refused >= 1, "the limit was never met, so this proves nothing");
     assert!(bucket.refused <= 16, "{} of {} refused", bucket.refused, stats.total);
-    // At the moment of a refusal at most three others were on their way; whatever came later in the second was disobedience.
+    // At the moment of a refusal at most three others were on their way;
+    // whatever came later in the second was disobedience.
     let disobedient = bucket.too_early.iter().filter(|early| **early < Duration::from_millis(700)).count();
     assert_eq!(disobedient, 0, "{:?}", bucket.too_early);
     // 150 requests beyond the burst at 20 a second take 7.5 s at best.

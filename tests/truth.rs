@@ -1,11 +1,11 @@
-//! The warehouse against what the service says that it holds, row by row and column by column, under every habit that a
-//! service may have and most things that go wrong.
+//! The warehouse compared with the service, row by row and column by column, for each
+//! service behaviour and most faults.
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ListName, Settings};
 
 use crate::harness::{
-    ALL_FLAGS, DAY_MS, NOW_MS, Place, Service, assert_holds, assert_is_rich, days_ago,
+    ALL_FLAGS, DAY_MS, NOW_MS, Place, Service, assert_covers_every_case, assert_warehouses_equal, days_ago,
     expected::{Expected, Seen, settled_ms},
     small,
 };
@@ -29,13 +29,13 @@ fn total(report: &Value, count: &str) -> u64 {
 }
 
 #[test]
-fn p1_a_backfill_equals_the_truth_in_every_table_and_column() {
+fn p1_a_backfill_equals_the_service_in_every_column() {
     equals_the_truth(8000);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_large_backfill_equals_the_truth_in_every_table_and_column() {
+fn p1_slow_a_large_backfill_equals_the_service_in_every_column() {
     equals_the_truth(30_000);
 }
 
@@ -44,11 +44,11 @@ fn equals_the_truth(generated: u64) {
     let place = Place::new(&service);
     let report = backfill(&place, 92, 0);
     let expected = Expected::now(&service);
-    assert_is_rich(&expected);
+    assert_covers_every_case(&expected);
     let responses = expected.rows("responses").len();
     assert!(responses as u64 > generated * 299 / 300, "{responses}: only the last minutes are left out");
     assert!(expected.rows("responses").iter().any(|row| row["deleted_at"].is_some()), "nothing is soft-deleted");
-    assert_holds(&place, &expected, "after the backfill");
+    assert_warehouses_equal(&place, &expected, "after the backfill");
     assert_eq!(
         total(&report, "inserted"),
         (responses + expected.rows("themes").len() + expected.rows("surveys").len()) as u64
@@ -57,7 +57,7 @@ fn equals_the_truth(generated: u64) {
 }
 
 #[test]
-fn p1_what_was_not_asked_for_is_null_and_the_rest_equals_the_truth() {
+fn p1_unrequested_fields_are_null_and_others_equal_the_service() {
     let service = Service::start(small(3000, DAYS));
     let place = Place::new(&service).with_config("[streams.responses]\nflags = []\n");
     backfill(&place, 31, 0);
@@ -65,7 +65,7 @@ fn p1_what_was_not_asked_for_is_null_and_the_rest_equals_the_truth() {
     assert!(expected.rows("visitor_snapshots").is_empty());
     let all = Expected::now(&service).rows("responses").len();
     assert!(expected.rows("responses").len() < all, "soft-deleted answers are not sent without their flag");
-    assert_holds(&place, &expected, "without flags");
+    assert_warehouses_equal(&place, &expected, "without flags");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn p1_slow_hostile_rows_land_in_a_table_or_in_rejects() {
         expected.rows("responses").iter().filter(|row| row["extra"].is_some()).count() > 100,
         "hostile rows are rare"
     );
-    assert_holds(&place, &expected, "hostile rows");
+    assert_warehouses_equal(&place, &expected, "hostile rows");
     let lost: usize = collisions.iter().map(|key| expected.bases["responses"][*key].len() - 1).sum();
     assert_eq!(report["streams"]["responses"]["collisions"], lost, "{report}");
     for (name, tables) in place.warehouses() {
@@ -149,11 +149,11 @@ fn plant_at_the_edges(service: &Service) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_every_habit_that_a_service_may_have_gives_the_same_tables() {
+fn p3_slow_every_service_behaviour_gives_the_same_tables() {
     let service = Service::start(small(1500, DAYS));
     plant_at_the_edges(&service);
     let expected = Expected::now(&service);
-    assert_is_rich(&expected);
+    assert_covers_every_case(&expected);
     let habits = [
         json!({"order": "oldest_first"}),
         json!({"order": "shuffled", "end_mark": "missing"}),
@@ -169,7 +169,7 @@ fn p3_slow_every_habit_that_a_service_may_have_gives_the_same_tables() {
         // From long before the first answer: those windows are empty.
         let place = Place::new(&service).with_config(&paged(40));
         let report = backfill(&place, 60, 0);
-        assert_holds(&place, &expected, &habit.to_string());
+        assert_warehouses_equal(&place, &expected, &habit.to_string());
         if habit["not_found_when_empty"] == true {
             assert!(service.log().iter().any(|entry| entry.status == 404), "no window was empty");
         }
@@ -178,7 +178,7 @@ fn p3_slow_every_habit_that_a_service_may_have_gives_the_same_tables() {
 }
 
 #[test]
-fn p3_rows_of_one_millisecond_at_page_edges_are_neither_lost_nor_doubled() {
+fn p3_ties_at_page_edges_are_neither_lost_nor_duplicated() {
     for order in ["newest_first", "oldest_first"] {
         let service = Service::start(Settings { ties_per_ms: 6, ..small(1500, DAYS) });
         service.control().merge_faults(json!({"ties": "repeated", "order": order})).unwrap();
@@ -187,18 +187,18 @@ fn p3_rows_of_one_millisecond_at_page_edges_are_neither_lost_nor_doubled() {
         let expected = Expected::now(&service);
         let read = report["streams"]["responses"]["rows_read"].as_u64().unwrap() as usize;
         assert!(read > expected.rows("responses").len(), "no row was sent twice, so this proves nothing");
-        assert_holds(&place, &expected, order);
+        assert_warehouses_equal(&place, &expected, order);
     }
 }
 
 #[test]
-fn p2_p5_whatever_the_service_throws_the_tables_equal_the_truth() {
+fn p2_p5_tables_equal_the_service_despite_faults() {
     is_thrown_at(700, 13);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_p5_slow_whatever_the_service_throws_for_longer_the_tables_equal_the_truth() {
+fn p2_p5_slow_tables_equal_the_service_despite_many_faults() {
     is_thrown_at(2000, 29);
 }
 
@@ -218,7 +218,7 @@ fn is_thrown_at(responses: u64, dead_token_every: u64) {
         .unwrap();
     let place = Place::new(&service).with_config(&paged(50));
     let report = backfill(&place, 31, 0);
-    assert_holds(&place, &Expected::now(&service), "faults of all kinds");
+    assert_warehouses_equal(&place, &Expected::now(&service), "faults of all kinds");
     let struck: std::collections::BTreeSet<_> = service.log().into_iter().filter_map(|entry| entry.fault).collect();
     for fault in ["too_many_requests", "server_error", "cut_body", "html", "dead_tokens"] {
         assert!(struck.contains(fault), "{fault} never struck: {struck:?}");
@@ -228,7 +228,7 @@ fn is_thrown_at(responses: u64, dead_token_every: u64) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p5_slow_a_real_rate_limit_is_kept_to() {
+fn p5_slow_a_backfill_keeps_a_real_rate_limit() {
     let service = Service::start(small(1500, DAYS));
     service
         .control()
@@ -236,7 +236,7 @@ fn p5_slow_a_real_rate_limit_is_kept_to() {
         .unwrap();
     let place = Place::new(&service).with_config(&paged(20));
     backfill(&place, 31, 0);
-    assert_holds(&place, &Expected::now(&service), "a rate limit");
+    assert_warehouses_equal(&place, &Expected::now(&service), "a rate limit");
     let log = service.log();
     let refused = log.iter().filter(|entry| entry.status == 429).count();
     assert!(refused >= 1 && log.len() > 60, "the limit was never met: {refused} of {}", log.len());
@@ -251,7 +251,7 @@ fn p5_slow_a_real_rate_limit_is_kept_to() {
 }
 
 #[test]
-fn p1_each_warehouse_alone_and_without_an_archive_equals_the_truth() {
+fn p1_a_single_warehouse_without_archive_equals_the_service() {
     let service = Service::start(small(2500, DAYS));
     let expected = Expected::now(&service);
     let alone = [
@@ -265,7 +265,7 @@ fn p1_each_warehouse_alone_and_without_an_archive_equals_the_truth() {
     ];
     for (name, place) in alone {
         backfill(&place, 31, 0);
-        assert_holds(&place, &expected, name);
+        assert_warehouses_equal(&place, &expected, name);
         assert_eq!(place.warehouses().len(), 1);
     }
 }

@@ -1,5 +1,5 @@
-//! `verify` finds what differs between the service and each warehouse, to the row and the column, and changes nothing (P1, P3); and
-//! `status` says for any day whether it is complete, since when, and how that was proven.
+//! `verify` finds each difference between the service and a warehouse, to the row and column, and changes nothing (P1,
+//! P3). `status` says for any day whether it is complete, since when, and how that was proven.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -35,7 +35,7 @@ fn sums<'a>(report: &'a Value, warehouse: &str) -> &'a Value {
 }
 
 #[test]
-fn p1_what_is_equal_is_found_equal_and_left_alone() {
+fn p1_verify_finds_equal_data_equal_and_changes_nothing() {
     let (service, place) = filled(3000);
     let (before, status) = (bytes(&place), place.run(&["status", "--json"]).expect(0).json());
     // Nothing may be written where the warehouses are.
@@ -62,7 +62,7 @@ fn p1_what_is_equal_is_found_equal_and_left_alone() {
 }
 
 #[test]
-fn p4_what_changed_at_the_service_is_told_exactly() {
+fn p4_verify_reports_exactly_what_changed_at_the_service() {
     let (service, place) = filled(3000);
     let changed = service.change(&ChangeRequest {
         seed: 3,
@@ -108,7 +108,7 @@ fn p4_what_changed_at_the_service_is_told_exactly() {
 }
 
 #[test]
-fn p1_damage_in_one_warehouse_is_told_of_that_one_alone() {
+fn p1_verify_reports_only_the_damaged_warehouse() {
     let (_service, place) = filled(2000);
     let file = duckdb::Connection::open(place.duckdb()).unwrap();
     file.execute_batch(
@@ -156,7 +156,7 @@ fn p1_damage_in_one_warehouse_is_told_of_that_one_alone() {
 }
 
 #[test]
-fn p3_what_was_never_read_is_told_and_a_stopped_verify_goes_on() {
+fn p3_verify_reports_unread_windows_and_resumes() {
     let (service, place) = filled(3000);
     let wide = ["verify", "--json", "--from", &days_ago(DAYS + 5), "--to", &days_ago(1), "--stream", "responses"];
     let report = place.run(&wide).expect(3).json();
@@ -184,7 +184,7 @@ fn p3_what_was_never_read_is_told_and_a_stopped_verify_goes_on() {
 }
 
 #[test]
-fn p3_status_says_of_any_day_since_when_and_how_it_is_proven() {
+fn p3_status_shows_when_and_how_a_day_was_proven() {
     let (service, place) = filled(2000);
     service.advance_days(2);
     place.run(&["sync", "--stream", "responses"]).expect(0);
@@ -218,7 +218,7 @@ fn p3_status_says_of_any_day_since_when_and_how_it_is_proven() {
 }
 
 #[test]
-fn p4_a_doubt_survives_a_kill_between_the_commit_and_its_checkpoint() {
+fn p4_a_doubt_survives_a_kill_before_its_checkpoint() {
     let (service, place) = filled(2000);
     service.advance_days(3);
     let now_ms = service.control().now_ms();
@@ -228,7 +228,8 @@ fn p4_a_doubt_survives_a_kill_between_the_commit_and_its_checkpoint() {
     assert!(gone.vanished.len() > 100);
     place.run(&["sync", "--stream", "responses"]).expect(3);
     let state = rusqlite::Connection::open(place.state()).unwrap();
-    // The commits of the withheld windows are in the ledgers; their checkpoints are undone, as a kill just before them leaves it.
+    // The commits of the withheld windows are in the ledgers;
+    // their checkpoints are undone, as a kill just before them leaves it.
     let tables = place.duckdb_tables();
     let scans = tables.rows_of(
         "SELECT scan_id, _run_id, epoch_ms(window_start), epoch_ms(window_end), flags, epoch_ms(scanned_at), rows_read, pages
@@ -251,7 +252,8 @@ fn p4_a_doubt_survives_a_kill_between_the_commit_and_its_checkpoint() {
     state.execute("UPDATE coverage SET scanned_ms = read_ms WHERE stream = 'responses'", []).unwrap();
     drop(state);
     assert!(!place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"));
-    // All of it is covered: a backfill has nothing to do but to make good what the kill left, and to look at what is in doubt.
+    // All of it is covered: a backfill has nothing to do but to make good what the kill left,
+    // and to look at what is in doubt.
     place.run(&["backfill", "--from", &days_ago(DAYS), "--to", &days_ago(1), "--stream", "responses"]);
     assert!(place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"), "the doubt was lost");
 }

@@ -1,5 +1,5 @@
-//! Warehouses that come and go: one that was left out of a run, or added later, holds everything in the end (P1, P2); and what
-//! seems to be gone at the service is not believed too soon, nor forgotten (P4).
+//! Warehouses that are added or left out catch up (P1, P2). Rows that seem deleted at the service are
+//! rechecked before they are marked (P4).
 
 use studysync_sandbox::{ChangeRequest, Faults};
 
@@ -26,7 +26,7 @@ fn assert_both_hold(place: &Place, service: &Service, when: &str) {
 }
 
 #[test]
-fn p1_a_warehouse_that_was_left_out_of_a_run_catches_up() {
+fn p1_a_warehouse_left_out_of_a_run_catches_up() {
     let service = Service::start(small(3000, DAYS));
     let place = Place::new(&service);
     let (recent, all) = (days_ago(10), days_ago(i64::from(DAYS)));
@@ -48,7 +48,7 @@ fn p1_a_warehouse_that_was_left_out_of_a_run_catches_up() {
 }
 
 #[test]
-fn p1_a_warehouse_that_is_added_later_is_filled_by_sync() {
+fn p1_sync_fills_a_warehouse_added_later() {
     let service = Service::start(small(3000, DAYS));
     let place = Place::new(&service);
     place.run_on_parquet(&["backfill", "--from", &days_ago(i64::from(DAYS))]).expect(0);
@@ -59,7 +59,7 @@ fn p1_a_warehouse_that_is_added_later_is_filled_by_sync() {
 }
 
 #[test]
-fn p4_a_doubt_stays_until_it_is_settled() {
+fn p4_a_doubt_stays_until_a_scan_resolves_it() {
     let service = Service::start(small(3000, DAYS));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(i64::from(DAYS))], 0);
@@ -88,7 +88,7 @@ fn p4_a_doubt_stays_until_it_is_settled() {
 }
 
 #[test]
-fn p4_a_service_that_answers_nothing_for_a_night_costs_no_row() {
+fn p4_a_night_of_empty_lists_deletes_no_row() {
     let service = Service::start(small(400, 5));
     let place = Place::new(&service);
     place.report(&["sync"], 0);

@@ -1,4 +1,5 @@
-//! Whatever stands in `Retry-After`, the wait is none, or positive and bounded. The first eight bytes are the service's clock.
+//! Whatever stands in `Retry-After`, the wait is none, or positive and bounded.
+//! The first eight bytes are the service's clock.
 
 #![no_main]
 

@@ -6,8 +6,8 @@ use studysync::{
     source::envelope::{self, EnvelopeError},
 };
 
-/// Reads a body as `source` and `flatten` do, one after the other. What `source` lets through `flatten` must read, with as many
-/// records, and each of them lands (promise P1). The body's length chooses how drift is met.
+/// Reads a body as `source` and `flatten` do, one after the other. What `source` lets through `flatten` must read, with
+/// as many records, and each of them lands (promise P1). The body's length chooses how drift is met.
 pub fn hold_page(stream: Stream, body: &[u8]) {
     let modes = [DriftMode::Evolve, DriftMode::DiscardRow, DriftMode::DiscardValue];
     let mode = modes[body.len() % modes.len()];

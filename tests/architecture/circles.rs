@@ -1,8 +1,9 @@
-//! Circles of files: each names something of the next one, and the last one something of the first, so that none of them can be read,
-//! or tested, without all others.
+//! Circles of files: each names something of the next one, and the last one something of the first, so that none of
+//! them can be read, or tested, without all others.
 //!
-//! A file points at another one if it names an item of it by path. Re-exports are followed to the file that defines the item, so a
-//! `mod.rs` that only declares and re-exports is in no circle. A re-export alone, or `mod child;`, points at nothing.
+//! A file points at another one if it names an item of it by path. Re-exports are followed to the file that defines the
+//! item, so a `mod.rs` that only declares and re-exports is in no circle.
+//! A re-export alone, or `mod child;`, points at nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +58,8 @@ impl Tree {
         Tree { modules: read.map(|(file, tokens)| (place_in_crate(file), Module::read(&tokens))).collect() }
     }
 
-    /// The module that defines what a path, written in `module`, names. `None` for other crates, and for modules themselves.
+    /// The module that defines what a path, written in `module`, names.
+    /// `None` for other crates, and for modules themselves.
     fn target(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         self.walk(module, path, true, &mut BTreeSet::new())
     }
@@ -162,7 +164,8 @@ impl Module {
         module
     }
 
-    /// Whether the file itself does something with what it imports. Whatever it does not pass on, it does: else it would not compile.
+    /// Whether the file itself does something with what it imports. Whatever it does not pass on, it does:
+    /// else it would not compile.
     fn uses(&self, import: &Import) -> bool {
         !import.is_public || self.paths.iter().any(|path| path[0] == import.name)
     }

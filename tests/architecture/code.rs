@@ -1,6 +1,7 @@
 //! Source text as the checks read it: tokens without comments, texts and test code, and the paths that they spell.
 //!
-//! It knows as much of Rust's grammar as the checks need. A macro that builds a path from pieces would escape it; there is none.
+//! It knows as much of Rust's grammar as the checks need. A macro that builds a path from pieces would escape it;
+//! there is none.
 
 /// One word, `::`, or one sign, and its line, counted from 1.
 #[derive(Clone, Debug)]
@@ -164,7 +165,8 @@ pub fn test_modules(tokens: &[Token]) -> Vec<String> {
         .collect()
 }
 
-/// The top-level modules of this crate that the code of a module names, by `crate::` or by climbing up to it with `super::`.
+/// The top-level modules of this crate that the code of a module names,
+/// by `crate::` or by climbing up to it with `super::`.
 pub fn modules_named(tokens: &[Token], module: &[String]) -> Vec<String> {
     let mut named = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
@@ -212,8 +214,8 @@ fn heads(rest: &[Token], named: &mut Vec<String>) {
     }
 }
 
-/// Whether a path begins with this name: `name::..`, or `use name;`. Not one that continues another path: in `a::{name::B}` the
-/// name is a module of `a`.
+/// Whether a path begins with this name: `name::..`, or `use name;`. Not one that continues another path: in
+/// `a::{name::B}` the name is a module of `a`.
 pub fn begins_path(tokens: &[Token], name: &str) -> bool {
     let mut groups_continue: Vec<bool> = Vec::new();
     for (index, token) in tokens.iter().enumerate() {

@@ -7,6 +7,7 @@
 mod circles;
 mod code;
 mod functions;
+mod words;
 
 use std::{
     collections::BTreeSet,
@@ -138,7 +139,8 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     (&["eprintln", "!"], &["cli"]),
     (&["dbg", "!"], &[]),
     (&["process", "::", "exit"], &["cli"]),
-    // Over a file that somebody has, only `files` renames: behind links, with its access. The others move folders, or to a free name.
+    // Over a file that somebody has, only `files` renames: behind links, with its access.
+    // The others move folders, or to a free name.
     (
         &["fs", "::", "rename"],
         &[

@@ -1,4 +1,5 @@
-//! Each `sql` block runs against a warehouse of the sandbox, and each `toml` block is a configuration that the program reads.
+//! Each `sql` block runs against a warehouse of the sandbox,
+//! and each `toml` block is a configuration that the program reads.
 
 use studysync::config::{self, Overrides};
 

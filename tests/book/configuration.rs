@@ -1,4 +1,5 @@
-//! `docs/reference/configuration.md` is the file that `init` writes, as tables. It names each key that the program knows.
+//! `docs/reference/configuration.md` is the file that `init` writes, as tables.
+//! It names each key that the program knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Each relative link leads to a file, and to a heading in it. Pages of the book link to pages of the book alone, so that the built site
-//! has no dead links either; what lies elsewhere in the repository is named.
+//! Each relative link leads to a file, and to a heading in it. Pages of the book link to pages of the book alone, so
+//! that the built site has no dead links either; what lies elsewhere in the repository is named.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! The documentation is true: links lead somewhere, commands exist and run, SQL and configuration are accepted, and the reference is what
-//! the program says.
+//! The documentation is true: links lead somewhere, commands exist and run, SQL and configuration are accepted, and the
+//! reference is what the program says.
 //!
 //! A page can say how a test treats the block below it: `<!-- exit: 6 -->` is the exit code that the page promises, and
 //! `<!-- not run -->` leaves a block of a page that is run to the parser alone.

@@ -1,5 +1,5 @@
-//! Pages that a reader follows from top to bottom are followed here: each `sh` block is run by bash with the real program, in one folder,
-//! against the sandbox. `toml` blocks change the folder's configuration as they come by.
+//! Pages that a reader follows from top to bottom are followed here: each `sh` block is run by bash with the real
+//! program, in one folder, against the sandbox. `toml` blocks change the folder's configuration as they come by.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! `query` as people type it: comments, several statements, files, formats by name, errors that show their place. And flags: a
-//! command has those that act on it.
+//! `query` accepts what people type: comments, several statements, files, formats by name. Errors show their place.
+//! Each command rejects flags that it does not use.
 
 use std::{io::Write, process::Stdio};
 
@@ -15,7 +15,7 @@ fn filled() -> (Service, Place) {
 }
 
 #[test]
-fn query_takes_comments_several_statements_and_files() {
+fn query_accepts_comments_several_statements_and_files() {
     let (_service, place) = filled();
     let csv = |arguments: &[&str]| place.run(&[&["query", "--format", "csv"], arguments].concat()).expect(0).stdout;
     assert_eq!(csv(&["-- how many?\nSELECT 1 AS one"]), "one\n1\n");
@@ -56,7 +56,7 @@ fn query_takes_comments_several_statements_and_files() {
 }
 
 #[test]
-fn errors_of_a_statement_show_its_line_and_place() {
+fn a_sql_error_shows_its_line_and_column() {
     let (_service, place) = filled();
     for (sql, line, at) in [
         ("SELECT 1;\n-- then\nSELECT no_such_column\nFROM responses", "LINE 3: SELECT no_such_column", "no_such"),
@@ -77,7 +77,7 @@ fn errors_of_a_statement_show_its_line_and_place() {
 }
 
 #[test]
-fn the_format_follows_the_file_name_and_tables_alone_have_a_limit() {
+fn file_extension_sets_the_format_and_only_tables_are_limited() {
     let (_service, place) = filled();
     let count = place.duckdb_tables().count("SELECT count(*) FROM responses");
     assert!(count > 1000);
@@ -117,7 +117,7 @@ fn the_format_follows_the_file_name_and_tables_alone_have_a_limit() {
 }
 
 #[test]
-fn a_command_has_only_flags_that_act_on_it() {
+fn each_command_rejects_flags_that_it_does_not_use() {
     let (_service, place) = filled();
     for arguments in [
         &["query", "SELECT 1", "--survey", "1"][..],

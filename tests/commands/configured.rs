@@ -1,4 +1,4 @@
-//! Settings from elsewhere than a file or flags: the environment, and commands that print secrets. And what help says.
+//! Settings from environment variables and from commands that print secrets; and what `--help` answers.
 
 use crate::harness::{Done, KEY, Place, Service, small};
 
@@ -20,7 +20,7 @@ fn bare(place: &Place, arguments: &[&str]) -> Done {
 }
 
 #[test]
-fn a_whole_sync_is_set_up_by_variables() {
+fn environment_variables_alone_configure_a_sync() {
     let service = Service::start(small(900, 12));
     let place = by_variables(&service);
     let report = bare(&place, &["sync", "--json"]).expect(0).json();
@@ -40,7 +40,7 @@ fn a_whole_sync_is_set_up_by_variables() {
 }
 
 #[test]
-fn a_variable_or_command_that_does_not_work_is_named() {
+fn an_error_names_the_variable_or_command_that_failed() {
     let service = Service::start(small(100, 5));
     for (name, text, expected) in [
         ("STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS", "many", "STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS: 'many'"),
@@ -65,7 +65,7 @@ fn a_variable_or_command_that_does_not_work_is_named() {
 }
 
 #[test]
-fn help_and_schema_answer_what_people_type_first() {
+fn first_guesses_at_help_and_schema_work() {
     let place = Place::at("http://127.0.0.1:1");
     let said = |arguments: &[&str]| bare(&place, arguments).expect(0).stdout;
     assert_eq!(said(&["help", "sync"]), said(&["sync", "--help"]));

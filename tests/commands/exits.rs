@@ -1,4 +1,4 @@
-//! Every exit code, provoked through the binary, with the words that a user then needs; and that the next run goes on.
+//! Each exit code, provoked through the real binary: the message names the cause, and the next run resumes.
 
 use std::{
     process::Child,
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::harness::{
-    ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_holds, days_ago, expected::Expected, small,
+    ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small,
 };
 
 /// Many small pages.
@@ -46,14 +46,14 @@ fn spawn(place: &Place) -> Child {
 fn assert_goes_on(service: &Service, place: &Place, when: &str) {
     service.set_faults(Default::default());
     run(place, &[]).expect(0);
-    assert_holds(place, &Expected::now(service), when);
+    assert_warehouses_equal(place, &Expected::now(service), when);
     service.clear_log();
     run(place, &[]).expect(0);
     assert_eq!(service.log(), [], "{when}: the finished backfill asks again");
 }
 
 #[test]
-fn exit_1_a_service_that_cannot_be_reached_is_named() {
+fn exit_1_the_error_names_an_unreachable_service() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -67,7 +67,7 @@ fn exit_1_a_service_that_cannot_be_reached_is_named() {
 }
 
 #[test]
-fn exit_2_mistakes_in_usage_and_configuration() {
+fn exit_2_wrong_usage_and_configuration_are_rejected() {
     let place = Place::at("http://127.0.0.1:9");
     let done = place.run(&["backfill", "--from", "2026-01-02", "--to", "2026-01-01"]).expect(2);
     assert!(done.stderr.contains("--to must lie after --from"), "{}", done.stderr);
@@ -112,11 +112,11 @@ fn p10_exit_2_another_service_or_environment_is_refused() {
     let place = place.with_config(&format!("[service]\nenvironment = \"staging\"\n{ALL_FLAGS}"));
     place.run(&["sync"]).expect(2);
     assert!(other.log().iter().all(|entry| entry.status == 0), "a refused run asked the other service");
-    assert_holds(&place, &before, "after the refusals");
+    assert_warehouses_equal(&place, &before, "after the refusals");
 }
 
 #[test]
-fn exit_4_a_refused_key_is_named_by_its_origin() {
+fn exit_4_the_error_says_where_a_refused_key_came_from() {
     let service = Service::start(small(200, 10));
     let place = Place::new(&service).with_env(KEY_VARIABLE, "not-the-key");
     for command in ["sync", "check"] {
@@ -131,7 +131,7 @@ fn exit_4_a_refused_key_is_named_by_its_origin() {
 }
 
 #[test]
-fn exit_5_a_second_run_is_told_who_holds_the_lease() {
+fn exit_5_a_second_run_names_the_lease_holder() {
     let service = Service::start(small(400, 24));
     service.control().merge_faults(json!({"latency": {"ms": 400}})).unwrap();
     let place = Place::new(&service).with_config(&paged());
@@ -149,11 +149,11 @@ fn exit_5_a_second_run_is_told_who_holds_the_lease() {
     assert!(first.stderr.contains("backfill done"), "{}", first.stderr);
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert_eq!(status["running"], json!(null));
-    assert_holds(&place, &Expected::now(&service), "after the second run was turned away");
+    assert_warehouses_equal(&place, &Expected::now(&service), "after the second run was turned away");
 }
 
 #[test]
-fn p5_exit_6_a_budget_a_deadline_and_a_long_wait_end_the_run_early_and_the_next_goes_on() {
+fn p5_exit_6_limits_end_a_run_early_and_the_next_one_resumes() {
     let service = Service::start(small(700, 24));
     let place = Place::new(&service).with_config(&paged());
     let done = run(&place, &["--max-requests", "6", "--json"]).expect(6);
@@ -189,7 +189,7 @@ fn p5_exit_6_a_budget_a_deadline_and_a_long_wait_end_the_run_early_and_the_next_
 }
 
 #[test]
-fn p2_exit_130_ctrl_c_ends_in_order_and_the_next_run_goes_on() {
+fn p2_exit_130_ctrl_c_stops_cleanly_and_the_next_run_resumes() {
     let service = Service::start(small(1200, 24));
     service.control().merge_faults(json!({"latency": {"ms": 60}})).unwrap();
     let place = Place::new(&service).with_config(&paged());
@@ -216,7 +216,7 @@ fn p2_exit_130_ctrl_c_ends_in_order_and_the_next_run_goes_on() {
 }
 
 #[test]
-fn exit_0_check_finds_all_well_before_and_after_a_run() {
+fn exit_0_check_passes_before_and_after_a_run() {
     let service = Service::start(small(200, 10));
     let place = Place::new(&service);
     let findings = place.run(&["check", "--json"]).expect(0).json();
@@ -231,7 +231,7 @@ fn exit_0_check_finds_all_well_before_and_after_a_run() {
 }
 
 #[test]
-fn check_reads_every_setting_also_those_of_serve() {
+fn check_reads_every_setting_including_those_of_serve() {
     let service = Service::start(small(20, 3));
     for (setting, expected) in [
         ("[serve]\nschedule = \"0 2 * *\"\n", "'0 2 * *' cannot be read"),
@@ -253,7 +253,7 @@ fn check_reads_every_setting_also_those_of_serve() {
 }
 
 #[test]
-fn a_tilde_is_the_home_of_the_user_in_every_path() {
+fn a_tilde_expands_to_the_home_folder_in_every_path() {
     let service = Service::start(small(20, 3));
     let place = Place::at(service.base_url());
     let home = place.path("home");
@@ -271,7 +271,7 @@ fn a_tilde_is_the_home_of_the_user_in_every_path() {
 }
 
 #[test]
-fn exit_3_status_says_which_stream_is_further_behind_than_it_may_be() {
+fn exit_3_status_names_the_stream_that_lags_too_far() {
     let service = Service::start(small(50, 3));
     let place = Place::new(&service);
     let never = place.run(&["status", "--max-lag", "26h"]).expect(3);
@@ -294,7 +294,7 @@ fn exit_3_status_says_which_stream_is_further_behind_than_it_may_be() {
 }
 
 #[test]
-fn check_looks_at_disks_proxy_certificates_and_serve() {
+fn check_inspects_disks_proxy_certificates_and_serve() {
     let service = Service::start(small(200, 5));
     let place = Place::new(&service);
     let all = place.run(&["check"]).expect(0).stdout;
@@ -334,7 +334,7 @@ fn check_looks_at_disks_proxy_certificates_and_serve() {
 }
 
 #[test]
-fn a_service_that_nobody_reaches_is_told_in_spite_of_a_deadline() {
+fn a_deadline_does_not_hide_an_unreachable_service() {
     let place = Place::at("http://127.0.0.1:1");
     let done = place.run(&["sync", "--deadline", "3s"]).expect(1);
     assert!(done.stderr.contains("error: cannot reach http://127.0.0.1:1/"), "{}", done.stderr);

@@ -1,8 +1,8 @@
-//! To which service what is kept belongs: a mistyped address binds nothing, one service may have several addresses, and one that moved is
-//! followed.
+//! Which service a state file and a warehouse belong to. A mistyped address binds nothing, one service may have several
+//! addresses, and `rebind` follows a service that moved.
 
 use crate::harness::{
-    ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_holds, days_ago, expected::Expected, small,
+    ALL_FLAGS, Done, KEY_VARIABLE, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small,
 };
 
 fn localhost(service: &Service) -> String {
@@ -10,7 +10,7 @@ fn localhost(service: &Service) -> String {
 }
 
 #[test]
-fn init_and_check_before_the_file_is_edited_bind_nothing() {
+fn init_and_check_bind_no_service_before_the_file_is_edited() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_config();
     let bare = |arguments: &[&str]| Done::from(place.bare(arguments).output().unwrap());
@@ -39,7 +39,7 @@ fn init_and_check_before_the_file_is_edited_bind_nothing() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_a_first_run_with_a_wrong_address_key_or_label_binds_nothing() {
+fn slow_a_first_run_with_wrong_settings_binds_no_service() {
     let (right, wrong) = (Service::start(small(60, 3)), Service::start(small(0, 3)));
     let mut place = Place::at("http://127.0.0.1:9");
     place.run(&["sync"]).expect(1);
@@ -52,14 +52,14 @@ fn slow_a_first_run_with_a_wrong_address_key_or_label_binds_nothing() {
     let mut place = place.with_config(&format!("[service]\nenvironment = \"staging\"\n{ALL_FLAGS}"));
     place.set_base_url(right.base_url());
     place.report(&["backfill", "--from", &days_ago(4)], 0);
-    assert_holds(&place, &Expected::now(&right), "bound by its first rows");
+    assert_warehouses_equal(&place, &Expected::now(&right), "bound by its first rows");
     let place = place.with_config(ALL_FLAGS);
     let refused = place.run(&["sync"]).expect(2);
     assert!(refused.stderr.contains("'staging'") && refused.stderr.contains("rebind"), "{}", refused.stderr);
 }
 
 #[test]
-fn p10_a_service_that_moved_is_followed_by_rebind() {
+fn p10_rebind_follows_a_service_to_its_new_address() {
     let (before, after) = (Service::start(small(60, 3)), Service::start(small(60, 3)));
     let mut place = Place::new(&before);
     place.report(&["backfill", "--from", &days_ago(4)], 0);
@@ -80,7 +80,7 @@ fn p10_a_service_that_moved_is_followed_by_rebind() {
     assert_eq!(report["requests"]["total"], 0, "what is covered stays covered");
     place.run(&["replay"]).expect(0);
     place.report(&["sync"], 0);
-    assert_holds(&place, &Expected::now(&after), "after the move");
+    assert_warehouses_equal(&place, &Expected::now(&after), "after the move");
     place.set_base_url(before.base_url());
     place.run(&["sync"]).expect(2);
 }

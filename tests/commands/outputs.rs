@@ -1,4 +1,4 @@
-//! What commands print: JSON with the documented keys, data on stdout alone, SQL that can only read.
+//! What commands print: JSON with the documented keys, only data on stdout, and SQL that is read-only.
 
 use std::{
     io::Read,
@@ -56,7 +56,7 @@ fn sorted_keys(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_runs_json_has_the_documented_keys_and_its_times_add_up() {
+fn run_json_has_the_documented_keys_and_consistent_times() {
     let service = Service::start(small(1500, 20));
     let place = Place::new(&service);
     let mut requests = 0;
@@ -89,7 +89,7 @@ fn the_runs_json_has_the_documented_keys_and_its_times_add_up() {
 }
 
 #[test]
-fn plan_sends_nothing_and_tells_what_comes() {
+fn plan_sends_no_request_and_lists_the_coming_work() {
     let service = Service::start(small(1500, 20));
     let place = Place::new(&service);
     for arguments in
@@ -126,7 +126,7 @@ fn plan_sends_nothing_and_tells_what_comes() {
 }
 
 #[test]
-fn status_tells_coverage_lag_and_runs_and_sends_nothing() {
+fn status_shows_coverage_lag_and_runs_without_a_request() {
     let service = Service::start(small(600, 20));
     let place = Place::new(&service);
     assert_eq!(place.run(&["status", "--json"]).expect(0).json(), json!({}));
@@ -170,7 +170,7 @@ fn status_tells_coverage_lag_and_runs_and_sends_nothing() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_query_answers_in_three_formats_and_can_only_read() {
+fn slow_query_prints_three_formats_and_is_read_only() {
     let service = Service::start(small(600, 20));
     let place = Place::new(&service);
     place.report(&["sync"], 0);
@@ -232,7 +232,7 @@ fn slow_query_answers_in_three_formats_and_can_only_read() {
 }
 
 #[test]
-fn init_writes_a_file_that_check_and_sync_work_with() {
+fn check_and_sync_accept_the_file_that_init_writes() {
     let service = Service::start(small(300, 20));
     let place = Place::new(&service).without_config();
     let bare = |arguments: &[&str]| Done::from(place.bare(arguments).output().unwrap());
@@ -267,7 +267,7 @@ fn init_writes_a_file_that_check_and_sync_work_with() {
 }
 
 #[test]
-fn stdout_carries_data_alone_however_much_is_logged() {
+fn stdout_carries_only_data_at_every_log_level() {
     let service = Service::start(small(600, 20));
     let place = Place::new(&service);
     for verbosity in [&[][..], &["-v"], &["-vv"], &["-q"], &["-vv", "--log-format", "json"]] {
@@ -284,7 +284,7 @@ fn stdout_carries_data_alone_however_much_is_logged() {
 }
 
 #[test]
-fn a_reader_that_has_enough_ends_the_output_quietly() {
+fn a_closed_pipe_ends_the_output_without_an_error() {
     let service = Service::start(small(3000, 20));
     let place = Place::new(&service);
     place.report(&["sync"], 0);
@@ -305,7 +305,7 @@ fn a_reader_that_has_enough_ends_the_output_quietly() {
 }
 
 #[test]
-fn query_prints_lists_in_csv_too() {
+fn query_prints_lists_in_csv() {
     let service = Service::start(small(600, 20));
     let place = Place::new(&service);
     place.report(&["sync"], 0);
@@ -321,7 +321,7 @@ fn query_prints_lists_in_csv_too() {
 }
 
 #[test]
-fn the_demo_leaves_a_configuration_and_three_commands_that_work() {
+fn demo_leaves_a_working_configuration_and_three_commands() {
     let place = Place::at("http://127.0.0.1:1").without_config();
     let folder = place.path("the demo's");
     let mut demo = place.bare(&["demo", "--responses", "2000", "--folder", folder.to_str().unwrap()]);
@@ -343,7 +343,7 @@ fn the_demo_leaves_a_configuration_and_three_commands_that_work() {
 }
 
 #[test]
-fn an_error_says_the_cause_first_and_nothing_twice() {
+fn an_error_states_the_cause_first_and_repeats_nothing() {
     let nobody = Place::at("http://127.0.0.1:1");
     let done = nobody.run(&["check"]).expect(1);
     assert!(done.stdout.contains("FAIL service    cannot reach http://127.0.0.1:1/"), "{}", done.stdout);
@@ -357,7 +357,7 @@ fn an_error_says_the_cause_first_and_nothing_twice() {
 }
 
 #[test]
-fn the_service_of_a_demo_does_not_outlive_it() {
+fn the_demo_service_stops_with_the_demo() {
     let place = Place::at("http://127.0.0.1:1").without_config();
     let folder = place.path("demo");
     let mut demo = place.bare(&["demo", "--responses", "2000", "--folder", folder.to_str().unwrap()]);

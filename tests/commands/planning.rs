@@ -1,4 +1,4 @@
-//! What `plan` says a run will cost, held against what the run costs.
+//! The cost that `plan` estimates, compared with the cost of the run.
 
 use serde_json::Value;
 use studysync_sandbox::{Rough, Settings};
@@ -32,7 +32,7 @@ fn services() -> [Settings; 2] {
 const SMALL_PAGES: &str = "[streams.responses]\npage_rows = 60\n[streams.themes]\npage_rows = 60\n";
 
 #[test]
-fn a_plan_of_a_backfill_is_within_two_times_of_what_it_takes() {
+fn a_backfill_plan_is_within_a_factor_of_two_of_the_cost() {
     for settings in services() {
         let data = if settings.rough.is_some() { "rough" } else { "smooth" };
         let service = Service::start(settings);
@@ -59,7 +59,7 @@ fn a_plan_of_a_backfill_is_within_two_times_of_what_it_takes() {
 }
 
 #[test]
-fn a_probe_of_a_few_requests_plans_a_first_backfill() {
+fn a_few_probe_requests_estimate_a_first_backfill() {
     for settings in services() {
         let data = if settings.rough.is_some() { "rough" } else { "smooth" };
         let service = Service::start(settings);
@@ -84,7 +84,7 @@ fn a_probe_of_a_few_requests_plans_a_first_backfill() {
 }
 
 #[test]
-fn a_plan_of_another_service_is_refused() {
+fn plan_refuses_another_service() {
     let (first, second) = (Service::start(small(300, 10)), Service::start(small(300, 10)));
     let mut place = Place::new(&first).without_parquet();
     place.report(&["sync"], 0);

@@ -1,4 +1,4 @@
-//! `query`: sealed and bounded, and its rows in each format.
+//! `query` cannot open other files, has limits of time and memory, and prints each format.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn filled() -> (Service, Place) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_query_reaches_nothing_but_the_warehouse() {
+fn slow_query_can_open_only_the_warehouse() {
     let (_service, place) = filled();
     std::fs::write(place.path("secret.csv"), "secret\n1\n").unwrap();
     std::fs::write(place.path("secret.json"), "{\"secret\": 1}\n").unwrap();
@@ -72,7 +72,7 @@ fn slow_query_reaches_nothing_but_the_warehouse() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p8_slow_a_statement_has_a_limit_of_time_and_of_memory() {
+fn p8_slow_query_limits_time_and_memory() {
     let (_service, place) = filled();
     let began = Instant::now();
     let endless = "SELECT max(hash(range)) FROM range(1_000_000_000_000)";
@@ -92,7 +92,7 @@ fn p8_slow_a_statement_has_a_limit_of_time_and_of_memory() {
 }
 
 #[test]
-fn query_writes_parquet_and_files_that_are_whole() {
+fn query_writes_complete_files_and_parquet() {
     let (_service, place) = filled();
     let sql = "SELECT response_group_uid, question_id, created_at, answer_number, selected_indexes, is_skipped, answer_text \
                FROM responses ORDER BY 1, 2";
@@ -135,7 +135,7 @@ fn query_writes_parquet_and_files_that_are_whole() {
 }
 
 #[test]
-fn the_table_shows_what_is_there_and_steers_no_terminal() {
+fn a_printed_table_escapes_control_characters() {
     let (_service, place) = filled();
     let run = |sql: &str, more: &[&str]| -> Done { place.run(&[&["query", sql], more].concat()).expect(0) };
     let sql = "SELECT chr(27) || '[2J' || chr(8238) || 'x' AS steers, NULL::BIGINT AS nothing, '日本 é' AS wide, repeat('y', 300) AS long, \

@@ -1,4 +1,4 @@
-//! P11: the key reaches the service, and nothing else.
+//! P11: the key reaches the service and nothing else.
 
 use crate::harness::{Done, KEY, Place, Service, days_ago, small};
 use serde_json::json;
@@ -23,7 +23,7 @@ fn assert_says_nothing(what: &str, done: &Done) {
 }
 
 #[test]
-fn p11_the_key_is_in_no_output_and_in_no_file() {
+fn p11_the_key_appears_in_no_output_and_no_file() {
     let service = Service::start(small(600, 20));
     let place = Place::new(&service);
     // Refusals, failures and a body that echoes: errors quote what they met.

@@ -1,4 +1,4 @@
-//! Numbers that people read, and what becomes of mistyped ones.
+//! Row counts in `status`, and mistyped surveys and dates.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn scopes(status: &Value) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn every_number_of_rows_in_status_is_the_count_of_the_table() {
+fn status_row_counts_equal_the_table_counts() {
     let service = Service::start(small(900, 12));
     service.control().merge_faults(json!({"repeated_rows": {"rows": 9, "when": {"every": 2}}})).unwrap();
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 50\n"));
@@ -54,7 +54,7 @@ fn every_number_of_rows_in_status_is_the_count_of_the_table() {
 }
 
 #[test]
-fn an_unknown_survey_is_named_and_leaves_nothing_behind() {
+fn an_unknown_survey_is_reported_and_leaves_no_trace() {
     let service = Service::start(small(400, 10));
     let place = Place::new(&service);
     // The first of all runs, and one of a warehouse that knows surveys.
@@ -97,7 +97,7 @@ fn an_unknown_survey_is_named_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_is_known_of_a_survey_alone_can_be_forgotten() {
+fn forget_removes_the_coverage_of_one_survey() {
     let service = Service::start(small(400, 10));
     let place = Place::new(&service);
     place.report(&["sync"], 0);
@@ -123,7 +123,7 @@ fn what_is_known_of_a_survey_alone_can_be_forgotten() {
 }
 
 #[test]
-fn a_date_in_another_unit_is_refused_with_what_was_meant() {
+fn a_date_in_the_wrong_unit_is_refused_with_a_suggestion() {
     let place = Place::at("http://127.0.0.1:9");
     let seconds = (NOW_MS / 1000).to_string();
     let micros = (NOW_MS * 1000).to_string();
@@ -147,7 +147,7 @@ fn a_date_in_another_unit_is_refused_with_what_was_meant() {
 }
 
 #[test]
-fn a_plan_tells_what_was_never_read_from_what_lacks_a_flag() {
+fn plan_separates_unread_windows_from_missing_flags() {
     let service = Service::start(small(300, 10));
     let place = Place::new(&service).with_config("[streams.responses]\nflags = []\n");
     place.report(&["backfill", "--from", &days_ago(5), "--stream", "responses"], 0);

@@ -1,5 +1,5 @@
-//! Drift: what a service sends that no contract knows, by the real program: what each mode makes of it in each stream, that nothing
-//! is lost for good, and what is told of it.
+//! Drift through the real program: fields that no contract knows. What each mode does in each stream, that nothing is
+//! lost for good, and what is reported.
 
 mod modes;
 mod nights;
@@ -12,8 +12,8 @@ use crate::harness::{ALL_FLAGS, Place, Service, small};
 /// What a person typed, or is called. No output of the program may contain it.
 const PERSON: &str = "Zacharias Quux";
 
-/// A stream with two records of drift, made for these tests: one with a field that no contract names, one with a value that its
-/// column cannot take.
+/// A stream with two records of drift, made for these tests: one with a field that no contract names, one with a value
+/// that its column cannot take.
 struct Drifting {
     list: ListName,
     /// The stream, and its base table.

@@ -1,8 +1,10 @@
-//! Each mode in each stream, and the way back.
+//! Each drift mode in each stream, and the way back to `evolve`.
 
 use serde_json::Value;
 
-use crate::harness::{DAY_MS, NOW_MS, Place, Service, Tables, assert_equal, assert_holds, expected::Expected};
+use crate::harness::{
+    DAY_MS, NOW_MS, Place, Service, Tables, assert_equal, assert_warehouses_equal, expected::Expected,
+};
 
 use super::{Drifting, STREAMS, config, drifting, with_mode};
 
@@ -40,7 +42,7 @@ fn assert_comes_back(place: Place, service: &Service, when: &str) {
     service.clear_log();
     place.run(&["replay"]).expect(0);
     assert!(service.log().is_empty(), "{when}: a replay asked the service");
-    assert_holds(&place, &Expected::now(service), when);
+    assert_warehouses_equal(&place, &Expected::now(service), when);
     assert_count(&place, "rejects", "true", 0);
 }
 
@@ -49,7 +51,7 @@ fn p1_evolve_is_the_default_and_loses_nothing() {
     let service = drifting();
     let place = Place::new(&service);
     let report = place.report(&["sync"], 0);
-    assert_holds(&place, &Expected::now(&service), "evolve");
+    assert_warehouses_equal(&place, &Expected::now(&service), "evolve");
     for stream in &STREAMS {
         assert_told(&report, stream, "kept");
         for (name, tables) in place.warehouses() {
@@ -64,7 +66,7 @@ fn p1_evolve_is_the_default_and_loses_nothing() {
 }
 
 #[test]
-fn p1_a_discarded_row_is_in_the_rejects_and_comes_back_by_replay() {
+fn p1_replay_restores_a_discarded_row_from_the_rejects() {
     let service = drifting();
     for stream in &STREAMS {
         let place = Place::new(&service).with_config(&config(&[stream.name], "discard_row"));
@@ -95,7 +97,7 @@ fn p1_a_discarded_row_is_in_the_rejects_and_comes_back_by_replay() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_discarded_value_comes_back_by_replay() {
+fn p1_slow_replay_restores_a_discarded_value() {
     let service = drifting();
     for stream in &STREAMS {
         let place = Place::new(&service).with_config(&config(&[stream.name], "discard_value"));
@@ -115,7 +117,7 @@ fn p1_slow_a_discarded_value_comes_back_by_replay() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_frozen_stream_applies_no_window_with_drift_and_goes_on_with_another_mode() {
+fn p1_slow_a_frozen_stream_holds_drifted_windows_until_unfrozen() {
     let service = drifting();
     for stream in &STREAMS {
         let place = Place::new(&service).with_config(&config(&[stream.name], "freeze"));
@@ -151,12 +153,12 @@ fn p1_slow_a_frozen_stream_applies_no_window_with_drift_and_goes_on_with_another
         let place = with_mode(place, &[], "evolve");
         service.clear_log();
         place.report(&["sync"], 0);
-        assert_holds(&place, &Expected::now(&service), stream.name);
+        assert_warehouses_equal(&place, &Expected::now(&service), stream.name);
     }
 }
 
 #[test]
-fn p1_a_frozen_scan_is_committed_by_the_mode_of_the_run_that_commits_it() {
+fn p1_the_committing_run_sets_the_mode_of_a_frozen_scan() {
     let service = drifting();
     let place = Place::new(&service).with_config(&config(&["responses"], "freeze"));
     place.report(&["sync"], 1);
@@ -172,7 +174,7 @@ fn p1_a_frozen_scan_is_committed_by_the_mode_of_the_run_that_commits_it() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_replay_goes_by_the_modes_that_are_set() {
+fn p2_slow_replay_uses_the_configured_drift_modes() {
     let service = drifting();
     for (mode, code, rows, rejects) in [("discard_row", 3, 0, 6), ("discard_value", 0, 2, 0)] {
         let place = Place::new(&service).with_config(&config(&["responses", "surveys", "themes"], mode));
@@ -197,15 +199,15 @@ fn asked_for(service: &Service, stream: &Drifting) -> usize {
 }
 
 #[test]
-fn p1_a_replay_of_a_frozen_stream_is_refused_and_changes_nothing() {
+fn p1_replay_refuses_a_frozen_stream_and_changes_nothing() {
     let service = drifting();
     let place = Place::new(&service);
     place.run(&["sync"]).expect(0);
     let place = with_mode(place, &["themes"], "freeze");
     let done = place.run(&["replay"]).expect(1);
     assert!(done.stderr.contains("themes.score") && done.stderr.contains("another mode"), "{}", done.stderr);
-    assert_holds(&place, &Expected::now(&service), "a refused replay");
+    assert_warehouses_equal(&place, &Expected::now(&service), "a refused replay");
     let done = place.run(&["sync"]);
     assert_eq!(done.code, 1, "{}", done.stderr);
-    assert_holds(&place, &Expected::now(&service), "a frozen night");
+    assert_warehouses_equal(&place, &Expected::now(&service), "a frozen night");
 }

@@ -1,4 +1,4 @@
-//! What is told of drift: enough to act on, bounded, and nothing of a person.
+//! Reports of drift: enough to act on, bounded, and without personal data.
 
 use serde_json::{Value, json};
 use studysync::model::DRIFT_PLACES_MAX;
@@ -98,7 +98,7 @@ fn assert_silent_run(done: &Done, what: &str) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_no_output_tells_anything_of_a_person_whatever_the_mode() {
+fn p9_slow_drift_output_contains_no_personal_data() {
     let service = full_of_a_person();
     for mode in ["evolve", "freeze", "discard_row", "discard_value"] {
         let place = Place::new(&service).with_config(&config(&["responses", "surveys", "themes"], mode));
@@ -121,7 +121,7 @@ fn p9_slow_no_output_tells_anything_of_a_person_whatever_the_mode() {
 }
 
 #[test]
-fn new_question_types_and_words_are_told_each_and_kept_in_every_mode() {
+fn every_mode_keeps_and_reports_each_new_type_and_value() {
     let service = Service::start(small(40, 3));
     let plant = |list, record: String| service.control().plant(list, &record, None).unwrap();
     plant(ListName::Responses, response(1, r#""visitorId":1,"questionType":"SLIDER","response":0.5"#));
@@ -166,7 +166,7 @@ fn new_question_types_and_words_are_told_each_and_kept_in_every_mode() {
 }
 
 #[test]
-fn people_are_shown_a_line_for_each_in_the_summary_and_the_status() {
+fn summary_and_status_print_one_line_per_drift() {
     let service = super::drifting();
     let place = Place::new(&service);
     let shown = place.run(&["sync"]).expect(0).stderr;
@@ -188,7 +188,7 @@ fn people_are_shown_a_line_for_each_in_the_summary_and_the_status() {
 }
 
 #[test]
-fn p8_ten_thousand_unknown_names_are_kept_counted_and_told_within_bounds() {
+fn p8_ten_thousand_unknown_names_are_kept_and_summarized() {
     const NAMES: usize = 10_000;
     let service = Service::start(small(40, 3));
     let members: Vec<String> = (0..NAMES).map(|at| format!(r#""name{at}":{at}"#)).collect();
@@ -218,7 +218,7 @@ fn p8_ten_thousand_unknown_names_are_kept_counted_and_told_within_bounds() {
 
 /// The probe of an edge reads every record of its millisecond once more.
 #[test]
-fn a_record_that_a_look_at_an_edge_reads_again_counts_once() {
+fn drift_counts_a_record_once_when_a_tie_probe_reads_it_again() {
     let service = Service::start(small(40, 3));
     const RECORDS: u32 = 24;
     for question in 1..=RECORDS {

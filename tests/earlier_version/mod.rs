@@ -1,11 +1,12 @@
-//! A place that an earlier version left behind: warehouses, checkpoints and archive are opened, read and written as they are (P1, P2, P4).
+//! A place that an earlier version left behind:
+//! warehouses, checkpoints and archive are opened, read and written as they are (P1, P2, P4).
 //!
-//! `place.tar.gz` was made by the version before scans were compared without an SQL engine (commit a805264): rough data, a `sync` with
-//! all flags, changes at the service, and another `sync` a day later.
+//! `place.tar.gz` was made by the version before scans were compared without an SQL engine (commit a805264): rough
+//! data, a `sync` with all flags, changes at the service, and another `sync` a day later.
 //!
 //! ```text
-//! studysync sandbox --responses 600 --days 12 --surveys 6 --seed 5 --now 2026-06-15T00:00:00Z --frozen-clock --data rough \
-//!     --listen 127.0.0.1:18787
+//! studysync sandbox --responses 600 --days 12 --surveys 6 --seed 5 --now 2026-06-15T00:00:00Z --frozen-clock \
+//!     --data rough --listen 127.0.0.1:18787
 //! studysync sync; POST /_sandbox/changes {"edits": 12, "soft_deletes": 4, "vanish_visitors": 1, "late": 3}
 //! POST /_sandbox/clock {"advance_ms": 90000000}; studysync sync
 //! ```
@@ -68,7 +69,7 @@ fn service() -> Service {
 }
 
 #[test]
-fn p2_a_place_of_an_earlier_version_is_replayed_to_what_it_was() {
+fn p2_replay_rebuilds_a_warehouse_of_an_earlier_version() {
     let place = left_behind();
     let before = Before::of(&place, "before");
     assert_eq!(before.duckdb().count("SELECT count(*) FROM responses"), 603);
@@ -103,7 +104,7 @@ fn p2_a_place_of_an_earlier_version_is_replayed_to_what_it_was() {
 }
 
 #[test]
-fn p4_a_place_of_an_earlier_version_goes_on() {
+fn p4_sync_continues_a_warehouse_of_an_earlier_version() {
     let (mut place, service) = (left_behind(), service());
     place.set_base_url(service.base_url());
     place.run(&["rebind", "--from", ADDRESS]).expect(0);

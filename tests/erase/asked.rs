@@ -1,4 +1,4 @@
-//! What `erase` refuses, what it asks of the service, and how it ends.
+//! What `erase` refuses, which requests it sends, and how it ends.
 
 use serde_json::json;
 use studysync_sandbox::{Faults, ListName, LogEntry, RetryAfter, RetryAfterForm};
@@ -24,7 +24,7 @@ fn purges(service: &Service) -> Vec<LogEntry> {
 }
 
 #[test]
-fn exit_2_whoever_cannot_be_named_or_asked_about_is_told() {
+fn exit_2_erase_refuses_an_unusable_name_or_flag() {
     let (service, place) = small_place();
     std::fs::write(place.path("people.txt"), "user-id a\nnickname b\n").unwrap();
     for (arguments, expected) in [
@@ -50,7 +50,7 @@ fn exit_2_whoever_cannot_be_named_or_asked_about_is_told() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_go_and_changes_nothing() {
+fn a_dry_run_lists_what_would_go_and_changes_nothing() {
     let (service, place) = small_place();
     let before = place.duckdb_tables().count("SELECT count(*) FROM responses");
     let done = place.run(&["erase", "--dry-run", "--email", ZOE_MAIL]).expect(0);
@@ -69,7 +69,7 @@ fn a_dry_run_says_what_would_go_and_changes_nothing() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn exit_3_slow_a_dry_run_names_those_by_whom_nobody_is_known() {
+fn exit_3_slow_a_dry_run_lists_names_that_match_nobody() {
     let (service, place) = small_place();
     let done = place.run(&["erase", "--dry-run", "--user-id", "nosuch"]).expect(3);
     assert!(done.stdout.contains("NOBODY IS KNOWN HERE BY\n    user id: nosuch"), "{}", done.stdout);
@@ -85,7 +85,7 @@ fn exit_3_slow_a_dry_run_names_those_by_whom_nobody_is_known() {
 }
 
 #[test]
-fn p9_a_hundred_deletions_a_request_and_unknown_names_hide_nobody() {
+fn p9_unknown_names_in_a_batch_do_not_shield_known_people() {
     let (service, place) = small_place();
     // 250 people of whom the service has two; whatever stands beside them in a request.
     let mut people: String = (0..250).map(|at| format!("user-id stranger-{at}\n")).collect();
@@ -130,7 +130,7 @@ fn p9_a_hundred_deletions_a_request_and_unknown_names_hide_nobody() {
 }
 
 #[test]
-fn p9_a_service_that_takes_no_name_is_told() {
+fn p9_the_receipt_reports_names_that_the_service_refuses() {
     let (service, place) = small_place();
     let who = identity(
         Some("unpurgeable"),
@@ -155,7 +155,7 @@ fn p9_a_service_that_takes_no_name_is_told() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn exit_4_5_6_slow_nothing_is_removed_before_the_service_took_it() {
+fn exit_4_5_6_slow_nothing_is_removed_before_the_service_accepts() {
     let (service, place) = small_place();
     let is_held = || {
         place.duckdb_tables().count(&format!("SELECT count(*) FROM responses WHERE external_user_id = '{ZOE}'")) == 4

@@ -1,5 +1,5 @@
-//! Files that a warehouse has beside its tables: spools of scans under way, a damaged state file, a copy for readers, a backup of the
-//! archive that somebody restores.
+//! `erase` and files beside the tables: spools of open scans, a damaged state file, the
+//! reader copy, a restored archive.
 
 use studysync_sandbox::{Faults, Latency, ListName};
 
@@ -29,7 +29,7 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_spools_of_an_interrupted_backfill_lose_the_person_and_go_on() {
+fn p9_slow_erase_cleans_spools_and_the_backfill_resumes() {
     let service = Service::start(small(400, 12));
     plant(&service);
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 20\n"));
@@ -53,7 +53,7 @@ fn p9_slow_spools_of_an_interrupted_backfill_lose_the_person_and_go_on() {
 }
 
 #[test]
-fn p9_a_damaged_state_file_a_copy_and_a_report_of_a_run_lose_the_person() {
+fn p9_erase_cleans_damaged_state_copies_and_run_reports() {
     let service = Service::start(small(60, 12));
     plant(&service);
     let place =
@@ -89,7 +89,7 @@ fn p9_a_damaged_state_file_a_copy_and_a_report_of_a_run_lose_the_person() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_a_restored_archive_brings_nobody_back() {
+fn p9_slow_a_restored_archive_does_not_restore_the_erased() {
     let service = Service::start(small(60, 12));
     plant(&service);
     let place = Place::new(&service);
@@ -115,9 +115,9 @@ fn p9_slow_a_restored_archive_brings_nobody_back() {
 }
 
 #[test]
-fn p9_rows_at_the_edges_of_pages_do_not_hide_behind_the_erased() {
-    // Pairs that share a millisecond, the erased before or behind the other: where a page ends between the two, a service that
-    // loses ties never sends the second, and the page's edge is the only trace of it.
+fn p9_erased_rows_at_page_edges_hide_no_other_row() {
+    // Pairs that share a millisecond, the erased before or behind the other: where a page ends between the two, a
+    // service that loses ties never sends the second, and the page's edge is the only trace of it.
     let service = Service::start(small(30, 6));
     for at in 0..120u32 {
         let is_erased = (at % 2 == 0) == ((at / 2) % 2 == 0);

@@ -1,4 +1,5 @@
-//! Looks for texts in everything that a place keeps: each cell of each table, each archived page, and the bytes of each file.
+//! Searches everything that a place keeps for texts: each cell of each table, each
+//! archived page, the bytes of each file.
 
 use std::path::Path;
 

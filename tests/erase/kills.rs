@@ -1,5 +1,6 @@
-//! An erasure that is killed at any durable step, and run again, ends like one that was not: nobody is left, nobody else lost
-//! anything. A kill is a copy of the folder before the step, so nothing that the process does while it unwinds counts.
+//! An erasure that is killed at any durable step and run again ends like one that was not killed: the person is gone,
+//! and nobody else lost anything. A kill is a copy of the folder before the step, so nothing that the process does
+//! later counts.
 
 use std::{
     collections::BTreeMap,
@@ -92,13 +93,13 @@ pub fn run(
 }
 
 #[test]
-fn p9_an_erasure_killed_between_its_parts_goes_on_when_it_is_run_again() {
+fn p9_an_erasure_killed_between_steps_resumes() {
     killed_before(|kind| ["JournalWritten", "DuckDbRewritten", "ReceiptWritten"].contains(&kind));
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_an_erasure_killed_at_any_step_goes_on_when_it_is_run_again() {
+fn p9_slow_an_erasure_killed_at_any_step_resumes() {
     killed_before(|_| true);
 }
 
@@ -157,7 +158,7 @@ fn killed_before(is_wanted: impl Fn(&str) -> bool) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_what_led_to_others_is_not_forgotten_by_a_kill() {
+fn p9_slow_linked_identifiers_survive_a_kill() {
     let (service, place) = filled(500);
     let person = Everybody::read(&place).to_erase().remove(2);
     let killed = tempfile::tempdir().unwrap();

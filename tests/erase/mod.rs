@@ -1,5 +1,5 @@
-//! Promise P9: whoever was erased is in no table, page or byte that the program keeps, and does not come back. The search of these
-//! tests is their own: it shares nothing with the one that `erase` does itself but the reading of compressed pages.
+//! Promise P9: an erased person is in no table, page or byte that the program keeps, and does not return. These tests
+//! search with their own code; they share only the decompression of pages with `erase`.
 
 mod asked;
 mod files;
@@ -53,13 +53,13 @@ fn receipt(done: &Done) -> Value {
 }
 
 #[test]
-fn p9_an_erased_person_is_in_no_byte_and_does_not_come_back() {
+fn p9_an_erased_person_leaves_no_byte_and_does_not_return() {
     is_gone_on(500, &[1, 2, 11]);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_an_erased_person_is_in_no_byte_on_any_day() {
+fn p9_slow_an_erased_person_leaves_no_byte_on_any_day() {
     is_gone_on(1500, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
 }
 

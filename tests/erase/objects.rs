@@ -1,5 +1,5 @@
-//! What analysts keep in the DuckDB file stays, whatever it is, when people are erased and when a replay builds every table anew; or it
-//! is named before anything is touched.
+//! `erase` and `replay` keep the objects that analysts made in the DuckDB file, or name
+//! the object before they touch anything.
 
 use duckdb::Connection;
 use studysync_sandbox::ListName;
@@ -95,7 +95,7 @@ fn is_held(place: &Place) -> bool {
 }
 
 #[test]
-fn p9_everything_that_analysts_made_is_there_after_an_erasure_and_a_replay() {
+fn p9_erase_and_replay_keep_every_object_of_analysts() {
     let (_service, place) = filled();
     open(&place).execute_batch(OBJECTS).unwrap();
     let before = answers(&place);
@@ -119,7 +119,7 @@ fn p9_everything_that_analysts_made_is_there_after_an_erasure_and_a_replay() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_an_object_in_the_way_is_named_before_anything_is_touched() {
+fn p9_slow_a_blocking_object_is_reported_before_any_change() {
     for (objects, named) in [
         (
             "ALTER TABLE surveys ADD PRIMARY KEY (id); CREATE TABLE notes (survey BIGINT REFERENCES surveys (id))",
@@ -160,7 +160,7 @@ fn p9_slow_an_object_in_the_way_is_named_before_anything_is_touched() {
 }
 
 #[test]
-fn p2_a_replay_does_not_empty_a_column_of_somebody_else_unsaid() {
+fn p2_replay_refuses_to_empty_a_foreign_column() {
     let (_service, place) = filled();
     open(&place).execute_batch("ALTER TABLE responses ADD COLUMN mine VARCHAR").unwrap();
     place.run(&["replay"]).expect(0);
@@ -171,7 +171,7 @@ fn p2_a_replay_does_not_empty_a_column_of_somebody_else_unsaid() {
 }
 
 #[test]
-fn p9_people_in_tables_of_analysts_are_told_and_left() {
+fn p9_erase_reports_people_in_tables_of_analysts() {
     let (service, place) = filled();
     let who =
         identity(Some("bert"), 5, "0c1c9d6e-0b7a-4c55-9a40-1d2e3f405163", "bbbbbbbb-0000-4000-8000-000000000001", None);

@@ -1,4 +1,4 @@
-//! Other people: who shares a device or an address keeps everything, and what somebody wrote about the erased is theirs.
+//! Other people keep their data: those who share a device or an address, and those who mention the erased person.
 
 use serde_json::json;
 use studysync::archive::read_pages;
@@ -45,7 +45,7 @@ fn sessions(place: &Place) -> Vec<Vec<String>> {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_who_shares_a_device_keeps_everything() {
+fn p9_slow_people_who_share_a_device_keep_everything() {
     let (service, place) = shared_device();
     // Named itself, the device takes along what was answered there, and tells who else has it.
     let plan = place.run(&["erase", "--dry-run", "--json", "--visitor-id", SHARED]).expect(3).json();
@@ -79,7 +79,7 @@ fn p9_slow_who_shares_a_device_keeps_everything() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_what_others_wrote_is_counted_and_replaced_only_if_asked() {
+fn p9_slow_mentions_by_others_are_replaced_only_on_request() {
     let (_service, place) = shared_device();
     let needle = [Needle::new(MAIL)];
     let berts = |place: &Place| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The people of the tests: who is planted, who is chosen to be erased, and what is everybody else's.
+//! The people of these tests: who is planted, who is erased, and what belongs to everybody else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,7 +154,8 @@ impl Everybody {
         Person { arguments: ["--user-id".into(), user], names: names.into_iter().collect(), sessions }
     }
 
-    /// One with a plain user id, one with letters beyond ASCII, one named by the mail address, one by a UUID in the other case.
+    /// One with a plain user id, one with letters beyond ASCII, one named by the mail address,
+    /// one by a UUID in the other case.
     pub fn to_erase(&self) -> Vec<Person> {
         let planted = |flag: &str, value: String, names: &[&str], sessions: &[&str]| Person {
             arguments: [flag.to_owned(), value],

@@ -1,4 +1,4 @@
-//! What stands in place of an address, and addresses that many people share: they lead to nobody.
+//! Placeholders in place of an address, and addresses that many people share, identify nobody.
 
 use serde_json::{Value, json};
 use studysync_sandbox::ListName;
@@ -41,7 +41,7 @@ fn sessions(place: &Place) -> Vec<i64> {
 }
 
 #[test]
-fn p9_a_placeholder_in_place_of_an_address_leads_to_nobody() {
+fn p9_a_placeholder_address_identifies_nobody() {
     let placeholders =
         ["on file", "n/a", "redacted@", "@example.com", "Anna <a@b.de>", "[deleted]", ""].map(|text| json!(text));
     let placeholders = [&placeholders[..], &[json!(0), json!(null)]].concat();
@@ -62,7 +62,7 @@ fn p9_a_placeholder_in_place_of_an_address_leads_to_nobody() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_an_address_of_several_visitors_is_shown_and_not_followed() {
+fn p9_slow_a_shared_address_is_shown_but_not_followed() {
     let (service, place) = filled(&[json!("test@example.com")]);
     let plan = place.run(&["erase", "--dry-run", "--visitor-id", &uuid(1)]).expect(3);
     let shown = "mail address: test@example.com: visitors without a user id have it too";
@@ -84,7 +84,7 @@ fn p9_slow_an_address_of_several_visitors_is_shown_and_not_followed() {
 }
 
 #[test]
-fn p9_results_of_a_push_lose_the_rows_of_the_erased() {
+fn p9_erase_removes_rows_from_push_results() {
     let (_service, place) = filled(&[]);
     let needle = [Needle::new("zoe-4711"), Needle::new("zoë-4711@example.com")];
     let lines =

@@ -1,4 +1,4 @@
-//! The second receipt: once the service's delay is over, an erasure is checked there.
+//! The second receipt: after the service's delay, `sync` checks that the service has purged the person.
 
 use super::{
     erase,
@@ -44,7 +44,7 @@ fn asked_for_users(service: &Service) -> usize {
 }
 
 #[test]
-fn p9_a_receipt_says_when_the_service_has_purged_them() {
+fn p9_a_receipt_says_when_the_service_purges() {
     let (service, place, id) = erased();
     let needles = [ZOE, ZOE_MAIL].map(Needle::new);
     service.advance_days(1);
@@ -81,7 +81,7 @@ fn p9_a_receipt_says_when_the_service_has_purged_them() {
 }
 
 #[test]
-fn p9_a_service_that_still_knows_a_user_is_told_and_the_user_stays_out() {
+fn p9_an_unpurged_user_is_reported_and_stays_suppressed() {
     let (service, place, id) = erased();
     service.advance_days(3);
     // Somebody sent the person once more.

@@ -1,4 +1,4 @@
-//! The index of words in the DuckDB file, and whoever was erased.
+//! The search index in the DuckDB file loses the words of the erased.
 
 use studysync_sandbox::ListName;
 
@@ -38,7 +38,7 @@ fn filled(warehouse: &str) -> Option<(Service, Place)> {
 }
 
 #[test]
-fn p9_an_erased_person_s_words_are_in_no_index_and_no_byte() {
+fn p9_the_search_index_loses_the_words_of_the_erased() {
     let Some((service, place)) = filled("full_text_search = true\npublish = \"copy.duckdb\"") else { return };
     // Objects of analysts have to come along, with an index in the file that is not theirs.
     let analyst = duckdb::Connection::open(place.duckdb()).unwrap();

@@ -1,4 +1,4 @@
-//! People whose names are written in several ways: letters composed or taken apart, domains in Unicode or in ASCII.
+//! Names in several spellings: composed or decomposed letters, domains in Unicode or ASCII.
 
 use serde_json::json;
 use studysync_sandbox::ListName;
@@ -28,7 +28,8 @@ fn needles() -> Vec<Needle> {
     [ID, MAIL, UUID, COMPOSED_ID, COMPOSED_MAIL, decomposed, &session(1), &session(2)].map(Needle::new).into()
 }
 
-/// One person under names in one form, two others with nearly the same, and somebody who writes about the person in the other.
+/// One person under names in one form, two others with nearly the same,
+/// and somebody who writes about the person in the other.
 fn filled() -> (Service, Place) {
     let service = Service::start(small(40, 3));
     let plant = |record: String| service.control().plant(ListName::Responses, &record, None).unwrap();
@@ -57,7 +58,7 @@ fn sessions(place: &Place) -> Vec<Vec<String>> {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_a_person_is_erased_in_whatever_form_the_name_is_written() {
+fn p9_slow_erase_finds_every_spelling_of_a_name() {
     let (service, place) = filled();
     let plan = place.run(&["erase", "--dry-run", "--json", "--email", "J\u{fc}rgen@EX\u{c4}MPLE.de."]).expect(0).json();
     assert_eq!(plan["named"], json!([format!("email {COMPOSED_MAIL}")]));
@@ -86,7 +87,7 @@ fn p9_slow_a_person_is_erased_in_whatever_form_the_name_is_written() {
 }
 
 #[test]
-fn p9_a_user_id_is_found_by_the_form_that_the_service_does_not_use() {
+fn p9_erase_finds_a_user_id_in_another_unicode_form() {
     let (_service, place) = filled();
     std::fs::write(place.path("people.txt"), format!("user-id {COMPOSED_ID}\n")).unwrap();
     let done = erase(&place, &["--file", "people.txt", "--local-only", "--redact-mentions"]);

@@ -1,4 +1,4 @@
-//! People who were read and sent one by one, and are erased: their own tables, the pages of people, and who is asked for.
+//! Users who were pulled or pushed one by one, and are erased: their tables, their pages, and later requests.
 
 use super::{
     erase,
@@ -16,7 +16,7 @@ const ABSENT: &str = "nobody+there@example.com";
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_an_erased_person_is_in_no_table_and_no_page_of_people_and_is_neither_asked_for_nor_sent() {
+fn p9_slow_erased_users_leave_no_row_and_are_not_pulled_or_pushed() {
     let service = Service::start(small(300, 5));
     plant(&service);
     let person =

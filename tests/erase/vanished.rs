@@ -1,4 +1,4 @@
-//! `[erase] on_vanish = "erase"`: whoever was purged at the service by somebody else goes here as well, after a while.
+//! `[erase] on_vanish = "erase"`: people whom somebody else purged at the service are erased here after a grace period.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn texts(tables: &Tables, sql: &str) -> BTreeSet<String> {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_what_vanished_at_the_service_goes_after_the_grace_period() {
+fn p9_slow_vanished_people_are_erased_after_the_grace_period() {
     let service = Service::start(small(900, 12));
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}{GRACE}"));
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
@@ -59,7 +59,7 @@ fn p9_slow_what_vanished_at_the_service_goes_after_the_grace_period() {
 }
 
 #[test]
-fn a_word_that_is_none_is_told() {
+fn an_unknown_value_of_on_vanish_is_refused() {
     let service = Service::start(small(10, 2));
     let place = Place::new(&service).with_config("[erase]\non_vanish = \"forget\"\n");
     let done = place.run(&["sync"]).expect(2);

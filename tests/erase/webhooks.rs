@@ -1,4 +1,4 @@
-//! What webhooks tell of people who are erased: before, while the erasure works, and until the service has purged them.
+//! Webhooks about erased people: before the erasure, during it, and until the service has purged them.
 
 use serde_json::{Value, json};
 use studysync::{
@@ -22,8 +22,8 @@ use crate::{
 const QUIET: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 3600\n";
 const BRISK: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
 
-/// What the service tells of two people on one day: an answer with all that is known, the same with escapes, a study that was
-/// shown to a visitor, one that was submitted, and an answer of somebody without an account.
+/// What the service tells of two people on one day: an answer with all that is known, the same with escapes, a study
+/// that was shown to a visitor, one that was submitted, and an answer of somebody without an account.
 fn told(day: usize) -> Vec<String> {
     let told = |number: usize, more: Value| {
         let mut body = json!({
@@ -68,7 +68,7 @@ fn filled(serve: &str) -> (Service, Place) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_webhooks_about_the_erased_are_taken_and_leave_no_byte() {
+fn p9_slow_webhooks_about_the_erased_leave_no_byte() {
     let (service, place) = filled(BRISK);
     let serving = Serving::start(&place);
     for body in told(0) {
@@ -119,7 +119,7 @@ fn p9_slow_webhooks_about_the_erased_are_taken_and_leave_no_byte() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p9_slow_what_waits_in_the_inbox_is_found_by_an_erasure() {
+fn p9_slow_erase_searches_the_webhook_inbox() {
     let (_service, place) = filled(QUIET);
     let serving = Serving::start(&place);
     for body in told(0) {
@@ -140,7 +140,7 @@ fn p9_slow_what_waits_in_the_inbox_is_found_by_an_erasure() {
 }
 
 #[test]
-fn p9_a_delivery_that_comes_while_an_erasure_works_is_gone_with_it() {
+fn p9_erase_removes_a_webhook_that_arrives_meanwhile() {
     let (service, place) = filled(QUIET);
     drop(Serving::start(&place));
     let (state, base_url) = (place.state(), service.base_url());

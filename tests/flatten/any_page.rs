@@ -1,4 +1,4 @@
-//! Arbitrary pages of responses, and the check that all of it can be found again.
+//! Arbitrary pages of responses, and a check that each record and field can be found again.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 

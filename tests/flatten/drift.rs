@@ -1,4 +1,4 @@
-//! The drift rules, page by page: what each mode makes of the same records, and what is told of them.
+//! The drift rules page by page: what each mode does with the same records, and what is reported.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn answer(question: u32, members: &str) -> String {
 }
 
 #[test]
-fn p1_each_mode_makes_its_own_of_a_field_that_no_contract_knows() {
+fn p1_each_drift_mode_handles_an_unknown_field() {
     for (what, odd, plain, place) in [
         (
             "field",
@@ -92,7 +92,7 @@ fn p1_each_mode_makes_its_own_of_a_field_that_no_contract_knows() {
 }
 
 #[test]
-fn a_snapshot_that_several_answers_repeat_is_drift_of_each() {
+fn drift_in_a_repeated_snapshot_counts_for_each_answer() {
     let snapshot = r#""questionType":"NPS","response":1,"visitorSnapshot":{"visitorId":"v","mood":1}"#;
     let plain = r#""questionType":"NPS","response":1,"visitorSnapshot":{"visitorId":"v"}"#;
     let records = [answer(1, snapshot), answer(2, plain), answer(3, snapshot), answer(4, snapshot)];
@@ -104,7 +104,7 @@ fn a_snapshot_that_several_answers_repeat_is_drift_of_each() {
 }
 
 #[test]
-fn a_value_that_its_column_cannot_take_is_told_by_type_and_length() {
+fn a_misfit_value_is_reported_by_type_and_length() {
     let records = [
         answer(1, r#""questionType":"NPS","response":"Jane said nine","visitorId":"none of yours""#),
         answer(2, r#""questionType":"OPEN","response":{"text":"Jane"}"#),
@@ -141,7 +141,7 @@ fn a_value_that_its_column_cannot_take_is_told_by_type_and_length() {
 }
 
 #[test]
-fn what_is_discarded_of_a_survey_changes_no_hash() {
+fn a_discarded_survey_value_changes_no_hash() {
     let survey = |members: &str| format!("{{{SURVEY},{members}}}");
     let hash = |members: &str, mode| {
         let flat = by(Stream::Surveys, &[survey(members)], everywhere(mode));
@@ -164,7 +164,7 @@ fn what_is_discarded_of_a_survey_changes_no_hash() {
 }
 
 #[test]
-fn a_record_that_has_no_key_is_rejected_once_and_told() {
+fn a_record_without_a_key_is_rejected_and_reported_once() {
     let records =
         [r#"{"id":"Jane","new":1}"#.to_owned(), "17".to_owned(), format!("{{{SURVEY},\"new\":1,\"status\":\"LOST\"}}")];
     let flat = by(Stream::Surveys, &records, everywhere(DriftMode::DiscardRow));
@@ -197,7 +197,8 @@ fn p8_ten_thousand_unknown_names_are_counted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the mode, each record is a row or a reject, once, and the rules change nothing for a page without drift.
+    /// Whatever the mode, each record is a row or a reject, once,
+    /// and the rules change nothing for a page without drift.
     #[test]
     fn p1_no_mode_loses_a_record(records in any_page::records()) {
         let plain = by(Stream::Responses, &records, DriftRules::default());

@@ -1,7 +1,5 @@
-//! `flatten` from the outside: golden pages, and what holds for any page.
-//!
-//! A golden case is a page body in `tests/cases/flatten`, named for its stream, with the rows it must give beside it. To accept
-//! a change: `INSTA_UPDATE=always`, then read the difference.
+//! `flatten` from the outside: golden pages, and properties of any page.
+//! `tests/cases/README.md` says how to add a golden page.
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -100,7 +98,7 @@ fn visible(text: &str) -> String {
 }
 
 #[test]
-fn p1_golden_pages() {
+fn p1_golden_pages_flatten_as_recorded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/flatten");
     let mut cases: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
@@ -121,7 +119,7 @@ fn p1_golden_pages() {
 }
 
 #[test]
-fn a_broken_envelope_is_an_error_and_never_an_empty_page() {
+fn a_broken_envelope_is_an_error_not_an_empty_page() {
     let fails = |body: &str| flatten_page(Stream::Responses, body.as_bytes(), DriftRules::default()).unwrap_err();
     for body in ["", "[]", "nonsense", r#"{"data":[{}"#, r#"{"data":[]} x"#, r#"{"data":{}}"#, r#"{"data":null}"#] {
         assert!(matches!(fails(body), FlattenError::NotAPage(_)), "{body}");
@@ -133,7 +131,7 @@ fn a_broken_envelope_is_an_error_and_never_an_empty_page() {
 }
 
 #[test]
-fn p1_the_records_of_every_data_list_land() {
+fn p1_records_of_every_data_list_land() {
     let flat = flatten(
         Stream::Responses,
         &format!(r#"{{"data":[{}],"data":[{}]}}"#, response(1, r#""a":1"#), response(2, r#""a":1"#)),
@@ -142,7 +140,7 @@ fn p1_the_records_of_every_data_list_land() {
 }
 
 #[test]
-fn p1_a_value_of_a_hundred_thousand_levels_lands() {
+fn p1_a_value_nested_a_hundred_thousand_deep_lands() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let deep_object = format!("{}1{}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000));
     let types = ["OPEN", "MULTIPLESELECT", "MATRIX", "MAXDIFF", "RANKORDER", "VIDEOVOICE", "CONSENTLEGAL", "NEW"];
@@ -168,7 +166,7 @@ fn p1_a_value_of_a_hundred_thousand_levels_lands() {
 }
 
 #[test]
-fn p1_a_record_that_is_no_json_is_set_aside_alone() {
+fn p1_only_the_invalid_json_record_is_rejected() {
     let good = [response(1, r#""response":1"#), response(2, r#""response":"}],{""#)];
     for broken in ["NaN", "\"two\nlines\"", "\"caf\u{1}\"", "\"cut", "[1,"] {
         let broken = response(9, &format!(r#""response":{broken}"#));
@@ -182,7 +180,7 @@ fn p1_a_record_that_is_no_json_is_set_aside_alone() {
 }
 
 #[test]
-fn p1_a_record_that_is_no_utf8_is_set_aside_with_its_bytes() {
+fn p1_an_invalid_utf8_record_is_rejected_with_its_bytes() {
     let broken = response(9, r#""response":"caf?""#);
     let body =
         format!(r#"{{"data":[{},{broken}],"cursor":null}}"#, response(1, r#""response":1"#)).replace('?', "\u{1}");
@@ -259,7 +257,7 @@ fn the_hash_of_a_survey_covers_its_questions_and_constraints() {
 }
 
 #[test]
-fn a_snapshot_keeps_its_hash_whichever_answer_carried_it() {
+fn a_snapshot_has_the_same_hash_in_every_answer() {
     let carried = |at: &str| {
         let record = format!(
             r#"{{"responseGroupUid":"u","questionId":1,"createdAt":"{at}","visitorSnapshot":{{"events":{{"a":1}}}}}}"#
@@ -275,7 +273,7 @@ fn a_snapshot_keeps_its_hash_whichever_answer_carried_it() {
 }
 
 #[test]
-fn of_repeated_snapshots_the_earliest_answer_has_the_row() {
+fn the_earliest_answer_keeps_a_repeated_snapshot() {
     let record = |question: i64, second: i64| {
         format!(
             r#"{{"responseGroupUid":"u","questionId":{question},"createdAt":"2026-01-31T08:00:0{second}Z","visitorSnapshot":{{"attributes":{{"plan":"pro"}}}}}}"#
@@ -304,7 +302,7 @@ proptest! {
 
     /// One scan or two: a record that must be rejected changes nothing for the others.
     #[test]
-    fn a_reject_changes_no_other_row(mut records in any_page::records()) {
+    fn a_rejected_record_changes_no_other_row(mut records in any_page::records()) {
         let plain = responses(&records);
         records.push("5".to_owned());
         let careful = responses(&records);
@@ -317,7 +315,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_fields_changes_nothing((members, order) in any_page::shuffled_members()) {
+    fn field_order_changes_nothing((members, order) in any_page::shuffled_members()) {
         let object = |members: &[(String, String)]| {
             let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
             format!("{{{}}}", members.join(","))
@@ -351,7 +349,7 @@ fn members(raw: &str) -> Option<Vec<(String, String)>> {
 
 /// The envelope of `source` reads names as JSON does, escapes and all: a page that it lets through must not fail here.
 #[test]
-fn p1_a_list_whose_name_is_written_with_escapes_is_read() {
+fn p1_a_list_name_with_json_escapes_is_read() {
     let body = r#"{"\u0064ata":[1,2],"cursor":null,"d\u0061t\\":[3],"data ":[4]}"#;
     assert_eq!(studysync::source::envelope::parse(body.as_bytes()).unwrap().rows, 2);
     assert_eq!(flatten(Stream::Responses, body).records, 2);

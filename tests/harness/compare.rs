@@ -1,4 +1,4 @@
-//! Whole warehouses held against what must be in them, and against each other.
+//! Compares whole warehouses with the expected rows, and with each other.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{
     key_text,
 };
 
-/// The columns that follow from the record alone.
+/// The columns of a table that depend on the record alone, not on the load.
 pub fn content_columns(table: &str) -> Vec<&'static str> {
     let columns = contract(table).columns.iter();
     columns
@@ -17,32 +17,32 @@ pub fn content_columns(table: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Asserts that each warehouse of a place holds exactly these rows, and that the warehouses are equal to each other.
-pub fn assert_holds(place: &Place, expected: &Expected, when: &str) {
-    assert_each_holds(place, expected, when);
+/// Asserts that each warehouse of a place equals the expected rows, and that the warehouses equal each other.
+pub fn assert_warehouses_equal(place: &Place, expected: &Expected, when: &str) {
+    assert_each_warehouse_equals(place, expected, when);
     let warehouses = place.warehouses();
     if let [(_, duckdb), (_, parquet)] = warehouses.as_slice() {
         assert_equal(duckdb, parquet, when);
     }
 }
 
-/// Asserts that each warehouse of a place holds exactly these rows. What is told of runs, and who wrote a row when, may differ
-/// between them: where one of them could not be written for a while, it must.
-pub fn assert_each_holds(place: &Place, expected: &Expected, when: &str) {
+/// Asserts that each warehouse of a place equals the expected rows. The warehouses may differ in rows about runs and in
+/// who wrote a row when: they must, where one of them could not be written for a while.
+pub fn assert_each_warehouse_equals(place: &Place, expected: &Expected, when: &str) {
     for (name, tables) in place.warehouses() {
-        assert_tables_hold(&tables, expected, &format!("{when}, {name}"));
+        assert_tables_equal(&tables, expected, &format!("{when}, {name}"));
     }
 }
 
-fn assert_tables_hold(tables: &Tables, expected: &Expected, when: &str) {
-    assert_rows_hold(|table| tables.rows(table), expected, when);
+fn assert_tables_equal(tables: &Tables, expected: &Expected, when: &str) {
+    assert_rows_equal(|table| tables.rows(table), expected, when);
 }
 
-/// Asserts that one warehouse, whose rows were read before, holds exactly these rows.
-pub fn assert_rows_hold(rows: impl Fn(&str) -> Vec<Row>, expected: &Expected, when: &str) {
+/// Asserts that the rows of one warehouse, which `rows` returns by table, equal the expected rows.
+pub fn assert_rows_equal(rows: impl Fn(&str) -> Vec<Row>, expected: &Expected, when: &str) {
     for (base, children) in CHILDREN {
         let collided: BTreeSet<String> = expected.collisions(base).into_iter().cloned().collect();
-        assert_base_holds(rows(base), expected, base, &collided, when);
+        assert_base_table_equals(rows(base), expected, base, &collided, when);
         for child in children {
             let owner_columns = &contract(base).key;
             let is_collided = |row: &Row| {
@@ -63,7 +63,7 @@ pub fn assert_rows_hold(rows: impl Fn(&str) -> Vec<Row>, expected: &Expected, wh
     }
 }
 
-fn assert_base_holds(
+fn assert_base_table_equals(
     mut found: Vec<Row>,
     expected: &Expected,
     base: &'static str,
@@ -105,12 +105,12 @@ fn assert_base_holds(
     }
 }
 
-/// Asserts that two warehouses hold the same rows in every table and column.
+/// Asserts that two warehouses have the same rows in every table and column.
 pub fn assert_equal(left: &Tables, right: &Tables, when: &str) {
     assert_equal_in(all_contracts().keys(), left, right, when);
 }
 
-/// The same for some tables.
+/// The same for the named tables.
 pub fn assert_equal_in<'t>(names: impl IntoIterator<Item = &'t String>, left: &Tables, right: &Tables, when: &str) {
     for table in names {
         let [left, right] = [left, right].map(|tables| {
@@ -133,8 +133,8 @@ pub fn assert_equal_in<'t>(names: impl IntoIterator<Item = &'t String>, left: &T
     }
 }
 
-/// Asserts that a place's warehouses hold some of everything, so that an equality with the truth proves something.
-pub fn assert_is_rich(expected: &Expected) {
+/// Asserts that the expected rows have some of everything; otherwise an equality with them would prove little.
+pub fn assert_covers_every_case(expected: &Expected) {
     for (base, children) in CHILDREN {
         assert!(!expected.rows(base).is_empty(), "the service has no {base}");
         for child in children {

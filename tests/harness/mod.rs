@@ -1,7 +1,7 @@
-//! What the tests of the whole program share: a service (the sandbox, in this process), a place (a temporary folder with its
-//! flags and environment), runs of the real binary, and the tables that they leave behind.
+//! What the tests of the whole program share: a service (the sandbox, in this process), a place (a temporary folder
+//! with its flags and environment), runs of the real binary, and the tables that the runs leave.
 //!
-//! Nothing here asks the product what it thinks it did: tables are read with the engine itself, by the contracts in `schemas/`.
+//! Nothing here asks the product what it did: tables are read with the engine itself, by the contracts in `schemas/`.
 
 #![allow(dead_code, unused_imports, reason = "every subject uses its own part")]
 
@@ -23,16 +23,17 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub use compare::{
-    assert_each_holds, assert_equal, assert_equal_in, assert_holds, assert_is_rich, assert_rows_hold, content_columns,
+    assert_covers_every_case, assert_each_warehouse_equals, assert_equal, assert_equal_in, assert_rows_equal,
+    assert_warehouses_equal, content_columns,
 };
 pub use tables::{
-    Cell, Contract, Place as WarehousePlace, Row, Tables, all_contracts, connect, contract, different_rows, key_text,
+    Cell, Contract, Row, Tables, WarehousePlace, all_contracts, connect, contract, different_rows, key_text,
 };
 
 /// 2026-01-31T08:00:00Z: where the clock of the test services stands.
 pub const NOW_MS: i64 = 1_769_846_400_000;
 pub const DAY_MS: i64 = 86_400_000;
-/// What gives the key to the runs; no other text of the tests contains it.
+/// The key of the runs. No other text of the tests contains it.
 pub const KEY: &str = "k3y-0f-the-tests-5ecret";
 /// The environment variable of the key.
 pub const KEY_VARIABLE: &str = "STUDYSYNC_API_KEY";
@@ -161,7 +162,7 @@ impl Place {
         self
     }
 
-    /// The text of the configuration file, in place of [`ALL_FLAGS`]; where things are stays with the flags.
+    /// The text of the configuration file, in place of [`ALL_FLAGS`]. Flags still say where the warehouses are.
     pub fn with_config(mut self, toml: &str) -> Place {
         std::fs::write(self.path("studysync.toml"), toml).unwrap();
         self.has_config = true;
@@ -207,7 +208,7 @@ impl Place {
         self.path("state/checkpoints.sqlite")
     }
 
-    /// The program in this place's folder and environment, with nothing but these arguments.
+    /// The program in this place's folder and environment, with these arguments and no others.
     pub fn bare(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_studysync"));
         command.current_dir(self.root()).args(arguments).stdin(Stdio::null());
@@ -243,7 +244,7 @@ impl Place {
         Done::from(self.command(arguments).output().unwrap())
     }
 
-    /// Runs a command that is told of the Parquet folder alone.
+    /// Runs a command that knows the Parquet folder and no DuckDB file.
     pub fn run_on_parquet(&self, arguments: &[&str]) -> Done {
         Done::from(self.command_on(arguments, false, true).output().unwrap())
     }
@@ -253,7 +254,8 @@ impl Place {
         self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Runs `sync` or `backfill` with `--json`, which must end with this exit code; returns the run's report, held against its schema.
+    /// Runs `sync` or `backfill` with `--json`, which must end with this exit code;
+    /// returns the run's report, held against its schema.
     pub fn report(&self, arguments: &[&str], exit_code: i32) -> Value {
         let done = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(done.code, exit_code, "{arguments:?}\n{}", done.stderr);
@@ -335,7 +337,7 @@ impl Done {
     }
 }
 
-/// Now, or as far from it as asked for, as the program reads dates.
+/// The time so many days before the service's clock, as the program reads dates.
 pub fn days_ago(days: i64) -> String {
     (NOW_MS - days * DAY_MS).to_string()
 }

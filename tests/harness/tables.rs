@@ -1,11 +1,12 @@
-//! The tables of a warehouse, read by the engine itself: every value as text that compares exactly.
+//! Reads the tables of a warehouse with the engine itself. Each value is a text that compares exactly.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::OnceLock};
 
 use duckdb::{Connection, types::Value};
 use serde::Deserialize;
 
-/// One value: times as epoch microseconds, numbers in the shortest form that reads back, lists as `[1, 2]`; `None` is NULL.
+/// One value: times as epoch microseconds, numbers in the shortest form that reads back, lists as `[1, 2]`;
+/// `None` is NULL.
 pub type Cell = Option<String>;
 
 /// One row: column name to value.
@@ -87,7 +88,8 @@ impl Tables {
         Tables { connection }
     }
 
-    /// The same with the views over them, and times without a zone, as the script of the examples makes them; a DuckDB file has them.
+    /// The same with the views over them, and times without a zone, as the script of the examples makes them;
+    /// a DuckDB file has them.
     pub fn parquet_with_views(root: &Path) -> Tables {
         let Tables { connection } = Tables::parquet(root);
         for contract in all_contracts().values() {
@@ -127,15 +129,15 @@ impl Tables {
         found
     }
 
-    /// The rows of some tables of a DuckDB file or of a Parquet folder, read through a connection that stays open: most of the
-    /// time of a small read goes into opening one. Tables without rows are not asked.
+    /// The rows of some tables of a DuckDB file or of a Parquet folder, read through a connection that stays open: most
+    /// of the time of a small read goes into opening one. Tables without rows are not asked.
     pub fn read_through(
         connection: Connection,
-        place: Place,
+        place: WarehousePlace,
         names: &[&str],
     ) -> (Connection, BTreeMap<String, Vec<Row>>) {
         let tables = Tables { connection };
-        if let Place::DuckDb(path) = place {
+        if let WarehousePlace::DuckDb(path) = place {
             let path = path.to_string_lossy().replace('\'', "''");
             tables.connection.execute_batch(&format!("ATTACH '{path}' AS w (READ_ONLY)")).unwrap();
         }
@@ -144,16 +146,16 @@ impl Tables {
         let filled: Vec<Cell> = tables.rows_of(filled).into_iter().flatten().collect();
         let rows = names.iter().map(|table| {
             let from = match place {
-                Place::DuckDb(_) if !filled.iter().flatten().any(|name| name == table) => None,
-                Place::DuckDb(_) => Some(format!("w.main.\"{table}\"")),
-                Place::Parquet(root) if is_empty_file(root, contract(table)) => None,
-                Place::Parquet(root) => parquet_files(root, contract(table)),
+                WarehousePlace::DuckDb(_) if !filled.iter().flatten().any(|name| name == table) => None,
+                WarehousePlace::DuckDb(_) => Some(format!("w.main.\"{table}\"")),
+                WarehousePlace::Parquet(root) if is_empty_file(root, contract(table)) => None,
+                WarehousePlace::Parquet(root) => parquet_files(root, contract(table)),
             };
             let rows = from.map(|from| tables.rows_from(table, &from, "true")).unwrap_or_default();
             ((*table).to_owned(), rows)
         });
         let rows = rows.collect();
-        if let Place::DuckDb(_) = place {
+        if let WarehousePlace::DuckDb(_) = place {
             tables.connection.execute_batch("DETACH w").unwrap();
         }
         (tables.connection, rows)
@@ -187,7 +189,7 @@ impl Tables {
 
 /// Where a warehouse is.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub enum WarehousePlace<'a> {
     DuckDb(&'a Path),
     Parquet(&'a Path),
 }
@@ -257,7 +259,8 @@ pub fn key_text(contract: &Contract, row: &Row) -> String {
     parts.join(" / ")
 }
 
-/// Says how two sets of rows of a table differ in the columns named, readably and for the first few; `None` when they do not.
+/// Says how two sets of rows of a table differ in the columns named, readably and for the first few;
+/// `None` when they do not.
 pub fn different_rows(table: &str, columns: &[&str], expected: &[Row], found: &[Row]) -> Option<String> {
     const SHOWN: usize = 5;
     let contract = contract(table);

@@ -1,4 +1,4 @@
-//! Runs the real program and ends it with SIGKILL, at instants drawn from a seed.
+//! Runs the real program and ends it with SIGKILL, at times drawn from a seed.
 
 use std::{
     path::Path,
@@ -70,9 +70,10 @@ impl Killer {
         Measured { head: first - begun, body: last - first, tail: last.elapsed(), requests: seen - before }
     }
 
-    /// Runs a command and kills it at a random instant; `false` if it ended before that. One kill in six hits the time before the
-    /// first request, the others a stretch behind it: one part in so many of an undisturbed run. Of work that is never done twice
-    /// a short stretch spreads the kills over all of it; where each run begins anew, a long one must.
+    /// Runs a command and kills it at a random instant; `false` if it ended before that. One kill in six hits the time
+    /// before the first request, the others a stretch behind it: one part in so many of an undisturbed run. Of work
+    /// that is never done twice a short stretch spreads the kills over all of it;
+    /// where each run begins anew, a long one must.
     pub fn run_and_kill(
         &mut self,
         service: &Service,

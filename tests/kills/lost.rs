@@ -1,4 +1,5 @@
-//! A part of a set-up is lost, replaced or added between two runs: the ledgers say what is proven, and the rest is pulled again.
+//! One part of a setup is lost, replaced or added between two runs: the ledgers say what is
+//! proven, and the rest is pulled again.
 
 use super::{
     MANY_WINDOWS, backfill,
@@ -49,7 +50,8 @@ fn kill_half_way(service: &Service, killer: &mut Killer, calm: &Measured, place:
 #[test]
 fn p2_p6_lost_checkpoints_are_rebuilt_from_the_ledgers() {
     let (service, calm, stormy) = half_done(0x5eed_0011);
-    // What both ledgers prove: Parquet's commits wait outside of its tree, so a run that has nothing to do publishes them first.
+    // What both ledgers prove: Parquet's commits wait outside of its tree,
+    // so a run that has nothing to do publishes them first.
     let before = Before::read(&stormy, service.control().stats().requests);
     std::fs::remove_dir_all(stormy.path("state")).unwrap();
     run_to_the_end(&stormy, &backfill(DAYS));
@@ -65,7 +67,7 @@ fn p2_p6_lost_checkpoints_are_rebuilt_from_the_ledgers() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_warehouse_that_joins_later_is_filled_by_the_next_backfill() {
+fn p2_slow_the_next_backfill_fills_a_new_warehouse() {
     let service = slow_service(900, DAYS as u32);
     let calm = place(&service);
     run_to_the_end(&calm, &backfill(DAYS));
@@ -83,7 +85,7 @@ fn p2_slow_a_warehouse_that_joins_later_is_filled_by_the_next_backfill() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_deleted_warehouse_is_filled_anew_although_the_checkpoints_stayed() {
+fn p2_slow_a_deleted_warehouse_is_refilled_despite_checkpoints() {
     let (_service, calm, stormy) = half_done(0x5eed_0012);
     std::fs::remove_file(stormy.duckdb()).unwrap();
     let _ = std::fs::remove_file(stormy.path("warehouse.duckdb.wal"));

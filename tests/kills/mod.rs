@@ -1,7 +1,7 @@
-//! Promises P2 and P6 against real kills: the program is ended by SIGKILL at any instant, run again, and the warehouses equal
-//! those of an undisturbed run. The service's log shows that nothing already known was asked for again.
+//! Promises P2 and P6 against real kills: SIGKILL ends the program at any time, it runs again, and the warehouses equal
+//! those of a run that was not killed. The service's log shows that no known data was requested again.
 //!
-//! What a kill of the machine does to unsynced bytes is not tested here: a process that dies leaves its written bytes to the system.
+//! Unsynced bytes after a power loss are not tested here: the system keeps what a dead process has written.
 
 pub mod killer;
 mod lost;
@@ -54,13 +54,13 @@ fn run_to_the_end(place: &Place, command: &[String]) {
 }
 
 #[test]
-fn p2_p6_a_backfill_that_is_killed_again_and_again_ends_as_an_undisturbed_one() {
+fn p2_p6_a_repeatedly_killed_backfill_equals_an_unkilled_one() {
     killed_so_often(8, 1000, 10);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_p6_slow_a_backfill_killed_fifty_times_ends_as_an_undisturbed_one() {
+fn p2_p6_slow_a_backfill_killed_fifty_times_equals_an_unkilled_one() {
     killed_so_often(50, 3000, 30);
 }
 
@@ -111,7 +111,7 @@ fn killed_so_often(kills_wanted: usize, responses: u64, days: i64) {
 }
 
 #[test]
-fn p2_a_night_of_edits_that_is_killed_is_applied_once() {
+fn p2_a_killed_night_of_edits_is_applied_once() {
     killed_at_night(3, 20);
 }
 
@@ -168,7 +168,7 @@ fn killed_at_night(kills_wanted: usize, days: u32) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
+fn p2_slow_a_kill_during_publish_leaves_old_or_new_files() {
     const KILLS: u64 = 6;
     const TRIES_MAX: u64 = 4 * KILLS;
     let service = slow_service(600, 6);
@@ -201,7 +201,7 @@ fn p2_slow_a_kill_while_parquet_publishes_leaves_old_files_or_new_ones() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_without_an_archive_the_spool_alone_carries_a_killed_run() {
+fn p2_slow_the_spool_resumes_a_killed_run_without_an_archive() {
     let service = slow_service(800, 12);
     let command = backfill(12);
     let calm = place(&service);

@@ -1,4 +1,4 @@
-//! What is true of a place after a kill and at the end, read with the engine, the checkpoints and the service's log.
+//! What must be true after a kill and at the end, read with the engine, the checkpoints and the service's log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,8 @@ use studysync_sandbox::LogEntry;
 
 use crate::harness::{Cell, Place, Tables, all_contracts};
 
-/// Tables about the runs themselves: how windows are cut, and how many runs there were, is not the same for two histories.
+/// Tables about the runs themselves: how windows are cut, and how many runs there were,
+/// is not the same for two histories.
 const ABOUT_RUNS: &[&str] = &["sync_runs", "sync_windows"];
 const STREAMS: [Stream; 2] = [Stream::Responses, Stream::Themes];
 
@@ -98,7 +99,8 @@ fn ledger(tables: &Tables) -> Vec<(String, Window)> {
     rows.iter().map(|row| (row[0].clone().unwrap(), Window::new(number(&row[1]), number(&row[2])))).collect()
 }
 
-/// The window of a list call. On the wire it is a millisecond wider at both ends: whether they are inclusive is not known.
+/// The window of a list call. On the wire it is a millisecond wider at both ends:
+/// whether they are inclusive is not known.
 pub fn window(entry: &LogEntry) -> Option<Window> {
     let number = |name: &str| entry.query.iter().find(|(key, _)| key == name)?.1.parse::<i64>().ok();
     Some(Window::new(number("start")? + 1, number("end")?))
@@ -137,8 +139,8 @@ pub fn assert_same(calm: &Place, stormy: &Place, what: &str) {
     assert!(answers > Some(100), "{what}: {answers:?} rows prove nothing");
 }
 
-/// The rows of a table as texts, each with how often it is there. Of moments that the load decides only whether they are set
-/// is kept.
+/// The rows of a table as texts, each with how often it is there.
+/// Of moments that the load decides only whether they are set is kept.
 fn content(tables: &Tables, table: &str) -> BTreeMap<String, usize> {
     let contract = &all_contracts()[table];
     let mut rows = BTreeMap::new();
@@ -160,9 +162,9 @@ pub fn assert_settled(place: &Place) {
     assert_settled_but(place, 0);
 }
 
-/// The same, where so many scans may be in one ledger alone: the kill came between the commits of two warehouses and what knew
-/// of the scan was lost, so its window was scanned anew. The warehouse that had it found the rows there; so what each inserted
-/// differs scan by scan, and not in all.
+/// The same, where so many scans may be in one ledger alone: the kill came between the commits of two warehouses and
+/// what knew of the scan was lost, so its window was scanned anew. The warehouse that had it found the rows there; so
+/// what each inserted differs scan by scan, and not in all.
 pub fn assert_settled_but(place: &Place, alone_max: usize) {
     let state = State::open_read_only(&place.state()).unwrap().unwrap();
     assert_eq!(state.scans_under_way().unwrap(), []);

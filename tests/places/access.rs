@@ -1,4 +1,4 @@
-//! Who may read what the program makes: nobody else, unless somebody said so.
+//! Permissions of new files: private, unless somebody set another mode.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ fn in_the_open(place: &Place, arguments: &[&str]) -> Done {
 }
 
 #[test]
-fn p9_what_is_new_is_for_nobody_else_whatever_the_umask() {
+fn p9_new_files_are_private_under_any_umask() {
     let service = Service::start(small(60, 3));
     let place = place(&service);
     in_the_open(&place, &["backfill", "--from", &days_ago(6)]).expect(0);
@@ -61,7 +61,7 @@ fn p9_what_is_new_is_for_nobody_else_whatever_the_umask() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_modes_that_somebody_set_are_kept_by_every_writer() {
+fn slow_every_writer_keeps_file_modes_set_by_hand() {
     let service = Service::start(small(60, 3));
     let place = place(&service);
     place.run(&["backfill", "--from", &days_ago(6)]).expect(0);
@@ -108,7 +108,7 @@ fn run_mounted(place: &Place, paths: [PathBuf; 2], arguments: &[&str]) -> Done {
 }
 
 #[test]
-fn a_mounted_file_is_named_and_nothing_is_left_behind() {
+fn an_error_names_a_mounted_file_and_leaves_no_temp_file() {
     if !may_mount() {
         return println!("SKIPPED: this user may not mount");
     }

@@ -1,4 +1,4 @@
-//! The program and its library run from any folder, together.
+//! The program finds its library beside it, in any folder.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ fn library_of(program: &Path) -> Option<PathBuf> {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn the_program_finds_the_library_that_lies_with_it() {
+fn the_program_finds_the_library_beside_it() {
     let built = Path::new(env!("CARGO_BIN_EXE_studysync"));
     let Some(linked) = library_of(built) else { return println!("SKIPPED: DuckDB is compiled in") };
     for (program, library) in [("studysync", "libduckdb.so"), ("bin/studysync", "lib/studysync/libduckdb.so")] {

@@ -1,5 +1,5 @@
-//! Warehouses, archive and state behind symbolic links: runs write where the links lead, and an erasure searches and cleans what is
-//! there. A link or a second name that it cannot search is told.
+//! Warehouses, archive and state behind symbolic links: runs write to the targets, and an erasure cleans the targets.
+//! It reports links and hard links that it cannot search.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -38,7 +38,7 @@ fn service() -> Service {
 }
 
 #[test]
-fn p9_an_erasure_searches_and_cleans_what_links_lead_to() {
+fn p9_erase_follows_links_and_cleans_their_targets() {
     let service = service();
     let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}[warehouse]\npublish = \"{COPY}\"\n"));
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
@@ -75,7 +75,7 @@ fn p9_an_erasure_searches_and_cleans_what_links_lead_to() {
 }
 
 #[test]
-fn a_replay_follows_the_links_of_the_warehouses() {
+fn replay_follows_the_links_of_warehouses() {
     let service = service();
     let place = Place::new(&service);
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
@@ -89,7 +89,7 @@ fn a_replay_follows_the_links_of_the_warehouses() {
 }
 
 #[test]
-fn a_first_run_makes_what_a_link_leads_to_or_names_the_folder() {
+fn a_first_run_creates_a_link_target_or_names_its_folder() {
     let service = service();
     let place = Place::new(&service).without_parquet();
     symlink(place.path("disk/w.duckdb"), place.path("warehouse.duckdb")).unwrap();
@@ -102,7 +102,7 @@ fn a_first_run_makes_what_a_link_leads_to_or_names_the_folder() {
 }
 
 #[test]
-fn p9_who_is_kept_out_is_not_forgotten_when_the_state_is_linked() {
+fn p9_suppressions_survive_a_move_of_the_state_file() {
     let service = service();
     let place = Place::new(&service).without_parquet();
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
@@ -117,7 +117,7 @@ fn p9_who_is_kept_out_is_not_forgotten_when_the_state_is_linked() {
 }
 
 #[test]
-fn p9_a_link_that_leads_nowhere_is_no_proof() {
+fn p9_erase_fails_at_a_dangling_link() {
     let service = service();
     let place = Place::new(&service).without_duckdb();
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
@@ -127,7 +127,7 @@ fn p9_a_link_that_leads_nowhere_is_no_proof() {
 }
 
 #[test]
-fn p9_a_second_name_that_keeps_the_bytes_is_told() {
+fn p9_erase_reports_hard_links_that_keep_the_bytes() {
     let service = service();
     let place = Place::new(&service);
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);

@@ -1,5 +1,5 @@
-//! Where files are, whose they are and who may read them: links, devices, modes, owners, and what a command says of a file that it
-//! may not read.
+//! Where files are, who owns them and who may read them: links, devices, modes, owners,
+//! and errors about unreadable files.
 
 mod access;
 mod installed;

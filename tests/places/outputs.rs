@@ -1,4 +1,4 @@
-//! What `--out` names: a device, a pipe and a descriptor are written to, a link is followed, and a file keeps its mode.
+//! `--out` writes to devices, pipes and descriptors, follows links, and keeps the mode of a file.
 
 use std::{
     fs,
@@ -64,7 +64,7 @@ fn out_writes_to_devices_pipes_and_descriptors() {
 }
 
 #[test]
-fn out_follows_links_keeps_modes_and_leaves_nothing_behind() {
+fn out_follows_links_keeps_modes_and_leaves_no_temp_file() {
     let service = Service::start(small(60, 3));
     let place = filled(&service);
     fs::create_dir(place.path("disk")).unwrap();

@@ -1,4 +1,4 @@
-//! Two configurations in one folder: each has pages of its own, and nobody cleans up what is another's.
+//! Two configurations in one folder: each has its own pages, and neither removes the pages of the other.
 
 use std::{fs, path::PathBuf};
 
@@ -20,7 +20,7 @@ fn services() -> (Place, [Service; 2]) {
 }
 
 #[test]
-fn two_state_files_in_one_folder_share_no_pages() {
+fn two_state_files_in_one_folder_keep_separate_pages() {
     let (place, [eu, us]) = services();
     let backfill = ["backfill", "--from", &days_ago(6)];
     run(&place, &eu, "eu", &[&backfill[..], &["--max-requests", "9"]].concat()).expect(6);
@@ -36,7 +36,7 @@ fn two_state_files_in_one_folder_share_no_pages() {
 }
 
 #[test]
-fn p10_a_folder_of_another_owner_is_refused_and_left_alone() {
+fn p10_the_folder_of_another_owner_is_refused_untouched() {
     let (place, [eu, us]) = services();
     let backfill = ["backfill", "--from", &days_ago(6), "--archive", "pages"];
     run(&place, &eu, "eu", &[&backfill[..], &["--max-requests", "9"]].concat()).expect(6);
@@ -60,7 +60,7 @@ fn p10_a_folder_of_another_owner_is_refused_and_left_alone() {
 }
 
 #[test]
-fn an_archive_of_an_earlier_version_stays_in_use() {
+fn an_archive_of_an_earlier_version_stays_usable() {
     let (place, [eu, _]) = services();
     run(&place, &eu, "eu", &["backfill", "--from", &days_ago(6), "--archive", "state/archive"]).expect(0);
     fs::remove_file(place.path("state/archive/owner.json")).unwrap();

@@ -1,4 +1,4 @@
-//! What a command says of a file that it may not read, that is missing, or that is locked: each cause in its own words.
+//! Errors about files that are unreadable, missing or locked: each cause has its own words.
 
 use std::{
     fs,
@@ -18,7 +18,8 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The program, with the library beside it, within a place that every user can enter: it may have been built where others cannot go.
+/// The program, with the library beside it, within a place that every user can enter:
+/// it may have been built where others cannot go.
 fn reachable_program(place: &Place) -> PathBuf {
     let built = Path::new(env!("CARGO_BIN_EXE_studysync"));
     for name in ["studysync", "libduckdb.so"] {
@@ -69,7 +70,7 @@ fn assert_says(done: &Done, words: &[&str], not: &[&str]) {
 }
 
 #[test]
-fn what_may_not_be_read_is_not_taken_for_missing() {
+fn an_unreadable_file_is_not_reported_as_missing() {
     let service = Service::start(small(60, 3));
     let place = filled(&service);
     let status = as_another(&place, &["status"]);
@@ -95,7 +96,7 @@ fn what_may_not_be_read_is_not_taken_for_missing() {
 }
 
 #[test]
-fn status_reads_what_it_may_not_write() {
+fn status_works_on_read_only_files() {
     let service = Service::start(small(60, 3));
     let place = filled(&service);
     set_mode(&place.path("state"), 0o755);
@@ -111,7 +112,7 @@ fn status_reads_what_it_may_not_write() {
 }
 
 #[test]
-fn what_is_missing_is_called_missing() {
+fn a_missing_file_is_reported_as_missing() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_parquet();
     for command in [&["query", "FROM responses"][..], &["report", "--out", "r.html"]] {
@@ -140,7 +141,7 @@ fn without_locks(place: &Place, arguments: &[&str]) -> Option<Done> {
 }
 
 #[test]
-fn a_lock_that_the_file_system_refuses_is_not_told_as_held() {
+fn an_unsupported_lock_is_not_reported_as_held() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service);
     let Some(refused) = without_locks(&place, &["sync"]) else { return println!("SKIPPED: there is no strace") };

@@ -1,4 +1,4 @@
-//! Promise P9 for recordings: they go with their people.
+//! Promise P9 for recordings: they are erased with their people.
 
 use studysync_sandbox::RowKey;
 
@@ -45,7 +45,7 @@ fn holding(place: &Place, contents: &[Vec<u8>]) -> usize {
 }
 
 #[test]
-fn p9_an_erasure_finds_and_removes_recordings_and_no_others() {
+fn p9_erase_removes_the_recordings_of_the_person_only() {
     let (service, place, contents) = recorded();
     let others = kept(&place).len() - 2;
     // Two of the three are of one upload, which is a file in each session.
@@ -78,7 +78,7 @@ fn p9_an_erasure_finds_and_removes_recordings_and_no_others() {
 }
 
 #[test]
-fn p9_recordings_are_found_where_an_earlier_run_put_them() {
+fn p9_erase_finds_recordings_in_an_earlier_folder() {
     let (service, place, contents) = recorded();
     // Somebody switched them off, and named another folder.
     let place = place.with_config(&format!("{ALL_FLAGS}\n[recordings]\npath = \"elsewhere\"\n"));
@@ -88,7 +88,7 @@ fn p9_recordings_are_found_where_an_earlier_run_put_them() {
 }
 
 #[test]
-fn p9_nothing_is_fetched_of_answers_that_have_vanished() {
+fn p9_recordings_of_vanished_answers_are_not_fetched() {
     let service = Service::start(settings(Media { lost_percent: 0, ..Media::default() }));
     let place = place(&service, "");
     backfill(&place);
@@ -109,7 +109,7 @@ fn p9_nothing_is_fetched_of_answers_that_have_vanished() {
 }
 
 #[test]
-fn p9_recordings_are_found_in_every_folder_that_runs_put_them_in() {
+fn p9_erase_finds_recordings_in_every_folder_used() {
     let service = Service::start(settings(Media::default()));
     plant(&service, SESSION, 9101, WHO);
     // Another warehouse, or another setting, moves the folder: the same recordings are fetched again.
@@ -136,7 +136,7 @@ fn p9_recordings_are_found_in_every_folder_that_runs_put_them_in() {
 }
 
 #[test]
-fn p9_a_recording_of_an_answer_that_was_deleted_meanwhile_is_not_fetched() {
+fn p9_the_recording_of_a_deleted_answer_is_not_fetched() {
     let service = Service::start(settings(Media::default()));
     let place = place(&service, "");
     backfill(&place);

@@ -1,11 +1,11 @@
-//! Downloads that are cut off, by the network or by a kill: they go on where they were.
+//! Downloads that the network or a kill cuts off resume at their last byte.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
 #[test]
-fn p2_a_download_that_is_cut_off_goes_on_where_it_was() {
+fn p2_a_cut_download_resumes_at_its_last_byte() {
     for has_no_ranges in [false, true] {
         let service = Service::start(settings(Media { has_no_ranges, ..Media::default() }));
         let place = place(&service, ON);
@@ -39,7 +39,7 @@ fn part_lengths(place: &Place) -> Vec<u64> {
 }
 
 #[test]
-fn p2_a_run_that_is_killed_while_it_fetches_goes_on_and_loses_nothing() {
+fn p2_a_run_killed_during_downloads_resumes_and_loses_none() {
     let service = Service::start(settings(Media { bytes: 300_000, ..Media::default() }));
     let place = place(&service, ON);
     let hang =
@@ -72,7 +72,7 @@ fn p2_a_run_that_is_killed_while_it_fetches_goes_on_and_loses_nothing() {
 }
 
 #[test]
-fn a_host_that_fails_keeps_no_run_from_its_end() {
+fn a_failing_media_host_does_not_fail_the_run() {
     let service = Service::start(settings(Media::default()));
     let place = place(&service, ON);
     set(&service, &json!({"server_error": {"when": {"every": 1, "path": "/media"}}}));

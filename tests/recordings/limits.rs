@@ -1,4 +1,4 @@
-//! What is not fetched: too much, too large, refused, no recording; and hosts that want to be left alone.
+//! Recordings that are not fetched: too many, too large, refused, or no recording; and media hosts with rate limits.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn statuses(place: &Place) -> BTreeMap<Option<String>, i64> {
 }
 
 #[test]
-fn p8_a_run_fetches_no_more_than_its_allowance_and_the_next_goes_on() {
+fn p8_a_run_keeps_its_download_limit_and_the_next_continues() {
     let service = Service::start(settings(Media { bytes: 400_000, ..Media::default() }));
     let place = place(&service, &format!("{ON}run_limit_mb = 2\n"));
     let all = links(&service).len() as u64;
@@ -32,7 +32,7 @@ fn p8_a_run_fetches_no_more_than_its_allowance_and_the_next_goes_on() {
 }
 
 #[test]
-fn a_recording_that_is_too_large_is_told_and_fetched_once_the_limit_allows_it() {
+fn a_too_large_recording_is_fetched_after_the_limit_is_raised() {
     let service = Service::start(settings(Media { bytes: 900_000, ..Media::default() }));
     let place = place(&service, &format!("{ON}file_limit_mb = 1\n"));
     backfill(&place);
@@ -49,7 +49,7 @@ fn a_recording_that_is_too_large_is_told_and_fetched_once_the_limit_allows_it() 
 }
 
 #[test]
-fn a_recording_that_is_not_there_is_told_and_not_asked_for_by_every_run() {
+fn a_missing_recording_is_reported_and_rarely_retried() {
     let service = Service::start(settings(Media { lost_percent: 100, ..Media::default() }));
     let place = place(&service, ON);
     let report = backfill(&place);
@@ -63,7 +63,7 @@ fn a_recording_that_is_not_there_is_told_and_not_asked_for_by_every_run() {
 }
 
 #[test]
-fn p1_a_web_page_is_no_recording() {
+fn p1_a_web_page_is_not_stored_as_a_recording() {
     let service = Service::start(settings(Media { is_web_page: true, ..Media::default() }));
     let place = place(&service, ON);
     backfill(&place);
@@ -72,7 +72,7 @@ fn p1_a_web_page_is_no_recording() {
 }
 
 #[test]
-fn p5_a_host_that_wants_to_be_left_alone_is_left_alone_and_says_nothing_of_the_service() {
+fn p5_the_rate_limit_of_a_media_host_stays_its_own() {
     for (host, is_of_service) in [("", true), ("localhost", false)] {
         let service = Service::start(settings(Media { host: host.to_owned(), ..Media::default() }));
         let wait = json!({"when": {"count": 1, "skip": 3, "path": "/media"}, "retry_after": {"wait_ms": 2000}});
@@ -98,7 +98,7 @@ fn p5_a_host_that_wants_to_be_left_alone_is_left_alone_and_says_nothing_of_the_s
 }
 
 #[test]
-fn bad_settings_are_refused_with_their_name() {
+fn an_error_names_the_bad_setting() {
     let service = Service::start(small(10, 2));
     for (written, expected) in [
         ("run_limit_mb = 0", "[recordings] run_limit_mb"),
@@ -113,7 +113,7 @@ fn bad_settings_are_refused_with_their_name() {
 }
 
 #[test]
-fn one_recording_that_fails_keeps_no_other_waiting() {
+fn one_failed_recording_delays_no_other() {
     let service = Service::start(settings(Media::default()));
     let newest = links(&service).into_values().next().unwrap();
     let path =
@@ -133,7 +133,7 @@ fn one_recording_that_fails_keeps_no_other_waiting() {
 }
 
 #[test]
-fn p1_bytes_that_came_are_counted_and_no_others() {
+fn p1_the_byte_count_includes_only_received_bytes() {
     let service = Service::start(settings(Media { has_no_ranges: true, ..Media::default() }));
     set(&service, &json!({"cut_body": {"when": {"every": 1, "path": "/media"}, "sent_share": 0.1}}));
     let place = place(&service, ON);
@@ -146,7 +146,7 @@ fn p1_bytes_that_came_are_counted_and_no_others() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_keeps_the_run_from_nothing_else() {
+fn an_unwritable_recordings_folder_stops_nothing_else() {
     let service = Service::start(settings(Media::default()));
     let place = place(&service, &format!("{ON}path = \"taken/recordings\"\n"));
     std::fs::write(place.path("taken"), "a file").unwrap();
@@ -160,7 +160,7 @@ fn a_folder_that_cannot_be_written_keeps_the_run_from_nothing_else() {
 }
 
 #[test]
-fn a_folder_that_is_not_their_own_is_refused() {
+fn recordings_refuse_a_folder_with_other_data() {
     let service = Service::start(small(10, 2));
     for path in ["parquet", "parquet/responses", "parquet/recordings/more", ".", "archive", "archive/x", "state"] {
         let place = place(&service, &format!("[recordings]\npath = \"{path}\"\n"));

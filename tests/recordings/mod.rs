@@ -1,5 +1,5 @@
-//! Recordings: files behind links that age, fetched by the real binary, named after their content, told in the rows and forgotten with their
-//! people. What a recording is, these tests ask the service themselves.
+//! Recordings: files behind links that expire. The real binary fetches them, names them after their content, and names
+//! them in the rows. The tests ask the service themselves what a recording is.
 
 mod forgotten;
 mod interrupted;
@@ -113,7 +113,7 @@ fn assert_all_kept(service: &Service, place: &Place) {
 }
 
 #[test]
-fn p1_every_recording_is_a_file_of_its_content_and_its_row_says_which() {
+fn p1_each_row_names_the_file_with_its_recording() {
     let service = Service::start(settings(Media::default()));
     service.change(&ChangeRequest { seed: 5, soft_deletes: 60, ..ChangeRequest::default() });
     let place = place(&service, ON);
@@ -144,7 +144,7 @@ fn p1_every_recording_is_a_file_of_its_content_and_its_row_says_which() {
 }
 
 #[test]
-fn they_are_off_unless_asked_for() {
+fn recordings_are_off_by_default() {
     let service = Service::start(settings(Media::default()));
     let place = place(&service, "");
     let report = backfill(&place);
@@ -159,7 +159,7 @@ fn they_are_off_unless_asked_for() {
 }
 
 #[test]
-fn a_link_that_has_aged_is_asked_for_again() {
+fn an_expired_link_is_requested_again() {
     let service = Service::start(settings(Media::default()));
     let place = place(&service, "");
     backfill(&place);
@@ -178,7 +178,7 @@ fn a_link_that_has_aged_is_asked_for_again() {
 }
 
 #[test]
-fn p4_a_new_link_is_no_edit_of_an_answer() {
+fn p4_a_new_link_does_not_count_as_an_edit() {
     let service = Service::start(settings(Media::default()));
     let place = place(&service, "");
     backfill(&place);
@@ -193,7 +193,7 @@ fn p4_a_new_link_is_no_edit_of_an_answer() {
 }
 
 #[test]
-fn a_row_that_is_written_anew_is_told_again_without_a_request() {
+fn a_rewritten_row_keeps_its_recording_without_a_request() {
     let service = Service::start(settings(Media::default()));
     let place = place(&service, ON);
     backfill(&place);
@@ -215,7 +215,7 @@ fn a_row_that_is_written_anew_is_told_again_without_a_request() {
 }
 
 #[test]
-fn a_replay_tells_what_is_known_without_a_request() {
+fn replay_restores_recording_columns_without_a_request() {
     let service = Service::start(settings(Media { lost_percent: 20, ..Media::default() }));
     let place = place(&service, ON);
     backfill(&place);

@@ -1,4 +1,5 @@
-//! A replay that is killed, or meets another run: the old warehouse or the new one is there, whole, and the next run starts clean.
+//! A replay that is killed, or meets another run: the old or the new warehouse is
+//! there, complete, and the next run works.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,13 +11,13 @@ use super::{Before, hostile_service, leftovers, night, place_after_three_nights,
 use crate::harness::{Service, assert_equal, small};
 
 #[test]
-fn p2_a_replay_killed_at_any_instant_leaves_the_old_warehouse() {
+fn p2_a_replay_killed_at_any_time_leaves_the_old_warehouse() {
     is_killed(4, 500);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_replay_killed_at_more_instants_leaves_the_old_warehouse() {
+fn p2_slow_a_replay_killed_at_more_times_leaves_the_old_one() {
     is_killed(8, 1200);
 }
 
@@ -68,7 +69,7 @@ fn wait_for_the_swap(fresh: &Path, after_ms: u64) {
 }
 
 #[test]
-fn p2_a_replay_waits_for_nobody_who_writes() {
+fn p2_replay_refuses_to_run_beside_another_writer() {
     let service = Service::start(small(300, 5));
     let place = crate::harness::Place::new(&service);
     place.run(&["sync"]).expect(0);

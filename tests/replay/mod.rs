@@ -1,5 +1,5 @@
-//! `replay`: every table comes back from the archive as it was, without a request (promise P2), and what cannot be rebuilt without
-//! a loss is refused.
+//! `replay` restores every table from the archive without a request (P2), and refuses
+//! what it cannot rebuild without a loss.
 
 mod kills;
 mod stretch;
@@ -88,7 +88,8 @@ pub fn night(service: &Service, seed: u64) {
     });
 }
 
-/// A place after three nights: edits, soft deletes, a vanish that was withheld and then accepted, bad records, a run that was killed.
+/// A place after three nights: edits, soft deletes, a vanish that was withheld and then accepted, bad records,
+/// a run that was killed.
 pub fn place_after_three_nights(service: &Service) -> Place {
     // Records that fit in no table, one of them in two windows.
     for (days, record) in [(10, r#"{"questionId":1}"#), (10, r#"{"n":2}"#), (30, r#"{"n":2}"#)] {
@@ -131,13 +132,13 @@ pub fn replay(service: &Service, place: &Place, more: &[&str]) -> Done {
 }
 
 #[test]
-fn p2_a_replay_equals_the_original_in_every_table() {
+fn p2_replay_equals_the_original_in_every_table() {
     equals_the_original(1200);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_replay_of_more_equals_the_original_in_every_table() {
+fn p2_slow_a_large_replay_equals_the_original() {
     equals_the_original(2000);
 }
 
@@ -169,13 +170,14 @@ fn equals_the_original(responses: u64) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_lost_warehouses_come_back_from_the_archive() {
+fn p2_slow_replay_restores_lost_warehouses() {
     let service = hostile_service(1500);
     let place = place_after_three_nights(&service);
     let before = Before::of(&place, "before");
     std::fs::remove_file(place.duckdb()).unwrap();
     replay(&service, &place, &[]).expect(0);
-    // What a warehouse knew of the runs is then taken from the history of runs, which also knows those that wrote nothing.
+    // What a warehouse knew of the runs is then taken from the history of runs,
+    // which also knows those that wrote nothing.
     let runs = "SELECT run_id, command, outcome, exit_code, started_at::VARCHAR FROM sync_runs ORDER BY ALL";
     let (known, found) = (before.duckdb().rows_of(runs), place.duckdb_tables().rows_of(runs));
     assert!(known.iter().all(|run| found.contains(run)), "{known:?}\n{found:?}");
@@ -197,12 +199,13 @@ fn p2_slow_lost_warehouses_come_back_from_the_archive() {
     assert_eq!(without_runs(&before.parquet()), without_runs(&place.parquet_tables()));
     service.clear_log();
     place.run(&["backfill", "--from", &days_ago(i64::from(DAYS) - 1), "--to", &days_ago(0)]).expect(0);
-    // A doubt that was settled by a look that changed nothing is in no ledger as settled: it is looked at once more, and no other.
+    // A doubt that was settled by a look that changed nothing is in no ledger as settled:
+    // it is looked at once more, and no other.
     assert!(service.log().len() <= 4, "what was replayed was pulled again: {:?}", service.log());
 }
 
 #[test]
-fn p1_a_column_that_a_contract_gained_is_filled_by_a_replay() {
+fn p1_replay_fills_a_new_column_of_a_contract() {
     let service = Service::start(small(800, 20));
     let place = Place::new(&service);
     place.run(&["backfill", "--from", &days_ago(20)]).expect(0);
@@ -226,7 +229,7 @@ fn p1_a_column_that_a_contract_gained_is_filled_by_a_replay() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_replay_that_would_lose_rows_is_refused() {
+fn p1_slow_replay_refuses_to_lose_rows() {
     let service = Service::start(small(800, 20));
     let place = Place::new(&service);
     place.run(&["backfill", "--from", &days_ago(20)]).expect(0);
@@ -273,7 +276,7 @@ fn p1_slow_a_replay_that_would_lose_rows_is_refused() {
 }
 
 #[test]
-fn p10_a_replay_of_another_service_is_refused() {
+fn p10_replay_refuses_another_service() {
     let service = Service::start(small(300, 5));
     let place = Place::new(&service);
     place.run(&["sync"]).expect(0);

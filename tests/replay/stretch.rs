@@ -1,11 +1,11 @@
-//! The replay of a stretch: its rows are put back, all others are left alone.
+//! `replay` of a time range restores its rows and leaves all others alone.
 
 use super::{Before, hostile_service, place_after_three_nights, replay};
 use crate::harness::{DAY_MS, NOW_MS, days_ago};
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_damaged_stretch_is_replaced_and_the_rest_left_alone() {
+fn p2_slow_replay_of_a_range_leaves_other_rows_alone() {
     let service = hostile_service(2000);
     let place = place_after_three_nights(&service);
     let before = Before::of(&place, "before");

@@ -1,4 +1,4 @@
-//! `diff`, and the section of the report, say what the macros say.
+//! `diff` and the section of the report print what the macros return.
 
 use studysync_sandbox::ChangeRequest;
 
@@ -29,7 +29,7 @@ fn since() -> String {
 }
 
 #[test]
-fn a_diff_says_what_the_macros_say_in_text_and_json() {
+fn diff_prints_what_the_macros_return_as_text_and_json() {
     let (_service, place) = two_nights();
     let until = (NOW_MS + DAY_MS + 3_600_000).to_string();
     let between = format!("make_timestamp({}000), make_timestamp({until}000)", since());
@@ -59,7 +59,7 @@ fn a_diff_says_what_the_macros_say_in_text_and_json() {
 }
 
 #[test]
-fn a_diff_of_nothing_says_so_and_one_of_nonsense_is_refused() {
+fn diff_reports_no_change_and_refuses_nonsense() {
     let (_service, place) = two_nights();
     let quiet = (NOW_MS + 5 * 3_600_000).to_string();
     let until = (NOW_MS + 6 * 3_600_000).to_string();
@@ -78,7 +78,7 @@ fn a_diff_of_nothing_says_so_and_one_of_nonsense_is_refused() {
 }
 
 #[test]
-fn the_report_has_a_section_of_what_changed() {
+fn the_report_has_a_section_on_changes() {
     let (_service, place) = two_nights();
     let page = place.run(&["report", "--since", &since()]).expect(0).stdout;
     assert!(page.contains("id=\"changes\"") && page.contains("data-view=\"row_changes\""));

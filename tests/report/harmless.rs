@@ -1,5 +1,5 @@
-//! The page does nothing but to be read: it loads nothing, runs nothing and follows nothing, whatever texts the service sends. It is
-//! well-formed, bounded and the same each time.
+//! The report loads, runs and follows nothing, whatever texts the service sends. It is
+//! well-formed, bounded and deterministic.
 
 use serde_json::{Value, json};
 use studysync_sandbox::ListName;
@@ -105,7 +105,7 @@ fn assert_is_accessible(page: &Page) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_a_report_needs_nothing_but_itself_and_is_the_same_each_time() {
+fn slow_a_report_is_self_contained_and_deterministic() {
     let (_service, place) = rich();
     for (kind, run) in KINDS {
         let page = report(&place, run, &[]);
@@ -152,7 +152,7 @@ fn slow_a_report_needs_nothing_but_itself_and_is_the_same_each_time() {
 }
 
 #[test]
-fn an_empty_warehouse_has_a_report() {
+fn a_report_of_an_empty_warehouse_works() {
     let service = Service::start(small(0, 20));
     let place = Place::new(&service);
     // Before the first run there is no DuckDB file, which is said; a folder without files is an empty warehouse.
@@ -232,7 +232,7 @@ fn plant_attacks(service: &Service) {
 }
 
 #[test]
-fn p8_hostile_texts_do_no_harm_and_what_is_left_out_is_said() {
+fn p8_hostile_texts_are_escaped_and_omissions_are_stated() {
     let service = Service::start(small(200, 20));
     plant_attacks(&service);
     let place = Place::new(&service);

@@ -1,5 +1,5 @@
-//! The report through the real binary, read as a browser reads it: its numbers are the views', its texts do no harm, and it needs
-//! nothing but itself.
+//! The report through the real binary, read as a browser reads it: its numbers equal the views, its texts
+//! are escaped, and it needs no other file.
 
 mod changes;
 mod harmless;

@@ -1,4 +1,4 @@
-//! A report as a browser reads it: by the parser of a browser engine, which also tells what a browser would only forgive.
+//! A report as a browser reads it: the parser of a browser engine, which also reports what a browser forgives.
 
 use std::{collections::BTreeMap, default::Default};
 

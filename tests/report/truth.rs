@@ -1,4 +1,4 @@
-//! Every number that is shown is the one of its view, in both warehouses; coverage is what `status` says.
+//! Each number in the report equals its view, in both warehouses. Coverage equals `status`.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,8 @@ use crate::harness::{DAY_MS, NOW_MS, Place, Service, Tables, days_ago, small};
 /// What the limits of the report leave of a list.
 const OPTIONS: usize = 15;
 
-/// The rows of a query over the tables and views of the DuckDB file, every value as text. Both warehouses hold the same.
+/// The rows of a query over the tables and views of the DuckDB file, every value as text.
+/// Both warehouses hold the same.
 fn rows(tables: &Tables, sql: &str) -> Vec<Vec<String>> {
     let text = |cell: Option<String>| cell.unwrap_or_else(|| "null".to_owned());
     tables.rows_of(sql).into_iter().map(|row| row.into_iter().map(text).collect()).collect()
@@ -60,7 +61,7 @@ fn only(page: &Page, view: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_number_is_the_one_of_its_view() {
+fn every_number_in_the_report_equals_its_view() {
     let (_service, place) = rich();
     let tables = place.duckdb_tables();
     for (kind, run) in KINDS {
@@ -280,7 +281,7 @@ fn runs_are(page: &Page, ask: Ask<'_>) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_coverage_is_what_status_says_also_by_the_ledger_alone() {
+fn p3_slow_report_coverage_equals_status_and_the_ledger() {
     let service = Service::start(small(3000, 20));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(20), "--to", &days_ago(15)], 0);

@@ -1,4 +1,4 @@
-//! Parameters, records, statuses and authentication as the contract has them.
+//! The sandbox follows the contract: parameters, records, statuses and authentication.
 
 use std::{collections::BTreeSet, io::Read as _};
 
@@ -52,7 +52,7 @@ async fn both_ends_of_a_window_are_inside_unless_set_otherwise() {
 }
 
 #[tokio::test]
-async fn optional_parts_come_only_with_their_flags() {
+async fn optional_fields_need_their_flags() {
     let service = start(Settings { deleted_share: 0.2, ..small() }).await;
     let surveys = service.rows("/v1/surveys?limit=1000").await;
     let links: BTreeSet<i64> =
@@ -81,7 +81,7 @@ async fn optional_parts_come_only_with_their_flags() {
 }
 
 #[tokio::test]
-async fn every_question_type_has_its_shape() {
+async fn every_question_type_has_its_own_shape() {
     let service = start(Settings { responses: 20_000, ..small() }).await;
     let mut shapes: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for row in service.rows("/v1/responses?limit=1000").await {
@@ -183,7 +183,7 @@ async fn statuses_are_read_in_three_spellings() {
 }
 
 #[tokio::test]
-async fn one_survey_can_be_asked_for() {
+async fn one_survey_can_be_requested() {
     let service = start(small()).await;
     let truth = service.truth("responses").await;
     let id = truth[10]["surveyId"].as_i64().unwrap();
@@ -201,7 +201,7 @@ async fn one_survey_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_missing_or_wrong_key_is_403_without_a_word() {
+async fn a_missing_or_wrong_key_gets_403_without_a_body() {
     let service = start(small()).await;
     let url = service.url("/v1/responses");
     for value in [None, Some("Bearer wrong"), Some("Basic sandbox-key"), Some("sandbox-key"), Some("Bearer")] {
@@ -223,7 +223,7 @@ async fn a_missing_or_wrong_key_is_403_without_a_word() {
 }
 
 #[tokio::test]
-async fn methods_paths_and_the_date() {
+async fn unknown_methods_and_paths_are_refused_and_date_is_sent() {
     let service = start(small()).await;
     let head = service.client.head(service.url("/v1/responses?limit=5")).bearer_auth(KEY).send().await.unwrap();
     let length: usize = head.headers()["content-length"].to_str().unwrap().parse().unwrap();
@@ -253,7 +253,7 @@ async fn the_end_of_results_has_three_forms() {
 }
 
 #[tokio::test]
-async fn bodies_are_compressed_when_both_sides_agree() {
+async fn bodies_are_compressed_when_client_and_server_agree() {
     let service = start(small()).await;
     let path = "/v1/responses?limit=100";
     let plain = service.get(path).await.text().await.unwrap();
@@ -270,7 +270,7 @@ async fn bodies_are_compressed_when_both_sides_agree() {
 }
 
 #[tokio::test]
-async fn the_same_settings_give_the_same_bytes() {
+async fn equal_settings_give_equal_bytes() {
     let settings = || Settings { hostile_share: 0.05, ties_per_ms: 3, ..small() };
     let (one, two) = (start(settings()).await, start(settings()).await);
     let other = start(Settings { seed: 2, ..settings() }).await;

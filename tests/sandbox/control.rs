@@ -35,7 +35,7 @@ async fn the_log_shows_each_request() {
 }
 
 #[tokio::test]
-async fn the_clock_is_moved_forward() {
+async fn the_control_interface_advances_the_clock() {
     let service = start(small()).await;
     assert_eq!(
         service.control("clock", json!({"advance_ms": 86_400_000})).await,
@@ -49,7 +49,7 @@ async fn the_clock_is_moved_forward() {
 }
 
 #[tokio::test]
-async fn changes_are_what_their_summary_says() {
+async fn the_summary_of_changes_is_exact() {
     let service = start(small()).await;
     service.control("clock", json!({"advance_ms": 86_400_000})).await;
     let before = service.truth("responses").await;
@@ -107,7 +107,7 @@ async fn changes_are_what_their_summary_says() {
 }
 
 #[tokio::test]
-async fn changes_can_be_kept_to_recent_rows_and_to_a_window() {
+async fn changes_can_be_limited_to_recent_rows_or_a_window() {
     let service = start(small()).await;
     let before = service.truth("responses").await;
     let within_ms = 2 * 86_400_000;
@@ -152,7 +152,7 @@ async fn a_planted_row_is_listed_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn changes_leave_the_exact_text_of_a_planted_row() {
+async fn changes_keep_the_exact_text_of_a_planted_row() {
     let service = start(Settings { responses: 0, ..small() }).await;
     let record = r#"{"createdAt":"2026-01-30T10:00:00Z","responseGroupUid":"g-1","questionId":1,"response":"mine","surveyId":77}"#;
     service.running.control().plant(ListName::Responses, record, None).unwrap();
@@ -165,7 +165,7 @@ async fn changes_leave_the_exact_text_of_a_planted_row() {
 }
 
 #[tokio::test]
-async fn a_generated_row_is_replaced_and_removed_by_key() {
+async fn a_generated_row_can_be_replaced_or_removed_by_key() {
     let service = start(small()).await;
     let row = service.truth("responses").await[3].clone();
     let (group, question) = key(&row);
@@ -180,7 +180,7 @@ async fn a_generated_row_is_replaced_and_removed_by_key() {
 }
 
 #[tokio::test]
-async fn hostile_rows_appear_only_when_asked_for() {
+async fn hostile_rows_appear_only_on_request() {
     let service = start(Settings { hostile_share: 0.5, responses: 3000, ..small() }).await;
     let mut text = String::new();
     service.running.control().truth(ListName::Responses, |line| text.push_str(line));
@@ -205,7 +205,7 @@ async fn hostile_rows_appear_only_when_asked_for() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_be_are_refused() {
+async fn impossible_settings_are_refused() {
     for settings in [
         Settings { days: 0, ..small() },
         Settings { responses: u64::MAX, ..small() },

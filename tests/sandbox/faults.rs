@@ -15,7 +15,7 @@ async fn with(patch: Value) -> Service {
 const PATH: &str = "/v1/responses?limit=100";
 
 #[tokio::test]
-async fn schedules_strike_by_count_by_turn_and_by_probability() {
+async fn faults_trigger_by_count_interval_and_probability() {
     let service = with(json!({"server_error": {"when": {"count": 2, "skip": 1}}})).await;
     let statuses = async |count: usize| {
         let mut statuses = Vec::new();
@@ -37,7 +37,7 @@ async fn schedules_strike_by_count_by_turn_and_by_probability() {
 }
 
 #[tokio::test]
-async fn p5_retry_after_has_every_form() {
+async fn p5_retry_after_is_sent_in_every_form() {
     for (form, expected) in [
         ("absent", None),
         ("seconds", Some("3")),
@@ -65,7 +65,7 @@ async fn p5_retry_after_has_every_form() {
 }
 
 #[tokio::test]
-async fn p5_a_real_rate_limit_lets_through_what_it_promises() {
+async fn p5_the_rate_limit_admits_its_promised_rate() {
     let service = with(json!({"rate_limit": {"per_second": 20.0, "burst": 5, "form": "fraction"}})).await;
     let began = Instant::now();
     let mut served = 0;
@@ -88,7 +88,7 @@ async fn p5_a_real_rate_limit_lets_through_what_it_promises() {
 }
 
 #[tokio::test]
-async fn p5_too_many_requests_at_once_are_refused() {
+async fn p5_too_many_concurrent_requests_are_refused() {
     let service = with(json!({"rate_limit": {"in_flight_max": 2, "form": "absent"}, "latency": {"ms": 300}})).await;
     let statuses = futures::future::join_all((0..5).map(|_| service.status(PATH))).await;
     assert!(statuses.contains(&429), "{statuses:?}");
@@ -97,7 +97,7 @@ async fn p5_too_many_requests_at_once_are_refused() {
 }
 
 #[tokio::test]
-async fn cut_and_hung_bodies_break() {
+async fn cut_and_hung_bodies_fail_the_client() {
     let service = with(json!({"cut_body": {"when": {"count": 1}}})).await;
     let response = service.get(PATH).await;
     assert_eq!(response.status(), 200);
@@ -118,7 +118,7 @@ async fn cut_and_hung_bodies_break() {
 }
 
 #[tokio::test]
-async fn good_statuses_with_wrong_content() {
+async fn a_success_status_can_carry_wrong_content() {
     let service = with(json!({"html": {"when": {"count": 1}}, "no_data": {"when": {"count": 1, "skip": 1}}})).await;
     let html = service.get(PATH).await;
     assert_eq!((html.status().as_u16(), html.headers()["content-type"].to_str().unwrap()), (200, "text/html"));
@@ -128,7 +128,7 @@ async fn good_statuses_with_wrong_content() {
 }
 
 #[tokio::test]
-async fn page_tokens_die_by_age_by_pages_and_by_chance() {
+async fn page_tokens_expire_by_age_by_pages_and_by_chance() {
     for (rule, status) in [
         (json!({"after_ms": 1}), 400),
         (json!({"after_pages": 1, "status": 404}), 404),
@@ -150,7 +150,7 @@ async fn page_tokens_die_by_age_by_pages_and_by_chance() {
 }
 
 #[tokio::test]
-async fn pages_that_lie() {
+async fn pages_can_repeat_rows_or_come_empty() {
     let service = with(json!({"repeated_rows": {"when": {"every": 1}, "rows": 4}})).await;
     let pages = service.pages(PATH).await;
     assert_eq!(pages[0][96..], pages[1][..4]);
@@ -171,7 +171,7 @@ async fn pages_that_lie() {
 }
 
 #[tokio::test]
-async fn requests_take_the_time_that_is_set() {
+async fn requests_take_the_configured_time() {
     let service = with(json!({"latency": {"ms": 60, "per_row_us": 500}})).await;
     let began = Instant::now();
     service.page(PATH).await;
@@ -191,7 +191,7 @@ async fn requests_take_the_time_that_is_set() {
 }
 
 #[tokio::test]
-async fn unknown_faults_are_refused_and_nothing_changes() {
+async fn unknown_faults_are_refused_without_effect() {
     let service = start(small()).await;
     let before = service.running.control().faults();
     let url = service.url("/_sandbox/faults");

@@ -9,7 +9,7 @@ use super::*;
 const ORDERS: [Order; 3] = [Order::NewestFirst, Order::OldestFirst, Order::Shuffled];
 
 #[tokio::test]
-async fn paging_yields_every_row_exactly_once_in_every_order() {
+async fn paging_returns_every_row_once_in_every_order() {
     let service = start(Settings { ties_per_ms: 4, deleted_share: 0.1, ..small() }).await;
     let truth = service.truth("responses").await;
     let (from_ms, to_ms) = (created_ms(&truth[200]), created_ms(&truth[1300]));
@@ -41,7 +41,7 @@ async fn a_shuffled_order_is_always_the_same() {
 }
 
 #[tokio::test]
-async fn a_token_stays_where_it_is_while_rows_come_and_go() {
+async fn a_token_keeps_its_position_while_rows_change() {
     for order in ORDERS {
         let service = start_with(Faults { order, ..Faults::default() }).await;
         let path = "/v1/responses?limit=100";
@@ -76,7 +76,7 @@ async fn a_token_belongs_to_its_query() {
 }
 
 #[tokio::test]
-async fn ties_at_page_edges_are_kept_repeated_or_lost() {
+async fn ties_at_page_edges_can_be_kept_repeated_or_lost() {
     let service = start(Settings { ties_per_ms: 6, deleted_share: 0.0, ..small() }).await;
     let truth = service.truth("responses").await;
     assert_eq!(created_ms(&truth[0]), created_ms(&truth[5]));
@@ -98,7 +98,7 @@ async fn ties_at_page_edges_are_kept_repeated_or_lost() {
 }
 
 #[tokio::test]
-async fn a_page_full_of_one_millisecond_loops_where_ties_repeat() {
+async fn a_full_page_of_one_millisecond_loops_if_ties_repeat() {
     let faults = Faults { ties: Ties::Repeated, ..Faults::default() };
     let service = start(Settings { ties_per_ms: 1001, deleted_share: 0.0, faults, ..small() }).await;
     let first = service.page("/v1/responses?limit=499").await;

@@ -20,7 +20,7 @@ impl Service {
 }
 
 #[tokio::test]
-async fn a_purged_visitor_vanishes_from_every_list_when_the_delay_has_passed() {
+async fn a_purged_visitor_leaves_every_list_after_the_delay() {
     let service = start(small()).await;
     let themes = service.truth("themes").await;
     let responses = service.truth("responses").await;
@@ -88,7 +88,7 @@ async fn people_are_purged_by_user_id_and_by_mail_address() {
 }
 
 #[tokio::test]
-async fn an_upserted_user_can_be_read_after_a_while() {
+async fn an_upserted_user_becomes_readable_after_a_delay() {
     const DELAY: Duration = Duration::from_millis(150);
     let service = start_with(Faults { user_delay_ms: DELAY.as_millis() as u64, ..Faults::default() }).await;
     let user = json!({
@@ -113,7 +113,7 @@ async fn an_upserted_user_can_be_read_after_a_while() {
 }
 
 #[tokio::test]
-async fn unfit_users_are_refused() {
+async fn invalid_users_are_refused() {
     let service = start(small()).await;
     let many: serde_json::Map<String, Value> = (0..101).map(|at| (format!("a{at}"), json!(1))).collect();
     for body in [
@@ -132,7 +132,7 @@ async fn unfit_users_are_refused() {
 }
 
 #[tokio::test]
-async fn generated_visitors_with_a_user_id_are_users() {
+async fn generated_visitors_with_a_user_id_are_also_users() {
     let service = start(small()).await;
     let truth = service.truth("responses").await;
     let row =

@@ -1,4 +1,5 @@
-//! What becomes of deliveries: every kind, with the contract's quirks, once, in both warehouses; and what they wake.
+//! Webhook deliveries: each kind, with the contract's quirks, is stored once in both
+//! warehouses; and what a delivery triggers.
 
 use studysync_sandbox::{ChangeRequest, WebhookTarget, deliver};
 
@@ -17,7 +18,7 @@ pub fn post_all(bodies: &[String], target: &WebhookTarget) -> studysync_sandbox:
 }
 
 #[test]
-fn p1_every_kind_is_stored_once_in_every_warehouse_however_it_is_told() {
+fn p1_each_webhook_kind_is_stored_once_despite_repeats() {
     let service = Service::start(small(600, 10));
     let place = place_for(&service, NO_SCHEDULE);
     place.run(&["sync", "--quiet"]).expect(0);
@@ -119,7 +120,7 @@ fn p1_every_kind_is_stored_once_in_every_warehouse_however_it_is_told() {
 }
 
 #[test]
-fn p1_new_fields_of_webhooks_are_told_by_the_next_run_and_kept() {
+fn p1_new_webhook_fields_are_kept_and_reported_by_the_next_run() {
     let service = Service::start(small(200, 5));
     let place = place_for(&service, NO_SCHEDULE);
     place.run(&["sync", "--quiet"]).expect(0);
@@ -149,7 +150,7 @@ fn p1_new_fields_of_webhooks_are_told_by_the_next_run_and_kept() {
 }
 
 #[test]
-fn p1_a_replay_keeps_what_webhooks_told() {
+fn p1_replay_keeps_webhook_data() {
     let service = Service::start(small(200, 5));
     let place = place_for(&service, NO_SCHEDULE);
     place.run(&["sync", "--quiet"]).expect(0);
@@ -199,7 +200,7 @@ fn kind_of(body: &str) -> &'static str {
 }
 
 #[test]
-fn p11_without_the_secret_nothing_is_stored() {
+fn p11_webhooks_without_the_secret_are_not_stored() {
     let service = Service::start(small(200, 5));
     let place = place_for(&service, NO_SCHEDULE);
     let serving = Serving::start(&place);
@@ -234,7 +235,7 @@ fn p11_without_the_secret_nothing_is_stored() {
 }
 
 #[test]
-fn a_change_of_status_that_scan_and_webhook_see_is_one_row() {
+fn a_status_change_seen_by_scan_and_webhook_is_one_row() {
     let settings = studysync_sandbox::Settings { now_ms: now_ms(), frozen_clock: false, ..small(200, 5) };
     let service = Service::start(settings);
     let place = place_for(&service, "schedule = \"off\"\nwake_secs = 1\nflush_secs = 1\n");
@@ -281,7 +282,7 @@ fn a_change_of_status_that_scan_and_webhook_see_is_one_row() {
 }
 
 #[test]
-fn answers_that_only_one_side_knows_are_listed() {
+fn answers_known_only_to_webhooks_or_lists_are_listed() {
     let settings = studysync_sandbox::Settings { now_ms: now_ms() - 3_600_000, frozen_clock: false, ..small(300, 5) };
     let service = Service::start(settings);
     let place = place_for(&service, NO_SCHEDULE);
@@ -330,7 +331,7 @@ fn status_body(environment: &str, survey: i64, old: &str, new: &str) -> String {
 }
 
 #[test]
-fn p10_a_webhook_of_another_environment_changes_nothing_unsaid() {
+fn p10_a_webhook_of_another_environment_is_reported() {
     let service = Service::start(small(100, 3));
     // What is posted waits until a run takes it in.
     let place = place_for(&service, "schedule = \"off\"\nwake_secs = 1\nflush_secs = 3600\n");

@@ -1,4 +1,4 @@
-//! `studysync health`: what a container engine or a monitor runs instead of curl.
+//! `studysync health`, which a container engine or a monitor runs in place of curl.
 
 use std::{
     io::{Read as _, Write as _},
@@ -28,7 +28,7 @@ fn answering(answers: &'static [&'static str]) -> u16 {
 }
 
 #[test]
-fn health_asks_a_running_serve() {
+fn health_queries_a_running_serve() {
     let service = Service::start(small(20, 3));
     let place = place_for(&service, "schedule = \"off\"\n");
     let serving = Serving::start(&place);
@@ -62,7 +62,7 @@ fn health_reads_the_configured_address_and_the_status() {
 }
 
 #[test]
-fn health_needs_no_configuration_but_an_address() {
+fn health_needs_only_an_address() {
     let place = Place::at("http://127.0.0.1:9").without_config();
     let nobody = place.bare(&["health", "--listen", "127.0.0.1:1"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(1), "{}", String::from_utf8_lossy(&nobody.stderr));

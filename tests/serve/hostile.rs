@@ -1,4 +1,4 @@
-//! Hostile posts: memory stays bounded, nothing of them is stored, and good deliveries are accepted all the while.
+//! Hostile posts: memory stays bounded, nothing of them is stored, and good deliveries are accepted meanwhile.
 
 use std::{
     io::{Read as _, Write as _},
@@ -24,7 +24,7 @@ fn rss_kib(pid: u32) -> u64 {
 }
 
 #[test]
-fn p8_bodies_methods_and_paths_that_are_refused() {
+fn p8_bad_bodies_methods_and_paths_are_refused() {
     let service = Service::start(small(200, 5));
     let place = place_for(&service, NO_SCHEDULE);
     let serving = Serving::start(&place);
@@ -68,12 +68,13 @@ fn p8_bodies_methods_and_paths_that_are_refused() {
 }
 
 #[test]
-fn p8_idle_and_slow_connections_keep_no_delivery_out() {
+fn p8_idle_and_slow_connections_block_no_delivery() {
     let service = Service::start(small(200, 5));
     let place = place_for(&service, NO_SCHEDULE);
     let serving = Serving::start(&place);
     let before_kib = rss_kib(serving.pid());
-    // Slow ones first: a body of which a byte comes now and then, a head that never ends. Then a thousand that say nothing.
+    // Slow ones first: a body of which a byte comes now and then, a head that never ends.
+    // Then a thousand that say nothing.
     let mut slow: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(serving.address).unwrap()).collect();
     for (at, stream) in slow.iter_mut().enumerate() {
         let begun = if at % 2 == 0 { head(100_000) + "{" } else { "POST /webhook HTTP/1.1\r\nx: ".to_owned() };

@@ -1,4 +1,4 @@
-//! `kill -9` under load: whatever was answered with 200 is in the warehouses afterwards, once.
+//! `kill -9` under load: each delivery that was answered with 200 is in the warehouses afterwards, once.
 
 use std::{
     collections::BTreeSet,
@@ -15,13 +15,13 @@ use crate::harness::{Service, small};
 const POSTERS: usize = 8;
 
 #[test]
-fn p1_p2_kills_lose_and_double_no_delivery() {
+fn p1_p2_kills_lose_and_duplicate_no_delivery() {
     killed_so_often(5);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_p2_slow_twenty_kills_lose_and_double_no_delivery() {
+fn p1_p2_slow_twenty_kills_lose_and_duplicate_no_delivery() {
     killed_so_often(20);
 }
 

@@ -1,5 +1,5 @@
-//! Measures the receiver: deliveries a second with an fsync before each answer, beside the same receiver without storage. The load
-//! comes from another process. Not a test: run it by hand, on a machine that does nothing else.
+//! Measures the receiver: deliveries a second with an fsync before each answer, beside the same receiver without
+//! storage. The load comes from another process. Not a test: run it by hand, on a machine that does nothing else.
 //!
 //! `cargo test --release -- serve::load::measure --ignored --nocapture`
 

@@ -1,5 +1,5 @@
-//! `serve`, as the service and hostile others see it: the real binary on a real socket. What it does night after night is
-//! played in simulated time (`nights`).
+//! `serve` as the service and hostile clients see it: the real binary on a real socket.
+//! Nights run in simulated time (`nights`).
 
 mod deliveries;
 mod health;

@@ -1,6 +1,6 @@
-//! Thirty nights of `serve` in simulated time: answers, edits, deletions and changes of status all day, webhooks that are lost,
-//! repeated and shuffled, nights of faults and refusals, kills in the middle of runs and hours without the process. Each
-//! morning the run of the night was done once, and the warehouses equal what the service holds. Nobody helps.
+//! Thirty nights of `serve` in simulated time: answers, edits, deletions and status changes all day; webhooks that are
+//! lost, repeated and shuffled; faults, rate limits, kills during runs and hours without the process. Each morning the
+//! nightly run is done once, and the warehouses equal the service. No operator helps.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    KEY, NOW_MS, Tables, assert_rows_hold,
+    KEY, NOW_MS, Tables, assert_rows_equal,
     expected::{Expected, Seen, settled_ms},
     small,
 };
@@ -281,13 +281,13 @@ fn nights_pass(nights: i64, at_least: &Troubles) {
 }
 
 #[test]
-fn p2_p4_nights_of_serve_need_nobody() {
+fn p2_p4_nights_of_serve_need_no_operator() {
     nights_pass(4, &Troubles { kills: 1, absences: 0, deliveries: 100 });
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_p4_slow_thirty_nights_of_serve_need_nobody() {
+fn p2_p4_slow_thirty_nights_of_serve_need_no_operator() {
     nights_pass(30, &Troubles { kills: 9, absences: 3, deliveries: 1001 });
 }
 
@@ -314,7 +314,8 @@ async fn play_nights(nights: i64, at_least: &Troubles) {
             let bodies = machine.control().webhook_bodies(&summary);
             machine.post(&bodies, &mut dice, &mut stored);
         }
-        // The night: weather, a network that is gone for a while, a kill somewhere in the run, or nobody at home at two.
+        // The night: weather, a network that is gone for a while, a kill somewhere in the run,
+        // or nobody at home at two.
         let tick_ms = day_ms + DAY_MS + TWO_MS;
         machine.sleep_until(tick_ms - 30 * MINUTE_MS).await;
         machine.control().set_faults(weather(&mut dice)).unwrap();
@@ -364,7 +365,7 @@ async fn play_nights(nights: i64, at_least: &Troubles) {
 }
 
 #[test]
-fn p5_a_service_that_says_to_wait_for_a_month_costs_one_night() {
+fn p5_a_retry_after_of_a_month_costs_one_night() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let mut machine = Machine::new();
@@ -404,7 +405,7 @@ fn assert_warehouses(machine: &Machine, expected: &Expected, when: &str) {
         ("DuckDB", Tables::duckdb(&root.join("warehouse.duckdb"))),
         ("Parquet", Tables::parquet(&root.join("parquet"))),
     ] {
-        assert_rows_hold(|table| tables.rows(table), expected, &format!("{when}, {name}"));
+        assert_rows_equal(|table| tables.rows(table), expected, &format!("{when}, {name}"));
     }
 }
 

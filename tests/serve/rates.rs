@@ -1,4 +1,4 @@
-//! Response rates from webhooks and lists together, against a second computation over the bodies and the answers.
+//! Response rates from webhooks and lists together, compared with a second computation over bodies and answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -233,7 +233,7 @@ fn assert_stages(name: &str, tables: &Tables) {
 }
 
 #[test]
-fn every_stage_and_rate_equals_a_second_computation() {
+fn response_rates_equal_a_second_computation() {
     let service = Service::start(small(900, 12));
     let place = place_for(&service, NO_SCHEDULE);
     place.run(&["sync", "--quiet"]).expect(0);

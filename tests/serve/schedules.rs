@@ -1,5 +1,6 @@
-//! The schedule as people see it: a missed run is caught up once, a stop in the middle loses nothing, two never work at once, and
-//! the simplest ways to run without `serve` in `examples/` work as they stand; `make schedulers` runs all of them for each exit code.
+//! The schedule as people see it: one run catches up on missed runs, a stop during a run loses nothing, two runs never
+//! overlap. The simple ways to run without `serve` in `examples/` work verbatim; `make schedulers` runs all of them for
+//! each exit code.
 
 use std::{process::Command, time::Instant};
 
@@ -30,7 +31,7 @@ fn runs(place: &Place) -> Vec<(String, String)> {
 }
 
 #[test]
-fn missed_runs_are_caught_up_by_one() {
+fn one_run_catches_up_on_missed_runs() {
     let service = Service::start(small(400, 5));
     let place = place_for(&service, NIGHTLY);
     last_run_was(&place, &service, 4);
@@ -54,7 +55,7 @@ fn missed_runs_are_caught_up_by_one() {
 }
 
 #[test]
-fn p5_a_wait_beyond_patience_shows_as_an_error_and_spares_the_schedule() {
+fn p5_a_too_long_retry_after_is_an_error_and_keeps_the_schedule() {
     let service = Service::start(small(60, 3));
     for (form, wait_ms) in [("seconds", 30 * DAY_MS), ("epoch_seconds", 3650 * DAY_MS)] {
         let told =
@@ -77,7 +78,7 @@ fn p5_a_wait_beyond_patience_shows_as_an_error_and_spares_the_schedule() {
 }
 
 #[test]
-fn p2_a_stop_in_the_middle_of_a_run_is_quick_and_the_next_start_goes_on() {
+fn p2_serve_stops_quickly_during_a_run_and_resumes_it() {
     let service = Service::start(small(3000, 25));
     let place = place_for(&service, NIGHTLY);
     last_run_was(&place, &service, 2);
@@ -93,11 +94,15 @@ fn p2_a_stop_in_the_middle_of_a_run_is_quick_and_the_next_start_goes_on() {
     until("the run that was stopped", || serving.health()["last_outcome"] == "done");
     serving.stop();
     assert_eq!(runs(&place).len(), 2);
-    crate::harness::assert_holds(&place, &crate::harness::expected::Expected::now(&service), "after the second start");
+    crate::harness::assert_warehouses_equal(
+        &place,
+        &crate::harness::expected::Expected::now(&service),
+        "after the second start",
+    );
 }
 
 #[test]
-fn another_process_at_work_is_left_alone_and_deliveries_wait() {
+fn serve_waits_for_another_process_and_keeps_deliveries() {
     let service = Service::start(small(2000, 25));
     let place = place_for(&service, NIGHTLY);
     last_run_was(&place, &service, 2);
@@ -119,7 +124,7 @@ fn another_process_at_work_is_left_alone_and_deliveries_wait() {
 }
 
 #[test]
-fn what_cannot_work_is_told_at_the_start() {
+fn serve_reports_unusable_settings_at_the_start() {
     let service = Service::start(small(200, 5));
     let refused = |serve: &str, code: i32, words: &[&str]| {
         let done = place_for(&service, serve).run(&["serve"]).expect(code);
@@ -148,7 +153,7 @@ fn what_cannot_work_is_told_at_the_start() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the shell finds its own programs as well")]
-fn the_ways_to_run_without_serve_work_as_they_stand() {
+fn the_documented_schedules_without_serve_work_verbatim() {
     let service = Service::start(small(300, 5));
     let place = Place::new(&service);
     let config = format!(

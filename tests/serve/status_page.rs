@@ -1,4 +1,5 @@
-//! The status page: who may see it, what it says of a failed night and of a run under way, and that it follows without being loaded again.
+//! The status page: who may see it, what it shows of a failed night and of an active
+//! run, and that it updates by events.
 
 use std::{
     collections::BTreeMap,
@@ -44,7 +45,7 @@ fn escaped(text: &str) -> String {
 }
 
 #[test]
-fn the_page_is_read_only_and_its_headers_are_strict() {
+fn the_status_page_is_read_only_with_strict_headers() {
     let service = Service::start(small(60, 3));
     let place = place_for(&service, IDLE);
     let serving = Serving::start(&place);
@@ -84,7 +85,7 @@ fn the_page_is_read_only_and_its_headers_are_strict() {
 }
 
 #[test]
-fn a_failed_night_is_told_in_the_words_of_the_run() {
+fn the_page_shows_a_failed_night_in_the_words_of_the_run() {
     let service = Service::start(small(120, 4));
     let place = place_for(&service, IDLE);
     let serving = Serving::start(&place);
@@ -120,7 +121,7 @@ fn a_failed_night_is_told_in_the_words_of_the_run() {
 }
 
 #[test]
-fn without_a_token_other_names_of_this_machine_are_refused() {
+fn without_a_token_other_host_names_are_refused() {
     let service = Service::start(small(60, 3));
     let place = place_for(&service, IDLE);
     let serving = Serving::start(&place);
@@ -137,7 +138,7 @@ fn without_a_token_other_names_of_this_machine_are_refused() {
 }
 
 #[test]
-fn p11_with_a_token_the_page_needs_it_and_browsers_sign_in_once() {
+fn p11_a_token_protects_the_page_and_browsers_sign_in_once() {
     let service = Service::start(small(60, 3));
     let place = place_for(&service, IDLE).with_env(TOKEN_VARIABLE, TOKEN);
     let serving = Serving::start(&place);
@@ -192,7 +193,7 @@ fn refused_start(place: &Place) -> String {
 }
 
 #[test]
-fn p11_another_address_than_loopback_needs_a_token_or_no_page() {
+fn p11_a_public_address_needs_a_token_or_no_page() {
     let service = Service::start(small(60, 3));
     let config = |more: &str| format!("[serve]\nlisten = \"0.0.0.0:0\"\n{IDLE}{more}");
     let place = place_for(&service, IDLE).with_config(&config(""));
@@ -247,7 +248,7 @@ impl Listening {
 }
 
 #[test]
-fn a_run_under_way_is_followed_by_events_until_it_is_in_the_table() {
+fn events_follow_a_run_until_it_is_in_the_table() {
     let service = Service::start(small(400, 20));
     service.set_faults(Faults { latency: Latency { ms: 400, ..Latency::default() }, ..Faults::default() });
     let place = place_for(&service, NIGHTLY);
@@ -270,7 +271,7 @@ fn a_run_under_way_is_followed_by_events_until_it_is_in_the_table() {
 }
 
 #[test]
-fn p8_pages_that_listen_are_limited() {
+fn p8_the_number_of_event_streams_is_limited() {
     let service = Service::start(small(60, 3));
     let place = place_for(&service, IDLE);
     let serving = Serving::start(&place);

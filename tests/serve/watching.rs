@@ -1,4 +1,5 @@
-//! `/healthz`, `/readyz` and `/metrics`: red for what somebody has to be woken for, in the words of the run, and green again after it.
+//! `/healthz`, `/readyz` and `/metrics`: red when somebody must act, in the words of the
+//! run, and green after the recovery.
 
 use serde_json::Value;
 use studysync::state::Inbox;
@@ -66,12 +67,13 @@ fn failed_nights_turn_healthz_red_and_leave_readyz_green() {
 }
 
 #[test]
-fn a_stream_that_is_behind_is_red_after_the_first_night() {
+fn a_lagging_stream_turns_healthz_red_after_one_night() {
     let service = Service::start(small(120, 4));
     let place = place_for(&service, &format!("max_lag = \"5m\"\n{IDLE}"));
     let serving = Serving::start(&place);
     assert_eq!(codes(&health(&serving, 200)), [("never_ran".to_owned(), false)], "before the first night");
-    // Answers of the last ten minutes are left to the next run, so the newest are always further behind than allowed here.
+    // Answers of the last ten minutes are left to the next run,
+    // so the newest are always further behind than allowed here.
     sync(&place, crate::harness::KEY, 0);
     let red = health(&serving, 503);
     assert!(codes(&red).contains(&("behind".to_owned(), true)), "{red:#}");
@@ -86,7 +88,7 @@ fn a_stream_that_is_behind_is_red_after_the_first_night() {
 }
 
 #[test]
-fn readyz_is_red_while_nothing_can_be_stored_and_mends_by_itself() {
+fn readyz_is_red_until_deliveries_can_be_stored_again() {
     let service = Service::start(small(60, 3));
     let place = place_for(&service, IDLE);
     let serving = Serving::start(&place);

@@ -1,4 +1,4 @@
-//! What must hold after every run, whatever the script was.
+//! What must hold after each run of any script.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -159,8 +159,8 @@ fn nothing_is_left_over(root: &Path, with_parquet: bool) {
     }
 }
 
-/// Each scan is in the ledger once. The scans that are new in it believed no more vanished rows than may be believed unasked
-/// (promise P4), unless the user said so. Returns all scans.
+/// Each scan is in the ledger once. The scans that are new in it believed no more vanished rows than may be believed
+/// unasked (promise P4), unless the user said so. Returns all scans.
 pub fn ledger(contents: &Contents, known: &BTreeSet<String>, is_guarded: bool) -> BTreeSet<String> {
     const VANISHED_ROWS_MAX: i64 = 20;
     let rows = &contents.tables["sync_windows"];
@@ -191,8 +191,8 @@ pub enum Likeness {
     InAll,
     /// A run was killed between the two, so one may know of it and the other not.
     ButRuns,
-    /// After a kill the two may also apply neighbouring scans in another order; a row on the edge between them is then first
-    /// seen by the one or by the other. What the service says is equal, and which scans are applied.
+    /// After a kill the two may also apply neighbouring scans in another order; a row on the edge between them is then
+    /// first seen by the one or by the other. What the service says is equal, and which scans are applied.
     InContent,
 }
 
@@ -231,7 +231,8 @@ pub fn twins(left: &Contents, right: &Contents, likeness: Likeness) {
     }
 }
 
-/// Each recording of an answer that is there is a file of its content, or is told as lost; and no file is of anything else.
+/// Each recording of an answer that is there is a file of its content, or is told as lost;
+/// and no file is of anything else.
 pub fn recordings(contents: &Contents, root: &Path, media: &Media) {
     let gone: BTreeSet<_> = (contents.tables["responses"].iter())
         .filter(|row| row["deleted_at"].is_some() || row["_vanished_at"].is_some())

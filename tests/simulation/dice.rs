@@ -1,4 +1,4 @@
-//! The numbers that a seed stands for. The same seed gives the same script for ever, on every machine.
+//! The random numbers of a seed. The same seed gives the same script on every machine.
 
 /// A sequence of numbers; each purpose of a seed has one of its own, so that one part of a script can change alone.
 pub struct Dice(u64);

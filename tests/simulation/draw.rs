@@ -14,7 +14,8 @@ use crate::harness::{KEY, NOW_MS};
 
 /// Runs of most scripts; one in eight has up to twice as many.
 const RUNS_MAX: u64 = 5;
-/// How many of a hundred scripts are light: most faults show in one warehouse, few days and few runs, at a fraction of the cost.
+/// How many of a hundred scripts are light:
+/// most faults show in one warehouse, few days and few runs, at a fraction of the cost.
 const LIGHT_PERCENT: u64 = 80;
 const LIGHT_DAYS_MAX: u32 = 2;
 const LIGHT_RUNS_MAX: u64 = 3;
@@ -118,8 +119,8 @@ fn kill_while_fetching(act: &mut Act, dice: &mut Dice) {
     }
 }
 
-/// Most kills of light scripts hit where a mistake would show, and the killed run is run again: what it then does is wrong before
-/// a later look at everything can make it good.
+/// Most kills of light scripts hit where a mistake would show, and the killed run is run again: what it then does is
+/// wrong before a later look at everything can make it good.
 fn aimed(act: Act, dice: &mut Dice) -> Vec<Act> {
     let Act::Run(mut plan) = act else { return vec![act] };
     let Some(kill) = &mut plan.kill else { return vec![Act::Run(plan)] };

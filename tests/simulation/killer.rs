@@ -1,5 +1,5 @@
-//! Kills: at a durable step the whole folder is copied as it stands, and the run is stopped. What the process still does while
-//! it unwinds is thrown away with the folder; the copy is what a kill at that instant had left behind.
+//! Kills: before a durable step the whole folder is copied and the run is stopped. The copy is what a kill at that time
+//! leaves; what the process does later is thrown away.
 
 use std::{
     fs,

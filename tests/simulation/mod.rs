@@ -1,5 +1,5 @@
-//! The simulator: a seed decides a service, its faults, and what happens to a warehouse, and the whole program plays it in
-//! simulated time. See CONTRIBUTING.md for its commands.
+//! The simulator: a seed draws a service, its faults and the runs, and the whole program plays them in simulated time.
+//! docs/contributing/simulator.md has its commands.
 
 mod checks;
 mod dice;
@@ -161,7 +161,7 @@ fn assert_none_failed(failed: &[(u64, String)], count: u64) {
 
 /// Every promise that a warehouse keeps, under whatever the seeds think of.
 #[test]
-fn p1_p2_p4_p5_p6_seeds_end_equal_to_the_truth() {
+fn p1_p2_p4_p5_p6_every_seed_ends_equal_to_the_service() {
     if variable(SEED).is_some() {
         return;
     }
@@ -175,14 +175,14 @@ fn p1_p2_p4_p5_p6_seeds_end_equal_to_the_truth() {
 }
 
 #[test]
-fn seeds_that_once_failed() {
+fn seeds_that_once_failed_pass() {
     let (failed, count) = play_seeds(REGRESSIONS.iter().map(|(seed, _)| *seed), None);
     assert_none_failed(&failed, count);
 }
 
 /// A seed is worth something only if it plays the same again, request by request.
 #[test]
-fn a_seed_replays_itself() {
+fn a_seed_plays_the_same_way_twice() {
     for seed in [3, 14, 15] {
         let digests = [play_seed(seed), play_seed(seed)].map(|played| played.map(|played| played.digest));
         assert_eq!(digests[0], digests[1], "seed {seed}");

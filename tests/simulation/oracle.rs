@@ -1,5 +1,5 @@
-//! What may and what must be in a warehouse: every version that a record ever had at the service, and every key that a
-//! warehouse was ever seen to hold. Asks the product nothing.
+//! What a warehouse may contain and must contain: each version of each record at the service, and each key seen in a
+//! warehouse. Asks the product nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,7 +91,8 @@ impl Oracle {
         });
     }
 
-    /// What was always there is in a warehouse, and not as vanished, once a backfill of its time is finished (promises P3, P6).
+    /// What was always there is in a warehouse, and not as vanished,
+    /// once a backfill of its time is finished (promises P3, P6).
     pub fn is_whole(&self, contents: &Contents, window: Window, surveys: &[i64], with_deleted: bool) {
         let table = contract("responses");
         // A key can have rows of several moments, one of which went.
@@ -127,8 +128,8 @@ impl Oracle {
         versions.into_iter().flatten().filter(is_same)
     }
 
-    /// Checks that each row was once true at the service, children included, and remembers what is loaded. `is_torn`: a publish
-    /// was cut short and not yet finished, so some tables are ahead of others.
+    /// Checks that each row was once true at the service, children included, and remembers what is loaded. `is_torn`: a
+    /// publish was cut short and not yet finished, so some tables are ahead of others.
     pub fn check(&mut self, contents: &Contents, is_torn: bool) {
         let when = contents.name;
         for (base, children) in CHILDREN {
@@ -178,8 +179,8 @@ impl Oracle {
         }
     }
 
-    /// What a warehouse must hold once the service is calm and everything was looked at: all that the service holds, and what
-    /// was loaded once and is gone, marked as vanished.
+    /// What a warehouse must hold once the service is calm and everything was looked at: all that the service holds,
+    /// and what was loaded once and is gone, marked as vanished.
     pub fn expected(&self, service: &ScriptedService, contents: &Contents) -> Expected {
         let seen = Seen { until_ms: settled_ms(service.control().now_ms()), with_flags: true };
         let [responses, themes, surveys] =
@@ -234,8 +235,8 @@ fn with_optional(version: &Entity, row: &Row, optional: &BTreeSet<&str>) -> Enti
     version
 }
 
-/// A key is there once. Records of the service that share one are looked up where their creation time says that they are, so of
-/// several at different times, which fall into different windows, each has its row.
+/// A key is there once. Records of the service that share one are looked up where their creation time says that they
+/// are, so of several at different times, which fall into different windows, each has its row.
 fn one_row_a_moment(when: &str, base: &'static str, rows: &[Row]) {
     let mut seen = BTreeMap::new();
     for row in rows {

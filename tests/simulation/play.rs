@@ -1,4 +1,4 @@
-//! Plays a script: act by act, with what must hold after each, and the comparison with the service's truth at its end.
+//! Plays a script act by act, checks after each act, and compares with the service at the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ use super::{
     script::{Act, RunPlan, Script, Warehouses, Weather},
     service::{BASE_URL, ScriptedService},
 };
-use crate::harness::{KEY, Tables, WarehousePlace, all_contracts, assert_rows_hold, connect, expected::settled_ms};
+use crate::harness::{KEY, Tables, WarehousePlace, all_contracts, assert_rows_equal, connect, expected::settled_ms};
 
 /// Longer than the tier of the oldest rows.
 const ALL_IS_DUE_MS: u64 = 40 * DAY_MS as u64;
@@ -65,11 +65,11 @@ struct Play<'a> {
     had_duckdb_tables: bool,
     /// Whether the last run that came to an end came before a kill.
     was_killed: bool,
-    /// Whether the last run that opened the Parquet warehouse was killed, perhaps in the midst of publishing. The next one that
-    /// opens it begins with what was left of that.
+    /// Whether the last run that opened the Parquet warehouse was killed, perhaps in the midst of publishing. The next
+    /// one that opens it begins with what was left of that.
     is_parquet_torn: bool,
-    /// Whether some run looked at single surveys and not for deleted answers: one that was deleted since the whole was read is
-    /// gone for such a run, and what is covered for all surveys is not looked at again by a backfill.
+    /// Whether some run looked at single surveys and not for deleted answers: one that was deleted since the whole was
+    /// read is gone for such a run, and what is covered for all surveys is not looked at again by a backfill.
     was_blind_to_deleted: bool,
     /// The scans of each ledger.
     ledgers: BTreeMap<&'static str, BTreeSet<String>>,
@@ -370,8 +370,8 @@ impl Play<'_> {
         }
     }
 
-    /// The service is calm, everything is due, and the program is run until nothing is left to do: then the warehouses are
-    /// what the service holds.
+    /// The service is calm, everything is due, and the program is run until nothing is left to do:
+    /// then the warehouses are what the service holds.
     async fn finale(&mut self) {
         let due_ms = if self.script.ends_by_tiers { ALL_IS_DUE_MS } else { SHORT_RULE_IS_DUE_MS };
         self.rescan = if self.script.ends_by_tiers { "" } else { SHORT_RULE };
@@ -413,7 +413,7 @@ impl Play<'_> {
             self.oracle.check(warehouse, false);
             let expected = self.oracle.expected(&self.service, warehouse);
             let when = format!("at the end, {}", warehouse.name);
-            assert_rows_hold(|table| warehouse.tables[table].clone(), &expected, &when);
+            assert_rows_equal(|table| warehouse.tables[table].clone(), &expected, &when);
             checks::history(warehouse);
             if self.script.has_recordings {
                 checks::recordings(warehouse, &self.root().join("recordings"), &self.script.service.faults.media);

@@ -1,4 +1,4 @@
-//! What a seed plays, in words: the service, and one act after the other. Drawn in `draw`, played in `play`.
+//! What a seed plays, as data: the service, and one act after the other. `draw` makes it, `play` plays it.
 
 use std::fmt;
 

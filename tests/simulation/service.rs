@@ -1,5 +1,5 @@
-//! The service of a script, called in this process: who answers the program's requests, what happens while it does, and every
-//! record that it ever held.
+//! The service of a script, called in this process: it answers requests, changes meanwhile,
+//! and keeps each record that it ever had.
 
 use std::{
     collections::HashSet,

@@ -1,5 +1,5 @@
-//! Rows that share a millisecond at the edges of pages (promise P3), through the real program: a service that loses them is read
-//! whole, one that keeps them costs next to nothing more, and a change of its ways is noticed.
+//! Rows that share a millisecond at the edges of pages (P3), through the real program: lost ties are recovered, a
+//! service that keeps ties costs few extra requests, and a change of its behaviour is noticed.
 
 use serde_json::{Value, json};
 use studysync::{
@@ -8,7 +8,7 @@ use studysync::{
 };
 use studysync_sandbox::{ChangeRequest, LogEntry, Settings};
 
-use crate::harness::{ALL_FLAGS, DAY_MS, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{ALL_FLAGS, DAY_MS, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small};
 
 mod kills;
 
@@ -54,13 +54,13 @@ fn notes(report: &Value) -> String {
 }
 
 #[test]
-fn p3_a_service_that_loses_ties_is_read_whole_whatever_its_order() {
+fn p3_lost_ties_are_recovered_in_every_order() {
     is_read_whole(700);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_a_larger_service_that_loses_ties_is_read_whole_whatever_its_order() {
+fn p3_slow_lost_ties_of_a_larger_service_are_recovered() {
     is_read_whole(1500);
 }
 
@@ -72,7 +72,7 @@ fn is_read_whole(responses: u64) {
         let service = service(responses, ties_per_ms, json!({"ties": "lost", "order": order, "default_page_rows": 10}));
         let place = Place::new(&service).with_config(&paged(page_rows));
         let report = backfill(&place, 0);
-        assert_holds(&place, &Expected::now(&service), &when);
+        assert_warehouses_equal(&place, &Expected::now(&service), &when);
         assert_eq!(known_ties(&place), Some(Ties::Lost), "{when}");
         let pages = number(&report["streams"]["responses"]["pages"]) + number(&report["streams"]["themes"]["pages"]);
         let probed = number(&report["requests"]["ties_probed"]);
@@ -82,7 +82,7 @@ fn is_read_whole(responses: u64) {
 }
 
 #[test]
-fn p3_one_page_that_comes_twice_does_not_hide_that_ties_are_lost() {
+fn p3_a_repeated_page_does_not_hide_lost_ties() {
     // The second page of the measure is the first once more; then it is told that there is no more.
     let twice = json!({"rows": 4, "when": {"count": 1, "path": Stream::Responses.path()}});
     let faults = json!({
@@ -94,17 +94,17 @@ fn p3_one_page_that_comes_twice_does_not_hide_that_ties_are_lost() {
     let struck = service.log().into_iter().find(|entry| entry.fault.as_deref() == Some("repeated_rows")).unwrap();
     assert!(measuring(&[struck]) == 1, "the fault is to meet the measure");
     assert_ne!(known_ties(&place), Some(Ties::Repeated));
-    assert_holds(&place, &Expected::now(&service), "a page twice");
+    assert_warehouses_equal(&place, &Expected::now(&service), "a page twice");
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_p4_slow_three_nights_against_a_service_that_loses_ties() {
+fn p3_p4_slow_three_nights_recover_lost_ties() {
     let service = service(1200, 4, json!({"ties": "lost", "default_page_rows": 10}));
     let place = Place::new(&service).with_config(&paged(13));
     place.report(&["sync"], 0);
     let mut held = Expected::now(&service);
-    assert_holds(&place, &held, "the first sync");
+    assert_warehouses_equal(&place, &held, "the first sync");
     for night in 1..=3 {
         service.advance_days(1);
         service.change(&ChangeRequest {
@@ -121,7 +121,7 @@ fn p3_p4_slow_three_nights_against_a_service_that_loses_ties() {
         service.clear_log();
         let report = place.report(&["sync"], 0);
         held = held.next_morning(Expected::now(&service));
-        assert_holds(&place, &held, &format!("night {night}"));
+        assert_warehouses_equal(&place, &held, &format!("night {night}"));
         assert_eq!(measuring(&service.log()), 0, "night {night}: what is known was measured again");
         assert!(number(&report["requests"]["ties_probed"]) > 20, "{report}");
     }
@@ -129,12 +129,12 @@ fn p3_p4_slow_three_nights_against_a_service_that_loses_ties() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_keeping_and_repeating_services_are_measured_once_and_then_cost_next_to_nothing() {
+fn p3_slow_services_without_lost_ties_need_few_probes() {
     for (ties, found) in [("kept", Ties::Kept), ("repeated", Ties::Repeated)] {
         let service = service(3000, 3, json!({"ties": ties}));
         let place = Place::new(&service).with_config(&paged(10));
         let report = backfill(&place, 0);
-        assert_holds(&place, &Expected::now(&service), ties);
+        assert_warehouses_equal(&place, &Expected::now(&service), ties);
         assert_eq!(known_ties(&place), Some(found));
         assert!((1..=10).contains(&measuring(&service.log())), "{ties}: {} requests", measuring(&service.log()));
         assert_cheap(&report, ties);
@@ -150,7 +150,7 @@ fn p3_slow_keeping_and_repeating_services_are_measured_once_and_then_cost_next_t
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before_it() {
+fn p3_slow_pending_tie_probes_survive_an_interrupted_scan() {
     // A row on a page, two of a millisecond: no page shows a tie, and every second edge hides a row.
     for (ties, found) in [("lost", Ties::Lost), ("kept", Ties::Kept)] {
         let service = service(160, 2, json!({ "ties": ties }));
@@ -169,7 +169,7 @@ fn p3_slow_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before
         }
         assert!(runs > 8, "{ties}: {runs} runs are too few to have stopped everywhere");
         assert_eq!(known_ties(&place), Some(found));
-        assert_holds(&place, &Expected::now(&service), ties);
+        assert_warehouses_equal(&place, &Expected::now(&service), ties);
         let pages: Vec<_> = service.log().into_iter().filter(|entry| limit(entry) == Some(1)).collect();
         let mut asked: Vec<String> = pages.iter().map(|entry| format!("{} {:?}", entry.path, entry.query)).collect();
         let total = asked.len();
@@ -187,8 +187,9 @@ fn p3_slow_edges_wait_for_the_end_of_their_scan_and_outlive_runs_that_end_before
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_a_run_that_ends_between_the_last_page_and_the_looks_loses_no_row() {
-    // One window, a row on a page, two of a millisecond: what a run with so many requests leaves is made good by the next.
+fn p3_slow_a_run_that_ends_before_its_tie_probes_loses_no_row() {
+    // One window, a row on a page, two of a millisecond:
+    // what a run with so many requests leaves is made good by the next.
     let service = service(16, 2, json!({"ties": "lost"}));
     let command = ["backfill", "--from", &days_ago(i64::from(DAYS) + 1), "--stream", "responses", "--json"];
     let expected = Expected::now(&service).rows("responses").len() as i64;
@@ -215,7 +216,7 @@ fn assert_cheap(report: &Value, when: &str) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_a_sample_notices_that_ties_are_lost_now_and_the_next_run_mends_it() {
+fn p3_slow_a_sample_detects_newly_lost_ties() {
     let service = service(2400, 6, json!({"ties": "kept", "default_page_rows": 10}));
     let place = Place::new(&service).with_config(&paged(25));
     place.report(&["sync"], 0);
@@ -229,14 +230,14 @@ fn p3_slow_a_sample_notices_that_ties_are_lost_now_and_the_next_run_mends_it() {
     assert_eq!(known_ties(&place), Some(Ties::Lost));
     let report = place.report(&["sync"], 0);
     assert!(!notes(&report).contains("millisecond"), "{}", notes(&report));
-    assert_holds(&place, &held.next_morning(Expected::now(&service)), "the run after the change");
+    assert_warehouses_equal(&place, &held.next_morning(Expected::now(&service)), "the run after the change");
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert!(!status.to_string().contains("\"in_doubt\":[{"), "{status}");
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_a_millisecond_with_more_rows_than_a_page_is_whole_or_told_in_every_run() {
+fn p3_slow_an_oversized_millisecond_is_complete_or_reported() {
     // More than the largest page may have.
     let kept = service(2200, 1100, json!({"ties": "kept"}));
     let place = Place::new(&kept).with_config(&paged(500));

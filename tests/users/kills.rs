@@ -1,10 +1,10 @@
-//! A pull of people that is killed again and again ends as one that was not, and asks for few of them twice (promises P2, P6).
+//! A pull of users that is killed several times ends like one that was not, and requests few users twice (P2, P6).
 
 use std::{collections::BTreeSet, time::Duration};
 
 use studysync_sandbox::{Faults, Latency, Settings};
 
-use super::{asked, assert_holds, people_of};
+use super::{asked, assert_users_equal, people_of};
 use crate::{
     harness::{ALL_FLAGS, Place, Service, days_ago, small},
     kills::killer::{Killer, Random},
@@ -15,7 +15,7 @@ const KILLS: u64 = 5;
 const LOST_BY_A_KILL_MAX: usize = 100 + 8;
 
 #[test]
-fn p2_p6_five_kills_leave_everybody_in_the_warehouses_once() {
+fn p2_p6_five_kills_leave_each_user_in_the_warehouses_once() {
     let settings = small(12_000, 20);
     let faults = Faults { latency: Latency { ms: 4, ..Latency::default() }, ..settings.faults.clone() };
     let service = Service::start(Settings { faults, ..settings });
@@ -34,7 +34,7 @@ fn p2_p6_five_kills_leave_everybody_in_the_warehouses_once() {
     }
     assert!(kills >= 3, "{kills} kills");
     place.report(&["users", "pull"], 0);
-    assert_holds(&place, &people, "_vanished_at IS NULL");
+    assert_users_equal(&place, &people, "_vanished_at IS NULL");
     let log = service.log();
     let twice = asked(&log).len() - people.len();
     assert!(twice <= kills * LOST_BY_A_KILL_MAX, "{twice} people were asked for twice");

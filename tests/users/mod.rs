@@ -1,4 +1,4 @@
-//! People: read one by one into the warehouse, and sent one by one to the service.
+//! Users: pulled one by one into the warehouse, and pushed one by one to the service.
 
 mod kills;
 mod pull;
@@ -44,7 +44,7 @@ pub fn each(place: &Place, sql: &str) -> Vec<Vec<Option<String>>> {
 }
 
 /// The people of `users`, in every warehouse.
-pub fn assert_holds(place: &Place, expected: &BTreeSet<String>, condition: &str) {
+pub fn assert_users_equal(place: &Place, expected: &BTreeSet<String>, condition: &str) {
     let sql = format!("SELECT external_user_id FROM users WHERE {condition} ORDER BY 1");
     for found in each(place, &sql) {
         let found: BTreeSet<String> = found.into_iter().flatten().collect();

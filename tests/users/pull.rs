@@ -1,11 +1,11 @@
-//! Whom the answers name is in the warehouse, with attributes, their history and events; nobody is asked for without need.
+//! Users named in answers are in the warehouse, with attributes, history and events. No user is requested without need.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ChangeRequest, Faults, ListName, Settings};
 
-use super::{asked, assert_holds, each, people_of, with_people};
+use super::{asked, assert_users_equal, each, people_of, with_people};
 use crate::{
     harness::{Place, Service, days_ago, small},
     replay::Before,
@@ -32,7 +32,7 @@ fn pass(service: &Service, place: &Place, days: u64) {
 }
 
 #[test]
-fn p1_everybody_whom_answers_name_is_in_the_warehouses_as_the_service_knows_them() {
+fn p1_users_named_in_answers_are_stored_as_the_service_has_them() {
     let service = service(1500);
     let place = place(&service);
     let people = people_of(&service);
@@ -45,7 +45,7 @@ fn p1_everybody_whom_answers_name_is_in_the_warehouses_as_the_service_knows_them
     let report = pulled(&place);
     assert_eq!(report["streams"]["users"]["inserted"], people.len());
     assert_eq!(asked(&service.log()).len(), people.len(), "one request a person");
-    assert_holds(&place, &people.keys().cloned().collect(), "_vanished_at IS NULL");
+    assert_users_equal(&place, &people.keys().cloned().collect(), "_vanished_at IS NULL");
     for (name, tables) in place.warehouses() {
         let rows = tables.rows_of("SELECT external_user_id, user_id, attributes, extra FROM users");
         for row in rows {
@@ -73,7 +73,7 @@ fn p1_everybody_whom_answers_name_is_in_the_warehouses_as_the_service_knows_them
 }
 
 #[test]
-fn p6_nobody_is_asked_for_again_before_the_time_and_everybody_after_it() {
+fn p6_a_user_is_requested_again_only_when_due() {
     let service = service(300);
     let place = place(&service);
     let people = people_of(&service).len();
@@ -101,7 +101,7 @@ fn p6_nobody_is_asked_for_again_before_the_time_and_everybody_after_it() {
 }
 
 #[test]
-fn p4_changes_are_history_and_who_is_gone_is_marked_and_asked_for_again_later() {
+fn p4_user_changes_are_history_and_missing_users_are_rechecked() {
     let service = service(300);
     let place = place(&service);
     let mut people: BTreeSet<String> = people_of(&service).into_keys().collect();
@@ -118,7 +118,7 @@ fn p4_changes_are_history_and_who_is_gone_is_marked_and_asked_for_again_later() 
     assert!(!gone.is_empty() && people.contains(&changed), "{gone:?}");
     let report = place.report(&["users", "pull"], 0);
     assert_eq!(report["streams"]["users"]["vanished"], gone.len(), "{report}");
-    assert_holds(&place, &gone, "_vanished_at IS NOT NULL");
+    assert_users_equal(&place, &gone, "_vanished_at IS NOT NULL");
     for gone in &gone {
         let quoted = gone.replace('\'', "''");
         let sql = format!("SELECT count(*) FROM user_attributes WHERE external_user_id = '{quoted}' AND is_current");
@@ -160,7 +160,7 @@ fn p4_changes_are_history_and_who_is_gone_is_marked_and_asked_for_again_later() 
 }
 
 #[test]
-fn p4_very_many_who_seem_gone_are_withheld_until_they_are_believed() {
+fn p4_mass_disappearances_of_users_are_withheld() {
     let service = service(600);
     let place = place(&service);
     let people: BTreeSet<String> = people_of(&service).into_keys().collect();
@@ -172,14 +172,14 @@ fn p4_very_many_who_seem_gone_are_withheld_until_they_are_believed() {
     assert_eq!(people_of(&service).len(), 0);
     let withheld = place.report(&["users", "pull"], 3);
     assert_eq!(withheld["streams"]["users"]["withheld"], people.len(), "{withheld}");
-    assert_holds(&place, &people, "_vanished_at IS NULL");
+    assert_users_equal(&place, &people, "_vanished_at IS NULL");
     let believed = place.report(&["users", "pull", "--accept-vanished"], 0);
     assert_eq!(believed["streams"]["users"]["vanished"], people.len(), "{believed}");
-    assert_holds(&place, &BTreeSet::new(), "_vanished_at IS NULL");
+    assert_users_equal(&place, &BTreeSet::new(), "_vanished_at IS NULL");
 }
 
 #[test]
-fn a_few_people_are_asked_for_by_their_ids_whatever_is_in_them() {
+fn users_with_odd_characters_in_their_ids_are_pulled() {
     let settings = small(50, 5);
     let faults = Faults { auth: studysync_sandbox::Auth::Strict, iso_user_times: true, ..Faults::default() };
     let service = Service::start(Settings { faults, ..settings });
@@ -194,7 +194,7 @@ fn a_few_people_are_asked_for_by_their_ids_whatever_is_in_them() {
     let report = place.report(&arguments, 0);
     assert_eq!(report["streams"]["users"]["inserted"], odd.len(), "{report}");
     assert_eq!(report["requests"]["by_status"]["404"], 1);
-    assert_holds(&place, &odd.iter().map(|id| (*id).to_owned()).collect(), "_vanished_at IS NULL");
+    assert_users_equal(&place, &odd.iter().map(|id| (*id).to_owned()).collect(), "_vanished_at IS NULL");
     for found in each(&place, "SELECT count(*) FROM user_attributes WHERE external_user_id = value_text") {
         assert_eq!(found[0], Some(odd.len().to_string()), "each got their own");
     }
@@ -214,7 +214,7 @@ fn a_few_people_are_asked_for_by_their_ids_whatever_is_in_them() {
 }
 
 #[test]
-fn p1_what_the_contract_does_not_know_of_a_person_is_kept() {
+fn p1_unknown_fields_of_a_user_are_kept() {
     let service = service(50);
     let place = Place::new(&service).with_config(&with_people());
     // An answer of a person whom the service does not know, and one of a person whose id no address can carry.
@@ -236,7 +236,7 @@ fn p1_what_the_contract_does_not_know_of_a_person_is_kept() {
 }
 
 #[test]
-fn p2_a_replay_rebuilds_people_without_a_request() {
+fn p2_replay_rebuilds_users_without_a_request() {
     let service = service(400);
     let place = place(&service);
     pulled(&place);
@@ -254,14 +254,14 @@ fn p2_a_replay_rebuilds_people_without_a_request() {
 }
 
 #[test]
-fn a_new_warehouse_gets_everybody_who_was_asked_for_before_it() {
+fn a_new_warehouse_receives_users_pulled_before() {
     let service = service(200);
     let place = place(&service).without_parquet();
     let people: BTreeSet<String> = people_of(&service).into_keys().collect();
     pulled(&place);
     std::fs::remove_file(place.duckdb()).unwrap();
     pulled(&place);
-    assert_holds(&place, &people, "_vanished_at IS NULL");
+    assert_users_equal(&place, &people, "_vanished_at IS NULL");
     // One that was made before there were such tables gets them by itself.
     let connection = crate::harness::connect();
     let path = place.duckdb().to_string_lossy().into_owned();
@@ -273,7 +273,7 @@ fn a_new_warehouse_gets_everybody_who_was_asked_for_before_it() {
 }
 
 #[test]
-fn a_named_stream_alone_is_pulled_and_says_what_it_asks_for() {
+fn naming_the_users_stream_pulls_only_users() {
     let service = service(600);
     // People are off: nobody asks for them unless somebody names the stream.
     let place = Place::new(&service).with_config(&format!("{}page_rows = 25\n", crate::harness::ALL_FLAGS));

@@ -1,4 +1,4 @@
-//! Users are sent once, as they are written, and each row's fate is known or named.
+//! Users are sent once, as they are written. The outcome of each row is known, or named as unknown.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,7 @@ fn fed(mut command: Command, input: &str) -> Done {
 }
 
 #[test]
-fn every_form_of_input_sends_the_same_and_what_is_known_is_never_sent_again() {
+fn every_input_format_sends_each_user_once() {
     let service = service(Faults { auth: Auth::Strict, ..Faults::default() });
     let place = Place::new(&service);
     let csv = write(
@@ -113,7 +113,7 @@ fn every_form_of_input_sends_the_same_and_what_is_known_is_never_sent_again() {
 }
 
 #[test]
-fn rows_that_cannot_be_sent_are_set_aside_and_the_others_go() {
+fn invalid_rows_are_set_aside_and_the_others_are_sent() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let many: serde_json::Map<String, Value> = (0..101).map(|at| (format!("a{at}"), json!(1))).collect();
@@ -148,7 +148,7 @@ fn rows_that_cannot_be_sent_are_set_aside_and_the_others_go() {
 }
 
 #[test]
-fn an_open_quote_in_csv_costs_its_own_row_and_no_other() {
+fn an_open_quote_in_csv_costs_only_its_own_row() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let file = write(
@@ -170,7 +170,7 @@ fn an_open_quote_in_csv_costs_its_own_row_and_no_other() {
 }
 
 #[test]
-fn text_in_any_encoding_is_sent_as_it_is_meant() {
+fn text_in_any_encoding_is_sent_as_utf8() {
     let service = service(Faults { any_attribute_values: true, ..Faults::default() });
     let place = Place::new(&service);
     let utf16: Vec<u8> =
@@ -191,7 +191,7 @@ fn text_in_any_encoding_is_sent_as_it_is_meant() {
 }
 
 #[test]
-fn what_the_service_refuses_is_told_with_its_words_and_not_sent_again() {
+fn a_refused_user_is_reported_and_not_sent_again() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let file = write(&place, "u.ndjson", "{\"userId\":\"u1\"}\n{\"userId\":\"u2\"}\n{\"userId\":\"u3\"}\n");
@@ -209,7 +209,7 @@ fn what_the_service_refuses_is_told_with_its_words_and_not_sent_again() {
 }
 
 #[test]
-fn p2_an_answer_that_is_lost_costs_no_event_and_counts_none_twice() {
+fn p2_a_lost_answer_neither_loses_nor_repeats_an_event() {
     let lost = ServerError { when: When { every: 5, ..When::default() }, status: 504 };
     let service = service(Faults { lost_answer: lost, ..Faults::default() });
     let place = Place::new(&service);
@@ -250,7 +250,7 @@ fn p2_an_answer_that_is_lost_costs_no_event_and_counts_none_twice() {
 }
 
 #[test]
-fn p5_a_limit_is_obeyed_and_a_refusal_for_now_is_of_no_unknown_fate() {
+fn p5_a_push_obeys_limits_and_knows_each_outcome() {
     let limit = RateLimit { per_second: 25.0, burst: 10, form: RetryAfterForm::Fraction, ..RateLimit::default() };
     let service = service(Faults { rate_limit: limit, ..Faults::default() });
     let place = Place::new(&service);
@@ -270,7 +270,7 @@ fn p5_a_limit_is_obeyed_and_a_refusal_for_now_is_of_no_unknown_fate() {
 }
 
 #[test]
-fn p2_a_kill_while_the_service_is_to_be_left_alone_leaves_no_unknown_fate() {
+fn p2_a_kill_while_rate_limited_leaves_no_unknown_outcome() {
     let told = RetryAfter { form: RetryAfterForm::Seconds, wait_ms: 9_000 };
     let too_many_requests = Refusal { when: When { every: 1, ..When::default() }, retry_after: told };
     let service = service(Faults { too_many_requests, ..Faults::default() });
@@ -287,7 +287,7 @@ fn p2_a_kill_while_the_service_is_to_be_left_alone_leaves_no_unknown_fate() {
 }
 
 #[test]
-fn p5_a_budget_ends_a_push_and_the_next_goes_on() {
+fn p5_a_budget_ends_a_push_and_the_next_one_resumes() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let rows: String = (0..30).map(|at| format!("{{\"userId\":\"u{at}\"}}\n")).collect();
@@ -303,7 +303,7 @@ fn p5_a_budget_ends_a_push_and_the_next_goes_on() {
 }
 
 #[test]
-fn rows_of_one_user_keep_their_order_and_what_was_overtaken_is_told() {
+fn rows_of_one_user_keep_their_order_across_pushes() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let rows: String = (0..60)
@@ -325,7 +325,7 @@ fn rows_of_one_user_keep_their_order_and_what_was_overtaken_is_told() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_sent_and_sends_nothing() {
+fn a_dry_run_lists_what_would_be_sent_and_sends_nothing() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let file = write(&place, "u.csv", "userId,attributes.a\nu1,x\nu2,y\n,z\n");
@@ -341,7 +341,7 @@ fn a_dry_run_says_what_would_be_sent_and_sends_nothing() {
 }
 
 #[test]
-fn a_service_that_cannot_be_used_ends_a_push_with_its_own_exit_code() {
+fn an_unusable_service_ends_a_push_with_its_exit_code() {
     let service = service(Faults { auth: Auth::Strict, ..Faults::default() });
     let rows: String = (0..200).map(|at| format!("{{\"userId\":\"u{at}\"}}\n")).collect();
     let bearer = Place::new(&service).with_config("[service]\nauth = \"bearer\"\n");

@@ -1,5 +1,5 @@
-//! Ten thousand users and five kills: all of them arrive, none twice but the few that were under way, which the results name; and
-//! no event twice (promise P2).
+//! Ten thousand users and five kills: all arrive. Only the few that were in flight are sent twice, and the results
+//! name them; no event is sent twice (P2).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,7 +17,7 @@ const KILLS: u64 = 5;
 const AT_ONCE: usize = 8;
 
 #[test]
-fn p2_ten_thousand_users_arrive_once_through_five_kills() {
+fn p2_ten_thousand_users_arrive_once_despite_five_kills() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let rows = (0..USERS).map(|at| {

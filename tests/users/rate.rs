@@ -1,4 +1,4 @@
-//! People under a rate limit: in the time that the limit allows, and no request before it may be sent (promise P5).
+//! Users under a rate limit: pulled at the allowed rate, and no request too early (P5).
 
 use studysync_sandbox::{Faults, RateLimit, RetryAfterForm, Settings};
 
@@ -31,7 +31,7 @@ fn pull_under(people: usize, per_second: f64) -> f64 {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p5_slow_people_are_pulled_as_fast_as_a_limit_allows_and_never_early() {
+fn p5_slow_users_are_pulled_at_the_rate_limit_and_never_early() {
     let (people, per_second) = (400, 25.0);
     let secs = pull_under(people, per_second);
     let least = (people as f64 - 10.0) / per_second;
@@ -41,7 +41,7 @@ fn p5_slow_people_are_pulled_as_fast_as_a_limit_allows_and_never_early() {
 /// The measure that this part was built to. Takes two minutes, nearly all of them waiting.
 #[test]
 #[ignore = "takes two minutes"]
-fn p5_a_thousand_people_at_ten_a_second() {
+fn p5_a_thousand_users_are_pulled_at_ten_a_second() {
     let secs = pull_under(1000, 10.0);
     eprintln!("1000 people in {secs:.1} s; the limit allows 99");
     assert!(secs < 99.0 * 1.25, "{secs:.1} s");

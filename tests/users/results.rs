@@ -1,4 +1,4 @@
-//! The results of a push are never lost by a later one that fails.
+//! A failing push keeps the results of an earlier one.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -14,7 +14,7 @@ fn text(place: &Place, name: &str) -> String {
 }
 
 #[test]
-fn a_push_that_fails_at_once_leaves_the_results_before() {
+fn a_push_that_fails_at_once_keeps_the_earlier_results() {
     let service = service(Faults { auth: Auth::Strict, ..Faults::default() });
     let mut place = Place::new(&service);
     let file = write(&place, "users.csv", ROWS);
@@ -38,7 +38,7 @@ fn a_push_that_fails_at_once_leaves_the_results_before() {
 }
 
 #[test]
-fn a_push_that_ends_early_keeps_the_results_before_aside() {
+fn a_push_that_ends_early_sets_earlier_results_aside() {
     let service = service(Faults::default());
     let place = Place::new(&service);
     let file = write(&place, "users.csv", ROWS);

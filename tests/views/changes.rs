@@ -1,4 +1,4 @@
-//! What changed between two nights, in rows and in figures, against what each night said.
+//! Changes between two nights, in rows and in figures, compared with what each night returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -218,7 +218,7 @@ fn wanted_rows(warehouse: &Warehouse, earlier: i64, later: i64) -> Rows {
 }
 
 #[test]
-fn every_change_between_two_nights_equals_a_second_computation() {
+fn changes_between_nights_equal_a_second_computation() {
     let service = Service::start(Settings { hostile_share: 0.05, ..small(2500, 20) });
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(22)], 0);

@@ -1,4 +1,4 @@
-//! The examples for analysts: each statement runs over both warehouses and gives the same rows, and none needs JSON functions.
+//! The examples for analysts: each statement returns the same rows in both warehouses, and none needs JSON functions.
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ChangeRequest, ListName};
@@ -22,7 +22,7 @@ fn statements(script: &str) -> Vec<String> {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_every_question_is_answered_alike_by_both_warehouses() {
+fn slow_both_warehouses_answer_every_question_alike() {
     let service = Service::start(small(12_000, 60));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(62)], 0);
@@ -70,8 +70,9 @@ fn service_with(scores: &[(&str, i64)]) -> Service {
 }
 
 #[test]
-fn the_example_of_a_past_moment_knows_what_a_report_said_then() {
-    // On 31 January: 10, 10, 9, 0 -> 50. Then one is edited to 0, one deleted, one purged, one comes late: 0, 0, 8 -> -66.67.
+fn the_past_moment_example_repeats_an_earlier_report() {
+    // On 31 January: 10, 10, 9, 0 -> 50.
+    // Then one is edited to 0, one deleted, one purged, one comes late: 0, 0, 8 -> -66.67.
     let service = service_with(&[("edited", 10), ("deleted", 10), ("purged", 9), ("stays", 0)]);
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(30)], 0);

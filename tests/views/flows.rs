@@ -1,4 +1,4 @@
-//! The views about what comes in and who stays, once more in plain Rust.
+//! The views about arrivals and retention, computed again in plain Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What was known at a moment: `responses_as_of` and `surveys_as_of` against what the warehouse said when it was that moment.
+//! `responses_as_of` and `surveys_as_of`, compared with what the warehouse returned at that time.
 
 use studysync_sandbox::{ChangeRequest, ListName, RowKey};
 
@@ -25,7 +25,7 @@ fn moment(nights: i64) -> String {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn slow_what_was_known_at_a_moment_is_what_the_warehouse_said_then() {
+fn slow_as_of_views_return_what_the_warehouse_said_then() {
     let service = Service::start(small(3000, 40));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(42)], 0);
@@ -78,7 +78,7 @@ fn assert_as_of(place: &Place, nights: &[Vec<(String, Rows, Rows)>]) {
 }
 
 #[test]
-fn answers_that_vanish_and_come_back_were_not_there_in_between() {
+fn as_of_omits_answers_while_they_had_vanished() {
     let service = Service::start(small(800, 20));
     let record = service
         .truth(ListName::Responses)
@@ -107,7 +107,7 @@ fn answers_that_vanish_and_come_back_were_not_there_in_between() {
 }
 
 #[test]
-fn columns_that_were_asked_for_later_do_not_hide_what_was_known_before() {
+fn as_of_keeps_rows_from_before_a_column_was_requested() {
     let service = Service::start(small(600, 20));
     let place = Place::new(&service).with_config("[streams.responses]\nflags = [\"with_deleted_responses\"]\n");
     place.report(&["backfill", "--from", &days_ago(22)], 0);

@@ -1,5 +1,5 @@
-//! The views against a second computation, against numbers known by hand, in both warehouses and in any time zone; what was
-//! known at a moment; and the examples for analysts.
+//! The views, compared with a second computation and with numbers known by hand, in
+//! both warehouses and in several time zones.
 
 mod changes;
 mod examples;
@@ -86,7 +86,7 @@ fn recomputed(truth: &Truth) -> Vec<(String, recompute::Rows)> {
 }
 
 #[test]
-fn every_number_of_every_view_equals_a_second_computation_in_any_time_zone() {
+fn every_view_equals_a_second_computation_in_any_time_zone() {
     let service = hostile_service();
     let (place, expected) = two_nights(&service);
     let truth = Truth::of(&expected);
@@ -155,7 +155,7 @@ fn assert_row_by_row(warehouse: &Warehouse, truth: &Truth) {
 }
 
 #[test]
-fn the_numbers_of_a_small_set_are_those_known_by_hand() {
+fn views_of_a_small_set_equal_hand_computed_numbers() {
     let service = Service::start(small(50, 20));
     planted::plant(&service);
     let place = Place::new(&service);
@@ -170,7 +170,8 @@ fn the_numbers_of_a_small_set_are_those_known_by_hand() {
                 .collect();
             warehouse::assert_same(&format!("{sql}, {}", warehouse.name), &wanted, &of_survey(sql));
         };
-        // Sunday: 10 9 | 8 7 | 6 0 and 3 of the visitor who comes again. Mean -1/7, squares 5 - 1/7, error 100 sqrt(34/7/6/7).
+        // Sunday: 10 9 | 8 7 | 6 0 and 3 of the visitor who comes again.
+        // Mean -1/7, squares 5 - 1/7, error 100 sqrt(34/7/6/7).
         assert(
             "SELECT week, responses, promoters, passives, detractors, nps, standard_error, nps_low, nps_high, survey_name, question_text \
              FROM nps_by_week_per_question WHERE SURVEY",
@@ -308,7 +309,7 @@ fn the_numbers_of_a_small_set_are_those_known_by_hand() {
 
 /// Without this, a question about one survey reads the answers of all.
 #[test]
-fn a_condition_on_the_survey_reaches_the_scan_below_every_view() {
+fn every_view_pushes_a_survey_filter_down_to_the_scan() {
     let service = Service::start(small(2000, 20));
     planted::plant(&service);
     let place = Place::new(&service);
@@ -323,7 +324,8 @@ fn a_condition_on_the_survey_reaches_the_scan_below_every_view() {
             if warehouse.text(&has_survey).as_deref() == Some("1") {
                 let plan = warehouse.plan(&format!("SELECT * FROM {name} WHERE survey_id = {}", planted::SURVEY));
                 assert!(plan.contains("survey_id=900"), "{name}, {}: {plan}", warehouse.name);
-                // In parentheses it is a filter above the scan. The few rows of themes and of questions are read once for two uses.
+                // In parentheses it is a filter above the scan.
+                // The few rows of themes and of questions are read once for two uses.
                 let reads_few = ["theme_trend", "response_question_versions"].contains(&name.as_str());
                 let is_late = plan.contains("(survey_id=900)") && !reads_few;
                 assert!(!is_late, "{name}, {}: {plan}", warehouse.name);
@@ -336,7 +338,7 @@ fn a_condition_on_the_survey_reaches_the_scan_below_every_view() {
 
 /// The order of rows is not that of one warehouse, and neither are the parts in which an engine adds them up.
 #[test]
-fn both_warehouses_say_the_same_to_the_last_digit() {
+fn both_warehouses_agree_to_the_last_digit() {
     let service = Service::start(small(4000, 20));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(40)], 0);
@@ -356,7 +358,7 @@ fn both_warehouses_say_the_same_to_the_last_digit() {
 
 /// A question that its survey no longer defines has the survey's name all the same.
 #[test]
-fn a_known_survey_is_named_also_where_its_question_is_gone() {
+fn views_name_a_survey_whose_question_is_gone() {
     let service = Service::start(small(50, 20));
     planted::plant(&service);
     let place = Place::new(&service);
@@ -373,7 +375,7 @@ fn a_known_survey_is_named_also_where_its_question_is_gone() {
 }
 
 #[test]
-fn a_planted_set_is_listed_by_the_service() {
+fn the_service_lists_the_planted_answers() {
     let service = Service::start(small(50, 20));
     let before = service.truth(ListName::Responses).len();
     planted::plant(&service);

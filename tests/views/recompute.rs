@@ -1,4 +1,4 @@
-//! The views once more, in plain Rust over the service's records: what each must say, computed another way.
+//! The views computed again in plain Rust, from the service's records.
 //!
 //! Nothing here is SQL. Every function returns rows of cells in the order of the view's columns.
 

@@ -1,4 +1,5 @@
-//! The search in answers with and without DuckDB's extension `fts`, through the program and over HTTP, against a second computation.
+//! The text search with and without DuckDB's extension `fts`, through the program and over
+//! HTTP, compared with a second computation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -185,7 +186,7 @@ fn duckdb(place: &Place) -> Warehouse {
 }
 
 #[test]
-fn with_the_index_whole_words_are_found_best_first() {
+fn the_search_index_ranks_whole_words_best_first() {
     let Some(extension) = extension() else { return };
     let service = service(1500);
     let place = place(&service, "");
@@ -244,7 +245,7 @@ fn assert_scores(service: &Service, warehouse: &Warehouse) {
 }
 
 #[test]
-fn without_the_extension_the_plain_search_is_there_and_a_warning() {
+fn without_the_extension_the_plain_search_works_with_a_warning() {
     let service = service(300);
     let place = place(&service, "");
     let wanted: BTreeSet<String> = planted(&["twice", "once", "inside"]);
@@ -271,7 +272,7 @@ fn without_the_extension_the_plain_search_is_there_and_a_warning() {
 }
 
 #[test]
-fn the_index_follows_edits_and_deletions_and_an_idle_run_leaves_it_alone() {
+fn the_search_index_follows_edits_and_deletions() {
     let Some(extension) = extension() else { return };
     let service = service(1200);
     let folder = tempfile::tempdir().unwrap();
@@ -321,7 +322,7 @@ fn is_killed_at(place: &Place, path: &Path, arguments: &[&str]) -> bool {
 }
 
 #[test]
-fn p2_a_kill_between_load_and_index_is_made_good_by_the_next_run() {
+fn p2_the_next_run_indexes_what_a_kill_left_out() {
     let Some(extension) = extension() else { return };
     let service = service(600);
     let place = place(&service, "");
@@ -353,7 +354,7 @@ fn p2_a_kill_between_load_and_index_is_made_good_by_the_next_run() {
 }
 
 #[test]
-fn an_index_that_is_switched_off_or_lost_its_extension_goes_with_the_next_run() {
+fn the_next_run_drops_a_disabled_or_unusable_index() {
     let Some(extension) = extension() else { return };
     let service = service(200);
     let place = place(&service, "");

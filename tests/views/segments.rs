@@ -1,4 +1,4 @@
-//! The macros that cut answers into segments, and the search in texts, against a second computation on hostile data.
+//! The macros for segments and for text search, compared with a second computation on hostile data.
 
 use std::collections::BTreeMap;
 
@@ -151,7 +151,7 @@ fn frequent(names: impl Iterator<Item = Cell>) -> Vec<String> {
 }
 
 #[test]
-fn every_figure_of_every_segment_equals_a_second_computation() {
+fn segment_figures_equal_a_second_computation() {
     let service = hostile_service();
     let (place, expected) = two_nights(&service);
     let truth = Truth::of(&expected);
@@ -207,7 +207,7 @@ fn every_figure_of_every_segment_equals_a_second_computation() {
 }
 
 #[test]
-fn a_search_finds_what_a_text_holds_and_takes_no_letter_for_a_wildcard() {
+fn the_text_search_treats_wildcards_as_plain_letters() {
     let service = hostile_service();
     let (place, expected) = two_nights(&service);
     let truth = Truth::of(&expected);

@@ -1,4 +1,4 @@
-//! What stands at the service, in plain types: the second implementation of the views starts from here and not from tables.
+//! The service's records in plain types: the second computation of the views starts from these, not from tables.
 
 use std::collections::BTreeMap;
 
@@ -152,7 +152,8 @@ impl Truth {
         }
     }
 
-    /// What an index alone stands for: an option of the survey, if it is proven how indexes are counted, else what all other answers call it.
+    /// What an index alone stands for: an option of the survey, if it is proven how indexes are counted,
+    /// else what all other answers call it.
     pub fn label_of_index(&self, survey_id: i64, question_id: i64, index: i64) -> Option<String> {
         let key = (survey_id, question_id);
         let chosen = self.chosen.get(&key)?;

@@ -1,5 +1,5 @@
-//! What surveys and themes said at each night, which version of its question an answer was given to, and how long surveys stood in
-//! each status: each against a second computation.
+//! Versions of surveys and themes each night, the version that an answer belongs to, and times in each status: each
+//! compared with a second computation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ fn nights() -> (Service, Place, Vec<Vec<[Rows; 2]>>) {
 }
 
 #[test]
-fn p4_what_surveys_and_themes_said_is_known_of_every_night() {
+fn p4_versions_of_surveys_and_themes_are_known_each_night() {
     let (_service, place, nights) = nights();
     for (night, said) in nights.iter().enumerate() {
         let moment = moment(night as i64);
@@ -110,7 +110,7 @@ fn versions(warehouse: &Warehouse) -> BTreeMap<(i64, i64), Vec<Version>> {
 }
 
 #[test]
-fn an_answer_was_given_to_the_version_whose_wording_it_shows() {
+fn an_answer_belongs_to_the_version_with_its_wording() {
     let (_service, place, _) = nights();
     for warehouse in Warehouse::all(&place) {
         let versions = versions(&warehouse);
@@ -173,7 +173,7 @@ fn an_answer_was_given_to_the_version_whose_wording_it_shows() {
 }
 
 #[test]
-fn every_time_in_a_status_equals_a_second_computation() {
+fn times_in_a_status_equal_a_second_computation() {
     let (_service, place, _) = nights();
     for warehouse in Warehouse::all(&place) {
         let until: i64 = warehouse

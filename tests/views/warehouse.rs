@@ -1,5 +1,5 @@
-//! The warehouses as analysts open them: the DuckDB file, and Parquet through the script of the examples in plain DuckDB, in
-//! sessions of several time zones.
+//! The warehouses as analysts open them: the DuckDB file, and Parquet through the example script in plain
+//! DuckDB, in sessions of several time zones.
 
 use duckdb::{Connection, types::Value};
 

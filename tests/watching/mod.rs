@@ -1,4 +1,5 @@
-//! Watching and being told: the textfile, notifications, and the same words everywhere. What `serve` shows is in `serve/watching`.
+//! Metrics and notifications: the textfile, notifications, and the same words everywhere.
+//! `serve/watching` tests what `serve` shows.
 
 mod notify;
 #[cfg(feature = "otlp")]

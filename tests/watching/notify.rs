@@ -1,4 +1,4 @@
-//! `[notify]`: who is told, of what, how often, and that a run never waits for it.
+//! `[notify]`: who is notified, of what and how often; and that a run never waits for it.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn events(posted: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_failure_is_told_once_and_its_end_too() {
+fn a_failure_and_its_recovery_are_notified_once() {
     let service = Service::start(small(120, 4));
     let receiver = Receiver::start();
     let place = with_wrong_key(place_for(&service, &webhook(&receiver, TELLS)));
@@ -50,7 +50,7 @@ fn a_failure_is_told_once_and_its_end_too() {
 }
 
 #[test]
-fn a_run_that_asked_nothing_mends_no_failure() {
+fn a_run_without_requests_counts_as_no_recovery() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
     let place = place_for(&service, &webhook(&receiver, ""));
@@ -80,7 +80,7 @@ fn a_run_that_asked_nothing_mends_no_failure() {
 }
 
 #[test]
-fn only_the_named_events_are_told() {
+fn only_the_configured_events_are_notified() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
     let place = with_wrong_key(place_for(&service, &webhook(&receiver, "on = [\"recovered\"]\n")));
@@ -91,7 +91,7 @@ fn only_the_named_events_are_told() {
 }
 
 #[test]
-fn what_a_receiver_refuses_is_kept_for_the_next_run() {
+fn a_refused_notification_is_kept_for_the_next_run() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
     let place = with_wrong_key(place_for(&service, &webhook(&receiver, "attempts = 2\n")));
@@ -109,7 +109,7 @@ fn what_a_receiver_refuses_is_kept_for_the_next_run() {
 }
 
 #[test]
-fn a_message_that_is_refused_blocks_no_other() {
+fn a_refused_notification_blocks_no_other() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
     let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
@@ -132,7 +132,7 @@ fn a_message_that_is_refused_blocks_no_other() {
 }
 
 #[test]
-fn a_receiver_that_hangs_or_is_gone_changes_no_run() {
+fn a_hung_or_missing_receiver_changes_no_run() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
     receiver.answers(Answer::Nothing);
@@ -148,7 +148,7 @@ fn a_receiver_that_hangs_or_is_gone_changes_no_run() {
 }
 
 #[test]
-fn a_command_that_hangs_is_killed_with_all_that_it_started() {
+fn a_hung_command_is_killed_with_its_children() {
     let service = Service::start(small(60, 3));
     let hangs = "[notify]\ncommand = [\"/bin/sh\", \"-c\", \"sleep 1000 & echo $$ $! > pids; wait\"]\ntimeout_secs = 1\nattempts = 1\n";
     let place = with_wrong_key(place_for(&service, hangs));
@@ -163,7 +163,7 @@ fn a_command_that_hangs_is_killed_with_all_that_it_started() {
 }
 
 #[test]
-fn a_run_that_cannot_open_its_checkpoints_is_told_too() {
+fn unreadable_checkpoints_are_notified() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
     let place = place_for(&service, &webhook(&receiver, ""));
@@ -178,7 +178,7 @@ fn a_run_that_cannot_open_its_checkpoints_is_told_too() {
 }
 
 #[test]
-fn a_failure_is_told_where_nothing_can_be_written() {
+fn a_failure_is_notified_when_the_state_is_unwritable() {
     let receiver = Receiver::start();
     let service = Service::start(small(60, 3));
     let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
@@ -196,7 +196,7 @@ fn a_failure_is_told_where_nothing_can_be_written() {
 }
 
 #[test]
-fn a_ledger_that_is_locked_holds_up_no_run() {
+fn a_locked_notification_file_delays_no_run() {
     let receiver = Receiver::start();
     let service = Service::start(small(60, 3));
     let place = with_wrong_key(place_for(&service, &webhook(&receiver, "")));
@@ -227,7 +227,7 @@ fn terminated(child: std::process::Child) -> std::process::Output {
 }
 
 #[test]
-fn check_sends_a_message_to_try_it() {
+fn check_notify_sends_a_test_message() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
     let place = place_for(&service, &webhook(&receiver, TELLS));
@@ -243,7 +243,7 @@ fn check_sends_a_message_to_try_it() {
 }
 
 #[test]
-fn serve_tells_what_its_nights_come_to() {
+fn serve_notifies_about_its_nights() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
     let serve = "[serve]\nlisten = \"127.0.0.1:0\"\njitter_secs = 0\nwebhook = \"off\"\nschedule = \"* * * * *\"\n";
@@ -268,7 +268,7 @@ fn serve_tells_what_its_nights_come_to() {
 }
 
 #[test]
-fn a_killed_run_is_told_by_whatever_runs_next() {
+fn the_next_command_notifies_about_a_killed_run() {
     let service = Service::start(small(60, 3));
     let receiver = Receiver::start();
     let serve = "[serve]\nlisten = \"127.0.0.1:0\"\nwebhook = \"off\"\nschedule = \"0 0 29 2 *\"\n";
@@ -303,7 +303,7 @@ fn a_killed_run_is_told_by_whatever_runs_next() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_notify_settings_are_refused() {
     let refused = |lines: &str, what: &str| {
         let done = place_at("http://127.0.0.1:9", &format!("[notify]\n{lines}\n")).run(&["status"]).expect(2);
         assert!(done.stderr.contains(what), "{lines}: {}", done.stderr);

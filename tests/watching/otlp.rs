@@ -1,4 +1,5 @@
-//! Traces and metrics by OTLP, decoded by the classes that OpenTelemetry generates from its protocol. Only in builds with the feature `otlp`.
+//! Traces and metrics by OTLP, decoded by the classes that OpenTelemetry generates from its protocol.
+//! Only in builds with the feature `otlp`.
 
 use std::{
     collections::BTreeMap,
@@ -71,7 +72,7 @@ fn all<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a Value>) {
 }
 
 #[test]
-fn a_collector_sees_the_run_its_windows_pages_and_commits() {
+fn a_collector_receives_runs_windows_pages_and_commits() {
     let service = Service::start(small(300, 5));
     let receiver = Receiver::start();
     let place = Place::new(&service).without_parquet();
@@ -110,7 +111,7 @@ fn a_collector_sees_the_run_its_windows_pages_and_commits() {
 }
 
 #[test]
-fn a_collector_that_is_gone_or_hangs_changes_no_run() {
+fn a_hung_or_missing_collector_changes_no_run() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_parquet();
     let receiver = Receiver::start();

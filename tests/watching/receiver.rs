@@ -1,4 +1,4 @@
-//! A receiver of webhooks that answers as it is told to, or not at all, and keeps what was posted.
+//! A receiver of webhooks that answers as configured, or not at all, and keeps what was posted.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},

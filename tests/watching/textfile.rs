@@ -1,4 +1,4 @@
-//! `[metrics] textfile`: whole at every moment, readable for everybody, also after a run that could not begin.
+//! `[metrics] textfile`: always complete, readable by everybody, and written after a run that could not start.
 
 use std::{os::unix::fs::PermissionsExt as _, process::Command};
 
@@ -38,7 +38,7 @@ fn text(place: &Place) -> String {
 }
 
 #[test]
-fn every_run_leaves_its_metrics() {
+fn every_run_writes_its_metrics() {
     let service = Service::start(small(120, 4));
     let place = place_for(&service, "");
     let report = place.report(&["sync"], 0);
@@ -67,7 +67,7 @@ fn every_run_leaves_its_metrics() {
 }
 
 #[test]
-fn a_run_that_cannot_begin_leaves_metrics_too() {
+fn a_run_that_cannot_start_also_writes_metrics() {
     let service = Service::start(small(60, 3));
     let place = place_for(&service, "").with_env(KEY_VARIABLE, "");
     place.run(&["sync"]).expect(2);
@@ -78,7 +78,7 @@ fn a_run_that_cannot_begin_leaves_metrics_too() {
 }
 
 #[test]
-fn a_textfile_that_cannot_be_written_changes_no_run() {
+fn an_unwritable_textfile_changes_no_run() {
     let service = Service::start(small(60, 3));
     let place = place_for(&service, "").with_config("[metrics]\ntextfile = \"no/such/folder/studysync.prom\"\n");
     let done = place.run(&["sync"]).expect(0);
@@ -86,7 +86,7 @@ fn a_textfile_that_cannot_be_written_changes_no_run() {
 }
 
 #[test]
-fn the_page_of_serve_is_read_by_the_same_parser() {
+fn one_parser_reads_the_textfile_and_the_serve_page() {
     let service = Service::start(small(60, 3));
     let serve = "[serve]\nlisten = \"127.0.0.1:0\"\nschedule = \"off\"\nwebhook = \"off\"\n";
     let place = place_for(&service, serve);

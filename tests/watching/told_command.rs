@@ -1,10 +1,10 @@
-//! The command of `[notify]`: what it has in its environment, and that it does not outlive the program.
+//! The command of `[notify]`: its environment, and that it ends with the program.
 
 use super::{place_for, with_wrong_key};
 use crate::harness::{Service, small};
 
 #[test]
-fn p11_no_secret_is_in_the_environment_of_the_command() {
+fn p11_the_notify_command_gets_no_secret() {
     let service = Service::start(small(60, 3));
     let tells = "[service]\napi_key_file = \"key\"\n\
                  [serve]\nstatus_token_env = \"MY_PAGE\"\n\
@@ -37,7 +37,7 @@ fn p11_no_secret_is_in_the_environment_of_the_command() {
 }
 
 #[test]
-fn a_signal_ends_the_command_with_all_that_it_started() {
+fn a_signal_ends_the_notify_command_with_its_children() {
     let service = Service::start(small(60, 3));
     let hangs = "[notify]\ncommand = [\"/bin/sh\", \"-c\", \"sleep 1000 & echo $$ $! > pids.part; mv pids.part pids; wait\"]\n\
                  timeout_secs = 300\n";

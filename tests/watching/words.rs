@@ -1,4 +1,5 @@
-//! Each failure that can be provoked, one by one: exit code, standard error, metrics, `/healthz` and the notification say the same words.
+//! Each failure that can be provoked: exit code, standard error, metrics, `/healthz`
+//! and the notification use the same words.
 
 use serde_json::Value;
 use studysync_sandbox::{ChangeRequest, Faults, ListName};
@@ -79,7 +80,7 @@ fn assert_is_told(done: &Done, why: &str, reason: &str) {
 }
 
 #[test]
-fn a_service_that_is_down_and_a_refused_key() {
+fn an_unreachable_service_and_a_refused_key_read_alike() {
     let service = Service::start(small(120, 4));
     let mut watched = Watched::new(&service.base_url(), "");
     watched.place.run(&["sync"]).expect(0);
@@ -103,7 +104,7 @@ fn a_service_that_is_down_and_a_refused_key() {
 }
 
 #[test]
-fn a_held_lease_and_a_warehouse_that_is_locked_or_broken() {
+fn a_held_lease_and_a_locked_warehouse_read_alike() {
     let service = Service::start(small(120, 4));
     let watched = Watched::new(&service.base_url(), "[warehouse]\nlock_wait_secs = 0\n");
     watched.place.run(&["sync"]).expect(0);
@@ -132,7 +133,7 @@ fn a_held_lease_and_a_warehouse_that_is_locked_or_broken() {
 }
 
 #[test]
-fn withheld_deletions_and_a_frozen_stream() {
+fn withheld_deletions_and_frozen_streams_read_alike() {
     let service = Service::start(small(300, 5));
     let watched = Watched::new(&service.base_url(), "");
     watched.place.run(&["sync"]).expect(0);
@@ -161,7 +162,7 @@ fn withheld_deletions_and_a_frozen_stream() {
 }
 
 #[test]
-fn a_budget_and_a_told_wait_end_runs_and_wake_nobody() {
+fn a_budget_and_a_retry_after_notify_nobody() {
     let service = Service::start(small(300, 5));
     let watched = Watched::new(&service.base_url(), "[throttle]\npatience_secs = 1\n");
     let budget =

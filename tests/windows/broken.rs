@@ -1,4 +1,4 @@
-//! Records that the service cannot deliver, or delivers as no JSON: they block themselves, and nothing around them.
+//! Records that the service cannot deliver, or delivers as invalid JSON, block only themselves.
 
 use serde_json::json;
 use studysync_sandbox::ListName;
@@ -20,7 +20,7 @@ fn stored(lab: &Lab) -> (i64, i64) {
 }
 
 #[test]
-fn p3_one_page_that_never_comes_costs_a_second_and_its_bisection() {
+fn p3_one_failing_record_costs_its_second_and_a_bisection() {
     let well = lab().backfill(i64::from(DAYS)).expect(0);
     for fault in ["server_error", "no_page"] {
         let lab = lab();
@@ -34,7 +34,8 @@ fn p3_one_page_that_never_comes_costs_a_second_and_its_bisection() {
         assert!(said, "{:?}", ill.report.notes);
         let failed = ill.log.iter().filter(|entry| entry.fault.as_deref() == Some("broken_records")).count();
         let good = ill.requests(RESPONSES) - failed;
-        // Each of about 20 halvings asks for the window in two sizes, twice each, and whether the service answers at all.
+        // Each of about 20 halvings asks for the window in two sizes, twice each,
+        // and whether the service answers at all.
         assert!(failed <= 20 + 20 * 5, "{fault}: {failed} requests for what never comes");
         let bound = well.requests(RESPONSES) * 12 / 10 + 20 * 4;
         assert!(good <= bound, "{fault}: {good} good requests, {} without the fault", well.requests(RESPONSES));
@@ -49,7 +50,7 @@ fn p3_one_page_that_never_comes_costs_a_second_and_its_bisection() {
 }
 
 #[test]
-fn p8_a_service_that_delivers_no_record_ends_the_run_soon() {
+fn p8_a_service_without_any_readable_record_ends_the_run_soon() {
     let lab = lab();
     let all: Vec<i64> = lab.truth(ListName::Responses).iter().map(created_ms).collect();
     lab.faults(json!({"broken_records": {"created_ms": all, "fault": "no_page", "path": RESPONSES}}));
@@ -60,7 +61,7 @@ fn p8_a_service_that_delivers_no_record_ends_the_run_soon() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_record_that_is_no_json_blocks_itself_alone() {
+fn p1_slow_an_invalid_json_record_blocks_only_itself() {
     let well = lab().backfill(i64::from(DAYS)).expect(0);
     for (fault, word) in [
         ("nan", "NaN"),
@@ -92,7 +93,7 @@ fn p1_slow_a_record_that_is_no_json_blocks_itself_alone() {
 }
 
 #[test]
-fn p4_a_record_that_comes_broken_has_not_vanished() {
+fn p4_a_broken_record_does_not_count_as_vanished() {
     let lab = lab();
     lab.backfill(i64::from(DAYS)).expect(0);
     let bad_ms = lonely_ms(&lab.truth(ListName::Responses));
@@ -111,7 +112,7 @@ fn p4_a_record_that_comes_broken_has_not_vanished() {
 }
 
 #[test]
-fn p3_a_page_that_breaks_on_the_way_is_asked_for_again() {
+fn p3_a_truncated_page_is_requested_again() {
     let lab = lab();
     lab.faults(json!({"cut_body": {"when": {"count": 1, "path": RESPONSES}}}));
     lab.backfill(i64::from(DAYS)).expect(0);
@@ -121,7 +122,7 @@ fn p3_a_page_that_breaks_on_the_way_is_asked_for_again() {
 }
 
 #[test]
-fn p1_broken_surveys_and_themes_are_set_aside() {
+fn p1_broken_surveys_and_themes_become_rejects() {
     let lab = Lab::new(studysync_sandbox::Settings { theme_share: 1.0, ..small(600, 5) });
     let first_ms = |list| lab.truth(list).iter().map(created_ms).find(|at_ms| at_ms % 1000 > 1).unwrap();
     let (survey_ms, theme_ms) = (first_ms(ListName::Surveys), first_ms(ListName::Themes));

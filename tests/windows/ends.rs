@@ -1,4 +1,4 @@
-//! Lists that end as the schema of themes reads: `cursor` and `data` never empty, and 404 on the last token.
+//! Lists that end as the schema of themes says: `cursor` and `data` never empty, and 404 for the last token.
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ListName, Settings};
@@ -28,7 +28,7 @@ fn filled(settings: Settings, faults: Value) -> (Lab, Ended) {
 }
 
 #[test]
-fn p3_themes_that_end_as_their_schema_reads_are_proven() {
+fn p3_a_theme_list_that_ends_with_404_is_proven() {
     for page_rows in [10, 100] {
         let (_, well) = filled(settings(), json!({"default_page_rows": page_rows}));
         let end = json!({"themes_end_mark": "not_found", "default_page_rows": page_rows});
@@ -63,7 +63,7 @@ fn p3_a_list_of_one_row_is_proven() {
 }
 
 #[test]
-fn p3_every_list_may_end_so_for_a_fifth_more_requests() {
+fn p3_lists_that_end_with_404_cost_a_fifth_more_requests() {
     let (_, well) = filled(small(1500, 60), json!({}));
     let (_, odd) = filled(small(1500, 60), json!({"end_mark": "not_found"}));
     println!("all: {} {}", well.log.len(), odd.log.len());
@@ -76,7 +76,7 @@ fn p3_every_list_may_end_so_for_a_fifth_more_requests() {
 }
 
 #[test]
-fn p3_tokens_that_die_with_404_are_no_end() {
+fn p3_an_expired_token_with_404_is_not_the_end() {
     for dead in [
         json!({"after_pages": 1, "status": 404}),
         json!({"after_pages": 3, "status": 404}),

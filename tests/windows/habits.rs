@@ -1,5 +1,5 @@
-//! Filters of the service that the contract does not tell of: which surveys are listed without a status, in which spelling statuses are
-//! understood, and whose creation the times of themes mean.
+//! Filters that the contract does not describe: which surveys are listed without a status, which spelling of statuses
+//! is understood, and which creation time the filter of themes uses.
 
 use serde_json::{Value, json};
 use studysync_sandbox::{ChangeRequest, ListName, LogEntry, Settings};
@@ -40,7 +40,7 @@ fn truth_by_status(lab: &Lab) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn p1_surveys_of_all_states_are_asked_for_as_the_service_understands() {
+fn p1_all_survey_states_are_requested_in_the_spelling_understood() {
     for (ignores_others, spelling, names, asked) in [
         (false, "comma", vec!["status"], 1),
         (true, "brackets", vec!["status[]"], 6),
@@ -67,7 +67,7 @@ fn p1_surveys_of_all_states_are_asked_for_as_the_service_understands() {
 }
 
 #[test]
-fn p4_a_survey_that_is_archived_has_not_vanished() {
+fn p4_an_archived_survey_does_not_count_as_vanished() {
     // So few surveys that none is archived at first: the service does not show what it would leave out.
     let lab = Lab::new(Settings { surveys: 3, ..small(60, 3) });
     lab.faults(json!({"default_statuses": ["IN_PROGRESS", "PAUSED", "COMPLETED"]}));
@@ -85,7 +85,7 @@ fn p4_a_survey_that_is_archived_has_not_vanished() {
 }
 
 #[test]
-fn a_service_that_lists_every_state_is_asked_for_none() {
+fn a_service_that_lists_all_states_gets_no_status_filter() {
     let lab = Lab::new(small(100, 3));
     lab.sync().expect(0);
     assert_eq!(by_status(&lab), truth_by_status(&lab));
@@ -96,7 +96,7 @@ fn a_service_that_lists_every_state_is_asked_for_none() {
 }
 
 #[test]
-fn p4_chosen_statuses_leave_other_surveys_as_they_were() {
+fn p4_a_status_filter_leaves_other_surveys_unchanged() {
     let lab = Lab::new(small(100, 3));
     lab.faults(json!({"status_spelling": "repeated"}));
     lab.sync().expect(0);
@@ -116,7 +116,7 @@ fn p4_chosen_statuses_leave_other_surveys_as_they_were() {
 }
 
 #[test]
-fn p4_no_theme_seems_gone_whoevers_creation_its_times_mean() {
+fn p4_no_theme_vanishes_by_either_meaning_of_creation_time() {
     for lag_ms in [0, 3_600_000, 3 * 86_400_000 + 5000] {
         let lab = Lab::new(Settings { theme_share: 1.0, ..small(300, 10) });
         lab.faults(json!({"theme_lag_ms": lag_ms}));
@@ -136,7 +136,7 @@ fn p4_no_theme_seems_gone_whoevers_creation_its_times_mean() {
 }
 
 #[test]
-fn p4_a_theme_that_is_gone_is_marked_where_its_own_creation_counts() {
+fn p4_a_removed_theme_is_marked_as_vanished() {
     let lab = Lab::new(Settings { theme_share: 1.0, ..small(600, 5) });
     lab.backfill(5).expect(0);
     let theme = lab.truth(ListName::Themes)[5].clone();

@@ -1,5 +1,5 @@
-//! Windows at a service with habits that few have: records that it cannot deliver, lists with odd ends, filters of its own. The
-//! program runs in this process, against the sandbox without a socket, in simulated time: waits between attempts cost nothing.
+//! Windows at services with rare behaviour: unreadable records, odd ends of lists, own filters. The program runs in
+//! this process, against the sandbox without a socket, in simulated time: waits cost nothing.
 
 mod broken;
 mod ends;

@@ -1,11 +1,11 @@
-//! Clocks that are wrong, and jump. The service's decides what is read; whatever it said, nothing is lost once it is right again.
-//! This machine's only stamps.
+//! Clocks that are wrong or jump. The service's clock decides what is read, and nothing is lost once it is
+//! right again. The local clock only stamps.
 
 use std::{path::Path, process::Command, sync::Arc, sync::Mutex};
 
 use studysync_sandbox::{ChangeRequest, LogEntry, Settings};
 
-use crate::harness::{DAY_MS, Done, NOW_MS, Place, Service, assert_holds, expected::Expected, small};
+use crate::harness::{DAY_MS, Done, NOW_MS, Place, Service, assert_warehouses_equal, expected::Expected, small};
 
 use super::{
     assert_live_rows,
@@ -40,7 +40,7 @@ fn behind_a_clock(service: &Service, skew: &Skew) -> RawServer {
 }
 
 #[test]
-fn p1_p4_the_service_s_clock_may_jump_to_and_fro_between_runs() {
+fn p1_p4_jumps_of_the_service_clock_lose_nothing() {
     let service = Service::start(small(900, DAYS));
     let skew: Skew = Arc::new(Mutex::new(Some(0)));
     let server = behind_a_clock(&service, &skew);
@@ -72,7 +72,7 @@ fn p1_p4_the_service_s_clock_may_jump_to_and_fro_between_runs() {
 }
 
 #[test]
-fn p1_a_service_that_does_not_tell_its_time_is_read_by_this_machine_s() {
+fn p1_the_local_clock_replaces_a_missing_date_header() {
     let service = Service::start(small(600, DAYS));
     let skew: Skew = Arc::new(Mutex::new(None));
     let server = behind_a_clock(&service, &skew);
@@ -97,7 +97,7 @@ fn p1_a_service_that_does_not_tell_its_time_is_read_by_this_machine_s() {
 }
 
 #[test]
-fn p3_a_clock_that_is_weeks_off_is_a_finding() {
+fn p3_a_clock_that_is_weeks_off_is_reported() {
     let now_ms = studysync::clock::now_ms();
     // The youngest row is an hour old: a clock that is ahead has rows read that are too young for a right one.
     let hour_ms = 3_600_000;
@@ -123,7 +123,7 @@ fn p3_a_clock_that_is_weeks_off_is_a_finding() {
 }
 
 #[test]
-fn p6_a_service_that_is_behind_with_its_rows_is_asked_once_about_its_clock() {
+fn p6_a_service_with_old_rows_is_asked_once_for_newer_ones() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_parquet();
     place.run(&["sync"]).expect(0);
@@ -156,7 +156,7 @@ fn can_move_this_machine_s_clock() -> bool {
 }
 
 #[test]
-fn p1_a_backfill_asks_for_its_time_though_this_machine_s_clock_was_set_back() {
+fn p1_a_backfill_is_complete_despite_a_late_local_clock() {
     if !can_move_this_machine_s_clock() {
         return;
     }
@@ -172,12 +172,16 @@ fn p1_a_backfill_asks_for_its_time_though_this_machine_s_clock_was_set_back() {
         for backfill in backfills {
             run_at(&place, "@2026-01-25 12:00:00", &[&["backfill"], *backfill].concat()).expect(0);
         }
-        assert_holds(&place, &Expected::now(&service), &format!("{backfills:?} on a machine that was set back"));
+        assert_warehouses_equal(
+            &place,
+            &Expected::now(&service),
+            &format!("{backfills:?} on a machine that was set back"),
+        );
     }
 }
 
 #[test]
-fn p1_p6_this_machine_s_clock_may_be_years_off_and_jump() {
+fn p1_p6_a_wrong_local_clock_loses_nothing() {
     if !can_move_this_machine_s_clock() {
         return;
     }
@@ -185,7 +189,7 @@ fn p1_p6_this_machine_s_clock_may_be_years_off_and_jump() {
     let place = Place::new(&service);
     let started = run_at(&place, "-5y", &["sync", "--json"]).expect(0).json();
     assert!(started["started_at"].as_str().unwrap() < "2023", "the clock was not moved: {started}");
-    assert_holds(&place, &Expected::now(&service), "years behind");
+    assert_warehouses_equal(&place, &Expected::now(&service), "years behind");
     for offset in ["+7y", "-30y", "+1d", "-1d"] {
         service.advance_days(1);
         service.change(&ChangeRequest { seed: 7, edits: 20, new_answers: 20, ..ChangeRequest::default() });

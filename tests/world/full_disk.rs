@@ -1,8 +1,8 @@
-//! A disk that is full at any write: the run ends with exit code 1 and says so, and once there is room the same command ends
-//! equal to the truth.
+//! A disk that is full at any write: the run ends with exit code 1 and says so. With room again, the
+//! same command ends equal to the service.
 //!
-//! Real full disks are small memory file systems in a mount namespace of their own, which not every user may make. Where that is
-//! refused the test says so, and the other one stands in: a limit on the size of any file, which every user may set.
+//! Real full disks are small memory file systems in a mount namespace, which not every user may make. Where that is
+//! refused the test says so. The other test needs no privilege: it limits the size of any file.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use std::{
 
 use studysync_sandbox::ChangeRequest;
 
-use crate::harness::{DAY_MS, Done, Place, Service, assert_each_holds, days_ago, expected::Expected, small};
+use crate::harness::{DAY_MS, Done, Place, Service, assert_each_warehouse_equals, days_ago, expected::Expected, small};
 
 use super::{copy_folder, restore};
 
@@ -22,7 +22,8 @@ const DAYS: u32 = 12;
 /// The names by which messages tell what was being written.
 const PLACES: [&str; 4] = ["under-way", "checkpoints.sqlite", "warehouse.duckdb", "parquet"];
 
-/// Mounts a small file system over a folder, runs the command, makes room, and runs it again; what is then there is copied out.
+/// Mounts a small file system over a folder, runs the command, makes room, and runs it again;
+/// what is then there is copied out.
 const ON_A_FULL_DISK: &str = r#"
 set -eu
 full=$1 room_kib=$2 out=$3 home=$(pwd); shift 3
@@ -113,7 +114,7 @@ fn sweep(
     // While a file is rewritten its old form is still there.
     let needed_kib = kib_below(&path).saturating_sub(held_kib) * 5 / 4 + 64;
     let expected = Expected::now(service);
-    assert_each_holds(place, &expected, "with room");
+    assert_each_warehouse_equals(place, &expected, "with room");
     let (mut told, mut failures) = (BTreeSet::new(), 0);
     for step in 0..tried.sizes {
         // Not on page borders alone.
@@ -126,7 +127,7 @@ fn sweep(
             told.extend(assert_tells(&first, &when));
         }
         assert_eq!(second.code, 0, "{when}: {}", second.stderr);
-        assert_each_holds(place, &expected, &when);
+        assert_each_warehouse_equals(place, &expected, &when);
     }
     restore(place, before.path());
     place.run(command).expect(0);
@@ -179,7 +180,8 @@ fn fill_disks(tried: &Tried<'_>) {
     assert!(told.len() >= tried.places, "only {told:?} failed");
 }
 
-/// `ulimit -f` counts blocks of 512 bytes; the signal that goes with the limit is ignored, as a service manager may set it.
+/// `ulimit -f` counts blocks of 512 bytes;
+/// the signal that goes with the limit is ignored, as a service manager may set it.
 fn with_files_of_at_most(place: &Place, blocks: u64, command: &[&str]) -> Done {
     let run = place.command(command);
     let mut wrapped = Command::new("sh");
@@ -207,13 +209,13 @@ fn limits_on_file_size() {
             assert!(done.stderr.contains("run the same command again"), "{when}: {}", done.stderr);
         }
         place.run(&command).expect(0);
-        assert_each_holds(&place, &expected, &when);
+        assert_each_warehouse_equals(&place, &expected, &when);
     }
     assert!(failures >= 10, "only {failures} runs met the limit");
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_p2_exit_1_slow_a_limit_on_the_size_of_files_loses_nothing() {
+fn p1_p2_exit_1_slow_a_file_size_limit_loses_nothing() {
     limits_on_file_size();
 }

@@ -1,5 +1,5 @@
-//! Hostile bytes over real HTTP. Memory stays bounded, the error says what came, nothing panics; and when the service is itself
-//! again the same command ends equal to the truth.
+//! Hostile bytes over real HTTP: memory stays bounded, the error says what came, nothing panics. Once the service is
+//! well again, the same command ends equal to the service.
 
 use std::{
     io::Write,
@@ -12,15 +12,15 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 
-use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, expected::Expected, small};
+use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_warehouses_equal, expected::Expected, small};
 
 use super::wire::{RawServer, respond};
 
-/// The most memory that a run may take which believes nothing: one body at its limit (64 MiB) for each of two requests, and two
-/// engines, which hardly anything reaches.
+/// The most memory that a run may take which believes nothing: one body at its limit (64 MiB) for each of two requests,
+/// and two engines, which hardly anything reaches.
 const RSS_BYTES_MAX: u64 = 640 << 20;
-/// The same for one that takes in 50 MiB with every answer: two more pages wait for their commit, and the rows made of a page are
-/// larger than it, since an answer stands in them as JSON and as text.
+/// The same for one that takes in 50 MiB with every answer: two more pages wait for their commit, and the rows made of
+/// a page are larger than it, since an answer stands in them as JSON and as text.
 const LANDING_RSS_BYTES_MAX: u64 = 1536 << 20;
 const MIB: usize = 1 << 20;
 
@@ -82,7 +82,7 @@ impl Met {
         self.is_hostile.store(false, Ordering::Relaxed);
         let next = self.place.run(&["sync"]);
         assert_eq!(next.code, 0, "{what}: the next run: {}", next.stderr);
-        assert_holds(&self.place, &Expected::now(&self.service), what);
+        assert_warehouses_equal(&self.place, &Expected::now(&self.service), what);
     }
 
     fn count(&self, sql: &str) -> i64 {
@@ -138,7 +138,7 @@ fn endless_chunks(stream: &mut TcpStream) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p8_slow_bodies_without_end_are_not_read_on() {
+fn p8_slow_endless_bodies_are_cut_off() {
     all_refused(&[
         ("a gzip bomb", gzip_bomb, &["larger than", "bytes"]),
         ("an endless body", endless_body, &["larger than", "bytes"]),
@@ -155,7 +155,7 @@ fn p8_slow_bodies_without_end_are_not_read_on() {
 }
 
 #[test]
-fn p8_heads_without_measure_are_refused() {
+fn p8_oversized_response_heads_are_refused() {
     all_refused(&[
         (
             "ten thousand headers",
@@ -174,7 +174,7 @@ fn p8_heads_without_measure_are_refused() {
 }
 
 #[test]
-fn p3_bodies_that_lie_about_their_length_are_no_pages() {
+fn p3_bodies_with_a_wrong_length_are_refused() {
     const WHOLE: &[u8] = b"{\"data\":[],\"cursor\":null}";
     all_refused(&[
         (
@@ -223,7 +223,7 @@ fn p3_bodies_that_lie_about_their_length_are_no_pages() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p3_slow_texts_that_are_no_pages_are_refused() {
+fn p3_slow_bodies_that_are_not_pages_are_refused() {
     all_refused(&[
         ("NULs", |stream| respond(stream, "200 OK", "", &[0; 5000]), &["not JSON"]),
         (
@@ -254,7 +254,7 @@ fn p3_slow_texts_that_are_no_pages_are_refused() {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_items_that_are_no_json_are_set_aside() {
+fn p1_slow_items_with_invalid_json_become_rejects() {
     const NO_UTF8: Hostile = |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\xff\xfe\"],\"cursor\":null}");
     const A_NUL: Hostile = |stream| respond(stream, "200 OK", "", b"{\"data\":[\"\0\"],\"cursor\":null}");
     for hostile in [NO_UTF8, A_NUL] {
@@ -295,7 +295,7 @@ fn p1_p8_slow_a_page_of_fifty_megabytes_lands() {
 }
 
 #[test]
-fn p1_p8_records_that_no_reader_would_expect_land() {
+fn p1_p8_records_with_extreme_values_land() {
     let met = meet(
         |stream| {
             let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
@@ -328,7 +328,7 @@ fn p1_p8_records_that_no_reader_would_expect_land() {
 }
 
 #[test]
-fn p5_hostile_values_of_retry_after_are_waits_or_none() {
+fn p5_hostile_retry_after_values_are_bounded_or_ignored() {
     let cases: [(&str, &str, i32); 6] = [
         ("a wait of ages", "retry-after: 99999999999999999999999\r\n", 6),
         ("a date at the end of time", "retry-after: Fri, 31 Dec 9999 23:59:59 GMT\r\n", 6),
@@ -365,7 +365,7 @@ fn p5_hostile_values_of_retry_after_are_waits_or_none() {
                 }
                 // The told wait binds the next command too.
                 place.run(&["sync", "--ignore-rate-limit"]).expect(0);
-                assert_holds(&place, &Expected::now(&service), what);
+                assert_warehouses_equal(&place, &Expected::now(&service), what);
             });
         }
     });

@@ -1,5 +1,5 @@
-//! The least memory that the settings allow is enough: 400,000 answers are loaded, compared column by column, rebuilt and erased from
-//! with it, and a load takes no more than a quarter beyond it (promise P8).
+//! The minimum memory setting is enough to load 400,000 answers, compare them column by column, rebuild them and erase
+//! from them. A load uses at most a quarter more (P8).
 
 use crate::harness::{ALL_FLAGS, Done, Place, Service, days_ago, small};
 
@@ -39,12 +39,12 @@ fn works_in_the_least_memory(choose: fn(Place) -> Place) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p8_slow_duckdb_works_in_the_least_memory() {
+fn p8_slow_duckdb_works_with_the_minimum_memory() {
     works_in_the_least_memory(Place::without_parquet);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p8_slow_parquet_works_in_the_least_memory() {
+fn p8_slow_parquet_works_with_the_minimum_memory() {
     works_in_the_least_memory(Place::without_duckdb);
 }

@@ -1,4 +1,5 @@
-//! What another process holds: the warehouse is waited for and then given up with exit code 5; the lease is not waited for.
+//! Locks of other processes: a run waits for the warehouse, then gives up with exit
+//! code 5. It does not wait for the lease.
 
 use std::{
     fs::File,
@@ -7,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, expected::Expected, small};
+use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_warehouses_equal, expected::Expected, small};
 
 use super::{assert_mended, assert_says};
 
@@ -24,7 +25,7 @@ pub struct Holder {
 impl Holder {
     pub fn of(place: &Place, mode: &str) -> Holder {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "world::locks::plays_the_analyst", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "world::locks::acts_as_the_analyst_for_other_tests", "--nocapture", "--test-threads=1"])
             .env(HOLDER_FILE, place.duckdb())
             .env(HOLDER_MODE, mode)
             .stdin(Stdio::piped())
@@ -58,7 +59,7 @@ impl Drop for Holder {
 /// No test: what [`Holder`] starts. In the suite, where nobody set its variables, it does nothing.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the one way to tell a copy of this binary what it is")]
-fn plays_the_analyst() {
+fn acts_as_the_analyst_for_other_tests() {
     let (Some(file), Some(mode)) = (std::env::var_os(HOLDER_FILE), std::env::var_os(HOLDER_MODE)) else { return };
     let mode = if mode == "reads" { duckdb::AccessMode::ReadOnly } else { duckdb::AccessMode::ReadWrite };
     let config = duckdb::Config::default().access_mode(mode).unwrap();
@@ -75,7 +76,7 @@ fn place_that_waits(service: &Service, secs: u32) -> Place {
 }
 
 #[test]
-fn exit_5_a_held_warehouse_is_given_up_after_the_time_that_is_set() {
+fn exit_5_a_locked_warehouse_times_out_as_configured() {
     let service = Service::start(small(400, 8));
     let place = place_that_waits(&service, 1);
     place.report(&["sync"], 0);
@@ -92,7 +93,7 @@ fn exit_5_a_held_warehouse_is_given_up_after_the_time_that_is_set() {
 }
 
 #[test]
-fn a_held_warehouse_is_waited_for() {
+fn a_run_waits_for_a_locked_warehouse() {
     let service = Service::start(small(400, 8));
     let place = place_that_waits(&service, 120);
     place.report(&["sync"], 0);
@@ -104,7 +105,7 @@ fn a_held_warehouse_is_waited_for() {
         holder.let_go();
         let done = Done::from(run.wait_with_output().unwrap()).expect(0);
         assert!(done.stderr.contains("waiting up to 120 s"), "{mode}: it did not have to wait: {}", done.stderr);
-        assert_holds(&place, &Expected::now(&service), mode);
+        assert_warehouses_equal(&place, &Expected::now(&service), mode);
     }
 }
 
@@ -125,7 +126,7 @@ fn ctrl_c_ends_the_wait_for_a_warehouse() {
 }
 
 #[test]
-fn exit_5_two_runs_at_once_and_the_holder_is_named() {
+fn exit_5_a_concurrent_run_names_the_lease_holder() {
     let service = Service::start(small(400, 8));
     let place = Place::new(&service);
     service.control().merge_faults(serde_json::json!({"latency": {"ms": 1500}})).unwrap();
@@ -140,11 +141,11 @@ fn exit_5_two_runs_at_once_and_the_holder_is_named() {
     assert!(!done.stderr.contains(KEY));
     service.set_faults(Default::default());
     Done::from(first.wait_with_output().unwrap()).expect(0);
-    assert_holds(&place, &Expected::now(&service), "after both");
+    assert_warehouses_equal(&place, &Expected::now(&service), "after both");
 }
 
 #[test]
-fn a_lease_of_a_dead_process_binds_nobody() {
+fn the_lease_of_a_dead_process_is_ignored() {
     let service = Service::start(small(400, 8));
     let place = Place::new(&service);
     place.report(&["sync"], 0);

@@ -1,5 +1,5 @@
-//! The world around a run: full disks, torn and missing files, locks, clocks, and a service that sends anything. Each case ends
-//! with a message that names the thing and the way out, loses nothing, and the next run makes good what can be made good.
+//! The environment of a run: full disks, torn and missing files, locks, clocks, and a service that sends anything. Each
+//! case ends with a message that names the cause and the action, loses nothing, and the next run repairs what it can.
 
 mod clocks;
 pub mod full_disk;
@@ -17,7 +17,7 @@ mod wire;
 
 use std::path::Path;
 
-use crate::harness::{Done, Place, Service, assert_holds, contract, different_rows, expected::Expected};
+use crate::harness::{Done, Place, Service, assert_warehouses_equal, contract, different_rows, expected::Expected};
 
 /// Asserts that an error names these things, and says what to do.
 fn assert_says(done: &Done, words: &[&str]) {
@@ -31,11 +31,11 @@ fn assert_says(done: &Done, words: &[&str]) {
 fn assert_mended(service: &Service, place: &Place, when: &str) {
     let done = place.run(&["sync"]);
     assert_eq!(done.code, 0, "{when}: {}", done.stderr);
-    assert_holds(place, &Expected::now(service), when);
+    assert_warehouses_equal(place, &Expected::now(service), when);
 }
 
-/// Asserts that each warehouse holds exactly the service's rows, leaving aside what it marked as vanished: whether that was seen
-/// before it went depends on the moment.
+/// Asserts that each warehouse holds exactly the service's rows, leaving aside what it marked as vanished: whether that
+/// was seen before it went depends on the moment.
 fn assert_live_rows(place: &Place, service: &Service, when: &str) {
     let expected = Expected::now(service);
     for (name, tables) in place.warehouses() {

@@ -1,5 +1,5 @@
-//! Folders and files that cannot be written, and paths that cannot be folders. Root may write anywhere but to what is mounted
-//! read-only.
+//! Read-only folders and files, and paths that cannot be folders. Root may write
+//! everywhere except to a read-only mount.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ fn run_with(service: &Service, place: &Place, part: &str, path: &str) -> Done {
 }
 
 #[test]
-fn exit_1_a_path_below_a_file_is_named() {
+fn exit_1_the_error_names_a_path_below_a_file() {
     let service = Service::start(small(100, 4));
     let place = Place::new(&service);
     fs::write(place.path("a-file"), "not a folder").unwrap();
@@ -38,7 +38,7 @@ fn exit_1_a_path_below_a_file_is_named() {
 }
 
 #[test]
-fn missing_parent_folders_are_made() {
+fn missing_parent_folders_are_created() {
     let service = Service::start(small(100, 4));
     for part in PARTS {
         let place = Place::new(&service);
@@ -59,8 +59,8 @@ cd "$(pwd)"
 exec "$@"
 "#;
 
-/// The run with one part that cannot be written: for root by a mount of its own, for everybody else by the rights of its files.
-/// `None` where root may not mount.
+/// The run with one part that cannot be written: for root by a mount of its own, for everybody else by the rights of
+/// its files. `None` where root may not mount.
 fn run_without_right_to(place: &Place, part: &Path) -> Option<Done> {
     let run = place.command(&["sync"]);
     if !rustix::process::geteuid().is_root() {
@@ -94,7 +94,7 @@ fn set_mode(part: &Path, mode: u32) {
 }
 
 #[test]
-fn exit_1_what_may_not_be_written_is_named() {
+fn exit_1_the_error_names_the_unwritable_path() {
     let service = Service::start(small(100, 4));
     for part in PARTS {
         let place = Place::new(&service);

@@ -1,5 +1,5 @@
-//! Refusals and answers that prove less than they seem to: they cost the window, the list or the person that they are about, and
-//! nothing else; and they prove nothing complete.
+//! Refusals and answers that prove less than they seem to: each costs only its window, list or
+//! person, and proves nothing complete.
 
 use std::{
     net::TcpStream,
@@ -11,7 +11,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::harness::{ALL_FLAGS, Done, KEY, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{
+    ALL_FLAGS, Done, KEY, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small,
+};
 
 use super::wire::{RawServer, Request, respond};
 
@@ -53,7 +55,7 @@ impl World {
         self.is_on.store(false, Ordering::Relaxed);
         let done = backfill(place);
         assert_eq!(done.code, 0, "{when}: {}", done.stderr);
-        assert_holds(place, &Expected::now(&self.service), when);
+        assert_warehouses_equal(place, &Expected::now(&self.service), when);
     }
 }
 
@@ -80,7 +82,7 @@ fn failures(report: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn p3_a_service_that_answers_404_to_everything_proves_nothing() {
+fn p3_a_service_that_returns_only_404_proves_nothing() {
     for (kind, body) in [("application/json", &br#"{"error":"not found"}"#[..]), ("text/html", b"<h1>404"), ("", b"")] {
         let world = World::new(move |_| Some(("404 Not Found", kind, body)));
         let place = world.place();
@@ -98,7 +100,7 @@ fn p3_a_service_that_answers_404_to_everything_proves_nothing() {
 }
 
 #[test]
-fn p3_one_list_that_answers_404_is_not_proven_empty() {
+fn p3_a_list_that_returns_404_is_not_proven_empty() {
     let world = World::new(|request| request.is_for("/v1/themes").then_some(("404 Not Found", "", b"")));
     let place = world.place();
     let done = backfill(&place);
@@ -114,7 +116,7 @@ fn p3_one_list_that_answers_404_is_not_proven_empty() {
 }
 
 #[test]
-fn p3_a_list_that_is_empty_may_answer_404() {
+fn p3_404_ends_an_empty_list_that_is_known_to_exist() {
     let world = World::new(|request| {
         let is_nonsense = request.target.contains("start=none");
         (request.is_for("/v1/themes") && !is_nonsense).then_some(("404 Not Found", "application/json", b"{}"))
@@ -139,7 +141,7 @@ fn one_window(status: &'static str, kind: &'static str, body: &'static [u8]) -> 
 }
 
 #[test]
-fn one_refused_window_costs_that_window_alone() {
+fn a_refused_window_costs_only_that_window() {
     let cases: [(&str, &str, &[u8], &str); 6] = [
         ("403 Forbidden", "text/html", BLOCKED, "proxy or firewall"),
         ("403 Forbidden", "", b"", "accepted elsewhere"),
@@ -170,7 +172,7 @@ fn one_refused_window_costs_that_window_alone() {
 }
 
 #[test]
-fn a_list_that_is_refused_costs_that_list_alone() {
+fn a_refused_list_costs_only_that_list() {
     let cases = [
         ("/v1/themes", "403 Forbidden", ""),
         ("/v1/surveys", "403 Forbidden", ""),
@@ -211,7 +213,7 @@ fn a_list_that_is_refused_costs_that_list_alone() {
 }
 
 #[test]
-fn one_passing_refusal_costs_nothing() {
+fn a_single_refusal_is_retried_without_loss() {
     for (status, path) in [(401, "/v1/responses"), (403, "/v1/surveys"), (421, "/v1/themes"), (499, "/v1/responses")] {
         let service = Service::start(small(60, 3));
         let fault = json!({"server_error": {"status": status, "when": {"count": 1, "path": path}}});
@@ -219,12 +221,12 @@ fn one_passing_refusal_costs_nothing() {
         let place = Place::new(&service).without_parquet();
         let done = place.run(&["sync"]);
         assert_eq!(done.code, 0, "{status} {path}: {}", done.stderr);
-        assert_holds(&place, &Expected::now(&service), path);
+        assert_warehouses_equal(&place, &Expected::now(&service), path);
     }
 }
 
 #[test]
-fn a_firewall_before_the_whole_service_is_named() {
+fn the_error_names_a_firewall_before_the_service() {
     let world = World::new(|_| Some(("403 Forbidden", "text/html", BLOCKED)));
     let place = world.place();
     for command in ["sync", "check"] {
@@ -235,7 +237,7 @@ fn a_firewall_before_the_whole_service_is_named() {
 }
 
 #[test]
-fn a_person_who_is_refused_is_named_in_no_log_and_alone() {
+fn a_refused_person_costs_nobody_else_and_is_not_logged() {
     let world =
         World::new(|request| request.is_for("/v2/users/user-2").then_some(("403 Forbidden", "text/html", BLOCKED)));
     for user_id in ["user-1", "user-3"] {
@@ -249,7 +251,7 @@ fn a_person_who_is_refused_is_named_in_no_log_and_alone() {
 }
 
 #[test]
-fn a_refused_key_says_what_was_not_reached() {
+fn a_refused_key_reports_what_was_not_pulled() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_parquet().with_env("STUDYSYNC_API_KEY", "another");
     let done = place.run(&["sync", "--json"]).expect(4);

@@ -1,10 +1,12 @@
-//! A service that changes its answers while they are read, and one that answers nothing for a night.
+//! A service that changes its answers during paging, and one that returns empty lists for a night.
 
 use std::time::Duration;
 
 use studysync_sandbox::{ChangeRequest, Faults, Latency, Order};
 
-use crate::harness::{ALL_FLAGS, DAY_MS, Done, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{
+    ALL_FLAGS, DAY_MS, Done, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small,
+};
 
 use super::assert_live_rows;
 
@@ -12,14 +14,15 @@ const DAYS: u32 = 10;
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_p4_slow_answers_that_change_between_two_pages_are_true_after_the_next_look() {
+fn p1_p4_slow_answers_changed_during_paging_are_right_next_scan() {
     for order in [Order::NewestFirst, Order::OldestFirst, Order::Shuffled] {
         let service = Service::start(small(1200, DAYS));
         let slow = Faults { order, latency: Latency { ms: 25, ..Latency::default() }, ..Faults::default() };
         service.set_faults(slow);
         let place = Place::new(&service).with_config(&format!("{ALL_FLAGS}page_rows = 15\n"));
         let mut run = place.spawn(&["backfill", "--from", &days_ago(i64::from(DAYS))]);
-        // Inserted, deleted and edited all over the windows, a few rows for each answer on its way: page edges included.
+        // Inserted, deleted and edited all over the windows, a few rows for each answer on its way:
+        // page edges included.
         let mut changes = 0;
         let ended = loop {
             if let Some(status) = run.try_wait().unwrap() {
@@ -40,8 +43,8 @@ fn p1_p4_slow_answers_that_change_between_two_pages_are_true_after_the_next_look
         };
         assert!(changes > 20, "{order:?}: only {changes} changes fell into the run");
         let done = Done::from(run.wait_with_output().unwrap());
-        // A row that changes between its page and the look at the page's edge comes in two versions, or not again: that may need
-        // a look, and the next run settles it.
+        // A row that changes between its page and the look at the page's edge comes in two versions, or not again: that
+        // may need a look, and the next run settles it.
         assert!(ended.success() || ended.code() == Some(3), "{order:?}: {}", done.stderr);
         service.set_faults(Faults { order, ..Faults::default() });
         service.advance_days(1);
@@ -90,12 +93,12 @@ fn an_empty_day(place: &Place, service: &Service) {
     }
     let report = place.report(&["sync"], 0);
     assert_eq!(report["streams"]["responses"]["withheld"], 0, "{report}");
-    assert_holds(place, &held, "the next night");
+    assert_warehouses_equal(place, &held, "the next night");
     assert!(!place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"), "the doubt is settled");
 }
 
 #[test]
-fn p4_a_day_that_is_empty_for_one_night_costs_no_row_and_is_well_the_next_night() {
+fn p4_a_day_that_is_empty_for_one_night_costs_no_row() {
     for not_found in [false, true] {
         let service = Service::start(small(900, DAYS));
         service.set_faults(Faults { not_found_when_empty: not_found, ..Faults::default() });
@@ -106,7 +109,7 @@ fn p4_a_day_that_is_empty_for_one_night_costs_no_row_and_is_well_the_next_night(
 }
 
 #[test]
-fn p4_the_same_with_parquet_alone() {
+fn p4_a_day_that_is_empty_once_costs_no_row_in_parquet() {
     let service = Service::start(small(900, DAYS));
     let place = Place::new(&service).without_duckdb();
     place.report(&["sync"], 0);
@@ -114,7 +117,7 @@ fn p4_the_same_with_parquet_alone() {
 }
 
 #[test]
-fn p4_a_real_mass_deletion_is_believed_when_it_is_said_to_be_real() {
+fn p4_a_confirmed_mass_deletion_is_applied() {
     let service = Service::start(small(900, DAYS));
     let place = Place::new(&service);
     place.report(&["sync"], 0);
@@ -127,7 +130,7 @@ fn p4_a_real_mass_deletion_is_believed_when_it_is_said_to_be_real() {
     assert_eq!(report["streams"]["responses"]["withheld"].as_u64().unwrap() as usize, gone.vanished.len(), "{report}");
     let report = place.report(&["sync", "--accept-vanished"], 0);
     assert_eq!(report["streams"]["responses"]["vanished"].as_u64().unwrap() as usize, gone.vanished.len(), "{report}");
-    assert_holds(&place, &held.next_morning(Expected::now(&service)), "after accepting");
+    assert_warehouses_equal(&place, &held.next_morning(Expected::now(&service)), "after accepting");
     let report = place.report(&["sync"], 0);
     assert_eq!(report["streams"]["responses"]["vanished"], 0, "it vanished twice: {report}");
 }

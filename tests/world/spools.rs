@@ -1,10 +1,11 @@
-//! The pages of a scan under way, torn at any byte, lost, or with the whole archive gone: asked for again, never half believed.
+//! Spools that are torn at any byte or lost, and a lost archive: the pages are pulled
+//! again, and torn pages are never used.
 
 use std::{fs, path::PathBuf};
 
 use studysync_sandbox::{Faults, Latency};
 
-use crate::harness::{ALL_FLAGS, NOW_MS, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{ALL_FLAGS, NOW_MS, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small};
 
 use super::{assert_mended, copy_folder, restore};
 
@@ -35,7 +36,7 @@ fn go_on(place: &Place, when: &str) {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_spool_torn_at_any_byte_is_gone_on_with() {
+fn p2_slow_a_spool_torn_at_any_byte_is_resumed() {
     let (service, place, copy, spools) = cut_short();
     let expected = Expected::now(&service);
     let whole = fs::read(&spools[0]).unwrap();
@@ -46,7 +47,7 @@ fn p2_slow_a_spool_torn_at_any_byte_is_gone_on_with() {
         restore(&place, copy.path());
         fs::write(&spools[0], &whole[..cut]).unwrap();
         go_on(&place, &format!("cut at byte {cut}"));
-        assert_holds(&place, &expected, &format!("cut at byte {cut} of {}", whole.len()));
+        assert_warehouses_equal(&place, &expected, &format!("cut at byte {cut} of {}", whole.len()));
     }
     for at in (0..whole.len()).step_by(step * 2) {
         restore(&place, copy.path());
@@ -54,23 +55,23 @@ fn p2_slow_a_spool_torn_at_any_byte_is_gone_on_with() {
         damaged[at] ^= 0x15;
         fs::write(&spools[0], damaged).unwrap();
         go_on(&place, &format!("byte {at} flipped"));
-        assert_holds(&place, &expected, &format!("byte {at} of {} flipped", whole.len()));
+        assert_warehouses_equal(&place, &expected, &format!("byte {at} of {} flipped", whole.len()));
     }
 }
 
 #[test]
-fn p2_lost_spools_and_a_lost_archive_are_asked_for_again() {
+fn p2_lost_spools_and_archives_are_pulled_again() {
     let (service, place, copy, spools) = cut_short();
     let expected = Expected::now(&service);
     for spool in &spools {
         fs::remove_file(spool).unwrap();
     }
     go_on(&place, "without its spools");
-    assert_holds(&place, &expected, "without its spools");
+    assert_warehouses_equal(&place, &expected, "without its spools");
     restore(&place, copy.path());
     fs::remove_dir_all(place.path("archive")).unwrap();
     go_on(&place, "without its archive");
-    assert_holds(&place, &expected, "without its archive");
+    assert_warehouses_equal(&place, &expected, "without its archive");
     // And the folder of the archive goes between two nights.
     fs::remove_dir_all(place.path("archive")).unwrap();
     service.advance_days(1);

@@ -1,8 +1,8 @@
-//! The state file lost, torn, old, of a newer program: what it knew is in the ledgers, and no proof is thrown away for want of it.
+//! State files that are lost, torn, old or of a newer program: the ledgers restore the coverage, and no proof is lost.
 
 use std::{fs, path::PathBuf};
 
-use crate::harness::{Done, Place, Service, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{Done, Place, Service, assert_warehouses_equal, days_ago, expected::Expected, small};
 
 use super::{assert_mended, assert_says, copy_folder, restore};
 
@@ -22,7 +22,8 @@ fn backfill(place: &Place) -> Done {
     place.run(&["backfill", "--from", &days_ago(i64::from(DAYS))])
 }
 
-/// What was asked for, but for the questions after the key and the clock: what is known of the service's clock was in the file, too.
+/// What was asked for, but for the questions after the key and the clock:
+/// what is known of the service's clock was in the file, too.
 fn windows_asked(service: &Service) -> Vec<String> {
     let is_about_key = |query: &[(String, String)]| query == [("limit".to_owned(), "1".to_owned())];
     // The service is asked once for rows that are newer than its clock: no window is without an end.
@@ -61,7 +62,7 @@ fn damages(whole: &[u8]) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_p6_slow_a_torn_state_file_is_put_aside_and_rebuilt_without_asking_again() {
+fn p2_p6_slow_a_torn_state_file_is_rebuilt_without_requests() {
     let (service, place, copy) = filled();
     let whole = fs::read(place.state()).unwrap();
     let expected = Expected::now(&service);
@@ -88,14 +89,14 @@ fn p2_p6_slow_a_torn_state_file_is_put_aside_and_rebuilt_without_asking_again() 
                 assert!(told, "{damage}: nobody was told: {}", done.stderr);
             }
         }
-        assert_holds(&place, &expected, &damage);
+        assert_warehouses_equal(&place, &expected, &damage);
     }
     assert!(put_aside > 15, "only {put_aside} damages were noticed");
     assert_mended(&service, &place, "after the last damage");
 }
 
 #[test]
-fn a_damaged_state_file_is_named_by_the_commands_that_only_read() {
+fn read_only_commands_name_a_damaged_state_file() {
     let (_service, place, _copy) = filled();
     fs::write(place.state(), b"no database at all, but long enough to be looked at as one. ".repeat(40)).unwrap();
     for command in ["status", "plan"] {
@@ -118,7 +119,7 @@ fn p2_p6_a_missing_state_file_is_rebuilt_from_the_ledgers() {
 }
 
 #[test]
-fn p1_a_state_file_from_a_backup_knows_less_and_loses_nothing() {
+fn p1_a_restored_older_state_file_loses_nothing() {
     let service = Service::start(small(900, DAYS));
     let place = Place::new(&service);
     place.report(&["backfill", "--from", &days_ago(5), "--to", &days_ago(3)], 0);
@@ -133,7 +134,7 @@ fn p1_a_state_file_from_a_backup_knows_less_and_loses_nothing() {
 }
 
 #[test]
-fn exit_2_a_state_file_of_a_newer_program_is_left_alone() {
+fn exit_2_the_state_file_of_a_newer_program_is_untouched() {
     let (_service, place, _copy) = filled();
     let newer = rusqlite::Connection::open(place.state()).unwrap();
     newer.pragma_update(None, "user_version", 1000).unwrap();

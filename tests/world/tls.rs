@@ -1,5 +1,5 @@
-//! https as people meet it: certificates that are wrong in each way, ports that speak something else, a proxy on the way. Each is
-//! told in words, at once, with the way out. The certificates in `tests/cases/tls` are valid until 2120, but for the one that is not.
+//! https as people meet it: each kind of wrong certificate, ports with another protocol, a proxy. Each error comes at
+//! once and names the action. The certificates in `tests/cases/tls` are valid until 2120, except the expired one.
 
 use std::{
     io::{Read, Write},
@@ -107,7 +107,7 @@ fn authority() -> String {
 }
 
 #[test]
-fn an_authority_of_one_s_own_is_named_by_ssl_cert_file() {
+fn ssl_cert_file_adds_a_private_authority() {
     let service = Service::start(small(60, 3));
     let port = https(&service, "good.pem");
     let done = check(&format!("https://localhost:{}", port.port), &[("SSL_CERT_FILE", &authority())]);
@@ -115,7 +115,7 @@ fn an_authority_of_one_s_own_is_named_by_ssl_cert_file() {
 }
 
 #[test]
-fn a_certificate_that_is_wrong_is_told_at_once_in_words() {
+fn a_wrong_certificate_is_explained_at_once() {
     let service = Service::start(small(60, 3));
     let trusted = authority();
     for (certificate, trusted, words) in [
@@ -135,7 +135,7 @@ fn a_certificate_that_is_wrong_is_told_at_once_in_words() {
 }
 
 #[test]
-fn a_port_that_speaks_something_else_is_told_in_words() {
+fn a_port_with_another_protocol_is_explained() {
     let service = Service::start(small(60, 3));
     let plain = Port::start(|mut stream| {
         let mut hello = [0; 64];
@@ -156,7 +156,7 @@ fn a_port_that_speaks_something_else_is_told_in_words() {
 }
 
 #[test]
-fn a_port_or_a_name_that_is_not_there_is_told_in_words() {
+fn a_missing_port_or_host_is_explained() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let trusted = authority();
     let trust = [("SSL_CERT_FILE", trusted.as_str())];
@@ -177,7 +177,7 @@ fn a_port_or_a_name_that_is_not_there_is_told_in_words() {
 }
 
 #[test]
-fn a_proxy_is_named_by_https_proxy() {
+fn https_proxy_sets_the_proxy() {
     let service = Service::start(small(60, 3));
     let secret = https(&service, "good.pem");
     let to = secret.port;

@@ -1,12 +1,14 @@
-//! Warehouses torn, overwritten, lost, of another kind. A run that cannot believe one says so and touches nothing; moved away, it
-//! is filled anew.
+//! Warehouses that are torn, overwritten, lost or foreign. A run that finds one says so and touches nothing. Once it is
+//! moved away, the next run fills a new one.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use crate::harness::{Place, Service, assert_each_holds, assert_holds, days_ago, expected::Expected, small};
+use crate::harness::{
+    Place, Service, assert_each_warehouse_equals, assert_warehouses_equal, days_ago, expected::Expected, small,
+};
 
 use super::{assert_mended, assert_says, copy_folder, restore};
 
@@ -42,7 +44,7 @@ fn assert_way_out(service: &Service, place: &Place, damaged: &Path, away: &Path,
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_torn_duckdb_file_is_named_and_filled_anew_once_it_is_moved_away() {
+fn p1_slow_a_torn_duckdb_file_is_refilled_once_moved_away() {
     let (service, place, copy) = filled(Place::without_parquet);
     let whole = fs::read(place.duckdb()).unwrap();
     let mut damages: Vec<(String, Vec<u8>)> = [1, 8, 100, 4096, 8192, 12_288, 100_000, whole.len() / 2]
@@ -62,17 +64,17 @@ fn p1_slow_a_torn_duckdb_file_is_named_and_filled_anew_once_it_is_moved_away() {
 }
 
 #[test]
-fn p1_a_deleted_duckdb_file_is_filled_anew_and_the_run_says_so() {
+fn p1_a_deleted_duckdb_file_is_refilled_and_reported() {
     let (service, place, _copy) = filled(|place| place);
     fs::remove_file(place.duckdb()).unwrap();
     let done = place.run(&["sync"]).expect(0);
     assert!(done.stderr.contains("did not fit the ledger of duckdb"), "{}", done.stderr);
     // Who wrote a row and when differs between the two from here on; what it says does not.
-    assert_each_holds(&place, &Expected::now(&service), "after the file was deleted");
+    assert_each_warehouse_equals(&place, &Expected::now(&service), "after the file was deleted");
 }
 
 #[test]
-fn exit_2_a_duckdb_file_that_is_newer_or_not_ours_is_left_alone() {
+fn exit_2_a_newer_or_foreign_duckdb_file_is_untouched() {
     let (_service, place, copy) = filled(Place::without_parquet);
     let meta = |sql: &str| duckdb::Connection::open(place.duckdb()).unwrap().execute_batch(sql).unwrap();
     meta("UPDATE _studysync SET value = '999' WHERE key = 'format_version'");
@@ -106,7 +108,7 @@ fn leave_a_log(place: &Place, copy: &Path) -> Vec<u8> {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_log_that_a_kill_left_is_replayed_and_a_torn_end_of_it_is_dropped() {
+fn p2_slow_a_write_ahead_log_is_replayed_without_its_torn_end() {
     let (service, place, copy) = filled(Place::without_parquet);
     let log = leave_a_log(&place, copy.path());
     assert!(log.len() > 100);
@@ -130,7 +132,7 @@ fn p2_slow_a_log_that_a_kill_left_is_replayed_and_a_torn_end_of_it_is_dropped() 
         if done.code != 0 {
             assert_says(&done, &["warehouse.duckdb", "move it away"]);
         } else {
-            assert_holds(&place, &Expected::now(&service), "with a log damaged in the middle");
+            assert_warehouses_equal(&place, &Expected::now(&service), "with a log damaged in the middle");
         }
     }
 }
@@ -142,7 +144,7 @@ fn partitions(place: &Place) -> Vec<PathBuf> {
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p1_slow_a_torn_or_missing_parquet_file_is_named_and_the_folder_filled_anew_once_it_is_moved_away() {
+fn p1_slow_a_damaged_parquet_folder_is_refilled_once_moved_away() {
     let (service, place, copy) = filled(Place::without_duckdb);
     let file = partitions(&place).pop().unwrap();
     let whole = fs::read(&file).unwrap();
@@ -169,7 +171,7 @@ fn p1_slow_a_torn_or_missing_parquet_file_is_named_and_the_folder_filled_anew_on
 }
 
 #[test]
-fn p2_what_a_killed_writer_left_in_the_parquet_folder_is_swept_away() {
+fn p2_leftovers_of_a_killed_parquet_writer_are_removed() {
     let (service, place, _copy) = filled(Place::without_duckdb);
     let private = place.path("parquet/.studysync");
     for folder in ["parts/00000999-half.tmp", "scratch/spill"] {

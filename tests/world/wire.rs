@@ -1,5 +1,5 @@
-//! A server that writes its answers byte by byte: what no HTTP library would send. What a test does not answer itself is handed on
-//! to the sandbox.
+//! A server that writes answers byte by byte, as no HTTP library would. It forwards what
+//! a test does not answer to the sandbox.
 
 use std::{
     io::{Read, Write},

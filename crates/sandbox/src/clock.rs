@@ -1,5 +1,5 @@
-//! The service's clock. It starts at a moment handed in, and then runs at real speed or stands still; it never reads the
-//! machine's date.
+//! The service's clock. It starts at a moment handed in, and then runs at real speed or stands still;
+//! it never reads the machine's date.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},

@@ -1,4 +1,5 @@
-//! The control operations, for programs that run the sandbox in their own process. `control_http` offers the same over HTTP.
+//! The control operations, for programs that run the sandbox in their own process.
+//! `control_http` offers the same over HTTP.
 
 use std::sync::Arc;
 
@@ -111,7 +112,8 @@ impl Control {
         self.service.log.clear();
     }
 
-    /// Hands over each record that the service holds, in order of creation, with all optional parts and the soft-deleted ones.
+    /// Hands over each record that the service holds, in order of creation,
+    /// with all optional parts and the soft-deleted ones.
     pub fn truth(&self, list: ListName, mut each: impl FnMut(&str)) {
         let mut key = None;
         loop {

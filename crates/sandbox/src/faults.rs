@@ -1,5 +1,5 @@
-//! How the service answers: its habits where the contract leaves them open, and the faults it shows. All of it may change
-//! while the sandbox runs.
+//! How the service answers: its habits where the contract leaves them open, and the faults it shows. All of it may
+//! change while the sandbox runs.
 //!
 //! Only data: what a fault does stands in `service`.
 
@@ -116,8 +116,8 @@ pub struct BrokenBody {
     pub when: When,
     /// Share of the body that is sent, 0.0 to 1.0. Default a half.
     pub sent_share: f64,
-    /// How long the connection stays open in silence before it is closed, in milliseconds. Only for hung bodies; default a
-    /// minute.
+    /// How long the connection stays open in silence before it is closed, in milliseconds.
+    /// Only for hung bodies; default a minute.
     pub silent_ms: u64,
 }
 
@@ -238,7 +238,8 @@ pub enum EndMark {
     Missing,
     /// `"cursor":""`
     Empty,
-    /// None: `cursor` and `data` are never empty. The token of the last page is answered with 404, and so is an empty list.
+    /// None: `cursor` and `data` are never empty.
+    /// The token of the last page is answered with 404, and so is an empty list.
     NotFound,
 }
 
@@ -301,8 +302,8 @@ pub struct Faults {
     pub exclusive_start: bool,
     /// Rows created at `end` are left out.
     pub exclusive_end: bool,
-    /// `start` and `end` of themes mean the creation of the answer, which came so long before the theme, in milliseconds; 0: they
-    /// mean that of the theme.
+    /// `start` and `end` of themes mean the creation of the answer, which came so long before the theme, in
+    /// milliseconds; 0: they mean that of the theme.
     pub theme_lag_ms: i64,
     /// What `start` and `end` of responses mean.
     pub responses_filtered_by: FilteredBy,
@@ -310,7 +311,7 @@ pub struct Faults {
     pub surveys_filtered_by: FilteredBy,
     /// Without `status` only surveys in these states are listed; empty: all.
     pub default_statuses: Vec<String>,
-    /// The one spelling of several values of `status` that is understood. What is spelled otherwise is refused with 400.
+    /// The one spelling of several values of `status` that is understood. Another spelling is refused with 400.
     pub status_spelling: Option<StatusSpelling>,
     /// What is spelled otherwise is ignored, not refused.
     pub ignore_other_spellings: bool,

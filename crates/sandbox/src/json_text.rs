@@ -33,7 +33,8 @@ pub(crate) fn push_uuid(out: &mut Vec<u8>, uuid: u128) {
     out.extend_from_slice(&text);
 }
 
-/// How a timestamp is spelled. Everything but `Millis` is hostile: the contract says ISO 8601 and shows only one spelling.
+/// How a timestamp is spelled. Everything but `Millis` is hostile:
+/// the contract says ISO 8601 and shows only one spelling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TimeStyle {
     /// `2026-01-31T08:15:30.123Z`

@@ -63,8 +63,8 @@ const CONTROL_BYTES_MAX: usize = 64 << 20;
 pub struct Sandbox;
 
 impl Sandbox {
-    /// Generates the data and listens. Port 0 takes a free one. Needs a tokio runtime; with a runtime of several threads the
-    /// service makes several pages at once.
+    /// Generates the data and listens. Port 0 takes a free one. Needs a tokio runtime; with a runtime of several
+    /// threads the service makes several pages at once.
     ///
     /// Errors: settings that cannot be (`InvalidInput`), or an address that cannot be listened on.
     pub async fn start(settings: Settings, listen: SocketAddr) -> io::Result<Running> {

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Media {
-    /// Links lead to this sandbox, which serves recordings below `/media/`. Else they lead to `media.example.com`, where nothing is.
+    /// Links lead to this sandbox, which serves recordings below `/media/`.
+    /// Else they lead to `media.example.com`, where nothing is.
     pub is_served: bool,
-    /// The host of links; empty: the one that was asked for the answers. `media.example.com` leaves them as they are generated.
+    /// The host of links; empty: the one that was asked for the answers.
+    /// `media.example.com` leaves them as they are generated.
     pub host: String,
     /// Links carry this number, and those with another one have aged: they are answered with 403.
     pub generation: u64,

@@ -1,10 +1,12 @@
-//! The sandbox's own random numbers (SplitMix64): the same seed gives the same numbers on every machine and in every version.
+//! The sandbox's own random numbers (SplitMix64):
+//! the same seed gives the same numbers on every machine and in every version.
 //!
 //! Integers and comparisons only. It is no source of secrets.
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Mixes two numbers into one that looks random: the base of everything that is derived from a number instead of stored.
+/// Mixes two numbers into one that looks random:
+/// the base of everything that is derived from a number instead of stored.
 pub(crate) fn mix(left: u64, right: u64) -> u64 {
     let mut z = left.wrapping_add(right.wrapping_add(1).wrapping_mul(GOLDEN));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

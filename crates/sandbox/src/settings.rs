@@ -17,8 +17,8 @@ pub const DAYS_MAX: u32 = 20_000;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rough {
-    /// Sessions that begin at the first or last millisecond of a day or an hour; half of these at midnight, as data that was
-    /// imported with a date alone.
+    /// Sessions that begin at the first or last millisecond of a day or an hour; half of these at midnight, as data
+    /// that was imported with a date alone.
     pub edge_share: f64,
     /// Responses that have no place in a table: their question has no id.
     pub reject_share: f64,

@@ -1,8 +1,8 @@
 //! The service's webhooks: bodies by the contract, with its quirks, and their delivery.
 //!
-//! The quirks: lists inside an answer come as JSON in a text, metadata too; a visitor is a UUID here and a number in the lists;
-//! the names of 'sent' and 'seen' are paired with either event; a change of status tells no time. Delivery is as careless as
-//! the contract allows: no retry, no order, repeats, losses. TLS is not spoken.
+//! The quirks: lists inside an answer come as JSON in a text, metadata too; a visitor is a UUID here and a number in
+//! the lists; the names of 'sent' and 'seen' are paired with either event; a change of status tells no time. Delivery
+//! is as careless as the contract allows: no retry, no order, repeats, losses. TLS is not spoken.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -65,8 +65,8 @@ pub struct Delivered {
 }
 
 impl Control {
-    /// The bodies that the service posts when these changes happen: for each new answer one, for each of their sessions that a
-    /// study was sent, seen and submitted, for each change of status and each new theme one.
+    /// The bodies that the service posts when these changes happen: for each new answer one, for each of their sessions
+    /// that a study was sent, seen and submitted, for each change of status and each new theme one.
     pub fn webhook_bodies(&self, summary: &ChangeSummary) -> Vec<String> {
         let now_ms = self.now_ms();
         let records = self.records(ListName::Responses, &summary.new_answers);

@@ -1,5 +1,5 @@
-//! What one answer means, by `schemas/` and the service's table of response shapes: the columns `answer_*`, `is_skipped`, and the
-//! rows of its parts. Written apart from `src/flatten`, so that the two cannot share a mistake.
+//! What one answer means, by `schemas/` and the service's table of response shapes: the columns `answer_*`,
+//! `is_skipped`, and the rows of its parts. Written apart from `src/flatten`, so that the two cannot share a mistake.
 
 use super::{
     json::{integer, items, label, member, members, number, text, timestamp_us},

@@ -1,7 +1,7 @@
 //! The rows that a warehouse must hold, computed straight from the records that the service says it holds.
 //!
-//! Columns that the contracts in `schemas/` take from the wire are filled by the contract's own path; the derived ones by
-//! `answers` and the code below. Nothing of `src/` is called.
+//! Columns that the contracts in `schemas/` take from the wire are filled by the contract's own path; the derived ones
+//! by `answers` and the code below. Nothing of `src/` is called.
 
 mod answers;
 mod json;
@@ -173,8 +173,8 @@ impl Expected {
         }
     }
 
-    /// The next morning: `self` is what the warehouse held, `today` what the service holds. What is gone has vanished, with its
-    /// last content; snapshots never vanish, and the earliest stays.
+    /// The next morning: `self` is what the warehouse held, `today` what the service holds. What is gone has vanished,
+    /// with its last content; snapshots never vanish, and the earliest stays.
     pub fn next_morning(mut self, today: Expected) -> Expected {
         for (base, mut entities) in today.bases {
             let held = self.bases.get_mut(base).unwrap();
@@ -322,7 +322,8 @@ fn of_answer(mut part: Row, answer: &Row) -> Row {
 }
 
 impl Entity {
-    /// Makes the rows of custom metadata from the column of the answer: both come with a flag, and without it both stay.
+    /// Makes the rows of custom metadata from the column of the answer:
+    /// both come with a flag, and without it both stay.
     pub fn read_custom_metadata(&mut self) {
         self.children.retain(|(table, _)| *table != "response_custom_metadata");
         let metadata = self.row["custom_metadata"].as_deref().map(named_values).unwrap_or_default();

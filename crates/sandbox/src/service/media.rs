@@ -1,4 +1,5 @@
-//! Recordings behind links, as another host would serve them: without a key, in parts, and only by links that have not aged.
+//! Recordings behind links, as another host would serve them:
+//! without a key, in parts, and only by links that have not aged.
 
 use axum::{
     body::Bytes,

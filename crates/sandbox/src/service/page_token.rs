@@ -1,7 +1,7 @@
 //! Page tokens: a position in a list, bound to the query it was made for. Base64, as the contract says.
 //!
-//! What dies (by age or by number of pages) is remembered here and not written into the token, so that the same query always
-//! gives the same bytes.
+//! What dies (by age or by number of pages) is remembered here and not written into the token, so that the same query
+//! always gives the same bytes.
 
 use std::collections::HashMap;
 

@@ -21,7 +21,8 @@ pub struct ChangeRequest {
     pub seed: u64,
     /// Answers given since the last ones, up to the service's now.
     pub new_answers: u64,
-    /// Answers whose content changes; `updatedAt` is bumped for about half of them. VIDEOVOICE transcripts are refreshed.
+    /// Answers whose content changes; `updatedAt` is bumped for about half of them.
+    /// VIDEOVOICE transcripts are refreshed.
     pub edits: u64,
     /// Answers that are soft-deleted now; `updatedAt` is bumped for about half of them.
     pub soft_deletes: u64,
@@ -41,8 +42,8 @@ pub struct ChangeRequest {
     pub theme_edits: u64,
     /// New theme rows on answers without regard to those they have.
     pub new_themes: u64,
-    /// Only rows created at most this long before now are edited or deleted, and only visitors with such a row vanish; all by
-    /// default.
+    /// Only rows created at most this long before now are edited or deleted,
+    /// and only visitors with such a row vanish; all by default.
     pub within_ms: Option<i64>,
     /// The status to which surveys change, from IN_PROGRESS where one is; any other by default.
     pub status_to: Option<Status>,

@@ -97,8 +97,8 @@ impl Visitor {
         out.push(b'}');
     }
 
-    /// Appends the snapshot taken when a survey was shown. The contract misspells `attributes`, and so do half the rows.
-    /// `added_items`: how many more items than the session's other snapshots it has.
+    /// Appends the snapshot taken when a survey was shown. The contract misspells `attributes`, and so do half the
+    /// rows. `added_items`: how many more items than the session's other snapshots it has.
     pub(crate) fn write_snapshot(&self, out: &mut Vec<u8>, group: u128, shown_ms: i64, added_items: u32) {
         out.extend_from_slice(if group & 1 == 0 { b"{\"attributes\":" } else { b"{\"attribtues\":" });
         self.write_attributes(out);

@@ -66,8 +66,8 @@ impl World {
         (self.planted.len() - 1) as u32
     }
 
-    /// Plants a response; one with the same group and question is replaced. It is listed as the exact text, whatever flags
-    /// are asked for, and hidden without `with_deleted_responses` when its `deletedAt` is set.
+    /// Plants a response; one with the same group and question is replaced. It is listed as the exact text, whatever
+    /// flags are asked for, and hidden without `with_deleted_responses` when its `deletedAt` is set.
     pub(crate) fn plant_response(&mut self, record: &str, created_ms: Option<i64>) -> Result<RowKey, PlantError> {
         let (known, created_ms) = Known::read(record, created_ms)?;
         let identity = known.identity();

@@ -1,4 +1,5 @@
-//! Data as other services have it: nothing here breaks the contract, but all of it is rare in data that is generated evenly.
+//! Data as other services have it: nothing here breaks the contract,
+//! but all of it is rare in data that is generated evenly.
 
 use super::{
     super::{json_text::quoted, random::Random, settings::Rough},
@@ -62,7 +63,8 @@ impl Rough {
 }
 
 impl World {
-    /// Makes some rows carry the key of an earlier one, with another answer: in the same millisecond, or whenever they were given.
+    /// Makes some rows carry the key of an earlier one, with another answer:
+    /// in the same millisecond, or whenever they were given.
     pub(super) fn repeat_keys(&self, rows: &mut [ResponseRow], rough: &Rough, random: &mut Random) {
         for at in 1..rows.len() {
             if !random.chance(rough.twice_share) {

@@ -95,7 +95,8 @@ impl Survey {
             && self.completed_ms.is_none_or(|completed| at_ms < completed)
     }
 
-    /// A new survey. Number 0 was launched before the data begins and is never completed, so some survey is always live.
+    /// A new survey. Number 0 was launched before the data begins and is never completed,
+    /// so some survey is always live.
     pub(crate) fn generate(number: u32, seed: u64, start_ms: i64, now_ms: i64, wordings: &mut Vec<String>) -> Self {
         let mut random = Random::new(seed, 0x5_0000 + u64::from(number));
         let id = FIRST_SURVEY_ID + i64::from(number) * 7;

@@ -1,4 +1,5 @@
-//! Rows that vanish: purged visitors with all their data, and whole ranges of time. Nothing of them is left to be listed.
+//! Rows that vanish: purged visitors with all their data, and whole ranges of time.
+//! Nothing of them is left to be listed.
 
 use std::{collections::HashSet, ops::Range};
 

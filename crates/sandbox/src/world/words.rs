@@ -1,8 +1,10 @@
-//! The words that answers, questions and themes are made of: several scripts, emoji, combining marks and what JSON escapes.
+//! The words that answers, questions and themes are made of:
+//! several scripts, emoji, combining marks and what JSON escapes.
 
 use super::super::random::Random;
 
-/// Sentences of free answers. Several scripts, right-to-left, emoji with joiners, combining marks, quotes, tabs and line ends.
+/// Sentences of free answers. Several scripts, right-to-left, emoji with joiners, combining marks, quotes,
+/// tabs and line ends.
 const SENTENCES: &[&str] = &[
     "The new dashboard is much faster than before.",
     "I could not find the export button.",
