@@ -5,6 +5,7 @@
 mod circles;
 mod code;
 mod functions;
+mod names;
 
 use std::{
     collections::BTreeSet,
