@@ -14,8 +14,14 @@ use pulldown_cmark::{Event, Options, Parser};
 use super::{code::tokens, read_folder};
 
 /// Pages and folders of pages that are checked.
-const PAGES: &[&str] =
-    &["ARCHITECTURE.md", "docs/architecture.md", "docs/testing.md", "docs/decisions", "docs/contributing", "docs/formats"];
+const PAGES: &[&str] = &[
+    "ARCHITECTURE.md",
+    "docs/architecture.md",
+    "docs/testing.md",
+    "docs/decisions",
+    "docs/contributing",
+    "docs/formats",
+];
 /// Folders whose files define the names.
 const SOURCES: &[&str] = &["src", "tests", "schemas"];
 /// Modules of other crates that a page may name.
