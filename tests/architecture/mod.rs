@@ -7,6 +7,7 @@
 mod circles;
 mod code;
 mod functions;
+mod names;
 mod words;
 
 use std::{
@@ -159,6 +160,8 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
 /// Names that say nothing.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "helper", "common", "manager", "misc"];
 const LINES_MAX: usize = 500;
+/// The page with the map of the folders.
+const MAP: &str = "docs/architecture.md";
 
 /// A source file: its place below the folder that is read, with `/`, and its text.
 #[derive(Clone, Debug)]
@@ -318,7 +321,7 @@ fn every_file_says_what_it_is_for_and_stays_small() {
 #[test]
 fn the_map_names_every_folder() {
     // A crate from a registry carries no map to compare.
-    let Ok(map) = std::fs::read_to_string(root().join("ARCHITECTURE.md")) else {
+    let Ok(map) = std::fs::read_to_string(root().join(MAP)) else {
         return;
     };
     let files = read_folder("src");
@@ -326,7 +329,7 @@ fn the_map_names_every_folder() {
     let folders = folders.into_iter().map(|folder| format!("src/{folder}"));
     let crates = other_crates().into_iter().map(|name| format!("crates/{name}"));
     let missing = folders.chain(crates).filter(|folder| !map.contains(folder));
-    assert_none(missing.map(|folder| format!("ARCHITECTURE.md does not name {folder}")).collect());
+    assert_none(missing.map(|folder| format!("{MAP} does not name {folder}")).collect());
 }
 
 /// The crates of ours that this one depends on. The lock file lists what tests and builds need as well.
