@@ -28,6 +28,8 @@ pub struct Oracle {
     loaded: BTreeMap<(&'static str, &'static str), BTreeSet<String>>,
     /// The responses that were there from the beginning and never went.
     settlers: Option<BTreeMap<String, Settler>>,
+    /// The responses of the service when the settlers were last counted.
+    counted: Vec<String>,
 }
 
 /// A response that was always there.
@@ -70,9 +72,13 @@ impl Oracle {
 
     /// Strikes out who is gone, and learns who is deleted.
     fn count_settlers(&mut self, service: &ScriptedService) {
+        let records = service.truth(ListName::Responses);
+        if self.settlers.is_some() && records == self.counted {
+            return;
+        }
         let mut present = BTreeMap::new();
-        for record in service.truth(ListName::Responses) {
-            let value: serde_json::Value = serde_json::from_str(&record).unwrap_or_default();
+        for record in &records {
+            let value: serde_json::Value = serde_json::from_str(record).unwrap_or_default();
             let (Some(group), Some(question)) = (value["responseGroupUid"].as_str(), value["questionId"].as_i64())
             else {
                 continue;
@@ -85,6 +91,7 @@ impl Oracle {
                 Settler { created_ms: at.timestamp_millis(), survey_id, is_deleted },
             );
         }
+        self.counted = records;
         self.settlers = Some(match self.settlers.take() {
             None => present,
             Some(held) => present.into_iter().filter(|(key, _)| held.contains_key(key)).collect(),

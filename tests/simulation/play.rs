@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use duckdb::Connection;
 use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
@@ -61,7 +62,7 @@ struct Play<'a> {
     /// Whether the histories of runs can differ: a run was killed between the two.
     are_runs_twins: bool,
     oracle: Oracle,
-    reader: Option<duckdb::Connection>,
+    reader: Option<Connection>,
     had_duckdb_tables: bool,
     /// Whether the last run that came to an end came before a kill.
     was_killed: bool,
@@ -296,10 +297,10 @@ impl Play<'_> {
     fn warehouses(&mut self) -> Vec<Contents> {
         let root = self.root();
         let (duckdb, parquet) = (root.join("warehouse.duckdb"), root.join("parquet"));
-        let mut connection = self.reader.take().unwrap_or_else(connect);
+        let mut connection = self.reader.take().unwrap_or_else(reader);
         let names: Vec<&str> = all_contracts().keys().map(String::as_str).collect();
         let mut contents = Vec::new();
-        let is_there = [self.has_duckdb_tables(), parquet.join("sync_windows/data.parquet").is_file()];
+        let is_there = [self.has_duckdb_tables(&connection), parquet.join("sync_windows/data.parquet").is_file()];
         let places = [("DuckDB", WarehousePlace::DuckDb(&duckdb)), ("Parquet", WarehousePlace::Parquet(&parquet))];
         for ((name, place), _) in places.into_iter().zip(is_there).filter(|(_, is_there)| *is_there) {
             let (back, tables) = Tables::read_through(connection, place, &names);
@@ -327,10 +328,9 @@ impl Play<'_> {
         self.script.service.faults.order != Order::Shuffled || !changes
     }
 
-    fn has_duckdb_tables(&self) -> bool {
+    fn has_duckdb_tables(&self, reader: &Connection) -> bool {
         let path = self.root().join("warehouse.duckdb");
-        let count = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'responses'";
-        path.is_file() && (self.had_duckdb_tables || Tables::duckdb(&path).count(count) > 0)
+        path.is_file() && (self.had_duckdb_tables || has_tables(reader, &path))
     }
 
     /// What must hold after every run.
@@ -430,4 +430,21 @@ impl Play<'_> {
         let changed: BTreeMap<_, _> = ended.changes().into_iter().filter(|(_, rows)| *rows > 0).collect();
         assert!(changed.is_empty(), "a sync of a service at rest changed something: {changed:?}");
     }
+}
+
+/// An engine that reads the warehouses of a seed. It need not optimize: it reads whole tables of a few rows.
+fn reader() -> Connection {
+    let connection = connect();
+    connection.execute_batch("PRAGMA disable_optimizer").unwrap();
+    connection
+}
+
+/// Whether a DuckDB file has the tables of a warehouse.
+fn has_tables(reader: &Connection, path: &Path) -> bool {
+    let path = path.to_string_lossy().replace('\'', "''");
+    reader.execute_batch(&format!("ATTACH '{path}' AS w (READ_ONLY)")).unwrap();
+    let count = "SELECT count(*) FROM duckdb_tables() WHERE database_name = 'w' AND table_name = 'responses'";
+    let count: i64 = reader.query_row(count, [], |row| row.get(0)).unwrap();
+    reader.execute_batch("DETACH w").unwrap();
+    count > 0
 }
