@@ -5,18 +5,14 @@
 //! than that it does not: whoever needs to know why, or has a text with another form of nesting or of escapes than services send, asks
 //! serde_json. It looks for the end of a text sixteen bytes at once, and goes through no layers of a visitor for each value.
 
-mod broken;
 pub(crate) mod moments;
 mod steers;
 mod values;
 
 use self::steers::{PIECE_BYTES, steers};
-pub(crate) use self::{
-    broken::{shown, take_apart},
-    values::{
-        Entry, is_empty_container, read_boolean, read_digits, read_entries, read_integer, read_integers, read_items,
-        read_number, read_text, take_entries, unescaped, unquoted,
-    },
+pub(crate) use self::values::{
+    Entry, is_empty_container, read_boolean, read_digits, read_entries, read_integer, read_integers, read_items,
+    read_number, read_text, shown, take_entries, unescaped,
 };
 
 /// Containers within one another that are followed: one bit for each.
@@ -56,9 +52,19 @@ pub(crate) struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     /// At the beginning of a text.
     pub fn new(text: &'a str) -> Self {
-        let mut scanner = Self { text, at: 0 };
+        Self::starting_at(text, 0)
+    }
+
+    /// At a place in a text, in bytes, or behind the space there.
+    pub fn starting_at(text: &'a str, at: usize) -> Self {
+        let mut scanner = Self { text, at };
         scanner.skip_spaces();
         scanner
+    }
+
+    /// Moves to another place, in bytes.
+    pub fn go_to(&mut self, at: usize) {
+        self.at = at;
     }
 
     /// Whether nothing is left but space.
@@ -91,6 +97,15 @@ impl<'a> Scanner<'a> {
                 return Some(());
             }
         }
+    }
+
+    /// Reads the rest of an object, from behind one of its values.
+    pub fn rest_of_object(&mut self) -> Option<()> {
+        while self.is_followed(b'}')? {
+            self.skip_name()?;
+            self.value()?;
+        }
+        Some(())
     }
 
     /// Reads a list: with the scanner at each item, which is to be read.

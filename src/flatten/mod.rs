@@ -24,6 +24,7 @@ use arrow::{
 use crate::{
     json::{self, Entry},
     model::{Discarded, DriftRules, FlatPage, Reject, RejectReason, Stream, TableBatch},
+    page::PageError,
     schema::RECORD_COLUMN,
     text::bytes_without_mark,
 };
@@ -82,7 +83,7 @@ const RECORD_BYTES_LIKELY: usize = 400;
 pub enum FlattenError {
     /// The body is not the JSON of a list call. The source has checked it, so the archive may be damaged.
     #[error("the page is not the JSON of a list call")]
-    NotAPage(#[source] serde_json::Error),
+    NotAPage(#[source] PageError),
     /// The envelope has no `data`: an error of the service, and never an empty page.
     #[error("the page has no list of records")]
     NoData,

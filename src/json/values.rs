@@ -101,6 +101,16 @@ fn parsed_items(raw: &str) -> Option<Vec<&str>> {
     Some(items)
 }
 
+/// The bytes of a record as a text; those that are no UTF-8 stand there as `\xff`, which no JSON holds.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
+}
+
 /// What stands between the quotes of a string.
 pub(crate) fn unquoted(raw: &str) -> &str {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
