@@ -147,7 +147,10 @@ pub(crate) fn scan<'a>(
         let name = unescaped(name).text;
         let start = scanner.at();
         let is_list = scanner.peek() == Some(b'[') && lists.contains(&&*name);
-        let records = if is_list { Some(read_list(scanner)?) } else { scanner.value().and(None) };
+        let records = match is_list {
+            true => Some(read_list(scanner)?),
+            false => scanner.value().map(|_| None)?,
+        };
         let end = start + text.get(start..scanner.at())?.trim_ascii_end().len();
         parts.add(&name, start..end, records);
         Some(())

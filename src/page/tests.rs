@@ -44,10 +44,21 @@ fn each_list_of_data_is_read_and_the_second_is_named() {
 /// Members of a page, and what is nearly a page.
 fn pages() -> impl Strategy<Value = String> {
     let name = select(vec!["data", "cursor", "absent", "d\\u0061ta", "\\ud800", ""]);
-    let value =
-        select(vec!["[]", "[ ]", "[1 , {\"a\":[]},\"]\"]", "null", "\"x\"", "{\"data\":[1]}", "1e999", "[[", "[1}", ""]);
+    let value = select(vec![
+        "[]",
+        "[ ]",
+        "[1 , {\"a\":[]},\"]\"]",
+        "null",
+        "\"x\"",
+        "{\"data\":[1]}",
+        "1e999",
+        "[[",
+        "[1}",
+        "",
+    ]);
     let space = select(vec!["", " ", "\n\t"]);
-    let member = (name, space.clone(), value).prop_map(|(name, space, value)| format!("\"{name}\"{space}:{space}{value}"));
+    let member =
+        (name, space.clone(), value).prop_map(|(name, space, value)| format!("\"{name}\"{space}:{space}{value}"));
     (vec(member, 0..4), space, select(vec!["", "\u{feff}", "x"])).prop_map(|(members, space, before)| {
         format!("{before}{{{space}{}{space}}}{space}", members.join(&format!("{space},{space}")))
     })

@@ -29,10 +29,7 @@ fn p3_the_end_is_null_or_missing_or_empty_and_nothing_else() {
 #[test]
 fn p3_an_empty_page_with_a_token_is_not_the_end() {
     let empty = page(r#"{"data":[],"cursor":"MTIz"}"#);
-    assert_eq!(
-        empty,
-        Envelope { rows: 0, next: Some(PageToken("MTIz".into())), end: None, list: 8..10, broken: 0 }
-    );
+    assert_eq!(empty, Envelope { rows: 0, next: Some(PageToken("MTIz".into())), end: None, list: 8..10, broken: 0 });
 }
 
 #[test]
