@@ -11,11 +11,11 @@ use serde::de::IgnoredAny;
 use super::{DATA, PageParts, Record, scan};
 use crate::json::Scanner;
 
-/// What stands for a byte that is no UTF-8: a control character, which is no JSON either.
+/// Replaces a byte that is no UTF-8: a control character, which is no JSON either.
 const MASK: u8 = 1;
-/// Broken records of one page whose end is looked for by what follows.
+/// The most broken records of a page whose end is found by what follows them.
 const SEARCHES_MAX: usize = 64;
-/// Bytes that are looked at to find those ends, as a multiple of the page.
+/// The most bytes that are examined to find those ends, as a multiple of the page.
 const EFFORT_MAX: usize = 32;
 
 /// Takes a page apart that is no JSON because of some of its records; `None` where it is not certain which they are.
@@ -49,15 +49,15 @@ fn masked(body: &[u8]) -> Option<Cow<'_, str>> {
 
 struct Search<'a> {
     text: &'a str,
-    /// Bytes that may still be looked at.
+    /// Bytes that may still be examined.
     effort: usize,
 }
 
-/// What stands behind a record.
+/// What follows a record.
 enum Behind {
-    /// Another record, here.
+    /// Another record, which begins here.
     Record(usize),
-    /// The end of the list; the rest of the page begins here.
+    /// The end of the list. The rest of the page begins here.
     Rest(usize),
 }
 
@@ -93,7 +93,7 @@ impl Search<'_> {
         }
     }
 
-    /// The same where the record that begins here is broken and nothing in it tells its end: it ends before what can be read.
+    /// The same if the record that begins here is broken and its brackets do not tell its end: it ends before the next text that can be read.
     fn searched(&mut self, at: usize, mut records: Vec<Record>, searches: usize) -> Option<(Vec<Record>, usize)> {
         if searches >= SEARCHES_MAX {
             return None;
@@ -127,7 +127,7 @@ impl Search<'_> {
         if is_read {
             return Some(end);
         }
-        // The scanner does not follow any depth.
+        // The scanner refuses deep nesting, which serde_json reads.
         self.spend(read)?;
         let mut values = serde_json::Deserializer::from_str(self.text.get(at..)?).into_iter::<IgnoredAny>();
         values.next()?.ok()?;
@@ -141,6 +141,7 @@ impl Search<'_> {
         end
     }
 
+    /// What follows the record that ends here.
     fn behind(&self, end: usize) -> Option<Behind> {
         let at = self.skip_spaces(end);
         match self.byte(at)? {
@@ -150,7 +151,7 @@ impl Search<'_> {
         }
     }
 
-    /// Behind a record whose brackets are all that is known of it must come another object, or the rest of the page.
+    /// What follows a record that ends by its brackets alone: it must be another object, or the rest of the page.
     fn behind_broken(&mut self, end: usize) -> Option<Behind> {
         let behind = self.behind(end)?;
         let is_likely = match behind {
@@ -167,7 +168,7 @@ impl Search<'_> {
         self.spend(scanner.at().saturating_sub(at)).is_some() && is_rest
     }
 
-    /// Counts bytes that were looked at; `None`: enough is enough.
+    /// Counts examined bytes; `None` if they were too many.
     fn spend(&mut self, bytes: usize) -> Option<()> {
         self.effort = self.effort.checked_sub(bytes)?;
         Some(())
