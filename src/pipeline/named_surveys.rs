@@ -155,3 +155,18 @@ fn records(body: &[u8]) -> Vec<Value> {
     let value = |record: &Record| serde_json::from_slice(body.get(record.place.clone())?).ok();
     parts.records().filter_map(value).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_record_that_cannot_be_read_hides_no_other() {
+        let ids =
+            |body: &str| -> Vec<_> { records(body.as_bytes()).iter().map(|survey| survey["id"].as_i64()).collect() };
+        for odd in ["", r#",{"id":2,"name":"\ud800"}"#, r#",{"id":2,"x":1e999}"#, r#",{"id":2,"x":NaN}"#] {
+            assert_eq!(ids(&format!("\u{feff}{{\"data\":[{{\"id\":1}}{odd}],\"cursor\":null}}")), [Some(1)], "{odd}");
+        }
+        assert!(ids("no page").is_empty());
+    }
+}
