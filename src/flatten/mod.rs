@@ -3,7 +3,7 @@
 //! Pure: no clock, no IO, no state between pages, and the same bytes always give the same rows. Every record of a page lands, in
 //! the stream's base table or in the rejects (promise P1); nothing inside a record can fail the page.
 //!
-//! A page is read in layers, each by serde_json's scanner and one level deep: the envelope into records (`page`), a record
+//! A page is read in layers, each by the scanner of `crate::json` and one level deep: the envelope into records (`page`), a record
 //! into fields that are slices of the page (`fields`), a field into the cell that its column's type demands (`crate::json`). No DOM is
 //! built, and what does not fit its column is still at hand as it was sent (`extra`).
 //!
