@@ -7,51 +7,20 @@
 //! A page of which single records are no JSON is a page all the same, as long as it is certain which they are (`damaged`).
 
 mod damaged;
+mod parts;
 
-use std::{mem, ops::Range};
+use std::ops::Range;
 
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use self::parts::mark_bytes;
+pub(crate) use self::parts::scan;
+pub use self::parts::{DATA, List, PageParts, Record};
 use crate::json::{Scanner, Shape, read_entries, read_items, shape, unescaped};
 
-/// The list of records that a service sends.
-pub const DATA: &str = "data";
-/// The page token.
-const CURSOR: &str = "cursor";
 /// The longest page token that is accepted, in bytes: the next request's address contains it.
 pub const TOKEN_BYTES_MAX: usize = 4096;
-
-/// The parts of a page. All places are in bytes of the body.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PageParts {
-    /// The value of `cursor`.
-    pub cursor: Option<Range<usize>>,
-    /// The lists of records, in order.
-    pub lists: Vec<List>,
-    /// A member that occurs twice and must not: `cursor` or `data`.
-    pub duplicate: Option<&'static str>,
-    has_data: bool,
-    is_data_no_list: bool,
-}
-
-/// A list of records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct List {
-    /// The list with its brackets.
-    pub place: Range<usize>,
-    /// Its items, in order.
-    pub records: Vec<Record>,
-}
-
-/// An item of such a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The record without the space around it.
-    pub place: Range<usize>,
-    /// Whether the record is no JSON.
-    pub is_broken: bool,
-}
 
 /// Why a body is no page.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -110,54 +79,9 @@ impl PageParts {
             (true, false) => Ok(()),
         }
     }
-
-    /// The records of all lists, in order.
-    pub fn records(&self) -> impl Iterator<Item = &Record> {
-        self.lists.iter().flat_map(|list| &list.records)
-    }
-
-    /// Adds a member of the page; `records` if it is one of the lists.
-    fn add(&mut self, name: &str, place: Range<usize>, records: Option<Vec<Record>>) {
-        match name {
-            CURSOR if self.cursor.replace(place.clone()).is_some() => self.duplicate = Some(CURSOR),
-            DATA => {
-                self.is_data_no_list |= records.is_none();
-                if mem::replace(&mut self.has_data, true) {
-                    self.duplicate = Some(DATA);
-                }
-            }
-            _ => {}
-        }
-        if let Some(records) = records {
-            self.lists.push(List { place, records });
-        }
-    }
 }
 
-/// Takes a page apart in one pass. `read_list` reads each list of records, with the scanner at its bracket, and returns the places of the
-/// records if somebody needs them. `None` if the scanner or `read_list` does not accept the text, which may be a page all the same.
-pub(crate) fn scan<'a>(
-    text: &'a str,
-    lists: &[&str],
-    mut read_list: impl FnMut(&mut Scanner<'a>) -> Option<Vec<Record>>,
-) -> Option<PageParts> {
-    let (mut scanner, mut parts) = (Scanner::starting_at(text, mark_bytes(text)), PageParts::default());
-    scanner.each_member(|scanner, name| {
-        // Half of a surrogate pair becomes U+FFFD, and no name of a member that is looked for.
-        let name = unescaped(name).text;
-        let start = scanner.at();
-        let is_list = scanner.peek() == Some(b'[') && lists.contains(&&*name);
-        let records = match is_list {
-            true => Some(read_list(scanner)?),
-            false => scanner.value().map(|_| None)?,
-        };
-        let end = start + text.get(start..scanner.at())?.trim_ascii_end().len();
-        parts.add(&name, start..end, records);
-        Some(())
-    })?;
-    scanner.is_at_end().then_some(parts)
-}
-
+/// Reads a list of records; returns their places.
 fn read_places(scanner: &mut Scanner) -> Option<Vec<Record>> {
     let mut records = Vec::new();
     scanner.each_item(|scanner| {
@@ -169,7 +93,7 @@ fn read_places(scanner: &mut Scanner) -> Option<Vec<Record>> {
     Some(records)
 }
 
-/// The same by serde_json, in several passes.
+/// Takes a page apart by serde_json, in several passes.
 fn parse_slowly(text: &str, lists: &[&str]) -> Result<PageParts, PageError> {
     let page: &RawValue = serde_json::from_str(text.get(mark_bytes(text)..).unwrap_or_default())
         .map_err(|error| PageError::NotJson { reason: error.to_string() })?;
@@ -189,11 +113,6 @@ fn parse_slowly(text: &str, lists: &[&str]) -> Result<PageParts, PageError> {
 fn place_of(slice: &str, text: &str) -> Range<usize> {
     let start = (slice.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
     start..start + slice.len()
-}
-
-/// Bytes of the byte order marks before a text.
-fn mark_bytes(text: &str) -> usize {
-    text.len() - text.trim_start_matches('\u{feff}').len()
 }
 
 #[cfg(test)]

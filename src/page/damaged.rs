@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use memchr::memchr2_iter;
 use serde::de::IgnoredAny;
 
-use super::{DATA, PageParts, Record, scan};
+use super::parts::{DATA, PageParts, Record, scan};
 use crate::json::Scanner;
 
 /// Replaces a byte that is no UTF-8: a control character, which is no JSON either.
