@@ -13,6 +13,7 @@ pub mod model;
 pub mod clock;
 mod files;
 mod json;
+pub mod page;
 pub mod redact;
 pub mod text;
 

@@ -3,7 +3,8 @@
 use studysync::{
     flatten::{FlattenError, flatten_page},
     model::{DriftMode, DriftRules, FlatPage, Stream},
-    source::envelope::{self, EnvelopeError},
+    page::PageError,
+    source::envelope,
 };
 
 /// Reads a body as `source` and `flatten` do, one after the other. What `source` lets through `flatten` must read, with
@@ -26,7 +27,7 @@ fn hold_page_by(stream: Stream, body: &[u8], rules: DriftRules) {
         (Ok(envelope), Err(error)) => panic!("{envelope:?} cannot be flattened: {error}"),
         // Without its envelope a page is never flattened; it must not panic all the same.
         (Err(problem), Ok(flat)) => {
-            assert!(!matches!(problem, EnvelopeError::NotJson { .. }), "{problem}, and yet flattened");
+            assert!(!matches!(problem, PageError::NotJson { .. }), "{problem}, and yet flattened");
             hold_records(stream, &flat);
         }
         (Err(_), Err(error)) => assert!(!matches!(error, FlattenError::Contract(_)), "{error}"),

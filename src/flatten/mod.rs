@@ -3,7 +3,7 @@
 //! Pure: no clock, no IO, no state between pages, and the same bytes always give the same rows. Every record of a page lands, in
 //! the stream's base table or in the rejects (promise P1); nothing inside a record can fail the page.
 //!
-//! A page is read in layers, each by serde_json's scanner and one level deep: the envelope into records (`page`), a record
+//! A page is read in layers, each by the scanner of `crate::json` and one level deep: the envelope into records (`page`), a record
 //! into fields that are slices of the page (`fields`), a field into the cell that its column's type demands (`crate::json`). No DOM is
 //! built, and what does not fit its column is still at hand as it was sent (`extra`).
 //!
@@ -24,6 +24,7 @@ use arrow::{
 use crate::{
     json::{self, Entry},
     model::{Discarded, DriftRules, FlatPage, Reject, RejectReason, Stream, TableBatch},
+    page::PageError,
     schema::RECORD_COLUMN,
     text::bytes_without_mark,
 };
@@ -82,7 +83,7 @@ const RECORD_BYTES_LIKELY: usize = 400;
 pub enum FlattenError {
     /// The body is not the JSON of a list call. The source has checked it, so the archive may be damaged.
     #[error("the page is not the JSON of a list call")]
-    NotAPage(#[source] serde_json::Error),
+    NotAPage(#[source] PageError),
     /// The envelope has no `data`: an error of the service, and never an empty page.
     #[error("the page has no list of records")]
     NoData,

@@ -226,10 +226,10 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_steer_are_found(piece in any::<[u8; PIECE_BYTES]>(), plain in any::<[bool; PIECE_BYTES]>()) {
-        let mut piece = piece;
-        piece.iter_mut().zip(plain).filter(|(_, plain)| *plain).for_each(|(byte, _)| *byte = b'a');
-        prop_assert_eq!(steers(&piece), steers::portable::steers(&piece));
+    fn special_bytes_are_found(chunk in any::<[u8; CHUNK_BYTES]>(), plain in any::<[bool; CHUNK_BYTES]>()) {
+        let mut chunk = chunk;
+        chunk.iter_mut().zip(plain).filter(|(_, plain)| *plain).for_each(|(byte, _)| *byte = b'a');
+        prop_assert_eq!(special_bytes(&chunk), special_bytes::portable::special_bytes(&chunk));
     }
 
     /// One byte of a page is another, or lacks.

@@ -1,9 +1,9 @@
 //! JSON as exact texts: splits objects and lists one level deep, and reads single strings and numbers.
 //!
-//! Every value stays a slice of the page until a column asks for it, so its exact text is at hand where it does not fit.
-//! The grammar is serde_json's. What [`Scanner`] does not take, serde_json reads, through `RawValue`, whose scanner does not recurse: no depth
+//! Every value stays a slice of the page until a column reads it, so its exact text is there if the column cannot hold the value.
+//! The grammar is serde_json's. A text that [`Scanner`] refuses is read by serde_json, through `RawValue`, which does not recurse: no depth
 //! of nesting overflows the stack.
-//! Nothing here knows columns. The readers take values that the scanner has passed, and answer `None` for another shape.
+//! Nothing here knows columns. The readers expect values that the scanner has accepted, and return `None` for another shape.
 
 use std::{borrow::Cow, fmt};
 
@@ -16,7 +16,7 @@ use super::{Scanner, Shape, shape};
 /// A member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// What stands between the quotes of the key, escapes and all.
+    /// The text between the quotes of the key, escapes and all.
     pub key: &'a str,
     /// The exact text of the value.
     pub value: &'a str,
@@ -24,14 +24,14 @@ pub(crate) struct Entry<'a> {
 
 /// Appends the members of an object in the order sent, duplicates too. `None` if the text is not an object.
 pub(crate) fn read_entries<'a>(raw: &'a str, into: &mut Vec<Entry<'a>>) -> Option<()> {
-    let held = into.len();
+    let length_before = into.len();
     take_entries(&mut Scanner::new(raw), into).or_else(|| {
-        into.truncate(held);
+        into.truncate(length_before);
         Members(into).deserialize(&mut serde_json::Deserializer::from_str(raw)).ok()
     })
 }
 
-/// Appends the members of the object that the scanner stands at.
+/// Appends the members of the object at the scanner's place.
 pub(crate) fn take_entries<'a>(scanner: &mut Scanner<'a>, into: &mut Vec<Entry<'a>>) -> Option<()> {
     scanner.each_member(|scanner, key| {
         into.push(Entry { key, value: scanner.value()? });
@@ -39,7 +39,7 @@ pub(crate) fn take_entries<'a>(scanner: &mut Scanner<'a>, into: &mut Vec<Entry<'
     })
 }
 
-/// Appends the members of the object that the parser stands at.
+/// Appends the members of an object; the way of serde_json.
 struct Members<'v, 'a>(&'v mut Vec<Entry<'a>>);
 
 impl<'a> DeserializeSeed<'a> for Members<'_, 'a> {
@@ -101,8 +101,18 @@ fn parsed_items(raw: &str) -> Option<Vec<&str>> {
     Some(items)
 }
 
-/// What stands between the quotes of a string.
-pub(crate) fn unquoted(raw: &str) -> &str {
+/// The bytes of a record as a text. A byte that is no UTF-8 is written like `\xff`, which is no JSON.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
+}
+
+/// The text between the quotes of a string.
+pub(super) fn unquoted(raw: &str) -> &str {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
 
@@ -120,9 +130,9 @@ pub(crate) fn read_text(raw: &str) -> Option<Text<'_>> {
     (shape(raw) == Shape::Text).then(|| unescaped(unquoted(raw)))
 }
 
-/// The value of what stands between the quotes of a string.
+/// The value of a string, from the text between its quotes.
 pub(crate) fn unescaped(inner: &str) -> Text<'_> {
-    // A search by bytes is enough: none of a longer character's looks like a backslash.
+    // A search by bytes is enough: no byte of a longer character equals a backslash.
     match memchr(b'\\', inner.as_bytes()).map(|at| inner.split_at(at)) {
         None => Text { text: Cow::Borrowed(inner), is_exact: true },
         Some((plain, escaped)) => unescaped_slowly(inner.len(), plain, escaped.get(1..).unwrap_or_default()),

@@ -1,13 +1,10 @@
 //! A page without some of its records. Every other byte of the page but the commas between records stays.
 
-use std::{borrow::Cow, fmt, ops::Range};
-
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use std::{borrow::Cow, ops::Range};
 
 use crate::{
-    json::{shown, take_apart},
-    text::without_mark,
+    json::shown,
+    page::{DATA, List, PageParts, Record},
 };
 
 /// A page that lost records.
@@ -20,16 +17,16 @@ pub struct RedactedPage {
 
 /// The lists of a page in which records stand: that of the service, and those in a page of people that say who was asked for and is
 /// not there. There a record may be a bare user id.
-const LISTS: [&str; 3] = ["data", "absent", "refused"];
+const LISTS: [&str; 3] = [DATA, "absent", "refused"];
 
 /// The page without the records for which `is_gone` holds; `None` if there are none. What is no page has no records.
 pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Option<RedactedPage> {
     let mut cuts: Vec<Range<usize>> = Vec::new();
     let mut removed = 0;
-    for records in std::str::from_utf8(body).ok().and_then(lists).or_else(|| lists_of_broken(body))? {
+    for List { records, .. } in PageParts::parse(body, &LISTS).ok()?.lists {
         let gone: Vec<bool> = records
             .iter()
-            .map(|record| match &*text_of(body.get(record.clone()).unwrap_or_default()) {
+            .map(|record| match &*text_of(body.get(record.place.clone()).unwrap_or_default()) {
                 user_id if user_id.starts_with('"') => is_gone(&format!("{{\"userId\":{user_id}}}")),
                 record => is_gone(record),
             })
@@ -49,93 +46,33 @@ pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Op
     Some(RedactedPage { body: redacted, removed: u32::try_from(removed).unwrap_or(u32::MAX) })
 }
 
-/// The records of a page of which some are no JSON.
-fn lists_of_broken(body: &[u8]) -> Option<Vec<Vec<Range<usize>>>> {
-    let (_, page) = take_apart(body)?;
-    Some(vec![page.records.into_iter().map(|record| record.place).collect()])
-}
-
 fn text_of(record: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(record).map_or_else(|_| shown(record).into(), Cow::Borrowed)
 }
 
 /// What to cut so that the rest is a list again: with each record the comma behind it, and with the last of the list the comma
 /// before it.
-fn cuts_of(records: &[Range<usize>], gone: &[bool]) -> Vec<Range<usize>> {
+fn cuts_of(records: &[Record], gone: &[bool]) -> Vec<Range<usize>> {
     let mut cuts = Vec::new();
     let mut last_kept_end = None;
     let mut open: Option<usize> = None;
     for (record, is_gone) in records.iter().zip(gone) {
         match (*is_gone, open) {
-            (true, None) => open = Some(record.start),
+            (true, None) => open = Some(record.place.start),
             (false, Some(start)) => {
-                cuts.push(start..record.start);
+                cuts.push(start..record.place.start);
                 open = None;
             }
             _ => {}
         }
         if !is_gone {
-            last_kept_end = Some(record.end);
+            last_kept_end = Some(record.place.end);
         }
     }
     if let (Some(start), Some(last)) = (open, records.last()) {
-        cuts.push(last_kept_end.unwrap_or(start)..last.end);
+        cuts.push(last_kept_end.unwrap_or(start)..last.place.end);
     }
     cuts
-}
-
-/// Where the records of each list stand; `None` if the text is no object.
-fn lists(text: &str) -> Option<Vec<Vec<Range<usize>>>> {
-    let mut lists = Vec::new();
-    let mut parser = serde_json::Deserializer::from_str(without_mark(text));
-    parser.deserialize_map(Envelope { text, lists: &mut lists }).ok()?;
-    Some(lists)
-}
-
-struct Envelope<'v, 'a> {
-    text: &'a str,
-    lists: &'v mut Vec<Vec<Range<usize>>>,
-}
-
-impl<'a> Visitor<'a> for Envelope<'_, 'a> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a page")
-    }
-
-    fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<(), M::Error> {
-        // A name may be no text: half of a surrogate pair is legal JSON.
-        while let Some(name) = members.next_key::<&'a RawValue>()? {
-            let is_list = serde_json::from_str::<String>(name.get()).is_ok_and(|name| LISTS.contains(&name.as_str()));
-            let value = members.next_value::<&'a RawValue>()?.get();
-            if is_list && value.starts_with('[') {
-                let list = serde_json::Deserializer::from_str(value).deserialize_seq(List(self.text));
-                self.lists.push(list.map_err(serde::de::Error::custom)?);
-            }
-        }
-        Ok(())
-    }
-}
-
-struct List<'a>(&'a str);
-
-impl<'a> Visitor<'a> for List<'a> {
-    type Value = Vec<Range<usize>>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of records")
-    }
-
-    fn visit_seq<S: SeqAccess<'a>>(self, mut items: S) -> Result<Self::Value, S::Error> {
-        let mut records = Vec::new();
-        while let Some(record) = items.next_element::<&'a RawValue>()? {
-            // The record is a slice of the text: its place is the distance of the two.
-            let start = (record.get().as_ptr() as usize).wrapping_sub(self.0.as_ptr() as usize);
-            records.push(start..start + record.get().len());
-        }
-        Ok(records)
-    }
 }
 
 #[cfg(test)]

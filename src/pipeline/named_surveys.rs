@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use arrow::{array::AsArray as _, datatypes::Int64Type};
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
     config::WarehouseSettings,
     load::{LoadError, Reader},
     model::{FlagSet, PageRequest, Scope, Stream, Window},
+    page::{DATA, PageParts, Record},
     source::{Answer, Range, SourceError},
 };
 
@@ -65,12 +65,6 @@ fn look_up(reader: &mut Reader, named: &[i64]) -> Result<UnknownSurveys, LoadErr
         Ok(())
     })?;
     Ok(unknown)
-}
-
-/// A page of surveys, as far as it is read here.
-#[derive(Deserialize)]
-struct Listed {
-    data: Vec<Value>,
 }
 
 impl Run {
@@ -155,7 +149,24 @@ impl Run {
     }
 }
 
-/// The records of a page; none where they cannot be read.
+/// The records of a page that can be read.
 fn records(body: &[u8]) -> Vec<Value> {
-    serde_json::from_slice(body).map_or_else(|_| Vec::new(), |listed: Listed| listed.data)
+    let parts = PageParts::parse(body, &[DATA]).unwrap_or_default();
+    let value = |record: &Record| serde_json::from_slice(body.get(record.place.clone())?).ok();
+    parts.records().filter_map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_record_that_cannot_be_read_hides_no_other() {
+        let ids =
+            |body: &str| -> Vec<_> { records(body.as_bytes()).iter().map(|survey| survey["id"].as_i64()).collect() };
+        for odd in ["", r#",{"id":2,"name":"\ud800"}"#, r#",{"id":2,"x":1e999}"#, r#",{"id":2,"x":NaN}"#] {
+            assert_eq!(ids(&format!("\u{feff}{{\"data\":[{{\"id\":1}}{odd}],\"cursor\":null}}")), [Some(1)], "{odd}");
+        }
+        assert!(ids("no page").is_empty());
+    }
 }

@@ -181,7 +181,7 @@ pub enum Failure {
     Html { came: String },
     /// The body is no page of a list; `came` says what came.
     #[error("{problem} ({came})")]
-    NoPage { problem: super::envelope::EnvelopeError, came: String },
+    NoPage { problem: crate::page::PageError, came: String },
     /// Some records of the page are no JSON.
     #[error("{records} records on the page are not JSON")]
     BrokenRecords { records: usize },

@@ -7,11 +7,11 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::{
     address::Address,
     backoff::Backoff,
-    envelope::EnvelopeError,
     error::{Failure, SourceError, Stop},
     settings::ATTEMPTS_MAX,
     wire::{Outcome, Received, Rejection, Wire},
 };
+use crate::page::PageError;
 
 /// The most attempts where the page's size may be to blame and a smaller one can be asked for.
 pub const SIZE_ATTEMPTS_MAX: u32 = 2;
@@ -123,7 +123,7 @@ async fn insist<T>(
             Err(Outcome::Failed(failure)) => failure,
             // `wire` answers each kind of request with its own kind.
             Err(Outcome::Page(_) | Outcome::Broken { .. } | Outcome::Posted { .. }) => {
-                Failure::NoPage { problem: EnvelopeError::NoData, came: "the answer to another request".to_owned() }
+                Failure::NoPage { problem: PageError::NoData, came: "the answer to another request".to_owned() }
             }
         };
         attempts += 1;
@@ -157,6 +157,6 @@ fn attempts_max(failure: &Failure, can_shrink: bool) -> u32 {
 
 /// What a page's records are known by: the token beside them is another one each time.
 fn records_hash(page: &Received) -> u128 {
-    let list = page.envelope.list.clone().and_then(|list| page.body.get(list));
+    let list = page.body.get(page.envelope.list.clone());
     xxh3_128(list.unwrap_or(&page.body))
 }

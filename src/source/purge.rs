@@ -70,7 +70,7 @@ pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<Purg
             Some(request_id) => Ok(PurgeAnswer::Accepted { request_id, service_now_ms: answer.service_now_ms }),
             None => {
                 let came = format!("{} bytes without a requestId", answer.body.len());
-                let problem = super::envelope::EnvelopeError::NoData;
+                let problem = crate::page::PageError::NoData;
                 Err(Failure::NoPage { problem, came }.give_up(at.shown, 1))
             }
         },

@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("files", &[]),
     ("json", &["model"]),
+    ("page", &["json"]),
     ("redact", &[]),
     ("text", &[]),
     ("telemetry", &[]),
@@ -30,10 +31,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("plan", &["model"]),
     ("state", &["model", "files"]),
     ("archive", &["model", "files"]),
-    ("source", &["model", "clock", "json", "redact", "text"]),
+    ("source", &["model", "clock", "json", "page", "redact", "text"]),
     ("upsert", &["model", "json", "text"]),
-    ("flatten", &["model", "json", "schema", "text"]),
-    ("person", &["model", "files", "json", "schema", "text"]),
+    ("flatten", &["model", "json", "page", "schema", "text"]),
+    ("person", &["model", "files", "json", "page", "schema", "text"]),
     ("load", &["model", "files", "json", "schema", "person"]),
     ("recordings", &["model", "files"]),
     ("config", &["model", "files", "plan", "redact", "text"]),
@@ -44,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "clock",
             "files",
             "config",
+            "page",
             "schema",
             "plan",
             "source",
@@ -154,7 +156,7 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     ),
     // A command that holds the lease is a session, whatever else it opens.
     (&["take_lease"], &["state", "pipeline/session.rs"]),
-    (&["unsafe"], &["load/engine/handed.rs", "json/steers.rs"]),
+    (&["unsafe"], &["load/engine/handed.rs", "json/special_bytes.rs"]),
 ];
 
 /// Names that say nothing.

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::EndStyle;
 
 fn page(rows: usize, next: &str) -> Envelope {
-    Envelope { rows, next: Some(PageToken(next.to_owned())), end: None, list: None, broken: 0 }
+    Envelope { rows, next: Some(PageToken(next.to_owned())), end: None, list: 0..0, broken: 0 }
 }
 
 /// Pages that make `count` steps from a fresh start.
@@ -55,7 +55,7 @@ fn p3_an_empty_last_page_is_the_end_after_any_number_of_empty_ones() {
     for at in 0..5 {
         guards.page(&page(0, &format!("empty {at}"))).unwrap();
     }
-    guards.page(&Envelope { rows: 0, next: None, end: Some(EndStyle::Null), list: None, broken: 0 }).unwrap();
+    guards.page(&Envelope { rows: 0, next: None, end: Some(EndStyle::Null), list: 0..0, broken: 0 }).unwrap();
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn p8_a_window_has_a_largest_number_of_pages() {
     assert_eq!(guards.page(&page(10, "token")), Err(LoopCause::TooManyPages));
     let mut guards = Guards { pages: PAGES_MAX - 1, ..Guards::default() };
     guards
-        .page(&Envelope { rows: 1, next: None, end: Some(EndStyle::Null), list: None, broken: 0 })
+        .page(&Envelope { rows: 1, next: None, end: Some(EndStyle::Null), list: 0..0, broken: 0 })
         .expect("the end may be that far away");
 }
 

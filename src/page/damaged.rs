@@ -1,59 +1,40 @@
-//! Takes a page apart of which some records are no JSON: the records around those are read as if nothing were wrong.
+//! Takes a page apart of which some records are no JSON. The other records are read as if nothing were wrong.
 //!
-//! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut is not taken apart, and
-//! neither is one whose end could lie inside a record: the records behind it would be lost.
+//! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut is refused. So is a page whose end
+//! could lie inside a record: the records behind it would be lost.
 
-use std::{borrow::Cow, ops::Range};
+use std::borrow::Cow;
 
 use memchr::memchr2_iter;
 use serde::de::IgnoredAny;
 
-use super::Scanner;
+use super::parts::{DATA, PageParts, Record, scan};
+use crate::json::Scanner;
 
-/// What stands for a byte that is no UTF-8: a control character, which is no JSON either.
+/// Replaces a byte that is no UTF-8: a control character, which is no JSON either.
 const MASK: u8 = 1;
-/// Broken records of one page whose end is looked for by what follows.
+/// The most broken records of a page whose end is found by what follows them.
 const SEARCHES_MAX: usize = 64;
-/// Bytes that are looked at to find those ends, as a multiple of the page.
+/// The most bytes that are examined to find those ends, as a multiple of the page.
 const EFFORT_MAX: usize = 32;
 
-/// A page with broken records. All places are in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BrokenPage {
-    /// The value of `cursor`.
-    pub token: Range<usize>,
-    /// The value of `data`.
-    pub list: Range<usize>,
-    /// The records in it, in order.
-    pub records: Vec<Listed>,
-}
-
-/// A record of such a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
-    pub place: Range<usize>,
-    /// Whether it is no JSON.
-    pub is_broken: bool,
-}
-
-/// Takes a page apart that is no JSON because of some of its records; `None` where it cannot be told which they are. The text is that
-/// of the page with [`MASK`] for each byte that is no UTF-8.
-pub(crate) fn take_apart(body: &[u8]) -> Option<(Cow<'_, str>, BrokenPage)> {
+/// Takes a page apart that is no JSON because of some of its records; `None` where it is not certain which they are.
+pub(super) fn parse(body: &[u8]) -> Option<PageParts> {
     let text = masked(body)?;
-    let page = Search { text: &text, effort: body.len().saturating_mul(EFFORT_MAX) }.page()?;
-    Some((text, page))
+    let mut search = Search { text: &text, effort: body.len().saturating_mul(EFFORT_MAX) };
+    let parts = scan(&text, &[DATA], |scanner| {
+        let (records, end) = search.list(scanner.at())?;
+        scanner.go_to(end);
+        Some(records)
+    })?;
+    let (Some(cursor), [list], None) = (&parts.cursor, parts.lists.as_slice(), parts.duplicate) else { return None };
+    // A page that was cut inside a record can look as if that were the end. Behind a list that comes first stands the page token.
+    let is_closed = |record: &Record| !record.is_broken || closed(&text, record.place.start) == Some(record.place.end);
+    let is_sure = cursor.start > list.place.end || list.records.iter().all(is_closed);
+    is_sure.then_some(parts)
 }
 
-/// The bytes of a record as a text; those that are no UTF-8 stand there as `\xff`, which no JSON holds.
-pub(crate) fn shown(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
-    }
-    text
-}
-
+/// The text of a page, with [`MASK`] for each byte that is no UTF-8.
 fn masked(body: &[u8]) -> Option<Cow<'_, str>> {
     if let Ok(text) = std::str::from_utf8(body) {
         return Some(Cow::Borrowed(text));
@@ -68,55 +49,21 @@ fn masked(body: &[u8]) -> Option<Cow<'_, str>> {
 
 struct Search<'a> {
     text: &'a str,
-    /// Bytes that may still be looked at.
+    /// Bytes that may still be examined.
     effort: usize,
 }
 
-/// What stands behind a record.
+/// What follows a record.
 enum Behind {
-    /// Another record, here.
+    /// Another record, which begins here.
     Record(usize),
-    /// The end of the list; the rest of the page begins here.
+    /// The end of the list. The rest of the page begins here.
     Rest(usize),
 }
 
 impl Search<'_> {
-    fn page(mut self) -> Option<BrokenPage> {
-        // A byte order mark is no part of the text.
-        let mut scanner =
-            Scanner { text: self.text, at: self.text.len() - self.text.trim_start_matches('\u{feff}').len() };
-        scanner.skip_spaces();
-        let (mut token, mut list, mut records) = (None, None, Vec::new());
-        scanner.each_member(|scanner, name| {
-            let start = scanner.at();
-            match name {
-                "cursor" if token.is_none() => {
-                    scanner.value()?;
-                    token = Some(start..scanner.at());
-                }
-                "data" if list.is_none() => {
-                    let end;
-                    (records, end) = self.list(start)?;
-                    scanner.at = end;
-                    list = Some(start..end);
-                }
-                // It stands twice.
-                "cursor" | "data" => return None,
-                _ => drop(scanner.value()?),
-            }
-            Some(())
-        })?;
-        let (token, list) = (token?, list?);
-        // A page that was cut inside a record can look as if that were the end. Behind a list that comes first stands the token.
-        let is_token_behind = token.start > list.end;
-        let is_closed =
-            |record: &Listed| !record.is_broken || closed(self.text, record.place.start) == Some(record.place.end);
-        let is_sure = scanner.is_at_end() && (is_token_behind || records.iter().all(is_closed));
-        is_sure.then_some(BrokenPage { token, list, records })
-    }
-
     /// The records of the list that begins here, and where it ends.
-    fn list(&mut self, start: usize) -> Option<(Vec<Listed>, usize)> {
+    fn list(&mut self, start: usize) -> Option<(Vec<Record>, usize)> {
         if self.byte(start)? != b'[' {
             return None;
         }
@@ -128,7 +75,7 @@ impl Search<'_> {
     }
 
     /// The records from here on, and the end of the list.
-    fn records(&mut self, mut at: usize, searches: usize) -> Option<(Vec<Listed>, usize)> {
+    fn records(&mut self, mut at: usize, searches: usize) -> Option<(Vec<Record>, usize)> {
         let mut records = Vec::new();
         loop {
             let (end, behind, is_broken) = match self.json(at).and_then(|end| Some((end, self.behind(end)?))) {
@@ -138,7 +85,7 @@ impl Search<'_> {
                     None => return self.searched(at, records, searches),
                 },
             };
-            records.push(Listed { place: at..end, is_broken });
+            records.push(Record { place: at..end, is_broken });
             match behind {
                 Behind::Record(next) => at = next,
                 Behind::Rest(rest) => return self.is_rest(rest).then_some((records, rest)),
@@ -146,8 +93,8 @@ impl Search<'_> {
         }
     }
 
-    /// The same where the record that begins here is broken and nothing in it tells its end: it ends before what can be read.
-    fn searched(&mut self, at: usize, mut records: Vec<Listed>, searches: usize) -> Option<(Vec<Listed>, usize)> {
+    /// The same if the record that begins here is broken and its brackets do not tell its end: it ends before the next text that can be read.
+    fn searched(&mut self, at: usize, mut records: Vec<Record>, searches: usize) -> Option<(Vec<Record>, usize)> {
         if searches >= SEARCHES_MAX {
             return None;
         }
@@ -163,7 +110,7 @@ impl Search<'_> {
             };
             if let Some((behind, list_end)) = found {
                 let end = at + text.get(at..end)?.trim_end().len();
-                records.push(Listed { place: at..end, is_broken: true });
+                records.push(Record { place: at..end, is_broken: true });
                 records.extend(behind);
                 return Some((records, list_end));
             }
@@ -173,14 +120,14 @@ impl Search<'_> {
 
     /// The end of the value that begins here, if it is JSON.
     fn json(&mut self, at: usize) -> Option<usize> {
-        let mut scanner = Scanner { text: self.text, at };
+        let mut scanner = Scanner::starting_at(self.text, at);
         let is_read = scanner.value().is_some();
-        let (end, read) = (scanner.at, scanner.at.saturating_sub(at));
+        let (end, read) = (scanner.at(), scanner.at().saturating_sub(at));
         self.spend(read)?;
         if is_read {
             return Some(end);
         }
-        // The scanner does not follow any depth.
+        // The scanner refuses deep nesting, which serde_json reads.
         self.spend(read)?;
         let mut values = serde_json::Deserializer::from_str(self.text.get(at..)?).into_iter::<IgnoredAny>();
         values.next()?.ok()?;
@@ -194,6 +141,7 @@ impl Search<'_> {
         end
     }
 
+    /// What follows the record that ends here.
     fn behind(&self, end: usize) -> Option<Behind> {
         let at = self.skip_spaces(end);
         match self.byte(at)? {
@@ -203,7 +151,7 @@ impl Search<'_> {
         }
     }
 
-    /// Behind a record whose brackets are all that is known of it must come another object, or the rest of the page.
+    /// What follows a record that ends by its brackets alone: it must be another object, or the rest of the page.
     fn behind_broken(&mut self, end: usize) -> Option<Behind> {
         let behind = self.behind(end)?;
         let is_likely = match behind {
@@ -215,19 +163,12 @@ impl Search<'_> {
 
     /// Whether this is the rest of a page, from behind its list on.
     fn is_rest(&mut self, at: usize) -> bool {
-        let mut scanner = Scanner { text: self.text, at };
-        let mut read = || {
-            while scanner.is_followed(b'}')? {
-                scanner.name()?;
-                scanner.value()?;
-            }
-            scanner.is_at_end().then_some(())
-        };
-        let is_rest = read().is_some();
-        self.spend(scanner.at.saturating_sub(at)).is_some() && is_rest
+        let mut scanner = Scanner::starting_at(self.text, at);
+        let is_rest = scanner.rest_of_object().is_some() && scanner.is_at_end();
+        self.spend(scanner.at().saturating_sub(at)).is_some() && is_rest
     }
 
-    /// Counts bytes that were looked at; `None`: enough is enough.
+    /// Counts examined bytes; `None` if they were too many.
     fn spend(&mut self, bytes: usize) -> Option<()> {
         self.effort = self.effort.checked_sub(bytes)?;
         Some(())
@@ -238,9 +179,7 @@ impl Search<'_> {
     }
 
     fn skip_spaces(&self, at: usize) -> usize {
-        let mut scanner = Scanner { text: self.text, at };
-        scanner.skip_spaces();
-        scanner.at
+        Scanner::starting_at(self.text, at).at()
     }
 }
 
@@ -271,6 +210,7 @@ fn closed(text: &str, at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::shown;
     use proptest::{prelude::*, sample::select};
 
     /// Records that are no JSON.
@@ -295,8 +235,8 @@ mod tests {
     ];
 
     fn parts(body: &[u8]) -> Option<Vec<(Vec<u8>, bool)>> {
-        let (_, page) = take_apart(body)?;
-        Some(page.records.into_iter().map(|record| (body[record.place].to_vec(), record.is_broken)).collect())
+        let page = parse(body)?;
+        Some(page.records().map(|record| (body[record.place.clone()].to_vec(), record.is_broken)).collect())
     }
 
     fn page(records: &[&[u8]]) -> Vec<u8> {

@@ -1,25 +1,25 @@
-//! Which bytes of a piece of text steer a scan through a JSON text: quotes, backslashes and control characters.
+//! Finds the bytes at which a scan through a JSON text has to stop: quotes, backslashes and control characters.
 
-/// Bytes that are looked at together.
-pub(super) const PIECE_BYTES: usize = 16;
+/// Bytes that are examined at once.
+pub(super) const CHUNK_BYTES: usize = 16;
 
-/// A bit for each byte that steers, the lowest for the first.
+/// A mask of the special bytes; the lowest bit is the first byte.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(super) fn steers(piece: &[u8; PIECE_BYTES]) -> u32 {
+pub(super) fn special_bytes(chunk: &[u8; CHUNK_BYTES]) -> u32 {
     // SAFETY: SSE2 is a part of every such processor.
-    unsafe { sse2(piece) }
+    unsafe { sse2(chunk) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse2")]
-fn sse2(piece: &[u8; PIECE_BYTES]) -> u32 {
+fn sse2(chunk: &[u8; CHUNK_BYTES]) -> u32 {
     use std::arch::x86_64::{
         _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
     };
 
-    let whole = u128::from_le_bytes(*piece);
+    let whole = u128::from_le_bytes(*chunk);
     let bytes = _mm_set_epi64x((whole >> 64) as i64, whole as i64);
     let is_quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"' as i8));
     let is_backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\' as i8));
@@ -28,16 +28,16 @@ fn sse2(piece: &[u8; PIECE_BYTES]) -> u32 {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use portable::steers;
+pub(super) use portable::special_bytes;
 
-/// For other processors, and to hold the one above to.
+/// For other processors, and for the test of the one above.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 pub(super) mod portable {
-    use super::PIECE_BYTES;
+    use super::CHUNK_BYTES;
 
     #[inline]
-    pub fn steers(piece: &[u8; PIECE_BYTES]) -> u32 {
-        let steers = |byte: u8| matches!(byte, b'"' | b'\\' | 0..=0x1F);
-        piece.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(steers(*byte)) << at)
+    pub fn special_bytes(chunk: &[u8; CHUNK_BYTES]) -> u32 {
+        let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | 0..=0x1F);
+        chunk.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(is_special(*byte)) << at)
     }
 }
