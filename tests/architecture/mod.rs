@@ -156,7 +156,7 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     ),
     // A command that holds the lease is a session, whatever else it opens.
     (&["take_lease"], &["state", "pipeline/session.rs"]),
-    (&["unsafe"], &["load/engine/handed.rs", "json/special_bytes.rs"]),
+    (&["unsafe"], &["load/engine/arrow_scan.rs", "json/special_bytes.rs"]),
 ];
 
 /// Names that say nothing.
