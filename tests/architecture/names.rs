@@ -23,7 +23,7 @@ const PAGES: &[&str] = &[
     "docs/formats",
 ];
 /// Folders whose files define the names.
-const SOURCES: &[&str] = &["src", "tests", "schemas"];
+const SOURCES: &[&str] = &["src", "crates", "tests", "schemas"];
 /// Modules of other crates that a page may name.
 const OTHER_CRATES: &[&str] = &["std", "tokio", "serde_json", "arrow", "parquet", "rusqlite"];
 
