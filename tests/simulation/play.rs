@@ -184,7 +184,7 @@ impl Play<'_> {
     }
 
     fn is_in_doubt(&self) -> bool {
-        let is_doubt = |note: &String| note.contains("every run looks again") || note.contains("--accept-vanished");
+        let is_doubt = |note: &String| note.contains("every run probes again") || note.contains("--accept-vanished");
         self.last_notes.iter().any(is_doubt)
     }
 

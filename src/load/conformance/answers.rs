@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    Lab,
+    Answer, Lab,
     pages::{answer, answers_scan, day, page, page_of_fewer_columns, scan},
 };
 use crate::{
@@ -179,6 +179,35 @@ pub(in crate::load) fn a_scan_without_a_flag_never_blanks_and_one_with_it_enrich
     assert_eq!(applied.counts.updated, 1);
     assert_eq!(lab.rows(stored), ["green | /shop | Plan 9 | 6"]);
     assert_eq!(lab.count("SELECT count(*) FROM response_history"), 2, "enrichment is no edit");
+}
+
+pub(in crate::load) fn a_child_that_was_not_asked_for_moves_with_its_row(lab: &mut Lab) {
+    const ROWS: &str =
+        "SELECT created_at::DATE::VARCHAR, survey_id, custom_metadata, _run_id FROM responses ORDER BY ALL DESC";
+    const METADATA: &str = "SELECT created_at::DATE::VARCHAR, survey_id, name, value_text, _run_id FROM response_custom_metadata ORDER BY ALL DESC";
+    let scan_of = |hour, flags| scan(Stream::Responses, hour, 0, 40, flags);
+    let (plain, asked) = (FlagSet::EMPTY, FlagSet::EMPTY.with(Flag::WithCustomMetadata));
+    let (mut first, mut other) = (answer("a", 0, "red"), answer("b", 0, "red"));
+    first.campaign = Some("spring".into());
+    other.campaign = Some("autumn".into());
+    lab.apply(&scan_of(0, asked), &[page(&[first.clone(), other.clone()])]);
+
+    // Another record of the key, created later and in another survey: it takes the place of the first.
+    let mut second = first.clone();
+    (second.at_ms, second.survey) = (second.at_ms + day(35) - day(0), 8);
+    let unasked = page(&[Answer { campaign: None, ..second.clone() }, Answer { campaign: None, ..other.clone() }]);
+    let applied = lab.apply(&scan_of(1, plain), std::slice::from_ref(&unasked));
+    assert_eq!(applied.counts, RowCounts { rows_read: 2, updated: 1, unchanged: 1, ..RowCounts::default() });
+    let moved = "2026-04-05 | 8 | {\"campaign\":\"spring\"} | run-1";
+    assert_eq!(lab.rows(ROWS), [moved, "2026-03-01 | 7 | {\"campaign\":\"autumn\"} | run-0"]);
+    let autumn = "2026-03-01 | 7 | campaign | autumn | run-0";
+    assert_eq!(lab.rows(METADATA), ["2026-04-05 | 8 | campaign | spring | run-1", autumn]);
+    assert!(!lab.apply(&scan_of(2, plain), &[unasked]).wrote);
+
+    // A scan that asks for the child replaces it where it is.
+    second.campaign = Some("summer".into());
+    lab.apply(&scan_of(3, asked), &[page(&[second, other])]);
+    assert_eq!(lab.rows(METADATA), ["2026-04-05 | 8 | campaign | summer | run-3", autumn]);
 }
 
 pub(in crate::load) fn what_was_sent_unasked_is_stored_once_it_is_asked_for(lab: &mut Lab) {

@@ -31,6 +31,7 @@ macro_rules! conformance_tests {
             answers: p4_too_many_vanished_rows_are_withheld_until_accepted
             answers: p4_deleted_rows_do_not_vanish_from_a_scan_without_them
             answers: a_scan_without_a_flag_never_blanks_and_one_with_it_enriches
+            answers: a_child_that_was_not_asked_for_moves_with_its_row
             answers: what_was_sent_unasked_is_stored_once_it_is_asked_for
             answers: a_deletion_seen_under_a_new_flag_is_a_deletion
             answers: p4_a_field_that_gets_a_column_is_no_edit

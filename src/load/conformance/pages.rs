@@ -52,6 +52,8 @@ pub(in crate::load) struct Answer {
     pub choices: Vec<String>,
     pub url: Option<String>,
     pub os: Option<String>,
+    /// The campaign in its custom metadata.
+    pub campaign: Option<String>,
     pub snapshot: Option<String>,
 }
 
@@ -68,6 +70,7 @@ pub(in crate::load) fn answer(group: &str, on_day: i64, text: &str) -> Answer {
         choices: Vec::new(),
         url: None,
         os: None,
+        campaign: None,
         snapshot: None,
     }
 }
@@ -83,7 +86,8 @@ impl Answer {
             "created_at": self.at_ms * 1000, "updated_at": us(self.updated_ms), "deleted_at": us(self.deleted_ms),
             "question_type": "OPEN", "answer_text": self.text, "answer_json": json!(self.text).to_string(),
             "is_skipped": false, "selected_indexes": (0..self.choices.len()).collect::<Vec<_>>(),
-            "url": self.url, "meta_os": self.os, "_row_hash": hash, "_record": record,
+            "url": self.url, "meta_os": self.os,
+            "custom_metadata": self.campaign.as_ref().map(|name| json!({"campaign": name}).to_string()), "_row_hash": hash, "_record": record,
         })
     }
 
@@ -104,6 +108,10 @@ pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
         let choice = move |(ordinal, label)| answer.child(at, json!({"choice_ordinal": ordinal + 1, "label": label}));
         answer.choices.iter().enumerate().map(choice)
     });
+    let metadata = numbered().filter_map(|(at, answer)| {
+        let name = answer.campaign.as_ref()?;
+        Some(answer.child(at, json!({"name": "campaign", "value_text": name, "json_type": "string"})))
+    });
     let with_snapshot = || numbered().filter_map(|(at, answer)| Some((at, answer, answer.snapshot.as_ref()?)));
     let snapshots = with_snapshot().map(|(at, answer, plan)| {
         let hash = xxh3_64(plan.as_bytes()).cast_signed();
@@ -115,6 +123,7 @@ pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
         batches: [
             batch("responses", numbered().map(|(at, answer)| answer.flat(at)).collect()),
             batch("response_choices", choices.collect()),
+            batch("response_custom_metadata", metadata.collect()),
             batch("visitor_snapshots", snapshots.collect()),
             batch("visitor_snapshot_attributes", attributes.collect()),
         ]

@@ -1,16 +1,27 @@
-//! The rows of child tables that belong to each row: their number, and one number for their contents.
+//! The rows of child tables that belong to each row: their number, and one number for their contents. And child rows that a scan did not
+//! ask for, where their parent row moves.
 
-use arrow::array::RecordBatch;
+use arrow::{
+    array::{RecordBatch, UInt64Array},
+    compute::take,
+};
 use foldhash::HashMap;
 
-use super::{records::rows_where, values::value_hashes};
+use super::{
+    records::rows_where,
+    stamps::{column_of, rows_of, stamp},
+    values::value_hashes,
+};
 use crate::{
     load::{
         LoadError,
         error::unfit,
-        store::{BufferedStore, Filter, number_column, owner_columns, renamed},
+        store::{
+            BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, owner_columns, removal_columns,
+            removal_keys, renamed,
+        },
     },
-    model::{FlatPage, key_hashes},
+    model::{FlatPage, Scan, key_hashes},
     schema::{RECORD_COLUMN, Table, children_of},
 };
 
@@ -73,10 +84,61 @@ fn add(
 ) -> Result<(), LoadError> {
     let columns: Vec<&str> = child.flat_columns().map(|column| column.name.as_str()).collect();
     let contents = value_hashes(&columns, rows)?;
-    let owners = renamed(rows, &owner_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
-    for (owner, content) in key_hashes(&base.key_in_order(), &owners).map_err(unfit(child))?.into_iter().zip(contents) {
+    for (owner, content) in parent_keys(base, child, rows)?.into_iter().zip(contents) {
         let sum = sums.entry(owner).or_default();
         *sum = Sum { rows: sum.rows + 1, contents: sum.contents ^ content };
     }
     Ok(())
+}
+
+/// The hash of the key of the parent row, for each row of a child table.
+fn parent_keys(base: &'static Table, child: &'static Table, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
+    let parents = renamed(rows, &owner_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
+    key_hashes(&base.key_in_order(), &parents).map_err(unfit(child))
+}
+
+/// Copies the columns that stored child rows share with their parent row, such as its creation time, from the parent row that changed.
+/// For child tables that the scan did not ask for: their rows stay, and must still be found with the parent row. `old` and `new` are the
+/// parent rows before and after, in the same order.
+pub(super) fn move_with_parents(
+    store: &mut BufferedStore,
+    scan: &Scan,
+    base: &'static Table,
+    child: &'static Table,
+    old: &RecordBatch,
+    new: &RecordBatch,
+) -> Result<(), LoadError> {
+    let is_shared = |name: &str| {
+        let [of_base, of_child] = [base, child].map(|table| table.column(name).and_then(|column| column.json.as_ref()));
+        of_base.is_some() && of_base == of_child
+    };
+    let shared: Vec<&str> =
+        child.columns.iter().map(|column| column.name.as_str()).filter(|it| is_shared(it)).collect();
+    let (before, after) = (value_hashes(&shared, old)?, value_hashes(&shared, new)?);
+    let moved = removal_keys(base, &rows_where(base, old, |row| before.get(row) != after.get(row))?, child)?;
+    if moved.num_rows() == 0 {
+        return Ok(());
+    }
+    let keys = KeySet::of(removal_columns(child), std::slice::from_ref(&moved))?;
+    let parents: HashMap<u128, u64> =
+        key_hashes(&base.key_in_order(), new).map_err(unfit(base))?.into_iter().zip(0..).collect();
+    let mut change = TableChange::new(child);
+    change.remove(&moved)?;
+    for range in TimeRange::clusters_of(child, std::slice::from_ref(&moved))? {
+        for rows in store.full_rows(child, &Filter::within(range).with_keys(&keys))? {
+            let parents: UInt64Array =
+                parent_keys(base, child, &rows)?.iter().map(|key| parents.get(key).copied()).collect();
+            let count = rows.num_rows();
+            change.add(rows_of(child, count, |column| {
+                Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
+                    (Some(stamp), _) => stamp,
+                    (None, name) if is_shared(name) => {
+                        take(&column_of(base, new, name)?, &parents, None).map_err(unfit(child))?
+                    }
+                    (None, name) => column_of(child, &rows, name)?,
+                }))
+            })?);
+        }
+    }
+    store.change(change)
 }

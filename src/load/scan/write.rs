@@ -7,7 +7,7 @@ use arrow::{
 use foldhash::HashSet;
 
 use super::{
-    children::ChildSums,
+    children::{ChildSums, move_with_parents},
     classify::{Cause, Classification, RecordChange},
     differ::{Comparer, Difference},
     record_set::RecordSet,
@@ -225,10 +225,12 @@ impl<'a> Writer<'a> {
         let mut change = TableChange::new(base);
         change.remove(&old)?;
         change.add(new_rows(base, self.scan, &new)?);
-        change.add(self.changed_rows(rows, &old, &changes)?);
+        let changed = self.changed_rows(rows, &old, &changes)?;
+        change.add(changed.clone());
         store.change(change)?;
         self.write_ended(store, &old, &changes)?;
-        self.write_children(store, page, &RowsOf { rows, new: &new, old: &old, changes: &changes })?;
+        let of = RowsOf { rows, new: &new, old: &old, changed: &changed, changes: &changes };
+        self.write_children(store, page, &of)?;
         if self.keeps_versions {
             self.keep_versions(page, rows, classification, &changes)?;
         }
@@ -358,10 +360,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Children are replaced as a set with the row that they belong to. Rows that merely vanished, returned or were enriched keep
-    /// theirs, but for what comes with a flag. What the scan did not ask for stays.
+    /// theirs, but for what comes with a flag. What the scan did not ask for stays, and moves with the row.
     fn write_children(&self, store: &mut BufferedStore, page: &FlatPage, of: &RowsOf<'_>) -> Result<(), LoadError> {
         let base = self.base();
-        for child in children_of(&base.name).filter(|child| brings(self.scan, child)) {
+        for child in children_of(&base.name) {
+            if !brings(self.scan, child) {
+                move_with_parents(store, self.scan, base, child, of.old, of.changed)?;
+                continue;
+            }
             let replaced = rows_where(base, of.old, |row| of.changes.get(row).is_some_and(|it| it.replaces(child)))?;
             let changed = of.changes.iter().filter(|change| change.replaces(child)).map(|change| change.row);
             let mut records = RecordSet::of(of.new)?;
@@ -441,5 +447,7 @@ struct RowsOf<'p> {
     new: &'p RecordBatch,
     /// The stored row of each change.
     old: &'p RecordBatch,
+    /// The row that takes its place.
+    changed: &'p RecordBatch,
     changes: &'p [Change],
 }
