@@ -77,9 +77,21 @@ pub enum LoadError {
     /// A page of the scan cannot be had; whoever reads the pages knows why.
     #[error("a page of the scan cannot be read")]
     Pages(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Pages were handed over in a way that the contract does not know; a fault of the program.
-    #[error("a batch does not fit its contract: {0}")]
-    Contract(String),
+    /// Stored rows have values that no version of this program writes: restore the warehouse, or fill a new one.
+    #[error("the warehouse has damaged rows: {0}")]
+    DamagedRows(String),
+    /// The input or the command asks for something that is not implemented: change the input, or use another command.
+    #[error("{0}")]
+    Unsupported(String),
+    /// More rows carry the identifiers of one request than fit into memory: split the request.
+    #[error("more than {rows_max} rows carry these identifiers")]
+    TooManyRows { rows_max: usize },
+    /// An error rolled back scans that were applied before it and not committed: apply these scans again.
+    #[error("scans that were applied and not committed are rolled back after an error")]
+    RolledBack,
+    /// The program broke one of its own rules: report it. The warehouse is unchanged since its last commit.
+    #[error("internal error: {0}")]
+    Bug(String),
 }
 
 impl LoadError {
@@ -127,9 +139,9 @@ impl LoadError {
     }
 }
 
-/// An error of Arrow about rows of a table, which follows no input: a fault of the program.
-pub(super) fn unfit(table: &Table) -> impl Fn(ArrowError) -> LoadError + use<'_> {
-    move |error| LoadError::Contract(format!("{}: {error}", table.name))
+/// For `map_err`: an error of Arrow about rows of a table. No input causes one, so it is a bug.
+pub(super) fn invalid_rows(table: &Table) -> impl Fn(ArrowError) -> LoadError + use<'_> {
+    move |error| LoadError::Bug(format!("{}: {error}", table.name))
 }
 
 /// Whether the engine ran out of disk: it has no codes, so its messages are read. The last is its bound on what it spills, which

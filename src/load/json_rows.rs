@@ -16,7 +16,7 @@ const PLAIN_TIME: &str = "%Y-%m-%dT%H:%M:%S%.fZ";
 /// The rows of a batch, each as the text of a JSON object.
 pub fn json_rows(batch: &RecordBatch) -> Result<Vec<u8>, LoadError> {
     let failed =
-        |error: arrow::error::ArrowError| LoadError::Contract(format!("rows cannot be written as JSON: {error}"));
+        |error: arrow::error::ArrowError| LoadError::Unsupported(format!("rows cannot be written as JSON: {error}"));
     let builder = arrow::json::WriterBuilder::new().with_timestamp_format(PLAIN_TIME.to_owned());
     let mut writer = builder.build::<_, LineDelimited>(Vec::new());
     writer.write(batch).and_then(|()| writer.finish()).map_err(failed)?;

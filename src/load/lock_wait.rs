@@ -62,8 +62,8 @@ mod tests {
         });
         assert_eq!(opened.unwrap(), 3);
         assert!(patience(300).until_free(|| Err::<(), _>(locked())).is_err());
-        let broken = patience(60_000).until_free(|| Err::<(), _>(LoadError::Contract("other".into())));
-        assert!(matches!(broken, Err(LoadError::Contract(_))));
+        let broken = patience(60_000).until_free(|| Err::<(), _>(LoadError::Bug("other".into())));
+        assert!(matches!(broken, Err(LoadError::Bug(_))));
         let stopped = patience(60_000);
         stopped.stop.cancel();
         assert!(stopped.until_free(|| Err::<(), _>(locked())).is_err());

@@ -125,7 +125,7 @@ impl Warehouse {
 
     fn require_none_lost(&self) -> Result<(), LoadError> {
         match self.has_lost {
-            true => Err(LoadError::Contract("what was applied before an error is lost with it".into())),
+            true => Err(LoadError::RolledBack),
             false => Ok(()),
         }
     }

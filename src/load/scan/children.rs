@@ -7,7 +7,7 @@ use super::{records::rows_where, values::value_hashes};
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, number_column, owner_columns, renamed},
     },
     model::{FlatPage, key_hashes},
@@ -74,7 +74,9 @@ fn add(
     let columns: Vec<&str> = child.flat_columns().map(|column| column.name.as_str()).collect();
     let contents = value_hashes(&columns, rows)?;
     let owners = renamed(rows, &owner_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
-    for (owner, content) in key_hashes(&base.key_in_order(), &owners).map_err(unfit(child))?.into_iter().zip(contents) {
+    for (owner, content) in
+        key_hashes(&base.key_in_order(), &owners).map_err(invalid_rows(child))?.into_iter().zip(contents)
+    {
         let sum = sums.entry(owner).or_default();
         *sum = Sum { rows: sum.rows + 1, contents: sum.contents ^ content };
     }

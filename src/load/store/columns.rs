@@ -14,11 +14,11 @@ use crate::{load::LoadError, schema::Table};
 /// The schema of these columns as a store hands them over: plain times in UTC.
 ///
 /// # Errors
-/// [`LoadError::Contract`] for a column that the table does not have.
+/// [`LoadError::Bug`] for a column that the table does not have.
 pub(in crate::load) fn read_schema(table: &Table, columns: &[&str]) -> Result<SchemaRef, LoadError> {
     let field = |name: &&str| {
         let column = table.column(name);
-        let column = column.ok_or_else(|| LoadError::Contract(format!("{} has no column {name}", table.name)))?;
+        let column = column.ok_or_else(|| LoadError::Bug(format!("{} has no column {name}", table.name)))?;
         // Nullable whatever the contract says: a file may be older than the column.
         Ok(Field::new(*name, column.column_type.arrow(), true))
     };

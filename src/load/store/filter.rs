@@ -8,7 +8,7 @@ use arrow::{
 use chrono::DateTime;
 use foldhash::HashSet;
 
-use super::{super::LoadError, rows::time_column, unfit};
+use super::{super::LoadError, invalid_rows, rows::time_column};
 use crate::{
     model::{DAY_MS, Window, key_hashes},
     schema::Table,
@@ -83,7 +83,7 @@ impl TimeRange {
             let (Some(first), Some(last), 0) =
                 (arrow::compute::min(moments), arrow::compute::max(moments), moments.null_count())
             else {
-                return Err(LoadError::Contract(format!("a row of {} without {at}", table.name)));
+                return Err(LoadError::Bug(format!("a row of {} without {at}", table.name)));
             };
             bounding_range =
                 Self::bounding_range(bounding_range, Some(Self { start_us: first, end_us: last.saturating_add(1) }));
@@ -217,7 +217,7 @@ pub(in crate::load) fn kept_rows(
     if kept.count_set_bits() == rows.num_rows() {
         return Ok(rows);
     }
-    filter_record_batch(&rows, &BooleanArray::new(kept.clone(), None)).map_err(unfit(table))
+    filter_record_batch(&rows, &BooleanArray::new(kept.clone(), None)).map_err(invalid_rows(table))
 }
 
 /// Rows named by the values of some columns: in memory as hashes, and with the values for stores that look them up.
@@ -245,7 +245,7 @@ impl KeySet {
     /// Of the rows in which a column has one of these values.
     pub fn of_values(column: &'static str, values: ArrayRef) -> Result<Self, LoadError> {
         let rows = RecordBatch::try_from_iter([(column, values)]);
-        Self::of(vec![column], &[rows.map_err(|error| LoadError::Contract(format!("{column}: {error}")))?])
+        Self::of(vec![column], &[rows.map_err(|error| LoadError::Bug(format!("{column}: {error}")))?])
     }
 
     /// Takes in the keys of these rows.
@@ -254,7 +254,7 @@ impl KeySet {
         let hashes = self.hashes_of(rows)?;
         let new: BooleanArray = hashes.into_iter().map(|hash| Some(self.hashes.insert(hash))).collect();
         if self.hashes.len() > before {
-            let failed = |error| LoadError::Contract(format!("keys: {error}"));
+            let failed = |error| LoadError::Bug(format!("keys: {error}"));
             let values = super::rows::project(rows, &self.columns)?;
             self.values.push(filter_record_batch(&values, &new).map_err(failed)?);
         }
@@ -262,7 +262,7 @@ impl KeySet {
     }
 
     fn hashes_of(&self, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
-        key_hashes(&self.columns, rows).map_err(|error| LoadError::Contract(format!("keys: {error}")))
+        key_hashes(&self.columns, rows).map_err(|error| LoadError::Bug(format!("keys: {error}")))
     }
 
     pub fn is_empty(&self) -> bool {

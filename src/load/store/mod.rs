@@ -26,7 +26,7 @@ pub(in crate::load) use rows::{
 
 use std::path::Path;
 
-use super::{LoadError, error::unfit};
+use super::{LoadError, error::invalid_rows};
 use crate::schema::Table;
 use arrow::array::RecordBatch;
 

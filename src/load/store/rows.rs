@@ -11,11 +11,11 @@ use arrow::{
     datatypes::{Field, Int64Type, Schema, SchemaRef, TimestampMicrosecondType},
 };
 
-use super::{super::LoadError, unfit};
+use super::{super::LoadError, invalid_rows};
 use crate::schema::Table;
 
 fn missing(name: &str) -> LoadError {
-    LoadError::Contract(format!("a batch without {name}"))
+    LoadError::Bug(format!("a batch without {name}"))
 }
 
 /// A column of integers.
@@ -48,7 +48,7 @@ pub(in crate::load) fn project(rows: &RecordBatch, columns: &[&str]) -> Result<R
     let schema = rows.schema();
     let places: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
     let projected = places.and_then(|places| rows.project(&places));
-    projected.map_err(|error| LoadError::Contract(format!("columns of a batch: {error}")))
+    projected.map_err(|error| LoadError::Bug(format!("columns of a batch: {error}")))
 }
 
 /// Columns of the rows under other names, in this order.
@@ -57,7 +57,7 @@ pub(in crate::load) fn renamed(rows: &RecordBatch, columns: &[&str], names: &[&s
     let field = |(name, column): (&&str, &ArrayRef)| Field::new(*name, column.data_type().clone(), true);
     let fields: Vec<Field> = names.iter().zip(rows.columns()).map(field).collect();
     let renamed = RecordBatch::try_new(Arc::new(Schema::new(fields)), rows.columns().to_vec());
-    renamed.map_err(|error| LoadError::Contract(format!("columns of a batch: {error}")))
+    renamed.map_err(|error| LoadError::Bug(format!("columns of a batch: {error}")))
 }
 
 /// The rows with the columns of the schema, by name; those that the batch lacks are NULL.
@@ -70,7 +70,7 @@ pub(in crate::load) fn with_columns(
     let column = |field: &Field| rows.column_by_name(field.name()).map_or_else(|| null(field), Arc::clone);
     let columns = schema.fields().iter().map(|field| column(field)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(unfit(table))
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(invalid_rows(table))
 }
 
 /// All rows as one batch of the schema's columns, by name.
@@ -80,5 +80,5 @@ pub(in crate::load) fn concat_rows(
     batches: &[RecordBatch],
 ) -> Result<RecordBatch, LoadError> {
     let batches = batches.iter().map(|batch| with_columns(table, schema, batch)).collect::<Result<Vec<_>, _>>()?;
-    concat_batches(schema, &batches).map_err(unfit(table))
+    concat_batches(schema, &batches).map_err(invalid_rows(table))
 }

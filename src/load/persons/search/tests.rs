@@ -47,7 +47,7 @@ impl Store for OddStore {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError> {
         if self.unreadable == Some(&table.name) {
-            return Err(LoadError::Contract("unreadable".into()));
+            return Err(LoadError::Bug("unreadable".into()));
         }
         self.inner.read(table, columns, filter, take)
     }

@@ -11,7 +11,7 @@ use crate::{
     load::{
         LoadError,
         engine::Engine,
-        error::unfit,
+        error::invalid_rows,
         store::{Filter, Take, fit, read_schema},
     },
     schema::{Table, quote_identifier},
@@ -36,7 +36,7 @@ pub(super) fn rows(
     let list = list.join(", ");
     // The engine has the contract's types, but for the names of what is in lists.
     let schema = read_schema(table, columns)?;
-    let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(unfit(table))?);
+    let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(invalid_rows(table))?);
     let Some(keys) = filter.keys else {
         let inside = within(table, filter.range);
         let sql = format!("SELECT {list} FROM {relation} t WHERE true{inside}");

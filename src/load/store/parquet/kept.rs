@@ -19,7 +19,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{TimeRange, fit, kept_rows, read_schema, removal_columns},
     },
     schema::{ColumnType, Table},
@@ -63,7 +63,7 @@ impl Kept {
         let mut batches = Vec::new();
         for group in &pick.groups {
             let of_group = reader.read_group(group, &schema)?.collect::<Result<Vec<_>, _>>()?;
-            batches.push(concat_batches(&schema, &of_group).map_err(unfit(table))?);
+            batches.push(concat_batches(&schema, &of_group).map_err(invalid_rows(table))?);
         }
         let columns = columns.iter().map(|name| (*name).to_owned()).collect();
         Ok(Some(Self { table, partition, range, columns, pick, batches }))
@@ -94,7 +94,7 @@ impl PickedRows for Kept {
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError> {
         let Some(batch) = self.batches.get(group.index) else { return Ok(Box::new(std::iter::empty())) };
         // The columns first: the others need not be filtered.
-        let mut rows = fit(batch, schema).map_err(unfit(self.table))?;
+        let mut rows = fit(batch, schema).map_err(invalid_rows(self.table))?;
         if let Some(kept) = &group.kept {
             rows = kept_rows(self.table, rows, kept)?;
         }

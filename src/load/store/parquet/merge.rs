@@ -11,7 +11,7 @@ use super::{
     table_file::CHUNK_ROWS,
 };
 use crate::{
-    load::{LoadError, error::unfit},
+    load::{LoadError, error::invalid_rows},
     schema::Table,
 };
 
@@ -72,7 +72,7 @@ impl<'a> Merge<'a> {
     pub(super) fn of(table: &'static Table, schema: &'a SchemaRef, runs: &'a [OpenRun<'a>]) -> Result<Self, LoadError> {
         let cursor =
             |run: &'a OpenRun<'a>| Cursor { batches: Box::new(read_picked(run.reader, run.pick, schema)), slot: None };
-        let keys = SortKeys::new(table).map_err(unfit(table))?;
+        let keys = SortKeys::new(table).map_err(invalid_rows(table))?;
         let cursors: Vec<_> = runs.iter().map(cursor).collect();
         let mut merge = Self { table, keys, cursors, heads: BinaryHeap::new(), held: Vec::new() };
         (0..runs.len()).try_for_each(|run| merge.load_next(run))?;
@@ -91,7 +91,7 @@ impl<'a> Merge<'a> {
             return Ok(None);
         }
         let held: Vec<&RecordBatch> = self.held.iter().collect();
-        interleave_record_batch(&held, &places).map(Some).map_err(unfit(self.table))
+        interleave_record_batch(&held, &places).map(Some).map_err(invalid_rows(self.table))
     }
 
     /// Batches in memory.
@@ -123,7 +123,7 @@ impl<'a> Merge<'a> {
         for batch in cursor.batches.by_ref() {
             let batch = batch?;
             if batch.num_rows() > 0 {
-                let keys = Arc::new(self.keys.of(&batch).map_err(unfit(self.table))?);
+                let keys = Arc::new(self.keys.of(&batch).map_err(invalid_rows(self.table))?);
                 cursor.slot = Some(self.held.len());
                 self.held.push(batch);
                 self.heads.push(Head { keys, row: 0, run });

@@ -23,7 +23,7 @@ use crate::{
     files,
     load::{
         Identity, LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{TableChange, TimeRange, fit},
     },
 };
@@ -107,9 +107,9 @@ impl OpenPart {
         }
         let of_files = table.parquet_schema();
         let fields = removed.columns().iter().map(|name| of_files.field_with_name(name).cloned());
-        let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>, _>>().map_err(unfit(table))?));
+        let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>, _>>().map_err(invalid_rows(table))?));
         let keys = removed.values().iter().map(|batch| fit(batch, &schema));
-        let keys = keys.collect::<Result<Vec<_>, _>>().map_err(unfit(table))?;
+        let keys = keys.collect::<Result<Vec<_>, _>>().map_err(invalid_rows(table))?;
         let partitions = distinct_partitions(table, place.root.partition_by(), &keys)?;
         let name = format!("{:04}.{}.removed.parquet", self.layers.len(), table.name);
         let path = self.folder.join(&name);

@@ -127,5 +127,5 @@ impl Publisher<'_> {
 }
 
 fn ledger_table() -> Result<&'static Table, LoadError> {
-    table(LEDGER_TABLE).ok_or_else(|| LoadError::Contract(format!("no table is called {LEDGER_TABLE}")))
+    table(LEDGER_TABLE).ok_or_else(|| LoadError::Bug(format!("no table is called {LEDGER_TABLE}")))
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{Filter, TimeRange, read_schema, removal_columns},
     },
     model::key_hashes,
@@ -119,7 +119,7 @@ struct KeyColumns {
 
 impl KeyColumns {
     fn hashes(&self, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
-        key_hashes(&self.names, rows).map_err(unfit(self.table))
+        key_hashes(&self.names, rows).map_err(invalid_rows(self.table))
     }
 
     /// Those of the picked rows that no layer after this order removes.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{TimeRange, fit, time_column},
     },
     schema::Table,
@@ -54,11 +54,11 @@ impl SortedRows {
     /// Sorts rows: columns of the table, by name; those that a batch lacks are NULL.
     pub(super) fn of(table: &'static Table, by: PartitionBy, rows: &[RecordBatch]) -> Result<Self, LoadError> {
         let schema = table.parquet_schema();
-        let keys = SortKeys::new(table).map_err(unfit(table))?;
+        let keys = SortKeys::new(table).map_err(invalid_rows(table))?;
         let (mut batches, mut batch_keys, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (batch, rows) in rows.iter().enumerate() {
-            let rows = fit(rows, &schema).map_err(unfit(table))?;
-            let keys = keys.of(&rows).map_err(unfit(table))?;
+            let rows = fit(rows, &schema).map_err(invalid_rows(table))?;
+            let keys = keys.of(&rows).map_err(invalid_rows(table))?;
             let partitions = partitions_of(table, by, &rows)?;
             let place = |(row, partition)| Place { partition, prefix: prefix(keys.row(row).data()), batch, row };
             places.extend(partitions.into_iter().enumerate().map(place));
@@ -105,7 +105,7 @@ impl SortedRows {
         let batches: Vec<&RecordBatch> = self.batches.iter().collect();
         for places in self.places.get(partition.places.clone()).unwrap_or_default().chunks(CHUNK_ROWS) {
             let places: Vec<(usize, usize)> = places.iter().map(|place| (place.batch, place.row)).collect();
-            let chunk = interleave_record_batch(&batches, &places).map_err(unfit(self.table))?;
+            let chunk = interleave_record_batch(&batches, &places).map_err(invalid_rows(self.table))?;
             file.write(&chunk)?;
         }
         file.finish()

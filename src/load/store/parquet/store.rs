@@ -154,7 +154,7 @@ impl ParquetStore {
     fn require_writable(&self) -> Result<(), LoadError> {
         match self.used_to {
             Use::Write => Ok(()),
-            Use::Compare => Err(LoadError::Contract("a change of a warehouse that was opened to compare".to_owned())),
+            Use::Compare => Err(LoadError::Bug("a change of a warehouse that was opened to compare".to_owned())),
         }
     }
 
@@ -252,7 +252,7 @@ impl ParquetStore {
     /// An error if the transaction has failed and was not rolled back: what it wrote is gone.
     fn require_no_failure(&self) -> Result<(), LoadError> {
         match self.transaction {
-            Transaction::Failed => Err(LoadError::Contract("a failed transaction was not rolled back".to_owned())),
+            Transaction::Failed => Err(LoadError::Bug("a failed transaction was not rolled back".to_owned())),
             Transaction::None | Transaction::Open(_) => Ok(()),
         }
     }
@@ -360,5 +360,5 @@ impl Store for ParquetStore {
 }
 
 fn known_table(name: &str) -> Result<&'static Table, LoadError> {
-    table(name).ok_or_else(|| LoadError::Contract(format!("no table is called {name}")))
+    table(name).ok_or_else(|| LoadError::Bug(format!("no table is called {name}")))
 }

@@ -121,7 +121,7 @@ pub(super) fn write_keys(path: &Path, keys: &[RecordBatch]) -> Result<(), LoadEr
 }
 
 fn zstd() -> Result<Compression, LoadError> {
-    let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|error| LoadError::Contract(error.to_string()))?;
+    let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|error| LoadError::Bug(error.to_string()))?;
     Ok(Compression::ZSTD(level))
 }
 

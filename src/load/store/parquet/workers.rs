@@ -35,7 +35,7 @@ pub(super) fn share_out<I: Sync>(
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work_off)).collect();
-        let panicked = |_| Err(LoadError::Contract("a thread that writes files panicked".to_owned()));
+        let panicked = |_| Err(LoadError::Bug("a thread that writes files panicked".to_owned()));
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
         outcomes.into_iter().collect()
     })
