@@ -30,8 +30,8 @@ use duckdb::{
 
 use crate::schema::quote_identifier;
 
-/// `FROM arrow_scan(place)`: the rows that lie at this place of the [`ArrowTables`].
-const FUNCTION: &str = "arrow_scan";
+/// `FROM registered_rows(place)`: the rows that lie at this place of the [`ArrowTables`].
+const FUNCTION: &str = "registered_rows";
 
 /// So long is a text that stands in its vector; a longer one is pointed at.
 const INLINED_BYTES_MAX: usize = 12;
