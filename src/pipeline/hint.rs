@@ -168,7 +168,7 @@ pub fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::NotOurs { .. } => Some(
             "name another path; or, if it was the warehouse once, restore it from a backup, or move it away and run the same command again",
         ),
-        LoadError::InTheWay { .. } => Some(
+        LoadError::ForeignObject { .. } => Some(
             "it is an object of your own: drop it, or make it without what is named here (a copy of its rows can stay in a file of your own \
              or in another table), then run the same command again",
         ),
@@ -179,7 +179,7 @@ pub fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::TooManyRows { .. } => Some("name fewer people at once"),
         LoadError::RolledBack => Some("run the same command again: it applies these scans again"),
         LoadError::Bug(_) => Some(BUG),
-        LoadError::OutOfTime { .. } => Some("ask for less: --survey narrows it"),
+        LoadError::TimedOut { .. } => Some("ask for less: --survey narrows it"),
         LoadError::Engine { source, .. } if source.to_string().contains("Out of Memory Error") => {
             Some("raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost")
         }

@@ -22,7 +22,7 @@ pub(in crate::load) fn p2_applying_a_scan_again_changes_nothing(lab: &mut Lab) {
     let before = lab.files();
     // Whatever is handed over: the ledger says that it was applied.
     let again = lab.apply(&scan, &[page(&[answer("b", 0, "y")])]);
-    assert!(again.was_held && !again.wrote);
+    assert!(again.already_applied && !again.wrote);
     assert_eq!(again.counts, first.counts);
     assert_eq!(lab.files(), before);
     assert!(!lab.warehouse().holds(&answers_scan(9, 0, 1).id).unwrap());

@@ -13,9 +13,9 @@ use crate::schema::{Table, TableKind, children_of, tables};
 /// A store, and changes of its open transaction that it does not have yet. Reading shows both.
 pub(in crate::load) struct BufferedStore {
     store: Box<dyn Store>,
-    waiting: BTreeMap<&'static str, Waiting>,
-    waiting_bytes: usize,
-    waiting_bytes_max: usize,
+    buffered: BTreeMap<&'static str, BufferedTable>,
+    buffered_bytes: usize,
+    buffer_bytes_max: usize,
     /// Whether the store has a transaction open.
     is_open: bool,
     /// Changes so far.
@@ -23,21 +23,21 @@ pub(in crate::load) struct BufferedStore {
 }
 
 /// What waits to be changed in a table.
-struct Waiting {
+struct BufferedTable {
     /// The rows that go, of those that the store has.
     removals: TableChange,
     /// The rows that come.
-    added: Vec<WaitingRows>,
+    added: Vec<BufferedRows>,
 }
 
 /// Rows that wait, with what is asked of them at each change and each read.
-struct WaitingRows {
+struct BufferedRows {
     rows: RecordBatch,
     bounds: Option<TimeRange>,
     bytes: usize,
 }
 
-impl Waiting {
+impl BufferedTable {
     fn new(table: &'static Table) -> Self {
         Self { removals: TableChange::new(table), added: Vec::new() }
     }
@@ -46,15 +46,15 @@ impl Waiting {
     fn remove(&mut self, change: &TableChange) -> Result<usize, LoadError> {
         let table = change.table;
         let mut freed = 0;
-        for waiting in self.added.iter_mut().filter(|waiting| waiting.may_hold(change.removed_range)) {
-            let kept = change.removed.keep(table, waiting.rows.clone(), false)?;
-            if kept.num_rows() < waiting.rows.num_rows() {
-                let kept = WaitingRows::of(table, kept)?;
-                freed += waiting.bytes.saturating_sub(kept.bytes);
-                *waiting = kept;
+        for buffered in self.added.iter_mut().filter(|buffered| buffered.may_hold(change.removed_range)) {
+            let kept = change.removed.keep(table, buffered.rows.clone(), false)?;
+            if kept.num_rows() < buffered.rows.num_rows() {
+                let kept = BufferedRows::of(table, kept)?;
+                freed += buffered.bytes.saturating_sub(kept.bytes);
+                *buffered = kept;
             }
         }
-        self.added.retain(|waiting| waiting.rows.num_rows() > 0);
+        self.added.retain(|buffered| buffered.rows.num_rows() > 0);
         change.removed.values().iter().try_for_each(|rows| self.removals.remove(rows))?;
         Ok(freed)
     }
@@ -62,12 +62,12 @@ impl Waiting {
     /// The whole change.
     fn into_change(self) -> TableChange {
         let mut change = self.removals;
-        self.added.into_iter().for_each(|waiting| change.add(waiting.rows));
+        self.added.into_iter().for_each(|buffered| change.add(buffered.rows));
         change
     }
 }
 
-impl WaitingRows {
+impl BufferedRows {
     fn of(table: &Table, rows: RecordBatch) -> Result<Self, LoadError> {
         let bounds = TimeRange::over(table, std::slice::from_ref(&rows))?;
         let bytes = rows.get_array_memory_size();
@@ -82,8 +82,8 @@ impl WaitingRows {
 
 impl BufferedStore {
     /// A store of which so many bytes of rows that come and keys of rows that go may wait.
-    pub fn new(store: Box<dyn Store>, waiting_bytes_max: usize) -> Self {
-        Self { store, waiting: BTreeMap::new(), waiting_bytes: 0, waiting_bytes_max, is_open: false, changes: 0 }
+    pub fn new(store: Box<dyn Store>, buffer_bytes_max: usize) -> Self {
+        Self { store, buffered: BTreeMap::new(), buffered_bytes: 0, buffer_bytes_max, is_open: false, changes: 0 }
     }
 
     /// The store itself, for what does not touch rows of tables.
@@ -99,7 +99,7 @@ impl BufferedStore {
     /// Whether something was changed since the last commit.
     #[cfg(test)]
     pub fn has_changes(&self) -> bool {
-        self.is_open || !self.waiting.is_empty()
+        self.is_open || !self.buffered.is_empty()
     }
 
     /// How many changes of a table were made, also such as were rolled back.
@@ -118,8 +118,8 @@ impl BufferedStore {
         if filter.keys.is_some_and(KeySet::is_empty) {
             return Ok(());
         }
-        let waiting = self.waiting.get(table.name.as_str());
-        let removed = waiting.map(|waiting| &waiting.removals.removed).filter(|removed| !removed.is_empty());
+        let buffered = self.buffered.get(table.name.as_str());
+        let removed = buffered.map(|buffered| &buffered.removals.removed).filter(|removed| !removed.is_empty());
         let mut wanted: Vec<&str> = columns.to_vec();
         let removal = removed.map_or_else(Vec::new, |_| removal_columns(table));
         for column in filter.columns(table).chain(removal) {
@@ -140,9 +140,9 @@ impl BufferedStore {
             })
         })?;
         let schema = read_schema(table, &wanted)?;
-        let added = waiting.into_iter().flat_map(|waiting| &waiting.added);
-        for waiting in added.filter(|waiting| waiting.may_hold(filter.range)) {
-            hand_over(filter.keep(table, with_columns(table, &schema, &waiting.rows)?)?)?;
+        let added = buffered.into_iter().flat_map(|buffered| &buffered.added);
+        for buffered in added.filter(|buffered| buffered.may_hold(filter.range)) {
+            hand_over(filter.keep(table, with_columns(table, &schema, &buffered.rows)?)?)?;
         }
         Ok(())
     }
@@ -174,16 +174,17 @@ impl BufferedStore {
         }
         self.changes += 1;
         let table = change.table;
-        let waiting = self.waiting.entry(&table.name).or_insert_with(|| Waiting::new(table));
+        let buffered = self.buffered.entry(&table.name).or_insert_with(|| BufferedTable::new(table));
         if !change.removed.is_empty() {
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.remove(&change)?) + change.removed.bytes();
+            self.buffered_bytes =
+                self.buffered_bytes.saturating_sub(buffered.remove(&change)?) + change.removed.bytes();
         }
         for rows in change.added {
-            let rows = WaitingRows::of(table, rows)?;
-            self.waiting_bytes += rows.bytes;
-            waiting.added.push(rows);
+            let rows = BufferedRows::of(table, rows)?;
+            self.buffered_bytes += rows.bytes;
+            buffered.added.push(rows);
         }
-        if self.waiting_bytes >= self.waiting_bytes_max { self.flush() } else { Ok(()) }
+        if self.buffered_bytes >= self.buffer_bytes_max { self.flush() } else { Ok(()) }
     }
 
     /// Takes rows out of a table, and what belongs to them out of its children.
@@ -198,14 +199,14 @@ impl BufferedStore {
 
     /// Hands to the store what waits.
     fn flush(&mut self) -> Result<(), LoadError> {
-        self.waiting_bytes = 0;
-        let mut waiting = std::mem::take(&mut self.waiting);
+        self.buffered_bytes = 0;
+        let mut buffered = std::mem::take(&mut self.buffered);
         // Parents before children, and the ledger near the end.
         let mut changes = Vec::new();
-        for waiting in tables().iter().filter_map(|table| waiting.remove(table.name.as_str())) {
-            let mut change = waiting.into_change();
+        for buffered in tables().iter().filter_map(|table| buffered.remove(table.name.as_str())) {
+            let mut change = buffered.into_change();
             if change.table.kind == TableKind::Child && !change.removed.is_empty() {
-                self.leave_out_childless(&mut change)?;
+                self.drop_absent_removals(&mut change)?;
             }
             changes.extend((!change.is_empty()).then_some(change));
         }
@@ -218,7 +219,7 @@ impl BufferedStore {
 
     /// Leaves out the removals of rows that the store does not have: most rows of a parent have none in a child table, and a file in which
     /// nothing goes is left alone. Asked once for all that wait, since a look for many keys costs little more than one for a few.
-    fn leave_out_childless(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
+    fn drop_absent_removals(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
         let (table, columns) = (change.table, removal_columns(change.table));
         let wanted = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));
         change.removed_range = None;
@@ -241,8 +242,8 @@ impl BufferedStore {
 
     /// Forgets all changes since the last commit.
     pub fn rollback(&mut self) {
-        (self.waiting_bytes, self.is_open) = (0, false);
-        self.waiting.clear();
+        (self.buffered_bytes, self.is_open) = (0, false);
+        self.buffered.clear();
         self.store.rollback();
     }
 }
@@ -320,18 +321,18 @@ mod tests {
             let mut change = TableChange::new(table("response_choices").unwrap());
             change.remove(&batch(&[(number, 0)])).unwrap();
             store.change(change).unwrap();
-            written += u32::from(store.waiting.is_empty());
+            written += u32::from(store.buffered.is_empty());
         }
-        assert!(written > 0 && !store.waiting.is_empty(), "{written}");
+        assert!(written > 0 && !store.buffered.is_empty(), "{written}");
     }
 
     proptest! {
         /// Whatever waits and whatever is written, reading shows what a plain list would hold.
         #[test]
-        fn p2_reading_shows_what_waits_and_what_is_written(steps in steps(), waiting_bytes_max in prop_oneof![Just(0), Just(600), Just(1 << 20)]) {
+        fn p2_reading_shows_what_waits_and_what_is_written(steps in steps(), buffer_bytes_max in prop_oneof![Just(0), Just(600), Just(1 << 20)]) {
             let table = table("response_choices").unwrap();
             let shelf = Shelf::default();
-            let mut store = BufferedStore::new(Box::new(MemoryStore::open(&shelf)), waiting_bytes_max);
+            let mut store = BufferedStore::new(Box::new(MemoryStore::open(&shelf)), buffer_bytes_max);
             let (mut model, mut committed): (Vec<Row>, Vec<Row>) = (Vec::new(), Vec::new());
             for step in steps {
                 match step {

@@ -36,7 +36,8 @@ pub(in crate::load) fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<Rec
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
-fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
+/// A column in the type of a field.
+pub(in crate::load) fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
     match (column.data_type(), field.data_type()) {
         (found, wanted) if found == wanted => Ok(Arc::clone(column)),
         // Times are UTC everywhere; the types differ in the mark that says so.

@@ -8,7 +8,7 @@ use arrow::{
 use chrono::DateTime;
 use foldhash::HashSet;
 
-use super::{super::LoadError, invalid_rows, rows::time_column};
+use super::{super::LoadError, invalid, invalid_rows, rows::time_column};
 use crate::{
     model::{DAY_MS, Window, key_hashes},
     schema::Table,
@@ -244,8 +244,8 @@ impl KeySet {
 
     /// Of the rows in which a column has one of these values.
     pub fn of_values(column: &'static str, values: ArrayRef) -> Result<Self, LoadError> {
-        let rows = RecordBatch::try_from_iter([(column, values)]);
-        Self::of(vec![column], &[rows.map_err(|error| LoadError::Bug(format!("{column}: {error}")))?])
+        let rows = RecordBatch::try_from_iter([(column, values)]).map_err(invalid(column))?;
+        Self::of(vec![column], &[rows])
     }
 
     /// Takes in the keys of these rows.
@@ -254,15 +254,14 @@ impl KeySet {
         let hashes = self.hashes_of(rows)?;
         let new: BooleanArray = hashes.into_iter().map(|hash| Some(self.hashes.insert(hash))).collect();
         if self.hashes.len() > before {
-            let failed = |error| LoadError::Bug(format!("keys: {error}"));
             let values = super::rows::project(rows, &self.columns)?;
-            self.values.push(filter_record_batch(&values, &new).map_err(failed)?);
+            self.values.push(filter_record_batch(&values, &new).map_err(invalid("keys"))?);
         }
         Ok(())
     }
 
     fn hashes_of(&self, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
-        key_hashes(&self.columns, rows).map_err(|error| LoadError::Bug(format!("keys: {error}")))
+        key_hashes(&self.columns, rows).map_err(invalid("keys"))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -7,7 +7,7 @@ use std::{
 
 use arrow::array::RecordBatch;
 
-use super::{super::LoadError, Filter, Store, TableChange, Take, project, with_columns};
+use super::{super::LoadError, Filter, Identity, Store, TableChange, Take, project, with_columns};
 use crate::schema::Table;
 
 /// The rows of each table, in batches of all its columns.
@@ -53,6 +53,10 @@ impl Store for MemoryStore {
 
     fn location(&self) -> String {
         "memory".to_owned()
+    }
+
+    fn rebind(&mut self, _identity: &Identity) -> Result<(), LoadError> {
+        Ok(())
     }
 
     fn read(

@@ -14,7 +14,7 @@ mod rows;
 
 pub(in crate::load) use buffer::BufferedStore;
 pub(in crate::load) use change::{TableChange, owner_columns, removal_columns, removal_keys};
-pub(in crate::load) use columns::{fit, read_schema};
+pub(in crate::load) use columns::{fit, fit_column, read_schema};
 pub use filter::TimeRange;
 pub(in crate::load) use filter::{Filter, KeySet, kept_rows, rows_within, written_us};
 #[cfg(test)]
@@ -26,7 +26,10 @@ pub(in crate::load) use rows::{
 
 use std::path::Path;
 
-use super::{LoadError, error::invalid_rows};
+use super::{
+    Identity, LoadError,
+    error::{invalid, invalid_rows},
+};
 use crate::schema::Table;
 use arrow::array::RecordBatch;
 
@@ -50,6 +53,9 @@ pub(in crate::load) trait Store: Send {
 
     /// Where it is, for people.
     fn location(&self) -> String;
+
+    /// Writes that the store belongs to this identity, whatever it belonged to: the service moved, or its environment has another name.
+    fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError>;
 
     /// Hands over these columns of the rows that the filter names, in no particular order: those of [`crate::schema::ColumnType::arrow`],
     /// in the order asked for. What was written in the open transaction is among them, and what it removed is not.

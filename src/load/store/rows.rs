@@ -11,7 +11,7 @@ use arrow::{
     datatypes::{Field, Int64Type, Schema, SchemaRef, TimestampMicrosecondType},
 };
 
-use super::{super::LoadError, invalid_rows};
+use super::{super::LoadError, invalid, invalid_rows};
 use crate::schema::Table;
 
 fn missing(name: &str) -> LoadError {
@@ -48,7 +48,7 @@ pub(in crate::load) fn project(rows: &RecordBatch, columns: &[&str]) -> Result<R
     let schema = rows.schema();
     let places: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
     let projected = places.and_then(|places| rows.project(&places));
-    projected.map_err(|error| LoadError::Bug(format!("columns of a batch: {error}")))
+    projected.map_err(invalid("columns of a batch"))
 }
 
 /// Columns of the rows under other names, in this order.
@@ -57,7 +57,7 @@ pub(in crate::load) fn renamed(rows: &RecordBatch, columns: &[&str], names: &[&s
     let field = |(name, column): (&&str, &ArrayRef)| Field::new(*name, column.data_type().clone(), true);
     let fields: Vec<Field> = names.iter().zip(rows.columns()).map(field).collect();
     let renamed = RecordBatch::try_new(Arc::new(Schema::new(fields)), rows.columns().to_vec());
-    renamed.map_err(|error| LoadError::Bug(format!("columns of a batch: {error}")))
+    renamed.map_err(invalid("columns of a batch"))
 }
 
 /// The rows with the columns of the schema, by name; those that the batch lacks are NULL.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     load::{
-        LoadError,
+        Identity, LoadError,
         store::{ForeignTable, MemoryStore, Shelf, Store, TableChange},
         tables::{
             Cell,
@@ -38,6 +38,9 @@ impl Store for OddStore {
     }
     fn location(&self) -> String {
         self.inner.location()
+    }
+    fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.inner.rebind(identity)
     }
     fn read(
         &mut self,

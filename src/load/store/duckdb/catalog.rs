@@ -1,10 +1,7 @@
 //! The tables of the file: created with their comments on first use, widened when a contract gained columns, and refused when
 //! the file belongs to something else. Its views go with them, in the same transaction.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use uuid::Uuid;
 
@@ -42,10 +39,12 @@ pub(super) fn make_ready(
     }
     let meta = read_meta(engine)?;
     match check_meta(&meta, path, identity) {
-        Err(LoadError::OtherIdentity { .. }) if !holds_rows(engine, &found)? => begin_again(engine, path, identity)?,
+        Err(LoadError::OtherIdentity { .. }) if !holds_rows(engine, &found)? => {
+            rebind_empty_file(engine, path, identity)?
+        }
         checked => checked?,
     }
-    let mut changes = match are_as_made(&found) {
+    let mut changes = match match_contracts(&found) {
         true => Vec::new(),
         false => missing_parts(&columns_by_table(engine)?, path)?,
     };
@@ -67,36 +66,36 @@ pub(super) fn make_ready(
 }
 
 /// Columns that a file lacks, by table; all of them where it lacks the table.
-pub(super) type Lacking = BTreeMap<&'static str, Vec<&'static Column>>;
+pub(super) type MissingColumns = BTreeMap<&'static str, Vec<&'static Column>>;
 
 /// Makes sure that the attached file is this warehouse, and says what it lacks of the contracts. Changes nothing.
-pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<Lacking, LoadError> {
+pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<MissingColumns, LoadError> {
     let found = list(engine)?;
     if !found.contains_key(META_TABLE) {
         let why = "it is a DuckDB database with tables of its own, or with none".into();
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
     check_meta(&read_meta(engine)?, path, identity)?;
-    if are_as_made(&found) {
-        return Ok(Lacking::new());
+    if match_contracts(&found) {
+        return Ok(MissingColumns::new());
     }
     let found = columns_by_table(engine)?;
     let none = BTreeMap::new();
-    let mut lacking = Lacking::new();
+    let mut missing_columns = MissingColumns::new();
     for table in schema::tables() {
-        let columns = missing_columns(table, found.get(&table.name).unwrap_or(&none), path)?;
+        let columns = columns_missing_from(table, found.get(&table.name).unwrap_or(&none), path)?;
         if !columns.is_empty() {
-            lacking.insert(&table.name, columns);
+            missing_columns.insert(&table.name, columns);
         }
     }
-    Ok(lacking)
+    Ok(missing_columns)
 }
 
 /// Columns that a table of the file lacks, given the type of each that it has.
 ///
 /// # Errors
 /// [`LoadError::NotOurs`] if a column has another type than the contract says.
-fn missing_columns<'t>(
+fn columns_missing_from<'t>(
     table: &'t Table,
     found: &BTreeMap<String, String>,
     path: &Path,
@@ -117,12 +116,12 @@ fn missing_columns<'t>(
 }
 
 /// A table with NULL in the columns that it lacks.
-pub(super) fn filled_up(table: &Table, lacking: &[&Column]) -> String {
-    let nulls: Vec<String> = lacking
+pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> String {
+    let nulls: Vec<String> = missing_columns
         .iter()
         .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
         .collect();
-    match lacking.len() == table.columns.len() {
+    match missing_columns.len() == table.columns.len() {
         true => format!("(SELECT {} WHERE false)", nulls.join(", ")),
         false => format!("(SELECT t.*, {} FROM {} t)", nulls.join(", "), qualified(&table.name)),
     }
@@ -137,7 +136,7 @@ fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path
             statements.extend(table.comment_sql());
             continue;
         };
-        let missing = missing_columns(table, columns, path)?;
+        let missing = columns_missing_from(table, columns, path)?;
         statements.extend(missing.iter().map(|column| {
             let name = quote_identifier(&column.name);
             format!("ALTER TABLE {} ADD COLUMN {name} {}", quote_identifier(&table.name), column.column_type.duckdb())
@@ -205,7 +204,7 @@ fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Resu
 }
 
 /// Gives a file without rows to another service. What the earlier one proved empty is forgotten, with the runs that did.
-fn begin_again(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let forget: Vec<String> =
         [LEDGER_TABLE, RUNS_TABLE].iter().map(|table| format!("DELETE FROM {}", qualified(table))).collect();
     in_transaction(engine, path, "bind the file to another service", || {
@@ -232,28 +231,22 @@ pub(super) fn bind(engine: &Engine, path: &Path, identity: &Identity) -> Result<
 
 /// What the file knows of itself.
 pub(super) fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {
-    let failed = |source| LoadError::engine("read what the file knows of itself", source);
     let sql = format!("SELECT key, value FROM {}", qualified(META_TABLE));
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
-    rows.collect::<Result<_, _>>().map_err(failed)
+    engine.query("read what the file knows of itself", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Every table and view in the file's main schema; for a table the statement that makes it.
 fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> {
-    let failed = |source| LoadError::engine("list the tables", source);
     let here = format!("database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal");
     let sql = format!(
         "SELECT table_name, sql FROM duckdb_tables() WHERE {here} UNION ALL SELECT view_name, NULL FROM duckdb_views() WHERE {here}"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
-    found.collect::<Result<_, _>>().map_err(failed)
+    engine.query("list the tables", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Whether every table is what this program makes, to the letter. Then its columns need not be listed: for that the engine binds every
 /// view, which takes it longer than all else that is looked at here.
-fn are_as_made(found: &BTreeMap<String, Option<String>>) -> bool {
+fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = found.get(&table.name).and_then(Option::as_ref);
         sql.is_some_and(|sql| words(sql).eq(words(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
@@ -267,26 +260,22 @@ fn words(sql: &str) -> impl Iterator<Item = char> {
 
 /// Type of each column of each table in the file's main schema.
 fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
-    let failed = |source| LoadError::engine("list the tables", source);
     let sql = format!(
         "SELECT table_name, column_name, data_type FROM duckdb_columns()
          WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let rows = statement
-        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))
-        .map_err(failed)?
-        .collect::<Result<BTreeSet<(String, String, String)>, _>>()
-        .map_err(failed)?;
     let mut tables: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    for (table, column, data_type) in rows {
-        tables.entry(table).or_default().insert(column, data_type);
-    }
+    engine.query::<_, ()>("list the tables", &sql, |row| {
+        tables.entry(row.get(0)?).or_default().insert(row.get(1)?, row.get(2)?);
+        Ok(())
+    })?;
     Ok(tables)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::load::engine::tests::engine;
 
@@ -302,7 +291,7 @@ mod tests {
     fn tables_that_this_program_made_are_known_by_their_statements() {
         let (_folder, engine) = with_tables();
         let found = list(&engine).unwrap();
-        assert!(are_as_made(&found), "{found:#?}");
+        assert!(match_contracts(&found), "{found:#?}");
         assert_eq!(
             found.keys().cloned().collect::<BTreeSet<_>>(),
             columns_by_table(&engine).unwrap().into_keys().collect()
@@ -320,7 +309,7 @@ mod tests {
         ] {
             let (_folder, engine) = with_tables();
             engine.execute("change a table", change).unwrap();
-            assert!(!are_as_made(&list(&engine).unwrap()), "{change}");
+            assert!(!match_contracts(&list(&engine).unwrap()), "{change}");
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
 
 /// An error if something else than an earlier copy is in the place. Nothing of ours may be attached.
 pub(super) fn check_place(engine: &Engine, copy: &Path, identity: &Identity) -> Result<(), LoadError> {
-    let found = files::metadata(copy).map_err(|source| LoadError::io("look at", copy, source))?;
+    let found = files::metadata(copy).map_err(LoadError::io("look at", copy))?;
     // An erasure leaves an empty one until there is a new one.
     if found.is_none_or(|found| found.len() == 0) {
         return Ok(());
@@ -46,14 +46,14 @@ pub(super) fn check_place(engine: &Engine, copy: &Path, identity: &Identity) -> 
 /// Makes the copy. The original is attached, so that nobody else writes to it, and nothing waits in its log.
 pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), LoadError> {
     let folder = files::folder_of(copy);
-    files::create_folders(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
+    files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
     let unfinished = files::beside(copy, UNFINISHED);
     let made = write(original, &unfinished);
     if made.is_err() {
         // The first error is the one to tell; what is left would take space that others need.
         fs::remove_file(&unfinished).ok();
     }
-    made.map_err(|source| LoadError::io("write", &unfinished, source))?;
+    made.map_err(LoadError::io("write", &unfinished))?;
     engine.hit(DurableStep::DuckDbCopied, copy)?;
     // Of a session that wrote to the last copy: it fits no other.
     file::remove(&file::commit_log(copy))?;

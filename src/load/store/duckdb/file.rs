@@ -37,7 +37,7 @@ const NEW: &str = ".new";
 
 /// Attaches the file for writing; creates it if there is none.
 pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    if files::metadata(path).map_err(|source| LoadError::io("reach", path, source))?.is_none() {
+    if files::metadata(path).map_err(LoadError::io("reach", path))?.is_none() {
         create(engine, path)?;
     }
     attach_as(engine, path, CATALOG, "TYPE duckdb")
@@ -57,7 +57,7 @@ fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Moves a file into the place of another, durably; after an error it is gone.
 pub(super) fn put_in_place(new: &Path, path: &Path) -> Result<(), LoadError> {
-    files::replace(new, path).map_err(|source| LoadError::io("replace", path, source))
+    files::replace(new, path).map_err(LoadError::io("replace", path))
 }
 
 /// Removes a database that is not whole, if it is there.
@@ -68,7 +68,7 @@ pub(super) fn clear(path: &Path) -> Result<(), LoadError> {
 
 /// Removes a file, if it is there.
 pub(super) fn remove(path: &Path) -> Result<(), LoadError> {
-    files::remove(path).map_err(|source| LoadError::io("remove", path, source))
+    files::remove(path).map_err(LoadError::io("remove", path))
 }
 
 /// Attaches the file for reading alone.
@@ -132,7 +132,7 @@ pub(in crate::load) fn explain(error: duckdb::Error, action: &str, path: &Path) 
         return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
     }
     if REFUSALS.iter().any(|sign| message.contains(sign)) {
-        return LoadError::io("open", &path, io::Error::new(io::ErrorKind::PermissionDenied, message));
+        return LoadError::io("open", &path)(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     if let Some(sign) = DAMAGE.iter().find(|sign| message.contains(**sign)) {
         tracing::debug!(sign, message);

@@ -6,9 +6,9 @@
 mod catalog;
 mod claims;
 mod copy;
+mod deletion_marks;
 mod file;
 mod foreign;
-mod marks;
 mod names;
 mod objects;
 mod read;
@@ -23,8 +23,8 @@ pub(in crate::load) use self::{claims::Claim, file::explain};
 use std::path::{Path, PathBuf};
 
 use self::{
-    catalog::Lacking,
-    marks::Marks,
+    catalog::MissingColumns,
+    deletion_marks::DeletionMarks,
     search_state::{IndexState, is_indexed, mark_old_sql},
 };
 use super::{Filter, ForeignTable, Store, TableChange, Take};
@@ -62,7 +62,7 @@ pub(in crate::load) struct DuckDbStore {
     /// Whether the views were seen to be up to date, or made so: that is done once, not whenever the file is opened again.
     has_views: bool,
     /// Of rows that were removed since the file was opened.
-    marks: Marks,
+    marks: DeletionMarks,
     /// Whether something was committed since the last checkpoint.
     is_dirty: bool,
     /// Whether a transaction is open.
@@ -73,7 +73,7 @@ pub(in crate::load) struct DuckDbStore {
 enum Access {
     Write,
     /// Nothing is created or widened; what the file lacks of the contracts is read as NULL.
-    Compare(Lacking),
+    Compare(MissingColumns),
 }
 
 /// How a DuckDB file is opened.
@@ -98,7 +98,7 @@ impl DuckDbStore {
     /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
     pub fn open(place: DuckDbPlace<'_>, engine: StartedEngine) -> Result<Self, LoadError> {
         let folder = files::folder_of(place.path);
-        files::create_folders(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
+        files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
         Self::open_as(place, engine, Access::Write)
     }
 
@@ -113,7 +113,7 @@ impl DuckDbStore {
         let (patience, failpoints) = (LockPatience::default(), Failpoints::default());
         let search = FullTextSearch::default();
         let place = DuckDbPlace { path, identity, patience, failpoints, copy: None, search };
-        Self::open_as(place, engine, Access::Compare(Lacking::default()))
+        Self::open_as(place, engine, Access::Compare(MissingColumns::default()))
     }
 
     fn open_as(place: DuckDbPlace<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
@@ -130,7 +130,7 @@ impl DuckDbStore {
             access,
             claim: None,
             has_views: false,
-            marks: Marks::none(options.memory_limit_bytes),
+            marks: DeletionMarks::none(options.memory_limit_bytes),
             options,
             is_dirty: false,
             is_open: false,
@@ -143,11 +143,11 @@ impl DuckDbStore {
         if self.claim.is_some() {
             return Ok(());
         }
-        if let Access::Compare(lacking) = &mut self.access {
+        if let Access::Compare(missing_columns) = &mut self.access {
             let claim = Claim::for_reading(&self.path)?;
             file::attach_read_only(&self.engine, &self.path)?;
             self.claim = Some(claim);
-            *lacking = catalog::check(&self.engine, &self.path, &self.identity)?;
+            *missing_columns = catalog::check(&self.engine, &self.path, &self.identity)?;
             return Ok(());
         }
         let claim = Claim::for_writing(&self.path)?;
@@ -181,14 +181,14 @@ impl DuckDbStore {
 
     /// Makes the index of words where it is wanted and answers changed, and drops it where it is not wanted or cannot be made. A file without the
     /// index has the plain search, so no failure of the index ends a run.
-    fn bring_index_up_to_date(&mut self) -> Result<(), LoadError> {
+    fn update_index(&mut self) -> Result<(), LoadError> {
         if !self.search.is_on {
             return if self.index == IndexState::Missing { Ok(()) } else { self.drop_index() };
         }
         let made = self.search.require_installed(&self.engine).and_then(|()| self.make_index());
         let Err(error) = made else { return Ok(()) };
         // After some errors the engine refuses everything.
-        self.begin_with_new_engine();
+        self.restart_engine();
         let why = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
         tracing::warn!(
             "full_text_search is on, and there is no index: {error}{why}; search_answers searches without one. Install the \
@@ -219,14 +219,14 @@ impl DuckDbStore {
     }
 
     fn drop_index(&mut self) -> Result<(), LoadError> {
-        if self.take_index_out()? {
+        if self.remove_index()? {
             tracing::info!("dropped the index of words; search_answers is the plain search");
         }
         self.publish()
     }
 
     /// Returns whether there was one.
-    fn take_index_out(&mut self) -> Result<bool, LoadError> {
+    fn remove_index(&mut self) -> Result<bool, LoadError> {
         self.attach()?;
         let is_there = self.index != IndexState::Missing;
         if is_there {
@@ -237,7 +237,7 @@ impl DuckDbStore {
     }
 
     /// An engine that cannot be opened has its own error at the next step.
-    fn begin_with_new_engine(&mut self) {
+    fn restart_engine(&mut self) {
         if let Ok(engine) = Engine::open(&self.options) {
             self.engine = engine.watched(self.failpoints.clone());
             self.claim = None;
@@ -250,23 +250,13 @@ impl DuckDbStore {
         let checkpoint = || file::checkpoint(&self.engine, &self.path);
         // Where rows were removed, the engine may write many row groups again. Else rows are in the file already, or few: other threads would
         // wait busily for the one that has something to do.
-        if self.marks.are_few() {
+        if self.marks.is_small() {
             checkpoint()?
         } else {
             self.engine.with_all_threads(checkpoint)?
         }
         self.is_dirty = false;
         Ok(())
-    }
-
-    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name. The copy for readers
-    /// is emptied: the next run makes another.
-    pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
-        self.attach()?;
-        catalog::bind(&self.engine, &self.path, identity)?;
-        self.identity = identity.clone();
-        self.detach()?;
-        self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)
     }
 }
 
@@ -279,6 +269,15 @@ impl Store for DuckDbStore {
         self.path.display().to_string()
     }
 
+    /// The copy for readers is emptied: the next run makes another.
+    fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.attach()?;
+        catalog::bind(&self.engine, &self.path, identity)?;
+        self.identity = identity.clone();
+        self.detach()?;
+        self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)
+    }
+
     fn read(
         &mut self,
         table: &'static Table,
@@ -287,12 +286,12 @@ impl Store for DuckDbStore {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError> {
         self.attach()?;
-        let nothing = Lacking::default();
-        let lacking = match &self.access {
+        let nothing = MissingColumns::default();
+        let missing_columns = match &self.access {
             Access::Write => &nothing,
-            Access::Compare(lacking) => lacking,
+            Access::Compare(missing_columns) => missing_columns,
         };
-        read::rows(&self.engine, lacking, table, columns, filter, take)
+        read::rows(&self.engine, missing_columns, table, columns, filter, take)
     }
 
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
@@ -329,7 +328,7 @@ impl Store for DuckDbStore {
         self.engine.connection().execute_batch("ROLLBACK").ok();
         // After some failures, a full disk among them, the engine refuses everything until the file is opened anew. The error that led here
         // is the one to tell.
-        self.begin_with_new_engine();
+        self.restart_engine();
     }
 
     fn publish(&mut self) -> Result<(), LoadError> {
@@ -340,7 +339,7 @@ impl Store for DuckDbStore {
     }
 
     fn should_compact(&self) -> bool {
-        self.marks.are_many() || file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
+        self.marks.is_large() || file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
     }
 
     fn release_lock(&mut self) -> Result<(), LoadError> {
@@ -348,7 +347,7 @@ impl Store for DuckDbStore {
     }
 
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {
-        self.bring_index_up_to_date()?;
+        self.update_index()?;
         let Some(copy) = self.copy.clone() else { return Ok(()) };
         if copy::is_current(&self.path, &copy) {
             return Ok(());
@@ -366,7 +365,7 @@ impl Store for DuckDbStore {
     /// Puts a fresh file with the same content in the place of the file: rows that were taken out leave their bytes in the old one.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
         // The index has words of answers that were taken out; the end of the run makes it again.
-        self.take_index_out()?;
+        self.remove_index()?;
         self.checkpoint()?;
         rewrite::write(&self.engine, &self.path)?;
         self.detach()?;

@@ -5,7 +5,10 @@
 //! `COPY FROM DATABASE (SCHEMA)` makes the objects; rows are copied table by table, those that a foreign key names before those that
 //! have it: in one statement the engine finds no row of its own.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use super::{
     file,
@@ -24,7 +27,7 @@ use crate::{
 
 pub(super) const ACTION: &str = "copy the objects of the warehouse";
 /// Under which name a new file is attached.
-pub(super) const FRESH_CATALOG: &str = "fresh";
+pub(super) const NEW_CATALOG: &str = "fresh";
 /// Types whose values can hold a name, as SQL.
 const HOLDS_TEXT: &str =
     "NOT regexp_full_match(data_type, '.*INT|.*INTEGER|DOUBLE|FLOAT|BOOLEAN|DECIMAL.*|DATE|TIME.*|INTERVAL')";
@@ -41,7 +44,7 @@ pub(super) struct StoredTable {
 }
 
 /// A foreign key; it stays within its schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ForeignKey {
     columns: Vec<String>,
     to: String,
@@ -71,17 +74,14 @@ pub(super) fn is_our_table(name: &str) -> bool {
 
 /// Every table of an attached file, each behind those that its foreign keys name.
 pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>, LoadError> {
-    let failed = |source| LoadError::engine("list the tables", source);
     let sql = format!(
         "SELECT schema_name, table_name, contains(sql, 'GENERATED ALWAYS') FROM duckdb_tables()
          WHERE database_name = '{catalog}' AND NOT internal AND NOT temporary ORDER BY ALL"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
     let read = |row: &duckdb::Row<'_>| {
         Ok(StoredTable { schema: row.get(0)?, name: row.get(1)?, may_have_generated: row.get(2)?, keys: Vec::new() })
     };
-    let mut tables: Vec<StoredTable> =
-        statement.query_map([], read).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    let mut tables: Vec<StoredTable> = engine.query("list the tables", &sql, read)?;
     for (schema, name, key) in foreign_keys(engine, catalog)? {
         if let Some(table) = tables.iter_mut().find(|table| table.schema == schema && table.name == name) {
             table.keys.push(key);
@@ -90,32 +90,23 @@ pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>,
     Ok(parents_first(tables))
 }
 
+/// Schema, table and foreign key of each table that has one.
 fn foreign_keys(engine: &Engine, catalog: &str) -> Result<Vec<(String, String, ForeignKey)>, LoadError> {
-    let failed = |source| LoadError::engine("list the foreign keys", source);
     // A row for each pair of columns.
     let sql = format!(
         "SELECT schema_name, table_name, constraint_index, referenced_table, unnest(constraint_column_names),
             unnest(referenced_column_names) FROM duckdb_constraints()
          WHERE database_name = '{catalog}' AND constraint_type = 'FOREIGN KEY' ORDER BY 1, 2, 3"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let mut rows = statement.query([]).map_err(failed)?;
-    let mut keys: Vec<(String, String, ForeignKey)> = Vec::new();
-    let mut last = None;
-    while let Some(row) = rows.next().map_err(failed)? {
-        let text = |at| row.get::<_, String>(at).map_err(failed);
-        let (schema, name, to, column, to_column) = (text(0)?, text(1)?, text(3)?, text(4)?, text(5)?);
-        let of = (schema.clone(), name.clone(), row.get::<_, i64>(2).map_err(failed)?);
-        match keys.last_mut().filter(|_| last.as_ref() == Some(&of)) {
-            Some((.., key)) => {
-                key.columns.push(column);
-                key.to_columns.push(to_column);
-            }
-            None => keys.push((schema, name, ForeignKey { columns: vec![column], to, to_columns: vec![to_column] })),
-        }
-        last = Some(of);
-    }
-    Ok(keys)
+    let mut keys: BTreeMap<(String, String, i64), ForeignKey> = BTreeMap::new();
+    engine.query::<_, ()>("list the foreign keys", &sql, |row| {
+        let key = keys.entry((row.get(0)?, row.get(1)?, row.get(2)?)).or_default();
+        key.to = row.get(3)?;
+        key.columns.push(row.get(4)?);
+        key.to_columns.push(row.get(5)?);
+        Ok(())
+    })?;
+    Ok(keys.into_iter().map(|((schema, name, _), key)| (schema, name, key)).collect())
 }
 
 /// Tables name others only when those are there, so there is no circle but that of a table with itself.
@@ -161,35 +152,32 @@ pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Tak
 }
 
 fn columns(engine: &Engine, table: &StoredTable, catalog: &str, which: &str) -> Result<Vec<String>, LoadError> {
-    let failed = |source| LoadError::engine("list the columns", source);
     let sql = format!(
         "SELECT column_name FROM duckdb_columns() WHERE database_name = '{catalog}' AND schema_name = {} AND table_name = {}
             AND {which} ORDER BY column_index",
         quote_text(&table.schema),
         quote_text(&table.name)
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
-    names.collect::<Result<_, _>>().map_err(failed)
+    engine.query("list the columns", &sql, |row| row.get(0))
 }
 
-/// Makes every object of the warehouse in the fresh file, which is attached, without rows. To be called [`in_its_schemas`].
+/// Makes every object of the warehouse in the fresh file, which is attached, without rows. To be called [`with_search_path`].
 pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let sql = format!("COPY FROM DATABASE {CATALOG} TO {FRESH_CATALOG} (SCHEMA)");
+    let sql = format!("COPY FROM DATABASE {CATALOG} TO {NEW_CATALOG} (SCHEMA)");
     engine.connection().execute_batch(&sql).map_err(|error| {
         let object = unbound_table(engine).unwrap_or_else(|| "an object that is not of studysync".to_owned());
-        in_the_way(error, path, object, "cannot be made in a new file")
+        blocking_object(error, path, object, "cannot be made in a new file")
     })
 }
 
 /// Runs statements that find macros and sequences by their names alone, as the analysts' session did that made the objects.
-pub(super) fn in_its_schemas<T>(engine: &Engine, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
-    let failed = |source| LoadError::engine("list the schemas", source);
+pub(super) fn with_search_path<T>(
+    engine: &Engine,
+    work: impl FnOnce() -> Result<T, LoadError>,
+) -> Result<T, LoadError> {
     let sql =
         format!("SELECT schema_name FROM duckdb_schemas() WHERE database_name = '{CATALOG}' AND schema_name <> 'main'");
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let others = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
-    let others: Vec<String> = others.collect::<Result<_, _>>().map_err(failed)?;
+    let others: Vec<String> = engine.query("list the schemas", &sql, |row| row.get(0))?;
     let schemas = std::iter::once("main").chain(others.iter().map(String::as_str));
     let path: Vec<String> = schemas.map(|schema| format!("{CATALOG}.{}", quote_identifier(schema))).collect();
     engine.execute(ACTION, &format!("SET search_path = {}", quote_text(&path.join(","))))?;
@@ -208,14 +196,14 @@ fn unbound_table(engine: &Engine) -> Option<String> {
     theirs.into_iter().find(is_unbound).map(|table| table.shown())
 }
 
-pub(super) fn in_the_way(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
+pub(super) fn blocking_object(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
     match is_full(&error.to_string()) {
         true => LoadError::engine(ACTION, error),
-        false => LoadError::InTheWay { path: path.to_owned(), object, why: format!("{why}: {error}") },
+        false => LoadError::ForeignObject { path: path.to_owned(), object, why: format!("{why}: {error}") },
     }
 }
 
-/// Copies all rows of a table from one attached file to another. To be called [`in_its_schemas`].
+/// Copies all rows of a table from one attached file to another. To be called [`with_search_path`].
 pub(super) fn copy_rows(
     engine: &Engine,
     path: &Path,
@@ -225,7 +213,7 @@ pub(super) fn copy_rows(
     let [from, to] = catalogs.map(|catalog| table.sql(catalog));
     let failed = |error| match table.is_ours() {
         true => LoadError::engine(ACTION, error),
-        false => in_the_way(error, path, table.shown(), "cannot be copied"),
+        false => blocking_object(error, path, table.shown(), "cannot be copied"),
     };
     let columns = if table.may_have_generated { columns_with_values(engine, table, catalogs[0])? } else { None };
     let (into, columns) = match columns {
@@ -291,7 +279,7 @@ fn copy_generations(
     engine.execute(ACTION, "DROP TABLE work_left; DROP TABLE IF EXISTS work_now")?;
     match left {
         0 => Ok(()),
-        left => Err(LoadError::InTheWay {
+        left => Err(LoadError::ForeignObject {
             path: path.to_owned(),
             object: table.shown(),
             why: format!(
@@ -320,24 +308,29 @@ pub(super) fn require_no_key_to_ours(tables: &[StoredTable], path: &Path) -> Res
     for table in tables {
         if let Some(key) = table.keys.iter().find(|key| table.schema == "main" && is_our_table(&key.to)) {
             let why = format!("has a foreign key to {}, whose rows could then not be taken out", key.to);
-            return Err(LoadError::InTheWay { path: path.to_owned(), object: table.shown(), why });
+            return Err(LoadError::ForeignObject { path: path.to_owned(), object: table.shown(), why });
         }
     }
     Ok(())
 }
 
 /// Attaches a new file beside the warehouse, works with it and lets it go.
-pub(super) fn with_fresh(
+pub(super) fn with_new_file(
     engine: &Engine,
     fresh: &Path,
     work: impl FnOnce() -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
     file::clear(fresh)?;
     let text = quote_text(&fresh.to_string_lossy());
-    engine.execute(ACTION, &format!("ATTACH {text} AS {FRESH_CATALOG} ({})", file::AS_NEW))?;
+    engine.execute(ACTION, &format!("ATTACH {text} AS {NEW_CATALOG} ({})", file::AS_NEW))?;
     let done = work();
-    let closed = engine.execute(ACTION, &format!("DETACH {FRESH_CATALOG}"));
-    done.and(closed)
+    let closed = engine.execute(ACTION, &format!("DETACH {NEW_CATALOG}"));
+    let worked = done.and(closed);
+    if worked.is_err() {
+        // What is left would take space. The first error is the one to return.
+        file::clear(fresh).ok();
+    }
+    worked
 }
 
 /// Tries whether the file can be written anew with all that analysts keep in it.
@@ -354,13 +347,12 @@ pub(super) fn require_copyable(engine: &Engine, path: &Path, fresh: &Path) -> Re
         tables.iter().flat_map(|table| table.keys.iter().map(|key| (table.schema.clone(), key.to.clone()))).collect();
     let is_tried =
         |table: &&StoredTable| !table.keys.is_empty() || named.contains(&(table.schema.clone(), table.name.clone()));
-    let tried = with_fresh(engine, fresh, || {
-        in_its_schemas(engine, || {
+    with_new_file(engine, fresh, || {
+        with_search_path(engine, || {
             clone_schema(engine, path)?;
             let mut tried = tables.iter().filter(is_tried);
-            tried.try_for_each(|table| copy_rows(engine, path, table, [CATALOG, FRESH_CATALOG]))
+            tried.try_for_each(|table| copy_rows(engine, path, table, [CATALOG, NEW_CATALOG]))
         })
-    });
-    let cleared = file::clear(fresh);
-    tried.and(cleared)
+    })?;
+    file::clear(fresh)
 }

@@ -3,7 +3,7 @@
 use arrow::array::RecordBatch;
 
 use super::{
-    catalog::{Lacking, filled_up},
+    catalog::{MissingColumns, with_null_columns},
     names::qualified,
     transaction::{with_keys, within},
 };
@@ -22,15 +22,15 @@ const ACTION: &str = "read the warehouse";
 /// Hands over these columns of the rows that the filter names.
 pub(super) fn rows(
     engine: &Engine,
-    lacking: &Lacking,
+    missing_columns: &MissingColumns,
     table: &'static Table,
     columns: &[&str],
     filter: &Filter<'_>,
     take: &mut Take<'_>,
 ) -> Result<(), LoadError> {
-    let relation = match lacking.get(table.name.as_str()) {
+    let relation = match missing_columns.get(table.name.as_str()) {
         None => qualified(&table.name),
-        Some(lacking) => filled_up(table, lacking),
+        Some(missing_columns) => with_null_columns(table, missing_columns),
     };
     let list: Vec<String> = columns.iter().map(|name| format!("t.{}", quote_identifier(name))).collect();
     let list = list.join(", ");

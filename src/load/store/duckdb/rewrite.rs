@@ -10,7 +10,7 @@ use super::{
     copy::UNFINISHED,
     file,
     names::CATALOG,
-    objects::{FRESH_CATALOG, clone_schema, copy_rows, in_its_schemas, require_copyable, tables, with_fresh},
+    objects::{NEW_CATALOG, clone_schema, copy_rows, require_copyable, tables, with_new_file, with_search_path},
 };
 use crate::{
     files,
@@ -26,26 +26,24 @@ const FRESH: &str = ".rewrite";
 pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let fresh = files::beside(path, FRESH);
     let action = "write the warehouse anew";
-    let written = with_fresh(engine, &fresh, || {
+    with_new_file(engine, &fresh, || {
         let copy = || {
             clone_schema(engine, path)?;
             let mut tables = tables(engine, CATALOG)?.into_iter();
-            tables.try_for_each(|table| copy_rows(engine, path, &table, [CATALOG, FRESH_CATALOG]))
+            tables.try_for_each(|table| copy_rows(engine, path, &table, [CATALOG, NEW_CATALOG]))
         };
         engine.with_all_threads(|| {
-            in_its_schemas(engine, copy)?;
-            engine.execute(action, &format!("CHECKPOINT {FRESH_CATALOG}"))
+            with_search_path(engine, copy)?;
+            engine.execute(action, &format!("CHECKPOINT {NEW_CATALOG}"))
         })?;
         check(engine, path)
-    });
-    let written = written.and_then(|()| {
-        File::open(&fresh).and_then(|file| file.sync_all()).map_err(|source| LoadError::io("sync", &fresh, source))
-    });
-    if written.is_err() {
-        // The first error is the one to tell; what is left would take space.
+    })?;
+    let synced = File::open(&fresh).and_then(|file| file.sync_all());
+    if synced.is_err() {
+        // What is left would take space. The first error is the one to return.
         file::clear(&fresh).ok();
     }
-    written
+    synced.map_err(LoadError::io("sync", &fresh))
 }
 
 /// An error if the attached file holds what could not come along. Leaves nothing behind.
@@ -55,20 +53,19 @@ pub(super) fn require_possible(engine: &Engine, path: &Path) -> Result<(), LoadE
 
 /// Every table has as many rows in the fresh file as in the old one.
 fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let failed = |source| LoadError::engine("check the fresh file", source);
     let sql = format!(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = '{CATALOG}' AND NOT internal AND NOT temporary"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let names = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
-    for name in names.collect::<Result<Vec<(String, String)>, _>>().map_err(failed)? {
-        let table = format!("{}.{}", quote_identifier(&name.0), quote_identifier(&name.1));
+    let names: Vec<(String, String)> =
+        engine.query("check the fresh file", &sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    for (schema, name) in names {
+        let table = format!("{}.{}", quote_identifier(&schema), quote_identifier(&name));
         let sql =
-            format!("SELECT (SELECT count(*) FROM {CATALOG}.{table}), (SELECT count(*) FROM {FRESH_CATALOG}.{table})");
+            format!("SELECT (SELECT count(*) FROM {CATALOG}.{table}), (SELECT count(*) FROM {NEW_CATALOG}.{table})");
         let [old, new] = engine.integers("check the fresh file", &sql)?;
         if old != new {
             let source = io::Error::other(format!("{table} has {old} rows, and {new} in the fresh file"));
-            return Err(LoadError::io("write anew", path, source));
+            return Err(LoadError::io("write anew", path)(source));
         }
     }
     Ok(())
@@ -82,7 +79,7 @@ pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError
         file::clear(&fresh)?;
         // It would be taken for the log of the fresh file.
         let source = io::Error::other("its commit log is not folded in");
-        return Err(LoadError::io("replace", path, source));
+        return Err(LoadError::io("replace", path)(source));
     }
     file::put_in_place(&fresh, path)
 }
@@ -93,9 +90,9 @@ pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
     let empty = files::beside(copy, UNFINISHED);
     file::remove(&empty)?;
     file::remove(&file::commit_log(copy))?;
-    if files::metadata(copy).map_err(|source| LoadError::io("look at", copy, source))?.is_none() {
+    if files::metadata(copy).map_err(LoadError::io("look at", copy))?.is_none() {
         return Ok(());
     }
-    File::create(&empty).map_err(|source| LoadError::io("write", &empty, source))?;
+    File::create(&empty).map_err(LoadError::io("write", &empty))?;
     file::put_in_place(&empty, copy)
 }

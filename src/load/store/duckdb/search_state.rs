@@ -53,7 +53,7 @@ pub(super) fn is_indexed(table: &str) -> bool {
     INDEXED_TABLES.contains(&table)
 }
 
-/// Marks the index as old.
+/// DeletionMarks the index as old.
 pub(super) fn mark_old_sql() -> String {
     format!("DELETE FROM {} WHERE key = '{CURRENT_KEY}'", qualified(META_TABLE))
 }

@@ -137,7 +137,5 @@ fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
         "SELECT DISTINCT function_name FROM duckdb_functions()
          WHERE database_name = '{CATALOG}' AND function_type = 'table_macro'"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let names = statement.query_map([], |row| row.get(0)).map_err(failed)?;
-    names.collect::<Result<_, _>>().map_err(failed)
+    engine.query("list the macros", &sql, |row| row.get(0))
 }

@@ -43,19 +43,19 @@ impl Disk {
             file.write_all(bytes)?;
             file.sync_all()
         });
-        written.map_err(|source| io_error("write", path, source))
+        written.map_err(LoadError::io("write", path))
     }
 
     /// Makes the content of a file durable that something else wrote.
     pub(super) fn sync_file(&self, path: &Path) -> Result<(), LoadError> {
         self.step("sync", path)?;
-        File::open(path).and_then(|file| file.sync_all()).map_err(|source| io_error("sync", path, source))
+        File::open(path).and_then(|file| file.sync_all()).map_err(LoadError::io("sync", path))
     }
 
     /// Makes the entries of a folder durable.
     pub(super) fn sync_folder(&self, path: &Path) -> Result<(), LoadError> {
         self.step("sync", path)?;
-        File::open(path).and_then(|folder| folder.sync_all()).map_err(|source| io_error("sync", path, source))
+        File::open(path).and_then(|folder| folder.sync_all()).map_err(LoadError::io("sync", path))
     }
 
     /// Creates a folder, durably, unless it is there; the one above it must be.
@@ -64,7 +64,7 @@ impl Disk {
             return Ok(());
         }
         self.step("create", path)?;
-        files::create_folders(path).map_err(|source| io_error("create", path, source))?;
+        files::create_folders(path).map_err(LoadError::io("create", path))?;
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
@@ -72,17 +72,24 @@ impl Disk {
     pub(super) fn rename(&self, from: &Path, to: &Path) -> Result<(), LoadError> {
         self.step("rename", to)?;
         if from.is_dir() {
-            fs::rename(from, to).map_err(|source| io_error("replace", to, source))?;
+            fs::rename(from, to).map_err(LoadError::io("replace", to))?;
             return to.parent().map_or(Ok(()), |parent| self.sync_folder(parent));
         }
-        files::put_in_place(from, to).map_err(|source| io_error("replace", to, source))?;
+        files::put_in_place(from, to).map_err(LoadError::io("replace", to))?;
         to.parent().map_or(Ok(()), |parent| self.step("sync", parent))
+    }
+
+    /// Replaces a small file in one step, durably.
+    pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
+        let new = files::beside(path, ".new");
+        self.write(&new, bytes)?;
+        self.rename(&new, path)
     }
 
     /// Removes a file, durably, if it is there.
     pub(super) fn remove_file(&self, path: &Path) -> Result<(), LoadError> {
         self.step("remove", path)?;
-        files::remove(path).map_err(|source| io_error("remove", path, source))?;
+        files::remove(path).map_err(LoadError::io("remove", path))?;
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
@@ -90,7 +97,7 @@ impl Disk {
     pub(super) fn remove_folder(&self, path: &Path) -> Result<(), LoadError> {
         self.step("remove", path)?;
         match fs::remove_dir_all(path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, source)),
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(LoadError::io("remove", path)(source)),
             _ => Ok(()),
         }
     }
@@ -99,7 +106,7 @@ impl Disk {
     pub(super) fn step(&self, action: &'static str, path: &Path) -> Result<(), LoadError> {
         #[cfg(test)]
         if let Some(before_step) = &self.before_step {
-            before_step(&format!("{action} {}", path.display())).map_err(|source| io_error(action, path, source))?;
+            before_step(&format!("{action} {}", path.display())).map_err(LoadError::io(action, path))?;
         }
         let step = match action {
             "write" => DurableStep::ParquetWritten,
@@ -108,11 +115,6 @@ impl Disk {
             "rename" => DurableStep::ParquetRenamed,
             _ => DurableStep::ParquetRemoved,
         };
-        self.failpoints.hit(step).map_err(|source| io_error(action, path, source))
+        self.failpoints.hit(step).map_err(LoadError::io(action, path))
     }
-}
-
-/// The error of a failed step; a full disk has its own, because the user can do something about it.
-pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> LoadError {
-    LoadError::io(action, path, source)
 }

@@ -5,12 +5,7 @@ use std::{collections::HashSet, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    disk::{Disk, io_error},
-    part::Part,
-    root::Root,
-    tree::Tree,
-};
+use super::{disk::Disk, part::Part, root::Root, tree::Tree};
 use crate::{load::LoadError, schema::table};
 
 /// The last part that was published, and the files that were there then.
@@ -37,10 +32,8 @@ impl Inventory {
 pub(super) fn write(root: &Root, disk: &Disk, tree: &Tree, published_part: u64) -> Result<(), LoadError> {
     let path = root.inventory();
     let text = serde_json::to_vec(&Inventory::of(root, tree, published_part))
-        .map_err(|error| io_error("write", &path, error.into()))?;
-    let beside = path.with_extension("json.new");
-    disk.write(&beside, &text)?;
-    disk.rename(&beside, &path)
+        .map_err(|error| LoadError::io("write", &path)(error.into()))?;
+    disk.replace(&path, &text)
 }
 
 /// An error that names the first file that is missing. A list from another publish than the last one says nothing: the writer was killed
@@ -50,7 +43,7 @@ pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Pa
     let path = root.inventory();
     let text = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        text => text.map_err(|source| io_error("read", &path, source))?,
+        text => text.map_err(LoadError::io("read", &path))?,
     };
     let Ok(listed) = serde_json::from_slice::<Inventory>(&text) else { return Ok(()) };
     if listed.published_part != published_part {

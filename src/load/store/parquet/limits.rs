@@ -12,7 +12,7 @@ pub(super) struct Limits {
     /// Removed keys that are held at once: 32 to 64 bytes each.
     pub(super) removed_keys_max: usize,
     /// Rows of which narrow columns are kept for each of a few tables: about 100 bytes each.
-    pub(super) kept_rows_max: usize,
+    pub(super) cached_rows_max: usize,
 }
 
 impl Limits {
@@ -25,7 +25,7 @@ impl Limits {
             merge_bytes_max: (memory_limit / 4).min(160 << 20),
             sort_bytes_max: (memory_limit / 8).min(32 << 20),
             removed_keys_max: 500_000,
-            kept_rows_max: 250_000,
+            cached_rows_max: 250_000,
         }
     }
 

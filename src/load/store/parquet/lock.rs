@@ -6,7 +6,6 @@ use std::{
     path::Path,
 };
 
-use super::disk::io_error;
 use crate::load::LoadError;
 
 /// A lock file holds the number of a process; more is not read.
@@ -31,7 +30,7 @@ pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError
 /// [`LoadError::Locked`] while another process holds it, with the holder if the file names one; [`LoadError::LockRefused`] if the file
 /// system has no locks.
 pub(super) fn exclusive(root: &Path, path: &Path) -> Result<File, LoadError> {
-    let failed = |source| io_error("lock", path, source);
+    let failed = LoadError::io("lock", path);
     let mut file = File::options().create(true).truncate(false).read(true).write(true).open(path).map_err(failed)?;
     let taken = file.try_lock();
     let mut holder = String::new();

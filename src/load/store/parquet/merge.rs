@@ -54,7 +54,7 @@ impl Eq for Head {}
 /// A run as the merge reads it.
 struct Cursor<'a> {
     batches: Box<dyn Iterator<Item = Result<RecordBatch, LoadError>> + 'a>,
-    /// Place of its current batch among those that are held.
+    /// Place of its current batch among those that are batches.
     slot: Option<usize>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Merge<'a> {
     keys: SortKeys,
     cursors: Vec<Cursor<'a>>,
     heads: BinaryHeap<Head>,
-    held: Vec<RecordBatch>,
+    batches: Vec<RecordBatch>,
 }
 
 impl<'a> Merge<'a> {
@@ -74,7 +74,7 @@ impl<'a> Merge<'a> {
             |run: &'a OpenRun<'a>| Cursor { batches: Box::new(read_picked(run.reader, run.pick, schema)), slot: None };
         let keys = SortKeys::new(table).map_err(invalid_rows(table))?;
         let cursors: Vec<_> = runs.iter().map(cursor).collect();
-        let mut merge = Self { table, keys, cursors, heads: BinaryHeap::new(), held: Vec::new() };
+        let mut merge = Self { table, keys, cursors, heads: BinaryHeap::new(), batches: Vec::new() };
         (0..runs.len()).try_for_each(|run| merge.load_next(run))?;
         Ok(merge)
     }
@@ -82,34 +82,34 @@ impl<'a> Merge<'a> {
     /// The next [`CHUNK_ROWS`] rows, or fewer if they are the last; `None` at the end.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, LoadError> {
         self.drop_finished();
-        let mut places = Vec::with_capacity(CHUNK_ROWS);
-        while places.len() < CHUNK_ROWS {
+        let mut positions = Vec::with_capacity(CHUNK_ROWS);
+        while positions.len() < CHUNK_ROWS {
             let Some(head) = self.heads.pop() else { break };
-            self.take_consecutive(head, &mut places)?;
+            self.take_consecutive(head, &mut positions)?;
         }
-        if places.is_empty() {
+        if positions.is_empty() {
             return Ok(None);
         }
-        let held: Vec<&RecordBatch> = self.held.iter().collect();
-        interleave_record_batch(&held, &places).map(Some).map_err(invalid_rows(self.table))
+        let batches: Vec<&RecordBatch> = self.batches.iter().collect();
+        interleave_record_batch(&batches, &positions).map(Some).map_err(invalid_rows(self.table))
     }
 
     /// Batches in memory.
     #[cfg(test)]
-    pub(super) fn held_batches(&self) -> usize {
-        self.held.len()
+    pub(super) fn open_batches(&self) -> usize {
+        self.batches.len()
     }
 
     /// Takes rows of one run up to a row that comes behind that of another.
-    fn take_consecutive(&mut self, mut head: Head, places: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
+    fn take_consecutive(&mut self, mut head: Head, positions: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
         let Some(slot) = self.cursors.get(head.run).and_then(|cursor| cursor.slot) else { return Ok(()) };
         loop {
-            places.push((slot, head.row));
+            positions.push((slot, head.row));
             head.row += 1;
             if head.row == head.keys.num_rows() {
                 return self.load_next(head.run);
             }
-            if places.len() == CHUNK_ROWS || self.heads.peek().is_some_and(|next| *next > head) {
+            if positions.len() == CHUNK_ROWS || self.heads.peek().is_some_and(|next| *next > head) {
                 self.heads.push(head);
                 return Ok(());
             }
@@ -124,8 +124,8 @@ impl<'a> Merge<'a> {
             let batch = batch?;
             if batch.num_rows() > 0 {
                 let keys = Arc::new(self.keys.of(&batch).map_err(invalid_rows(self.table))?);
-                cursor.slot = Some(self.held.len());
-                self.held.push(batch);
+                cursor.slot = Some(self.batches.len());
+                self.batches.push(batch);
                 self.heads.push(Head { keys, row: 0, run });
                 break;
             }
@@ -135,12 +135,12 @@ impl<'a> Merge<'a> {
 
     /// Drops the batches that no run is in any more.
     fn drop_finished(&mut self) {
-        let mut before: Vec<Option<RecordBatch>> = std::mem::take(&mut self.held).into_iter().map(Some).collect();
+        let mut before: Vec<Option<RecordBatch>> = std::mem::take(&mut self.batches).into_iter().map(Some).collect();
         for cursor in &mut self.cursors {
             let batch = cursor.slot.and_then(|slot| before.get_mut(slot)?.take());
             cursor.slot = batch.map(|batch| {
-                self.held.push(batch);
-                self.held.len() - 1
+                self.batches.push(batch);
+                self.batches.len() - 1
             });
         }
     }

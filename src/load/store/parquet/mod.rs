@@ -13,7 +13,6 @@
 
 mod disk;
 mod inventory;
-mod kept;
 mod layer;
 mod limits;
 mod lock;
@@ -22,8 +21,10 @@ mod old_part;
 mod open_part;
 mod options;
 mod order;
+mod parallel;
 mod part;
 mod partition;
+mod partition_cache;
 mod partition_merge;
 mod pick;
 mod publish;
@@ -42,7 +43,6 @@ mod table_file;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod workers;
 
 pub use options::ParquetOptions;
 pub use partition::PartitionBy;

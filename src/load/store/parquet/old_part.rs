@@ -12,11 +12,10 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    disk::io_error,
     layer::{LayerTables, RowsFile, TableLayer},
     partition::Partition,
     root::Root,
-    tree::read_facts,
+    tree::read_footer,
 };
 use crate::load::{LoadError, store::TimeRange};
 
@@ -66,7 +65,7 @@ pub(super) fn read(root: &Root, folder: &Path) -> Result<Option<OldPart>, LoadEr
     let path = folder.join(MANIFEST_FILE);
     let text = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text.map_err(|source| io_error("read", &path, source))?,
+        text => text.map_err(LoadError::io("read", &path))?,
     };
     let manifest: OldManifest = serde_json::from_slice(&text)
         .map_err(|error| LoadError::Damaged { path, why: format!("it cannot be read: {error}") })?;
@@ -86,7 +85,7 @@ fn table_layer(root: &Root, folder: &Path, table: &str, changes: OldChanges) -> 
         let name = format!("{table}.{}.parquet", partition.first_day);
         let path = folder.join(&name);
         // A publish that was cut short may have put the file in its place.
-        let rows = if path.is_file() { read_facts(root, &path)?.rows } else { 0 };
+        let rows = if path.is_file() { read_footer(root, &path)?.rows } else { 0 };
         let bounds = root.partition_by().bounds(partition);
         added.push(RowsFile::new(name, rows, Some(bounds), [partition].into()));
     }

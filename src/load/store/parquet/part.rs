@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    disk::{Disk, io_error},
+    disk::Disk,
     layer::{Layer, LayerTables},
     old_part,
     root::Root,
@@ -119,7 +119,7 @@ pub(super) fn read_finished(root: &Root) -> Result<Vec<Part>, LoadError> {
 /// The folders of parts: those that are finished, and those that are not.
 fn folders(root: &Root) -> Result<(Vec<PathBuf>, Vec<PathBuf>), LoadError> {
     let folder = root.parts();
-    let failed = |source| io_error("read", &folder, source);
+    let failed = LoadError::io("read", &folder);
     let entries = match fs::read_dir(&folder) {
         // Only a reader finds no folder: a writer makes it.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
@@ -140,7 +140,7 @@ fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
         return Part::new(Manifest::new(old.number, old.run_id, vec![old.tables]), folder);
     }
     let path = folder.join(MANIFEST_FILE);
-    let text = fs::read(&path).map_err(|source| io_error("read", &path, source))?;
+    let text = fs::read(&path).map_err(LoadError::io("read", &path))?;
     let damaged = |why: String| LoadError::Damaged { path: path.clone(), why: format!("it cannot be read: {why}") };
     // The version is read alone first: a later format may have fields that this program cannot read.
     let version: serde_json::Value = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
@@ -153,7 +153,7 @@ fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
 }
 
 fn folder_bytes(folder: &Path) -> Result<u64, LoadError> {
-    let failed = |source| io_error("read", folder, source);
+    let failed = LoadError::io("read", folder);
     let mut bytes = 0;
     for entry in fs::read_dir(folder).map_err(failed)? {
         bytes += entry.and_then(|entry| entry.metadata()).map_err(failed)?.len();

@@ -14,7 +14,7 @@ use super::{
     runs::{Run, RunWriter, Target},
     sources::{Content, Source, Sources},
     table_file::Notes,
-    tree::{DataFile, FileFacts, read_facts},
+    tree::{DataFile, FooterNotes, read_footer},
 };
 use crate::{
     load::{Identity, LoadError},
@@ -48,7 +48,7 @@ impl PartitionMerge<'_> {
     pub(super) fn rows_max(&self) -> u64 {
         let added = self.layers.iter().filter_map(|layer| layer.table(self.table)).flat_map(|changes| &changes.added);
         let added = added.filter(|file| file.may_hold(self.partition, None)).map(|file| file.rows);
-        self.file.as_ref().map_or(0, |file| file.co_occurrence.rows) + added.sum::<u64>()
+        self.file.as_ref().map_or(0, |file| file.footer.rows) + added.sum::<u64>()
     }
 }
 
@@ -56,7 +56,7 @@ impl PartitionMerge<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merged {
     Untouched,
-    Replaced(FileFacts),
+    Replaced(FooterNotes),
     /// No row is left.
     Removed,
 }
@@ -74,20 +74,20 @@ impl Merger<'_> {
     /// Merges one partition: a new file takes the place of the old one in one step.
     pub(super) fn merge(&self, merge: &PartitionMerge<'_>) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, file, rewrite, .. } = merge;
-        let place = self.root.data_file(table, *partition);
+        let target = self.root.data_file(table, *partition);
         let runs = self.runs(merge)?;
         let is_untouched = match (runs.as_slice(), file) {
-            ([only], Some(file)) => only.path == file.path && only.is_whole(),
-            ([], Some(file)) => file.co_occurrence.rows == 0,
+            ([only], Some(file)) => only.path == file.path && only.has_all_rows(),
+            ([], Some(file)) => file.footer.rows == 0,
             ([], None) => true,
             _ => false,
         };
         match runs.as_slice() {
-            _ if *rewrite == Rewrite::Always => self.replace(merge, runs, &place),
+            _ if *rewrite == Rewrite::Always => self.replace(merge, runs, &target),
             _ if is_untouched => Ok(Merged::Untouched),
-            [] if partition.is_some() => self.remove(&place),
-            [only] if file.is_none() && only.is_whole() && only.is_in_order => self.put_run(&only.path, &place),
-            _ => self.replace(merge, runs, &place),
+            [] if partition.is_some() => self.remove(&target),
+            [only] if file.is_none() && only.has_all_rows() && only.is_in_order => self.move_run(&only.path, &target),
+            _ => self.replace(merge, runs, &target),
         }
     }
 
@@ -105,7 +105,7 @@ impl Merger<'_> {
             if let (Content::SeveralPartitions, Some(partition)) = (content, partition) {
                 pick = pick_partition(table, &reader, &pick, by, *partition)?;
             }
-            let pick = removed.leave_out(&reader, pick, *order)?;
+            let pick = removed.exclude(&reader, pick, *order)?;
             if pick.count() > 0 {
                 runs.push(Run::new(table, path, &reader, pick));
             }
@@ -113,7 +113,7 @@ impl Merger<'_> {
         Ok(runs)
     }
 
-    fn replace(&self, merge: &PartitionMerge<'_>, runs: Vec<Run>, place: &Path) -> Result<Merged, LoadError> {
+    fn replace(&self, merge: &PartitionMerge<'_>, runs: Vec<Run>, path: &Path) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, applied_part, run_id, .. } = *merge;
         let stem = partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
         // Not beside its place: some readers take every file of a folder for data, whatever it is called.
@@ -124,29 +124,29 @@ impl Merger<'_> {
         self.disk.step("write", &fresh)?;
         let rows = RunWriter::new(target, scratch, self.limits).write(runs, &fresh)?;
         self.disk.sync_file(&fresh)?;
-        self.put(&fresh, place)?;
-        Ok(Merged::Replaced(FileFacts { applied_part, rows }))
+        self.move_into_place(&fresh, path)?;
+        Ok(Merged::Replaced(FooterNotes { applied_part, rows }))
     }
 
     /// Puts a run of a part in its place as it is: it is all that the partition has, and was made durable with its part.
-    fn put_run(&self, run: &Path, place: &Path) -> Result<Merged, LoadError> {
-        let co_occurrence = read_facts(self.root, run)?;
-        self.put(run, place)?;
-        Ok(Merged::Replaced(co_occurrence))
+    fn move_run(&self, run: &Path, path: &Path) -> Result<Merged, LoadError> {
+        let footer = read_footer(self.root, run)?;
+        self.move_into_place(run, path)?;
+        Ok(Merged::Replaced(footer))
     }
 
-    fn put(&self, file: &Path, place: &Path) -> Result<(), LoadError> {
-        if let Some(folder) = place.parent() {
+    fn move_into_place(&self, file: &Path, path: &Path) -> Result<(), LoadError> {
+        if let Some(folder) = path.parent() {
             self.disk.create_folder(folder)?;
         }
-        self.disk.rename(file, place)
+        self.disk.rename(file, path)
     }
 
     /// A partition without rows has no file. A merge that is begun again finds the same parts, and again no rows.
-    fn remove(&self, place: &Path) -> Result<Merged, LoadError> {
-        self.disk.remove_file(place)?;
+    fn remove(&self, path: &Path) -> Result<Merged, LoadError> {
+        self.disk.remove_file(path)?;
         // Only for tidiness: a folder that stays behind, or is not empty, harms nobody.
-        let _ = place.parent().map(std::fs::remove_dir);
+        let _ = path.parent().map(std::fs::remove_dir);
         Ok(Merged::Removed)
     }
 }

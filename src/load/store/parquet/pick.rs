@@ -41,8 +41,8 @@ impl PickedGroup {
                 BooleanBuffer::from(all)
             }
         };
-        let is_whole = kept.count_set_bits() == self.rows;
-        Self { kept: (!is_whole).then_some(kept), ..*self }
+        let has_all_rows = kept.count_set_bits() == self.rows;
+        Self { kept: (!has_all_rows).then_some(kept), ..*self }
     }
 }
 

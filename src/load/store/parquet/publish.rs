@@ -12,16 +12,16 @@ use std::{
 use super::{
     disk::Disk,
     limits::Limits,
+    parallel::{run_parallel, worker_count},
     part::Part,
     partition::Partition,
     partition_merge::{Merged, Merger, PartitionMerge, Rewrite},
     root::Root,
     tree::Tree,
-    workers::{share_out, workers},
 };
 use crate::{
-    load::{Identity, LoadError},
-    schema::{Table, table, tables},
+    load::{Identity, LoadError, contract::contract},
+    schema::{Table, tables},
 };
 
 /// The table whose file is written last.
@@ -52,13 +52,13 @@ impl Publisher<'_> {
         // The largest first: the threads are to end at the same time.
         merges.sort_by_key(|merge| std::cmp::Reverse(merge.rows_max()));
         self.run(&merges)?;
-        let ledger = self.merge(ledger_table()?, None, parts)?;
+        let ledger = self.merge(contract(LEDGER_TABLE)?, None, parts)?;
         self.run(ledger.as_slice())
     }
 
     /// An error if the ledger has no file although other tables have: then it was lost.
     pub(super) fn require_ledger(&mut self) -> Result<(), LoadError> {
-        if self.tree.file(self.root, ledger_table()?, None)?.is_none() && !self.tree.is_empty() {
+        if self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?.is_none() && !self.tree.is_empty() {
             let why = format!("its ledger {LEDGER_TABLE}/data.parquet is missing");
             return Err(LoadError::Damaged { path: self.root.path().to_path_buf(), why });
         }
@@ -68,7 +68,7 @@ impl Publisher<'_> {
     /// Writes the files of tables without partitions that have none yet, so that readers find every table. The ledger comes first: see
     /// [`Publisher::require_ledger`].
     pub(super) fn create_missing(&mut self) -> Result<(), LoadError> {
-        let ledger = ledger_table()?;
+        let ledger = contract(LEDGER_TABLE)?;
         let others = tables().iter().filter(|table| table.partition.is_none() && table.name != LEDGER_TABLE);
         for table in std::iter::once(ledger).chain(others) {
             if self.tree.file(self.root, table, None)?.is_none() {
@@ -82,8 +82,8 @@ impl Publisher<'_> {
 
     /// The last part that every file has.
     pub(super) fn published_part(&mut self) -> Result<u64, LoadError> {
-        let ledger = self.tree.file(self.root, ledger_table()?, None)?;
-        Ok(ledger.map_or(0, |file| file.co_occurrence.applied_part))
+        let ledger = self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?;
+        Ok(ledger.map_or(0, |file| file.footer.applied_part))
     }
 
     /// What is to be merged into a partition; `None` if its file has the last part already.
@@ -95,11 +95,11 @@ impl Publisher<'_> {
     ) -> Result<Option<PartitionMerge<'p>>, LoadError> {
         let Some(applied_part) = parts.last().map(Part::number) else { return Ok(None) };
         let file = self.tree.file(self.root, table, partition)?;
-        let held_part = file.as_ref().map_or(0, |file| file.co_occurrence.applied_part);
-        if held_part >= applied_part {
+        let merged_part = file.as_ref().map_or(0, |file| file.footer.applied_part);
+        if merged_part >= applied_part {
             return Ok(None);
         }
-        let layers = parts.iter().filter(|part| part.number() > held_part).flat_map(|part| &part.layers).collect();
+        let layers = parts.iter().filter(|part| part.number() > merged_part).flat_map(|part| &part.layers).collect();
         let run_id = parts.iter().rev().find_map(|part| part.run_id.as_deref());
         // The ledger's file says up to which part all files go.
         let rewrite = if table.name == LEDGER_TABLE { Rewrite::Always } else { Rewrite::IfChanged };
@@ -108,24 +108,20 @@ impl Publisher<'_> {
 
     /// Merges partitions, several side by side.
     fn run(&mut self, merges: &[PartitionMerge<'_>]) -> Result<(), LoadError> {
-        let workers = workers(self.threads, merges);
+        let workers = worker_count(self.threads, merges);
         let limits = self.limits.shared_by(workers);
         let Self { root, disk, tree, identity, .. } = self;
         let merger = Merger { root, disk, identity, limits };
         let tree = Mutex::new(tree);
-        share_out(merges, workers, |merge| {
-            let co_occurrence = match merger.merge(merge)? {
+        run_parallel(merges, workers, |merge| {
+            let footer = match merger.merge(merge)? {
                 Merged::Untouched => return Ok(()),
-                Merged::Replaced(co_occurrence) => Some(co_occurrence),
+                Merged::Replaced(footer) => Some(footer),
                 Merged::Removed => None,
             };
             // What a thread that died leaves in it is whole: notes of files that are in place.
-            tree.lock().unwrap_or_else(PoisonError::into_inner).note(merge.table, merge.partition, co_occurrence);
+            tree.lock().unwrap_or_else(PoisonError::into_inner).note(merge.table, merge.partition, footer);
             Ok(())
         })
     }
-}
-
-fn ledger_table() -> Result<&'static Table, LoadError> {
-    table(LEDGER_TABLE).ok_or_else(|| LoadError::Bug(format!("no table is called {LEDGER_TABLE}")))
 }

@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use super::{
-    kept::{Kept, KeptFiles, Wanted},
     layer::Layer,
     partition::Partition,
+    partition_cache::{CacheRequest, CachedRows, PartitionCache},
     pick::Pick,
     removed_keys::RemovedKeys,
     root::Root,
@@ -26,7 +26,7 @@ use crate::{
 pub(super) struct TableRead<'a> {
     pub(super) root: &'a Root,
     pub(super) tree: &'a mut Tree,
-    pub(super) kept: &'a mut KeptFiles,
+    pub(super) cache: &'a mut PartitionCache,
     /// The layers that are not in the files, oldest first.
     pub(super) layers: Vec<&'a Layer>,
     /// Removed keys that are held at once.
@@ -99,15 +99,15 @@ impl TableRead<'_> {
         let range = read.range.or(read.partition.map(|partition| by.bounds(partition)));
         let mut removed = RemovedKeys::new(read.table, range, &sources.removals, self.removed_keys_max)?;
         for source in &sources.rows {
-            let kept = if source.order == FILE_ORDER { self.kept_rows(read, &source.path)? } else { None };
-            match kept {
-                Some(kept) => {
-                    let pick = read.pick(kept.as_ref(), kept.all(), read.range)?;
-                    let pick = removed.leave_out(kept.as_ref(), pick, source.order)?;
-                    if kept.has(read.columns) {
-                        read.hand_over(kept.as_ref(), &pick, take)?;
+            let cached = if source.order == FILE_ORDER { self.cached_rows(read, &source.path)? } else { None };
+            match cached {
+                Some(cached) => {
+                    let pick = read.pick(cached.as_ref(), cached.all(), read.range)?;
+                    let pick = removed.exclude(cached.as_ref(), pick, source.order)?;
+                    if cached.has(read.columns) {
+                        read.hand_over(cached.as_ref(), &pick, take)?;
                     } else if pick.count() > 0 {
-                        read.hand_over(&RowsReader::open(&source.path)?, &kept.in_file(&pick), take)?;
+                        read.hand_over(&RowsReader::open(&source.path)?, &cached.in_file(&pick), take)?;
                     }
                 }
                 None => self.read_source(read, source, &mut removed, take)?,
@@ -134,24 +134,24 @@ impl TableRead<'_> {
         let is_within = |range: &TimeRange| reader.bounds(table).is_some_and(|bounds| range.with(bounds) == *range);
         let range = read.range.filter(|range| !is_within(range));
         let pick = read.pick(&reader, pick, range)?;
-        let pick = removed.leave_out(&reader, pick, source.order)?;
+        let pick = removed.exclude(&reader, pick, source.order)?;
         read.hand_over(&reader, &pick, take)
     }
 
     /// What is kept in memory of the partition's file around the range.
-    fn kept_rows(&mut self, read: &PartitionRead<'_>, path: &Path) -> Result<Option<Arc<Kept>>, LoadError> {
+    fn cached_rows(&mut self, read: &PartitionRead<'_>, path: &Path) -> Result<Option<Arc<CachedRows>>, LoadError> {
         let (Some(partition), Some(range)) = (read.partition, read.range) else { return Ok(None) };
         let (table, columns) = (read.table, read.columns);
         let Some(keys) = read.filter.keys else {
-            let wanted = Wanted { table, partition, range, columns };
-            return match self.kept.find(wanted) {
-                None if read.is_main => self.kept.keep(&RowsReader::open(path)?, wanted),
+            let request = CacheRequest { table, partition, range, columns };
+            return match self.cache.find(request) {
+                None if read.is_main => self.cache.insert(&RowsReader::open(path)?, request),
                 found => Ok(found),
             };
         };
-        // Rows of some keys are asked for after a look at their window: that look is what was kept.
+        // Rows of some keys are asked for after a look at their window: that look is what was cached.
         let needed = [keys.columns(), &removal_columns(table)].concat();
-        Ok(self.kept.find(Wanted { table, partition, range, columns: &needed }))
+        Ok(self.cache.find(CacheRequest { table, partition, range, columns: &needed }))
     }
 }
 

@@ -45,18 +45,18 @@ impl<'a> RemovedKeys<'a> {
     }
 
     /// Whether some layer after this order removes rows.
-    pub(super) fn concern(&self, order: usize) -> bool {
+    pub(super) fn removes_after(&self, order: usize) -> bool {
         self.removals.iter().any(|removal| removal.order > order)
     }
 
     /// Those of the picked rows of a source, which has this order, that no later layer removes.
-    pub(super) fn leave_out(&mut self, rows: &dyn PickedRows, pick: Pick, order: usize) -> Result<Pick, LoadError> {
-        if !self.concern(order) || pick.count() == 0 {
+    pub(super) fn exclude(&mut self, rows: &dyn PickedRows, pick: Pick, order: usize) -> Result<Pick, LoadError> {
+        if !self.removes_after(order) || pick.count() == 0 {
             return Ok(pick);
         }
         let keys: u64 = self.removals.iter().map(|removal| removal.keys).sum();
         if keys > self.keys_max as u64 {
-            return self.leave_out_in_turns(rows, pick, order);
+            return self.exclude_in_batches(rows, pick, order);
         }
         let loaded = match self.loaded.take() {
             Some(loaded) => loaded,
@@ -74,8 +74,8 @@ impl<'a> RemovedKeys<'a> {
         Ok(all)
     }
 
-    /// The same as [`RemovedKeys::leave_out`], with some of the keys at a time.
-    fn leave_out_in_turns(&self, rows: &dyn PickedRows, mut pick: Pick, order: usize) -> Result<Pick, LoadError> {
+    /// The same as [`RemovedKeys::exclude`], with some of the keys at a time.
+    fn exclude_in_batches(&self, rows: &dyn PickedRows, mut pick: Pick, order: usize) -> Result<Pick, LoadError> {
         let mut some = LastRemoved::default();
         self.each_batch(&mut |removed_by, hashes| {
             insert(&mut some, removed_by, &hashes);

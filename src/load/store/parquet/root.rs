@@ -23,7 +23,7 @@ use parquet::file::metadata::ParquetMetaDataReader;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    disk::{Disk, io_error},
+    disk::Disk,
     lock,
     partition::{Partition, PartitionBy},
 };
@@ -67,7 +67,7 @@ impl Root {
         partition_by: PartitionBy,
         disk: &Disk,
     ) -> Result<Self, LoadError> {
-        files::create_folders(path).map_err(|source| io_error("create", path, source))?;
+        files::create_folders(path).map_err(LoadError::io("create", path))?;
         let (path, text) = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
         if !private.is_dir() && !is_empty_folder(&path)? {
@@ -135,7 +135,7 @@ impl Root {
                 }
                 self.write_identity(&wanted, disk)
             }
-            Err(source) => Err(io_error("read", &path, source)),
+            Err(source) => Err(LoadError::io("read", &path)(source)),
         }
     }
 
@@ -146,10 +146,8 @@ impl Root {
 
     fn write_identity(&self, wanted: &Warehouse, disk: &Disk) -> Result<(), LoadError> {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
-        let text = serde_json::to_vec_pretty(wanted).map_err(|source| io_error("write", &path, source.into()))?;
-        let beside = path.with_extension("json.new");
-        disk.write(&beside, &text)?;
-        disk.rename(&beside, &path)
+        let text = serde_json::to_vec_pretty(wanted).map_err(|source| LoadError::io("write", &path)(source.into()))?;
+        disk.replace(&path, &text)
     }
 
     /// Whether any file holds something of a service. Runs that brought nothing do not count, nor windows that they found empty.
@@ -174,10 +172,10 @@ impl Root {
         while let Some(folder) = folders.pop() {
             let entries = match fs::read_dir(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                entries => entries.map_err(|source| io_error("read", &folder, source))?,
+                entries => entries.map_err(LoadError::io("read", &folder))?,
             };
             for entry in entries {
-                let path = entry.map_err(|source| io_error("read", &folder, source))?.path();
+                let path = entry.map_err(LoadError::io("read", &folder))?.path();
                 match path.extension() {
                     _ if path.is_dir() => folders.push(path),
                     Some(extension) if extension == "parquet" => files.push(path),
@@ -268,7 +266,7 @@ impl Root {
 
 /// Tables are named to the engine by absolute paths, whatever the working directory is later on.
 fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
-    let path = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
+    let path = fs::canonicalize(path).map_err(LoadError::io("find", path))?;
     let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };
     let text = path.to_str().ok_or_else(|| not_ours("its path is not UTF-8"))?.to_owned();
     if text.contains(['*', '?', '[']) {
@@ -279,12 +277,12 @@ fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
 
 /// The rows of a file; `None` if that cannot be told.
 fn rows_of(path: &Path) -> Result<Option<i64>, LoadError> {
-    let file = File::open(path).map_err(|source| io_error("open", path, source))?;
+    let file = File::open(path).map_err(LoadError::io("open", path))?;
     let footer = ParquetMetaDataReader::new().parse_and_finish(&file);
     Ok(footer.ok().map(|footer| footer.file_metadata().num_rows()))
 }
 
 fn is_empty_folder(path: &Path) -> Result<bool, LoadError> {
-    let mut entries = fs::read_dir(path).map_err(|source| io_error("read", path, source))?;
+    let mut entries = fs::read_dir(path).map_err(LoadError::io("read", path))?;
     Ok(entries.next().is_none())
 }

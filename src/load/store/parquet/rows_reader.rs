@@ -23,7 +23,6 @@ use parquet::{
 };
 
 use super::{
-    disk::io_error,
     order,
     pick::{Pick, PickedGroup},
 };
@@ -96,7 +95,7 @@ impl RowsReader {
     /// # Errors
     /// [`LoadError::Damaged`] if the footer cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
-        let file = File::open(path).map_err(|source| io_error("open", path, source))?;
+        let file = File::open(path).map_err(LoadError::io("open", path))?;
         // With the places of pages those without picked rows are not even decompressed.
         let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
         let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| unreadable(path, error))?;
@@ -173,7 +172,7 @@ impl RowsReader {
 impl PickedRows for RowsReader {
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError> {
         let failed = |error: ParquetError| unreadable(&self.path, error);
-        let file = self.file.try_clone().map_err(|source| io_error("open", &self.path, source))?;
+        let file = self.file.try_clone().map_err(LoadError::io("open", &self.path))?;
         let names = schema.fields().iter().map(|field| field.name().as_str());
         let columns = ProjectionMask::columns(self.metadata.parquet_schema(), names);
         let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
@@ -200,7 +199,7 @@ fn group_range(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeRa
 
 fn unreadable(path: &Path, error: ParquetError) -> LoadError {
     match error {
-        ParquetError::External(source) => io_error("read", path, std::io::Error::other(source)),
+        ParquetError::External(source) => LoadError::io("read", path)(std::io::Error::other(source)),
         error => LoadError::Damaged { path: path.to_owned(), why: format!("it cannot be read: {error}") },
     }
 }

@@ -57,7 +57,7 @@ impl Run {
     }
 
     /// Whether all rows of the file take part.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn has_all_rows(&self) -> bool {
         self.rows() == self.file_rows
     }
 }

@@ -1,4 +1,4 @@
-//! Where the rows of a partition are: its file, and the files of layers that concern it, oldest first.
+//! Where the rows of a partition are: its file, and the files of layers that removes_after it, oldest first.
 
 use std::path::PathBuf;
 

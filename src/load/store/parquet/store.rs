@@ -5,12 +5,12 @@ use std::path::Path;
 use super::{
     disk::Disk,
     inventory,
-    kept::KeptFiles,
     layer::Layer,
     limits::Limits,
-    open_part::{OpenPart, Place},
+    open_part::{OpenPart, WriteContext},
     options::ParquetOptions,
     part::{self, Part},
+    partition_cache::PartitionCache,
     publish::Publisher,
     read::TableRead,
     root::Root,
@@ -19,10 +19,11 @@ use super::{
 use crate::{
     load::{
         Identity, LoadError, LockPatience,
+        contract::contract,
         store::{Filter, Store, TableChange, Take},
     },
     model::Failpoints,
-    schema::{Table, table},
+    schema::Table,
 };
 
 /// Parts that wait for publish, at most: reads have to look at each.
@@ -34,7 +35,7 @@ pub(super) const WAITING_KEYS_MAX: u64 = 500_000;
 
 /// What a store may do with its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum Access {
     Write,
     /// Nothing in the folder is made, finished or removed.
     Compare,
@@ -55,9 +56,9 @@ pub(in crate::load) struct ParquetStore {
     identity: Identity,
     options: ParquetOptions,
     pub(super) limits: Limits,
-    used_to: Use,
+    access: Access,
     tree: Tree,
-    pub(super) kept: KeptFiles,
+    pub(super) cache: PartitionCache,
     /// Commits that readers do not see yet, in order.
     pub(super) waiting: Vec<Part>,
     transaction: Transaction,
@@ -92,7 +93,7 @@ impl ParquetStore {
         options: &ParquetOptions,
     ) -> Result<Self, LoadError> {
         let root = Root::open(root, identity, options.partition_by, &disk)?;
-        let mut opened = Self::new(disk, root, identity, options, Use::Write)?;
+        let mut opened = Self::new(disk, root, identity, options, Access::Write)?;
         opened.publisher().require_ledger()?;
         opened.refresh()?;
         opened.publisher().create_missing()?;
@@ -106,7 +107,7 @@ impl ParquetStore {
     /// Those of [`ParquetStore::open_watched`], [`LoadError::Missing`], and [`LoadError::Unfinished`] where a publish was cut short.
     pub fn open_to_compare(root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
         let root = Root::open_to_compare(root, identity, options.partition_by)?;
-        let mut opened = Self::new(Disk::default(), root, identity, options, Use::Compare)?;
+        let mut opened = Self::new(Disk::default(), root, identity, options, Access::Compare)?;
         let published = opened.publisher().published_part()?;
         opened.waiting = part::read_finished(&opened.root)?;
         opened.waiting.retain(|part| part.number() > published);
@@ -123,7 +124,7 @@ impl ParquetStore {
         root: Root,
         identity: &Identity,
         options: &ParquetOptions,
-        used_to: Use,
+        access: Access,
     ) -> Result<Self, LoadError> {
         let tree = Tree::read(&root)?;
         let limits = Limits::for_memory(options.memory_limit_bytes);
@@ -132,9 +133,9 @@ impl ParquetStore {
             disk,
             identity: identity.clone(),
             options: options.clone(),
-            used_to,
+            access,
             tree,
-            kept: KeptFiles::new(limits.kept_rows_max),
+            cache: PartitionCache::new(limits.cached_rows_max),
             limits,
             waiting: Vec::new(),
             transaction: Transaction::None,
@@ -143,18 +144,10 @@ impl ParquetStore {
         })
     }
 
-    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name.
-    pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
-        self.require_writable()?;
-        self.root.rebind(identity, &self.disk)?;
-        self.identity = identity.clone();
-        Ok(())
-    }
-
     fn require_writable(&self) -> Result<(), LoadError> {
-        match self.used_to {
-            Use::Write => Ok(()),
-            Use::Compare => Err(LoadError::Bug("a change of a warehouse that was opened to compare".to_owned())),
+        match self.access {
+            Access::Write => Ok(()),
+            Access::Compare => Err(LoadError::Bug("a change of a warehouse that was opened to compare".to_owned())),
         }
     }
 
@@ -165,7 +158,7 @@ impl ParquetStore {
         }
         self.require_writable()?;
         self.root.clear_scratch(&self.disk)?;
-        self.kept.clear();
+        self.cache.clear();
         self.tree = Tree::read(&self.root)?;
         let published = self.publisher().published_part()?;
         let (done, waiting) = part::read_all(&self.root, &self.disk)?
@@ -189,10 +182,10 @@ impl ParquetStore {
         for layer in waiting.iter().flat_map(|part| &part.layers) {
             for (name, changes) in &layer.tables {
                 for file in changes.added.iter().filter(|file| !layer.path(file).is_file()) {
-                    // A publish that was cut short may have put it in its place.
+                    // A publish that was cut short may have put it in its context.
                     let partition = file.partitions.first().copied();
-                    let in_place = tree.file(root, known_table(name)?, partition)?;
-                    if in_place.is_none_or(|in_place| in_place.co_occurrence.applied_part < layer.part) {
+                    let in_place = tree.file(root, contract(name)?, partition)?;
+                    if in_place.is_none_or(|in_place| in_place.footer.applied_part < layer.part) {
                         let why = format!("a commit that waits for publish has lost its file of {name}");
                         return Err(LoadError::Damaged { path: root.path().to_owned(), why });
                     }
@@ -210,8 +203,8 @@ impl ParquetStore {
         for layer in waiting.iter().flat_map(|part| &part.layers) {
             for (name, changes) in &layer.tables {
                 for partition in changes.partitions() {
-                    let file = tree.file(root, known_table(name)?, partition)?;
-                    if file.is_some_and(|file| file.co_occurrence.applied_part >= first) {
+                    let file = tree.file(root, contract(name)?, partition)?;
+                    if file.is_some_and(|file| file.footer.applied_part >= first) {
                         return Ok(true);
                     }
                 }
@@ -227,7 +220,7 @@ impl ParquetStore {
 
     fn publish_waiting(&mut self) -> Result<(), LoadError> {
         let waiting = std::mem::take(&mut self.waiting);
-        self.kept.clear();
+        self.cache.clear();
         self.publisher().publish(&waiting)?;
         let published = self.publisher().published_part()?;
         inventory::write(&self.root, &self.disk, &self.tree, published)?;
@@ -259,12 +252,12 @@ impl ParquetStore {
 
     fn write_layer(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         let Self { root, disk, identity, options, .. } = self;
-        let place = Place { root, disk, identity, threads: options.threads };
+        let context = WriteContext { root, disk, identity, threads: options.threads };
         let mut open = match std::mem::replace(&mut self.transaction, Transaction::Failed) {
             Transaction::Open(open) => open,
-            Transaction::None | Transaction::Failed => OpenPart::begin(place, self.next_number)?,
+            Transaction::None | Transaction::Failed => OpenPart::begin(context, self.next_number)?,
         };
-        let written = open.write(place, changes);
+        let written = open.write(context, changes);
         match written {
             Ok(()) => self.transaction = Transaction::Open(open),
             // The error of the write is the one to return.
@@ -283,6 +276,13 @@ impl Store for ParquetStore {
         self.root.text().to_owned()
     }
 
+    fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.require_writable()?;
+        self.root.rebind(identity, &self.disk)?;
+        self.identity = identity.clone();
+        Ok(())
+    }
+
     fn read(
         &mut self,
         table: &'static Table,
@@ -292,13 +292,13 @@ impl Store for ParquetStore {
     ) -> Result<(), LoadError> {
         self.require_no_failure()?;
         self.refresh()?;
-        let Self { root, tree, kept, waiting, transaction, limits, .. } = self;
+        let Self { root, tree, cache, waiting, transaction, limits, .. } = self;
         let open = match transaction {
             Transaction::Open(open) => open.layers(),
             Transaction::None | Transaction::Failed => &[],
         };
         let layers: Vec<&Layer> = waiting.iter().flat_map(|part| &part.layers).chain(open).collect();
-        TableRead { root, tree, kept, layers, removed_keys_max: limits.removed_keys_max }
+        TableRead { root, tree, cache, layers, removed_keys_max: limits.removed_keys_max }
             .read(table, columns, filter, take)
     }
 
@@ -320,7 +320,7 @@ impl Store for ParquetStore {
                 return Ok(());
             };
             let Self { root, disk, identity, options, .. } = this;
-            let part = open.commit(Place { root, disk, identity, threads: options.threads }, label)?;
+            let part = open.commit(WriteContext { root, disk, identity, threads: options.threads }, label)?;
             this.waiting.push(part);
             this.next_number += 1;
             this.transaction = Transaction::None;
@@ -339,7 +339,7 @@ impl Store for ParquetStore {
 
     fn publish(&mut self) -> Result<(), LoadError> {
         self.require_no_failure()?;
-        if self.used_to == Use::Compare || (self.waiting.is_empty() && !self.is_stale) {
+        if self.access == Access::Compare || (self.waiting.is_empty() && !self.is_stale) {
             return Ok(());
         }
         self.change(|this| if this.waiting.is_empty() { Ok(()) } else { this.publish_waiting() })
@@ -357,8 +357,4 @@ impl Store for ParquetStore {
         self.publish()?;
         self.change(|this| this.root.clear_scratch(&this.disk))
     }
-}
-
-fn known_table(name: &str) -> Result<&'static Table, LoadError> {
-    table(name).ok_or_else(|| LoadError::Bug(format!("no table is called {name}")))
 }

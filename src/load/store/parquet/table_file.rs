@@ -20,7 +20,7 @@ use parquet::{
     schema::types::ColumnPath,
 };
 
-use super::{disk::io_error, order::sorting_columns, tree::APPLIED_PART_KEY};
+use super::{order::sorting_columns, tree::APPLIED_PART_KEY};
 use crate::{
     load::{Identity, LoadError},
     schema::Table,
@@ -83,7 +83,7 @@ pub(super) struct TableFile {
 impl TableFile {
     /// Begins a file, in the place of any that is there.
     pub(super) fn create(table: &Table, path: &Path, notes: &Notes<'_>) -> Result<Self, LoadError> {
-        let file = File::create(path).map_err(|source| io_error("create", path, source))?;
+        let file = File::create(path).map_err(LoadError::io("create", path))?;
         let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
         let options = ArrowWriterOptions::new().with_properties(properties(table, notes)?);
         let writer = ArrowWriter::try_new_with_options(file, table.parquet_schema(), options);
@@ -107,7 +107,7 @@ impl TableFile {
 /// Writes rows that are not for readers and in no order. The file is not synced.
 pub(super) fn write_keys(path: &Path, keys: &[RecordBatch]) -> Result<(), LoadError> {
     let Some(schema) = keys.first().map(RecordBatch::schema) else { return Ok(()) };
-    let file = File::create(path).map_err(|source| io_error("create", path, source))?;
+    let file = File::create(path).map_err(LoadError::io("create", path))?;
     let failed = |error| write_error(path, error);
     let properties = WriterProperties::builder()
         .set_compression(zstd()?)
@@ -162,5 +162,5 @@ fn write_error(path: &Path, error: ParquetError) -> LoadError {
         },
         other => std::io::Error::other(other),
     };
-    io_error("write", path, source)
+    LoadError::io("write", path)(source)
 }

@@ -10,7 +10,7 @@ use std::{
 
 use parquet::file::metadata::ParquetMetaDataReader;
 
-use super::{disk::io_error, partition::Partition, root::Root};
+use super::{partition::Partition, root::Root};
 use crate::{
     load::{LoadError, store::TimeRange},
     schema::{Table, tables},
@@ -21,7 +21,7 @@ pub(super) const APPLIED_PART_KEY: &str = "studysync.applied_part";
 
 /// What the footer of a file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileFacts {
+pub(super) struct FooterNotes {
     /// The last part that is merged into the file.
     pub(super) applied_part: u64,
     pub(super) rows: u64,
@@ -31,11 +31,11 @@ pub(super) struct FileFacts {
 #[derive(Clone, Debug)]
 pub(super) struct DataFile {
     pub(super) path: PathBuf,
-    pub(super) co_occurrence: FileFacts,
+    pub(super) footer: FooterNotes,
 }
 
-/// Files by partition; `None` where their co_occurrence were not needed yet.
-type Files = BTreeMap<Option<Partition>, Option<FileFacts>>;
+/// Files by partition; `None` where their footer were not needed yet.
+type Files = BTreeMap<Option<Partition>, Option<FooterNotes>>;
 
 /// Every file that readers see.
 pub(super) struct Tree {
@@ -68,16 +68,15 @@ impl Tree {
         table: &'static Table,
         partition: Option<Partition>,
     ) -> Result<Option<DataFile>, LoadError> {
-        let Some(co_occurrence) = self.files.get_mut(table.name.as_str()).and_then(|files| files.get_mut(&partition))
-        else {
+        let Some(footer) = self.files.get_mut(table.name.as_str()).and_then(|files| files.get_mut(&partition)) else {
             return Ok(None);
         };
         let path = root.data_file(table, partition);
-        let known = match co_occurrence {
+        let known = match footer {
             Some(known) => known,
-            None => co_occurrence.insert(read_facts(root, &path)?),
+            None => footer.insert(read_footer(root, &path)?),
         };
-        Ok(Some(DataFile { path, co_occurrence: *known }))
+        Ok(Some(DataFile { path, footer: *known }))
     }
 
     /// The partitions of a table that have a file and can hold rows within the range.
@@ -96,15 +95,10 @@ impl Tree {
     }
 
     /// Notes that a file was written, or removed.
-    pub(super) fn note(
-        &mut self,
-        table: &'static Table,
-        partition: Option<Partition>,
-        co_occurrence: Option<FileFacts>,
-    ) {
+    pub(super) fn note(&mut self, table: &'static Table, partition: Option<Partition>, footer: Option<FooterNotes>) {
         let files = self.files.entry(table.name.as_str()).or_default();
-        match co_occurrence {
-            Some(co_occurrence) => files.insert(partition, Some(co_occurrence)),
+        match footer {
+            Some(footer) => files.insert(partition, Some(footer)),
             None => files.remove(&partition),
         };
     }
@@ -116,7 +110,7 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
         return Ok(is_there.then_some((None, None)).into_iter().collect());
     };
     let folder = root.table_folder(table);
-    let failed = |source| io_error("read", &folder, source);
+    let failed = LoadError::io("read", &folder);
     let mut files = Files::new();
     let entries = match fs::read_dir(&folder) {
         // Only a reader finds no folder: a writer makes the folder of every table.
@@ -138,11 +132,11 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
 /// # Errors
 /// [`LoadError::Damaged`] with the path of the whole warehouse: the whole folder has to be restored, since rows that are gone from one
 /// file are not asked for again.
-pub(super) fn read_facts(root: &Root, path: &Path) -> Result<FileFacts, LoadError> {
+pub(super) fn read_footer(root: &Root, path: &Path) -> Result<FooterNotes, LoadError> {
     let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
     let damaged =
         |why: String| LoadError::Damaged { path: root.path().to_owned(), why: format!("{below_root}: {why}") };
-    let file = File::open(path).map_err(|source| io_error("open", path, source))?;
+    let file = File::open(path).map_err(LoadError::io("open", path))?;
     let footer = ParquetMetaDataReader::new()
         .parse_and_finish(&file)
         .map_err(|error| damaged(format!("its footer cannot be read: {error}")))?;
@@ -151,5 +145,5 @@ pub(super) fn read_facts(root: &Root, path: &Path) -> Result<FileFacts, LoadErro
         .and_then(|notes| notes.iter().find(|note| note.key == APPLIED_PART_KEY))
         .and_then(|note| note.value.as_deref()?.parse().ok())
         .ok_or_else(|| damaged(format!("its footer does not say {APPLIED_PART_KEY}")))?;
-    Ok(FileFacts { applied_part, rows: footer.file_metadata().num_rows().unsigned_abs() })
+    Ok(FooterNotes { applied_part, rows: footer.file_metadata().num_rows().unsigned_abs() })
 }

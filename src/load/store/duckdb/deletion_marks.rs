@@ -1,4 +1,4 @@
-//! Marks of removed rows. The engine keeps them in memory, where it cannot spill them, until a checkpoint has written them and the file
+//! DeletionMarks of removed rows. The engine keeps them in memory, where it cannot spill them, until a checkpoint has written them and the file
 //! is closed.
 
 use super::{names::qualified, transaction::with_keys};
@@ -13,12 +13,12 @@ const FEW: u64 = 256;
 
 /// What was removed since the file was opened.
 #[derive(Debug)]
-pub(super) struct Marks {
+pub(super) struct DeletionMarks {
     vectors: u64,
     bytes_max: u64,
 }
 
-impl Marks {
+impl DeletionMarks {
     /// No marks, of an engine with so much memory. A quarter of it is for them: a commit needs the rest.
     pub fn none(memory_limit_bytes: u64) -> Self {
         Self { vectors: 0, bytes_max: memory_limit_bytes / 4 }
@@ -37,12 +37,12 @@ impl Marks {
     }
 
     /// Whether hardly a row was removed.
-    pub fn are_few(&self) -> bool {
+    pub fn is_small(&self) -> bool {
         self.vectors <= FEW
     }
 
     /// Whether they take so much memory that the file is better closed.
-    pub fn are_many(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         self.vectors * VECTOR_BYTES >= self.bytes_max
     }
 }

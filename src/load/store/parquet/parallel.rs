@@ -8,13 +8,13 @@ use std::{
 use crate::load::LoadError;
 
 /// Threads for these items, of so many that there may be.
-pub(super) fn workers<I>(threads: u32, items: &[I]) -> usize {
+pub(super) fn worker_count<I>(threads: u32, items: &[I]) -> usize {
     items.len().min(usize::try_from(threads).unwrap_or(1))
 }
 
 /// Does the same to each item, on so many threads: whoever is free takes the next item. After an error the other threads end with the item
 /// that they are at, and the error of the first thread that has one is returned.
-pub(super) fn share_out<I: Sync>(
+pub(super) fn run_parallel<I: Sync>(
     items: &[I],
     workers: usize,
     work: impl Fn(&I) -> Result<(), LoadError> + Sync,
@@ -22,19 +22,19 @@ pub(super) fn share_out<I: Sync>(
     if workers <= 1 {
         return items.iter().try_for_each(work);
     }
-    let left = Mutex::new(items.iter());
-    let work_off = || -> Result<(), LoadError> {
+    let remaining = Mutex::new(items.iter());
+    let worker = || -> Result<(), LoadError> {
         loop {
             // What a thread that panicked leaves in it is whole: an iterator.
-            let Some(item) = left.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(()) };
+            let Some(item) = remaining.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(()) };
             if let Err(error) = work(item) {
-                *left.lock().unwrap_or_else(PoisonError::into_inner) = [].iter();
+                *remaining.lock().unwrap_or_else(PoisonError::into_inner) = [].iter();
                 return Err(error);
             }
         }
     };
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work_off)).collect();
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
         let panicked = |_| Err(LoadError::Bug("a thread that writes files panicked".to_owned()));
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
         outcomes.into_iter().collect()

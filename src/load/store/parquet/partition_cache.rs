@@ -30,7 +30,7 @@ use crate::{
 const FILES_MAX: usize = 3;
 
 /// Some columns of the rows of a partition's file that are within a range.
-pub(super) struct Kept {
+pub(super) struct CachedRows {
     table: &'static Table,
     partition: Partition,
     range: TimeRange,
@@ -41,7 +41,7 @@ pub(super) struct Kept {
     batches: Vec<RecordBatch>,
 }
 
-impl Kept {
+impl CachedRows {
     /// Reads them; `None` if there are too many.
     fn read(
         table: &'static Table,
@@ -52,8 +52,8 @@ impl Kept {
         rows_max: usize,
     ) -> Result<Option<Self>, LoadError> {
         let mut pick = reader.may_be_within(table, range);
-        let is_whole = reader.bounds(table).is_some_and(|bounds| range.with(bounds) == range);
-        if !is_whole {
+        let has_all_rows = reader.bounds(table).is_some_and(|bounds| range.with(bounds) == range);
+        if !has_all_rows {
             pick = pick_within(table, reader, &pick, range)?;
         }
         if pick.count() > rows_max {
@@ -86,11 +86,11 @@ impl Kept {
 
     /// Whether it has all of these columns.
     pub(super) fn has(&self, columns: &[&str]) -> bool {
-        columns.iter().all(|name| self.columns.iter().any(|held| held == name))
+        columns.iter().all(|name| self.columns.iter().any(|cached| cached == name))
     }
 }
 
-impl PickedRows for Kept {
+impl PickedRows for CachedRows {
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError> {
         let Some(batch) = self.batches.get(group.index) else { return Ok(Box::new(std::iter::empty())) };
         // The columns first: the others need not be filtered.
@@ -104,7 +104,7 @@ impl PickedRows for Kept {
 
 /// What a caller reads of a partition's file.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct CacheRequest<'a> {
     pub(super) table: &'static Table,
     pub(super) partition: Partition,
     pub(super) range: TimeRange,
@@ -112,14 +112,14 @@ pub(super) struct Wanted<'a> {
 }
 
 /// What is kept of files, of one for each of a few tables.
-pub(super) struct KeptFiles {
+pub(super) struct PartitionCache {
     /// Rows that are kept of one file, at most.
     rows_max: usize,
     /// The one that was used last comes last.
-    files: Vec<Arc<Kept>>,
+    files: Vec<Arc<CachedRows>>,
 }
 
-impl KeptFiles {
+impl PartitionCache {
     /// Nothing yet.
     pub(super) fn new(rows_max: usize) -> Self {
         Self { rows_max, files: Vec::new() }
@@ -131,40 +131,46 @@ impl KeptFiles {
     }
 
     fn forget(&mut self, table: &Table) {
-        self.files.retain(|kept| kept.table.name != table.name);
+        self.files.retain(|cached| cached.table.name != table.name);
     }
 
     /// The rows in which the range is, if they are kept with these columns.
-    pub(super) fn find(&mut self, wanted: Wanted<'_>) -> Option<Arc<Kept>> {
-        let Wanted { table, partition, range, columns } = wanted;
-        let is_wanted = |kept: &Arc<Kept>| {
-            kept.table.name == table.name
-                && kept.partition == partition
-                && kept.range.with(range) == kept.range
-                && kept.has(columns)
+    pub(super) fn find(&mut self, request: CacheRequest<'_>) -> Option<Arc<CachedRows>> {
+        let CacheRequest { table, partition, range, columns } = request;
+        let is_match = |cached: &Arc<CachedRows>| {
+            cached.table.name == table.name
+                && cached.partition == partition
+                && cached.range.with(range) == cached.range
+                && cached.has(columns)
         };
-        let kept = self.files.remove(self.files.iter().position(is_wanted)?);
-        self.files.push(Arc::clone(&kept));
-        Some(kept)
+        let cached = self.files.remove(self.files.iter().position(is_match)?);
+        self.files.push(Arc::clone(&cached));
+        Some(cached)
     }
 
     /// Reads and keeps the rows around the range, if the columns are narrow and the rows few enough.
-    pub(super) fn keep(&mut self, reader: &RowsReader, wanted: Wanted<'_>) -> Result<Option<Arc<Kept>>, LoadError> {
-        let Wanted { table, partition, range, columns } = wanted;
-        let Some(range) = range_to_keep(reader, table, range, self.rows_max).filter(|_| are_narrow(table, columns))
+    pub(super) fn insert(
+        &mut self,
+        reader: &RowsReader,
+        request: CacheRequest<'_>,
+    ) -> Result<Option<Arc<CachedRows>>, LoadError> {
+        let CacheRequest { table, partition, range, columns } = request;
+        let Some(range) = range_to_cache(reader, table, range, self.rows_max).filter(|_| are_narrow(table, columns))
         else {
             return Ok(None);
         };
         let mut columns = columns.to_vec();
         columns.extend(removal_columns(table).into_iter().filter(|name| !columns.contains(name)).collect::<Vec<_>>());
-        let Some(kept) = Kept::read(table, partition, range, reader, &columns, self.rows_max)? else { return Ok(None) };
-        let kept = Arc::new(kept);
+        let Some(cached) = CachedRows::read(table, partition, range, reader, &columns, self.rows_max)? else {
+            return Ok(None);
+        };
+        let cached = Arc::new(cached);
         self.forget(table);
         if self.files.len() >= FILES_MAX {
             self.files.remove(0);
         }
-        self.files.push(Arc::clone(&kept));
-        Ok(Some(kept))
+        self.files.push(Arc::clone(&cached));
+        Ok(Some(cached))
     }
 }
 
@@ -181,7 +187,7 @@ fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
 
 /// A range around that of a window: all times, or some of the equal slices in which a large file is cut by time. `None` if the file has
 /// no rows within the range, or too many.
-fn range_to_keep(reader: &RowsReader, table: &Table, range: TimeRange, rows_max: usize) -> Option<TimeRange> {
+fn range_to_cache(reader: &RowsReader, table: &Table, range: TimeRange, rows_max: usize) -> Option<TimeRange> {
     let bounds = reader.bounds(table).filter(|bounds| bounds.overlaps(range))?;
     let rows = reader.all().count();
     // Half of the rows each: a window may reach into a second slice.
