@@ -1,4 +1,4 @@
-//! A store with the changes that wait to be written: a statement, or a file, costs as much for few rows as for many.
+//! A store with a buffer of changes: a statement or a file costs the same for few rows as for many.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use super::{
 };
 use crate::schema::{Table, TableKind, children_of, tables};
 
-/// A store, and changes of its open transaction that it does not have yet. Reading shows both.
+/// A store with buffered changes of its open transaction. Reads show the store's rows and the buffered ones.
 pub(in crate::load) struct BufferedStore {
     store: Box<dyn Store>,
     buffered: BTreeMap<&'static str, BufferedTable>,
     buffered_bytes: usize,
     buffer_bytes_max: usize,
-    /// Whether the store has a transaction open.
+    /// Whether the store has an open transaction.
     is_open: bool,
-    /// Changes so far.
+    /// Number of changes so far.
     changes: u64,
 }
 
-/// What waits to be changed in a table.
+/// The buffered changes of a table.
 struct BufferedTable {
-    /// The rows that go, of those that the store has.
+    /// Keys of stored rows to remove.
     removals: TableChange,
-    /// The rows that come.
+    /// Rows to add.
     added: Vec<BufferedRows>,
 }
 
-/// Rows that wait, with what is asked of them at each change and each read.
+/// Buffered rows with their range and size, which each change and each read needs.
 struct BufferedRows {
     rows: RecordBatch,
     bounds: Option<TimeRange>,
@@ -42,7 +42,7 @@ impl BufferedTable {
         Self { removals: TableChange::new(table), added: Vec::new() }
     }
 
-    /// Takes out the rows that a change removes. Returns how many bytes they took.
+    /// Applies the removals of a change to the buffered rows, and returns the bytes that this freed.
     fn remove(&mut self, change: &TableChange) -> Result<usize, LoadError> {
         let table = change.table;
         let mut freed = 0;
@@ -59,7 +59,7 @@ impl BufferedTable {
         Ok(freed)
     }
 
-    /// The whole change.
+    /// The buffered changes as one change.
     fn into_change(self) -> TableChange {
         let mut change = self.removals;
         self.added.into_iter().for_each(|buffered| change.add(buffered.rows));
@@ -81,33 +81,33 @@ impl BufferedRows {
 }
 
 impl BufferedStore {
-    /// A store of which so many bytes of rows that come and keys of rows that go may wait.
+    /// Buffers changes of this store. Rows to add and keys to remove take at most `buffer_bytes_max` bytes.
     pub fn new(store: Box<dyn Store>, buffer_bytes_max: usize) -> Self {
         Self { store, buffered: BTreeMap::new(), buffered_bytes: 0, buffer_bytes_max, is_open: false, changes: 0 }
     }
 
-    /// The store itself, for what does not touch rows of tables.
+    /// The store, for operations that touch no rows of our tables.
     pub fn store(&mut self) -> &mut dyn Store {
         self.store.as_mut()
     }
 
-    /// The same, to ask it.
+    /// The store, for questions.
     pub fn as_store(&self) -> &dyn Store {
         self.store.as_ref()
     }
 
-    /// Whether something was changed since the last commit.
+    /// Whether something changed since the last commit.
     #[cfg(test)]
     pub fn has_changes(&self) -> bool {
         self.is_open || !self.buffered.is_empty()
     }
 
-    /// How many changes of a table were made, also such as were rolled back.
+    /// Number of changes of a table, rolled back or not.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Hands over these columns of just the rows that the filter names.
+    /// Calls `take` with these columns of exactly the rows that match the filter.
     pub fn read(
         &mut self,
         table: &'static Table,
@@ -147,7 +147,7 @@ impl BufferedStore {
         Ok(())
     }
 
-    /// The same rows as batches.
+    /// As [`BufferedStore::read`], collected.
     pub fn rows(
         &mut self,
         table: &'static Table,
@@ -162,7 +162,7 @@ impl BufferedStore {
         Ok(batches)
     }
 
-    /// All columns of the rows that the filter names.
+    /// All columns of the rows that match the filter.
     pub fn full_rows(&mut self, table: &'static Table, filter: &Filter<'_>) -> Result<Vec<RecordBatch>, LoadError> {
         self.rows(table, &table.column_names(), filter)
     }
@@ -187,7 +187,7 @@ impl BufferedStore {
         if self.buffered_bytes >= self.buffer_bytes_max { self.flush() } else { Ok(()) }
     }
 
-    /// Takes rows out of a table, and what belongs to them out of its children.
+    /// Removes rows of a table, and their child rows.
     pub fn remove_with_children(&mut self, table: &'static Table, rows: &RecordBatch) -> Result<(), LoadError> {
         for member in std::iter::once(table).chain(children_of(&table.name)) {
             let mut change = TableChange::new(member);
@@ -197,11 +197,11 @@ impl BufferedStore {
         Ok(())
     }
 
-    /// Hands to the store what waits.
+    /// Writes the buffered changes to the store.
     fn flush(&mut self) -> Result<(), LoadError> {
         self.buffered_bytes = 0;
         let mut buffered = std::mem::take(&mut self.buffered);
-        // Parents before children, and the ledger near the end.
+        // Parents come before children, and the ledger near the end.
         let mut changes = Vec::new();
         for buffered in tables().iter().filter_map(|table| buffered.remove(table.name.as_str())) {
             let mut change = buffered.into_change();
@@ -217,8 +217,8 @@ impl BufferedStore {
         self.store.write(&changes)
     }
 
-    /// Leaves out the removals of rows that the store does not have: most rows of a parent have none in a child table, and a file in which
-    /// nothing goes is left alone. Asked once for all that wait, since a look for many keys costs little more than one for a few.
+    /// Drops the removals of rows that the store does not have. Most rows of a parent have no row in a child table, and
+    /// a file without removals is left alone. One lookup for all buffered keys costs little more than one for a few.
     fn drop_absent_removals(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
         let (table, columns) = (change.table, removal_columns(change.table));
         let wanted = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));
@@ -230,7 +230,7 @@ impl BufferedStore {
         Ok(())
     }
 
-    /// Makes all changes durable. After an error none of them is there.
+    /// Commits all changes durably. After an error none of them is stored.
     pub fn commit(&mut self, label: &str) -> Result<(), LoadError> {
         let committed = self.flush().and_then(|()| if self.is_open { self.store.commit(label) } else { Ok(()) });
         match &committed {
@@ -240,7 +240,7 @@ impl BufferedStore {
         committed
     }
 
-    /// Forgets all changes since the last commit.
+    /// Undoes all changes since the last commit.
     pub fn rollback(&mut self) {
         (self.buffered_bytes, self.is_open) = (0, false);
         self.buffered.clear();
@@ -264,13 +264,13 @@ mod tests {
     };
     use crate::schema::table;
 
-    /// A row of `response_choices`: whose it is, and its number.
+    /// A row of `response_choices`: its session and its number.
     type Row = (u8, i64);
 
     fn batch(rows: &[Row]) -> RecordBatch {
         let groups: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|(group, _)| group.to_string())));
         let questions: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|_| 1)));
-        // A key has one moment.
+        // A key has one creation time.
         let moments: ArrayRef =
             Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(|(group, _)| i64::from(*group))));
         let ordinals: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|(_, ordinal)| *ordinal)));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever waits and whatever is written, reading shows what a plain list would hold.
+        /// Reads return what a plain list would hold, whatever is buffered and whatever is written.
         #[test]
         fn p2_reading_shows_what_waits_and_what_is_written(steps in steps(), buffer_bytes_max in prop_oneof![Just(0), Just(600), Just(1 << 20)]) {
             let table = table("response_choices").unwrap();

@@ -1,5 +1,5 @@
-//! The tables of the file: created with their comments on first use, widened when a contract gained columns, and refused when
-//! the file belongs to something else. Its views go with them, in the same transaction.
+//! Creates the tables of the file, adds columns that a contract gained, and refuses a file of somebody else. Views
+//! change in the same transaction.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,13 +15,13 @@ use crate::load::{Identity, LoadError, engine::Engine};
 use crate::model::{DurableStep, is_same_service};
 use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 
-/// Version of the file's layout. A newer one is refused, since writing could break what it promises.
+/// Version of the file's layout. A newer one is refused: writing could break its rules.
 const FORMAT_VERSION: u32 = 1;
 const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
 
-/// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless those were
-/// looked at before. Says which index of words the file has.
+/// Checks that the attached file is this warehouse, and creates missing tables and columns. Views are checked unless
+/// `has_views`. Returns the state of the search index.
 pub(super) fn make_ready(
     engine: &Engine,
     path: &Path,
@@ -65,10 +65,10 @@ pub(super) fn make_ready(
     Ok(index)
 }
 
-/// Columns that a file lacks, by table; all of them where it lacks the table.
+/// Missing columns by table; all columns for a missing table.
 pub(super) type MissingColumns = BTreeMap<&'static str, Vec<&'static Column>>;
 
-/// Makes sure that the attached file is this warehouse, and says what it lacks of the contracts. Changes nothing.
+/// Checks that the attached file is this warehouse, and returns the columns that it lacks. Changes nothing.
 pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<MissingColumns, LoadError> {
     let found = list(engine)?;
     if !found.contains_key(META_TABLE) {
@@ -91,10 +91,10 @@ pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result
     Ok(missing_columns)
 }
 
-/// Columns that a table of the file lacks, given the type of each that it has.
+/// The columns that a table of the file lacks. `found` has the type of each existing column.
 ///
 /// # Errors
-/// [`LoadError::NotOurs`] if a column has another type than the contract says.
+/// [`LoadError::NotOurs`] if a column has another type than the contract.
 fn columns_missing_from<'t>(
     table: &'t Table,
     found: &BTreeMap<String, String>,
@@ -115,7 +115,7 @@ fn columns_missing_from<'t>(
     Ok(missing)
 }
 
-/// A table with NULL in the columns that it lacks.
+/// A relation for a table, with NULL in its missing columns.
 pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> String {
     let nulls: Vec<String> = missing_columns
         .iter()
@@ -127,7 +127,7 @@ pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> S
     }
 }
 
-/// The statements that bring the tables up to the contracts.
+/// The statements that create missing tables and columns.
 fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path) -> Result<Vec<String>, LoadError> {
     let mut statements = Vec::new();
     for table in schema::tables() {
@@ -148,7 +148,7 @@ fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path
     Ok(statements)
 }
 
-/// All tables and views, and what the file knows of itself, in one transaction: a file is ours whole, or empty.
+/// Creates all tables, views and the metadata in one transaction: a kill leaves an empty file.
 fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let mut statements: Vec<String> = schema::tables().iter().map(Table::create_sql).collect();
     statements.extend(schema::tables().iter().flat_map(Table::comment_sql));
@@ -189,7 +189,7 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
     })
 }
 
-/// Whether anything of a service was ever stored in the file. Runs that brought nothing do not count, nor windows that they found empty.
+/// Whether the file holds rows of a service. Runs and windows that returned nothing do not count.
 fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
     let tables = schema::tables().iter().filter(|table| found.contains_key(&table.name) && table.name != RUNS_TABLE);
     let any: Vec<String> = tables
@@ -203,7 +203,7 @@ fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Resu
     engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
 }
 
-/// Gives a file without rows to another service. What the earlier one proved empty is forgotten, with the runs that did.
+/// Binds a file without rows to another service, and deletes its ledger and its runs.
 fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let forget: Vec<String> =
         [LEDGER_TABLE, RUNS_TABLE].iter().map(|table| format!("DELETE FROM {}", qualified(table))).collect();
@@ -212,7 +212,7 @@ fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Resul
     })
 }
 
-/// Writes whose the file is, whatever it was.
+/// The statement that binds the file to an identity.
 fn bind_sql(identity: &Identity) -> String {
     format!(
         "UPDATE {meta} SET value = {} WHERE key = 'base_url'; UPDATE {meta} SET value = {} WHERE key = 'environment'",
@@ -222,20 +222,20 @@ fn bind_sql(identity: &Identity) -> String {
     )
 }
 
-/// Writes whose the attached file is, whatever it was.
+/// Binds the attached file to an identity, whatever it was bound to.
 pub(super) fn bind(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     in_transaction(engine, path, "bind the file to another address", || {
         engine.connection().execute_batch(&bind_sql(identity))
     })
 }
 
-/// What the file knows of itself.
+/// Reads the metadata of the file.
 pub(super) fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {
     let sql = format!("SELECT key, value FROM {}", qualified(META_TABLE));
     engine.query("read what the file knows of itself", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Every table and view in the file's main schema; for a table the statement that makes it.
+/// Every table and view in the file's main schema; tables with their CREATE statement.
 fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> {
     let here = format!("database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal");
     let sql = format!(
@@ -244,8 +244,8 @@ fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> 
     engine.query("list the tables", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Whether every table is what this program makes, to the letter. Then its columns need not be listed: for that the engine binds every
-/// view, which takes it longer than all else that is looked at here.
+/// Whether every table has exactly the CREATE statement of this program. Then its columns need not be listed, which
+/// takes long: the engine binds every view for that.
 fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = found.get(&table.name).and_then(Option::as_ref);
@@ -253,12 +253,12 @@ fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
     })
 }
 
-/// A statement without what may be left out or written otherwise: spaces, quotes, and the semicolon at its end.
+/// A statement without spaces, quotes and the final semicolon, which may differ.
 fn words(sql: &str) -> impl Iterator<Item = char> {
     sql.trim_end_matches(';').chars().filter(|letter| !letter.is_whitespace() && *letter != '"')
 }
 
-/// Type of each column of each table in the file's main schema.
+/// The types of all columns in the file's main schema, by table.
 fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
     let sql = format!(
         "SELECT table_name, column_name, data_type FROM duckdb_columns()

@@ -1,4 +1,4 @@
-//! Another file beside the warehouse, with what analysts keep in this one: for a replay, which fills it.
+//! Creates a second file with everything that analysts keep in the warehouse, for a replay to fill.
 
 use std::path::Path;
 
@@ -16,10 +16,10 @@ use crate::{
     schema::{self, quote_identifier, quote_text},
 };
 
-/// Under which name the file is attached that a replay leaves.
+/// Catalog name of the file that a replay replaces.
 const LEFT_CATALOG: &str = "left_behind";
 
-/// An index of theirs on a table of ours, and what makes it.
+/// An index of somebody else on a table of ours, with its SQL.
 struct Index {
     name: String,
     sql: String,
@@ -39,19 +39,19 @@ fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadErr
     Ok(found.into_iter().filter(|(table, _)| is_our_table(table)).map(|(_, index)| index).collect())
 }
 
-/// Makes a file with everything that the attached one has but rows, and without the indexes of others on our tables.
+/// Creates a file with all objects of the attached file but no rows, and without indexes of others on our tables.
 pub(super) fn create_empty(engine: &Engine, path: &Path, fresh: &Path) -> Result<(), LoadError> {
     require_no_key_to_ours(&tables(engine, CATALOG)?, path)?;
     require_no_values_in_ours(engine, path)?;
     with_new_file(engine, fresh, || {
         with_search_path(engine, || clone_schema(engine, path))?;
-        // Rows are put in and taken out quicker without them; they are made when all rows are there.
+        // Rows change faster without indexes. They are created when all rows are there.
         for index in indexes_on_ours(engine, NEW_CATALOG)? {
             let name = quote_identifier(&index.name);
             engine.execute(ACTION, &format!("DROP INDEX {NEW_CATALOG}.main.{name}"))?;
         }
         let meta = quote_identifier(META_TABLE);
-        // An index of words without its answers would be no index; the end of a run makes it again.
+        // A search index without its answers is useless; the end of a run makes it again.
         engine.execute(ACTION, &format!("DROP SCHEMA IF EXISTS {NEW_CATALOG}.{INDEX_SCHEMA} CASCADE"))?;
         let rows = format!(
             "INSERT INTO {NEW_CATALOG}.main.{meta} SELECT * FROM {CATALOG}.main.{meta} WHERE NOT ({})",
@@ -61,7 +61,7 @@ pub(super) fn create_empty(engine: &Engine, path: &Path, fresh: &Path) -> Result
     })
 }
 
-/// Brings the rows of others, and their indexes on our tables, from the file at `left`.
+/// Imports the rows of others, and their indexes on our tables, from the file at `left`.
 pub(super) fn import(engine: &Engine, left: &Path, patience: &LockPatience) -> Result<(), LoadError> {
     let how = "TYPE duckdb, READ_ONLY";
     patience.until_free(|| file::attach_as(engine, left, LEFT_CATALOG, how))?;
@@ -87,7 +87,7 @@ fn import_attached(engine: &Engine, left: &Path) -> Result<(), LoadError> {
     })
 }
 
-/// An error if an analyst put a column into a table of ours, and values into it: rows that are built anew have none.
+/// Returns an error if somebody added a column to a table of ours and values to it: rebuilt rows would lose the values.
 fn require_no_values_in_ours(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let sql = format!(
         "SELECT table_name, column_name FROM duckdb_columns()

@@ -1,7 +1,7 @@
 //! The warehouse as one DuckDB file.
 //!
-//! The file is attached to an in-memory engine while there is something to do, and let go by [`Store::publish`]: DuckDB locks a file
-//! against every other process for as long as one has it open for writing, and analysts want to read it between runs.
+//! The file is attached to an in-memory engine while there is work, and detached by [`Store::publish`]. DuckDB locks a
+//! file that is open for writing, and analysts read it between runs.
 
 mod catalog;
 mod claims;
@@ -38,9 +38,8 @@ use crate::{
     schema::Table,
 };
 
-/// A commit log of this size is better folded into the file: its rows stay in memory until then, and so does what was written beside it,
-/// up to the engine's limit; and whoever opens the file after a crash has to replay it. Tables of which a transaction brings many rows
-/// are not in it: a million responses leave some 20 MiB.
+/// Size at which the commit log is folded into the file. Its rows stay in memory until then, and a crash makes the next
+/// reader replay it. Large inserts bypass the log: a million responses leave some 20 MiB.
 const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The warehouse in one DuckDB file.
@@ -49,19 +48,19 @@ pub(in crate::load) struct DuckDbStore {
     options: EngineOptions,
     failpoints: Failpoints,
     path: PathBuf,
-    /// Where a copy for readers goes when a run ends.
+    /// Path of the copy for readers, made when a run ends.
     copy: Option<PathBuf>,
     search: FullTextSearch,
-    /// As of the last look at the file.
+    /// State of the search index when the file was attached.
     index: IndexState,
     identity: Identity,
     patience: LockPatience,
     access: Access,
     /// Held while the file is attached.
     claim: Option<Claim>,
-    /// Whether the views were seen to be up to date, or made so: that is done once, not whenever the file is opened again.
+    /// Whether the views are up to date: checked once, not at each attach.
     has_views: bool,
-    /// Of rows that were removed since the file was opened.
+    /// Of rows that were removed since the file was attached.
     marks: DeletionMarks,
     /// Whether something was committed since the last checkpoint.
     is_dirty: bool,
@@ -69,10 +68,10 @@ pub(in crate::load) struct DuckDbStore {
     is_open: bool,
 }
 
-/// What may be done to the file.
+/// How the file is opened.
 enum Access {
     Write,
-    /// Nothing is created or widened; what the file lacks of the contracts is read as NULL.
+    /// Nothing is created or changed; columns that the file lacks are read as NULL.
     Compare(MissingColumns),
 }
 
@@ -80,30 +79,30 @@ enum Access {
 pub(in crate::load) struct DuckDbPlace<'p> {
     pub path: &'p Path,
     pub identity: &'p Identity,
-    /// How long to wait for a file that another process has open, now and whenever it is opened again.
+    /// How long to wait while another process has the file open, each time it is attached.
     pub patience: LockPatience,
-    /// Who watches its durable steps.
+    /// The failpoints before durable steps.
     pub failpoints: Failpoints,
-    /// Where a copy for readers goes when a run ends.
+    /// Path of the copy for readers, made when a run ends.
     pub copy: Option<PathBuf>,
-    /// Whether it has an index of words.
+    /// Settings of the search index.
     pub search: FullTextSearch,
 }
 
 impl DuckDbStore {
-    /// Opens the warehouse; creates the file, its folder and the tables on first use. The file stays open until [`Store::publish`] or
-    /// [`Store::release_lock`], and is opened again when needed.
+    /// Opens the warehouse. Creates the file, its folder and the tables on first use. [`Store::publish`] and
+    /// [`Store::release_lock`] close the file, and the next use opens it again.
     ///
     /// # Errors
-    /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
+    /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this
+    /// warehouse.
     pub fn open(place: DuckDbPlace<'_>, engine: StartedEngine) -> Result<Self, LoadError> {
         let folder = files::folder_of(place.path);
         files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
         Self::open_as(place, engine, Access::Write)
     }
 
-    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made,
-    /// widened or repaired.
+    /// Opens the warehouse read-only, also where nothing may be written.
     ///
     /// # Errors
     /// As [`DuckDbStore::open`]; `Missing` if there is no such file.
@@ -151,7 +150,7 @@ impl DuckDbStore {
             return Ok(());
         }
         let claim = Claim::for_writing(&self.path)?;
-        // What a killed run left in the commit log is folded in by the next publish.
+        // The next publish folds in the commit log of a killed run.
         self.is_dirty |= file::has_commit_log(&self.path);
         self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
@@ -162,7 +161,7 @@ impl DuckDbStore {
                 Ok(())
             }
             Err(error) => {
-                // The first error is the one to tell.
+                // The first error is returned.
                 self.detach().ok();
                 Err(error)
             }
@@ -179,8 +178,8 @@ impl DuckDbStore {
         Ok(())
     }
 
-    /// Makes the index of words where it is wanted and answers changed, and drops it where it is not wanted or cannot be made. A file without the
-    /// index has the plain search, so no failure of the index ends a run.
+    /// Makes the search index if it is wanted and out of date; drops it if it is not wanted or cannot be made. No
+    /// failure of the index ends a run: without it, the search is plain.
     fn update_index(&mut self) -> Result<(), LoadError> {
         if !self.search.is_on {
             return if self.index == IndexState::Missing { Ok(()) } else { self.drop_index() };
@@ -203,7 +202,7 @@ impl DuckDbStore {
             return Ok(());
         }
         self.attach()?;
-        // The file was looked at again.
+        // Attaching has read the state again.
         if self.index == IndexState::Current {
             return self.detach();
         }
@@ -225,7 +224,7 @@ impl DuckDbStore {
         self.publish()
     }
 
-    /// Returns whether there was one.
+    /// Drops the index, and returns whether there was one.
     fn remove_index(&mut self) -> Result<bool, LoadError> {
         self.attach()?;
         let is_there = self.index != IndexState::Missing;
@@ -236,7 +235,7 @@ impl DuckDbStore {
         Ok(is_there)
     }
 
-    /// An engine that cannot be opened has its own error at the next step.
+    /// Starts a new engine. If that fails, the next step returns the error.
     fn restart_engine(&mut self) {
         if let Ok(engine) = Engine::open(&self.options) {
             self.engine = engine.watched(self.failpoints.clone());
@@ -248,8 +247,8 @@ impl DuckDbStore {
     fn checkpoint(&mut self) -> Result<(), LoadError> {
         self.attach()?;
         let checkpoint = || file::checkpoint(&self.engine, &self.path);
-        // Where rows were removed, the engine may write many row groups again. Else rows are in the file already, or few: other threads would
-        // wait busily for the one that has something to do.
+        // After removals the engine may rewrite many row groups. Otherwise there is little to write, and more threads
+        // would wait busily.
         if self.marks.is_small() {
             checkpoint()?
         } else {
@@ -269,7 +268,7 @@ impl Store for DuckDbStore {
         self.path.display().to_string()
     }
 
-    /// The copy for readers is emptied: the next run makes another.
+    /// Empties the copy for readers too: the next run makes another.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.attach()?;
         catalog::bind(&self.engine, &self.path, identity)?;
@@ -326,8 +325,8 @@ impl Store for DuckDbStore {
         }
         // Some errors have ended the transaction already.
         self.engine.connection().execute_batch("ROLLBACK").ok();
-        // After some failures, a full disk among them, the engine refuses everything until the file is opened anew. The error that led here
-        // is the one to tell.
+        // After some failures, a full disk among them, the engine refuses everything until the file is opened again.
+        // The caller returns the error that led here.
         self.restart_engine();
     }
 
@@ -356,22 +355,22 @@ impl Store for DuckDbStore {
         copy::check_place(&self.engine, &copy, &self.identity)?;
         self.checkpoint()?;
         let made = copy::make(&self.engine, &self.path, &copy);
-        // The lock went with the copying's handle: DuckDB's locks are the process's, and any close drops them.
+        // Copying dropped the lock: DuckDB's locks belong to the process, and closing any handle drops them.
         self.detach().and(made)?;
         tracing::info!(path = %copy.display(), "the copy for readers is replaced");
         Ok(())
     }
 
-    /// Puts a fresh file with the same content in the place of the file: rows that were taken out leave their bytes in the old one.
+    /// Replaces the file by a new one with the same rows: the old file may still contain bytes of removed rows.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
-        // The index has words of answers that were taken out; the end of the run makes it again.
+        // The index contains words of removed answers; the end of the run makes it again.
         self.remove_index()?;
         self.checkpoint()?;
         rewrite::write(&self.engine, &self.path)?;
         self.detach()?;
         rewrite::put_in_place(&self.engine, &self.path)?;
         if let Some(copy) = &self.copy {
-            // It is a copy of the file with those rows; the run's end makes a new one.
+            // The copy contains the removed rows; the end of the run makes a new one.
             rewrite::empty_copy(copy)?;
         }
         Ok(())
