@@ -1,9 +1,9 @@
-//! What analysts keep in the file beside our tables: tables, views, macros, sequences, types, schemas, indexes and comments. All of it
-//! comes along when the file is written anew, and when a replay builds another. What cannot come along is told before anything is
-//! changed.
+//! The objects of others in the file: tables, views, macros, sequences, types, schemas, indexes and comments. All of
+//! them are copied when the file is rewritten and when a replay builds another file. An object that cannot be copied is
+//! reported before anything changes.
 //!
-//! `COPY FROM DATABASE (SCHEMA)` makes the objects; rows are copied table by table, those that a foreign key names before those that
-//! have it: in one statement the engine finds no row of its own.
+//! `COPY FROM DATABASE (SCHEMA)` creates the objects. Rows are copied table by table, in the order of foreign keys:
+//! within one statement the engine does not see the statement's own rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,12 +26,12 @@ use crate::{
 };
 
 pub(super) const ACTION: &str = "copy the objects of the warehouse";
-/// Under which name a new file is attached.
+/// Catalog name of a new file.
 pub(super) const NEW_CATALOG: &str = "fresh";
-/// Types whose values can hold a name, as SQL.
+/// Condition for columns whose type can hold a name.
 const HOLDS_TEXT: &str =
     "NOT regexp_full_match(data_type, '.*INT|.*INTEGER|DOUBLE|FLOAT|BOOLEAN|DECIMAL.*|DATE|TIME.*|INTERVAL')";
-/// Rows of a table that name each other, in one chain.
+/// Longest chain of rows of one table that reference each other.
 const GENERATIONS_MAX: usize = 1000;
 
 /// A table of the file.
@@ -43,7 +43,7 @@ pub(super) struct StoredTable {
     keys: Vec<ForeignKey>,
 }
 
-/// A foreign key; it stays within its schema.
+/// A foreign key. Its tables are in one schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ForeignKey {
     columns: Vec<String>,
@@ -72,7 +72,7 @@ pub(super) fn is_our_table(name: &str) -> bool {
     name == META_TABLE || schema::table(name).is_some()
 }
 
-/// Every table of an attached file, each behind those that its foreign keys name.
+/// Every table of an attached file, in the order of foreign keys.
 pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>, LoadError> {
     let sql = format!(
         "SELECT schema_name, table_name, contains(sql, 'GENERATED ALWAYS') FROM duckdb_tables()
@@ -90,9 +90,9 @@ pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>,
     Ok(parents_first(tables))
 }
 
-/// Schema, table and foreign key of each table that has one.
+/// The foreign keys, with the schema and the name of their tables.
 fn foreign_keys(engine: &Engine, catalog: &str) -> Result<Vec<(String, String, ForeignKey)>, LoadError> {
-    // A row for each pair of columns.
+    // The query returns a row for each pair of columns.
     let sql = format!(
         "SELECT schema_name, table_name, constraint_index, referenced_table, unnest(constraint_column_names),
             unnest(referenced_column_names) FROM duckdb_constraints()
@@ -109,7 +109,8 @@ fn foreign_keys(engine: &Engine, catalog: &str) -> Result<Vec<(String, String, F
     Ok(keys.into_iter().map(|((schema, name, _), key)| (schema, name, key)).collect())
 }
 
-/// Tables name others only when those are there, so there is no circle but that of a table with itself.
+/// Sorts tables after the tables that they reference. A table references only earlier ones or itself, so there is no
+/// cycle.
 fn parents_first(mut left: Vec<StoredTable>) -> Vec<StoredTable> {
     let mut sorted: Vec<StoredTable> = Vec::with_capacity(left.len());
     while !left.is_empty() {
@@ -130,7 +131,7 @@ fn parents_first(mut left: Vec<StoredTable>) -> Vec<StoredTable> {
     sorted
 }
 
-/// The tables that are not ours, with the columns in which a text could be.
+/// The tables of others, with their columns that can hold a text.
 pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadError> {
     let theirs = tables(engine, CATALOG)?.into_iter().filter(|table| !table.is_ours());
     let of_table = |table: StoredTable| {
@@ -141,7 +142,7 @@ pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadE
     theirs.map(of_table).collect()
 }
 
-/// Hands over the columns of such a table. Whatever is no text there, lists and structures among it, is as it is shown.
+/// Calls `take` with the columns of such a table as texts; lists and structures too.
 pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
     let shown: Vec<String> =
         table.columns.iter().map(|name| format!("CAST({} AS VARCHAR)", quote_identifier(name))).collect();
@@ -161,7 +162,7 @@ fn columns(engine: &Engine, table: &StoredTable, catalog: &str, which: &str) -> 
     engine.query("list the columns", &sql, |row| row.get(0))
 }
 
-/// Makes every object of the warehouse in the fresh file, which is attached, without rows. To be called [`with_search_path`].
+/// Creates every object of the warehouse, without rows, in the attached new file. Must run inside [`with_search_path`].
 pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let sql = format!("COPY FROM DATABASE {CATALOG} TO {NEW_CATALOG} (SCHEMA)");
     engine.connection().execute_batch(&sql).map_err(|error| {
@@ -170,7 +171,8 @@ pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError
     })
 }
 
-/// Runs statements that find macros and sequences by their names alone, as the analysts' session did that made the objects.
+/// Runs work with all schemas in the search path: statements find macros and sequences by their names alone, as in the
+/// session that created them.
 pub(super) fn with_search_path<T>(
     engine: &Engine,
     work: impl FnOnce() -> Result<T, LoadError>,
@@ -186,7 +188,7 @@ pub(super) fn with_search_path<T>(
     done
 }
 
-/// The first table whose defaults, checks or indexes mean nothing to the engine here.
+/// The first table whose defaults, checks or indexes the engine cannot bind here.
 fn unbound_table(engine: &Engine) -> Option<String> {
     let theirs = tables(engine, CATALOG).ok()?.into_iter().filter(|table| !table.is_ours());
     let is_unbound = |table: &StoredTable| {
@@ -203,7 +205,7 @@ pub(super) fn blocking_object(error: duckdb::Error, path: &Path, object: String,
     }
 }
 
-/// Copies all rows of a table from one attached file to another. To be called [`with_search_path`].
+/// Copies all rows of a table from one attached file to another. Must run inside [`with_search_path`].
 pub(super) fn copy_rows(
     engine: &Engine,
     path: &Path,
@@ -225,22 +227,23 @@ pub(super) fn copy_rows(
             let sql = format!("INSERT INTO {into} SELECT {columns} FROM {from}");
             engine.connection().execute_batch(&sql).map_err(failed)
         };
-        // Ours are never read by their place, and theirs may be.
+        // The order of our rows has no meaning; that of others may have.
         return if table.is_ours() { engine.in_any_order(insert) } else { insert() };
     }
     copy_generations(engine, path, table, &RowCopy { from, to, into, columns }, failed)
 }
 
-/// How rows go from one table to another, as SQL.
+/// The tables and columns of a copy, as SQL.
 struct RowCopy {
     from: String,
     to: String,
-    /// `to` with the columns that are filled.
+    /// `to` with its list of columns.
     into: String,
     columns: String,
 }
 
-/// Copies the rows of a table that name each other by a foreign key: those that name none, then those that name them, and so on.
+/// Copies the rows of a table that reference each other: first those that reference none, then those that reference
+/// copied ones, and so on.
 fn copy_generations(
     engine: &Engine,
     path: &Path,
@@ -289,11 +292,11 @@ fn copy_generations(
     }
 }
 
-/// The columns that are not generated, as a list of SQL; `None` if all are such.
+/// The columns that are not generated, as a SQL list; `None` if no column is generated.
 fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> Result<Option<String>, LoadError> {
     let names = columns(engine, table, catalog, "true")?;
     let quoted: Vec<String> = names.iter().map(|name| quote_identifier(name)).collect();
-    // No list tells them apart; the engine refuses to be given a value for one.
+    // No catalog table tells generated columns. The engine refuses a value for one.
     let is_refused = |column: &&String| {
         let sql = format!("EXPLAIN INSERT INTO {} ({column}) SELECT NULL", table.sql(catalog));
         let told = engine.connection().execute_batch(&sql).err();
@@ -303,7 +306,7 @@ fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> R
     Ok((given.len() < quoted.len()).then(|| given.join(", ")))
 }
 
-/// An error if a foreign key holds rows of ours.
+/// Returns an error if a foreign key references one of our tables.
 pub(super) fn require_no_key_to_ours(tables: &[StoredTable], path: &Path) -> Result<(), LoadError> {
     for table in tables {
         if let Some(key) = table.keys.iter().find(|key| table.schema == "main" && is_our_table(&key.to)) {
@@ -314,7 +317,7 @@ pub(super) fn require_no_key_to_ours(tables: &[StoredTable], path: &Path) -> Res
     Ok(())
 }
 
-/// Attaches a new file beside the warehouse, works with it and lets it go.
+/// Runs work with a new file attached next to the warehouse. Removes the file after an error.
 pub(super) fn with_new_file(
     engine: &Engine,
     fresh: &Path,
@@ -327,13 +330,13 @@ pub(super) fn with_new_file(
     let closed = engine.execute(ACTION, &format!("DETACH {NEW_CATALOG}"));
     let worked = done.and(closed);
     if worked.is_err() {
-        // What is left would take space. The first error is the one to return.
+        // The first error is returned. An unfinished file would take space.
         file::clear(fresh).ok();
     }
     worked
 }
 
-/// Tries whether the file can be written anew with all that analysts keep in it.
+/// Tries whether the file can be rewritten with all objects of others.
 pub(super) fn require_copyable(engine: &Engine, path: &Path, fresh: &Path) -> Result<(), LoadError> {
     let tables = tables(engine, CATALOG)?;
     require_no_key_to_ours(&tables, path)?;
@@ -342,7 +345,7 @@ pub(super) fn require_copyable(engine: &Engine, path: &Path, fresh: &Path) -> Re
     if indexes == 0 && tables.iter().all(StoredTable::is_ours) {
         return Ok(());
     }
-    // Rows without a key to others are taken by every file; the others are tried.
+    // Rows without foreign keys can always be copied; the others are tried.
     let named: BTreeSet<(String, String)> =
         tables.iter().flat_map(|table| table.keys.iter().map(|key| (table.schema.clone(), key.to.clone()))).collect();
     let is_tried =

@@ -1,4 +1,4 @@
-//! Reads rows of the attached file as the contracts have them.
+//! Reads rows of the attached file in the types of the contracts.
 
 use arrow::array::RecordBatch;
 
@@ -19,7 +19,7 @@ use crate::{
 
 const ACTION: &str = "read the warehouse";
 
-/// Hands over these columns of the rows that the filter names.
+/// Calls `take` with these columns of the rows that match the filter.
 pub(super) fn rows(
     engine: &Engine,
     missing_columns: &MissingColumns,
@@ -34,7 +34,7 @@ pub(super) fn rows(
     };
     let list: Vec<String> = columns.iter().map(|name| format!("t.{}", quote_identifier(name))).collect();
     let list = list.join(", ");
-    // The engine has the contract's types, but for the names of what is in lists.
+    // The engine's types are those of the contract, except for the names of list items.
     let schema = read_schema(table, columns)?;
     let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(invalid_rows(table))?);
     let Some(keys) = filter.keys else {

@@ -1,8 +1,8 @@
-//! A fresh file in the place of the old one. DuckDB neither zeroes blocks that it no longer uses nor gives all of them back, so
-//! what was deleted can be read out of a file until all of it is written anew.
+//! Replaces the file by a new one with the same content. DuckDB neither zeroes unused blocks nor returns all of them,
+//! so deleted rows stay readable until the whole file is rewritten.
 //!
-//! Everything comes along: tables, views, macros and comments, of whoever made them ([`super::objects`]). The old file goes by one
-//! rename; a reader that has it open keeps what it sees.
+//! All objects are copied, whoever made them ([`super::objects`]). One rename replaces the file; a reader that has the
+//! old file open keeps it.
 
 use std::{fs::File, io, path::Path};
 
@@ -19,10 +19,10 @@ use crate::{
     schema::quote_identifier,
 };
 
-/// Ends the name of a file that is being written anew. What a killed run leaves of it is removed by the next rewrite.
+/// Suffix of the new file. The next rewrite removes one that a killed run left.
 const FRESH: &str = ".rewrite";
 
-/// Writes the fresh file beside the old one, which is attached, and checks that it has every row.
+/// Writes the new file next to the attached one, and checks that it has every row.
 pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let fresh = files::beside(path, FRESH);
     let action = "write the warehouse anew";
@@ -40,18 +40,18 @@ pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     })?;
     let synced = File::open(&fresh).and_then(|file| file.sync_all());
     if synced.is_err() {
-        // What is left would take space. The first error is the one to return.
+        // The first error is returned. An unfinished file would take space.
         file::clear(&fresh).ok();
     }
     synced.map_err(LoadError::io("sync", &fresh))
 }
 
-/// An error if the attached file holds what could not come along. Leaves nothing behind.
+/// Returns an error if the attached file holds an object that cannot be copied. Leaves no file behind.
 pub(super) fn require_possible(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     require_copyable(engine, path, &files::beside(path, FRESH))
 }
 
-/// Every table has as many rows in the fresh file as in the old one.
+/// Checks that every table has as many rows in the new file as in the old one.
 fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let sql = format!(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = '{CATALOG}' AND NOT internal AND NOT temporary"
@@ -71,21 +71,21 @@ fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Puts the fresh file in the place of the old one, which nobody in this process has open.
+/// Replaces the old file by the new one. This process must not have the old file open.
 pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let fresh = files::beside(path, FRESH);
     engine.hit(DurableStep::DuckDbRewritten, path)?;
     if file::has_commit_log(path) {
         file::clear(&fresh)?;
-        // It would be taken for the log of the fresh file.
+        // The engine would take it for the log of the new file.
         let source = io::Error::other("its commit log is not folded in");
         return Err(LoadError::io("replace", path)(source));
     }
     file::put_in_place(&fresh, path)
 }
 
-/// Puts an empty file in the place of the copy for readers: the next copy gets its access. Removes what is left of one that was being
-/// made.
+/// Replaces the copy for readers by an empty file, which keeps its access rights for the next copy. Removes an
+/// unfinished copy.
 pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
     let empty = files::beside(copy, UNFINISHED);
     file::remove(&empty)?;

@@ -1,4 +1,4 @@
-//! Merges sorted runs into one, as a stream: what is in memory is a batch of each run and the chunk that is being made.
+//! Merges sorted runs into one stream. In memory are one batch of each run and the current chunk.
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
@@ -30,7 +30,7 @@ struct Head {
 }
 
 impl Ord for Head {
-    /// The greatest head is the first row in order; among equal rows that of the oldest run.
+    /// The greatest head is the first row in order; among equal rows the oldest run comes first.
     fn cmp(&self, other: &Self) -> Ordering {
         let keys = other.keys.row(other.row).cmp(&self.keys.row(self.row));
         keys.then_with(|| other.run.cmp(&self.run))
@@ -51,14 +51,14 @@ impl PartialEq for Head {
 
 impl Eq for Head {}
 
-/// A run as the merge reads it.
+/// The read position in a run.
 struct Cursor<'a> {
     batches: Box<dyn Iterator<Item = Result<RecordBatch, LoadError>> + 'a>,
-    /// Place of its current batch among those that are batches.
+    /// Index of its current batch in `batches`.
     slot: Option<usize>,
 }
 
-/// The rows of several runs in order, oldest run first where rows are equal.
+/// The rows of several runs in order, the oldest run first among equal rows.
 pub(super) struct Merge<'a> {
     table: &'static Table,
     keys: SortKeys,
@@ -68,7 +68,7 @@ pub(super) struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// Of these runs, the oldest first. `schema` is that of the table's Parquet files.
+    /// Merges these runs, the oldest first. `schema` is the schema of the table's Parquet files.
     pub(super) fn of(table: &'static Table, schema: &'a SchemaRef, runs: &'a [OpenRun<'a>]) -> Result<Self, LoadError> {
         let cursor =
             |run: &'a OpenRun<'a>| Cursor { batches: Box::new(read_picked(run.reader, run.pick, schema)), slot: None };
@@ -79,7 +79,7 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    /// The next [`CHUNK_ROWS`] rows, or fewer if they are the last; `None` at the end.
+    /// The next [`CHUNK_ROWS`] rows, fewer at the end; `None` after the end.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, LoadError> {
         self.drop_finished();
         let mut positions = Vec::with_capacity(CHUNK_ROWS);
@@ -94,13 +94,13 @@ impl<'a> Merge<'a> {
         interleave_record_batch(&batches, &positions).map(Some).map_err(invalid_rows(self.table))
     }
 
-    /// Batches in memory.
+    /// Number of batches in memory.
     #[cfg(test)]
     pub(super) fn open_batches(&self) -> usize {
         self.batches.len()
     }
 
-    /// Takes rows of one run up to a row that comes behind that of another.
+    /// Takes rows of one run until another run has the next row.
     fn take_consecutive(&mut self, mut head: Head, positions: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
         let Some(slot) = self.cursors.get(head.run).and_then(|cursor| cursor.slot) else { return Ok(()) };
         loop {
@@ -133,7 +133,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Drops the batches that no run is in any more.
+    /// Drops the batches that no run reads any more.
     fn drop_finished(&mut self) {
         let mut before: Vec<Option<RecordBatch>> = std::mem::take(&mut self.batches).into_iter().map(Some).collect();
         for cursor in &mut self.cursors {

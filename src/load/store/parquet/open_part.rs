@@ -1,4 +1,4 @@
-//! The part of the open transaction: each write adds a layer, and the commit makes it durable.
+//! The part of the open transaction. Each write adds a layer, and the commit makes the part durable.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,13 +28,13 @@ use crate::{
     },
 };
 
-/// Where a part is written, and how.
+/// Where and how a part is written.
 #[derive(Clone, Copy)]
 pub(super) struct WriteContext<'a> {
     pub(super) root: &'a Root,
     pub(super) disk: &'a Disk,
     pub(super) identity: &'a Identity,
-    /// Threads that write files side by side.
+    /// Threads that write files in parallel.
     pub(super) threads: u32,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct OpenPart {
 }
 
 impl OpenPart {
-    /// Makes the folder of a part. What is left in it is removed.
+    /// Creates the folder of a part, empty.
     pub(super) fn begin(context: WriteContext<'_>, number: u64) -> Result<Self, LoadError> {
         let folder = new_folder(context.root, number);
         context.disk.remove_folder(&folder)?;
@@ -83,7 +83,7 @@ impl OpenPart {
         for (change, sorted) in changes.iter().zip(&sorted) {
             runs.extend(sorted.partitions()?.into_iter().map(|rows| (change.table, sorted, rows)));
         }
-        // The largest first: the threads are to end at the same time.
+        // The largest first, so that the threads end at the same time.
         runs.sort_by_key(|(.., rows)| std::cmp::Reverse(rows.rows()));
         let notes = Notes { applied_part: self.number, identity: context.identity, run_id: self.run_id.as_deref() };
         run_parallel(&runs, worker_count(context.threads, &runs), |(table, sorted, rows)| {
@@ -99,7 +99,7 @@ impl OpenPart {
         Ok(tables)
     }
 
-    /// Writes the keys of the rows that a change removes, if it removes any.
+    /// Writes the keys that a change removes, if any.
     fn write_removed(&self, context: WriteContext<'_>, change: &TableChange) -> Result<Option<RowsFile>, LoadError> {
         let TableChange { table, removed, .. } = change;
         if removed.is_empty() {
@@ -123,13 +123,13 @@ impl OpenPart {
         format!("{:04}.{table}.{stem}.parquet", self.layers.len())
     }
 
-    /// Makes the part durable and puts it in context, which is one step. After an error it is not there, unless that cannot be told
-    /// because the disk fails again: then the next look at the disk tells.
+    /// Makes the part durable and renames it into place, which commits it. After an error it is not there, unless the
+    /// disk fails again; then the next refresh tells.
     pub(super) fn commit(self, context: WriteContext<'_>, label: &str) -> Result<Part, LoadError> {
         let finished = finished_folder(context.root, self.number, label);
         let committed = self.rename_into_place(context, &finished);
         if committed.is_err() {
-            // The first error is the one to return.
+            // The first error is returned.
             if finished.exists() {
                 context.disk.rename(&finished, &self.folder).ok();
             }
@@ -155,13 +155,13 @@ impl OpenPart {
         Part::new(manifest, finished.to_owned())
     }
 
-    /// Removes what was written.
+    /// Removes the files.
     pub(super) fn discard(&self, disk: &Disk) -> Result<(), LoadError> {
         disk.remove_folder(&self.folder)
     }
 }
 
-/// The changes in groups that have each table once, in the order of the changes of each table.
+/// The changes in groups that have each table once, in the order of each table's changes.
 fn one_change_a_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     let mut groups: Vec<Vec<&TableChange>> = Vec::new();
     for change in changes.iter().filter(|change| !change.is_empty()) {
@@ -175,7 +175,7 @@ fn one_change_a_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     groups
 }
 
-/// The run that the last row names.
+/// The run in the last row.
 fn run_id_of(changes: &[TableChange]) -> Option<String> {
     let run_id = |rows: &RecordBatch| {
         let column = rows.column_by_name("_run_id")?.as_string_opt::<i32>()?;

@@ -1,4 +1,4 @@
-//! Files that several threads write side by side.
+//! Runs work on several threads.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,13 +7,13 @@ use std::{
 
 use crate::load::LoadError;
 
-/// Threads for these items, of so many that there may be.
+/// Number of threads for these items, at most `threads`.
 pub(super) fn worker_count<I>(threads: u32, items: &[I]) -> usize {
     items.len().min(usize::try_from(threads).unwrap_or(1))
 }
 
-/// Does the same to each item, on so many threads: whoever is free takes the next item. After an error the other threads end with the item
-/// that they are at, and the error of the first thread that has one is returned.
+/// Calls `work` with each item on several threads. After an error the other threads finish their current item, and the
+/// first thread's error is returned.
 pub(super) fn run_parallel<I: Sync>(
     items: &[I],
     workers: usize,
@@ -25,7 +25,7 @@ pub(super) fn run_parallel<I: Sync>(
     let remaining = Mutex::new(items.iter());
     let worker = || -> Result<(), LoadError> {
         loop {
-            // What a thread that panicked leaves in it is whole: an iterator.
+            // A panic cannot break an iterator.
             let Some(item) = remaining.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(()) };
             if let Err(error) = work(item) {
                 *remaining.lock().unwrap_or_else(PoisonError::into_inner) = [].iter();

@@ -21,30 +21,30 @@ use crate::{
     schema::Table,
 };
 
-/// When a file is written anew.
+/// When a file is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rewrite {
     IfChanged,
-    /// Also where no row changes: what the footer says changes.
+    /// Also if no row changes: the footer changes.
     Always,
 }
 
-/// What is to be merged.
+/// The input of a merge.
 pub(super) struct PartitionMerge<'a> {
     pub(super) table: &'static Table,
     /// `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
     pub(super) file: Option<DataFile>,
-    /// The layers that the file does not have, oldest first.
+    /// The layers that are not in the file, oldest first.
     pub(super) layers: Vec<&'a Layer>,
     pub(super) rewrite: Rewrite,
-    /// What the file says of itself afterwards: the last part of this publish.
+    /// The last part in the new file, for its footer.
     pub(super) applied_part: u64,
     pub(super) run_id: Option<&'a str>,
 }
 
 impl PartitionMerge<'_> {
-    /// Rows that take part, at most.
+    /// Upper bound of the rows.
     pub(super) fn rows_max(&self) -> u64 {
         let added = self.layers.iter().filter_map(|layer| layer.table(self.table)).flat_map(|changes| &changes.added);
         let added = added.filter(|file| file.may_hold(self.partition, None)).map(|file| file.rows);
@@ -52,12 +52,12 @@ impl PartitionMerge<'_> {
     }
 }
 
-/// What became of the file.
+/// Result of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merged {
     Untouched,
     Replaced(FooterNotes),
-    /// No row is left.
+    /// No row remains.
     Removed,
 }
 
@@ -66,12 +66,12 @@ pub(super) struct Merger<'a> {
     pub(super) root: &'a Root,
     pub(super) disk: &'a Disk,
     pub(super) identity: &'a Identity,
-    /// Those of one merge.
+    /// Limits of one merge.
     pub(super) limits: Limits,
 }
 
 impl Merger<'_> {
-    /// Merges one partition: a new file takes the place of the old one in one step.
+    /// Merges one partition and replaces its file by one rename.
     pub(super) fn merge(&self, merge: &PartitionMerge<'_>) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, file, rewrite, .. } = merge;
         let target = self.root.data_file(table, *partition);
@@ -116,7 +116,7 @@ impl Merger<'_> {
     fn replace(&self, merge: &PartitionMerge<'_>, runs: Vec<Run>, path: &Path) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, applied_part, run_id, .. } = *merge;
         let stem = partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
-        // Not beside its place: some readers take every file of a folder for data, whatever it is called.
+        // Not in the table's folder: some readers take every file there for data, whatever its name.
         let scratch = self.root.scratch().join(format!("{}.{stem}", table.name));
         let fresh = self.root.scratch().join(format!("{}.{stem}.parquet", table.name));
         let notes = Notes { applied_part, identity: self.identity, run_id };
@@ -128,7 +128,7 @@ impl Merger<'_> {
         Ok(Merged::Replaced(FooterNotes { applied_part, rows }))
     }
 
-    /// Puts a run of a part in its place as it is: it is all that the partition has, and was made durable with its part.
+    /// Moves a run of a part into the table: it is the complete partition, and was made durable with its part.
     fn move_run(&self, run: &Path, path: &Path) -> Result<Merged, LoadError> {
         let footer = read_footer(self.root, run)?;
         self.move_into_place(run, path)?;
@@ -142,10 +142,10 @@ impl Merger<'_> {
         self.disk.rename(file, path)
     }
 
-    /// A partition without rows has no file. A merge that is begun again finds the same parts, and again no rows.
+    /// Removes the file of a partition without rows. A repeated merge finds the same parts and again no rows.
     fn remove(&self, path: &Path) -> Result<Merged, LoadError> {
         self.disk.remove_file(path)?;
-        // Only for tidiness: a folder that stays behind, or is not empty, harms nobody.
+        // A leftover empty folder harms nobody.
         let _ = path.parent().map(std::fs::remove_dir);
         Ok(Merged::Removed)
     }

@@ -1,8 +1,8 @@
-//! Merges waiting parts into the files that readers see, partition by partition, each replaced by one rename.
+//! Merges waiting parts into the files that readers see. One rename replaces the file of a partition.
 //!
-//! A kill between any two steps is harmless. Each file says which part it holds last, so a merge that is begun again skips the files
-//! that are done. `sync_windows` comes last: once its file says that it holds a part, every other file does, and the part may go. A
-//! reader therefore sees the old partition or the new one, and may see some partitions ahead of others for a moment.
+//! A kill between two steps is harmless. Each file names the last part in it, so a repeated merge skips finished files.
+//! `sync_windows` is written last: once it names a part, every other file contains the part, and the part may be
+//! removed. A reader sees the old file or the new one, and some partitions may be ahead of others for a moment.
 
 use std::{
     collections::BTreeSet,
@@ -34,12 +34,12 @@ pub(super) struct Publisher<'a> {
     pub(super) tree: &'a mut Tree,
     pub(super) identity: &'a Identity,
     pub(super) threads: u32,
-    /// Those of all threads together.
+    /// Limits of all threads together.
     pub(super) limits: Limits,
 }
 
 impl Publisher<'_> {
-    /// Merges the parts, which are all that wait, in order. The caller removes them.
+    /// Merges all waiting parts, in order. The caller removes them.
     pub(super) fn publish(&mut self, parts: &[Part]) -> Result<(), LoadError> {
         let mut merges = Vec::new();
         for table in tables().iter().filter(|table| table.name != LEDGER_TABLE) {
@@ -49,14 +49,14 @@ impl Publisher<'_> {
                 merges.extend(self.merge(table, partition, parts)?);
             }
         }
-        // The largest first: the threads are to end at the same time.
+        // The largest first, so that the threads end at the same time.
         merges.sort_by_key(|merge| std::cmp::Reverse(merge.rows_max()));
         self.run(&merges)?;
         let ledger = self.merge(contract(LEDGER_TABLE)?, None, parts)?;
         self.run(ledger.as_slice())
     }
 
-    /// An error if the ledger has no file although other tables have: then it was lost.
+    /// Returns an error if the ledger has no file although other tables have files: the ledger was lost.
     pub(super) fn require_ledger(&mut self) -> Result<(), LoadError> {
         if self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?.is_none() && !self.tree.is_empty() {
             let why = format!("its ledger {LEDGER_TABLE}/data.parquet is missing");
@@ -65,8 +65,8 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Writes the files of tables without partitions that have none yet, so that readers find every table. The ledger comes first: see
-    /// [`Publisher::require_ledger`].
+    /// Writes empty files for tables without partitions that have none, so that readers find every table. The ledger
+    /// comes first: see [`Publisher::require_ledger`].
     pub(super) fn create_missing(&mut self) -> Result<(), LoadError> {
         let ledger = contract(LEDGER_TABLE)?;
         let others = tables().iter().filter(|table| table.partition.is_none() && table.name != LEDGER_TABLE);
@@ -80,13 +80,13 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// The last part that every file has.
+    /// The last part that is in every file.
     pub(super) fn published_part(&mut self) -> Result<u64, LoadError> {
         let ledger = self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?;
         Ok(ledger.map_or(0, |file| file.footer.applied_part))
     }
 
-    /// What is to be merged into a partition; `None` if its file has the last part already.
+    /// The merge of a partition; `None` if its file contains the last part already.
     fn merge<'p>(
         &mut self,
         table: &'static Table,
@@ -101,12 +101,12 @@ impl Publisher<'_> {
         }
         let layers = parts.iter().filter(|part| part.number() > merged_part).flat_map(|part| &part.layers).collect();
         let run_id = parts.iter().rev().find_map(|part| part.run_id.as_deref());
-        // The ledger's file says up to which part all files go.
+        // The ledger's footer tells the last part of all files.
         let rewrite = if table.name == LEDGER_TABLE { Rewrite::Always } else { Rewrite::IfChanged };
         Ok(Some(PartitionMerge { table, partition, file, layers, rewrite, applied_part, run_id }))
     }
 
-    /// Merges partitions, several side by side.
+    /// Merges partitions in parallel.
     fn run(&mut self, merges: &[PartitionMerge<'_>]) -> Result<(), LoadError> {
         let workers = worker_count(self.threads, merges);
         let limits = self.limits.shared_by(workers);
@@ -119,7 +119,7 @@ impl Publisher<'_> {
                 Merged::Replaced(footer) => Some(footer),
                 Merged::Removed => None,
             };
-            // What a thread that died leaves in it is whole: notes of files that are in place.
+            // A panic cannot break the tree: it lists files that are in place.
             tree.lock().unwrap_or_else(PoisonError::into_inner).note(merge.table, merge.partition, footer);
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! Sorts rows in memory: by partition, and in each by the order of the table.
+//! Sorts rows in memory by partition, and within one by the order of the table.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -21,7 +21,7 @@ use crate::{
 /// Bytes of a sort key that are compared first: those of the survey, and most of those of the time.
 const PREFIX_BYTES: usize = 16;
 
-/// Where a row is, with what it is ordered by.
+/// The position of a row, with its sort criteria.
 struct RowPosition {
     partition: Option<Partition>,
     prefix: [u8; PREFIX_BYTES],
@@ -29,7 +29,7 @@ struct RowPosition {
     row: usize,
 }
 
-/// Rows of a table in order. Rows with equal sort keys stay in the order in which they came.
+/// Rows of a table in order. Rows with equal sort keys keep their order.
 pub(super) struct SortedRows {
     table: &'static Table,
     batches: Vec<RecordBatch>,
@@ -51,7 +51,7 @@ impl PartitionRows {
 }
 
 impl SortedRows {
-    /// Sorts rows: columns of the table, by name; those that a batch lacks are NULL.
+    /// Sorts rows: columns of the table, by name; missing columns are NULL.
     pub(super) fn of(table: &'static Table, by: PartitionBy, rows: &[RecordBatch]) -> Result<Self, LoadError> {
         let schema = table.parquet_schema();
         let keys = SortKeys::new(table).map_err(invalid_rows(table))?;
@@ -67,7 +67,7 @@ impl SortedRows {
             batch_keys.push(keys);
         }
         let full_key = |position: &RowPosition| batch_keys.get(position.batch).map(|keys| keys.row(position.row));
-        // Stable: equal rows stay as they came.
+        // Stable: equal rows keep their order.
         positions.sort_by(|one, other| {
             let by_prefix = one.partition.cmp(&other.partition).then_with(|| one.prefix.cmp(&other.prefix));
             by_prefix.then_with(|| full_key(one).cmp(&full_key(other)))
@@ -75,7 +75,7 @@ impl SortedRows {
         Ok(Self { table, batches, positions })
     }
 
-    /// The partitions in which there are rows, in order.
+    /// The partitions that have rows, in order.
     pub(super) fn partitions(&self) -> Result<Vec<PartitionRows>, LoadError> {
         let mut partitions = Vec::new();
         let mut start = 0;
@@ -97,7 +97,7 @@ impl SortedRows {
         Ok(positions.iter().filter_map(bounds).reduce(TimeRange::with))
     }
 
-    /// Writes the rows of a partition as a sorted run and returns how many there are. The file is not synced.
+    /// Writes the rows of a partition as a sorted run, and returns their number. The file is not synced.
     pub(super) fn write(
         &self,
         partition: &PartitionRows,
@@ -116,7 +116,7 @@ impl SortedRows {
     }
 }
 
-/// The first bytes of a sort key, which compare like the keys as far as they go.
+/// The first bytes of a sort key.
 fn prefix(key: &[u8]) -> [u8; PREFIX_BYTES] {
     let mut prefix = [0; PREFIX_BYTES];
     for (byte, of_key) in prefix.iter_mut().zip(key) {
@@ -133,7 +133,7 @@ pub(super) fn partitions_of(
 ) -> Result<Vec<Option<Partition>>, LoadError> {
     let Some(column) = &table.partition else { return Ok(vec![None; rows.num_rows()]) };
     let moments = time_column(rows, column)?;
-    // Neighbours are mostly of one partition.
+    // Most neighbours belong to the same partition.
     let mut last: Option<(TimeRange, Partition)> = None;
     let mut partition = |at_us: i64| match last {
         Some((bounds, partition)) if bounds.holds(at_us) => partition,
@@ -146,7 +146,7 @@ pub(super) fn partitions_of(
     Ok(moments.values().iter().map(|at_us| Some(partition(*at_us))).collect())
 }
 
-/// The partitions in which rows are.
+/// The partitions that have rows.
 pub(super) fn distinct_partitions(
     table: &Table,
     by: PartitionBy,

@@ -26,30 +26,30 @@ use crate::{
     schema::Table,
 };
 
-/// Parts that wait for publish, at most: reads have to look at each.
+/// Most parts that wait for publish: each read examines every one.
 pub(super) const WAITING_PARTS_MAX: usize = 256;
-/// Bytes of parts that wait for publish, at most.
+/// Most bytes of parts that wait for publish.
 pub(super) const WAITING_BYTES_MAX: u64 = 1 << 30;
-/// Removed keys in parts that wait for publish, at most: reads hold those of their range in memory.
+/// Most removed keys in parts that wait for publish: each read holds those of its range in memory.
 pub(super) const WAITING_KEYS_MAX: u64 = 500_000;
 
-/// What a store may do with its folder.
+/// How the folder is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Write,
-    /// Nothing in the folder is made, finished or removed.
+    /// Nothing in the folder is created, finished or removed.
     Compare,
 }
 
-/// The transaction of a store.
+/// State of the transaction.
 enum Transaction {
     None,
     Open(OpenPart),
-    /// A step failed. Nothing of the transaction is left, and it has to be rolled back.
+    /// A step failed. Nothing of the transaction is left, and it must be rolled back.
     Failed,
 }
 
-/// A Parquet warehouse in a folder. Dropping it writes nothing: what is committed is durable, and nothing else counts.
+/// A Parquet warehouse in a folder. Dropping it writes nothing: only committed parts count.
 pub(in crate::load) struct ParquetStore {
     root: Root,
     pub(super) disk: Disk,
@@ -63,18 +63,18 @@ pub(in crate::load) struct ParquetStore {
     pub(super) waiting: Vec<Part>,
     transaction: Transaction,
     next_number: u64,
-    /// A step failed: the disk must be looked at again before anything is built on it.
+    /// A step failed: the folder must be read again before the next step.
     is_stale: bool,
 }
 
 impl ParquetStore {
-    /// Opens the warehouse in this folder, while it waits for a writer that has it open. An empty or missing folder becomes a
-    /// warehouse. `steps` watches the durable steps.
+    /// Opens the warehouse in this folder, and waits while another writer has it open. An empty or missing folder
+    /// becomes a warehouse.
     ///
     /// # Errors
-    /// [`LoadError::Locked`] while another writer has it open, [`LoadError::OtherIdentity`] and [`LoadError::OtherPartition`] if it was
-    /// filled otherwise, [`LoadError::Newer`], [`LoadError::Damaged`] where a file is missing, and [`LoadError::NotOurs`] for a folder
-    /// with other things in it.
+    /// [`LoadError::Locked`] while another writer has it open; [`LoadError::OtherIdentity`],
+    /// [`LoadError::OtherPartition`] and [`LoadError::Newer`] if it is another warehouse; [`LoadError::Damaged`] if a
+    /// file is missing; [`LoadError::NotOurs`] for a folder with other files.
     pub fn open_watched(
         root: &Path,
         identity: &Identity,
@@ -85,7 +85,7 @@ impl ParquetStore {
         patience.until_free(|| Self::open_on(Disk::watched(failpoints.clone()), root, identity, options))
     }
 
-    /// The same, through this disk and without waiting.
+    /// As [`ParquetStore::open_watched`], through this disk and without waiting.
     pub(super) fn open_on(
         disk: Disk,
         root: &Path,
@@ -100,11 +100,11 @@ impl ParquetStore {
         Ok(opened)
     }
 
-    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made, finished
-    /// or removed.
+    /// Opens the warehouse read-only, also where nothing may be written.
     ///
     /// # Errors
-    /// Those of [`ParquetStore::open_watched`], [`LoadError::Missing`], and [`LoadError::Unfinished`] where a publish was cut short.
+    /// Those of [`ParquetStore::open_watched`], [`LoadError::Missing`], and [`LoadError::Unfinished`] after an
+    /// interrupted publish.
     pub fn open_to_compare(root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
         let root = Root::open_to_compare(root, identity, options.partition_by)?;
         let mut opened = Self::new(Disk::default(), root, identity, options, Access::Compare)?;
@@ -151,7 +151,8 @@ impl ParquetStore {
         }
     }
 
-    /// Looks at the disk again after a failed step, and at open: which parts wait, and which are published and may go.
+    /// Reads the folder again at open and after a failed step: which parts wait, and which are published and can be
+    /// removed.
     fn refresh(&mut self) -> Result<(), LoadError> {
         if !self.is_stale {
             return Ok(());
@@ -175,14 +176,14 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// An error if a file is missing: of a table as of the last publish, or of a part that waits.
+    /// Returns an error if a file of a table or of a waiting part is missing.
     fn check_files(&mut self, published: u64) -> Result<(), LoadError> {
         inventory::check(&self.root, &self.tree, published, &self.waiting)?;
         let Self { root, tree, waiting, .. } = self;
         for layer in waiting.iter().flat_map(|part| &part.layers) {
             for (name, changes) in &layer.tables {
                 for file in changes.added.iter().filter(|file| !layer.path(file).is_file()) {
-                    // A publish that was cut short may have put it in its context.
+                    // An interrupted publish may have moved it into the table.
                     let partition = file.partitions.first().copied();
                     let in_place = tree.file(root, contract(name)?, partition)?;
                     if in_place.is_none_or(|in_place| in_place.footer.applied_part < layer.part) {
@@ -195,8 +196,8 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// Whether some file has parts that still wait: then files and layers cannot be laid over each other, and what was begun is
-    /// finished first.
+    /// Whether a file contains a part that still waits. Layers cannot be applied to such a file, so the interrupted
+    /// publish must finish first.
     fn publish_was_cut_short(&mut self) -> Result<bool, LoadError> {
         let Some(first) = self.waiting.first().map(Part::number) else { return Ok(false) };
         let Self { root, tree, waiting, .. } = self;
@@ -227,8 +228,8 @@ impl ParquetStore {
         waiting.iter().try_for_each(|part| part.remove(&self.disk))
     }
 
-    /// Runs something that changes the disk. If it fails, the open transaction is lost, and the disk is looked at again before the next
-    /// step.
+    /// Runs a step that changes the disk. After an error the open transaction has failed, and the next step reads the
+    /// folder again.
     fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.require_writable()?;
         self.refresh()?;
@@ -242,7 +243,7 @@ impl ParquetStore {
         changed
     }
 
-    /// An error if the transaction has failed and was not rolled back: what it wrote is gone.
+    /// Returns an error after a failed transaction that was not rolled back.
     fn require_no_failure(&self) -> Result<(), LoadError> {
         match self.transaction {
             Transaction::Failed => Err(LoadError::Bug("a failed transaction was not rolled back".to_owned())),
@@ -260,7 +261,7 @@ impl ParquetStore {
         let written = open.write(context, changes);
         match written {
             Ok(()) => self.transaction = Transaction::Open(open),
-            // The error of the write is the one to return.
+            // The error of the write is returned.
             Err(_) => open.discard(disk).unwrap_or(()),
         }
         written
@@ -353,7 +354,7 @@ impl Store for ParquetStore {
 
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
         self.require_no_failure()?;
-        // The files of the partitions that lose rows are written anew, and the parts, which name those rows, go.
+        // Publish rewrites the partitions that lose rows, and removes the parts, which contain their keys.
         self.publish()?;
         self.change(|this| this.root.clear_scratch(&this.disk))
     }

@@ -1,6 +1,6 @@
-//! The files that readers see, and what their footers say. Rows are not read here.
+//! The files that readers see, with their footers but without rows.
 //!
-//! The list is read once and then kept: the lock makes this process the only one that changes the files.
+//! The list is read once: under the lock no other process changes the files.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,10 +16,10 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// Key of a file's metadata: the number of the last part that is merged into the file.
+/// Metadata key: the number of the last part in the file.
 pub(super) const APPLIED_PART_KEY: &str = "studysync.applied_part";
 
-/// What the footer of a file says.
+/// Notes in the footer of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FooterNotes {
     /// The last part that is merged into the file.
@@ -34,10 +34,10 @@ pub(super) struct DataFile {
     pub(super) footer: FooterNotes,
 }
 
-/// Files by partition; `None` where their footer were not needed yet.
+/// Files by partition; `None` until a footer is needed.
 type Files = BTreeMap<Option<Partition>, Option<FooterNotes>>;
 
-/// Every file that readers see.
+/// All files that readers see.
 pub(super) struct Tree {
     files: HashMap<&'static str, Files>,
 }
@@ -54,7 +54,7 @@ impl Tree {
         self.files.values().all(BTreeMap::is_empty)
     }
 
-    /// Every file.
+    /// The paths of all files.
     pub(super) fn paths(&self, root: &Root) -> Vec<PathBuf> {
         let of_table = |table: &'static Table| self.files.get(table.name.as_str()).map(|files| (table, files));
         let files = tables().iter().filter_map(of_table);
@@ -79,7 +79,7 @@ impl Tree {
         Ok(Some(DataFile { path, footer: *known }))
     }
 
-    /// The partitions of a table that have a file and can hold rows within the range.
+    /// The partitions that have a file and can hold rows within the range.
     pub(super) fn partitions_within(
         &self,
         root: &Root,
@@ -94,7 +94,7 @@ impl Tree {
         })
     }
 
-    /// Notes that a file was written, or removed.
+    /// Records that a file was written, or removed if there is no footer.
     pub(super) fn note(&mut self, table: &'static Table, partition: Option<Partition>, footer: Option<FooterNotes>) {
         let files = self.files.entry(table.name.as_str()).or_default();
         match footer {
@@ -113,7 +113,7 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
     let failed = LoadError::io("read", &folder);
     let mut files = Files::new();
     let entries = match fs::read_dir(&folder) {
-        // Only a reader finds no folder: a writer makes the folder of every table.
+        // A writer creates the folder of every table; a reader may find none.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),
         entries => entries.map_err(failed)?,
     };
@@ -127,11 +127,11 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
     Ok(files)
 }
 
-/// Reads what the footer of a file says.
+/// Reads the footer of a file.
 ///
 /// # Errors
-/// [`LoadError::Damaged`] with the path of the whole warehouse: the whole folder has to be restored, since rows that are gone from one
-/// file are not asked for again.
+/// [`LoadError::Damaged`] with the path of the warehouse: the whole folder must be restored, since the rows lost with
+/// one file are not pulled again.
 pub(super) fn read_footer(root: &Root, path: &Path) -> Result<FooterNotes, LoadError> {
     let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
     let damaged =
