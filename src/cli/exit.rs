@@ -117,7 +117,7 @@ impl CommandError {
             ),
             CommandError::Load(LoadError::Io { path, source, .. }) => refusal_hint(path, source, Wish::Read),
             CommandError::Load(source) => load_hint(source),
-            CommandError::Query(LoadError::OutOfTime { .. }) => {
+            CommandError::Query(LoadError::TimedOut { .. }) => {
                 Some("ask for less (a range of created_at, one survey), or allow more with --time-limit")
             }
             CommandError::Query(LoadError::Engine { source, .. })

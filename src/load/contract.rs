@@ -1,12 +1,12 @@
-//! Contracts that this program cannot do without.
+//! Finds contracts by name.
 
 use super::LoadError;
 use crate::schema::{self, Table};
 
-/// The contract of such a table.
+/// Returns the contract of a table.
 ///
 /// # Errors
-/// `Contract` if there is no such table.
+/// `Bug` if there is no contract of this name.
 pub(in crate::load) fn contract(name: &str) -> Result<&'static Table, LoadError> {
-    schema::table(name).ok_or_else(|| LoadError::Contract(format!("no contract is called {name}")))
+    schema::table(name).ok_or_else(|| LoadError::Bug(format!("no contract is called {name}")))
 }

@@ -1,5 +1,5 @@
-//! DuckDB as a library: an in-memory database to which files are attached, its limits, and Arrow rows in and out. It knows no contract and
-//! no scan.
+//! DuckDB as a library: an in-memory database with attached files, its limits, and Arrow rows in and out. Knows no
+//! contract and no scan.
 
 use std::{
     io::ErrorKind,
@@ -18,36 +18,36 @@ use crate::{
 
 mod arrow_scan;
 
-/// A commit log longer than this is folded into the database file: high, so that a run does it once, in `publish`.
+/// Size at which the engine folds the commit log into the file: large, so that a run does it once, in `publish`.
 const CHECKPOINT_THRESHOLD: &str = "1GiB";
 
-/// A thread that writes a row group takes about so much, some of which the engine does not count.
+/// Memory that a thread takes to write a row group. The engine does not count all of it.
 const THREAD_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How much of a result that is read batch by batch may wait for its reader. The engine's own default holds one batch of wide rows.
+/// Bytes of a streamed result that wait for their reader. The engine's default holds one batch of wide rows.
 const STREAMED_BYTES: u64 = 8 * 1024 * 1024;
 
-/// How the names of the engine's spill files begin.
+/// Prefix of the engine's spill files.
 const SPILL_PREFIX: &str = "duckdb_temp_";
 
-/// The least memory of an engine. To commit changes of a table, it holds two blocks of 256 KiB for each column of what changes, and two of
-/// where they go: 45 MiB for a table of 45 columns, which the largest has. Beside them are the marks of rows that went. Measured with a
-/// million answers: transactions of 30,000 to 90,000 edits fail with 62 MiB, and succeed from 70 on.
+/// The least memory of an engine. A commit holds two blocks of 256 KiB for each changed column, and two of its target:
+/// 45 MiB for the widest table, which has 45 columns. The deletion marks come on top. Measured with a million answers:
+/// transactions of 30,000 to 90,000 edits fail with 62 MiB and succeed from 70 MiB on.
 pub const ENGINE_BYTES_MIN: u64 = 96 * 1024 * 1024;
 
-/// What the engine may use of the machine.
+/// Resources that the engine may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Memory for data, in bytes; what does not fit goes to `temp_directory`.
+    /// Memory for data, in bytes; the rest spills to `temp_directory`.
     pub memory_limit_bytes: u64,
-    /// Threads for what gains by them, at least 1: see [`Engine::with_all_threads`].
+    /// Threads for [`Engine::with_all_threads`], at least 1.
     pub threads: u32,
-    /// Where to spill: a folder that no other engine uses at the same time. It is created when needed and removed when the
-    /// engine closes; what a killed process left in it is removed when an engine opens.
+    /// The spill folder, which no other engine uses at the same time. The engine creates it when needed and removes it
+    /// when it closes. Opening an engine removes the spill files of a killed process.
     pub temp_directory: PathBuf,
 }
 
-/// An engine that has touched no file yet: to start one takes a while, and can be done before it is known whether it may.
+/// A started engine that has touched no file. Starting takes a while, so it happens before the lease is held.
 pub struct StartedEngine {
     connection: Connection,
     options: EngineOptions,
@@ -57,7 +57,7 @@ impl StartedEngine {
     /// Starts an empty engine.
     pub fn start(options: EngineOptions) -> Result<Self, LoadError> {
         let failed = |source| LoadError::engine("open", source);
-        // The limits are set at open: set later, they come too late for what attaching a file may have to replay.
+        // The limits are set at open: attaching a file may replay a commit log, which must respect them.
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
             .and_then(|config| config.threads(1))
@@ -67,12 +67,12 @@ impl StartedEngine {
         Ok(Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)?, options })
     }
 
-    /// What it may use.
+    /// The resources that it may use.
     pub(super) fn options(&self) -> &EngineOptions {
         &self.options
     }
 
-    /// Makes it ready for work, and removes what a killed one spilled.
+    /// Prepares the engine for work, and removes the spill files of a killed process.
     pub fn ready(self) -> Result<Engine, LoadError> {
         remove_leftovers(&self.options.temp_directory)?;
         let arrow_tables = ArrowTables::open(&self.connection).map_err(|source| LoadError::engine("open", source))?;
@@ -83,23 +83,23 @@ impl StartedEngine {
             threads: threads_of(&self.options),
         };
         pin_to_utc(&engine.connection)?;
-        // Rows are compressed and written as they come, a row group at a time, and not all at the commit.
+        // Row groups are compressed and written one by one, and not all at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
         engine.execute("set its buffer", &format!("SET streaming_buffer_size = '{STREAMED_BYTES}B'"))?;
         Ok(engine)
     }
 }
 
-/// The threads for whole files and tables, as far as there is memory for what each of them writes.
+/// Threads for whole files and tables: limited by the memory that each of them takes.
 fn threads_of(options: &EngineOptions) -> u32 {
     let fitting = u32::try_from(options.memory_limit_bytes / THREAD_BYTES).unwrap_or(u32::MAX);
     options.threads.min(fitting).max(1)
 }
 
-/// One in-memory database and the one connection to it. Its session is pinned: UTC, no extension is ever downloaded.
+/// One in-memory database with its one connection. The session is pinned to UTC, and no extension is ever downloaded.
 ///
-/// One thread works for it, beside those that pull and flatten: the rows of a scan are a single piece of work for the engine, and
-/// its other threads would only wait for each other, busily.
+/// The engine has one thread by default. The rows of a scan are a single piece of work, and more threads would wait
+/// busily, at the cost of the threads that pull and flatten.
 pub struct Engine {
     connection: Connection,
     arrow_tables: ArrowTables,
@@ -108,28 +108,28 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An empty engine.
+    /// Opens an empty engine.
     pub fn open(options: &EngineOptions) -> Result<Self, LoadError> {
         StartedEngine::start(options.clone())?.ready()
     }
 
-    /// The same engine, with somebody who watches the durable steps taken through it.
+    /// The same engine with failpoints before its durable steps.
     #[must_use]
     pub(super) fn watched(self, failpoints: Failpoints) -> Self {
         Self { failpoints, ..self }
     }
 
-    /// Runs what has enough to do for all threads: whole files and tables.
+    /// Runs work on whole files or tables with all threads.
     pub(super) fn with_all_threads<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.use_threads(self.threads)?;
         let done = work();
         let back = self.use_threads(1);
-        // The work's error is the one to tell.
+        // The error of the work comes first.
         done.and_then(|value| back.map(|()| value))
     }
 
-    /// Runs an insert for which the order of the rows says nothing. In order, the engine writes with one thread alone unless it has far more
-    /// memory than the rows that it holds back.
+    /// Runs an insert that need not keep the order of its rows. To keep the order, the engine writes with one thread,
+    /// unless it has far more memory than the rows take.
     pub(super) fn in_any_order<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
         let set = |is_kept: bool| {
             self.execute("set the order of its rows", &format!("SET preserve_insertion_order = {is_kept}"))
@@ -144,24 +144,25 @@ impl Engine {
         if self.threads == 1 { Ok(()) } else { self.execute("set its threads", &format!("SET threads = {threads}")) }
     }
 
-    /// To be called before each durable step.
+    /// Must be called before each durable step.
     pub(super) fn hit(&self, step: DurableStep, path: &Path) -> Result<(), LoadError> {
         let failed = |source| LoadError::Io { action: "write", path: path.to_owned(), source };
         self.failpoints.hit(step).map_err(failed)
     }
 
-    /// Runs statements that return nothing of interest. `action` completes "the engine failed to ...".
+    /// Runs statements without a result. `action` completes "the engine failed to ...".
     pub fn execute(&self, action: &str, sql: &str) -> Result<(), LoadError> {
         tracing::trace!(action, sql);
         self.connection.execute_batch(sql).map_err(|source| LoadError::engine(action, source))
     }
 
-    /// Adds rows to a table, whose name is SQL: to the columns that the batches have, all of them the same. The others are NULL.
+    /// Inserts rows into the table with this SQL name. All batches have the same columns; the table's other columns are
+    /// NULL.
     pub(super) fn insert(&self, table: &str, rows: &[RecordBatch]) -> Result<(), duckdb::Error> {
         self.arrow_tables.insert(&self.connection, table, rows)
     }
 
-    /// Runs a statement that reads these rows. `sql` makes it, given how it is to name them.
+    /// Runs a statement that reads these rows. `sql` gets the relation that stands for the rows.
     pub(super) fn execute_with_rows(
         &self,
         rows: &[RecordBatch],
@@ -171,7 +172,7 @@ impl Engine {
         self.connection.execute_batch(&sql(&registered.relation()))
     }
 
-    /// As [`Engine::each_batch`], of a query that reads these rows. `sql` makes it, given how it is to name them.
+    /// As [`Engine::each_batch`], for a query that reads these rows. `sql` gets the relation that stands for the rows.
     pub(super) fn each_batch_with_rows(
         &self,
         action: &str,
@@ -183,21 +184,32 @@ impl Engine {
         self.each_batch(action, &sql(&registered.relation()), take)
     }
 
+    /// Runs a query and collects what `read` returns for each row.
+    pub(super) fn query<T, C: FromIterator<T>>(
+        &self,
+        action: &str,
+        sql: &str,
+        read: impl FnMut(&duckdb::Row<'_>) -> Result<T, duckdb::Error>,
+    ) -> Result<C, LoadError> {
+        tracing::trace!(action, sql);
+        let failed = |source| LoadError::engine(action, source);
+        let mut statement = self.connection.prepare(sql).map_err(failed)?;
+        let rows = statement.query_map([], read).map_err(failed)?;
+        rows.collect::<Result<C, _>>().map_err(failed)
+    }
+
     /// Runs a query of one row of integers that are never NULL.
     pub fn integers<const N: usize>(&self, action: &str, sql: &str) -> Result<[i64; N], LoadError> {
         tracing::trace!(action, sql);
-        self.connection
-            .query_row(sql, [], |row| {
-                let mut values = [0; N];
-                for (at, value) in values.iter_mut().enumerate() {
-                    *value = row.get(at)?;
-                }
-                Ok(values)
-            })
-            .map_err(|source| LoadError::engine(action, source))
+        let read = |row: &duckdb::Row<'_>| {
+            let mut values = [0; N];
+            values.iter_mut().enumerate().try_for_each(|(at, value)| row.get(at).map(|found| *value = found))?;
+            Ok(values)
+        };
+        self.connection.query_row(sql, [], read).map_err(|source| LoadError::engine(action, source))
     }
 
-    /// Hands over the rows of a query, some thousand at a time.
+    /// Calls `take` with the rows of a query, some thousand at a time.
     pub fn each_batch(
         &self,
         action: &str,
@@ -207,7 +219,7 @@ impl Engine {
         tracing::trace!(action, sql);
         let failed = |source| LoadError::engine(action, source);
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
-        // The iterator that this returns panics where the engine fails; `step` below reads the same stream and reports it.
+        // The returned iterator panics where the engine fails. `step` reads the same stream and returns the error.
         let _ = statement.stream_arrow([]).map_err(failed)?;
         while let Some(chunk) = statement.step().map_err(failed)? {
             take(RecordBatch::from(&chunk))?;
@@ -215,42 +227,38 @@ impl Engine {
         Ok(())
     }
 
-    /// The connection, for what the methods above do not do.
+    /// The connection, for anything else.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 }
 
-/// Removes what a killed process spilled: rows of people who may have asked to be forgotten since. Makes sure that there is a
-/// folder to make the folder in, which the engine does not do.
+/// Removes the spill files of a killed process: they may hold rows of people who were erased since. Creates the parent
+/// of the spill folder, which the engine does not.
 fn remove_leftovers(folder: &Path) -> Result<(), LoadError> {
-    let io = |action, path: &Path| {
-        let path = path.to_owned();
-        move |source| LoadError::io(action, &path, source)
-    };
     if let Some(parent) = folder.parent() {
-        files::create_folders(parent).map_err(io("create the folder", parent))?;
+        files::create_folders(parent).map_err(LoadError::io("create the folder", parent))?;
     }
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(io("read the folder", folder))?,
+        entries => entries.map_err(LoadError::io("read the folder", folder))?,
     };
     for entry in entries {
-        let entry = entry.map_err(io("read the folder", folder))?;
+        let entry = entry.map_err(LoadError::io("read the folder", folder))?;
         if entry.file_name().to_string_lossy().starts_with(SPILL_PREFIX) {
-            std::fs::remove_file(entry.path()).map_err(io("remove", &entry.path()))?;
+            std::fs::remove_file(entry.path()).map_err(LoadError::io("remove", &entry.path()))?;
         }
     }
     Ok(())
 }
 
-/// What every session has: no extension is ever downloaded, or loaded without being asked for.
+/// Settings of every session: no extension is downloaded or loaded implicitly.
 pub(super) fn common_config(config: Config) -> Result<Config, duckdb::Error> {
     config.with("autoinstall_known_extensions", "false")?.with("autoload_known_extensions", "false")
 }
 
-/// Times in zone-aware columns are shown and cast as UTC. Only an engine with the `icu` extension knows zones; one without it
-/// (the bundled build) always counts in UTC and has no such setting.
+/// Sets the session's zone to UTC. Only an engine with the extension `icu` has the setting; the bundled build has no
+/// zones and always counts in UTC.
 pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
     let Err(error) = connection.execute_batch("SET TimeZone = 'UTC'") else { return Ok(()) };
     let has_icu: bool = connection

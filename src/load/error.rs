@@ -1,4 +1,4 @@
-//! What can go wrong with a warehouse, named for what the caller can do about it.
+//! Errors of a warehouse. Variants are named by what the caller can do.
 
 use std::{
     io,
@@ -12,51 +12,51 @@ use crate::{files, schema::Table};
 /// An error of a warehouse.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Another process has the file open; wait, or close it.
+    /// Another process has the file open: wait, or close it there.
     #[error("{} is held open by another process{}", path.display(), holder.as_deref().map(|holder| format!(" ({holder})")).unwrap_or_default())]
     Locked { path: PathBuf, holder: Option<String> },
-    /// The file system gives no locks, so nobody can tell whether another process writes.
+    /// The file system has no locks, so other writers cannot be excluded: move the warehouse.
     #[error("the file system gives no lock on {}", path.display())]
     LockRefused {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// There is no such file or folder.
+    /// The file or folder does not exist: create it, or name another path.
     #[error("there is no warehouse at {}", path.display())]
     Missing { path: PathBuf },
-    /// The warehouse was filled from another service or environment.
+    /// The warehouse belongs to another service or environment: name another warehouse, or rebind it.
     #[error("{} was filled from {found}, and this run reads {wanted}", path.display())]
     OtherIdentity { path: PathBuf, found: String, wanted: String },
-    /// The Parquet warehouse is cut otherwise than the setting says; set it back, or fill a new folder.
+    /// The Parquet warehouse has another partition size than the setting: set it back, or fill a new folder.
     #[error("{} is cut by {found}, and the setting says by {wanted}", path.display())]
     OtherPartition { path: PathBuf, found: String, wanted: String },
-    /// The warehouse was written by a newer version of this program, or of the engine.
+    /// A newer version of this program or of the engine wrote the warehouse: upgrade.
     #[error("{} was written by a newer version ({found})", path.display())]
     Newer { path: PathBuf, found: String },
-    /// There is a file or folder, but it is not a warehouse of ours.
+    /// The path holds something else than a warehouse of this program: name another path.
     #[error("{} is not a warehouse of studysync: {why}", path.display())]
     NotOurs { path: PathBuf, why: String },
-    /// A writer was killed half-way through putting files in place, and whoever only reads may not finish it.
+    /// A killed writer left a publish unfinished, and a reader may not finish it: run `sync` once.
     #[error("the last run on {} was cut short while it put files in place", path.display())]
     Unfinished { path: PathBuf },
-    /// No space is left.
+    /// The disk is full: make room and run again.
     #[error("no space is left for {}", path.display())]
     Full {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// A file of the warehouse is torn, overwritten or missing.
+    /// A file is torn, overwritten or missing: restore the warehouse, or fill a new one.
     #[error("{} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
-    /// Somebody else keeps something in the file with which the work cannot be done.
+    /// An object that somebody else keeps in the file blocks the work: remove the object.
     #[error("{}: {object} {why}", path.display())]
-    InTheWay { path: PathBuf, object: String, why: String },
-    /// An extension of the engine is not installed, or cannot be loaded.
+    ForeignObject { path: PathBuf, object: String, why: String },
+    /// An extension of the engine is missing or broken: install it.
     #[error("DuckDB's extension {name} cannot be loaded: {why}")]
     NoExtension { name: &'static str, why: String },
-    /// Reading or writing failed.
+    /// Reading or writing a file failed.
     #[error("cannot {action} {}", path.display())]
     Io {
         action: &'static str,
@@ -71,30 +71,42 @@ pub enum LoadError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A question took longer than it may.
+    /// A query exceeded its time limit: ask for less, or raise the limit.
     #[error("no answer within {} s", limit.as_secs_f64())]
-    OutOfTime { limit: std::time::Duration },
-    /// A page of the scan cannot be had; whoever reads the pages knows why.
+    TimedOut { limit: std::time::Duration },
+    /// A page of the scan cannot be read: see the source.
     #[error("a page of the scan cannot be read")]
     Pages(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Pages were handed over in a way that the contract does not know; a fault of the program.
-    #[error("a batch does not fit its contract: {0}")]
-    Contract(String),
+    /// Stored rows have values that no version of this program writes: restore the warehouse, or fill a new one.
+    #[error("the warehouse has damaged rows: {0}")]
+    DamagedRows(String),
+    /// The input or the command asks for something that is not implemented: change the input, or use another command.
+    #[error("{0}")]
+    Unsupported(String),
+    /// More rows carry the identifiers of one request than fit into memory: split the request.
+    #[error("more than {rows_max} rows carry these identifiers")]
+    TooManyRows { rows_max: usize },
+    /// An error rolled back scans that were applied before it and not committed: apply these scans again.
+    #[error("scans that were applied and not committed are rolled back after an error")]
+    RolledBack,
+    /// The program broke one of its own rules: report it. The warehouse is unchanged since its last commit.
+    #[error("internal error: {0}")]
+    Bug(String),
 }
 
 impl LoadError {
-    /// What the engine refused; `action` completes "the engine failed to ...".
+    /// An error of the engine; `action` completes "the engine failed to ...".
     pub(super) fn engine(action: impl Into<String>, source: duckdb::Error) -> Self {
         let message = source.to_string();
         if is_full(&message) {
             let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
             return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
         }
-        // The text says all: the error behind it has a number that is always the same.
+        // The message is complete: the source has only a code that never changes.
         LoadError::Engine { action: action.into(), source: message.into() }
     }
 
-    /// Nothing at all if the file is there; else why it cannot be read.
+    /// Returns an error unless the path is a file.
     pub(super) fn require_file(path: &Path) -> Result<(), LoadError> {
         match Self::require(path)? {
             found if found.is_file() => Ok(()),
@@ -102,7 +114,7 @@ impl LoadError {
         }
     }
 
-    /// The same of a folder.
+    /// Returns an error unless the path is a folder.
     pub(super) fn require_folder(path: &Path) -> Result<(), LoadError> {
         match Self::require(path)? {
             found if found.is_dir() => Ok(()),
@@ -111,35 +123,42 @@ impl LoadError {
     }
 
     fn require(path: &Path) -> Result<std::fs::Metadata, LoadError> {
-        let found = files::metadata(path).map_err(|source| LoadError::io("reach", path, source))?;
+        let found = files::metadata(path).map_err(LoadError::io("reach", path))?;
         found.ok_or_else(|| LoadError::Missing { path: path.to_owned() })
     }
 
-    /// An error of the file system; `action` completes "cannot ... PATH".
-    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        let path = path.to_path_buf();
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                LoadError::Full { path, source }
+    /// For `map_err`: an error of the file system. `action` completes "cannot ... PATH".
+    pub(super) fn io<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Error) -> LoadError + Copy + use<'p> {
+        move |source| {
+            let path = path.to_path_buf();
+            match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                    LoadError::Full { path, source }
+                }
+                _ => LoadError::Io { action, path, source },
             }
-            _ => LoadError::Io { action, path, source },
         }
     }
 }
 
-/// An error of Arrow about rows of a table, which follows no input: a fault of the program.
-pub(super) fn unfit(table: &Table) -> impl Fn(ArrowError) -> LoadError + use<'_> {
-    move |error| LoadError::Contract(format!("{}: {error}", table.name))
+/// For `map_err`: an error of Arrow about rows of a table. No input causes one, so it is a bug.
+pub(super) fn invalid_rows(table: &Table) -> impl Fn(ArrowError) -> LoadError + Copy + use<'_> {
+    invalid(&table.name)
 }
 
-/// Whether the engine ran out of disk: it has no codes, so its messages are read. The last is its bound on what it spills, which
-/// follows what is free.
+/// As [`invalid_rows`], for rows that belong to no table.
+pub(super) fn invalid(what: &str) -> impl Fn(ArrowError) -> LoadError + Copy + use<'_> {
+    move |error| LoadError::Bug(format!("{what}: {error}"))
+}
+
+/// Whether the engine ran out of disk space. The engine has no error codes, so the message is matched. The last sign is
+/// the limit of the spill folder, which follows the free space.
 pub(super) fn is_full(message: &str) -> bool {
     let signs = ["No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size"];
     signs.iter().any(|sign| message.contains(sign))
 }
 
-/// The file that a message of the engine names: the first text in double quotes.
+/// The path in a message of the engine: the first text in double quotes.
 fn quoted(message: &str) -> Option<&str> {
     message.split('"').nth(1).filter(|path| path.contains(std::path::MAIN_SEPARATOR))
 }

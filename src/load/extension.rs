@@ -1,4 +1,5 @@
-//! DuckDB's extension `fts`, which makes an index of words. It is never downloaded: it is used where somebody installed it.
+//! DuckDB's extension `fts`, which builds the search index. The program never downloads an extension: it uses an
+//! installed one.
 
 use std::path::{Path, PathBuf};
 
@@ -10,15 +11,15 @@ use super::{
 };
 use crate::schema::quote_text;
 
-/// The name of the extension.
+/// Name of the extension.
 const NAME: &str = "fts";
 
-/// Whether and how `search_answers` has an index of words.
+/// Settings of the search index that `search_answers` reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FullTextSearch {
-    /// Whether a run makes the index.
+    /// Whether a run builds the index.
     pub is_on: bool,
-    /// Where DuckDB keeps its extensions, if not in its usual folder.
+    /// Folder of DuckDB's extensions, if it is not the default one.
     pub extension_directory: Option<PathBuf>,
 }
 
@@ -35,7 +36,7 @@ impl FullTextSearch {
         installed_at(&connection).map(Option::unwrap_or_default)
     }
 
-    /// Whether the extension is installed. Does not load it, which takes much longer.
+    /// Checks whether the extension is installed, without loading it, which takes much longer.
     ///
     /// # Errors
     /// `NoExtension` if it is not.
@@ -44,7 +45,7 @@ impl FullTextSearch {
         set_directory(connection, self.extension_directory.as_deref())?;
         match installed_at(connection)? {
             Some(_) => Ok(()),
-            // The refusal names the file that is missing.
+            // This error names the missing file.
             None => load(connection, None),
         }
     }
@@ -69,7 +70,7 @@ fn load(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadErr
     connection.execute_batch(&format!("LOAD {NAME}")).map_err(|error| no_extension(&error.to_string()))
 }
 
-/// The file of the extension, if it is installed.
+/// The path of the extension, if it is installed.
 fn installed_at(connection: &Connection) -> Result<Option<PathBuf>, LoadError> {
     let sql = format!("SELECT install_path FROM duckdb_extensions() WHERE extension_name = '{NAME}' AND installed");
     let failed = |source| LoadError::engine("list its extensions", source);
@@ -79,7 +80,7 @@ fn installed_at(connection: &Connection) -> Result<Option<PathBuf>, LoadError> {
     Ok(path.map(|path| PathBuf::from(path.unwrap_or_default())))
 }
 
-/// What the engine says of an extension that is not there, or of one that is broken: the first line says all.
+/// An error from the engine's message about a missing or broken extension. Its first line is enough.
 fn no_extension(message: &str) -> LoadError {
     let why = match message.split_once("not found.") {
         Some((before, _)) => format!("there is no {}", before.split('"').nth(1).unwrap_or("file of it")),

@@ -1,75 +1,74 @@
-//! What goes into a warehouse and comes out of it, beside rows of Arrow.
+//! The values that go into a warehouse and come out of it, apart from Arrow rows.
 
 use arrow::{error::ArrowError, record_batch::RecordBatch};
 
 use crate::model::{FlatEvents, Proof, Scan, ScanId, Stream, Window};
 
-/// Deliveries of webhooks, flattened.
+/// Flattened webhook deliveries.
 #[derive(Clone, Debug)]
 pub struct EventRows {
-    /// Without the columns that are filled here.
+    /// Rows without the columns that the warehouse fills.
     pub flat: FlatEvents,
-    /// The run that adds them.
+    /// The run that adds the rows.
     pub run_id: crate::model::RunId,
-    /// When, by this machine, epoch milliseconds.
+    /// Time of this machine, in epoch milliseconds.
     pub applied_ms: i64,
 }
 
-/// Makes rows of events anew from the bodies in stored ones, in their order.
+/// Parses the bodies of stored events again, in their order.
 pub type ReadAgain<'a> = dyn Fn(&RecordBatch) -> Result<FlatEvents, ArrowError> + 'a;
 
-/// The range of a stream that a replay puts in.
+/// The range of a stream that a replay replaces.
 #[derive(Clone, Debug)]
 pub struct Replacement {
-    /// One with windows.
+    /// A stream that has windows.
     pub stream: Stream,
-    /// The creation time.
+    /// Range of the creation time.
     pub window: Window,
-    /// Every scan whose window is in the range: their rows of the ledger and of `rejects` are replaced with it.
+    /// Every scan whose window is in the range. Their rows in the ledger and in `rejects` are replaced too.
     pub scans: Vec<ScanId>,
 }
 
-/// One applied scan of the ledger.
+/// A row of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// The scan as it was applied.
     pub scan: Scan,
-    /// The records it returned.
+    /// Records that the scan returned.
     pub rows_read: u64,
-    /// Rows that seemed to have vanished, and were not believed: the scan left a doubt.
+    /// Rows that seemed to have vanished and were withheld: the window needs a recheck.
     pub withheld: u64,
-    /// How it proved its window complete.
+    /// How the scan proved its window complete.
     pub proof: Proof,
 }
 
 /// How to apply a scan.
 #[derive(Clone, Debug, Default)]
 pub struct CommitOptions {
-    /// What to do about rows that the scan no longer found.
+    /// Policy for rows that the scan did not return.
     pub vanish: VanishPolicy,
-    /// Whether the ledger gets a row even if the scan changes nothing: yes for a window that was never proven complete before,
-    /// no for a re-scan, which then writes nothing at all.
+    /// Whether a scan without changes gets a row in the ledger: true for the first proof of a window, false for a
+    /// re-scan, which then writes nothing.
     pub record_unchanged: bool,
-    /// How the scan proved its window complete: for the ledger.
+    /// How the scan proved its window complete.
     pub proof: Proof,
 }
 
-/// What to do about rows that a complete scan no longer found (promise P4).
+/// Policy for rows that a complete scan did not return (promise P4).
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VanishPolicy {
-    /// Mark them as vanished, unless more than `rows_max` and more than `share_max` of the window's rows would go, or the scan
-    /// found nothing at all and more than a sitting's answers would: then none is marked and they are counted as withheld.
+    /// Marks missing rows as vanished, with a guard against mass deletion. The guard withholds all of them if they
+    /// exceed `rows_max` and `share_max`, or if the scan returned nothing and they exceed one session's answers.
     Guarded {
-        /// Share of the rows that the warehouse holds in the window, 0 to 1.
+        /// Share of the stored rows of the window, 0 to 1.
         share_max: f64,
-        /// Rows.
+        /// Number of rows.
         rows_max: u64,
     },
-    /// Mark them all: the user said so.
+    /// Marks all missing rows as vanished: the user asked for it.
     Accept,
-    /// Mark none, and withhold none: the scan does not show all rows of its window, so that a row that is not there may be at the
-    /// service.
+    /// Marks and withholds nothing: the scan does not return all rows of its window.
     Ignore,
 }
 
@@ -79,44 +78,44 @@ impl Default for VanishPolicy {
     }
 }
 
-/// What applying a scan did.
+/// Result of applying a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Counts by fate.
+    /// Counts of rows by kind of change.
     pub counts: RowCounts,
-    /// Whether the warehouse changed at all.
+    /// Whether the warehouse changed.
     pub wrote: bool,
-    /// Whether the ledger held the scan already; the counts are then those of the first time.
-    pub was_held: bool,
+    /// Whether the ledger listed the scan before; the counts are then those of its first application.
+    pub already_applied: bool,
 }
 
-/// Rows of the scan's base table by fate; the columns of the same names in `sync_windows`.
+/// Counts of the scan's rows by kind of change: the columns of the same names in `sync_windows`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct RowCounts {
-    /// Records of the pages.
+    /// Records in the pages.
     pub rows_read: u64,
-    /// Rows that are new in a warehouse.
+    /// New rows.
     pub inserted: u64,
     /// Rows whose content changed, soft deletions among them.
     pub updated: u64,
-    /// Rows that are as they were.
+    /// Rows without a change.
     pub unchanged: u64,
     /// Rows that got a `deletedAt`.
     pub soft_deleted: u64,
-    /// Rows that the service no longer returns.
+    /// Rows that are marked as vanished.
     pub vanished: u64,
-    /// Rows that the service no longer returns, too many to be believed; they stay.
+    /// Rows that seem to have vanished and are too many to believe; they stay.
     pub withheld: u64,
-    /// Records that are new in `rejects`.
+    /// New rows in `rejects`.
     pub rejected: u64,
-    /// Records that are new in `response_history` with the reason `collision`, or in `rejects` with `key_collision`.
+    /// New rows in `response_history` with the reason `collision`, or in `rejects` with `key_collision`.
     pub collisions: u64,
-    /// Records that the service returned although their creation time lies outside of the window.
+    /// Records whose creation time lies outside of the window.
     pub outside_window: u64,
 }
 
 impl RowCounts {
-    /// The greater of each count: what the warehouses that applied one scan have to say together.
+    /// The maximum of each count: one result for the warehouses that applied the same scan.
     #[must_use]
     pub fn max(&self, other: &RowCounts) -> RowCounts {
         RowCounts {
@@ -141,20 +140,20 @@ pub struct RunRecord {
     pub command: String,
     pub outcome: String,
     pub exit_code: i64,
-    /// Epoch milliseconds by this machine.
+    /// Time of this machine, in epoch milliseconds.
     pub started_ms: i64,
-    /// Epoch milliseconds by this machine.
+    /// Time of this machine, in epoch milliseconds.
     pub finished_ms: i64,
     pub base_url: String,
     pub environment: String,
-    /// Of this program, that ran it.
+    /// Version of the program that ran.
     pub program_version: String,
     /// The run's JSON.
     pub report: String,
 }
 
-/// Which service and environment a warehouse belongs to (promise P10). A warehouse remembers what it was first opened with and
-/// refuses anything else.
+/// The service and environment of a warehouse (promise P10). A warehouse stores the identity that it was created with
+/// and refuses any other.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     pub base_url: String,

@@ -1,5 +1,5 @@
-//! Rows of Arrow batches as JSON objects, one a row, and the batches of a Parquet file that is not ours. Times are RFC 3339 in UTC;
-//! NULL is left out.
+//! Converts Arrow rows to JSON objects, and reads the batches of any Parquet file. Times are RFC 3339 in UTC; NULL is
+//! left out.
 
 use std::{fs::File, path::Path};
 
@@ -8,29 +8,32 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::LoadError;
 
-/// Rows of a Parquet file that are read at once.
+/// Rows that are read from a Parquet file at once.
 const BATCH_ROWS: usize = 1024;
-/// A time without a zone is in UTC, as everywhere in the warehouse.
+/// Format of times without a zone: they are UTC, as everywhere in the warehouse.
 const PLAIN_TIME: &str = "%Y-%m-%dT%H:%M:%S%.fZ";
 
-/// The rows of a batch, each as the text of a JSON object.
+/// The rows of a batch as JSON objects, one a line.
+///
+/// # Errors
+/// `Unsupported` for a column type that JSON cannot hold.
 pub fn json_rows(batch: &RecordBatch) -> Result<Vec<u8>, LoadError> {
     let failed =
-        |error: arrow::error::ArrowError| LoadError::Contract(format!("rows cannot be written as JSON: {error}"));
+        |error: arrow::error::ArrowError| LoadError::Unsupported(format!("rows cannot be written as JSON: {error}"));
     let builder = arrow::json::WriterBuilder::new().with_timestamp_format(PLAIN_TIME.to_owned());
     let mut writer = builder.build::<_, LineDelimited>(Vec::new());
     writer.write(batch).and_then(|()| writer.finish()).map_err(failed)?;
     Ok(writer.into_inner())
 }
 
-/// Hands over the batches of a Parquet file until it answers `false`. The schema comes first.
+/// Calls `take` with each batch of a Parquet file until it returns `false`, after `begin` with the schema.
 pub fn read_parquet_file<E: From<LoadError>>(
     path: &Path,
     begin: impl FnOnce(&SchemaRef) -> Result<(), E>,
     mut take: impl FnMut(RecordBatch) -> Result<bool, E>,
 ) -> Result<(), E> {
     let not_ours = |why: String| LoadError::NotOurs { path: path.to_owned(), why };
-    let file = File::open(path).map_err(|source| LoadError::io("open", path, source))?;
+    let file = File::open(path).map_err(LoadError::io("open", path))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| not_ours(error.to_string()))?;
     begin(builder.schema())?;
     let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|error| not_ours(error.to_string()))?;

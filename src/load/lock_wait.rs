@@ -1,5 +1,5 @@
-//! Waits, for a bounded time, for a warehouse that another process holds open. DuckDB's lock cannot be waited for, so it is tried
-//! again and again.
+//! Waits for a limited time while another process has a warehouse open. DuckDB's lock cannot be waited for, so opening
+//! is retried.
 
 use std::{
     thread,
@@ -10,20 +10,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::LoadError;
 
-/// Between two tries.
+/// Delay between two tries.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 
-/// How long a warehouse that is held by another process is waited for.
+/// How long to wait for a warehouse that another process has open.
 #[derive(Clone, Debug, Default)]
 pub struct LockPatience {
-    /// At most so long each time; zero gives up at once.
+    /// Limit of each wait; zero gives up at once.
     pub wait: Duration,
     /// Ends every wait.
     pub stop: CancellationToken,
 }
 
 impl LockPatience {
-    /// Tries until it works, fails for another reason than a lock, or the time is over. Blocks the thread.
+    /// Calls `open` until it succeeds, fails for another reason than a lock, or the wait is over. Blocks the thread.
     pub(super) fn until_free<T>(&self, mut open: impl FnMut() -> Result<T, LoadError>) -> Result<T, LoadError> {
         let started = Instant::now();
         let mut is_told = false;
@@ -62,8 +62,8 @@ mod tests {
         });
         assert_eq!(opened.unwrap(), 3);
         assert!(patience(300).until_free(|| Err::<(), _>(locked())).is_err());
-        let broken = patience(60_000).until_free(|| Err::<(), _>(LoadError::Contract("other".into())));
-        assert!(matches!(broken, Err(LoadError::Contract(_))));
+        let broken = patience(60_000).until_free(|| Err::<(), _>(LoadError::Bug("other".into())));
+        assert!(matches!(broken, Err(LoadError::Bug(_))));
         let stopped = patience(60_000);
         stopped.stop.cancel();
         assert!(stopped.until_free(|| Err::<(), _>(locked())).is_err());

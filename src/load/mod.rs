@@ -1,9 +1,9 @@
-//! Keeps warehouses: applies scans to them, and does everything else that is done with their rows. Knows no network, no files of pages and no
+//! Applies scans to warehouses, and does all other work on their rows. Knows no network, no page files and no
 //! configuration.
 //!
-//! A [`Warehouse`] is a store ([`store`]: a DuckDB file, or a folder of Parquet files) and what is done with it: scans are compared with what
-//! is stored and applied ([`scan`]), the tables that tell of the program itself are kept ([`tables`]), and people are found and taken
-//! out ([`persons`]).
+//! A [`Warehouse`] is a store ([`store`]: a DuckDB file, or a folder of Parquet files) with operations. [`scan`]
+//! compares a scan with the stored rows and applies it. [`tables`] keeps the program's own tables. [`persons`] finds
+//! and removes people.
 
 #[cfg(test)]
 mod conformance;

@@ -1,4 +1,4 @@
-//! Opens warehouses: the one place that knows which stores there are.
+//! Opens warehouses. This is the only file that knows which stores there are.
 
 use std::path::{Path, PathBuf};
 
@@ -13,29 +13,29 @@ use super::{
 };
 use crate::model::Failpoints;
 
-/// Where a warehouse is, and of which kind.
+/// The kind and path of a warehouse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A DuckDB file; `copy` is where a copy of it is left for readers, `search` how its answers are searched.
+    /// A DuckDB file. `copy` is the path of the copy for readers, `search` the full-text search.
     DuckDb { path: PathBuf, copy: Option<PathBuf>, search: FullTextSearch },
     /// A folder of Parquet files.
     Parquet { root: PathBuf, partition_by: PartitionBy },
 }
 
-/// What opening a warehouse takes beside its place.
+/// How to open a warehouse.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// Whose it is.
+    /// The service and environment that the warehouse belongs to.
     pub identity: Identity,
-    /// Memory that its store may take, in bytes.
+    /// Memory that the store may use, in bytes.
     pub memory_limit_bytes: u64,
-    /// Bytes of rows that may wait to be written.
+    /// Bytes of changed rows that are buffered before the store writes them.
     pub waiting_bytes_max: usize,
-    /// Threads for what gains by them.
+    /// Threads for work that several threads speed up.
     pub threads: u32,
-    /// How long to wait for one that another process has open.
+    /// How long to wait while another process has the warehouse open.
     pub patience: LockPatience,
-    /// Who watches its durable steps.
+    /// The failpoints before durable steps.
     pub failpoints: Failpoints,
 }
 
@@ -48,7 +48,7 @@ impl Place {
         }
     }
 
-    /// The file or folder.
+    /// The path of the file or folder.
     pub fn path(&self) -> &Path {
         match self {
             Place::DuckDb { path, .. } => path,
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// The warehouse at another path.
+    /// The same warehouse at another path.
     #[must_use]
     pub fn at(self, other: PathBuf) -> Self {
         match self {
@@ -65,25 +65,40 @@ impl Place {
         }
     }
 
-    /// Opens it for writing; makes it if it is not there. `engine`: one that was started before, for a DuckDB file.
+    /// Opens the warehouse for writing; creates it if it is missing. `engine` is one that was started before, for a DuckDB file.
     ///
     /// # Errors
     /// `Locked` if another process has it open, `OtherIdentity`, `Newer`, `NotOurs` or `OtherPartition` if it is not this warehouse.
     pub fn open(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Warehouse, LoadError> {
-        let store: Box<dyn Store> = match self {
-            Place::DuckDb { path, copy, search } => {
-                Box::new(open_duckdb(path, copy.as_ref(), search, opening, engine)?)
-            }
-            Place::Parquet { root, partition_by } => Box::new(open_parquet(root, *partition_by, opening)?),
-        };
+        let store = self.open_store(opening, engine)?;
         Ok(Warehouse::new(store, opening.waiting_bytes_max, opening.threads))
     }
 
-    /// Opens it to compare: for reading alone, so that it can lie where nothing may be written. What does not fit into memory goes to
+    fn open_store(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Box<dyn Store>, LoadError> {
+        let Opening { identity, patience, failpoints, .. } = opening;
+        match self {
+            Place::DuckDb { path, copy, search } => {
+                let engine = match engine {
+                    Some(engine) => engine,
+                    None => start_engine(path, opening.memory_limit_bytes, opening.threads)?,
+                };
+                let (patience, failpoints) = (patience.clone(), failpoints.clone());
+                let (copy, search) = (copy.clone(), search.clone());
+                let place = DuckDbPlace { path, identity, patience, failpoints, copy, search };
+                Ok(Box::new(DuckDbStore::open(place, engine)?))
+            }
+            Place::Parquet { root, partition_by } => {
+                let options = parquet_options(*partition_by, opening);
+                Ok(Box::new(ParquetStore::open_watched(root, identity, &options, patience, failpoints)?))
+            }
+        }
+    }
+
+    /// Opens the warehouse read-only, also where nothing may be written. Data beyond the memory limit spills to
     /// `spill`.
     ///
     /// # Errors
-    /// As [`Place::open`]; `Missing` if there is none.
+    /// As [`Place::open`]; `Missing` if there is no warehouse.
     pub fn open_to_compare(&self, opening: &Opening, spill: PathBuf) -> Result<Warehouse, LoadError> {
         let Opening { identity, memory_limit_bytes, threads, .. } = opening;
         let store: Box<dyn Store> = match self {
@@ -99,67 +114,25 @@ impl Place {
         Ok(Warehouse::new(store, opening.waiting_bytes_max, *threads))
     }
 
-    /// Writes whose it is, whatever it was. Whether it was bound to another identity: it is opened as that one's if it is not
-    /// `opening.identity`'s already.
+    /// Binds the warehouse of `from` to the identity of `opening`. Returns false if it is bound to that identity already.
     pub fn rebind(&self, from: &Identity, opening: &Opening) -> Result<bool, LoadError> {
-        let as_of = |identity: &Identity| Opening { identity: identity.clone(), ..opening.clone() };
-        match self {
-            Place::DuckDb { path, copy, search } => {
-                let open = |identity: &Identity| open_duckdb(path, copy.as_ref(), search, &as_of(identity), None);
-                let opened = bound_to(from, opening, open)?;
-                opened.map(|mut store| store.rebind(&opening.identity)).transpose().map(|bound| bound.is_some())
+        match self.open_store(opening, None) {
+            Err(LoadError::OtherIdentity { .. }) => {
+                let as_before = Opening { identity: from.clone(), ..opening.clone() };
+                self.open_store(&as_before, None)?.rebind(&opening.identity).map(|()| true)
             }
-            Place::Parquet { root, partition_by } => {
-                let opened = bound_to(from, opening, |identity| open_parquet(root, *partition_by, &as_of(identity)))?;
-                opened.map(|mut store| store.rebind(&opening.identity)).transpose().map(|bound| bound.is_some())
-            }
+            opened => opened.map(|_| false),
         }
     }
 }
 
-/// An engine for a DuckDB file, which spills beside it. Touches no file: whoever may not yet open the warehouse can start it.
+/// Starts an engine for a DuckDB file, which spills next to the file. Touches no file, so no lock is needed.
 pub fn start_engine(path: &Path, memory_limit_bytes: u64, threads: u32) -> Result<StartedEngine, LoadError> {
     let mut spill = path.as_os_str().to_owned();
     spill.push(".spill");
     StartedEngine::start(EngineOptions { memory_limit_bytes, threads, temp_directory: spill.into() })
 }
 
-/// Opens a DuckDB file, with what the end of a run leaves of it.
-fn open_duckdb(
-    path: &Path,
-    copy: Option<&PathBuf>,
-    search: &FullTextSearch,
-    opening: &Opening,
-    engine: Option<StartedEngine>,
-) -> Result<DuckDbStore, LoadError> {
-    let engine = match engine {
-        Some(engine) => engine,
-        None => start_engine(path, opening.memory_limit_bytes, opening.threads)?,
-    };
-    let (identity, patience, failpoints) = (&opening.identity, opening.patience.clone(), opening.failpoints.clone());
-    DuckDbStore::open(
-        DuckDbPlace { path, identity, patience, failpoints, copy: copy.cloned(), search: search.clone() },
-        engine,
-    )
-}
-
-fn open_parquet(root: &Path, partition_by: PartitionBy, opening: &Opening) -> Result<ParquetStore, LoadError> {
-    let options = parquet_options(partition_by, opening);
-    ParquetStore::open_watched(root, &opening.identity, &options, &opening.patience, &opening.failpoints)
-}
-
 fn parquet_options(partition_by: PartitionBy, opening: &Opening) -> ParquetOptions {
     ParquetOptions { partition_by, memory_limit_bytes: opening.memory_limit_bytes, threads: opening.threads }
-}
-
-/// What is bound to `from`, opened; `None` if it is bound to the identity of `opening` already.
-fn bound_to<T>(
-    from: &Identity,
-    opening: &Opening,
-    open: impl Fn(&Identity) -> Result<T, LoadError>,
-) -> Result<Option<T>, LoadError> {
-    match open(&opening.identity) {
-        Err(LoadError::OtherIdentity { .. }) => open(from).map(Some),
-        opened => opened.map(|_| None),
-    }
 }

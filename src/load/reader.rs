@@ -1,11 +1,12 @@
-//! Read-only SQL over a warehouse, for people. Sealed: it can read the warehouse's files and nothing else, and change nothing.
+//! Read-only SQL over a warehouse, for people. A query can read the warehouse's files, nothing else, and change
+//! nothing.
 //!
-//! It does not wait for a lock: while a run writes a DuckDB file, opening it says who holds it. And as long as it is open, no
-//! run can write that file: open it for the question, and drop it.
+//! Opening does not wait for a lock: while a run writes the DuckDB file, the error names the holder. No run can write a
+//! DuckDB file while a reader has it open: close the reader after the query.
 
 mod script;
 mod seal;
-mod watch;
+mod timer;
 
 use std::{
     path::{Path, PathBuf},
@@ -30,22 +31,22 @@ use crate::{
 };
 pub use script::{in_place, statements};
 use seal::check_reads_only;
-use watch::Watch;
+use timer::StatementTimer;
 
-/// Under which name a DuckDB file is attached, and the views over Parquet beside it.
+/// Catalog names: of the attached DuckDB file, and of the views over Parquet files.
 const DUCKDB_CATALOG: &str = "warehouse";
 const PARQUET_CATALOG: &str = "parquet";
-/// Name of the file of a partition, and of a table without partitions.
+/// File name of a partition, and of a table without partitions.
 const PARQUET_FILE: &str = "data.parquet";
 
-/// Limits for whoever names none.
+/// Default limits.
 const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 const STATEMENT_TIME: Duration = Duration::from_secs(300);
 
-/// What one statement may use of the machine.
+/// Limits of one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderLimits {
-    /// Memory of the engine, in bytes. Nothing spills to disk: what does not fit is an error.
+    /// Memory of the engine, in bytes. Nothing spills to disk: a larger query fails.
     pub memory_bytes: u64,
     /// Time that the engine may work on one statement.
     pub statement_time: Duration,
@@ -57,7 +58,7 @@ impl Default for ReaderLimits {
     }
 }
 
-/// A sealed connection to a warehouse.
+/// A read-only connection to a warehouse.
 pub struct Reader {
     connection: Connection,
     statement_time: Duration,
@@ -71,20 +72,20 @@ pub struct QueryResult {
     /// Times carry no zone and are UTC.
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
-    /// Whether there are more rows than were asked for.
+    /// Whether the result has more rows than the limit.
     pub truncated: bool,
 }
 
-/// How much of a result was handed over.
+/// How many rows of a result were streamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Streamed {
     pub rows: usize,
-    /// Whether there are more rows than were asked for.
+    /// Whether the result has more rows than the limit.
     pub truncated: bool,
 }
 
 impl Reader {
-    /// Opens a warehouse with the limits that suit most questions.
+    /// Opens a warehouse with the default limits.
     ///
     /// # Errors
     /// As [`Reader::open_limited`].
@@ -92,11 +93,11 @@ impl Reader {
         Reader::open_limited(duckdb, parquet, ReaderLimits::default())
     }
 
-    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Tables and views go by their names; with both, those are
-    /// the DuckDB file's, and Parquet's are `parquet.NAME`.
+    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Tables and views have their plain names. With
+    /// both, plain names are the DuckDB file's, and `parquet.NAME` is Parquet's.
     ///
     /// # Errors
-    /// `Locked` while a process (this one, too) has the DuckDB file open for writing, `Missing` if there is no such file.
+    /// `Locked` while a process, or this one, writes the DuckDB file; `Missing` if there is no such file.
     pub fn open_limited(
         duckdb: Option<&Path>,
         parquet: Option<&Path>,
@@ -105,7 +106,7 @@ impl Reader {
         let failed = |source| LoadError::engine("open", source);
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", limits.memory_bytes)))
-            // Nothing spills into the working directory of whoever asks.
+            // The engine would spill into the working directory.
             .and_then(|config| config.with("temp_directory", ""))
             .map_err(failed)?;
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
@@ -124,10 +125,10 @@ impl Reader {
         Ok(Reader { connection, statement_time: limits.statement_time, _claim: claim })
     }
 
-    /// Runs one statement that only reads, and keeps at most `rows_max` rows of its result.
+    /// Runs one read-only statement and returns at most `rows_max` rows.
     ///
     /// # Errors
-    /// `Engine`, with the engine's words, for anything that is not one valid SELECT; `OutOfTime`.
+    /// `Engine`, with the engine's message, for anything but one valid SELECT; `TimedOut`.
     pub fn query(&mut self, sql: &str, rows_max: usize) -> Result<QueryResult, LoadError> {
         let mut kept: Vec<RecordBatch> = Vec::new();
         let mut schema = None;
@@ -142,7 +143,7 @@ impl Reader {
         Ok(QueryResult { schema, batches: kept, truncated: streamed.truncated })
     }
 
-    /// Says whether one statement only reads, and whether all that it names is there. Does not run it.
+    /// Checks that a statement only reads and that everything it names exists. Does not run the statement.
     ///
     /// # Errors
     /// As [`Reader::query`].
@@ -152,11 +153,11 @@ impl Reader {
         prepared.map_err(|source| LoadError::engine("run the query", source))
     }
 
-    /// Runs one statement that only reads, and hands its rows over batch by batch as they are made, at most `rows_max` of them.
-    /// The first batch is empty: it tells the schema. Memory does not grow with the result.
+    /// Runs one read-only statement and calls `take` with its batches, at most `rows_max` rows. The first batch is
+    /// empty and has the schema. Memory does not grow with the result.
     ///
     /// # Errors
-    /// Whatever `take` says; else as [`Reader::query`], when rows may have been handed over already.
+    /// Errors of `take`, and those of [`Reader::query`], also after some batches.
     pub fn stream<E: From<LoadError>>(
         &mut self,
         sql: &str,
@@ -164,18 +165,18 @@ impl Reader {
         mut take: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<Streamed, E> {
         check_reads_only(&self.connection, sql)?;
-        let watch = Watch::new(self.connection.interrupt_handle(), self.statement_time)
+        let timer = StatementTimer::new(self.connection.interrupt_handle(), self.statement_time)
             .map_err(|source| LoadError::Engine { action: "run the query".into(), source: source.into() })?;
-        let failed = |source| match watch.is_used_up() {
-            true => LoadError::OutOfTime { limit: self.statement_time },
+        let failed = |source| match timer.is_used_up() {
+            true => LoadError::TimedOut { limit: self.statement_time },
             false => LoadError::engine("run the query", source),
         };
-        let mut statement = watch.during(|| self.connection.prepare(sql)).map_err(failed)?;
-        // The stream's own iterator panics when a row cannot be computed; `step` tells.
-        watch.during(|| statement.stream_arrow([]).map(drop)).map_err(failed)?;
+        let mut statement = timer.during(|| self.connection.prepare(sql)).map_err(failed)?;
+        // The iterator of the stream panics when a row cannot be computed. `step` returns the error.
+        timer.during(|| statement.stream_arrow([]).map(drop)).map_err(failed)?;
         take(without_zones(RecordBatch::new_empty(statement.schema())))?;
         let mut left = rows_max;
-        while let Some(rows) = watch.during(|| statement.step()).map_err(failed)? {
+        while let Some(rows) = timer.during(|| statement.step()).map_err(failed)? {
             let batch = without_zones(RecordBatch::from(&rows));
             let kept = batch.num_rows().min(left);
             left -= kept;
@@ -186,15 +187,15 @@ impl Reader {
                 return Ok(Streamed { rows: rows_max, truncated: true });
             }
         }
-        // An interrupted stream may end as if it were whole.
-        match watch.is_used_up() {
-            true => Err(LoadError::OutOfTime { limit: self.statement_time }.into()),
+        // An interrupted stream may end without an error.
+        match timer.is_used_up() {
+            true => Err(LoadError::TimedOut { limit: self.statement_time }.into()),
             false => Ok(Streamed { rows: rows_max - left, truncated: false }),
         }
     }
 }
 
-/// Columns of zone-aware times as plain ones: the session is pinned to UTC, and so is every time that is handed over.
+/// Removes the zones of time columns: the session is pinned to UTC, so every time is UTC.
 fn without_zones(batch: RecordBatch) -> RecordBatch {
     let is_zoned = |field: &Field| matches!(field.data_type(), DataType::Timestamp(TimeUnit::Microsecond, Some(_)));
     let schema = batch.schema();
@@ -210,12 +211,12 @@ fn without_zones(batch: RecordBatch) -> RecordBatch {
     };
     let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) =
         schema.fields().iter().zip(batch.columns()).map(plain).unzip();
-    // The same lengths, and types that are read off the columns.
+    // Lengths and types are those of the columns, so this cannot fail.
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap_or(batch)
 }
 
 fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadError> {
-    // Attaching would not create a file for reading, but its message would not say so.
+    // Attaching creates no file for reading, but its error does not say that the file is missing.
     LoadError::require_file(path)?;
     let claim = Claim::for_reading(path)?;
     let name = quote_text(&path.to_string_lossy());
@@ -233,14 +234,14 @@ fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Resul
         let name = quote_identifier(&table.name);
         statements.push(format!("CREATE VIEW {name} AS {rows}"));
     }
-    // Unlike a view, a macro reads the tables of whoever calls it: beside a DuckDB file it would silently read that.
+    // A macro reads the caller's tables: next to a DuckDB file it would silently read that file.
     let views = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
     statements.extend(views.map(schema::View::create_sql));
     statements.push("USE memory.main".to_owned());
     connection.execute_batch(&statements.join(";\n")).map_err(|error| explain(error, "open the warehouse", root))
 }
 
-/// The glob is read anew by each query: it sees what was published meanwhile.
+/// Each query expands the glob again, so it sees what was published since.
 fn files_of(root: &Path, table: &Table) -> String {
     let middle = if table.partition.is_some() { "*/" } else { "" };
     let glob = format!("{}{}/{middle}{PARQUET_FILE}", folder_text(root), table.name);
@@ -265,15 +266,15 @@ fn no_rows_of(table: &Table) -> String {
     format!("SELECT {} WHERE false", columns.join(", "))
 }
 
-/// Whether a table has files. An error for what this user may not read: the engine leaves it out and says nothing.
+/// Whether a table has files. The engine silently skips what this user may not read, so that is an error here.
 fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
     let folder = root.join(&table.name);
     let is_file = |path: &Path| match files::metadata(path) {
         Ok(found) => Ok(found.is_some_and(|found| found.is_file())),
-        Err(source) => Err(LoadError::io("read", path, source)),
+        Err(source) => Err(LoadError::io("read", path)(source)),
     };
     let Some(_) = table.partition else { return is_file(&folder.join(PARQUET_FILE)) };
-    let failed = |source| LoadError::io("read", &folder, source);
+    let failed = LoadError::io("read", &folder);
     let partitions = match std::fs::read_dir(&folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         partitions => partitions.map_err(failed)?,
@@ -285,14 +286,14 @@ fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
     Ok(has_any)
 }
 
-/// The folder as the engine compares it: absolute, with a slash at its end.
+/// The folder as the engine compares it: absolute, with a trailing slash.
 fn folder_text(root: &Path) -> String {
     let absolute: PathBuf = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
     format!("{}/", absolute.to_string_lossy().trim_end_matches('/'))
 }
 
 impl QueryResult {
-    /// The rows that were kept.
+    /// Rows in the result.
     pub fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }

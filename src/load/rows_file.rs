@@ -1,4 +1,5 @@
-//! The rows of a query as a Parquet file, for people: any schema, streamed. The warehouse's own files are `parquet`'s matter.
+//! Writes the rows of a query as a Parquet file, for people: any schema, streamed. The files of a warehouse are written
+//! by `store::parquet`.
 
 use std::{
     io::{self, Write},
@@ -6,8 +7,8 @@ use std::{
 };
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch},
-    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType},
+    array::RecordBatch,
+    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
 };
 use parquet::{
     arrow::ArrowWriter,
@@ -15,23 +16,25 @@ use parquet::{
     file::properties::WriterProperties,
 };
 
+use super::store::fit_column;
+
 /// The zone of every time.
 const UTC: &str = "UTC";
-/// Rows of a row group, and the bytes at which one is closed before: what the writer holds in memory.
+/// Rows of a row group, and the bytes at which one ends early: the writer holds them in memory.
 const ROW_GROUP_ROWS: usize = 122_880;
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// Writes batches of one schema as a Parquet file (zstd). Times are marked as UTC, as in the warehouse's own files.
+/// Writes batches of one schema as a Parquet file (zstd). Times are marked as UTC.
 pub struct ParquetRows {
     writer: ArrowWriter<Vec<u8>>,
     schema: SchemaRef,
 }
 
 impl ParquetRows {
-    /// A file with this schema.
+    /// Begins a file with this schema.
     ///
     /// # Errors
-    /// `InvalidData` for a column type that Parquet has no form for.
+    /// `InvalidData` for a column type that Parquet does not have.
     pub fn new(schema: &Schema) -> io::Result<Self> {
         let fields: Vec<Field> = schema.fields().iter().map(|field| marked_as_utc(field)).collect();
         let schema: SchemaRef = Arc::new(Schema::new(fields));
@@ -44,16 +47,17 @@ impl ParquetRows {
         Ok(ParquetRows { writer, schema })
     }
 
-    /// Adds rows, and writes what is ready.
+    /// Adds rows, and writes finished row groups to `out`.
     pub fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
         let fields = batch.columns().iter().zip(self.schema.fields());
-        let batch = fields.map(|(column, field)| fit(column, field.data_type())).collect::<Vec<_>>();
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), batch).map_err(io::Error::other)?;
+        let columns = fields.map(|(column, field)| fit_column(column, field)).collect::<Result<Vec<_>, _>>();
+        let batch = columns.and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns));
+        let batch = batch.map_err(io::Error::other)?;
         self.writer.write(&batch).map_err(unwritable)?;
         if self.writer.in_progress_size() > ROW_GROUP_BYTES {
             self.writer.flush().map_err(unwritable)?;
         }
-        // The writer counts its bytes by itself: what it has put into the buffer may go.
+        // The writer counts its bytes separately, so its buffer may be emptied.
         let ready = std::mem::take(self.writer.inner_mut());
         out.write_all(&ready)
     }
@@ -72,15 +76,6 @@ fn marked_as_utc(field: &Field) -> Field {
             field.clone().with_data_type(zoned).with_nullable(true)
         }
         _ => field.clone().with_nullable(true),
-    }
-}
-
-fn fit(column: &ArrayRef, wanted: &DataType) -> ArrayRef {
-    match (column.data_type(), wanted) {
-        (DataType::Timestamp(TimeUnit::Microsecond, None), DataType::Timestamp(_, Some(_))) => {
-            Arc::new(column.as_primitive::<TimestampMicrosecondType>().clone().with_timezone(UTC))
-        }
-        _ => Arc::clone(column),
     }
 }
 

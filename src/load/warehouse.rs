@@ -1,4 +1,4 @@
-//! A warehouse: a store, and what is done with the rows in it.
+//! A warehouse: a store, and the operations on the rows in it.
 
 use std::{collections::HashSet, path::Path};
 
@@ -14,42 +14,42 @@ use crate::{
     person::IdentifierMatcher,
 };
 
-/// One warehouse. Everything it does to data is a scan applied, all or nothing, and applying a scan again changes nothing.
+/// One warehouse. Applying a scan is atomic and idempotent.
 ///
-/// Scans that are applied one after the other are made durable together, by [`Warehouse::commit`]. A failure leaves the warehouse as it was
-/// when it was last committed. Every other method seals first. One thread uses it at a time.
+/// [`Warehouse::commit`] makes scans durable together that were applied one after the other. A failure rolls back to
+/// the last commit. Every other method commits first. One thread uses a warehouse at a time.
 pub struct Warehouse {
     store: BufferedStore,
-    /// The scans that the ledger holds, once that was asked; those that are not committed as well.
+    /// The scans in the ledger, committed or not; `None` before the ledger is read.
     scans: Option<HashSet<ScanId>>,
-    /// The last scan that was applied and is not committed.
+    /// The last scan that was applied and not committed.
     uncommitted: Option<ScanId>,
-    /// Scans that were applied are lost, and nobody asked yet.
-    has_lost: bool,
+    /// Whether an error rolled back applied scans and [`Warehouse::commit`] has not reported the loss yet.
+    lost_uncommitted: bool,
     threads: usize,
 }
 
 impl Warehouse {
-    /// A warehouse in this store, of which so many bytes of rows may wait to be written.
-    pub(in crate::load) fn new(store: Box<dyn Store>, waiting_bytes_max: usize, threads: u32) -> Self {
+    /// A warehouse in this store. `buffer_bytes_max` limits the rows that are buffered before the store writes them.
+    pub(in crate::load) fn new(store: Box<dyn Store>, buffer_bytes_max: usize, threads: u32) -> Self {
         let threads = usize::try_from(threads).unwrap_or(1);
-        let store = BufferedStore::new(store, waiting_bytes_max);
-        Self { store, scans: None, uncommitted: None, has_lost: false, threads }
+        let store = BufferedStore::new(store, buffer_bytes_max);
+        Self { store, scans: None, uncommitted: None, lost_uncommitted: false, threads }
     }
 
-    /// "duckdb" or "parquet": for people, and the key under which `state` remembers it.
+    /// "duckdb" or "parquet": a name for people, and the key in the checkpoints.
     pub fn name(&self) -> &'static str {
         self.store.as_store().name()
     }
 
-    /// Where it is, for people.
+    /// The path of the warehouse, for people.
     pub fn location(&self) -> String {
         self.store.as_store().location()
     }
 
-    /// Whether the ledger holds the scan.
+    /// Whether the ledger lists the scan.
     pub fn holds(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         self.is_in_ledger(scan)
     }
 
@@ -61,13 +61,13 @@ impl Warehouse {
         Ok(self.scans.insert(scans).contains(scan))
     }
 
-    /// Every scan that the ledger holds, in no particular order.
+    /// Returns the scans of the ledger, in no particular order.
     pub fn ledger(&mut self) -> Result<Vec<LedgerEntry>, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         ledger::entries(&mut self.store)
     }
 
-    /// Applies a complete scan and makes it durable.
+    /// Applies a complete scan and commits it.
     pub fn apply_and_commit(
         &mut self,
         scan: &Scan,
@@ -79,26 +79,21 @@ impl Warehouse {
         Ok(applied)
     }
 
-    /// Applies a complete scan, with its row of the ledger. Until it is committed nobody may believe that it is in the warehouse. A scan that
-    /// the ledger already holds changes nothing.
+    /// Applies a complete scan and adds its row to the ledger. The scan counts only after the next commit. A scan that
+    /// is in the ledger already changes nothing.
     pub fn apply(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
-        self.require_none_lost()?;
-        let applied = self.apply_unless_held(scan, pages, options);
+        self.require_nothing_lost()?;
+        let applied = self.apply_if_new(scan, pages, options);
         if applied.is_err() {
             self.rollback();
         }
         applied
     }
 
-    fn apply_unless_held(
-        &mut self,
-        scan: &Scan,
-        pages: &dyn Pages,
-        options: &CommitOptions,
-    ) -> Result<Applied, LoadError> {
+    fn apply_if_new(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
         if self.is_in_ledger(&scan.id)? {
             let counts = ledger::counts_of(&mut self.store, &scan.id)?.unwrap_or_default();
-            return Ok(Applied { counts, wrote: false, was_held: true });
+            return Ok(Applied { counts, wrote: false, already_applied: true });
         }
         let before = self.store.changes();
         let counts = scan::apply(&mut self.store, scan, pages, options.vanish)?;
@@ -108,29 +103,29 @@ impl Warehouse {
             self.scans.get_or_insert_default().insert(scan.id.clone());
             self.uncommitted = Some(scan.id.clone());
         }
-        Ok(Applied { counts, wrote, was_held: false })
+        Ok(Applied { counts, wrote, already_applied: false })
     }
 
-    /// Makes durable what was applied. Cheap when there is nothing to do.
+    /// Makes applied scans durable. Cheap when nothing changed.
     ///
     /// # Errors
-    /// Also when something was applied and is lost, because of an error that was told since: no scan that was applied and not
-    /// committed is in the warehouse then.
+    /// `RolledBack` once after an error that rolled back applied scans: none of the scans since the last commit is
+    /// stored.
     pub fn commit(&mut self) -> Result<(), LoadError> {
-        let committed = self.require_none_lost().and_then(|()| self.commit_changes());
-        // Whatever was lost is told now.
-        self.has_lost = false;
+        let committed = self.require_nothing_lost().and_then(|()| self.commit_changes());
+        // The loss is reported once.
+        self.lost_uncommitted = false;
         committed
     }
 
-    fn require_none_lost(&self) -> Result<(), LoadError> {
-        match self.has_lost {
-            true => Err(LoadError::Contract("what was applied before an error is lost with it".into())),
+    fn require_nothing_lost(&self) -> Result<(), LoadError> {
+        match self.lost_uncommitted {
+            true => Err(LoadError::RolledBack),
             false => Ok(()),
         }
     }
 
-    /// Makes changes durable, scans among them.
+    /// Makes all changes durable, applied scans among them.
     fn commit_changes(&mut self) -> Result<(), LoadError> {
         let label = self.uncommitted.as_ref().map_or("tables", |scan| scan.0.as_str()).to_owned();
         let committed = self.store.commit(&label);
@@ -142,19 +137,19 @@ impl Warehouse {
     }
 
     fn rollback(&mut self) {
-        self.has_lost |= self.uncommitted.take().is_some();
+        self.lost_uncommitted |= self.uncommitted.take().is_some();
         self.scans = None;
         self.store.rollback();
     }
 
-    /// Seals what was applied.
-    fn ready(&mut self) -> Result<(), LoadError> {
+    /// Commits what was applied.
+    fn commit_pending(&mut self) -> Result<(), LoadError> {
         self.commit_changes()
     }
 
-    /// Changes rows, durably.
+    /// Changes rows in a transaction of their own.
     fn change<T>(&mut self, work: impl FnOnce(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         let done = work(&mut self.store);
         match &done {
             Ok(_) => self.commit_changes()?,
@@ -163,121 +158,124 @@ impl Warehouse {
         done
     }
 
-    /// Says how the warehouse differs from a complete scan, which is all that the service has of the window, and names at most
-    /// `examples_max` rows of each kind of difference. Changes nothing.
+    /// Compares the warehouse with a complete scan, and returns at most `examples_max` rows of each kind of difference.
+    /// Changes nothing.
     pub fn compare(&mut self, scan: &Scan, pages: &dyn Pages, examples_max: usize) -> Result<Differences, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         scan::differences(&mut self.store, scan, pages, examples_max)
     }
 
-    /// Makes what was committed visible to readers of files (Parquet), or compact (DuckDB). Cheap when there is nothing to do.
+    /// Makes committed rows visible to readers of Parquet files, or compacts the DuckDB file. Cheap when nothing
+    /// changed.
     pub fn publish(&mut self) -> Result<(), LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         self.scans = None;
         self.store.store().publish()
     }
 
-    /// Whether so much waits for [`Warehouse::publish`], committed or not, that it is better done now than at the end.
+    /// Whether so many changes are pending that [`Warehouse::publish`] should run now and not at the end of the run.
     pub fn should_compact(&self) -> bool {
         self.store.as_store().should_compact()
     }
 
-    /// Lets other processes at the warehouse until it is used again, if it is one that keeps them out.
+    /// Releases the lock on the file, so that other processes can open it until the warehouse is used again.
     pub fn release_lock(&mut self) -> Result<(), LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         self.scans = None;
         self.store.store().release_lock()
     }
 
-    /// The run is over, its row is in `sync_runs`: leaves what others are to find. Cheap when nothing changed since.
+    /// Exports what readers find after a run: the copy for readers and the search index. Called after the run's row is
+    /// in `sync_runs`. Cheap when nothing changed.
     pub fn export_reader_copy(&mut self) -> Result<(), LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         self.store.store().export_reader_copy()
     }
 
-    /// Adds a row to `sync_runs`, in the place of an earlier one of the same run.
+    /// Adds a row to `sync_runs`, or replaces the row of the same run.
     pub fn record_run(&mut self, run: &RunRecord) -> Result<(), LoadError> {
         self.record_runs(std::slice::from_ref(run))
     }
 
-    /// Adds rows to `sync_runs`, in one transaction.
+    /// Adds rows to `sync_runs` in one transaction.
     pub fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {
         self.change(|store| runs::record(store, runs))
     }
 
-    /// The rows of `sync_runs`, in no particular order.
+    /// Returns the rows of `sync_runs`, in no particular order.
     pub fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         runs::all(&mut self.store)
     }
 
-    /// Adds what webhooks told, and the changes of status in it, in one transaction. An event that the warehouse holds is left out:
-    /// the same deliveries can be applied again. Returns the events added.
+    /// Adds webhook events and the changes of status in them, in one transaction. Idempotent: stored events are
+    /// skipped. Returns the number of events added.
     pub fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
         self.change(|store| events::add(store, events))
     }
 
-    /// Adds the events of another warehouse to this one, which has none. Each body is read again: that fills columns and tables which
-    /// are newer than their rows. Returns how many.
+    /// Copies the events of another warehouse into this one, which has none. Each body is parsed again, which fills
+    /// columns and tables that are newer than the stored rows. Returns the number of events.
     pub fn copy_events(&mut self, from: &mut Warehouse, read_again: &ReadAgain<'_>) -> Result<u64, LoadError> {
-        from.ready()?;
+        from.commit_pending()?;
         self.change(|store| events::copy(&mut from.store, store, read_again))
     }
 
-    /// Puts the rows of `source`, which a replay built, in the place of those held of a range. One transaction. Returns the rows put
-    /// in.
+    /// Replaces the rows of a range by those of `source`, which a replay built, in one transaction. Returns the rows
+    /// added.
     pub fn replace(&mut self, source: &mut Warehouse, what: &Replacement) -> Result<u64, LoadError> {
-        source.ready()?;
+        source.commit_pending()?;
         self.scans = None;
         self.change(|store| ranges::replace(store, &mut source.store, what))
     }
 
-    /// Which identifiers stand together with these in rows. Changes nothing.
+    /// Returns the identifiers that share a row with one of these. Changes nothing.
     pub fn co_occurrence(&mut self, wanted: &[Identifier]) -> Result<CoOccurrence, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         persons::co_occurrence(&mut self.store, wanted)
     }
 
-    /// Sessions of which every row had vanished at the service before this moment (epoch milliseconds), at most so many.
+    /// Returns at most `sessions_max` sessions of which every row had vanished before `before_ms`, in epoch
+    /// milliseconds.
     pub fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         persons::vanished_sessions(&mut self.store, before_ms, sessions_max)
     }
 
-    /// Of these sessions, those of which some row has not vanished.
+    /// Returns those of the sessions that have a row which has not vanished.
     pub fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         persons::live_sessions(&mut self.store, sessions)
     }
 
-    /// The rows that carry one of these identifiers, and what belongs to them. Changes nothing.
+    /// Finds the rows that carry one of these identifiers, and their child rows. Changes nothing.
     pub fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         persons::find(&mut self.store, person)
     }
 
-    /// Takes those rows out, so that no byte of them is left in any file of the warehouse. Does so also where none is held any
-    /// more: an earlier try may have been cut short between the rows and the bytes.
+    /// Removes these rows, and every byte of them from the files of the warehouse. The files are rewritten even if no
+    /// row is found: a kill may have separated an earlier removal from its rewrite.
     pub fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
         let found = self.change(|store| persons::remove(store, person))?;
         self.store.store().purge_removed_bytes()?;
         Ok(found)
     }
 
-    /// An error that names what somebody else keeps in the warehouse if rows could not be taken out because of it. Changes nothing.
+    /// Returns an error that names an object of somebody else which blocks the removal of rows. Changes nothing.
     pub fn require_erasable(&mut self) -> Result<(), LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         self.store.store().require_purgeable()
     }
 
-    /// Looks for identifiers in every text that the warehouse holds. Changes nothing.
+    /// Searches every text in the warehouse for identifiers. Changes nothing.
     pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<Searched, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         persons::search(&mut self.store, matcher, self.threads)
     }
 
-    /// Replaces the identifiers in the columns that mention them, in the tables that tell of the program itself or in all, and
-    /// returns the rows that changed. As for [`Warehouse::erase_people`], no byte of the old texts is left.
+    /// Replaces identifiers in the columns that mention them, in all tables or only in the program's own. Returns the
+    /// rows that changed. No byte of the old texts is left in the files.
     pub fn redact(
         &mut self,
         matcher: &IdentifierMatcher,
@@ -292,25 +290,26 @@ impl Warehouse {
         Ok(rows)
     }
 
-    /// Adds rows to `erasures`, in the place of earlier ones of the same erasures.
+    /// Adds rows to `erasures`, or replaces the rows of the same erasures.
     pub fn record_erasures(&mut self, records: &[ErasureRecord]) -> Result<(), LoadError> {
         self.change(|store| receipts::record(store, records))
     }
 
-    /// The rows of `erasures`, in no particular order.
+    /// Returns the rows of `erasures`, in no particular order.
     pub fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         receipts::all(&mut self.store)
     }
 
-    /// The recordings that answers name and that are not known to be here, of answers up to a moment (epoch microseconds): at most so many.
+    /// Returns at most `rows_max` recordings that answers up to `until_us` (epoch microseconds) name and that are not
+    /// stored yet.
     pub fn wanted_recordings(&mut self, until_us: i64, rows_max: usize) -> Result<WantedRecordings, LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         recordings::wanted(&mut self.store, until_us, rows_max)
     }
 
-    /// Writes what became of recordings into the rows that name them, and returns the rows that changed. `stamp`: which run does so, and when
-    /// by the service's clock; without it the rows keep what they say of that.
+    /// Writes the outcomes of recordings into the rows that name them, and returns the rows that changed. `stamp` is
+    /// the run and its time by the service's clock; without it the rows keep their stamps.
     pub fn settle_recordings(
         &mut self,
         outcomes: &[RecordingOutcome],
@@ -319,17 +318,16 @@ impl Warehouse {
         self.change(|store| recordings::settle(store, outcomes, stamp))
     }
 
-    /// Makes a warehouse at `fresh` with all that others keep in this one, as far as it has no rows: for a replay, which fills it. An
-    /// error names what could not come along. A warehouse that holds nothing of others makes none.
+    /// Creates a warehouse at `fresh` with the objects of others but no rows, for a replay to fill. An error names an
+    /// object that cannot be copied. Does nothing if this warehouse has no such objects.
     pub fn create_empty_beside(&mut self, fresh: &Path) -> Result<(), LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         self.store.store().create_empty_beside(fresh)
     }
 
-    /// Brings the rows of others from the warehouse at `left`, beside which this one was made, and what was left out until all rows
-    /// are there.
+    /// Imports the rows of others from the warehouse at `left`, and creates their indexes on our tables.
     pub fn import_foreign(&mut self, left: &Path) -> Result<(), LoadError> {
-        self.ready()?;
+        self.commit_pending()?;
         self.store.store().import_foreign(left)
     }
 }

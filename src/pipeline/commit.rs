@@ -148,7 +148,7 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
     let UncommittedScan { pulled, applied, drift } = committed;
     let wrote = applied.iter().any(|(_, applied)| applied.wrote);
     let acknowledged: Vec<(&str, bool)> =
-        applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.was_held)).collect();
+        applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.already_applied)).collect();
     let is_in_a_ledger = acknowledged.iter().any(|(_, is_in_ledger)| *is_in_ledger);
     let scan = &pulled.scan;
     // What one warehouse withholds or rejects is said even if another has nothing to say.

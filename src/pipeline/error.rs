@@ -118,7 +118,7 @@ pub fn load_code(error: &LoadError) -> u8 {
         | LoadError::Newer { .. }
         | LoadError::Missing { .. }
         | LoadError::NotOurs { .. }
-        | LoadError::InTheWay { .. } => 2,
+        | LoadError::ForeignObject { .. } => 2,
         _ => 1,
     }
 }

@@ -49,6 +49,8 @@ const LOCKS: &str = "keep it on a file system that gives locks: a local disk, or
 const WRITABLE: &str = "make the folder writable for this user, or name another place for it";
 const DAMAGED: &str =
     "restore it from a backup, or move it away and run the same command again: what it held is pulled anew";
+const BUG: &str =
+    "report this bug of studysync with the message; nothing committed is lost, and the same command can be run again";
 
 /// Whether a lock is held by this program.
 pub fn is_own(holder: Option<&str>) -> bool {
@@ -166,15 +168,18 @@ pub fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::NotOurs { .. } => Some(
             "name another path; or, if it was the warehouse once, restore it from a backup, or move it away and run the same command again",
         ),
-        LoadError::InTheWay { .. } => Some(
+        LoadError::ForeignObject { .. } => Some(
             "it is an object of your own: drop it, or make it without what is named here (a copy of its rows can stay in a file of your own \
              or in another table), then run the same command again",
         ),
         LoadError::OtherPartition { .. } => Some("keep to the partition it was made with, or name another folder"),
         LoadError::Full { .. } => Some(SPACE),
         LoadError::Unfinished { .. } => Some("run `studysync sync` once, which finishes it"),
-        LoadError::Damaged { .. } => Some(DAMAGED),
-        LoadError::OutOfTime { .. } => Some("ask for less: --survey narrows it"),
+        LoadError::Damaged { .. } | LoadError::DamagedRows(_) => Some(DAMAGED),
+        LoadError::TooManyRows { .. } => Some("name fewer people at once"),
+        LoadError::RolledBack => Some("run the same command again: it applies these scans again"),
+        LoadError::Bug(_) => Some(BUG),
+        LoadError::TimedOut { .. } => Some("ask for less: --survey narrows it"),
         LoadError::Engine { source, .. } if source.to_string().contains("Out of Memory Error") => {
             Some("raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost")
         }

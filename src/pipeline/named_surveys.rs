@@ -53,7 +53,7 @@ fn look_up(reader: &mut Reader, named: &[i64]) -> Result<UnknownSurveys, LoadErr
     reader.stream(&sql, usize::MAX, |batch| {
         let (ids, names) = (batch.column(0).as_primitive_opt::<Int64Type>(), batch.column(1).as_string_opt::<i32>());
         let (Some(ids), Some(names)) = (ids, names) else {
-            return Err(LoadError::Contract("ids of surveys are no integers".into()));
+            return Err(LoadError::DamagedRows("ids of surveys are not integers".into()));
         };
         for (id, name) in ids.iter().zip(names.iter()) {
             let Some(id) = id else { continue };

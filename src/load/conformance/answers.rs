@@ -20,7 +20,7 @@ pub(in crate::load) fn first_load_fills_every_table(lab: &mut Lab) {
     let mut chosen = answer("a", 0, "red;blue");
     chosen.choices = vec!["red".into(), "blue".into()];
     let applied = lab.apply(&answers_scan(0, 0, 1), &[page(&[chosen, answer("b", 0, "hello")])]);
-    assert!(applied.wrote && !applied.was_held);
+    assert!(applied.wrote && !applied.already_applied);
     assert_eq!(applied.counts, RowCounts { rows_read: 2, inserted: 2, ..RowCounts::default() });
     assert_eq!(lab.rows(TEXTS), ["a | red;blue", "b | hello"]);
     assert_eq!(lab.rows(CHOICES), ["a | 1 | red", "a | 2 | blue"]);

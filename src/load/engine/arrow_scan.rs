@@ -1,13 +1,12 @@
-//! Hands Arrow rows to the engine where they lie: a statement reads them from the table function [`FUNCTION`], which copies numbers and
-//! points at texts.
+//! Lets statements read Arrow rows without a copy: the table function [`FUNCTION`] copies numbers and points at texts.
 //!
-//! The appender of the crate copies each text twice before a table has it, with a call into the engine for each, and so took a quarter of the
-//! time of the thread at a warehouse. What the `unsafe` code here relies on:
+//! The appender of the crate copies each text twice and calls the engine for each text, which took a quarter of the
+//! time of a warehouse's thread. The `unsafe` code here relies on two facts:
 //!
-//! - A vector of the engine has as many places as [`FlatVector::capacity`] says, in the layout that DuckDB documents for the type of its column,
-//!   which is the one that was bound from the same Arrow type.
-//! - What a vector points at stays where it is until the statement is gone: the rows belong to the data that the statement was bound with. An
-//!   `INSERT` copies texts into the table's own segments, and a join reads them while the statement runs; none of their columns is part of a result.
+//! - A vector of the engine has [`FlatVector::capacity`] slots, in DuckDB's documented layout for the type that was
+//! bound from the Arrow column.
+//! - Texts that a vector points at outlive the statement: the bind data owns the rows. An `INSERT` copies the texts,
+//! and a join reads them while the statement runs; no result contains them.
 
 use std::{
     collections::HashMap,
@@ -30,13 +29,13 @@ use duckdb::{
 
 use crate::schema::quote_identifier;
 
-/// `FROM registered_rows(place)`: the rows that lie at this place of the [`ArrowTables`].
+/// `FROM registered_rows(id)` reads the rows with this id in [`ArrowTables`].
 const FUNCTION: &str = "registered_rows";
 
-/// So long is a text that stands in its vector; a longer one is pointed at.
+/// Texts up to this length stand in the vector; the vector points at longer ones.
 const INLINED_BYTES_MAX: usize = 12;
 
-/// Bits of a word of a mask of NULLs.
+/// Bits of a word in a mask of NULLs.
 const WORD_BITS: usize = 64;
 
 /// The Arrow rows that statements of an engine can read. Clones share them.
@@ -45,21 +44,22 @@ pub(super) struct ArrowTables(Arc<Mutex<Registry>>);
 
 #[derive(Debug, Default)]
 struct Registry {
-    next_place: i64,
+    next_id: i64,
     rows: HashMap<i64, Rows>,
 }
 
 type Rows = Arc<[RecordBatch]>;
 
 impl ArrowTables {
-    /// Registers the table function with an engine. Called once, by its first session.
+    /// Registers the table function with an engine. Called once, by the first session.
     pub fn open(connection: &Connection) -> Result<Self> {
         let arrow_tables = Self::default();
         connection.register_table_function_with_extra_info::<ArrowScan, Self>(FUNCTION, &arrow_tables)?;
         Ok(arrow_tables)
     }
 
-    /// Adds rows to a table, whose name is SQL: to the columns that the batches have, in which all of them agree. The others are NULL.
+    /// Inserts rows into the table with this SQL name. All batches have the same columns; the table's other columns are
+    /// NULL.
     pub fn insert(&self, connection: &Connection, table: &str, rows: &[RecordBatch]) -> Result<()> {
         let Some(first) = rows.iter().find(|batch| batch.num_rows() > 0) else { return Ok(()) };
         let columns: Vec<String> = first.schema().fields().iter().map(|field| quote_identifier(field.name())).collect();
@@ -69,13 +69,13 @@ impl ArrowTables {
             .execute_batch(&format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {}", relation.relation()))
     }
 
-    /// Rows that statements can read until what this returns is dropped. All batches have the same columns.
+    /// Registers rows for statements until the returned value is dropped. All batches have the same columns.
     pub fn register(&self, rows: &[RecordBatch]) -> RegisteredRows<'_> {
         let mut registry = self.registry();
-        registry.next_place += 1;
-        let place = registry.next_place;
-        registry.rows.insert(place, rows.into());
-        RegisteredRows { arrow_tables: self, place }
+        registry.next_id += 1;
+        let id = registry.next_id;
+        registry.rows.insert(id, rows.into());
+        RegisteredRows { arrow_tables: self, id }
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -83,29 +83,29 @@ impl ArrowTables {
     }
 }
 
-/// Rows that lie at a place, until this is dropped.
+/// Registered rows, until this value is dropped.
 pub(super) struct RegisteredRows<'c> {
     arrow_tables: &'c ArrowTables,
-    place: i64,
+    id: i64,
 }
 
 impl RegisteredRows<'_> {
-    /// What stands for them behind `FROM`.
+    /// The relation of these rows: what stands behind `FROM`.
     pub fn relation(&self) -> String {
-        format!("{FUNCTION}({})", self.place)
+        format!("{FUNCTION}({})", self.id)
     }
 }
 
 impl Drop for RegisteredRows<'_> {
     fn drop(&mut self) {
-        self.arrow_tables.registry().rows.remove(&self.place);
+        self.arrow_tables.registry().rows.remove(&self.id);
     }
 }
 
 /// The table function.
 struct ArrowScan;
 
-/// The batch and the row in it that are read next.
+/// The batch and the row of the next read.
 #[derive(Debug, Default)]
 struct Cursor {
     batch: usize,
@@ -121,17 +121,16 @@ impl VTab for ArrowScan {
     }
 
     fn bind(bind: &BindInfo) -> Result<Rows, Box<dyn Error>> {
-        // SAFETY: the function is registered with a arrow_tables, which lives as long as it.
+        // SAFETY: the function was registered with these `ArrowTables`, which live as long as the function.
         let arrow_tables: &ArrowTables = unsafe { &*bind.get_extra_info() };
-        let place = bind.get_parameter(0).to_int64();
-        let rows =
-            arrow_tables.registry().rows.get(&place).cloned().ok_or_else(|| format!("no rows lie at {place}"))?;
+        let id = bind.get_parameter(0).to_int64();
+        let rows = arrow_tables.registry().rows.get(&id).cloned().ok_or_else(|| format!("no rows lie at {id}"))?;
         let first = rows.first().ok_or("no batch lies there")?;
         for field in first.schema().fields() {
             bind.add_result_column(field.name(), engine_type(field.data_type())?);
         }
         bind.set_cardinality(rows.iter().map(|batch| batch.num_rows() as u64).sum(), true);
-        // The vectors are made for these types.
+        // The vectors are allocated for these types.
         match rows.iter().find(|batch| !has_columns_of(batch, first)) {
             Some(batch) => Err(format!("batches with the columns {} and {}", first.schema(), batch.schema()).into()),
             None => Ok(rows),
@@ -145,16 +144,16 @@ impl VTab for ArrowScan {
     fn func(call: &TableFunctionInfo<Self>, output: &mut DataChunkHandle) -> Result<(), Box<dyn Error>> {
         let rows: &Rows = call.get_bind_data();
         let mut cursor = call.get_init_data().lock().unwrap_or_else(PoisonError::into_inner);
-        let places = output.flat_vector(0).capacity();
+        let slots = output.flat_vector(0).capacity();
         let mut filled = 0;
-        // Full chunks, of several batches: the engine spends as much on a column of a small one.
-        while let Some(batch) = rows.get(cursor.batch).filter(|_| filled < places) {
-            let length = (places - filled).min(batch.num_rows() - cursor.row);
+        // Chunks are filled from several batches: a small chunk costs the engine as much as a full one.
+        while let Some(batch) = rows.get(cursor.batch).filter(|_| filled < slots) {
+            let length = (slots - filled).min(batch.num_rows() - cursor.row);
             for (at, column) in batch.columns().iter().enumerate() {
                 if length == batch.num_rows() {
-                    hand(output, at, filled, column)?;
+                    write_column(output, at, filled, column)?;
                 } else {
-                    hand(output, at, filled, &column.slice(cursor.row, length))?;
+                    write_column(output, at, filled, &column.slice(cursor.row, length))?;
                 }
             }
             filled += length;
@@ -168,7 +167,7 @@ impl VTab for ArrowScan {
     }
 }
 
-/// Whether a batch has the columns of another: they are read by their places.
+/// Whether two batches have the same columns. Columns are read by position.
 fn has_columns_of(batch: &RecordBatch, first: &RecordBatch) -> bool {
     let (schema, first) = (batch.schema(), first.schema());
     let is_same =
@@ -176,7 +175,7 @@ fn has_columns_of(batch: &RecordBatch, first: &RecordBatch) -> bool {
     schema.fields().len() == first.fields().len() && schema.fields().iter().zip(first.fields()).all(is_same)
 }
 
-/// What the engine calls the type; those that contracts have, and no others. A moment is its microseconds, whatever its zone is called.
+/// The engine's type of a column. Contracts have no other types. A time is its microseconds, whatever its zone.
 fn engine_type(data_type: &DataType) -> Result<LogicalTypeHandle, String> {
     Ok(match data_type {
         DataType::Utf8 => LogicalTypeId::Varchar.into(),
@@ -191,52 +190,53 @@ fn engine_type(data_type: &DataType) -> Result<LogicalTypeHandle, String> {
     })
 }
 
-/// Fills the places of a vector from `start` on with a column, which has no more rows than these.
-fn hand(output: &DataChunkHandle, at: usize, start: usize, column: &ArrayRef) -> Result<(), Box<dyn Error>> {
-    hand_nulls(output, at, start, column);
+/// Writes a column into the slots of a vector from `start` on. The vector has enough slots.
+fn write_column(output: &DataChunkHandle, at: usize, start: usize, column: &ArrayRef) -> Result<(), Box<dyn Error>> {
+    write_nulls(output, at, start, column);
     let mut vector = output.flat_vector(at);
     match column.data_type() {
         DataType::Utf8 => {
-            let places = places::<ffi::duckdb_string_t>(&mut vector, start, column.len());
-            places.iter_mut().enumerate().for_each(|(row, place)| *place = text_of(column.as_string(), row));
+            let slots = slots::<ffi::duckdb_string_t>(&mut vector, start, column.len());
+            slots.iter_mut().enumerate().for_each(|(row, id)| *id = text_of(column.as_string(), row));
         }
-        DataType::Int64 => hand_numbers::<Int64Type>(&mut vector, start, column),
-        DataType::Float64 => hand_numbers::<Float64Type>(&mut vector, start, column),
-        DataType::Timestamp(..) => hand_numbers::<TimestampMicrosecondType>(&mut vector, start, column),
+        DataType::Int64 => write_numbers::<Int64Type>(&mut vector, start, column),
+        DataType::Float64 => write_numbers::<Float64Type>(&mut vector, start, column),
+        DataType::Timestamp(..) => write_numbers::<TimestampMicrosecondType>(&mut vector, start, column),
         DataType::Boolean => {
-            let places = places::<u8>(&mut vector, start, column.len());
-            places.iter_mut().zip(column.as_boolean().values()).for_each(|(place, truth)| *place = truth.into());
+            let slots = slots::<u8>(&mut vector, start, column.len());
+            slots.iter_mut().zip(column.as_boolean().values()).for_each(|(id, truth)| *id = truth.into());
         }
-        DataType::List(_) => hand_lists(output, at, start, column.as_list()),
+        DataType::List(_) => write_lists(output, at, start, column.as_list()),
         other => return Err(format!("a column of type {other} was bound").into()),
     }
     Ok(())
 }
 
-/// The places of a vector that so many rows are for.
-fn places<'v, T>(vector: &'v mut FlatVector<'_>, start: usize, length: usize) -> &'v mut [T] {
-    // SAFETY: the vector was bound as the type that is kept as T, by [`engine_type`], and the slice is checked against its length.
+/// The slots of a vector for `length` rows from `start` on.
+fn slots<'v, T>(vector: &'v mut FlatVector<'_>, start: usize, length: usize) -> &'v mut [T] {
+    // SAFETY: [`engine_type`] bound the vector as the type with the layout of T, and indexing checks the bounds.
     let all = unsafe { vector.as_mut_slice::<T>() };
     &mut all[start..start + length]
 }
 
-/// Arrow and DuckDB keep 64 bits in the same way.
-fn hand_numbers<T: ArrowPrimitiveType>(vector: &mut FlatVector<'_>, start: usize, column: &ArrayRef) {
-    places(vector, start, column.len()).copy_from_slice(column.as_primitive::<T>().values());
+/// Arrow and DuckDB store these types as the same 64 bits.
+fn write_numbers<T: ArrowPrimitiveType>(vector: &mut FlatVector<'_>, start: usize, column: &ArrayRef) {
+    slots(vector, start, column.len()).copy_from_slice(column.as_primitive::<T>().values());
 }
 
-/// Both sides keep a bit for each row, the lowest first, that says whether there is a value.
-fn hand_nulls(output: &DataChunkHandle, at: usize, start: usize, column: &ArrayRef) {
+/// Both sides store a validity bit for each row, the lowest bit first.
+fn write_nulls(output: &DataChunkHandle, at: usize, start: usize, column: &ArrayRef) {
     let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { return };
     let words = output.flat_vector(at).capacity().div_ceil(WORD_BITS);
-    // SAFETY: a column's place is within the chunk. A mask that is writable has a bit for each place of its vector, in words of 64.
+    // SAFETY: the column's index is within the chunk. A writable mask has a bit for each slot of its vector, in words
+    // of 64.
     let mask = unsafe {
         let vector = ffi::duckdb_data_chunk_get_vector(output.get_ptr(), at as u64);
         ffi::duckdb_vector_ensure_validity_writable(vector);
         slice::from_raw_parts_mut(ffi::duckdb_vector_get_validity(vector), words)
     };
     let (shift, bits) = (start % WORD_BITS, nulls.inner().bit_chunks());
-    // Past its last row, a column says nothing: a one.
+    // Bits after the last row are set: they must not change the mask.
     let rest = bits.remainder_bits() | (u64::MAX << bits.remainder_len());
     for (word, given) in (start / WORD_BITS..).zip(bits.iter().chain([rest])) {
         let (low, high) = match shift {
@@ -251,25 +251,26 @@ fn hand_nulls(output: &DataChunkHandle, at: usize, start: usize, column: &ArrayR
     }
 }
 
-/// A NULL may have a text in Arrow, too.
+/// Arrow may store a text for a NULL.
 fn text_of(column: &StringArray, row: usize) -> ffi::duckdb_string_t {
     text(if column.is_null(row) { "" } else { column.value(row) })
 }
 
-/// The engine's form of a text, which points at it if it is long. That it is UTF-8, and less than 4 GiB, its Arrow column proves.
+/// A text in the engine's layout, which points at a long text. The Arrow column proves that it is UTF-8 and shorter
+/// than 4 GiB.
 fn text(text: &str) -> ffi::duckdb_string_t {
     let length = text.len() as u32;
     let value = match text.as_bytes() {
         bytes if bytes.len() <= INLINED_BYTES_MAX => {
             let mut inlined = [0; INLINED_BYTES_MAX];
-            inlined.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte as c_char);
+            inlined.iter_mut().zip(bytes).for_each(|(id, byte)| *id = *byte as c_char);
             let inlined = ffi::duckdb_string_t__bindgen_ty_1__bindgen_ty_2 { length, inlined };
             ffi::duckdb_string_t__bindgen_ty_1 { inlined }
         }
         bytes => {
             let mut prefix = [0; 4];
-            prefix.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte as c_char);
-            // The engine writes into no text that it was registered.
+            prefix.iter_mut().zip(bytes).for_each(|(id, byte)| *id = *byte as c_char);
+            // The engine never writes into a text of a registered row.
             let ptr = bytes.as_ptr().cast::<c_char>().cast_mut();
             let pointer = ffi::duckdb_string_t__bindgen_ty_1__bindgen_ty_1 { length, prefix, ptr };
             ffi::duckdb_string_t__bindgen_ty_1 { pointer }
@@ -278,8 +279,8 @@ fn text(text: &str) -> ffi::duckdb_string_t {
     ffi::duckdb_string_t { value }
 }
 
-/// The items of all lists of a vector stand one behind the other in its child.
-fn hand_lists(output: &DataChunkHandle, at: usize, start: usize, column: &ListArray) {
+/// The items of all lists of a vector stand one after the other in its child vector.
+fn write_lists(output: &DataChunkHandle, at: usize, start: usize, column: &ListArray) {
     let mut vector = output.list_vector(at);
     let offsets: Vec<usize> = column.value_offsets().iter().map(|offset| *offset as usize).collect();
     let (first, last) = (offsets.first().copied().unwrap_or(0), offsets.last().copied().unwrap_or(0));
@@ -287,7 +288,7 @@ fn hand_lists(output: &DataChunkHandle, at: usize, start: usize, column: &ListAr
     let items = column.values().slice(first, last - first);
     vector.set_len(held + items.len());
     let mut child = vector.child(held + items.len());
-    hand_numbers::<Int64Type>(&mut child, held, &items);
+    write_numbers::<Int64Type>(&mut child, held, &items);
     (0..items.len()).filter(|item| items.is_null(*item)).for_each(|item| child.set_null(held + item));
     for (row, ends) in (start..).zip(offsets.windows(2)) {
         if let [begin, end] = *ends {

@@ -45,7 +45,7 @@ const LIMITS: Limits = Limits { rows_max: 200_000, sessions_max: 20_000 };
 /// The rows of every table that carry one of the identifiers.
 ///
 /// # Errors
-/// `Contract` if there are more than can be taken although no single identifier is too wide.
+/// `TooManyRows` if there are more than can be taken although no single identifier is too wide.
 pub(in crate::load) fn co_occurrence(
     store: &mut BufferedStore,
     wanted: &[Identifier],
@@ -75,9 +75,7 @@ fn co_occurrence_within(
             found = rows_together(store, table, &marks, &wanted, limits)?;
         }
         if found.is_too_large(limits) {
-            let why =
-                format!("more than {} sessions carry these identifiers: name fewer people at once", limits.rows_max);
-            return Err(LoadError::Contract(why));
+            return Err(LoadError::TooManyRows { rows_max: limits.rows_max });
         }
         rows.extend(found.rows);
         merge_spellings(&mut co_occurrence.spellings, found.spellings);

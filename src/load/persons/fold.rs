@@ -63,7 +63,7 @@ fn next(receiver: &Mutex<mpsc::Receiver<RecordBatch>>) -> Option<RecordBatch> {
 }
 
 fn stopped() -> LoadError {
-    LoadError::Contract("a thread that works on batches stopped".to_owned())
+    LoadError::Bug("a thread that works on batches stopped".to_owned())
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     }
 
     fn error(text: &str) -> LoadError {
-        LoadError::Contract(text.to_owned())
+        LoadError::Bug(text.to_owned())
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TableChange, concat_rows, project, removal_columns},
     },
     person::IdentifierMatcher,
@@ -90,11 +90,11 @@ fn mentioning(
             let mut any = BooleanArray::from(vec![false; rows.num_rows()]);
             for column in project(&rows, columns)?.columns() {
                 if let Some(hits) = hits(&as_texts(column)?, matcher) {
-                    any = or(&any, &hits.is_hit).map_err(unfit(table))?;
+                    any = or(&any, &hits.is_hit).map_err(invalid_rows(table))?;
                 }
             }
             if any.true_count() > 0 {
-                found.push(project(&filter_record_batch(&rows, &any).map_err(unfit(table))?, &keys)?);
+                found.push(project(&filter_record_batch(&rows, &any).map_err(invalid_rows(table))?, &keys)?);
             }
             Ok(())
         },
@@ -107,8 +107,8 @@ fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result
     let Some(first) = keys.values().first() else { return Ok(Vec::new()) };
     let mut all = concat_rows(table, &first.schema(), keys.values())?;
     if let Some(moments) = table.partition.as_deref().and_then(|at| all.column_by_name(at)) {
-        let order = sort_to_indices(moments, None, None).map_err(unfit(table))?;
-        all = take_record_batch(&all, &order).map_err(unfit(table))?;
+        let order = sort_to_indices(moments, None, None).map_err(invalid_rows(table))?;
+        all = take_record_batch(&all, &order).map_err(invalid_rows(table))?;
     }
     let starts = (0..all.num_rows()).step_by(keys_at_once);
     Ok(starts.map(|start| all.slice(start, keys_at_once.min(all.num_rows() - start))).collect())
@@ -130,7 +130,7 @@ fn redacted(
         Ok(Arc::new(as_texts(column)?.iter().map(replace).collect::<StringArray>()) as ArrayRef)
     });
     let replaced = replaced.collect::<Result<Vec<_>, LoadError>>()?;
-    RecordBatch::try_new(schema, replaced).map_err(unfit(table))
+    RecordBatch::try_new(schema, replaced).map_err(invalid_rows(table))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, project, removal_columns, removal_keys},
     },
     model::{Identifier, Stream, Window},
@@ -138,7 +138,7 @@ fn marked_rows(
         |found: &mut Vec<RecordBatch>, rows| {
             let is_marked = rows_of_wanted(&rows, &marks, &records, test)?;
             if is_marked.contains(&true) {
-                let marked = filter_record_batch(&rows, &BooleanArray::from(is_marked)).map_err(unfit(table))?;
+                let marked = filter_record_batch(&rows, &BooleanArray::from(is_marked)).map_err(invalid_rows(table))?;
                 found.push(project(&marked, &keys)?);
             }
             Ok(())

@@ -24,9 +24,7 @@ pub(super) fn text_columns(table: &'static Table) -> Vec<&'static str> {
 pub(super) fn as_texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
     let column = match column.data_type() {
         DataType::Utf8 => Arc::clone(column),
-        _ => {
-            cast(column, &DataType::Utf8).map_err(|error| LoadError::Contract(format!("a column of texts: {error}")))?
-        }
+        _ => cast(column, &DataType::Utf8).map_err(|error| LoadError::Bug(format!("a column of texts: {error}")))?,
     };
     Ok(column.as_string::<i32>().clone())
 }

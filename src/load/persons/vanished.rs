@@ -75,7 +75,7 @@ pub(in crate::load) fn live_sessions(
 fn sessions_table() -> Result<(&'static Table, Mark), LoadError> {
     let table = contract(RESPONSES)?;
     let mark = marks_of(table).into_iter().find(|mark| mark.kind == IdentifierKind::Session);
-    Ok((table, mark.ok_or_else(|| LoadError::Contract(format!("{RESPONSES} has no column for sessions")))?))
+    Ok((table, mark.ok_or_else(|| LoadError::Bug(format!("{RESPONSES} has no column for sessions")))?))
 }
 
 /// The first sessions behind this one, in order, that have a row which is gone; at most so many.

@@ -1,9 +1,9 @@
-//! Takes a text of SQL apart into its statements. What a statement means is the engine's to say.
+//! Splits a SQL script into statements. Their meaning is the engine's business.
 
 use std::ops::Range;
 
-/// Where each statement of the text is, with the comments before it and without the semicolon. What is nothing but blanks and
-/// comments is none.
+/// The range of each statement, with the comments before it and without the semicolon. Blanks and comments alone are no
+/// statement.
 pub fn statements(script: &str) -> Vec<Range<usize>> {
     let bytes = script.as_bytes();
     let (mut found, mut start, mut has_token, mut at) = (Vec::new(), 0, false, 0);
@@ -33,15 +33,15 @@ pub fn statements(script: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// One statement at its place: everything before it is blank, so that the engine's errors tell the line of the whole text.
+/// One statement with everything before it blanked, so that the engine's errors name the line in the script.
 pub fn in_place(script: &str, statement: &Range<usize>) -> String {
     let blank = |letter: char| if letter == '\n' { '\n' } else { ' ' };
     let before = script.get(..statement.start).unwrap_or_default().chars().map(blank);
     before.chain(script.get(statement.clone()).unwrap_or_default().chars()).collect()
 }
 
-/// `LINE 3: SELECT x` and a caret below the place, as the engine shows it.
-pub(super) fn place(sql: &str, position: usize) -> String {
+/// `LINE 3: SELECT x` with a caret below the error, as the engine shows it.
+pub(super) fn error_position(sql: &str, position: usize) -> String {
     const BEFORE_MAX: usize = 40;
     const AFTER_MAX: usize = 30;
     let position = (0..=position.min(sql.len())).rev().find(|at| sql.is_char_boundary(*at)).unwrap_or(0);
@@ -58,7 +58,7 @@ pub(super) fn place(sql: &str, position: usize) -> String {
     format!("{head}{after}{more}\n{}^", " ".repeat(head.chars().count()))
 }
 
-/// Whether the quote opens a text of the form E'...', in which a backslash spares a quote.
+/// Whether the quote opens a text of the form E'...', in which a backslash escapes a quote.
 fn is_escaped(bytes: &[u8], quote: usize) -> bool {
     let before = |back: usize| quote.checked_sub(back).and_then(|at| bytes.get(at)).copied();
     matches!(before(1), Some(b'e' | b'E')) && !before(2).is_some_and(is_of_name)
@@ -68,7 +68,7 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// The length of a text in quotes. A doubled quote ends one text and begins another, which comes to the same.
+/// Length of a quoted text. A doubled quote ends one text and begins the next, with the same result.
 fn text_length(rest: &[u8], is_escaped: bool) -> usize {
     let mut at = 1;
     while let Some(byte) = rest.get(at) {
@@ -81,7 +81,7 @@ fn text_length(rest: &[u8], is_escaped: bool) -> usize {
     rest.len()
 }
 
-/// The length of a comment in slashes and stars, which may hold others.
+/// Length of a block comment, which may contain others.
 fn comment_length(rest: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while at < rest.len() {
@@ -99,7 +99,7 @@ fn comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// The length of a text between $tags$; 1 where the dollar begins none.
+/// Length of a text between $tags$; 1 where the dollar begins none.
 fn dollar_length(bytes: &[u8], at: usize) -> usize {
     if at.checked_sub(1).and_then(|before| bytes.get(before)).copied().is_some_and(is_of_name) {
         return 1;
@@ -155,10 +155,10 @@ mod tests {
         let script = "SELECT 1;\nSELECT é;";
         let second = in_place(script, &statements(script)[1]);
         assert_eq!(second, "         \nSELECT é");
-        assert_eq!(place(&second, 17), "LINE 2: SELECT é\n               ^");
-        assert_eq!(place("SELEKT 1", 0), "LINE 1: SELEKT 1\n        ^");
+        assert_eq!(error_position(&second, 17), "LINE 2: SELECT é\n               ^");
+        assert_eq!(error_position("SELEKT 1", 0), "LINE 1: SELEKT 1\n        ^");
         let long = format!("SELECT {}, x y z", "a, ".repeat(60));
-        let shown = place(&long, long.len() - 1);
+        let shown = error_position(&long, long.len() - 1);
         assert!(shown.lines().all(|line| line.chars().count() <= 80) && shown.contains("..."), "{shown}");
         assert_eq!(
             shown.lines().map(|line| line.chars().count()).collect::<Vec<_>>()[1],

@@ -1,14 +1,14 @@
-//! Which statements are let through: one of the SELECT family, and no function that does anything but to answer.
+//! Lets only read-only statements through: one SELECT without functions that have side effects.
 //!
-//! What files and addresses a statement may reach is sealed by the engine's own settings, not here.
+//! The engine's settings restrict files and addresses.
 
 use duckdb::Connection;
 use serde_json::Value;
 
-use super::script::place;
+use super::script::error_position;
 use crate::load::LoadError;
 
-/// Functions that a SELECT can call and that do something: they write, switch things, run a text as SQL, or take a pointer.
+/// Functions with side effects: they write, change settings, run a text as SQL, or take a pointer.
 pub(super) const REFUSED: &[&str] = &[
     "add_parquet_key",
     "arrow_scan",
@@ -22,10 +22,10 @@ pub(super) const REFUSED: &[&str] = &[
     "truncate_duckdb_logs",
     "write_log",
 ];
-/// The same by how their names begin: each of them is a setting.
+/// Prefixes of functions that change a setting.
 pub(super) const REFUSED_BEGINNINGS: &[&str] = &["enable_", "disable_", "verify_"];
 
-/// Refuses everything but one statement of the SELECT family: the engine can take apart no other kind.
+/// Refuses everything but one statement of the SELECT family. The engine serializes no other statement.
 pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError> {
     let text: String = connection
         .query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0))
@@ -37,7 +37,7 @@ pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(),
         let why = explain_refusal(tree["error_message"].as_str().unwrap_or_default());
         let position = tree["position"].as_str().and_then(|position| position.parse().ok());
         return Err(match position {
-            Some(position) => refused(&format!("{why}\n\n{}", place(sql, position))),
+            Some(position) => refused(&format!("{why}\n\n{}", error_position(sql, position))),
             None => refused(why),
         });
     }
@@ -50,7 +50,7 @@ pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(),
     }
 }
 
-/// The first function in the tree that is refused.
+/// The first refused function in the tree.
 fn refused_function(tree: &Value) -> Option<&str> {
     match tree {
         Value::Object(members) => {
@@ -67,7 +67,7 @@ pub(super) fn is_refused(name: &str) -> bool {
     REFUSED.contains(&name.as_str()) || REFUSED_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// The engine says of anything but a SELECT that it cannot be serialized, which is how it is recognised here.
+/// A plain message for statements that the engine cannot serialize.
 fn explain_refusal(message: &str) -> &str {
     match message {
         "" => "only SELECT statements can be run",

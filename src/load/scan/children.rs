@@ -15,7 +15,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{
             BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, owner_columns, removal_columns,
             removal_keys, renamed,
@@ -94,7 +94,7 @@ fn add(
 /// The hash of the key of the parent row, for each row of a child table.
 fn parent_keys(base: &'static Table, child: &'static Table, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
     let parents = renamed(rows, &owner_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
-    key_hashes(&base.key_in_order(), &parents).map_err(unfit(child))
+    key_hashes(&base.key_in_order(), &parents).map_err(invalid_rows(child))
 }
 
 /// Copies the columns that stored child rows share with their parent row, such as its creation time, from the parent row that changed.
@@ -121,7 +121,7 @@ pub(super) fn move_with_parents(
     }
     let keys = KeySet::of(removal_columns(child), std::slice::from_ref(&moved))?;
     let parents: HashMap<u128, u64> =
-        key_hashes(&base.key_in_order(), new).map_err(unfit(base))?.into_iter().zip(0..).collect();
+        key_hashes(&base.key_in_order(), new).map_err(invalid_rows(base))?.into_iter().zip(0..).collect();
     let mut change = TableChange::new(child);
     change.remove(&moved)?;
     for range in TimeRange::clusters_of(child, std::slice::from_ref(&moved))? {
@@ -133,7 +133,7 @@ pub(super) fn move_with_parents(
                 Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
                     (Some(stamp), _) => stamp,
                     (None, name) if is_shared(name) => {
-                        take(&column_of(base, new, name)?, &parents, None).map_err(unfit(child))?
+                        take(&column_of(base, new, name)?, &parents, None).map_err(invalid_rows(child))?
                     }
                     (None, name) => column_of(child, &rows, name)?,
                 }))

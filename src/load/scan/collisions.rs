@@ -13,7 +13,7 @@ use crate::{
     load::{
         LoadError,
         contract::contract,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, project, text_column},
     },
     model::{Reject, RejectReason, Scan, key_hashes},
@@ -82,7 +82,7 @@ fn known_losers(
 
 /// The hashes of key and content of each row.
 fn names_of(base: &Table, rows: &RecordBatch) -> Result<Vec<(u128, i64)>, LoadError> {
-    let keys = key_hashes(&base.key_in_order(), rows).map_err(unfit(base))?;
+    let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
     let contents = number_column(rows, ROW_HASH_COLUMN)?;
     // A content without a hash equals no other.
     let content = |row: usize| if contents.is_valid(row) { contents.value(row) } else { i64::MIN };
@@ -98,7 +98,7 @@ pub(super) fn as_rejects(
     let mut rejects = Vec::new();
     for rows in collision_losers {
         let text = crate::load::json_rows(&project(rows, &columns)?)?;
-        let text = String::from_utf8(text).map_err(|error| LoadError::Contract(format!("{}: {error}", base.name)))?;
+        let text = String::from_utf8(text).map_err(|error| LoadError::Bug(format!("{}: {error}", base.name)))?;
         let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
         for (content, raw) in contents.iter().zip(text.lines()) {
             let (reason, field) = (RejectReason::KeyCollision, base.key.join(", ").into());

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     load::{
         LoadError, VanishPolicy,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, TimeRange, concat_rows, number_column},
     },
     model::{FlatPage, Scan},
@@ -278,8 +278,8 @@ fn compared_records(records: &[Record], question: &Question) -> Vec<bool> {
 /// The values of the key of a row, ` / ` between them.
 fn key_text(base: &Table, rows: &RecordBatch, row: usize) -> Result<String, LoadError> {
     let value = |name: &String| {
-        let column = rows.column_by_name(name).ok_or_else(|| LoadError::Contract(format!("rows without {name}")))?;
-        array_value_to_string(column, row).map_err(unfit(base))
+        let column = rows.column_by_name(name).ok_or_else(|| LoadError::Bug(format!("rows without {name}")))?;
+        array_value_to_string(column, row).map_err(invalid_rows(base))
     };
     Ok(base.key.iter().map(value).collect::<Result<Vec<_>, _>>()?.join(" / "))
 }

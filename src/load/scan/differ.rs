@@ -9,7 +9,7 @@ use arrow::{
 
 use super::{fields::FieldRows, tables::was_asked_for};
 use crate::{
-    load::{LoadError, error::unfit, store::number_column},
+    load::{LoadError, error::invalid_rows, store::number_column},
     model::{FlagSet, Scan},
     schema::{Column, Table},
 };
@@ -37,7 +37,7 @@ pub(super) struct Comparer<'t> {
 
 impl<'t> Comparer<'t> {
     pub fn new(base: &'t Table, scan: &Scan, rows: &RecordBatch, stored: &RecordBatch) -> Result<Self, LoadError> {
-        let missing = |column: &Column| LoadError::Contract(format!("rows of {} without {}", base.name, column.name));
+        let missing = |column: &Column| LoadError::Bug(format!("rows of {} without {}", base.name, column.name));
         let mut columns = Vec::new();
         let asked_for = || base.content_columns().filter(|column| was_asked_for(scan, column));
         for column in asked_for() {
@@ -47,7 +47,7 @@ impl<'t> Comparer<'t> {
             if row.null_count() == row.len() && held.null_count() == held.len() {
                 continue;
             }
-            columns.push((column, make_comparator(&row, &held, SortOptions::default()).map_err(unfit(base))?));
+            columns.push((column, make_comparator(&row, &held, SortOptions::default()).map_err(invalid_rows(base))?));
         }
         let flags = base.column("_flags").map(|column| number_column(stored, &column.name)).transpose()?;
         let flags = flags.map(|flags| flags.iter().map(Option::unwrap_or_default).collect());

@@ -8,7 +8,7 @@ use arrow::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{number_column, time_column},
     },
     model::{FlatPage, key_hashes},
@@ -51,7 +51,7 @@ pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, L
     let rows = page.table(&base.name);
     let count = rows.map_or(0, RecordBatch::num_rows);
     if page.key_hashes.len() != count {
-        return Err(LoadError::Contract(format!("{} key hashes for {count} rows", page.key_hashes.len())));
+        return Err(LoadError::Bug(format!("{} key hashes for {count} rows", page.key_hashes.len())));
     }
     let Some(rows) = rows else { return Ok(Vec::new()) };
     let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
@@ -83,7 +83,7 @@ pub(super) fn stored_columns(base: &'static Table) -> Vec<&'static str> {
 
 /// What is known of rows that have these columns.
 pub(super) fn stored_rows(base: &'static Table, rows: &RecordBatch) -> Result<Vec<StoredRow>, LoadError> {
-    let keys = key_hashes(&base.key_in_order(), rows).map_err(unfit(base))?;
+    let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
     let numbers = |name: &str| base.column(name).map(|_| number_column(rows, name)).transpose();
     let moments = |name: &str| base.column(name).map(|_| time_column(rows, name)).transpose();
     let (contents, flags, surveys) = (numbers(ROW_HASH_COLUMN)?, numbers("_flags")?, numbers("survey_id")?);
@@ -110,6 +110,6 @@ pub(super) fn rows_where(
     let kept: BooleanArray = (0..rows.num_rows()).map(is_kept).map(Some).collect();
     match kept.true_count() {
         count if count == rows.num_rows() => Ok(rows.clone()),
-        _ => filter_record_batch(rows, &kept).map_err(unfit(table)),
+        _ => filter_record_batch(rows, &kept).map_err(invalid_rows(table)),
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     load::{
         LoadError,
         contract::contract,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TimeRange, number_column, project, removal_columns, time_column},
     },
     model::{DAY_MS, Scan, key_hashes},
@@ -98,7 +98,8 @@ impl NewSnapshots {
             }
         }
         let Some(first) = self.replaced.first() else { return Ok(()) };
-        store.remove_with_children(table, &concat_batches(&first.schema(), &self.replaced).map_err(unfit(table))?)
+        store
+            .remove_with_children(table, &concat_batches(&first.schema(), &self.replaced).map_err(invalid_rows(table))?)
     }
 
     /// Rows of a page, of snapshots or of a child, as they are written.
@@ -168,7 +169,7 @@ fn rows_at(
 fn held_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u128, HeldSnapshot>, LoadError> {
     let mut held: HashMap<u128, HeldSnapshot> = HashMap::new();
     for (place, batch) in batches.iter().enumerate() {
-        let sessions = key_hashes(&SESSION_COLUMNS, batch).map_err(unfit(table))?;
+        let sessions = key_hashes(&SESSION_COLUMNS, batch).map_err(invalid_rows(table))?;
         let (moments, contents) = (time_column(batch, "created_at")?, number_column(batch, ROW_HASH_COLUMN)?);
         let first_seen = time_column(batch, "_first_seen_at")?;
         for (row, session) in sessions.into_iter().enumerate() {

@@ -16,7 +16,7 @@ use crate::{
     load::{
         LoadError,
         contract::contract,
-        error::unfit,
+        error::invalid_rows,
         store::{KeySet, TimeRange, number_column, time_column},
     },
     model::{FlatPage, Reject, RejectReason, Scan, key_hashes},
@@ -147,7 +147,7 @@ impl Snapshots {
         let Some(rows) = flat.table(&table.name) else { return Ok(()) };
         self.bounds = TimeRange::bounding_range(self.bounds, TimeRange::over(table, std::slice::from_ref(rows))?);
         self.sessions.add(rows)?;
-        let sessions = key_hashes(&SESSION_COLUMNS, rows).map_err(unfit(table))?;
+        let sessions = key_hashes(&SESSION_COLUMNS, rows).map_err(invalid_rows(table))?;
         let moments = time_column(rows, "created_at")?.values();
         let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
         let records = number_column(rows, RECORD_COLUMN)?.values();
@@ -169,15 +169,15 @@ fn reject_hash(reject: &Reject) -> i64 {
 fn absent_keys(base: &Table, keys: &[String]) -> Result<RecordBatch, LoadError> {
     let column: ArrayRef = Arc::new(StringArray::from_iter_values(keys));
     match base.key.as_slice() {
-        [name] => RecordBatch::try_from_iter([(name.as_str(), column)]).map_err(unfit(base)),
-        _ => Err(LoadError::Contract(format!("{} is not asked for by key", base.name))),
+        [name] => RecordBatch::try_from_iter([(name.as_str(), column)]).map_err(invalid_rows(base)),
+        _ => Err(LoadError::Bug(format!("{} is not asked for by key", base.name))),
     }
 }
 
 /// An error if a batch does not have the columns of the contract, in its order.
 fn check_columns(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<(), LoadError> {
     if !is_filled_by(table, scan) {
-        return Err(LoadError::Contract(format!("{} is not filled by {}", table.name, scan.scope.stream)));
+        return Err(LoadError::Bug(format!("{} is not filled by {}", table.name, scan.scope.stream)));
     }
     let (wanted, found) = (table.flat_schema(), rows.schema());
     let fits = wanted.fields().len() == found.fields().len()
@@ -187,6 +187,6 @@ fn check_columns(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<(), L
         });
     match fits {
         true => Ok(()),
-        false => Err(LoadError::Contract(format!("the columns of {} are {found}", table.name))),
+        false => Err(LoadError::Bug(format!("the columns of {} are {found}", table.name))),
     }
 }

@@ -13,7 +13,7 @@ use super::tables::was_asked_for;
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{TableChange, written_us},
     },
     model::Scan,
@@ -60,7 +60,7 @@ pub(super) fn rows_of(
         }
     }
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(unfit(table))
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(invalid_rows(table))
 }
 
 /// Rows of a page as new rows of a table. What the scan did not ask for is left out.
@@ -102,7 +102,7 @@ pub(super) fn ended(
 /// A column of a batch.
 pub(super) fn column_of(table: &Table, rows: &RecordBatch, name: &str) -> Result<ArrayRef, LoadError> {
     let column = rows.column_by_name(name).map(Arc::clone);
-    column.ok_or_else(|| LoadError::Contract(format!("a batch of {} without {name}", table.name)))
+    column.ok_or_else(|| LoadError::Bug(format!("a batch of {} without {name}", table.name)))
 }
 
 /// The earlier of each moment and this one: scans are committed in another order than they begin.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TimeRange, concat_rows},
     },
     model::{Scan, Stream},
@@ -119,7 +119,7 @@ impl OldRows {
         let mut places = HashMap::with_capacity(wanted.len());
         for place in wanted {
             let at = stored.rows.get(*place).and_then(|row| by_name.get(&(row.key, row.created_us)));
-            let at = at.ok_or_else(|| LoadError::Contract(format!("a row of {} that was there is gone", base.name)))?;
+            let at = at.ok_or_else(|| LoadError::Bug(format!("a row of {} that was there is gone", base.name)))?;
             places.insert(*place, *at);
         }
         Ok(Self { rows, places })
@@ -127,12 +127,12 @@ impl OldRows {
 
     /// Where the row of a place among the stored rows is.
     pub fn at(&self, place: usize) -> Result<usize, LoadError> {
-        self.places.get(&place).copied().ok_or_else(|| LoadError::Contract("a stored row that was not read".to_owned()))
+        self.places.get(&place).copied().ok_or_else(|| LoadError::Bug("a stored row that was not read".to_owned()))
     }
 
     /// The rows at these places among the stored ones, in this order.
     pub fn take(&self, base: &Table, places: impl IntoIterator<Item = usize>) -> Result<RecordBatch, LoadError> {
         let at = places.into_iter().map(|place| self.at(place).map(|at| at as u64)).collect::<Result<Vec<_>, _>>()?;
-        take_record_batch(&self.rows, &UInt64Array::from(at)).map_err(unfit(base))
+        take_record_batch(&self.rows, &UInt64Array::from(at)).map_err(invalid_rows(base))
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     load::{
         LoadError,
         contract::contract,
-        error::unfit,
+        error::invalid_rows,
         store::{
             BufferedStore, Filter, KeySet, TableChange, boolean_column, number_column, text_column, time_column,
             written_us,
@@ -70,7 +70,7 @@ fn changed<'s>(
     };
     let before = written.changed.iter().flat_map(|(_, old)| old).map(|old| old.and_then(status)).collect();
     let batches: Vec<RecordBatch> = written.changed.iter().map(|(rows, _)| rows.clone()).collect();
-    let rows = concat_batches(&base.flat_schema(), &batches).map_err(unfit(base))?;
+    let rows = concat_batches(&base.flat_schema(), &batches).map_err(invalid_rows(base))?;
     let ids = number_column(gone, "id")?.values();
     let had = text_column(gone, "status")?.iter().map(|status| status.map(str::to_owned));
     Ok(Changed { scan, rows, before, gone: ids.iter().copied().zip(had).collect() })

@@ -14,7 +14,7 @@ use crate::{
 pub(super) fn value_hashes(columns: &[&str], rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
     let mut named = Vec::with_capacity(columns.len());
     for name in columns {
-        let column = rows.column_by_name(name).ok_or_else(|| LoadError::Contract(format!("a batch without {name}")))?;
+        let column = rows.column_by_name(name).ok_or_else(|| LoadError::Bug(format!("a batch without {name}")))?;
         // Most columns have no value at all.
         if column.null_count() < column.len() {
             named.push((column_mark(name), column));
@@ -35,11 +35,12 @@ pub(super) fn value_hashes(columns: &[&str], rows: &RecordBatch) -> Result<Vec<u
                 DataType::List(_) => {
                     let items = column.as_list::<i32>().value(row);
                     let items = items.as_primitive_opt::<Int64Type>();
-                    let unfit = || LoadError::Contract("a list of other items than integers".to_owned());
-                    let items: Vec<i64> = items.ok_or_else(unfit)?.iter().map(Option::unwrap_or_default).collect();
+                    let not_integers = || LoadError::Bug("a list of other items than integers".to_owned());
+                    let items: Vec<i64> =
+                        items.ok_or_else(not_integers)?.iter().map(Option::unwrap_or_default).collect();
                     content.bigints(*mark, &items);
                 }
-                other => return Err(LoadError::Contract(format!("a column of type {other}"))),
+                other => return Err(LoadError::Bug(format!("a column of type {other}"))),
             }
         }
         hashes.push(content.hash_128());

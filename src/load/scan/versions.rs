@@ -18,7 +18,7 @@ use crate::{
     load::{
         LoadError,
         contract::contract,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TableChange, boolean_column, renamed, time_column, written_us},
     },
     model::{Scan, key_hashes},
@@ -144,7 +144,7 @@ fn vanished(store: &mut BufferedStore, base: &'static Table) -> Result<HashMap<u
     let mut columns = base.key_in_order();
     columns.push("_vanished_at");
     for rows in store.rows(base, &columns, &Filter::all())? {
-        let keys = key_hashes(&base.key_in_order(), &rows).map_err(unfit(base))?;
+        let keys = key_hashes(&base.key_in_order(), &rows).map_err(invalid_rows(base))?;
         let moments = time_column(&rows, "_vanished_at")?.iter();
         vanished.extend(keys.into_iter().zip(moments).filter_map(|(key, moment)| Some((key, moment?))));
     }
@@ -158,7 +158,7 @@ fn first_versions(
     vanished: &HashMap<u128, i64>,
 ) -> Result<RecordBatch, LoadError> {
     let owners = renamed(rows, &owner_columns(table, base), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
-    let keys = key_hashes(&base.key_in_order(), &owners).map_err(unfit(base))?;
+    let keys = key_hashes(&base.key_in_order(), &owners).map_err(invalid_rows(base))?;
     let ended: TimestampMicrosecondArray = keys.iter().map(|key| vanished.get(key).copied()).collect();
     let is_current: BooleanArray = ended.iter().map(|ended| Some(ended.is_none())).collect();
     rows_of(table, rows.num_rows(), |column| {

@@ -22,7 +22,7 @@ use crate::{
     load::{
         LoadError, RowCounts,
         contract::contract,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, TableChange, removal_keys, time_column},
     },
     model::{Flag, FlatPage, Scan, Stream},
@@ -205,7 +205,7 @@ impl<'a> Writer<'a> {
         self.next_record += rows.num_rows();
         let classification = self.classification.records.get(first..self.next_record);
         let classification =
-            classification.ok_or_else(|| LoadError::Contract("a page has other records than before".to_owned()))?;
+            classification.ok_or_else(|| LoadError::Bug("a page has other records than before".to_owned()))?;
         if !self.collision_losers.is_empty() {
             let lost = rows_where(base, rows, |row| self.collision_losers.contains(&(first + row)))?;
             self.written.collision_losers.extend((lost.num_rows() > 0).then_some(lost));
@@ -239,7 +239,7 @@ impl<'a> Writer<'a> {
 
     fn old_of(&self, changes: &[Change]) -> Result<RecordBatch, LoadError> {
         let old = UInt64Array::from_iter_values(changes.iter().map(|change| change.old as u64));
-        take_record_batch(&self.old.rows, &old).map_err(unfit(self.base()))
+        take_record_batch(&self.old.rows, &old).map_err(invalid_rows(self.base()))
     }
 
     /// Puts fields into the columns that they have now. The rows say what they said, so they keep the time since when they do.
@@ -331,7 +331,7 @@ impl<'a> Writer<'a> {
                 (Some(stamp), _) => stamp,
                 (None, "_first_seen_at") => earlier(time_column(old, "_first_seen_at")?, scan.started_ms),
                 (None, name) if !was_asked_for(scan, column) => column_of(base, old, name)?,
-                (None, name) => take(&column_of(base, rows, name)?, &at, None).map_err(unfit(base))?,
+                (None, name) => take(&column_of(base, rows, name)?, &at, None).map_err(invalid_rows(base))?,
             }))
         })
     }

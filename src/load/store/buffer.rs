@@ -1,4 +1,4 @@
-//! A store with the changes that wait to be written: a statement, or a file, costs as much for few rows as for many.
+//! A store with a buffer of changes: a statement or a file costs the same for few rows as for many.
 
 use std::collections::BTreeMap;
 
@@ -10,64 +10,64 @@ use super::{
 };
 use crate::schema::{Table, TableKind, children_of, tables};
 
-/// A store, and changes of its open transaction that it does not have yet. Reading shows both.
+/// A store with buffered changes of its open transaction. Reads show the store's rows and the buffered ones.
 pub(in crate::load) struct BufferedStore {
     store: Box<dyn Store>,
-    waiting: BTreeMap<&'static str, Waiting>,
-    waiting_bytes: usize,
-    waiting_bytes_max: usize,
-    /// Whether the store has a transaction open.
+    buffered: BTreeMap<&'static str, BufferedTable>,
+    buffered_bytes: usize,
+    buffer_bytes_max: usize,
+    /// Whether the store has an open transaction.
     is_open: bool,
-    /// Changes so far.
+    /// Number of changes so far.
     changes: u64,
 }
 
-/// What waits to be changed in a table.
-struct Waiting {
-    /// The rows that go, of those that the store has.
+/// The buffered changes of a table.
+struct BufferedTable {
+    /// Keys of stored rows to remove.
     removals: TableChange,
-    /// The rows that come.
-    added: Vec<WaitingRows>,
+    /// Rows to add.
+    added: Vec<BufferedRows>,
 }
 
-/// Rows that wait, with what is asked of them at each change and each read.
-struct WaitingRows {
+/// Buffered rows with their range and size, which each change and each read needs.
+struct BufferedRows {
     rows: RecordBatch,
     bounds: Option<TimeRange>,
     bytes: usize,
 }
 
-impl Waiting {
+impl BufferedTable {
     fn new(table: &'static Table) -> Self {
         Self { removals: TableChange::new(table), added: Vec::new() }
     }
 
-    /// Takes out the rows that a change removes. Returns how many bytes they took.
+    /// Applies the removals of a change to the buffered rows, and returns the bytes that this freed.
     fn remove(&mut self, change: &TableChange) -> Result<usize, LoadError> {
         let table = change.table;
         let mut freed = 0;
-        for waiting in self.added.iter_mut().filter(|waiting| waiting.may_hold(change.removed_range)) {
-            let kept = change.removed.keep(table, waiting.rows.clone(), false)?;
-            if kept.num_rows() < waiting.rows.num_rows() {
-                let kept = WaitingRows::of(table, kept)?;
-                freed += waiting.bytes.saturating_sub(kept.bytes);
-                *waiting = kept;
+        for buffered in self.added.iter_mut().filter(|buffered| buffered.may_hold(change.removed_range)) {
+            let kept = change.removed.keep(table, buffered.rows.clone(), false)?;
+            if kept.num_rows() < buffered.rows.num_rows() {
+                let kept = BufferedRows::of(table, kept)?;
+                freed += buffered.bytes.saturating_sub(kept.bytes);
+                *buffered = kept;
             }
         }
-        self.added.retain(|waiting| waiting.rows.num_rows() > 0);
+        self.added.retain(|buffered| buffered.rows.num_rows() > 0);
         change.removed.values().iter().try_for_each(|rows| self.removals.remove(rows))?;
         Ok(freed)
     }
 
-    /// The whole change.
+    /// The buffered changes as one change.
     fn into_change(self) -> TableChange {
         let mut change = self.removals;
-        self.added.into_iter().for_each(|waiting| change.add(waiting.rows));
+        self.added.into_iter().for_each(|buffered| change.add(buffered.rows));
         change
     }
 }
 
-impl WaitingRows {
+impl BufferedRows {
     fn of(table: &Table, rows: RecordBatch) -> Result<Self, LoadError> {
         let bounds = TimeRange::over(table, std::slice::from_ref(&rows))?;
         let bytes = rows.get_array_memory_size();
@@ -81,33 +81,33 @@ impl WaitingRows {
 }
 
 impl BufferedStore {
-    /// A store of which so many bytes of rows that come and keys of rows that go may wait.
-    pub fn new(store: Box<dyn Store>, waiting_bytes_max: usize) -> Self {
-        Self { store, waiting: BTreeMap::new(), waiting_bytes: 0, waiting_bytes_max, is_open: false, changes: 0 }
+    /// Buffers changes of this store. Rows to add and keys to remove take at most `buffer_bytes_max` bytes.
+    pub fn new(store: Box<dyn Store>, buffer_bytes_max: usize) -> Self {
+        Self { store, buffered: BTreeMap::new(), buffered_bytes: 0, buffer_bytes_max, is_open: false, changes: 0 }
     }
 
-    /// The store itself, for what does not touch rows of tables.
+    /// The store, for operations that touch no rows of our tables.
     pub fn store(&mut self) -> &mut dyn Store {
         self.store.as_mut()
     }
 
-    /// The same, to ask it.
+    /// The store, for questions.
     pub fn as_store(&self) -> &dyn Store {
         self.store.as_ref()
     }
 
-    /// Whether something was changed since the last commit.
+    /// Whether something changed since the last commit.
     #[cfg(test)]
     pub fn has_changes(&self) -> bool {
-        self.is_open || !self.waiting.is_empty()
+        self.is_open || !self.buffered.is_empty()
     }
 
-    /// How many changes of a table were made, also such as were rolled back.
+    /// Number of changes of a table, rolled back or not.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Hands over these columns of just the rows that the filter names.
+    /// Calls `take` with these columns of exactly the rows that match the filter.
     pub fn read(
         &mut self,
         table: &'static Table,
@@ -118,8 +118,8 @@ impl BufferedStore {
         if filter.keys.is_some_and(KeySet::is_empty) {
             return Ok(());
         }
-        let waiting = self.waiting.get(table.name.as_str());
-        let removed = waiting.map(|waiting| &waiting.removals.removed).filter(|removed| !removed.is_empty());
+        let buffered = self.buffered.get(table.name.as_str());
+        let removed = buffered.map(|buffered| &buffered.removals.removed).filter(|removed| !removed.is_empty());
         let mut wanted: Vec<&str> = columns.to_vec();
         let removal = removed.map_or_else(Vec::new, |_| removal_columns(table));
         for column in filter.columns(table).chain(removal) {
@@ -140,14 +140,14 @@ impl BufferedStore {
             })
         })?;
         let schema = read_schema(table, &wanted)?;
-        let added = waiting.into_iter().flat_map(|waiting| &waiting.added);
-        for waiting in added.filter(|waiting| waiting.may_hold(filter.range)) {
-            hand_over(filter.keep(table, with_columns(table, &schema, &waiting.rows)?)?)?;
+        let added = buffered.into_iter().flat_map(|buffered| &buffered.added);
+        for buffered in added.filter(|buffered| buffered.may_hold(filter.range)) {
+            hand_over(filter.keep(table, with_columns(table, &schema, &buffered.rows)?)?)?;
         }
         Ok(())
     }
 
-    /// The same rows as batches.
+    /// As [`BufferedStore::read`], collected.
     pub fn rows(
         &mut self,
         table: &'static Table,
@@ -162,7 +162,7 @@ impl BufferedStore {
         Ok(batches)
     }
 
-    /// All columns of the rows that the filter names.
+    /// All columns of the rows that match the filter.
     pub fn full_rows(&mut self, table: &'static Table, filter: &Filter<'_>) -> Result<Vec<RecordBatch>, LoadError> {
         self.rows(table, &table.column_names(), filter)
     }
@@ -174,19 +174,20 @@ impl BufferedStore {
         }
         self.changes += 1;
         let table = change.table;
-        let waiting = self.waiting.entry(&table.name).or_insert_with(|| Waiting::new(table));
+        let buffered = self.buffered.entry(&table.name).or_insert_with(|| BufferedTable::new(table));
         if !change.removed.is_empty() {
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.remove(&change)?) + change.removed.bytes();
+            self.buffered_bytes =
+                self.buffered_bytes.saturating_sub(buffered.remove(&change)?) + change.removed.bytes();
         }
         for rows in change.added {
-            let rows = WaitingRows::of(table, rows)?;
-            self.waiting_bytes += rows.bytes;
-            waiting.added.push(rows);
+            let rows = BufferedRows::of(table, rows)?;
+            self.buffered_bytes += rows.bytes;
+            buffered.added.push(rows);
         }
-        if self.waiting_bytes >= self.waiting_bytes_max { self.flush() } else { Ok(()) }
+        if self.buffered_bytes >= self.buffer_bytes_max { self.flush() } else { Ok(()) }
     }
 
-    /// Takes rows out of a table, and what belongs to them out of its children.
+    /// Removes rows of a table, and their child rows.
     pub fn remove_with_children(&mut self, table: &'static Table, rows: &RecordBatch) -> Result<(), LoadError> {
         for member in std::iter::once(table).chain(children_of(&table.name)) {
             let mut change = TableChange::new(member);
@@ -196,16 +197,16 @@ impl BufferedStore {
         Ok(())
     }
 
-    /// Hands to the store what waits.
+    /// Writes the buffered changes to the store.
     fn flush(&mut self) -> Result<(), LoadError> {
-        self.waiting_bytes = 0;
-        let mut waiting = std::mem::take(&mut self.waiting);
-        // Parents before children, and the ledger near the end.
+        self.buffered_bytes = 0;
+        let mut buffered = std::mem::take(&mut self.buffered);
+        // Parents come before children, and the ledger near the end.
         let mut changes = Vec::new();
-        for waiting in tables().iter().filter_map(|table| waiting.remove(table.name.as_str())) {
-            let mut change = waiting.into_change();
+        for buffered in tables().iter().filter_map(|table| buffered.remove(table.name.as_str())) {
+            let mut change = buffered.into_change();
             if change.table.kind == TableKind::Child && !change.removed.is_empty() {
-                self.leave_out_childless(&mut change)?;
+                self.drop_absent_removals(&mut change)?;
             }
             changes.extend((!change.is_empty()).then_some(change));
         }
@@ -216,9 +217,9 @@ impl BufferedStore {
         self.store.write(&changes)
     }
 
-    /// Leaves out the removals of rows that the store does not have: most rows of a parent have none in a child table, and a file in which
-    /// nothing goes is left alone. Asked once for all that wait, since a look for many keys costs little more than one for a few.
-    fn leave_out_childless(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
+    /// Drops the removals of rows that the store does not have. Most rows of a parent have no row in a child table, and
+    /// a file without removals is left alone. One lookup for all buffered keys costs little more than one for a few.
+    fn drop_absent_removals(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
         let (table, columns) = (change.table, removal_columns(change.table));
         let wanted = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));
         change.removed_range = None;
@@ -229,7 +230,7 @@ impl BufferedStore {
         Ok(())
     }
 
-    /// Makes all changes durable. After an error none of them is there.
+    /// Commits all changes durably. After an error none of them is stored.
     pub fn commit(&mut self, label: &str) -> Result<(), LoadError> {
         let committed = self.flush().and_then(|()| if self.is_open { self.store.commit(label) } else { Ok(()) });
         match &committed {
@@ -239,10 +240,10 @@ impl BufferedStore {
         committed
     }
 
-    /// Forgets all changes since the last commit.
+    /// Undoes all changes since the last commit.
     pub fn rollback(&mut self) {
-        (self.waiting_bytes, self.is_open) = (0, false);
-        self.waiting.clear();
+        (self.buffered_bytes, self.is_open) = (0, false);
+        self.buffered.clear();
         self.store.rollback();
     }
 }
@@ -263,13 +264,13 @@ mod tests {
     };
     use crate::schema::table;
 
-    /// A row of `response_choices`: whose it is, and its number.
+    /// A row of `response_choices`: its session and its number.
     type Row = (u8, i64);
 
     fn batch(rows: &[Row]) -> RecordBatch {
         let groups: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|(group, _)| group.to_string())));
         let questions: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|_| 1)));
-        // A key has one moment.
+        // A key has one creation time.
         let moments: ArrayRef =
             Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(|(group, _)| i64::from(*group))));
         let ordinals: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|(_, ordinal)| *ordinal)));
@@ -320,18 +321,18 @@ mod tests {
             let mut change = TableChange::new(table("response_choices").unwrap());
             change.remove(&batch(&[(number, 0)])).unwrap();
             store.change(change).unwrap();
-            written += u32::from(store.waiting.is_empty());
+            written += u32::from(store.buffered.is_empty());
         }
-        assert!(written > 0 && !store.waiting.is_empty(), "{written}");
+        assert!(written > 0 && !store.buffered.is_empty(), "{written}");
     }
 
     proptest! {
-        /// Whatever waits and whatever is written, reading shows what a plain list would hold.
+        /// Reads return what a plain list would hold, whatever is buffered and whatever is written.
         #[test]
-        fn p2_reading_shows_what_waits_and_what_is_written(steps in steps(), waiting_bytes_max in prop_oneof![Just(0), Just(600), Just(1 << 20)]) {
+        fn p2_reading_shows_what_waits_and_what_is_written(steps in steps(), buffer_bytes_max in prop_oneof![Just(0), Just(600), Just(1 << 20)]) {
             let table = table("response_choices").unwrap();
             let shelf = Shelf::default();
-            let mut store = BufferedStore::new(Box::new(MemoryStore::open(&shelf)), waiting_bytes_max);
+            let mut store = BufferedStore::new(Box::new(MemoryStore::open(&shelf)), buffer_bytes_max);
             let (mut model, mut committed): (Vec<Row>, Vec<Row>) = (Vec::new(), Vec::new());
             for step in steps {
                 match step {

@@ -1,24 +1,24 @@
-//! What changes in a table.
+//! The change of a table.
 
 use arrow::array::RecordBatch;
 
 use super::{super::LoadError, KeySet, TimeRange, renamed};
 use crate::schema::{Table, TableKind, table};
 
-/// What changes in one table: first rows go, then rows come.
+/// The change of one table: removals apply before additions.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct TableChange {
     pub table: &'static Table,
-    /// Every row of the table that equals one of these in [`removal_columns`] goes.
+    /// Keys: every stored row that equals one in [`removal_columns`] is removed.
     pub removed: KeySet,
-    /// Range of the partition column over `removed`; `None` for a table without one, and if nothing is removed.
+    /// Range of the partition column over `removed`; `None` without removals, and for a table without partitions.
     pub removed_range: Option<TimeRange>,
-    /// Rows that come: columns of the table, by name; those that a batch lacks are NULL.
+    /// Rows to add: columns of the table, by name; missing columns are NULL.
     pub added: Vec<RecordBatch>,
 }
 
 impl TableChange {
-    /// Of nothing.
+    /// An empty change.
     pub fn new(table: &'static Table) -> Self {
         let removed = KeySet::new(removal_columns(table));
         Self { table, removed, removed_range: None, added: Vec::new() }
@@ -44,24 +44,24 @@ impl TableChange {
     }
 }
 
-/// The columns by which rows of a table are removed: its key, or in a child those that name the parent's row, whose children go as
-/// a set; then the partition column, if there is one. Where one of them is NULL, it equals NULL.
+/// The columns that identify the rows to remove: the key of a table, and its partition column. In a child table the key
+/// is that of the parent's row, because children are removed as a set. NULL equals NULL.
 pub(in crate::load) fn removal_columns(of: &'static Table) -> Vec<&'static str> {
     let mut columns = owner_columns(of);
     columns.extend(of.partition.as_deref().filter(|name| !columns.contains(name)));
     columns
 }
 
-/// The key of a table, or in a child the columns that name the parent's row.
+/// The key of a table; in a child table the columns that name the parent's row.
 pub(in crate::load) fn owner_columns(of: &'static Table) -> Vec<&'static str> {
-    // The key of a child begins with that of its parent (a test of the contracts says so), whatever the columns are called:
-    // `surveys.id` is `survey_id` in the children.
+    // The key of a child begins with that of its parent, under other names: `surveys.id` is `survey_id` in the
+    // children. A test of the contracts proves it.
     let parent = of.parent.as_deref().filter(|_| of.kind == TableKind::Child).and_then(table);
     let length = parent.map_or(of.key.len(), |parent| parent.key.len());
     of.key.iter().take(length).map(String::as_str).collect()
 }
 
-/// What [`removal_columns`] of a table hold in its rows, under their names in its parent or child: they stand in the same order.
+/// The [`removal_columns`] of a table's rows under the names of its parent or child. Their order is the same.
 pub(in crate::load) fn removal_keys(
     of: &'static Table,
     rows: &RecordBatch,

@@ -1,4 +1,4 @@
-//! Columns of what a store holds as columns of the contract: by name, in the contract's types, NULL where a file is older than a column.
+//! Converts stored columns to columns of the contract: by name, in its types, NULL where a file is older than a column.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use arrow::{
 
 use crate::{load::LoadError, schema::Table};
 
-/// The schema of these columns as a store hands them over: plain times in UTC.
+/// The schema of these columns as a store returns them: times without a zone, in UTC.
 ///
 /// # Errors
-/// [`LoadError::Contract`] for a column that the table does not have.
+/// [`LoadError::Bug`] for a column that the table does not have.
 pub(in crate::load) fn read_schema(table: &Table, columns: &[&str]) -> Result<SchemaRef, LoadError> {
     let field = |name: &&str| {
         let column = table.column(name);
-        let column = column.ok_or_else(|| LoadError::Contract(format!("{} has no column {name}", table.name)))?;
-        // Nullable whatever the contract says: a file may be older than the column.
+        let column = column.ok_or_else(|| LoadError::Bug(format!("{} has no column {name}", table.name)))?;
+        // Always nullable: a file may be older than the column.
         Ok(Field::new(*name, column.column_type.arrow(), true))
     };
     Ok(Arc::new(Schema::new(columns.iter().map(field).collect::<Result<Vec<_>, LoadError>>()?)))
 }
 
-/// The rows with the columns of the schema, by name, in its types. Columns that the rows lack are NULL.
+/// Converts rows to a schema: columns by name, in the schema's types; missing columns are NULL.
 pub(in crate::load) fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
         Some(column) => fit_column(column, field),
@@ -36,10 +36,11 @@ pub(in crate::load) fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<Rec
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
-fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
+/// Converts a column to the type of a field.
+pub(in crate::load) fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
     match (column.data_type(), field.data_type()) {
         (found, wanted) if found == wanted => Ok(Arc::clone(column)),
-        // Times are UTC everywhere; the types differ in the mark that says so.
+        // All times are UTC. The types differ only in the zone.
         (DataType::Timestamp(TimeUnit::Microsecond, _), DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
             let times = column.as_primitive::<TimestampMicrosecondType>().clone();
             Ok(Arc::new(times.with_timezone_opt(zone.clone())))
@@ -49,7 +50,7 @@ fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> 
             let values = fit_column(list.values(), item)?;
             Ok(Arc::new(ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned())?))
         }
-        // A value that does not fit is an error, not a NULL.
+        // A value that does not fit is an error, not NULL.
         (_, wanted) => cast_with_options(column, wanted, &CastOptions { safe: false, ..CastOptions::default() }),
     }
 }

@@ -1,4 +1,4 @@
-//! Which rows of a table are meant: by a range of time, by keys, or by both.
+//! Selects rows of a table by a time range, by keys, or by both.
 
 use arrow::{
     array::{Array as _, ArrayRef, BooleanArray, RecordBatch},
@@ -8,18 +8,18 @@ use arrow::{
 use chrono::DateTime;
 use foldhash::HashSet;
 
-use super::{super::LoadError, rows::time_column, unfit};
+use super::{super::LoadError, invalid, invalid_rows, rows::time_column};
 use crate::{
     model::{DAY_MS, Window, key_hashes},
     schema::Table,
 };
 
-/// First microsecond of the year 1: earlier times are kept out of the warehouse's own columns, since readers choke on them.
+/// First microsecond of the year 1. Many readers fail on earlier times, so the warehouse's own columns have none.
 const EARLIEST_US: i64 = -62_135_596_800_000_000;
 /// Last microsecond of the year 9999.
 const LATEST_US: i64 = 253_402_300_799_999_999;
 
-/// Moments that lie so far apart are looked up by themselves. Less saves nothing: stores read by the row group or by the month.
+/// Times further apart than this are looked up separately. Stores read by row group or month, so less saves nothing.
 const APART_US: i64 = 32 * DAY_MS * 1000;
 
 /// Half-open range of a table's partition column, in epoch microseconds.
@@ -35,46 +35,46 @@ impl TimeRange {
         Self { start_us: window.start_ms.saturating_mul(1000), end_us: window.end_ms.saturating_mul(1000) }
     }
 
-    /// One moment.
+    /// The range of one time.
     pub fn at(moment_us: i64) -> Self {
         Self { start_us: moment_us, end_us: moment_us.saturating_add(1) }
     }
 
-    /// Whether a moment is within.
+    /// Whether a time is within the range.
     pub fn holds(self, moment_us: i64) -> bool {
         self.start_us <= moment_us && moment_us < self.end_us
     }
 
-    /// Whether some moment may be within both.
+    /// Whether the ranges overlap.
     pub fn overlaps(self, other: Self) -> bool {
         self.start_us < other.end_us && other.start_us < self.end_us
     }
 
-    /// The smallest range with both in it.
+    /// The smallest range that contains both.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self { start_us: self.start_us.min(other.start_us), end_us: self.end_us.max(other.end_us) }
     }
 
-    /// The smallest range with both in it, where there are any.
+    /// The smallest range that contains both, as far as they exist.
     pub fn bounding_range(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         one.zip(other).map(|(one, other)| one.with(other)).or(one).or(other)
     }
 
-    /// The same range and so much on either side of it.
+    /// The range with a margin on either side.
     #[must_use]
     pub fn widened_by(self, margin_us: i64) -> Self {
         Self { start_us: self.start_us.saturating_sub(margin_us), end_us: self.end_us.saturating_add(margin_us) }
     }
 
-    /// What of it is not in another range: before it and after it.
+    /// The parts of the range that are outside of another: before it and after it.
     pub fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let before = Self { end_us: self.end_us.min(other.start_us), ..self };
         let after = Self { start_us: self.start_us.max(other.end_us), ..self };
         [before, after].into_iter().filter(|range| range.start_us < range.end_us)
     }
 
-    /// The range of the partition column over rows; `None` without such a column, and without rows.
+    /// The range of the partition column over rows; `None` without rows, and for a table without partitions.
     pub(in crate::load) fn over(table: &Table, rows: &[RecordBatch]) -> Result<Option<Self>, LoadError> {
         let Some(at) = &table.partition else { return Ok(None) };
         let mut bounding_range = None;
@@ -83,7 +83,7 @@ impl TimeRange {
             let (Some(first), Some(last), 0) =
                 (arrow::compute::min(moments), arrow::compute::max(moments), moments.null_count())
             else {
-                return Err(LoadError::Contract(format!("a row of {} without {at}", table.name)));
+                return Err(LoadError::Bug(format!("a row of {} without {at}", table.name)));
             };
             bounding_range =
                 Self::bounding_range(bounding_range, Some(Self { start_us: first, end_us: last.saturating_add(1) }));
@@ -91,7 +91,7 @@ impl TimeRange {
         Ok(bounding_range)
     }
 
-    /// Ranges with all these moments: some apart from each other rather than one of much that is not meant.
+    /// Ranges that together contain all these times. Times far apart get ranges of their own.
     pub fn clusters(mut moments: Vec<i64>) -> Vec<Self> {
         moments.sort_unstable();
         let mut ranges: Vec<Self> = Vec::new();
@@ -104,7 +104,7 @@ impl TimeRange {
         ranges
     }
 
-    /// The same where rows of these moments are looked up in a table; in one without a partition column no range: all rows.
+    /// As [`TimeRange::clusters`], for lookups in a table; `None` stands for all rows of a table without partitions.
     pub(in crate::load) fn clusters_in(table: &Table, moments: Vec<i64>) -> Vec<Option<Self>> {
         match table.partition {
             Some(_) => Self::clusters(moments).into_iter().map(Some).collect(),
@@ -112,7 +112,7 @@ impl TimeRange {
         }
     }
 
-    /// The same of rows that all have the partition column, where the table has one.
+    /// As [`TimeRange::clusters_in`], for rows that have the partition column.
     pub(in crate::load) fn clusters_of(table: &Table, rows: &[RecordBatch]) -> Result<Vec<Option<Self>>, LoadError> {
         let mut moments = Vec::new();
         if let Some(at) = &table.partition {
@@ -123,59 +123,59 @@ impl TimeRange {
         Ok(Self::clusters_in(table, moments))
     }
 
-    /// `column >= start AND column < end`, with constants, so that an engine can prune by them.
+    /// `column >= start AND column < end` with constants, which the engine prunes by.
     pub(in crate::load) fn condition(self, column: &str) -> String {
         format!("({column} >= {} AND {column} < {})", timestamp_sql(self.start_us), timestamp_sql(self.end_us))
     }
 }
 
-/// A moment as it is written, in the years 1 to 9999.
+/// A time clamped to the years 1 to 9999, as the warehouse writes it.
 pub(in crate::load) fn written_us(at_us: i64) -> i64 {
     at_us.clamp(EARLIEST_US, LATEST_US)
 }
 
-/// A constant moment as SQL.
+/// A constant time as SQL.
 fn timestamp_sql(at_us: i64) -> String {
     let at_us = written_us(at_us);
     match DateTime::from_timestamp_micros(at_us) {
         Some(moment) => format!("TIMESTAMP '{}'", moment.format("%Y-%m-%d %H:%M:%S%.6f")),
-        // Every moment of the years 1 to 9999 can be written; this arm keeps the function total.
+        // Never used: every time of the years 1 to 9999 can be written.
         None => format!("make_timestamp({at_us})"),
     }
 }
 
-/// Rows that are meant: those within the range, if there is one, and with one of the keys, if there are any.
+/// Selects the rows within the range, if there is one, and with one of the keys, if there are any.
 #[derive(Clone, Copy, Default)]
 pub(in crate::load) struct Filter<'k> {
-    /// Of the partition column; of no meaning for a table without one.
+    /// Range of the partition column; ignored for a table without one.
     pub range: Option<TimeRange>,
     pub keys: Option<&'k KeySet>,
 }
 
 impl<'k> Filter<'k> {
-    /// All rows.
+    /// Selects all rows.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Those within the range.
+    /// Selects the rows within the range.
     pub fn within(range: Option<TimeRange>) -> Self {
         Self { range, keys: None }
     }
 
-    /// Those with one of the keys.
+    /// Selects only rows with one of the keys.
     pub fn with_keys(self, keys: &'k KeySet) -> Self {
         Self { keys: Some(keys), ..self }
     }
 
-    /// The columns that [`Filter::keep`] looks at.
+    /// The columns that [`Filter::keep`] needs.
     pub fn columns(&self, table: &'static Table) -> impl Iterator<Item = &'static str> + use<'_, 'k> {
         let at = self.range.and(table.partition.as_deref());
         let keys = self.keys.into_iter().flat_map(|keys| keys.columns.iter().copied());
         at.into_iter().chain(keys)
     }
 
-    /// The rows that are meant, of a batch that has the columns for it.
+    /// The selected rows of a batch.
     pub fn keep(&self, table: &'static Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
         let rows = match self.range {
             Some(range) => {
@@ -191,7 +191,7 @@ impl<'k> Filter<'k> {
     }
 }
 
-/// For each row, whether it is within the range of the partition column; in a table without one every row is.
+/// For each row, whether it is within the range of the partition column; true in a table without one.
 pub(in crate::load) fn rows_within(
     table: &Table,
     rows: &RecordBatch,
@@ -201,7 +201,7 @@ pub(in crate::load) fn rows_within(
     let moments = time_column(rows, at)?;
     let is_within = |row: usize| moments.values().get(row).is_some_and(|moment| range.holds(*moment));
     let within = BooleanBuffer::collect_bool(rows.num_rows(), is_within);
-    // A file that lacks the column has rows of no time.
+    // Rows of a file without the column have no time.
     Ok(match moments.nulls() {
         Some(nulls) => &within & nulls.inner(),
         None => within,
@@ -217,10 +217,10 @@ pub(in crate::load) fn kept_rows(
     if kept.count_set_bits() == rows.num_rows() {
         return Ok(rows);
     }
-    filter_record_batch(&rows, &BooleanArray::new(kept.clone(), None)).map_err(unfit(table))
+    filter_record_batch(&rows, &BooleanArray::new(kept.clone(), None)).map_err(invalid_rows(table))
 }
 
-/// Rows named by the values of some columns: in memory as hashes, and with the values for stores that look them up.
+/// A set of keys: hashes for tests in memory, and values for stores that look them up.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct KeySet {
     /// In the order of the values.
@@ -230,51 +230,50 @@ pub(in crate::load) struct KeySet {
 }
 
 impl KeySet {
-    /// Of no rows.
+    /// An empty set.
     pub fn new(columns: Vec<&'static str>) -> Self {
         Self { columns, hashes: HashSet::default(), values: Vec::new() }
     }
 
-    /// Of the rows in batches that have these columns.
+    /// The keys in batches that have these columns.
     pub fn of(columns: Vec<&'static str>, rows: &[RecordBatch]) -> Result<Self, LoadError> {
         let mut keys = Self::new(columns);
         rows.iter().try_for_each(|batch| keys.add(batch))?;
         Ok(keys)
     }
 
-    /// Of the rows in which a column has one of these values.
+    /// The keys are the values of one column.
     pub fn of_values(column: &'static str, values: ArrayRef) -> Result<Self, LoadError> {
-        let rows = RecordBatch::try_from_iter([(column, values)]);
-        Self::of(vec![column], &[rows.map_err(|error| LoadError::Contract(format!("{column}: {error}")))?])
+        let rows = RecordBatch::try_from_iter([(column, values)]).map_err(invalid(column))?;
+        Self::of(vec![column], &[rows])
     }
 
-    /// Takes in the keys of these rows.
+    /// Adds the keys of these rows.
     pub fn add(&mut self, rows: &RecordBatch) -> Result<(), LoadError> {
         let before = self.hashes.len();
         let hashes = self.hashes_of(rows)?;
         let new: BooleanArray = hashes.into_iter().map(|hash| Some(self.hashes.insert(hash))).collect();
         if self.hashes.len() > before {
-            let failed = |error| LoadError::Contract(format!("keys: {error}"));
             let values = super::rows::project(rows, &self.columns)?;
-            self.values.push(filter_record_batch(&values, &new).map_err(failed)?);
+            self.values.push(filter_record_batch(&values, &new).map_err(invalid("keys"))?);
         }
         Ok(())
     }
 
     fn hashes_of(&self, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
-        key_hashes(&self.columns, rows).map_err(|error| LoadError::Contract(format!("keys: {error}")))
+        key_hashes(&self.columns, rows).map_err(invalid("keys"))
     }
 
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// Different keys.
+    /// Number of distinct keys.
     pub fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// The memory that it takes, about.
+    /// Approximate memory, in bytes.
     pub fn bytes(&self) -> usize {
         let values: usize = self.values.iter().map(RecordBatch::get_array_memory_size).sum();
         values + self.hashes.capacity() * size_of::<u128>()
@@ -284,18 +283,18 @@ impl KeySet {
         &self.columns
     }
 
-    /// Each key once: batches of [`KeySet::columns`].
+    /// Each key once, in batches of [`KeySet::columns`].
     pub fn values(&self) -> &[RecordBatch] {
         &self.values
     }
 
-    /// For each row, whether it has one of the keys.
+    /// For each row, whether its key is in the set.
     pub fn contains(&self, rows: &RecordBatch) -> Result<BooleanBuffer, LoadError> {
         let hashes = self.hashes_of(rows)?;
         Ok(hashes.iter().map(|hash| self.hashes.contains(hash)).collect())
     }
 
-    /// The rows with one of the keys, or those without.
+    /// The rows whose key is in the set, or the others.
     pub fn keep(&self, table: &Table, rows: RecordBatch, with: bool) -> Result<RecordBatch, LoadError> {
         if self.is_empty() {
             return Ok(if with { rows.slice(0, 0) } else { rows });

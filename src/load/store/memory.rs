@@ -1,4 +1,4 @@
-//! A store in memory, for tests: the least that a store is.
+//! A store in memory, for tests. It is the smallest possible store.
 
 use std::{
     collections::BTreeMap,
@@ -7,22 +7,22 @@ use std::{
 
 use arrow::array::RecordBatch;
 
-use super::{super::LoadError, Filter, Store, TableChange, Take, project, with_columns};
+use super::{super::LoadError, Filter, Identity, Store, TableChange, Take, project, with_columns};
 use crate::schema::Table;
 
 /// The rows of each table, in batches of all its columns.
 pub(in crate::load) type Tables = BTreeMap<&'static str, Vec<RecordBatch>>;
 
-/// What outlives a [`MemoryStore`], as files do.
+/// The content that outlives a [`MemoryStore`], as files do.
 #[derive(Clone, Debug, Default)]
 pub(in crate::load) struct Shelf(Arc<Mutex<Content>>);
 
 #[derive(Debug, Default)]
 pub(in crate::load) struct Content {
     pub tables: Tables,
-    /// Commits so far.
+    /// Number of commits.
     pub commits: u64,
-    /// Rows that reads have looked at.
+    /// Rows that reads examined.
     pub rows_read: u64,
 }
 
@@ -32,11 +32,11 @@ impl Shelf {
     }
 }
 
-/// The store.
+/// The store in memory.
 #[derive(Debug)]
 pub(in crate::load) struct MemoryStore {
     shelf: Shelf,
-    /// The tables as the open transaction has them.
+    /// The tables of the open transaction.
     open: Option<Tables>,
 }
 
@@ -53,6 +53,10 @@ impl Store for MemoryStore {
 
     fn location(&self) -> String {
         "memory".to_owned()
+    }
+
+    fn rebind(&mut self, _identity: &Identity) -> Result<(), LoadError> {
+        Ok(())
     }
 
     fn read(

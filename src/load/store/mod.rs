@@ -1,6 +1,6 @@
-//! What a warehouse must be able to do: keep rows of the tables in `schemas/`, as Arrow. What rows mean is for those above.
+//! Stores keep the rows of the tables in `schemas/`, as Arrow. Their meaning is the business of the layers above.
 //!
-//! A store knows no scan, no person and no run. [`BufferedStore`] is how the rest of this module uses one.
+//! A store knows no scan, no person and no run. The other modules use a store through [`BufferedStore`].
 
 mod buffer;
 mod change;
@@ -14,7 +14,7 @@ mod rows;
 
 pub(in crate::load) use buffer::BufferedStore;
 pub(in crate::load) use change::{TableChange, owner_columns, removal_columns, removal_keys};
-pub(in crate::load) use columns::{fit, read_schema};
+pub(in crate::load) use columns::{fit, fit_column, read_schema};
 pub use filter::TimeRange;
 pub(in crate::load) use filter::{Filter, KeySet, kept_rows, rows_within, written_us};
 #[cfg(test)]
@@ -26,36 +26,42 @@ pub(in crate::load) use rows::{
 
 use std::path::Path;
 
-use super::{LoadError, error::unfit};
+use super::{
+    Identity, LoadError,
+    error::{invalid, invalid_rows},
+};
 use crate::schema::Table;
 use arrow::array::RecordBatch;
 
-/// Takes batches of rows, one after the other.
+/// Receives batches of rows, one after the other.
 pub(in crate::load) type Take<'a> = dyn FnMut(RecordBatch) -> Result<(), LoadError> + 'a;
 
-/// A table of somebody else's in the store, as far as it can hold texts.
+/// A table of somebody else in the store, with its columns that can hold texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::load) struct ForeignTable {
     pub name: String,
-    /// What the store calls it.
+    /// Its name in the store's language.
     pub relation: String,
     pub columns: Vec<String>,
 }
 
-/// A warehouse as a place for rows. One thread uses it at a time. Changes are made in one transaction, which begins with the first
-/// [`Store::write`] and ends with [`Store::commit`] or [`Store::rollback`].
+/// A store of rows. One thread uses it at a time. The first [`Store::write`] opens a transaction, [`Store::commit`] or
+/// [`Store::rollback`] ends it.
 pub(in crate::load) trait Store: Send {
-    /// "duckdb", "parquet": for people, and the key under which `state` remembers it.
+    /// "duckdb" or "parquet": a name for people, and the key in the checkpoints.
     fn name(&self) -> &'static str;
 
-    /// Where it is, for people.
+    /// Its path, for people.
     fn location(&self) -> String;
 
-    /// Hands over these columns of the rows that the filter names, in no particular order: those of [`crate::schema::ColumnType::arrow`],
-    /// in the order asked for. What was written in the open transaction is among them, and what it removed is not.
+    /// Binds the store to this identity, whatever it was bound to: the service moved, or its environment was renamed.
+    fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError>;
+
+    /// Calls `take` with these columns of the rows that match the filter, in no particular order. Columns have the
+    /// types of [`crate::schema::ColumnType::arrow`], in the given order. Changes of the open transaction are visible.
     ///
-    /// Rows that the filter does not name may come as well, where that is cheaper: the caller filters again. It must cost by the
-    /// filter's range and not by the table.
+    /// A store may return more rows where that is cheaper, since the caller filters again. The cost must depend on the
+    /// filter's range, not on the table.
     fn read(
         &mut self,
         table: &'static Table,
@@ -64,60 +70,60 @@ pub(in crate::load) trait Store: Send {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError>;
 
-    /// Changes tables in the open transaction: in each, first the removals, then the additions. After an error the caller rolls back.
+    /// Changes tables in the open transaction: first the removals of a table, then its additions. After an error the
+    /// caller rolls back.
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError>;
 
-    /// Ends the transaction: after this no kill loses what it wrote. `label` names it for people who look at the files.
+    /// Commits the transaction durably. `label` names it for people who look at the files.
     fn commit(&mut self, label: &str) -> Result<(), LoadError>;
 
-    /// Ends the transaction as if it had not been.
+    /// Undoes the transaction.
     fn rollback(&mut self);
 
-    /// Makes what was committed visible to readers of files, and compact. Cheap when there is nothing to do.
+    /// Makes committed rows visible to readers of files, and compacts them. Cheap when nothing changed.
     fn publish(&mut self) -> Result<(), LoadError>;
 
-    /// Whether so much waits for [`Store::publish`], written in the open transaction or before, that a commit and a publish are better made
-    /// now than later.
+    /// Whether so many changes are pending, committed or not, that [`Store::publish`] should run now and not at the end
+    /// of the run.
     fn should_compact(&self) -> bool {
         false
     }
 
-    /// Lets other processes at the warehouse until it is used again, if it is one that keeps them out.
+    /// Releases the lock on the file until the store is used again.
     fn release_lock(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Leaves what others are to find when a run is over. Cheap when nothing changed since.
+    /// Exports what readers find after a run. Cheap when nothing changed.
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Sees to it that no byte of removed rows is left in any file. Everything is committed.
+    /// Removes every byte of removed rows from the files. Called after a commit.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError>;
 
-    /// An error that names what somebody else keeps in the store if [`Store::purge_removed_bytes`] could not be done because of it.
+    /// Returns an error that names an object of somebody else which blocks [`Store::purge_removed_bytes`].
     fn require_purgeable(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Tables that somebody else keeps in it.
+    /// The tables of others in the store.
     fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {
         Ok(Vec::new())
     }
 
-    /// Hands over the columns of such a table as texts.
+    /// Calls `take` with the columns of such a table, as texts.
     fn read_foreign(&mut self, _table: &ForeignTable, _take: &mut Take<'_>) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Makes a warehouse at `fresh` with all that others keep in this one, as far as it has no rows: for a replay, which fills it. An
-    /// error names what could not come along. A store that holds nothing of others makes none.
+    /// Creates a store at `fresh` with the objects of others but no rows, for a replay to fill. An error names an
+    /// object that cannot be copied. Does nothing without such objects.
     fn create_empty_beside(&mut self, _fresh: &Path) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Brings the rows of others from the warehouse at `left`, beside which this one was made, and what was left out until all rows are
-    /// there.
+    /// Imports the rows of others from the store at `left`, and creates their indexes on our tables.
     fn import_foreign(&mut self, _left: &Path) -> Result<(), LoadError> {
         Ok(())
     }

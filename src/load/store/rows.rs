@@ -1,4 +1,4 @@
-//! Columns of batches, by name and type.
+//! Finds columns of batches by name and type.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use arrow::{
     datatypes::{Field, Int64Type, Schema, SchemaRef, TimestampMicrosecondType},
 };
 
-use super::{super::LoadError, unfit};
+use super::{super::LoadError, invalid, invalid_rows};
 use crate::schema::Table;
 
 fn missing(name: &str) -> LoadError {
-    LoadError::Contract(format!("a batch without {name}"))
+    LoadError::Bug(format!("a batch without {name}"))
 }
 
 /// A column of integers.
@@ -24,7 +24,7 @@ pub(in crate::load) fn number_column<'a>(rows: &'a RecordBatch, name: &str) -> R
     column.ok_or_else(|| missing(name))
 }
 
-/// A column of moments.
+/// A column of times.
 pub(in crate::load) fn time_column<'a>(
     rows: &'a RecordBatch,
     name: &str,
@@ -38,29 +38,29 @@ pub(in crate::load) fn text_column<'a>(rows: &'a RecordBatch, name: &str) -> Res
     rows.column_by_name(name).and_then(|column| column.as_string_opt::<i32>()).ok_or_else(|| missing(name))
 }
 
-/// A column of truth values.
+/// A column of booleans.
 pub(in crate::load) fn boolean_column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a BooleanArray, LoadError> {
     rows.column_by_name(name).and_then(|column| column.as_boolean_opt()).ok_or_else(|| missing(name))
 }
 
-/// The columns of these names, in this order.
+/// The columns with these names, in this order.
 pub(in crate::load) fn project(rows: &RecordBatch, columns: &[&str]) -> Result<RecordBatch, LoadError> {
     let schema = rows.schema();
     let places: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
     let projected = places.and_then(|places| rows.project(&places));
-    projected.map_err(|error| LoadError::Contract(format!("columns of a batch: {error}")))
+    projected.map_err(invalid("columns of a batch"))
 }
 
-/// Columns of the rows under other names, in this order.
+/// These columns under other names, in this order.
 pub(in crate::load) fn renamed(rows: &RecordBatch, columns: &[&str], names: &[&str]) -> Result<RecordBatch, LoadError> {
     let rows = project(rows, columns)?;
     let field = |(name, column): (&&str, &ArrayRef)| Field::new(*name, column.data_type().clone(), true);
     let fields: Vec<Field> = names.iter().zip(rows.columns()).map(field).collect();
     let renamed = RecordBatch::try_new(Arc::new(Schema::new(fields)), rows.columns().to_vec());
-    renamed.map_err(|error| LoadError::Contract(format!("columns of a batch: {error}")))
+    renamed.map_err(invalid("columns of a batch"))
 }
 
-/// The rows with the columns of the schema, by name; those that the batch lacks are NULL.
+/// The rows with the columns of the schema, by name; missing columns are NULL.
 pub(in crate::load) fn with_columns(
     table: &Table,
     schema: &SchemaRef,
@@ -70,15 +70,15 @@ pub(in crate::load) fn with_columns(
     let column = |field: &Field| rows.column_by_name(field.name()).map_or_else(|| null(field), Arc::clone);
     let columns = schema.fields().iter().map(|field| column(field)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(unfit(table))
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(invalid_rows(table))
 }
 
-/// All rows as one batch of the schema's columns, by name.
+/// All rows as one batch with the columns of the schema, by name.
 pub(in crate::load) fn concat_rows(
     table: &Table,
     schema: &SchemaRef,
     batches: &[RecordBatch],
 ) -> Result<RecordBatch, LoadError> {
     let batches = batches.iter().map(|batch| with_columns(table, schema, batch)).collect::<Result<Vec<_>, _>>()?;
-    concat_batches(schema, &batches).map_err(unfit(table))
+    concat_batches(schema, &batches).map_err(invalid_rows(table))
 }

@@ -13,7 +13,7 @@ use arrow::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{number_column, text_column, time_column, with_columns, written_us},
     },
     model::RunId,
@@ -71,13 +71,13 @@ impl RowBuilder {
     /// Adds a row; `cell` gives the value of the column of a name.
     ///
     /// # Errors
-    /// `Contract` if a value does not have its column's type.
+    /// `Bug` if a value does not have its column's type.
     pub fn add<'a>(&mut self, cell: impl Fn(&str) -> Cell<'a>) -> Result<(), LoadError> {
         for (column, builder) in self.table.columns.iter().zip(&mut self.columns) {
             let value = cell(&column.name);
             if !builder.append(value) {
                 let place = format!("{}.{}", self.table.name, column.name);
-                return Err(LoadError::Contract(format!("{place} cannot hold {value:?}")));
+                return Err(LoadError::Bug(format!("{place} cannot hold {value:?}")));
             }
         }
         Ok(())
@@ -86,10 +86,10 @@ impl RowBuilder {
     /// The rows, with the table's full schema.
     ///
     /// # Errors
-    /// `Contract` if a value is NULL where the column allows none.
+    /// `Bug` if a value is NULL where the column allows none.
     pub fn finish(self) -> Result<RecordBatch, LoadError> {
         let columns = self.columns.into_iter().map(ColumnBuilder::finish).collect();
-        RecordBatch::try_new(self.table.full_schema(), columns).map_err(unfit(self.table))
+        RecordBatch::try_new(self.table.full_schema(), columns).map_err(invalid_rows(self.table))
     }
 }
 
@@ -167,7 +167,7 @@ impl<'a> Stamp<'a> {
     /// Flattened rows with all columns of their table: the stamp's are filled, the others that the batch lacks are NULL.
     ///
     /// # Errors
-    /// `Contract` if the table does not allow that NULL.
+    /// `Bug` if the table does not allow that NULL.
     pub(in crate::load) fn on(self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let run_ids: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows.num_rows()).map(|_| &self.run_id.0)));
         let at_us = written_us(self.at_ms.saturating_mul(1000));
@@ -176,7 +176,7 @@ impl<'a> Stamp<'a> {
         fields.push(Arc::new(Field::new("_run_id", DataType::Utf8, false)));
         fields.push(Arc::new(Field::new("_synced_at", moments.data_type().clone(), false)));
         let columns = rows.columns().iter().cloned().chain([run_ids, moments]).collect();
-        let stamped = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(unfit(table))?;
+        let stamped = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(invalid_rows(table))?;
         with_columns(table, &table.full_schema(), &stamped)
     }
 }
@@ -240,7 +240,7 @@ impl<'a> Row<'a> {
 }
 
 fn required<T>(name: &str, value: Option<T>) -> Result<T, LoadError> {
-    value.ok_or_else(|| LoadError::Contract(format!("{name} is NULL")))
+    value.ok_or_else(|| LoadError::DamagedRows(format!("{name} is NULL")))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
     load::{
         EventRows, LoadError, ReadAgain,
         contract::contract,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, text_column},
     },
     model::DAY_MS,
@@ -53,7 +53,7 @@ fn add_questions(
     let records: HashSet<i64> = number_column(new, RECORD_COLUMN)?.values().iter().copied().collect();
     let of_new: BooleanArray =
         number_column(questions, RECORD_COLUMN)?.values().iter().map(|record| Some(records.contains(record))).collect();
-    let rows = filter_record_batch(questions, &of_new).map_err(unfit(table))?;
+    let rows = filter_record_batch(questions, &of_new).map_err(invalid_rows(table))?;
     add_rows(store, table, stamp.on(table, &rows)?)
 }
 
@@ -67,7 +67,7 @@ pub(in crate::load) fn copy(
     let (table, questions) = (contract(TABLE)?, contract(QUESTIONS)?);
     let mut copied = 0;
     from.read(table, &table.column_names(), &Filter::all(), &mut |stored| {
-        let again = read_again(&stored).map_err(unfit(table))?;
+        let again = read_again(&stored).map_err(invalid_rows(table))?;
         copied += stored.num_rows() as u64;
         add_rows(to, table, filled(table, &stored, &again.events)?)?;
         match &again.questions {
@@ -84,13 +84,13 @@ fn filled(table: &'static Table, stored: &RecordBatch, others: &RecordBatch) -> 
     for (field, column) in stored.schema().fields().iter().zip(stored.columns()) {
         columns.push(match others.column_by_name(field.name()) {
             Some(other) if column.null_count() > 0 => {
-                let is_stored = is_not_null(column).map_err(unfit(table))?;
-                zip(&is_stored, column, other).map_err(unfit(table))?
+                let is_stored = is_not_null(column).map_err(invalid_rows(table))?;
+                zip(&is_stored, column, other).map_err(invalid_rows(table))?
             }
             _ => Arc::clone(column),
         });
     }
-    RecordBatch::try_new(stored.schema(), columns).map_err(unfit(table))
+    RecordBatch::try_new(stored.schema(), columns).map_err(invalid_rows(table))
 }
 
 /// Rows of a child with the stamps of the stored rows that they belong to, by their places.
@@ -102,14 +102,13 @@ fn stamped_as(child: &'static Table, rows: &RecordBatch, stored: &RecordBatch) -
     for column in &child.columns {
         let of = if column.origin == Origin::Load { stored } else { rows };
         let values = of.column_by_name(&column.name);
-        let values =
-            values.ok_or_else(|| LoadError::Contract(format!("rows of {} without {}", child.name, column.name)))?;
+        let values = values.ok_or_else(|| LoadError::Bug(format!("rows of {} without {}", child.name, column.name)))?;
         columns.push(match column.origin {
-            Origin::Load => take(values, &owners, None).map_err(unfit(child))?,
+            Origin::Load => take(values, &owners, None).map_err(invalid_rows(child))?,
             _ => Arc::clone(values),
         });
     }
-    RecordBatch::try_new(child.full_schema(), columns).map_err(unfit(child))
+    RecordBatch::try_new(child.full_schema(), columns).map_err(invalid_rows(child))
 }
 
 /// The first row of each event that the store does not have.
@@ -125,7 +124,7 @@ fn new_events(store: &mut BufferedStore, table: &'static Table, rows: &RecordBat
     let keys = text_column(rows, "event_key")?.iter();
     let is_new = |(key, is_known): (_, bool)| Some(seen.insert(key) && !is_known);
     let kept: BooleanArray = keys.zip(known.iter()).map(is_new).collect();
-    filter_record_batch(rows, &kept).map_err(unfit(table))
+    filter_record_batch(rows, &kept).map_err(invalid_rows(table))
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(in crate::load) fn counts_of(store: &mut BufferedStore, scan: &ScanId) -> Re
 /// All scans of the ledger, in no particular order. Windows that reach past the years 1 to 9999 come back cut to them.
 ///
 /// # Errors
-/// `Contract` if the ledger names a stream that this program does not know.
+/// `DamagedRows` if the ledger names a stream that this program does not know.
 pub(in crate::load) fn entries(store: &mut BufferedStore) -> Result<Vec<LedgerEntry>, LoadError> {
     records_in(store, contract(TABLE)?, &Filter::all(), entry)
 }
@@ -97,7 +97,7 @@ fn counts(row: Row<'_>) -> Result<RowCounts, LoadError> {
 
 fn entry(row: Row<'_>) -> Result<LedgerEntry, LoadError> {
     let stream = row.text("stream")?;
-    let unknown = |_| LoadError::Contract(format!("the ledger names the unknown stream '{stream}'"));
+    let unknown = |_| LoadError::DamagedRows(format!("the ledger names the unknown stream '{stream}'"));
     let stream: Stream = stream.parse().map_err(unknown)?;
     let scan = Scan {
         id: ScanId(row.text("scan_id")?.to_owned()),

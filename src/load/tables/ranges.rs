@@ -19,7 +19,7 @@ const KEYS_AT_ONCE: u64 = 200_000;
 /// ledger are replaced by the ids of the scans. Returns the rows added, of all tables. Memory does not grow with the range.
 ///
 /// # Errors
-/// `Contract` if a table of the stream has no time by which it could be cut.
+/// `Unsupported` if a table of the stream has no time by which it could be cut.
 pub(in crate::load) fn replace(
     store: &mut BufferedStore,
     source: &mut BufferedStore,
@@ -27,7 +27,10 @@ pub(in crate::load) fn replace(
 ) -> Result<u64, LoadError> {
     let of_stream = || tables().iter().filter(|table| table.stream.as_deref() == Some(what.stream.name()));
     if let Some(table) = of_stream().find(|table| table.partition.is_none()) {
-        return Err(LoadError::Contract(format!("{} has no creation time to be replaced by", table.name)));
+        return Err(LoadError::Unsupported(format!(
+            "{} has no creation time by which a range could be replaced",
+            table.name
+        )));
     }
     let range = TimeRange::of(what.window);
     let scans = scan_keys(&what.scans)?;

@@ -19,7 +19,7 @@ use crate::{
     load::{
         LoadError,
         contract::contract,
-        error::unfit,
+        error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, project, removal_columns, with_columns},
     },
     schema::Table,
@@ -202,7 +202,7 @@ fn keys_of<'w>(table: &'static Table, wanted: impl Iterator<Item = &'w WantedRec
         ("question_id", Arc::new(questions.finish())),
         ("created_at", Arc::new(moments.finish())),
     ];
-    let rows = RecordBatch::try_from_iter(columns).map_err(unfit(table))?;
+    let rows = RecordBatch::try_from_iter(columns).map_err(invalid_rows(table))?;
     KeySet::of(removal_columns(table), &[rows])
 }
 
@@ -228,7 +228,7 @@ fn matched<'o>(
         places.extend(outcome.map(|_| Some(at as u64)));
         outcomes.extend(outcome);
     }
-    let rows = take_record_batch(rows, &places.finish()).map_err(unfit(table))?;
+    let rows = take_record_batch(rows, &places.finish()).map_err(invalid_rows(table))?;
     Ok((rows, outcomes))
 }
 
@@ -265,7 +265,7 @@ fn with_outcomes(
     let changed = new.iter().map(|(name, column)| (*name, Arc::clone(column)));
     let rows =
         RecordBatch::try_from_iter_with_nullable(columns.chain(changed).map(|(name, column)| (name, column, true)));
-    let rows = rows.map_err(unfit(table))?;
+    let rows = rows.map_err(invalid_rows(table))?;
     match stamp {
         Some(stamp) => stamp.on(table, &rows),
         None => with_columns(table, &table.full_schema(), &rows),

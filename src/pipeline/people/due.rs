@@ -85,7 +85,7 @@ fn look(
         );
         reader.stream(&sql, usize::MAX, |batch| {
             let Some(ids) = batch.column(0).as_string_opt::<i32>() else {
-                return Err(DueError::Load(LoadError::Contract("ids of people are no texts".into())));
+                return Err(DueError::Load(LoadError::DamagedRows("ids of people are not texts".into())));
             };
             for id in ids.iter().flatten() {
                 found.named += 1;

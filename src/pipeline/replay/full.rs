@@ -118,7 +118,7 @@ struct Old {
 fn carry_over(destination: &mut Warehouse, left: &BTreeMap<&'static str, Left>) -> Result<(), LoadError> {
     let left = left.get(destination.name());
     let Left { runs, receipts, old } =
-        left.ok_or_else(|| LoadError::Contract(format!("nothing was asked of {}", destination.name())))?;
+        left.ok_or_else(|| LoadError::Bug(format!("nothing was asked of {}", destination.name())))?;
     if let Some(old) = old {
         let mut old = old.warehouse.lock().unwrap_or_else(PoisonError::into_inner);
         destination.copy_events(&mut old, &flatten_stored)?;

@@ -93,7 +93,7 @@ fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
     let column = |name, column: ArrayRef| RecordBatch::try_from_iter_with_nullable([(name, column, true)]).unwrap();
     let number = |number| column("a", Arc::new(Int64Array::from(vec![number])));
     let other = column("a", Arc::new(StringArray::from(vec!["x"])));
-    // Read by their places, these would change names.
+    // Read by their slots, these would change names.
     let renamed = column("d", Arc::new(Int64Array::from(vec![1])));
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
     let bare =
@@ -120,7 +120,7 @@ fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
 #[test]
 fn p2_rows_are_joined_with_those_of_a_table_and_gone_after_it() {
     let (_folder, engine) = engine(2, 64 << 20);
-    // Longer than what stands in a vector, and more than a vector has places for.
+    // Longer than what stands in a vector, and more than a vector has slots for.
     let name = |at: usize| (!at.is_multiple_of(5)).then(|| format!("a text that is pointed at, number {at}"));
     let rows = |step: usize| {
         let names: ArrayRef = Arc::new((0..20_000).step_by(step).map(name).collect::<StringArray>());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     load::{
-        LoadError,
+        Identity, LoadError,
         store::{ForeignTable, MemoryStore, Shelf, Store, TableChange},
         tables::{
             Cell,
@@ -39,6 +39,9 @@ impl Store for OddStore {
     fn location(&self) -> String {
         self.inner.location()
     }
+    fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.inner.rebind(identity)
+    }
     fn read(
         &mut self,
         table: &'static Table,
@@ -47,7 +50,7 @@ impl Store for OddStore {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError> {
         if self.unreadable == Some(&table.name) {
-            return Err(LoadError::Contract("unreadable".into()));
+            return Err(LoadError::Bug("unreadable".into()));
         }
         self.inner.read(table, columns, filter, take)
     }

@@ -1,10 +1,7 @@
-//! The tables of the file: created with their comments on first use, widened when a contract gained columns, and refused when
-//! the file belongs to something else. Its views go with them, in the same transaction.
+//! Creates the tables of the file, adds columns that a contract gained, and refuses a file of somebody else. Views
+//! change in the same transaction.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use uuid::Uuid;
 
@@ -18,13 +15,13 @@ use crate::load::{Identity, LoadError, engine::Engine};
 use crate::model::{DurableStep, is_same_service};
 use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 
-/// Version of the file's layout. A newer one is refused, since writing could break what it promises.
+/// Version of the file's layout. A newer one is refused: writing could break its rules.
 const FORMAT_VERSION: u32 = 1;
 const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
 
-/// Makes sure that the attached file is this warehouse and has every table of the contracts, and every view unless those were
-/// looked at before. Says which index of words the file has.
+/// Checks that the attached file is this warehouse, and creates missing tables and columns. Views are checked unless
+/// `has_views`. Returns the state of the search index.
 pub(super) fn make_ready(
     engine: &Engine,
     path: &Path,
@@ -42,10 +39,12 @@ pub(super) fn make_ready(
     }
     let meta = read_meta(engine)?;
     match check_meta(&meta, path, identity) {
-        Err(LoadError::OtherIdentity { .. }) if !holds_rows(engine, &found)? => begin_again(engine, path, identity)?,
+        Err(LoadError::OtherIdentity { .. }) if !holds_rows(engine, &found)? => {
+            rebind_empty_file(engine, path, identity)?
+        }
         checked => checked?,
     }
-    let mut changes = match are_as_made(&found) {
+    let mut changes = match match_contracts(&found) {
         true => Vec::new(),
         false => missing_parts(&columns_by_table(engine)?, path)?,
     };
@@ -66,37 +65,37 @@ pub(super) fn make_ready(
     Ok(index)
 }
 
-/// Columns that a file lacks, by table; all of them where it lacks the table.
-pub(super) type Lacking = BTreeMap<&'static str, Vec<&'static Column>>;
+/// Missing columns by table; all columns for a missing table.
+pub(super) type MissingColumns = BTreeMap<&'static str, Vec<&'static Column>>;
 
-/// Makes sure that the attached file is this warehouse, and says what it lacks of the contracts. Changes nothing.
-pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<Lacking, LoadError> {
+/// Checks that the attached file is this warehouse, and returns the columns that it lacks. Changes nothing.
+pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<MissingColumns, LoadError> {
     let found = list(engine)?;
     if !found.contains_key(META_TABLE) {
         let why = "it is a DuckDB database with tables of its own, or with none".into();
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
     check_meta(&read_meta(engine)?, path, identity)?;
-    if are_as_made(&found) {
-        return Ok(Lacking::new());
+    if match_contracts(&found) {
+        return Ok(MissingColumns::new());
     }
     let found = columns_by_table(engine)?;
     let none = BTreeMap::new();
-    let mut lacking = Lacking::new();
+    let mut missing_columns = MissingColumns::new();
     for table in schema::tables() {
-        let columns = missing_columns(table, found.get(&table.name).unwrap_or(&none), path)?;
+        let columns = columns_missing_from(table, found.get(&table.name).unwrap_or(&none), path)?;
         if !columns.is_empty() {
-            lacking.insert(&table.name, columns);
+            missing_columns.insert(&table.name, columns);
         }
     }
-    Ok(lacking)
+    Ok(missing_columns)
 }
 
-/// Columns that a table of the file lacks, given the type of each that it has.
+/// The columns that a table of the file lacks. `found` has the type of each existing column.
 ///
 /// # Errors
-/// [`LoadError::NotOurs`] if a column has another type than the contract says.
-fn missing_columns<'t>(
+/// [`LoadError::NotOurs`] if a column has another type than the contract.
+fn columns_missing_from<'t>(
     table: &'t Table,
     found: &BTreeMap<String, String>,
     path: &Path,
@@ -116,19 +115,19 @@ fn missing_columns<'t>(
     Ok(missing)
 }
 
-/// A table with NULL in the columns that it lacks.
-pub(super) fn filled_up(table: &Table, lacking: &[&Column]) -> String {
-    let nulls: Vec<String> = lacking
+/// A relation for a table, with NULL in its missing columns.
+pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> String {
+    let nulls: Vec<String> = missing_columns
         .iter()
         .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
         .collect();
-    match lacking.len() == table.columns.len() {
+    match missing_columns.len() == table.columns.len() {
         true => format!("(SELECT {} WHERE false)", nulls.join(", ")),
         false => format!("(SELECT t.*, {} FROM {} t)", nulls.join(", "), qualified(&table.name)),
     }
 }
 
-/// The statements that bring the tables up to the contracts.
+/// The statements that create missing tables and columns.
 fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path) -> Result<Vec<String>, LoadError> {
     let mut statements = Vec::new();
     for table in schema::tables() {
@@ -137,7 +136,7 @@ fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path
             statements.extend(table.comment_sql());
             continue;
         };
-        let missing = missing_columns(table, columns, path)?;
+        let missing = columns_missing_from(table, columns, path)?;
         statements.extend(missing.iter().map(|column| {
             let name = quote_identifier(&column.name);
             format!("ALTER TABLE {} ADD COLUMN {name} {}", quote_identifier(&table.name), column.column_type.duckdb())
@@ -149,7 +148,7 @@ fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path
     Ok(statements)
 }
 
-/// All tables and views, and what the file knows of itself, in one transaction: a file is ours whole, or empty.
+/// Creates all tables, views and the metadata in one transaction: a kill leaves an empty file.
 fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let mut statements: Vec<String> = schema::tables().iter().map(Table::create_sql).collect();
     statements.extend(schema::tables().iter().flat_map(Table::comment_sql));
@@ -190,7 +189,7 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
     })
 }
 
-/// Whether anything of a service was ever stored in the file. Runs that brought nothing do not count, nor windows that they found empty.
+/// Whether the file holds rows of a service. Runs and windows that returned nothing do not count.
 fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
     let tables = schema::tables().iter().filter(|table| found.contains_key(&table.name) && table.name != RUNS_TABLE);
     let any: Vec<String> = tables
@@ -204,8 +203,8 @@ fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Resu
     engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
 }
 
-/// Gives a file without rows to another service. What the earlier one proved empty is forgotten, with the runs that did.
-fn begin_again(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
+/// Binds a file without rows to another service, and deletes its ledger and its runs.
+fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let forget: Vec<String> =
         [LEDGER_TABLE, RUNS_TABLE].iter().map(|table| format!("DELETE FROM {}", qualified(table))).collect();
     in_transaction(engine, path, "bind the file to another service", || {
@@ -213,7 +212,7 @@ fn begin_again(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), 
     })
 }
 
-/// Writes whose the file is, whatever it was.
+/// The statement that binds the file to an identity.
 fn bind_sql(identity: &Identity) -> String {
     format!(
         "UPDATE {meta} SET value = {} WHERE key = 'base_url'; UPDATE {meta} SET value = {} WHERE key = 'environment'",
@@ -223,70 +222,60 @@ fn bind_sql(identity: &Identity) -> String {
     )
 }
 
-/// Writes whose the attached file is, whatever it was.
+/// Binds the attached file to an identity, whatever it was bound to.
 pub(super) fn bind(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     in_transaction(engine, path, "bind the file to another address", || {
         engine.connection().execute_batch(&bind_sql(identity))
     })
 }
 
-/// What the file knows of itself.
+/// Reads the metadata of the file.
 pub(super) fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {
-    let failed = |source| LoadError::engine("read what the file knows of itself", source);
     let sql = format!("SELECT key, value FROM {}", qualified(META_TABLE));
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
-    rows.collect::<Result<_, _>>().map_err(failed)
+    engine.query("read what the file knows of itself", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Every table and view in the file's main schema; for a table the statement that makes it.
+/// Every table and view in the file's main schema; tables with their CREATE statement.
 fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> {
-    let failed = |source| LoadError::engine("list the tables", source);
     let here = format!("database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal");
     let sql = format!(
         "SELECT table_name, sql FROM duckdb_tables() WHERE {here} UNION ALL SELECT view_name, NULL FROM duckdb_views() WHERE {here}"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
-    found.collect::<Result<_, _>>().map_err(failed)
+    engine.query("list the tables", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Whether every table is what this program makes, to the letter. Then its columns need not be listed: for that the engine binds every
-/// view, which takes it longer than all else that is looked at here.
-fn are_as_made(found: &BTreeMap<String, Option<String>>) -> bool {
+/// Whether every table has exactly the CREATE statement of this program. Then its columns need not be listed, which
+/// takes long: the engine binds every view for that.
+fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = found.get(&table.name).and_then(Option::as_ref);
         sql.is_some_and(|sql| words(sql).eq(words(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
     })
 }
 
-/// A statement without what may be left out or written otherwise: spaces, quotes, and the semicolon at its end.
+/// A statement without spaces, quotes and the final semicolon, which may differ.
 fn words(sql: &str) -> impl Iterator<Item = char> {
     sql.trim_end_matches(';').chars().filter(|letter| !letter.is_whitespace() && *letter != '"')
 }
 
-/// Type of each column of each table in the file's main schema.
+/// The types of all columns in the file's main schema, by table.
 fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
-    let failed = |source| LoadError::engine("list the tables", source);
     let sql = format!(
         "SELECT table_name, column_name, data_type FROM duckdb_columns()
          WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let rows = statement
-        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)))
-        .map_err(failed)?
-        .collect::<Result<BTreeSet<(String, String, String)>, _>>()
-        .map_err(failed)?;
     let mut tables: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    for (table, column, data_type) in rows {
-        tables.entry(table).or_default().insert(column, data_type);
-    }
+    engine.query::<_, ()>("list the tables", &sql, |row| {
+        tables.entry(row.get(0)?).or_default().insert(row.get(1)?, row.get(2)?);
+        Ok(())
+    })?;
     Ok(tables)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::load::engine::tests::engine;
 
@@ -302,7 +291,7 @@ mod tests {
     fn tables_that_this_program_made_are_known_by_their_statements() {
         let (_folder, engine) = with_tables();
         let found = list(&engine).unwrap();
-        assert!(are_as_made(&found), "{found:#?}");
+        assert!(match_contracts(&found), "{found:#?}");
         assert_eq!(
             found.keys().cloned().collect::<BTreeSet<_>>(),
             columns_by_table(&engine).unwrap().into_keys().collect()
@@ -320,7 +309,7 @@ mod tests {
         ] {
             let (_folder, engine) = with_tables();
             engine.execute("change a table", change).unwrap();
-            assert!(!are_as_made(&list(&engine).unwrap()), "{change}");
+            assert!(!match_contracts(&list(&engine).unwrap()), "{change}");
         }
     }
 }

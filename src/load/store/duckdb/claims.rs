@@ -1,5 +1,5 @@
-//! Which database files this process has open. DuckDB's lock is the process's, not the handle's: a second handle in the same
-//! process is not refused, and closing it drops the lock of the first. So the process must refuse it itself.
+//! The database files that this process has open. DuckDB's lock belongs to the process: a second handle of the same
+//! process is not refused, and closing it drops the lock. So the process itself refuses a second handle.
 
 use std::{
     collections::BTreeMap,
@@ -9,30 +9,30 @@ use std::{
 
 use crate::load::LoadError;
 
-/// Open handles by file; a writer counts as [`WRITER`].
+/// Number of open handles by file; [`WRITER`] for a writer.
 static OPEN: Mutex<BTreeMap<PathBuf, usize>> = Mutex::new(BTreeMap::new());
 const WRITER: usize = usize::MAX;
 
-/// A file that is open here, until dropped. Either one writer has it, or any number of readers.
+/// A file that this process has open, until dropped: one writer or any number of readers.
 #[derive(Debug)]
 pub(in crate::load) struct Claim {
     path: PathBuf,
 }
 
 impl Claim {
-    /// Claims the file for the one writer.
+    /// Claims the file for a writer.
     pub(in crate::load) fn for_writing(path: &Path) -> Result<Self, LoadError> {
         Self::take(path, |held| (held == 0).then_some(WRITER))
     }
 
-    /// Claims the file for one more reader.
+    /// Claims the file for a reader.
     pub(in crate::load) fn for_reading(path: &Path) -> Result<Self, LoadError> {
         Self::take(path, |held| (held != WRITER).then(|| held + 1))
     }
 
     fn take(path: &Path, count: impl FnOnce(usize) -> Option<usize>) -> Result<Self, LoadError> {
         let key = key_of(path);
-        // The map stays whole whatever a panicking holder did: each change is one statement.
+        // A panic cannot break the map: each change is one statement.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         match count(open.get(&key).copied().unwrap_or(0)) {
             Some(count) => {
@@ -54,7 +54,7 @@ impl Drop for Claim {
     }
 }
 
-/// One name for one file, whether or not it exists yet and however it is linked to.
+/// One name for a file, whether it exists or not, and whatever links lead to it.
 fn key_of(path: &Path) -> PathBuf {
     let resolved = path.canonicalize().ok();
     let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
@@ -71,7 +71,7 @@ mod tests {
         let path = folder.path().join("w.duckdb");
         let refused = |claim: Result<Claim, LoadError>| matches!(claim, Err(LoadError::Locked { .. }));
         let writer = Claim::for_writing(&path).unwrap();
-        // Created meanwhile, and named otherwise: still the same file.
+        // Created since, and named in another way: the same file.
         std::fs::write(&path, "").unwrap();
         let otherwise = folder.path().join(".").join("w.duckdb");
         assert!(refused(Claim::for_reading(&otherwise)) && refused(Claim::for_writing(&otherwise)));

@@ -1,7 +1,7 @@
-//! The copy that analysts read: made byte for byte while the warehouse is held, and put in the place of the last one in one step.
+//! The read-only copy for analysts, made byte by byte under the lock and replaced atomically.
 //!
-//! Whoever has the last copy open keeps what he sees; whoever opens the path sees one copy or the other, whole. Nobody's session
-//! on a copy keeps a run waiting.
+//! A session keeps the copy that it opened. A new session opens the old copy or the new one, never a part of one. No
+//! session on a copy blocks a run.
 
 use std::{
     fs::{self, File, FileTimes, Metadata, Permissions},
@@ -17,22 +17,22 @@ use crate::{
     model::DurableStep,
 };
 
-/// Ends the name of a copy that is being made. A run that was killed leaves it behind; the next one overwrites it.
+/// Suffix of an unfinished copy. The next run overwrites one that a killed run left.
 pub(super) const UNFINISHED: &str = ".unfinished";
-/// The mode of a first copy; the next ones keep the mode of the copy before.
+/// Mode of the first copy; later copies keep the mode of the copy before.
 const READ_ONLY: u32 = 0o400;
 
-/// Whether the copy is of the file as it is now. A copy gets the time and the size of its original.
+/// Whether the copy has the content of the file. A copy has the time and the size of its original.
 pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
     let stamp = |metadata: Metadata| Some((metadata.len(), metadata.modified().ok()?));
     let stamp_of = |path: &Path| fs::metadata(path).ok().and_then(stamp);
     stamp_of(original).is_some_and(|stamp| stamp_of(copy) == Some(stamp)) && !file::has_commit_log(original)
 }
 
-/// An error if something else than an earlier copy is in the place. Nothing of ours may be attached.
+/// Returns an error if the path holds something else than an earlier copy. No file may be attached.
 pub(super) fn check_place(engine: &Engine, copy: &Path, identity: &Identity) -> Result<(), LoadError> {
-    let found = files::metadata(copy).map_err(|source| LoadError::io("look at", copy, source))?;
-    // An erasure leaves an empty one until there is a new one.
+    let found = files::metadata(copy).map_err(LoadError::io("look at", copy))?;
+    // An erasure leaves an empty copy.
     if found.is_none_or(|found| found.len() == 0) {
         return Ok(());
     }
@@ -43,32 +43,32 @@ pub(super) fn check_place(engine: &Engine, copy: &Path, identity: &Identity) -> 
     checked.map(drop)
 }
 
-/// Makes the copy. The original is attached, so that nobody else writes to it, and nothing waits in its log.
+/// Makes the copy. The original is attached, so nobody writes to it, and its commit log is empty.
 pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), LoadError> {
     let folder = files::folder_of(copy);
-    files::create_folders(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
+    files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
     let unfinished = files::beside(copy, UNFINISHED);
     let made = write(original, &unfinished);
     if made.is_err() {
-        // The first error is the one to tell; what is left would take space that others need.
+        // The first error is returned. An unfinished copy would take space.
         fs::remove_file(&unfinished).ok();
     }
-    made.map_err(|source| LoadError::io("write", &unfinished, source))?;
+    made.map_err(LoadError::io("write", &unfinished))?;
     engine.hit(DurableStep::DuckDbCopied, copy)?;
-    // Of a session that wrote to the last copy: it fits no other.
+    // The log of a session that wrote to the last copy fits no other file.
     file::remove(&file::commit_log(copy))?;
     file::put_in_place(&unfinished, copy)
 }
 
 fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
-    // An earlier one may be read-only, and so not to be written over.
+    // An earlier copy may be read-only.
     files::remove(unfinished)?;
     let metadata = fs::metadata(original)?;
     // Shares the blocks of the original where the file system can.
     fs::copy(original, unfinished)?;
     let file = File::options().write(true).open(unfinished)?;
     file.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
-    // What is written to a copy is lost with the next one: better refused.
+    // The next copy would lose what somebody writes to this one.
     file.set_permissions(Permissions::from_mode(READ_ONLY))?;
     file.sync_all()
 }

@@ -1,4 +1,4 @@
-//! Attaching the file, and what the engine's refusals mean.
+//! Attaches the file, and translates the engine's errors.
 
 use std::{
     io,
@@ -13,12 +13,11 @@ use crate::{
     schema::quote_text,
 };
 
-/// What the engine says of a file that may not be written.
+/// Messages about a file that may not be written.
 const REFUSALS: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
-/// What the engine says of a lock that somebody holds. Any other reason is the file system's.
+/// Messages about a lock that somebody holds. Any other reason is the file system's.
 const HELD: [&str; 4] = ["onflicting lock", "already held", "temporarily unavailable", "Resource unavailable"];
-/// What the engine says of a file that was a database once: its checksums are wrong, its pages missing, its log torn in the
-/// middle.
+/// Messages about a damaged database: wrong checksums, missing pages, a torn log.
 const DAMAGE: [&str; 6] = [
     "Corrupt database file",
     "checksum",
@@ -28,39 +27,39 @@ const DAMAGE: [&str; 6] = [
     "Failed to load metadata pointer",
 ];
 
-/// How a new file is attached. By itself DuckDB makes one that its version 1.0 can read: with statistics of columns that are converted
-/// whenever it is opened, and without the shorter form of strings. An older file stays as it is.
+/// Options for a new file. DuckDB's default is for readers of version 1.0: statistics are converted whenever the file
+/// is opened, and strings take more space. An older file keeps its version.
 pub(super) const AS_NEW: &str = "TYPE duckdb, STORAGE_VERSION 'v1.4.0'";
 
-/// Ends the name of a file that is not whole yet.
+/// Suffix of an unfinished file.
 const NEW: &str = ".new";
 
 /// Attaches the file for writing; creates it if there is none.
 pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    if files::metadata(path).map_err(|source| LoadError::io("reach", path, source))?.is_none() {
+    if files::metadata(path).map_err(LoadError::io("reach", path))?.is_none() {
         create(engine, path)?;
     }
     attach_as(engine, path, CATALOG, "TYPE duckdb")
 }
 
-/// Creates the file under another name, which a killed run may leave behind, and moves it into its place: the engine writes the
-/// head of a new file in several steps, and refuses what it finds after a kill between them.
+/// Creates the file under another name and renames it. The engine writes the head of a new file in several steps, and
+/// refuses what a kill between them leaves.
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new = files::beside(path, NEW);
     clear(&new)?;
     attach_file(engine, [&new, path], CATALOG, AS_NEW)?;
     detach(engine, &new)?;
-    // The log of a file that is gone fits no other.
+    // A leftover log of a deleted file fits no other.
     remove(&commit_log(path))?;
     put_in_place(&new, path)
 }
 
-/// Moves a file into the place of another, durably; after an error it is gone.
+/// Replaces a file by another, durably. After an error the new file is removed.
 pub(super) fn put_in_place(new: &Path, path: &Path) -> Result<(), LoadError> {
-    files::replace(new, path).map_err(|source| LoadError::io("replace", path, source))
+    files::replace(new, path).map_err(LoadError::io("replace", path))
 }
 
-/// Removes a database that is not whole, if it is there.
+/// Removes an unfinished database, if there is one.
 pub(super) fn clear(path: &Path) -> Result<(), LoadError> {
     remove(path)?;
     remove(&commit_log(path))
@@ -68,10 +67,10 @@ pub(super) fn clear(path: &Path) -> Result<(), LoadError> {
 
 /// Removes a file, if it is there.
 pub(super) fn remove(path: &Path) -> Result<(), LoadError> {
-    files::remove(path).map_err(|source| LoadError::io("remove", path, source))
+    files::remove(path).map_err(LoadError::io("remove", path))
 }
 
-/// Attaches the file for reading alone.
+/// Attaches the file read-only.
 pub(super) fn attach_read_only(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     attach_as(engine, path, CATALOG, "TYPE duckdb, READ_ONLY")
 }
@@ -90,17 +89,17 @@ fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, how: &s
     engine.connection().execute_batch(&sql).map_err(|error| explain(error, "open the warehouse", path))
 }
 
-/// Whether a commit log lies beside the file: whoever wrote it last was killed, or is at work.
+/// Whether a commit log exists: its writer was killed, or is running.
 pub(super) fn has_commit_log(path: &Path) -> bool {
     commit_log(path).exists()
 }
 
-/// The size of the commit log.
+/// Size of the commit log, in bytes.
 pub(super) fn commit_log_bytes(path: &Path) -> u64 {
     commit_log(path).metadata().map_or(0, |log| log.len())
 }
 
-/// Where the engine keeps the commit log of a file.
+/// Path of the commit log.
 pub(super) fn commit_log(path: &Path) -> PathBuf {
     files::beside(path, ".wal")
 }
@@ -118,7 +117,7 @@ pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     engine.connection().execute_batch(&sql).map_err(|error| explain(error, "write the warehouse", path))
 }
 
-/// What the caller can do about an error of the engine; the engine has no codes, so its messages are read.
+/// An error by what the caller can do. The engine has no error codes, so its messages are matched.
 pub(in crate::load) fn explain(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     let message = error.to_string();
     let path = path.to_owned();
@@ -132,7 +131,7 @@ pub(in crate::load) fn explain(error: duckdb::Error, action: &str, path: &Path) 
         return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
     }
     if REFUSALS.iter().any(|sign| message.contains(sign)) {
-        return LoadError::io("open", &path, io::Error::new(io::ErrorKind::PermissionDenied, message));
+        return LoadError::io("open", &path)(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     if let Some(sign) = DAMAGE.iter().find(|sign| message.contains(**sign)) {
         tracing::debug!(sign, message);

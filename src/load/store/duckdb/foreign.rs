@@ -1,4 +1,4 @@
-//! Another file beside the warehouse, with what analysts keep in this one: for a replay, which fills it.
+//! Creates a second file with everything that analysts keep in the warehouse, for a replay to fill.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use super::{
     file,
     names::{CATALOG, META_TABLE, qualified},
     objects::{
-        ACTION, FRESH_CATALOG, clone_schema, copy_rows, in_its_schemas, in_the_way, is_our_table,
-        require_no_key_to_ours, tables, with_fresh,
+        ACTION, NEW_CATALOG, blocking_object, clone_schema, copy_rows, is_our_table, require_no_key_to_ours, tables,
+        with_new_file, with_search_path,
     },
     search_state::{INDEX_SCHEMA, is_of_index},
 };
@@ -16,10 +16,10 @@ use crate::{
     schema::{self, quote_identifier, quote_text},
 };
 
-/// Under which name the file is attached that a replay leaves.
+/// Catalog name of the file that a replay replaces.
 const LEFT_CATALOG: &str = "left_behind";
 
-/// An index of theirs on a table of ours, and what makes it.
+/// An index of somebody else on a table of ours, with its SQL.
 struct Index {
     name: String,
     sql: String,
@@ -27,49 +27,41 @@ struct Index {
 }
 
 fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadError> {
-    let failed = |source| LoadError::engine("list the indexes", source);
     let sql = format!(
         "SELECT table_name, index_name, sql, comment FROM duckdb_indexes()
          WHERE database_name = '{catalog}' AND schema_name = 'main' AND sql IS NOT NULL ORDER BY ALL"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
     let read = |row: &duckdb::Row<'_>| {
         let index = Index { name: row.get(1)?, sql: row.get(2)?, comment: row.get(3)? };
         Ok((row.get::<_, String>(0)?, index))
     };
-    let found: Vec<(String, Index)> =
-        statement.query_map([], read).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    let found: Vec<(String, Index)> = engine.query("list the indexes", &sql, read)?;
     Ok(found.into_iter().filter(|(table, _)| is_our_table(table)).map(|(_, index)| index).collect())
 }
 
-/// Makes a file with everything that the attached one has but rows, and without the indexes of others on our tables.
+/// Creates a file with all objects of the attached file but no rows, and without indexes of others on our tables.
 pub(super) fn create_empty(engine: &Engine, path: &Path, fresh: &Path) -> Result<(), LoadError> {
     require_no_key_to_ours(&tables(engine, CATALOG)?, path)?;
     require_no_values_in_ours(engine, path)?;
-    let cloned = with_fresh(engine, fresh, || {
-        in_its_schemas(engine, || clone_schema(engine, path))?;
-        // Rows are put in and taken out quicker without them; they are made when all rows are there.
-        for index in indexes_on_ours(engine, FRESH_CATALOG)? {
+    with_new_file(engine, fresh, || {
+        with_search_path(engine, || clone_schema(engine, path))?;
+        // Rows change faster without indexes. They are created when all rows are there.
+        for index in indexes_on_ours(engine, NEW_CATALOG)? {
             let name = quote_identifier(&index.name);
-            engine.execute(ACTION, &format!("DROP INDEX {FRESH_CATALOG}.main.{name}"))?;
+            engine.execute(ACTION, &format!("DROP INDEX {NEW_CATALOG}.main.{name}"))?;
         }
         let meta = quote_identifier(META_TABLE);
-        // An index of words without its answers would be no index; the end of a run makes it again.
-        engine.execute(ACTION, &format!("DROP SCHEMA IF EXISTS {FRESH_CATALOG}.{INDEX_SCHEMA} CASCADE"))?;
+        // A search index without its answers is useless; the end of a run makes it again.
+        engine.execute(ACTION, &format!("DROP SCHEMA IF EXISTS {NEW_CATALOG}.{INDEX_SCHEMA} CASCADE"))?;
         let rows = format!(
-            "INSERT INTO {FRESH_CATALOG}.main.{meta} SELECT * FROM {CATALOG}.main.{meta} WHERE NOT ({})",
+            "INSERT INTO {NEW_CATALOG}.main.{meta} SELECT * FROM {CATALOG}.main.{meta} WHERE NOT ({})",
             is_of_index()
         );
-        engine.execute(ACTION, &format!("{rows}; CHECKPOINT {FRESH_CATALOG}"))
-    });
-    if cloned.is_err() {
-        // The first error is the one to tell.
-        file::clear(fresh).ok();
-    }
-    cloned
+        engine.execute(ACTION, &format!("{rows}; CHECKPOINT {NEW_CATALOG}"))
+    })
 }
 
-/// Brings the rows of others, and their indexes on our tables, from the file at `left`.
+/// Imports the rows of others, and their indexes on our tables, from the file at `left`.
 pub(super) fn import(engine: &Engine, left: &Path, patience: &LockPatience) -> Result<(), LoadError> {
     let how = "TYPE duckdb, READ_ONLY";
     patience.until_free(|| file::attach_as(engine, left, LEFT_CATALOG, how))?;
@@ -79,12 +71,12 @@ pub(super) fn import(engine: &Engine, left: &Path, patience: &LockPatience) -> R
 }
 
 fn import_attached(engine: &Engine, left: &Path) -> Result<(), LoadError> {
-    in_its_schemas(engine, || {
+    with_search_path(engine, || {
         for table in tables(engine, LEFT_CATALOG)?.iter().filter(|table| !table.is_ours()) {
             copy_rows(engine, left, table, [LEFT_CATALOG, CATALOG])?;
         }
         for Index { name, sql, comment } in indexes_on_ours(engine, LEFT_CATALOG)? {
-            let failed = |error| in_the_way(error, left, format!("the index {name}"), "cannot be made again");
+            let failed = |error| blocking_object(error, left, format!("the index {name}"), "cannot be made again");
             engine.connection().execute_batch(&sql).map_err(failed)?;
             if let Some(comment) = comment {
                 let comment = format!("COMMENT ON INDEX {} IS {}", quote_identifier(&name), quote_text(&comment));
@@ -95,16 +87,15 @@ fn import_attached(engine: &Engine, left: &Path) -> Result<(), LoadError> {
     })
 }
 
-/// An error if an analyst put a column into a table of ours, and values into it: rows that are built anew have none.
+/// Returns an error if somebody added a column to a table of ours and values to it: rebuilt rows would lose the values.
 fn require_no_values_in_ours(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let failed = |source| LoadError::engine("list the columns", source);
     let sql = format!(
         "SELECT table_name, column_name FROM duckdb_columns()
          WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal ORDER BY ALL"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let columns = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
-    for (name, column) in columns.collect::<Result<Vec<(String, String)>, _>>().map_err(failed)? {
+    let columns: Vec<(String, String)> =
+        engine.query("list the columns", &sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    for (name, column) in columns {
         let Some(table) = schema::table(&name) else { continue };
         if table.columns.iter().any(|known| known.name == column) {
             continue;
@@ -115,7 +106,7 @@ fn require_no_values_in_ours(engine: &Engine, path: &Path) -> Result<(), LoadErr
             let object = format!("the column {name}.{column}");
             let why =
                 format!("is not of studysync and holds {values} values, which rows that are built anew would not have");
-            return Err(LoadError::InTheWay { path: path.to_owned(), object, why });
+            return Err(LoadError::ForeignObject { path: path.to_owned(), object, why });
         }
     }
     Ok(())

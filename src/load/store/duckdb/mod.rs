@@ -1,14 +1,14 @@
 //! The warehouse as one DuckDB file.
 //!
-//! The file is attached to an in-memory engine while there is something to do, and let go by [`Store::publish`]: DuckDB locks a file
-//! against every other process for as long as one has it open for writing, and analysts want to read it between runs.
+//! The file is attached to an in-memory engine while there is work, and detached by [`Store::publish`]. DuckDB locks a
+//! file that is open for writing, and analysts read it between runs.
 
 mod catalog;
 mod claims;
 mod copy;
+mod deletion_marks;
 mod file;
 mod foreign;
-mod marks;
 mod names;
 mod objects;
 mod read;
@@ -23,8 +23,8 @@ pub(in crate::load) use self::{claims::Claim, file::explain};
 use std::path::{Path, PathBuf};
 
 use self::{
-    catalog::Lacking,
-    marks::Marks,
+    catalog::MissingColumns,
+    deletion_marks::DeletionMarks,
     search_state::{IndexState, is_indexed, mark_old_sql},
 };
 use super::{Filter, ForeignTable, Store, TableChange, Take};
@@ -38,9 +38,8 @@ use crate::{
     schema::Table,
 };
 
-/// A commit log of this size is better folded into the file: its rows stay in memory until then, and so does what was written beside it,
-/// up to the engine's limit; and whoever opens the file after a crash has to replay it. Tables of which a transaction brings many rows
-/// are not in it: a million responses leave some 20 MiB.
+/// Size at which the commit log is folded into the file. Its rows stay in memory until then, and a crash makes the next
+/// reader replay it. Large inserts bypass the log: a million responses leave some 20 MiB.
 const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The warehouse in one DuckDB file.
@@ -49,61 +48,61 @@ pub(in crate::load) struct DuckDbStore {
     options: EngineOptions,
     failpoints: Failpoints,
     path: PathBuf,
-    /// Where a copy for readers goes when a run ends.
+    /// Path of the copy for readers, made when a run ends.
     copy: Option<PathBuf>,
     search: FullTextSearch,
-    /// As of the last look at the file.
+    /// State of the search index when the file was attached.
     index: IndexState,
     identity: Identity,
     patience: LockPatience,
     access: Access,
     /// Held while the file is attached.
     claim: Option<Claim>,
-    /// Whether the views were seen to be up to date, or made so: that is done once, not whenever the file is opened again.
+    /// Whether the views are up to date: checked once, not at each attach.
     has_views: bool,
-    /// Of rows that were removed since the file was opened.
-    marks: Marks,
+    /// Of rows that were removed since the file was attached.
+    marks: DeletionMarks,
     /// Whether something was committed since the last checkpoint.
     is_dirty: bool,
     /// Whether a transaction is open.
     is_open: bool,
 }
 
-/// What may be done to the file.
+/// How the file is opened.
 enum Access {
     Write,
-    /// Nothing is created or widened; what the file lacks of the contracts is read as NULL.
-    Compare(Lacking),
+    /// Nothing is created or changed; columns that the file lacks are read as NULL.
+    Compare(MissingColumns),
 }
 
 /// How a DuckDB file is opened.
 pub(in crate::load) struct DuckDbPlace<'p> {
     pub path: &'p Path,
     pub identity: &'p Identity,
-    /// How long to wait for a file that another process has open, now and whenever it is opened again.
+    /// How long to wait while another process has the file open, each time it is attached.
     pub patience: LockPatience,
-    /// Who watches its durable steps.
+    /// The failpoints before durable steps.
     pub failpoints: Failpoints,
-    /// Where a copy for readers goes when a run ends.
+    /// Path of the copy for readers, made when a run ends.
     pub copy: Option<PathBuf>,
-    /// Whether it has an index of words.
+    /// Settings of the search index.
     pub search: FullTextSearch,
 }
 
 impl DuckDbStore {
-    /// Opens the warehouse; creates the file, its folder and the tables on first use. The file stays open until [`Store::publish`] or
-    /// [`Store::release_lock`], and is opened again when needed.
+    /// Opens the warehouse. Creates the file, its folder and the tables on first use. [`Store::publish`] and
+    /// [`Store::release_lock`] close the file, and the next use opens it again.
     ///
     /// # Errors
-    /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this warehouse.
+    /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this
+    /// warehouse.
     pub fn open(place: DuckDbPlace<'_>, engine: StartedEngine) -> Result<Self, LoadError> {
         let folder = files::folder_of(place.path);
-        files::create_folders(folder).map_err(|source| LoadError::io("create the folder", folder, source))?;
+        files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
         Self::open_as(place, engine, Access::Write)
     }
 
-    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made,
-    /// widened or repaired.
+    /// Opens the warehouse read-only, also where nothing may be written.
     ///
     /// # Errors
     /// As [`DuckDbStore::open`]; `Missing` if there is no such file.
@@ -113,7 +112,7 @@ impl DuckDbStore {
         let (patience, failpoints) = (LockPatience::default(), Failpoints::default());
         let search = FullTextSearch::default();
         let place = DuckDbPlace { path, identity, patience, failpoints, copy: None, search };
-        Self::open_as(place, engine, Access::Compare(Lacking::default()))
+        Self::open_as(place, engine, Access::Compare(MissingColumns::default()))
     }
 
     fn open_as(place: DuckDbPlace<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
@@ -130,7 +129,7 @@ impl DuckDbStore {
             access,
             claim: None,
             has_views: false,
-            marks: Marks::none(options.memory_limit_bytes),
+            marks: DeletionMarks::none(options.memory_limit_bytes),
             options,
             is_dirty: false,
             is_open: false,
@@ -143,15 +142,15 @@ impl DuckDbStore {
         if self.claim.is_some() {
             return Ok(());
         }
-        if let Access::Compare(lacking) = &mut self.access {
+        if let Access::Compare(missing_columns) = &mut self.access {
             let claim = Claim::for_reading(&self.path)?;
             file::attach_read_only(&self.engine, &self.path)?;
             self.claim = Some(claim);
-            *lacking = catalog::check(&self.engine, &self.path, &self.identity)?;
+            *missing_columns = catalog::check(&self.engine, &self.path, &self.identity)?;
             return Ok(());
         }
         let claim = Claim::for_writing(&self.path)?;
-        // What a killed run left in the commit log is folded in by the next publish.
+        // The next publish folds in the commit log of a killed run.
         self.is_dirty |= file::has_commit_log(&self.path);
         self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
@@ -162,7 +161,7 @@ impl DuckDbStore {
                 Ok(())
             }
             Err(error) => {
-                // The first error is the one to tell.
+                // The first error is returned.
                 self.detach().ok();
                 Err(error)
             }
@@ -179,16 +178,16 @@ impl DuckDbStore {
         Ok(())
     }
 
-    /// Makes the index of words where it is wanted and answers changed, and drops it where it is not wanted or cannot be made. A file without the
-    /// index has the plain search, so no failure of the index ends a run.
-    fn bring_index_up_to_date(&mut self) -> Result<(), LoadError> {
+    /// Makes the search index if it is wanted and out of date; drops it if it is not wanted or cannot be made. No
+    /// failure of the index ends a run: without it, the search is plain.
+    fn update_index(&mut self) -> Result<(), LoadError> {
         if !self.search.is_on {
             return if self.index == IndexState::Missing { Ok(()) } else { self.drop_index() };
         }
         let made = self.search.require_installed(&self.engine).and_then(|()| self.make_index());
         let Err(error) = made else { return Ok(()) };
         // After some errors the engine refuses everything.
-        self.begin_with_new_engine();
+        self.restart_engine();
         let why = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
         tracing::warn!(
             "full_text_search is on, and there is no index: {error}{why}; search_answers searches without one. Install the \
@@ -203,7 +202,7 @@ impl DuckDbStore {
             return Ok(());
         }
         self.attach()?;
-        // The file was looked at again.
+        // Attaching has read the state again.
         if self.index == IndexState::Current {
             return self.detach();
         }
@@ -219,14 +218,14 @@ impl DuckDbStore {
     }
 
     fn drop_index(&mut self) -> Result<(), LoadError> {
-        if self.take_index_out()? {
+        if self.remove_index()? {
             tracing::info!("dropped the index of words; search_answers is the plain search");
         }
         self.publish()
     }
 
-    /// Returns whether there was one.
-    fn take_index_out(&mut self) -> Result<bool, LoadError> {
+    /// Drops the index, and returns whether there was one.
+    fn remove_index(&mut self) -> Result<bool, LoadError> {
         self.attach()?;
         let is_there = self.index != IndexState::Missing;
         if is_there {
@@ -236,8 +235,8 @@ impl DuckDbStore {
         Ok(is_there)
     }
 
-    /// An engine that cannot be opened has its own error at the next step.
-    fn begin_with_new_engine(&mut self) {
+    /// Starts a new engine. If that fails, the next step returns the error.
+    fn restart_engine(&mut self) {
         if let Ok(engine) = Engine::open(&self.options) {
             self.engine = engine.watched(self.failpoints.clone());
             self.claim = None;
@@ -248,25 +247,15 @@ impl DuckDbStore {
     fn checkpoint(&mut self) -> Result<(), LoadError> {
         self.attach()?;
         let checkpoint = || file::checkpoint(&self.engine, &self.path);
-        // Where rows were removed, the engine may write many row groups again. Else rows are in the file already, or few: other threads would
-        // wait busily for the one that has something to do.
-        if self.marks.are_few() {
+        // After removals the engine may rewrite many row groups. Otherwise there is little to write, and more threads
+        // would wait busily.
+        if self.marks.is_small() {
             checkpoint()?
         } else {
             self.engine.with_all_threads(checkpoint)?
         }
         self.is_dirty = false;
         Ok(())
-    }
-
-    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name. The copy for readers
-    /// is emptied: the next run makes another.
-    pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
-        self.attach()?;
-        catalog::bind(&self.engine, &self.path, identity)?;
-        self.identity = identity.clone();
-        self.detach()?;
-        self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)
     }
 }
 
@@ -279,6 +268,15 @@ impl Store for DuckDbStore {
         self.path.display().to_string()
     }
 
+    /// Empties the copy for readers too: the next run makes another.
+    fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.attach()?;
+        catalog::bind(&self.engine, &self.path, identity)?;
+        self.identity = identity.clone();
+        self.detach()?;
+        self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)
+    }
+
     fn read(
         &mut self,
         table: &'static Table,
@@ -287,12 +285,12 @@ impl Store for DuckDbStore {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError> {
         self.attach()?;
-        let nothing = Lacking::default();
-        let lacking = match &self.access {
+        let nothing = MissingColumns::default();
+        let missing_columns = match &self.access {
             Access::Write => &nothing,
-            Access::Compare(lacking) => lacking,
+            Access::Compare(missing_columns) => missing_columns,
         };
-        read::rows(&self.engine, lacking, table, columns, filter, take)
+        read::rows(&self.engine, missing_columns, table, columns, filter, take)
     }
 
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
@@ -327,9 +325,9 @@ impl Store for DuckDbStore {
         }
         // Some errors have ended the transaction already.
         self.engine.connection().execute_batch("ROLLBACK").ok();
-        // After some failures, a full disk among them, the engine refuses everything until the file is opened anew. The error that led here
-        // is the one to tell.
-        self.begin_with_new_engine();
+        // After some failures, a full disk among them, the engine refuses everything until the file is opened again.
+        // The caller returns the error that led here.
+        self.restart_engine();
     }
 
     fn publish(&mut self) -> Result<(), LoadError> {
@@ -340,7 +338,7 @@ impl Store for DuckDbStore {
     }
 
     fn should_compact(&self) -> bool {
-        self.marks.are_many() || file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
+        self.marks.is_large() || file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
     }
 
     fn release_lock(&mut self) -> Result<(), LoadError> {
@@ -348,7 +346,7 @@ impl Store for DuckDbStore {
     }
 
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {
-        self.bring_index_up_to_date()?;
+        self.update_index()?;
         let Some(copy) = self.copy.clone() else { return Ok(()) };
         if copy::is_current(&self.path, &copy) {
             return Ok(());
@@ -357,22 +355,22 @@ impl Store for DuckDbStore {
         copy::check_place(&self.engine, &copy, &self.identity)?;
         self.checkpoint()?;
         let made = copy::make(&self.engine, &self.path, &copy);
-        // The lock went with the copying's handle: DuckDB's locks are the process's, and any close drops them.
+        // Copying dropped the lock: DuckDB's locks belong to the process, and closing any handle drops them.
         self.detach().and(made)?;
         tracing::info!(path = %copy.display(), "the copy for readers is replaced");
         Ok(())
     }
 
-    /// Puts a fresh file with the same content in the place of the file: rows that were taken out leave their bytes in the old one.
+    /// Replaces the file by a new one with the same rows: the old file may still contain bytes of removed rows.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
-        // The index has words of answers that were taken out; the end of the run makes it again.
-        self.take_index_out()?;
+        // The index contains words of removed answers; the end of the run makes it again.
+        self.remove_index()?;
         self.checkpoint()?;
         rewrite::write(&self.engine, &self.path)?;
         self.detach()?;
         rewrite::put_in_place(&self.engine, &self.path)?;
         if let Some(copy) = &self.copy {
-            // It is a copy of the file with those rows; the run's end makes a new one.
+            // The copy contains the removed rows; the end of the run makes a new one.
             rewrite::empty_copy(copy)?;
         }
         Ok(())

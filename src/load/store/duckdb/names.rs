@@ -1,13 +1,13 @@
-//! What the attached file and its tables are called in SQL.
+//! SQL names of the attached file and its tables.
 
 use crate::schema::quote_identifier;
 
-/// Key and value of what the file knows of itself.
+/// The table of the file's metadata: keys and values.
 pub(super) const META_TABLE: &str = "_studysync";
-/// Under which name the file is attached.
+/// Catalog name of the attached file.
 pub(super) const CATALOG: &str = "warehouse";
 
-/// The name of one of our tables as SQL.
+/// The SQL name of one of our tables.
 pub(super) fn qualified(table: &str) -> String {
     format!("{CATALOG}.main.{}", quote_identifier(table))
 }

@@ -1,11 +1,14 @@
-//! What analysts keep in the file beside our tables: tables, views, macros, sequences, types, schemas, indexes and comments. All of it
-//! comes along when the file is written anew, and when a replay builds another. What cannot come along is told before anything is
-//! changed.
+//! The objects of others in the file: tables, views, macros, sequences, types, schemas, indexes and comments. All of
+//! them are copied when the file is rewritten and when a replay builds another file. An object that cannot be copied is
+//! reported before anything changes.
 //!
-//! `COPY FROM DATABASE (SCHEMA)` makes the objects; rows are copied table by table, those that a foreign key names before those that
-//! have it: in one statement the engine finds no row of its own.
+//! `COPY FROM DATABASE (SCHEMA)` creates the objects. Rows are copied table by table, in the order of foreign keys:
+//! within one statement the engine does not see the statement's own rows.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use super::{
     file,
@@ -23,12 +26,12 @@ use crate::{
 };
 
 pub(super) const ACTION: &str = "copy the objects of the warehouse";
-/// Under which name a new file is attached.
-pub(super) const FRESH_CATALOG: &str = "fresh";
-/// Types whose values can hold a name, as SQL.
+/// Catalog name of a new file.
+pub(super) const NEW_CATALOG: &str = "fresh";
+/// Condition for columns whose type can hold a name.
 const HOLDS_TEXT: &str =
     "NOT regexp_full_match(data_type, '.*INT|.*INTEGER|DOUBLE|FLOAT|BOOLEAN|DECIMAL.*|DATE|TIME.*|INTERVAL')";
-/// Rows of a table that name each other, in one chain.
+/// Longest chain of rows of one table that reference each other.
 const GENERATIONS_MAX: usize = 1000;
 
 /// A table of the file.
@@ -40,8 +43,8 @@ pub(super) struct StoredTable {
     keys: Vec<ForeignKey>,
 }
 
-/// A foreign key; it stays within its schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A foreign key. Its tables are in one schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ForeignKey {
     columns: Vec<String>,
     to: String,
@@ -69,19 +72,16 @@ pub(super) fn is_our_table(name: &str) -> bool {
     name == META_TABLE || schema::table(name).is_some()
 }
 
-/// Every table of an attached file, each behind those that its foreign keys name.
+/// Every table of an attached file, in the order of foreign keys.
 pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>, LoadError> {
-    let failed = |source| LoadError::engine("list the tables", source);
     let sql = format!(
         "SELECT schema_name, table_name, contains(sql, 'GENERATED ALWAYS') FROM duckdb_tables()
          WHERE database_name = '{catalog}' AND NOT internal AND NOT temporary ORDER BY ALL"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
     let read = |row: &duckdb::Row<'_>| {
         Ok(StoredTable { schema: row.get(0)?, name: row.get(1)?, may_have_generated: row.get(2)?, keys: Vec::new() })
     };
-    let mut tables: Vec<StoredTable> =
-        statement.query_map([], read).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    let mut tables: Vec<StoredTable> = engine.query("list the tables", &sql, read)?;
     for (schema, name, key) in foreign_keys(engine, catalog)? {
         if let Some(table) = tables.iter_mut().find(|table| table.schema == schema && table.name == name) {
             table.keys.push(key);
@@ -90,35 +90,27 @@ pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>,
     Ok(parents_first(tables))
 }
 
+/// The foreign keys, with the schema and the name of their tables.
 fn foreign_keys(engine: &Engine, catalog: &str) -> Result<Vec<(String, String, ForeignKey)>, LoadError> {
-    let failed = |source| LoadError::engine("list the foreign keys", source);
-    // A row for each pair of columns.
+    // The query returns a row for each pair of columns.
     let sql = format!(
         "SELECT schema_name, table_name, constraint_index, referenced_table, unnest(constraint_column_names),
             unnest(referenced_column_names) FROM duckdb_constraints()
          WHERE database_name = '{catalog}' AND constraint_type = 'FOREIGN KEY' ORDER BY 1, 2, 3"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let mut rows = statement.query([]).map_err(failed)?;
-    let mut keys: Vec<(String, String, ForeignKey)> = Vec::new();
-    let mut last = None;
-    while let Some(row) = rows.next().map_err(failed)? {
-        let text = |at| row.get::<_, String>(at).map_err(failed);
-        let (schema, name, to, column, to_column) = (text(0)?, text(1)?, text(3)?, text(4)?, text(5)?);
-        let of = (schema.clone(), name.clone(), row.get::<_, i64>(2).map_err(failed)?);
-        match keys.last_mut().filter(|_| last.as_ref() == Some(&of)) {
-            Some((.., key)) => {
-                key.columns.push(column);
-                key.to_columns.push(to_column);
-            }
-            None => keys.push((schema, name, ForeignKey { columns: vec![column], to, to_columns: vec![to_column] })),
-        }
-        last = Some(of);
-    }
-    Ok(keys)
+    let mut keys: BTreeMap<(String, String, i64), ForeignKey> = BTreeMap::new();
+    engine.query::<_, ()>("list the foreign keys", &sql, |row| {
+        let key = keys.entry((row.get(0)?, row.get(1)?, row.get(2)?)).or_default();
+        key.to = row.get(3)?;
+        key.columns.push(row.get(4)?);
+        key.to_columns.push(row.get(5)?);
+        Ok(())
+    })?;
+    Ok(keys.into_iter().map(|((schema, name, _), key)| (schema, name, key)).collect())
 }
 
-/// Tables name others only when those are there, so there is no circle but that of a table with itself.
+/// Sorts tables after the tables that they reference. A table references only earlier ones or itself, so there is no
+/// cycle.
 fn parents_first(mut left: Vec<StoredTable>) -> Vec<StoredTable> {
     let mut sorted: Vec<StoredTable> = Vec::with_capacity(left.len());
     while !left.is_empty() {
@@ -139,7 +131,7 @@ fn parents_first(mut left: Vec<StoredTable>) -> Vec<StoredTable> {
     sorted
 }
 
-/// The tables that are not ours, with the columns in which a text could be.
+/// The tables of others, with their columns that can hold a text.
 pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadError> {
     let theirs = tables(engine, CATALOG)?.into_iter().filter(|table| !table.is_ours());
     let of_table = |table: StoredTable| {
@@ -150,7 +142,7 @@ pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadE
     theirs.map(of_table).collect()
 }
 
-/// Hands over the columns of such a table. Whatever is no text there, lists and structures among it, is as it is shown.
+/// Calls `take` with the columns of such a table as texts; lists and structures too.
 pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
     let shown: Vec<String> =
         table.columns.iter().map(|name| format!("CAST({} AS VARCHAR)", quote_identifier(name))).collect();
@@ -161,35 +153,33 @@ pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Tak
 }
 
 fn columns(engine: &Engine, table: &StoredTable, catalog: &str, which: &str) -> Result<Vec<String>, LoadError> {
-    let failed = |source| LoadError::engine("list the columns", source);
     let sql = format!(
         "SELECT column_name FROM duckdb_columns() WHERE database_name = '{catalog}' AND schema_name = {} AND table_name = {}
             AND {which} ORDER BY column_index",
         quote_text(&table.schema),
         quote_text(&table.name)
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
-    names.collect::<Result<_, _>>().map_err(failed)
+    engine.query("list the columns", &sql, |row| row.get(0))
 }
 
-/// Makes every object of the warehouse in the fresh file, which is attached, without rows. To be called [`in_its_schemas`].
+/// Creates every object of the warehouse, without rows, in the attached new file. Must run inside [`with_search_path`].
 pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let sql = format!("COPY FROM DATABASE {CATALOG} TO {FRESH_CATALOG} (SCHEMA)");
+    let sql = format!("COPY FROM DATABASE {CATALOG} TO {NEW_CATALOG} (SCHEMA)");
     engine.connection().execute_batch(&sql).map_err(|error| {
         let object = unbound_table(engine).unwrap_or_else(|| "an object that is not of studysync".to_owned());
-        in_the_way(error, path, object, "cannot be made in a new file")
+        blocking_object(error, path, object, "cannot be made in a new file")
     })
 }
 
-/// Runs statements that find macros and sequences by their names alone, as the analysts' session did that made the objects.
-pub(super) fn in_its_schemas<T>(engine: &Engine, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
-    let failed = |source| LoadError::engine("list the schemas", source);
+/// Runs work with all schemas in the search path: statements find macros and sequences by their names alone, as in the
+/// session that created them.
+pub(super) fn with_search_path<T>(
+    engine: &Engine,
+    work: impl FnOnce() -> Result<T, LoadError>,
+) -> Result<T, LoadError> {
     let sql =
         format!("SELECT schema_name FROM duckdb_schemas() WHERE database_name = '{CATALOG}' AND schema_name <> 'main'");
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let others = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
-    let others: Vec<String> = others.collect::<Result<_, _>>().map_err(failed)?;
+    let others: Vec<String> = engine.query("list the schemas", &sql, |row| row.get(0))?;
     let schemas = std::iter::once("main").chain(others.iter().map(String::as_str));
     let path: Vec<String> = schemas.map(|schema| format!("{CATALOG}.{}", quote_identifier(schema))).collect();
     engine.execute(ACTION, &format!("SET search_path = {}", quote_text(&path.join(","))))?;
@@ -198,7 +188,7 @@ pub(super) fn in_its_schemas<T>(engine: &Engine, work: impl FnOnce() -> Result<T
     done
 }
 
-/// The first table whose defaults, checks or indexes mean nothing to the engine here.
+/// The first table whose defaults, checks or indexes the engine cannot bind here.
 fn unbound_table(engine: &Engine) -> Option<String> {
     let theirs = tables(engine, CATALOG).ok()?.into_iter().filter(|table| !table.is_ours());
     let is_unbound = |table: &StoredTable| {
@@ -208,14 +198,14 @@ fn unbound_table(engine: &Engine) -> Option<String> {
     theirs.into_iter().find(is_unbound).map(|table| table.shown())
 }
 
-pub(super) fn in_the_way(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
+pub(super) fn blocking_object(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
     match is_full(&error.to_string()) {
         true => LoadError::engine(ACTION, error),
-        false => LoadError::InTheWay { path: path.to_owned(), object, why: format!("{why}: {error}") },
+        false => LoadError::ForeignObject { path: path.to_owned(), object, why: format!("{why}: {error}") },
     }
 }
 
-/// Copies all rows of a table from one attached file to another. To be called [`in_its_schemas`].
+/// Copies all rows of a table from one attached file to another. Must run inside [`with_search_path`].
 pub(super) fn copy_rows(
     engine: &Engine,
     path: &Path,
@@ -225,7 +215,7 @@ pub(super) fn copy_rows(
     let [from, to] = catalogs.map(|catalog| table.sql(catalog));
     let failed = |error| match table.is_ours() {
         true => LoadError::engine(ACTION, error),
-        false => in_the_way(error, path, table.shown(), "cannot be copied"),
+        false => blocking_object(error, path, table.shown(), "cannot be copied"),
     };
     let columns = if table.may_have_generated { columns_with_values(engine, table, catalogs[0])? } else { None };
     let (into, columns) = match columns {
@@ -237,22 +227,23 @@ pub(super) fn copy_rows(
             let sql = format!("INSERT INTO {into} SELECT {columns} FROM {from}");
             engine.connection().execute_batch(&sql).map_err(failed)
         };
-        // Ours are never read by their place, and theirs may be.
+        // The order of our rows has no meaning; that of others may have.
         return if table.is_ours() { engine.in_any_order(insert) } else { insert() };
     }
     copy_generations(engine, path, table, &RowCopy { from, to, into, columns }, failed)
 }
 
-/// How rows go from one table to another, as SQL.
+/// The tables and columns of a copy, as SQL.
 struct RowCopy {
     from: String,
     to: String,
-    /// `to` with the columns that are filled.
+    /// `to` with its list of columns.
     into: String,
     columns: String,
 }
 
-/// Copies the rows of a table that name each other by a foreign key: those that name none, then those that name them, and so on.
+/// Copies the rows of a table that reference each other: first those that reference none, then those that reference
+/// copied ones, and so on.
 fn copy_generations(
     engine: &Engine,
     path: &Path,
@@ -291,7 +282,7 @@ fn copy_generations(
     engine.execute(ACTION, "DROP TABLE work_left; DROP TABLE IF EXISTS work_now")?;
     match left {
         0 => Ok(()),
-        left => Err(LoadError::InTheWay {
+        left => Err(LoadError::ForeignObject {
             path: path.to_owned(),
             object: table.shown(),
             why: format!(
@@ -301,11 +292,11 @@ fn copy_generations(
     }
 }
 
-/// The columns that are not generated, as a list of SQL; `None` if all are such.
+/// The columns that are not generated, as a SQL list; `None` if no column is generated.
 fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> Result<Option<String>, LoadError> {
     let names = columns(engine, table, catalog, "true")?;
     let quoted: Vec<String> = names.iter().map(|name| quote_identifier(name)).collect();
-    // No list tells them apart; the engine refuses to be given a value for one.
+    // No catalog table tells generated columns. The engine refuses a value for one.
     let is_refused = |column: &&String| {
         let sql = format!("EXPLAIN INSERT INTO {} ({column}) SELECT NULL", table.sql(catalog));
         let told = engine.connection().execute_batch(&sql).err();
@@ -315,32 +306,37 @@ fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> R
     Ok((given.len() < quoted.len()).then(|| given.join(", ")))
 }
 
-/// An error if a foreign key holds rows of ours.
+/// Returns an error if a foreign key references one of our tables.
 pub(super) fn require_no_key_to_ours(tables: &[StoredTable], path: &Path) -> Result<(), LoadError> {
     for table in tables {
         if let Some(key) = table.keys.iter().find(|key| table.schema == "main" && is_our_table(&key.to)) {
             let why = format!("has a foreign key to {}, whose rows could then not be taken out", key.to);
-            return Err(LoadError::InTheWay { path: path.to_owned(), object: table.shown(), why });
+            return Err(LoadError::ForeignObject { path: path.to_owned(), object: table.shown(), why });
         }
     }
     Ok(())
 }
 
-/// Attaches a new file beside the warehouse, works with it and lets it go.
-pub(super) fn with_fresh(
+/// Runs work with a new file attached next to the warehouse. Removes the file after an error.
+pub(super) fn with_new_file(
     engine: &Engine,
     fresh: &Path,
     work: impl FnOnce() -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
     file::clear(fresh)?;
     let text = quote_text(&fresh.to_string_lossy());
-    engine.execute(ACTION, &format!("ATTACH {text} AS {FRESH_CATALOG} ({})", file::AS_NEW))?;
+    engine.execute(ACTION, &format!("ATTACH {text} AS {NEW_CATALOG} ({})", file::AS_NEW))?;
     let done = work();
-    let closed = engine.execute(ACTION, &format!("DETACH {FRESH_CATALOG}"));
-    done.and(closed)
+    let closed = engine.execute(ACTION, &format!("DETACH {NEW_CATALOG}"));
+    let worked = done.and(closed);
+    if worked.is_err() {
+        // The first error is returned. An unfinished file would take space.
+        file::clear(fresh).ok();
+    }
+    worked
 }
 
-/// Tries whether the file can be written anew with all that analysts keep in it.
+/// Tries whether the file can be rewritten with all objects of others.
 pub(super) fn require_copyable(engine: &Engine, path: &Path, fresh: &Path) -> Result<(), LoadError> {
     let tables = tables(engine, CATALOG)?;
     require_no_key_to_ours(&tables, path)?;
@@ -349,18 +345,17 @@ pub(super) fn require_copyable(engine: &Engine, path: &Path, fresh: &Path) -> Re
     if indexes == 0 && tables.iter().all(StoredTable::is_ours) {
         return Ok(());
     }
-    // Rows without a key to others are taken by every file; the others are tried.
+    // Rows without foreign keys can always be copied; the others are tried.
     let named: BTreeSet<(String, String)> =
         tables.iter().flat_map(|table| table.keys.iter().map(|key| (table.schema.clone(), key.to.clone()))).collect();
     let is_tried =
         |table: &&StoredTable| !table.keys.is_empty() || named.contains(&(table.schema.clone(), table.name.clone()));
-    let tried = with_fresh(engine, fresh, || {
-        in_its_schemas(engine, || {
+    with_new_file(engine, fresh, || {
+        with_search_path(engine, || {
             clone_schema(engine, path)?;
             let mut tried = tables.iter().filter(is_tried);
-            tried.try_for_each(|table| copy_rows(engine, path, table, [CATALOG, FRESH_CATALOG]))
+            tried.try_for_each(|table| copy_rows(engine, path, table, [CATALOG, NEW_CATALOG]))
         })
-    });
-    let cleared = file::clear(fresh);
-    tried.and(cleared)
+    })?;
+    file::clear(fresh)
 }

@@ -1,9 +1,9 @@
-//! Reads rows of the attached file as the contracts have them.
+//! Reads rows of the attached file in the types of the contracts.
 
 use arrow::array::RecordBatch;
 
 use super::{
-    catalog::{Lacking, filled_up},
+    catalog::{MissingColumns, with_null_columns},
     names::qualified,
     transaction::{with_keys, within},
 };
@@ -11,7 +11,7 @@ use crate::{
     load::{
         LoadError,
         engine::Engine,
-        error::unfit,
+        error::invalid_rows,
         store::{Filter, Take, fit, read_schema},
     },
     schema::{Table, quote_identifier},
@@ -19,24 +19,24 @@ use crate::{
 
 const ACTION: &str = "read the warehouse";
 
-/// Hands over these columns of the rows that the filter names.
+/// Calls `take` with these columns of the rows that match the filter.
 pub(super) fn rows(
     engine: &Engine,
-    lacking: &Lacking,
+    missing_columns: &MissingColumns,
     table: &'static Table,
     columns: &[&str],
     filter: &Filter<'_>,
     take: &mut Take<'_>,
 ) -> Result<(), LoadError> {
-    let relation = match lacking.get(table.name.as_str()) {
+    let relation = match missing_columns.get(table.name.as_str()) {
         None => qualified(&table.name),
-        Some(lacking) => filled_up(table, lacking),
+        Some(missing_columns) => with_null_columns(table, missing_columns),
     };
     let list: Vec<String> = columns.iter().map(|name| format!("t.{}", quote_identifier(name))).collect();
     let list = list.join(", ");
-    // The engine has the contract's types, but for the names of what is in lists.
+    // The engine's types are those of the contract, except for the names of list items.
     let schema = read_schema(table, columns)?;
-    let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(unfit(table))?);
+    let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(invalid_rows(table))?);
     let Some(keys) = filter.keys else {
         let inside = within(table, filter.range);
         let sql = format!("SELECT {list} FROM {relation} t WHERE true{inside}");

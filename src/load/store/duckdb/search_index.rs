@@ -1,7 +1,8 @@
-//! Makes and drops the index of words that `search_answers` reads.
+//! Makes and drops the search index that `search_answers` reads.
 //!
-//! DuckDB's extension `fts` makes the tables of the index. The macro reads those tables with plain SQL, so a session without the extension
-//! can search, and no object of the file names a function of the extension. The copy of the texts that `fts` needs is gone before the transaction ends.
+//! DuckDB's extension `fts` makes the tables of the index. The macro reads them with plain SQL, so a session without
+//! the extension can search, and no object of the file needs the extension. The copy of the texts that `fts` reads
+//! exists only within the transaction.
 
 use std::path::Path;
 
@@ -14,15 +15,15 @@ use super::{
 };
 use crate::load::{LoadError, engine::Engine};
 
-/// The table from which the index is made.
+/// The table with the texts to index.
 const TEXTS_TABLE: &str = "_studysync_texts";
-/// Letters that are written without blanks between words: each of them is a word of the index. The macro has the same.
+/// Letters of languages without blanks between words: each is a word of the index. The macro uses the same expression.
 const WITHOUT_BLANKS: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]";
-/// What is not part of a word. The default of `fts` leaves out every letter that is not from a to z. The macro has the same.
+/// Characters between words. The default of `fts` keeps only the letters a to z. The macro uses the same expression.
 const BETWEEN_WORDS: &str = r"[^\p{L}\p{M}\p{N}]+";
 
-/// Makes the index, in the place of an earlier one, and the macro that reads it. The extension is loaded. Returns false if somebody else
-/// keeps a macro of that name, which would never read the index.
+/// Makes the index, replaces an earlier one, and creates the macro that reads it. The extension must be loaded. Returns
+/// false if somebody else owns the macro, which would not read the index.
 pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
     if !is_ours(&read_meta(engine)?) {
         return Ok(false);
@@ -34,7 +35,7 @@ pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
          SELECT question_id || ' ' || response_group_uid AS name, regexp_replace(answer, '({WITHOUT_BLANKS})', ' \\1 ', 'g') AS words
          FROM open_answers WHERE NOT is_empty"
     );
-    // A statement of its own: the engine looks for the table when it reads the text.
+    // A statement of its own: the engine binds the table when it parses the text.
     let index = format!(
         "PRAGMA create_fts_index('{TEXTS_TABLE}', 'name', 'words', stemmer = 'none', stopwords = 'none', ignore = '{BETWEEN_WORDS}',
             strip_accents = 1, lower = 1)"
@@ -51,7 +52,7 @@ pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
     engine.with_all_threads(|| engine.in_any_order(work)).map(|()| true)
 }
 
-/// Drops the index and puts the plain macro back. Needs no extension.
+/// Drops the index and restores the plain macro. Needs no extension.
 pub(super) fn drop_index(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let mut statements = vec![format!("DROP SCHEMA IF EXISTS {INDEX_SCHEMA} CASCADE"), forget_sql()];
     if is_ours(&read_meta(engine)?) {

@@ -1,39 +1,39 @@
-//! Which index of words a file has, by what the file knows of itself.
+//! The state of the search index, read from the file's metadata.
 //!
-//! DuckDB's extension `fts` makes an index and does not keep it up to date. So a change of answers marks the index as old in its own
-//! transaction, and the end of a run makes it again. No kill can leave an old index that passes for a current one.
+//! DuckDB's extension `fts` does not update an index. A change of answers therefore marks the index as old in its own
+//! transaction, and the end of a run makes it again. No kill leaves an old index that counts as current.
 
 use std::collections::BTreeMap;
 
 use super::names::{META_TABLE, qualified};
 use crate::schema::quote_text;
 
-/// The schema of the index: `fts` names it after the table that it reads.
+/// The schema of the index. `fts` derives it from the name of the table.
 pub(super) const INDEX_SCHEMA: &str = "fts_main__studysync_texts";
-/// Key of the file's own table: the version of the index, and which answers it is made from.
+/// Metadata key: the version of the index, and the last scan in it.
 pub(super) const INDEX_KEY: &str = "search_index";
-/// Key of the file's own table that stands there as long as the index has every answer.
+/// Metadata key that exists while the index contains every answer.
 pub(super) const CURRENT_KEY: &str = "search_index_current";
-/// Changes with how the index is made or read.
+/// Version of the index. Changes when the index is made or read in another way.
 const VERSION: &str = "1";
-/// Tables whose rows are answers of the index.
+/// Tables whose rows are indexed.
 const INDEXED_TABLES: [&str; 2] = ["responses", "response_media"];
 
-/// The index of words in a file.
+/// State of the search index of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum IndexState {
-    /// The file has none.
+    /// The file has no index.
     #[default]
     Missing,
-    /// Answers changed since the index was made, or another version of this program made it.
+    /// Answers changed since the index was made, or another version of this program made the index.
     Old,
-    /// The index has every answer of the file.
+    /// The index contains every answer of the file.
     Current,
 }
 
 impl IndexState {
-    /// The index of a file. `is_macro_current`: whether the macro is the one that this program makes. An earlier version of this program puts its own macro
-    /// back, and knows of no index that its changes make old.
+    /// The state by the file's metadata. `is_macro_current` tells whether the macro is this program's. Earlier versions
+    /// restore their own macro and do not mark an index as old.
     pub fn of(meta: &BTreeMap<String, String>, is_macro_current: bool) -> Self {
         match meta.contains_key(INDEX_KEY) {
             false => IndexState::Missing,
@@ -43,7 +43,7 @@ impl IndexState {
     }
 }
 
-/// Whether the file has an index that this program's macro can read.
+/// Whether this program's macro can read the index.
 pub(super) fn is_readable(meta: &BTreeMap<String, String>) -> bool {
     meta.get(INDEX_KEY).and_then(|value| value.split(' ').next()) == Some(VERSION)
 }
@@ -53,24 +53,24 @@ pub(super) fn is_indexed(table: &str) -> bool {
     INDEXED_TABLES.contains(&table)
 }
 
-/// Marks the index as old.
+/// The statement that marks the index as old.
 pub(super) fn mark_old_sql() -> String {
     format!("DELETE FROM {} WHERE key = '{CURRENT_KEY}'", qualified(META_TABLE))
 }
 
-/// Writes down that the index has every answer, as of this scan.
+/// The statement that marks the index as current, as of this scan.
 pub(super) fn mark_current_sql(scan: Option<&str>) -> String {
     let value = quote_text(&format!("{VERSION} made after scan {}", scan.unwrap_or("none")));
     let meta = qualified(META_TABLE);
     format!("{}; INSERT INTO {meta} VALUES ('{INDEX_KEY}', {value}), ('{CURRENT_KEY}', 'true')", forget_sql())
 }
 
-/// Forgets the index.
+/// The statement that forgets the index.
 pub(super) fn forget_sql() -> String {
     format!("DELETE FROM {} WHERE {}", qualified(META_TABLE), is_of_index())
 }
 
-/// The condition on rows of the file's own table that tell of the index.
+/// The condition on metadata rows of the index.
 pub(super) fn is_of_index() -> String {
     format!("key IN ('{INDEX_KEY}', '{CURRENT_KEY}')")
 }

@@ -1,4 +1,4 @@
-//! Transactions of the attached file, and what is written in them.
+//! Transactions of the attached file, and the statements in them.
 
 use std::path::Path;
 
@@ -25,16 +25,17 @@ pub(super) fn open(engine: &Engine) -> Result<(), LoadError> {
     engine.execute(ACTION, "BEGIN TRANSACTION")
 }
 
-/// Ends it, durably.
+/// Commits durably.
 pub(super) fn close(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     engine.hit(DurableStep::DuckDbCommitted, path)?;
     engine.connection().execute_batch("COMMIT").map_err(|error| explain(error, ACTION, path))?;
     engine.hit(DurableStep::DuckDbCommittedNow, path)
 }
 
-/// Changes a table in the transaction that is open.
+/// Changes a table in the open transaction.
 ///
-/// `DELETE ... USING` and `INSERT`, never `MERGE`: several times faster on tables without an index, with half the memory.
+/// `DELETE ... USING` and `INSERT` are several times faster than `MERGE` on tables without an index, with half the
+/// memory.
 pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Result<(), LoadError> {
     let target = qualified(&change.table.name);
     let failed = |error| explain(error, ACTION, path);
@@ -49,19 +50,19 @@ pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Resu
     engine.insert(&target, &filled(change.table, &change.added)?).map_err(failed)
 }
 
-/// ` AND t.created_at >= ...`: the constants prune row groups, where a join alone would read the key of the whole table.
+/// ` AND t.created_at >= ...`. The constants prune row groups; a join alone would read the key of the whole table.
 pub(super) fn within(table: &Table, range: Option<TimeRange>) -> String {
     let at = table.partition.as_deref().map(|at| format!("t.{}", quote_identifier(at)));
     at.zip(range).map_or(String::new(), |(at, range)| format!(" AND {}", range.condition(&at)))
 }
 
-/// What stands behind `FROM` for the rows of a table with one of the keys, within the range: `t`, which a relation holds. `rows` are the keys.
+/// The `FROM` clause for the rows of a table with one of the keys, within the range. `t` is the table, `rows` the keys.
 pub(super) fn with_keys(table: &Table, relation: &str, rows: &str, keys: &KeySet, range: Option<TimeRange>) -> String {
     let (same, inside) = (are_same(table, keys), within(table, range));
     format!("{relation} t SEMI JOIN {rows} k ON {same} WHERE true{inside}")
 }
 
-/// `t.x = k.x AND ...`; where a key can be NULL, one NULL is as the other.
+/// `t.x = k.x AND ...`; NULL equals NULL where a key is nullable.
 fn are_same(table: &Table, keys: &KeySet) -> String {
     let same = |name: &&str| {
         let equals =
@@ -71,7 +72,7 @@ fn are_same(table: &Table, keys: &KeySet) -> String {
     keys.columns().iter().map(same).collect::<Vec<_>>().join(" AND ")
 }
 
-/// The rows with those columns of the table that have a value in some batch: most columns have none, and left out they cost nothing.
+/// The rows without columns that are NULL in every batch. Most columns are, and they cost time.
 fn filled(table: &Table, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, LoadError> {
     let has_values = |name: &str| {
         let mut columns = batches.iter().filter_map(|rows| rows.column_by_name(name));
@@ -83,8 +84,8 @@ fn filled(table: &Table, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, Lo
     batches.iter().map(|rows| with_columns(table, &schema, rows)).collect()
 }
 
-/// Runs statements in a transaction of their own. Any error rolls back: a statement that fails while it is bound leaves the transaction open,
-/// and committing it would keep half of the work.
+/// Runs statements in a transaction of their own. Any error rolls back: a statement that fails while it is bound leaves
+/// the transaction open with half of the work.
 pub(super) fn in_transaction(
     engine: &Engine,
     path: &Path,
@@ -97,7 +98,7 @@ pub(super) fn in_transaction(
         engine.hit(DurableStep::DuckDbCommitted, path)?;
     }
     worked.and_then(|()| connection.execute_batch("COMMIT")).map_err(|error| {
-        // After a failed COMMIT there is nothing left to roll back; the first error is the one to tell.
+        // A failed COMMIT has rolled back. The first error is returned.
         connection.execute_batch("ROLLBACK").ok();
         explain(error, action, path)
     })?;

@@ -1,7 +1,7 @@
-//! The views of the file: made with its tables, and made anew when this program defines them otherwise.
+//! Creates the views of the file with its tables, and replaces a view whose definition changed.
 //!
-//! What is in the file under a name of ours and was not made by us stays as it is: then that view, and what reads it, is left
-//! out. An unchanged set of views costs one query and writes nothing.
+//! An object of somebody else with the name of a view stays: that view and the views that read it are skipped. An
+//! unchanged set of views costs one query and writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +11,11 @@ use super::names::{CATALOG, qualified};
 use crate::load::{LoadError, engine::Engine};
 use crate::schema::{View, ViewKind, indexed_search, quote_identifier, quote_text, views};
 
-/// Keys of the file's own table that say which views are ours, and what they were made from, begin so.
+/// Prefix of the metadata keys of our views. Their values are fingerprints.
 const KEY_PREFIX: &str = "view:";
 
-/// The statements that bring the views up to date; none if they are. `meta` is what the file knows of itself, `meta_table`
-/// where it keeps it; `taken` are the names of its tables and views; `has_index` whether it has an index of words.
+/// The statements that bring the views up to date; empty if they are. `meta` is the file's metadata in `meta_table`,
+/// `taken` the names of its tables and views. `has_index` tells whether it has a search index.
 pub(super) fn missing(
     engine: &Engine,
     meta: &BTreeMap<String, String>,
@@ -44,28 +44,28 @@ pub(super) fn missing(
     Ok(statements)
 }
 
-/// The statements that make every view in a file without any.
+/// The statements that create every view in an empty file.
 pub(super) fn create_all(meta_table: &str) -> Vec<String> {
     create(meta_table, &views().iter().collect::<Vec<_>>())
 }
 
-/// The definition of a view in a file with or without an index of words.
+/// The definition of a view, with or without a search index.
 fn defined(view: &'static View, has_index: bool) -> &'static View {
     let indexed = indexed_search();
     if has_index && view.name == indexed.name { indexed } else { view }
 }
 
-/// Whether the macro `search_answers` of the file is ours.
+/// Whether this program made the macro `search_answers` of the file.
 pub(super) fn is_ours(meta: &BTreeMap<String, String>) -> bool {
     meta.contains_key(&key(indexed_search()))
 }
 
-/// Whether the file has the macro `search_answers` that fits its index, or its lack of one.
+/// Whether the macro `search_answers` of the file is current, with or without a search index.
 pub(super) fn is_search_current(meta: &BTreeMap<String, String>, has_index: bool) -> bool {
     search(has_index).is_some_and(|view| meta.get(&key(view)) == Some(&fingerprint(view)))
 }
 
-/// The statements that make the macro `search_answers`, with an index of words or without.
+/// The statements that create the macro `search_answers`, with or without a search index.
 pub(super) fn search_sql(meta_table: &str, has_index: bool) -> Vec<String> {
     let Some(view) = search(has_index) else { return Vec::new() };
     let note =
@@ -87,15 +87,15 @@ fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {
     made.chain([forget]).chain(note).collect()
 }
 
-/// The views that neither are foreign nor read one that is left out.
+/// The views that neither are foreign nor read a skipped view.
 fn without_foreign(is_foreign: impl Fn(&View) -> bool) -> Vec<&'static View> {
     let mut left_out = BTreeSet::new();
-    // Each view stands after those that it reads, so one pass finds all.
+    // Views come after the views that they read, so one pass is enough.
     for view in views() {
         if is_foreign(view) {
             tracing::info!(name = view.name, "the warehouse has something else under the name of a view; it stays");
         }
-        // `reads` searches the text of the view, which is the slowest step here; most files leave no view out.
+        // `reads` searches the view's text, the slowest step here. Most files skip no view.
         let reads_left_out = || !left_out.is_empty() && view.reads().any(|read| left_out.contains(read.name.as_str()));
         if is_foreign(view) || reads_left_out() {
             left_out.insert(view.name.as_str());
@@ -119,12 +119,12 @@ fn fingerprint(view: &View) -> String {
     format!("{:016x}", xxh3_64(text.as_bytes()))
 }
 
-/// Names of the table macros in the file: of ours, if they are all there.
+/// Names of the table macros in the file. If all of ours exist, only ours.
 fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
     let failed = |source| LoadError::engine("list the macros", source);
     let ours = || views().iter().filter(|view| view.kind == ViewKind::Macro);
-    // To list them takes the engine a hundred times as long, for it lists every function that it has; to bind ours ten times. Who
-    // comments on one that is not there gets an error, and nothing of this stays.
+    // A comment on a missing macro fails, and the rollback leaves nothing. Listing macros takes a hundred times as
+    // long, since the engine lists every function; binding ours takes ten times as long.
     let connection = engine.connection();
     connection.execute_batch("BEGIN TRANSACTION").map_err(failed)?;
     let comment = |view: &View| format!("COMMENT ON MACRO TABLE {} IS NULL", qualified(&view.name));
@@ -137,7 +137,5 @@ fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
         "SELECT DISTINCT function_name FROM duckdb_functions()
          WHERE database_name = '{CATALOG}' AND function_type = 'table_macro'"
     );
-    let mut statement = engine.connection().prepare(&sql).map_err(failed)?;
-    let names = statement.query_map([], |row| row.get(0)).map_err(failed)?;
-    names.collect::<Result<_, _>>().map_err(failed)
+    engine.query("list the macros", &sql, |row| row.get(0))
 }

@@ -1,6 +1,6 @@
-//! The steps on the file system whose order decides what a crash can leave behind: write, sync, rename, remove.
+//! The steps on the file system whose order decides what a crash leaves behind: write, sync, rename, remove.
 //!
-//! Knows nothing of tables and parts. Every step can be made to fail in tests, which is how kills are tried out.
+//! Knows no tables and no parts. Tests can make every step fail, as a kill would.
 
 use std::{
     fs::{self, File},
@@ -14,11 +14,11 @@ use crate::{
     model::{DurableStep, Failpoints},
 };
 
-/// Called with the name of a step before it is taken; an error stands for the process being killed just then.
+/// Called before each step with its name. An error stands for a kill at this point.
 #[cfg(test)]
 pub(super) type StepHook = std::sync::Arc<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
-/// The file system, one named step at a time.
+/// The file system, as named steps.
 #[derive(Clone, Default)]
 pub(super) struct Disk {
     pub(super) failpoints: Failpoints,
@@ -27,7 +27,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// With somebody who watches its steps.
+    /// The file system with failpoints.
     pub(super) fn watched(failpoints: Failpoints) -> Self {
         Self {
             failpoints,
@@ -36,70 +36,77 @@ impl Disk {
         }
     }
 
-    /// Writes a new small file, durably; the folder's entry for it still needs [`Disk::sync_folder`].
+    /// Writes a new small file durably. Its folder entry still needs [`Disk::sync_folder`].
     pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
         self.step("write", path)?;
         let written = File::create(path).and_then(|mut file| {
             file.write_all(bytes)?;
             file.sync_all()
         });
-        written.map_err(|source| io_error("write", path, source))
+        written.map_err(LoadError::io("write", path))
     }
 
-    /// Makes the content of a file durable that something else wrote.
+    /// Makes the content of a file durable.
     pub(super) fn sync_file(&self, path: &Path) -> Result<(), LoadError> {
         self.step("sync", path)?;
-        File::open(path).and_then(|file| file.sync_all()).map_err(|source| io_error("sync", path, source))
+        File::open(path).and_then(|file| file.sync_all()).map_err(LoadError::io("sync", path))
     }
 
     /// Makes the entries of a folder durable.
     pub(super) fn sync_folder(&self, path: &Path) -> Result<(), LoadError> {
         self.step("sync", path)?;
-        File::open(path).and_then(|folder| folder.sync_all()).map_err(|source| io_error("sync", path, source))
+        File::open(path).and_then(|folder| folder.sync_all()).map_err(LoadError::io("sync", path))
     }
 
-    /// Creates a folder, durably, unless it is there; the one above it must be.
+    /// Creates a folder durably, unless it exists. Its parent must exist.
     pub(super) fn create_folder(&self, path: &Path) -> Result<(), LoadError> {
         if path.is_dir() {
             return Ok(());
         }
         self.step("create", path)?;
-        files::create_folders(path).map_err(|source| io_error("create", path, source))?;
+        files::create_folders(path).map_err(LoadError::io("create", path))?;
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
-    /// Puts a file or folder in the place of another in one step, and makes it durable there.
+    /// Renames a file or folder durably, and replaces any at the target.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> Result<(), LoadError> {
         self.step("rename", to)?;
         if from.is_dir() {
-            fs::rename(from, to).map_err(|source| io_error("replace", to, source))?;
+            fs::rename(from, to).map_err(LoadError::io("replace", to))?;
             return to.parent().map_or(Ok(()), |parent| self.sync_folder(parent));
         }
-        files::put_in_place(from, to).map_err(|source| io_error("replace", to, source))?;
+        files::put_in_place(from, to).map_err(LoadError::io("replace", to))?;
         to.parent().map_or(Ok(()), |parent| self.step("sync", parent))
     }
 
-    /// Removes a file, durably, if it is there.
+    /// Replaces a small file in one step, durably.
+    pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
+        let new = files::beside(path, ".new");
+        self.write(&new, bytes)?;
+        self.rename(&new, path)
+    }
+
+    /// Removes a file durably, if it exists.
     pub(super) fn remove_file(&self, path: &Path) -> Result<(), LoadError> {
         self.step("remove", path)?;
-        files::remove(path).map_err(|source| io_error("remove", path, source))?;
+        files::remove(path).map_err(LoadError::io("remove", path))?;
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
-    /// Removes a folder with what is in it, if it is there. Not synced: whoever comes next removes it again.
+    /// Removes a folder with its content, if it exists. Not synced: the next open removes the rest.
     pub(super) fn remove_folder(&self, path: &Path) -> Result<(), LoadError> {
         self.step("remove", path)?;
         match fs::remove_dir_all(path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, source)),
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(LoadError::io("remove", path)(source)),
             _ => Ok(()),
         }
     }
 
-    /// Names a step that is about to be taken by something else, the engine above all.
+    /// Reports a step that the caller is about to take itself.
     pub(super) fn step(&self, action: &'static str, path: &Path) -> Result<(), LoadError> {
         #[cfg(test)]
         if let Some(before_step) = &self.before_step {
-            before_step(&format!("{action} {}", path.display())).map_err(|source| io_error(action, path, source))?;
+            before_step(&format!("{action} {}", path.display())).map_err(LoadError::io(action, path))?;
         }
         let step = match action {
             "write" => DurableStep::ParquetWritten,
@@ -108,11 +115,6 @@ impl Disk {
             "rename" => DurableStep::ParquetRenamed,
             _ => DurableStep::ParquetRemoved,
         };
-        self.failpoints.hit(step).map_err(|source| io_error(action, path, source))
+        self.failpoints.hit(step).map_err(LoadError::io(action, path))
     }
-}
-
-/// The error of a failed step; a full disk has its own, because the user can do something about it.
-pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> LoadError {
-    LoadError::io(action, path, source)
 }

@@ -1,23 +1,18 @@
-//! The list of files as of the last publish, beside the tables. By it a file that somebody removed is told from a partition that never
-//! had rows. Nothing else would tell, and its rows would only come back when their windows are scanned again.
+//! The list of files as of the last publish. It tells a lost file from a partition that never had rows: the lost rows
+//! would return only when their windows are scanned again.
 
 use std::{collections::HashSet, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    disk::{Disk, io_error},
-    part::Part,
-    root::Root,
-    tree::Tree,
-};
+use super::{disk::Disk, part::Part, root::Root, tree::Tree};
 use crate::{load::LoadError, schema::table};
 
-/// The last part that was published, and the files that were there then.
+/// The last published part, and the files after its publish.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Inventory {
     published_part: u64,
-    /// Below the root, in order.
+    /// Paths relative to the root, sorted.
     files: Vec<String>,
 }
 
@@ -33,24 +28,22 @@ impl Inventory {
     }
 }
 
-/// Writes the list, after everything else of a publish.
+/// Writes the list as the last step of a publish.
 pub(super) fn write(root: &Root, disk: &Disk, tree: &Tree, published_part: u64) -> Result<(), LoadError> {
     let path = root.inventory();
     let text = serde_json::to_vec(&Inventory::of(root, tree, published_part))
-        .map_err(|error| io_error("write", &path, error.into()))?;
-    let beside = path.with_extension("json.new");
-    disk.write(&beside, &text)?;
-    disk.rename(&beside, &path)
+        .map_err(|error| LoadError::io("write", &path)(error.into()))?;
+    disk.replace(&path, &text)
 }
 
-/// An error that names the first file that is missing. A list from another publish than the last one says nothing: the writer was killed
-/// just before the list. Nor does a list that cannot be read, or that an earlier version never wrote. A file out of which a waiting part
-/// removes rows may have lost its last row, and gone, before a publish was cut short.
+/// Returns an error that names the first missing file. A list of another publish counts for nothing, because the writer
+/// was killed just before it wrote the list. Neither does an unreadable or missing list. A file from which a waiting
+/// part removes rows may have lost its last row, and with it itself, in an interrupted publish.
 pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Part]) -> Result<(), LoadError> {
     let path = root.inventory();
     let text = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        text => text.map_err(|source| io_error("read", &path, source))?,
+        text => text.map_err(LoadError::io("read", &path))?,
     };
     let Ok(listed) = serde_json::from_slice::<Inventory>(&text) else { return Ok(()) };
     if listed.published_part != published_part {

@@ -18,7 +18,8 @@ pub(super) struct RowsFile {
     /// Name in the folder of the part.
     pub(super) name: String,
     pub(super) rows: u64,
-    /// Half-open range of the partition column, in epoch microseconds; `None` for a table without partitions, or if unknown.
+    /// Half-open range of the partition column, in epoch microseconds; `None` for a table without partitions, or if
+    /// unknown.
     bounds_us: Option<[i64; 2]>,
     /// The partitions that the rows belong to; empty for a table without partitions.
     pub(super) partitions: BTreeSet<Partition>,
@@ -53,7 +54,7 @@ pub(super) struct TableLayer {
     /// Keys: the columns of [`crate::load::store::removal_columns`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) removed: Option<RowsFile>,
-    /// Rows: a file for each partition. Parts of earlier versions have rows of several partitions in one file.
+    /// Rows, in one file for each partition. Parts of earlier versions have rows of several partitions in one file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) added: Vec<RowsFile>,
 }
@@ -65,7 +66,7 @@ impl TableLayer {
     }
 }
 
-/// The changes of a layer by table, as the manifest of a part has them.
+/// The changes of a layer by table, as in the manifest of a part.
 pub(super) type LayerTables = BTreeMap<String, TableLayer>;
 
 /// One layer of a part.
@@ -84,7 +85,7 @@ impl Layer {
         self.tables.get(&table.name)
     }
 
-    /// Where a file of the layer is.
+    /// The path of a file of the layer.
     pub(super) fn path(&self, file: &RowsFile) -> PathBuf {
         self.folder.join(&file.name)
     }

@@ -6,13 +6,12 @@ use std::{
     path::Path,
 };
 
-use super::disk::io_error;
 use crate::load::LoadError;
 
-/// A lock file holds the number of a process; more is not read.
+/// Most bytes of a lock file that are read: it names a process.
 const LOCK_TEXT_BYTES_MAX: u64 = 64;
 
-/// Takes the lock of a reader without waiting: it keeps writers out. `None` where there is no file to lock, or no locks.
+/// Takes a reader's lock without waiting, which keeps writers out. `None` where there is no lock file, or no locks.
 pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError> {
     let Ok(file) = File::open(path) else { return Ok(None) };
     match file.try_lock_shared() {
@@ -20,18 +19,18 @@ pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError
         Err(TryLockError::WouldBlock) => {
             Err(LoadError::Locked { path: root.to_path_buf(), holder: Some("studysync".to_owned()) })
         }
-        // A file system without locks has no other reader's lock to respect either; a writer refuses it.
+        // Without locks there is no other lock to respect. A writer refuses such a file system.
         Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
-/// Takes the lock of the writer without waiting. The system releases it when the process ends, however it ends.
+/// Takes the writer's lock without waiting. The system releases it when the process ends.
 ///
 /// # Errors
-/// [`LoadError::Locked`] while another process holds it, with the holder if the file names one; [`LoadError::LockRefused`] if the file
-/// system has no locks.
+/// [`LoadError::Locked`] while another process holds the lock, with its name if the file has one;
+/// [`LoadError::LockRefused`] if the file system has no locks.
 pub(super) fn exclusive(root: &Path, path: &Path) -> Result<File, LoadError> {
-    let failed = |source| io_error("lock", path, source);
+    let failed = LoadError::io("lock", path);
     let mut file = File::options().create(true).truncate(false).read(true).write(true).open(path).map_err(failed)?;
     let taken = file.try_lock();
     let mut holder = String::new();
@@ -44,7 +43,7 @@ pub(super) fn exclusive(root: &Path, path: &Path) -> Result<File, LoadError> {
         }
         Err(TryLockError::Error(source)) => return Err(LoadError::LockRefused { path: path.to_path_buf(), source }),
     }
-    // Only for the message that the next process gets, so it need not be durable.
+    // Only for the error message of other processes, so it need not be durable.
     let me = format!("process {}, studysync\n", std::process::id());
     if holder != me {
         let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(me.as_bytes()));

@@ -1,4 +1,4 @@
-//! Merges sorted runs into one, as a stream: what is in memory is a batch of each run and the chunk that is being made.
+//! Merges sorted runs into one stream. In memory are one batch of each run and the current chunk.
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
     table_file::CHUNK_ROWS,
 };
 use crate::{
-    load::{LoadError, error::unfit},
+    load::{LoadError, error::invalid_rows},
     schema::Table,
 };
 
@@ -30,7 +30,7 @@ struct Head {
 }
 
 impl Ord for Head {
-    /// The greatest head is the first row in order; among equal rows that of the oldest run.
+    /// The greatest head is the first row in order; among equal rows the oldest run comes first.
     fn cmp(&self, other: &Self) -> Ordering {
         let keys = other.keys.row(other.row).cmp(&self.keys.row(self.row));
         keys.then_with(|| other.run.cmp(&self.run))
@@ -51,65 +51,65 @@ impl PartialEq for Head {
 
 impl Eq for Head {}
 
-/// A run as the merge reads it.
+/// The read position in a run.
 struct Cursor<'a> {
     batches: Box<dyn Iterator<Item = Result<RecordBatch, LoadError>> + 'a>,
-    /// Place of its current batch among those that are held.
+    /// Index of its current batch in `batches`.
     slot: Option<usize>,
 }
 
-/// The rows of several runs in order, oldest run first where rows are equal.
+/// The rows of several runs in order, the oldest run first among equal rows.
 pub(super) struct Merge<'a> {
     table: &'static Table,
     keys: SortKeys,
     cursors: Vec<Cursor<'a>>,
     heads: BinaryHeap<Head>,
-    held: Vec<RecordBatch>,
+    batches: Vec<RecordBatch>,
 }
 
 impl<'a> Merge<'a> {
-    /// Of these runs, the oldest first. `schema` is that of the table's Parquet files.
+    /// Merges these runs, the oldest first. `schema` is the schema of the table's Parquet files.
     pub(super) fn of(table: &'static Table, schema: &'a SchemaRef, runs: &'a [OpenRun<'a>]) -> Result<Self, LoadError> {
         let cursor =
             |run: &'a OpenRun<'a>| Cursor { batches: Box::new(read_picked(run.reader, run.pick, schema)), slot: None };
-        let keys = SortKeys::new(table).map_err(unfit(table))?;
+        let keys = SortKeys::new(table).map_err(invalid_rows(table))?;
         let cursors: Vec<_> = runs.iter().map(cursor).collect();
-        let mut merge = Self { table, keys, cursors, heads: BinaryHeap::new(), held: Vec::new() };
+        let mut merge = Self { table, keys, cursors, heads: BinaryHeap::new(), batches: Vec::new() };
         (0..runs.len()).try_for_each(|run| merge.load_next(run))?;
         Ok(merge)
     }
 
-    /// The next [`CHUNK_ROWS`] rows, or fewer if they are the last; `None` at the end.
+    /// The next [`CHUNK_ROWS`] rows, fewer at the end; `None` after the end.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, LoadError> {
         self.drop_finished();
-        let mut places = Vec::with_capacity(CHUNK_ROWS);
-        while places.len() < CHUNK_ROWS {
+        let mut positions = Vec::with_capacity(CHUNK_ROWS);
+        while positions.len() < CHUNK_ROWS {
             let Some(head) = self.heads.pop() else { break };
-            self.take_consecutive(head, &mut places)?;
+            self.take_consecutive(head, &mut positions)?;
         }
-        if places.is_empty() {
+        if positions.is_empty() {
             return Ok(None);
         }
-        let held: Vec<&RecordBatch> = self.held.iter().collect();
-        interleave_record_batch(&held, &places).map(Some).map_err(unfit(self.table))
+        let batches: Vec<&RecordBatch> = self.batches.iter().collect();
+        interleave_record_batch(&batches, &positions).map(Some).map_err(invalid_rows(self.table))
     }
 
-    /// Batches in memory.
+    /// Number of batches in memory.
     #[cfg(test)]
-    pub(super) fn held_batches(&self) -> usize {
-        self.held.len()
+    pub(super) fn open_batches(&self) -> usize {
+        self.batches.len()
     }
 
-    /// Takes rows of one run up to a row that comes behind that of another.
-    fn take_consecutive(&mut self, mut head: Head, places: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
+    /// Takes rows of one run until another run has the next row.
+    fn take_consecutive(&mut self, mut head: Head, positions: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
         let Some(slot) = self.cursors.get(head.run).and_then(|cursor| cursor.slot) else { return Ok(()) };
         loop {
-            places.push((slot, head.row));
+            positions.push((slot, head.row));
             head.row += 1;
             if head.row == head.keys.num_rows() {
                 return self.load_next(head.run);
             }
-            if places.len() == CHUNK_ROWS || self.heads.peek().is_some_and(|next| *next > head) {
+            if positions.len() == CHUNK_ROWS || self.heads.peek().is_some_and(|next| *next > head) {
                 self.heads.push(head);
                 return Ok(());
             }
@@ -123,9 +123,9 @@ impl<'a> Merge<'a> {
         for batch in cursor.batches.by_ref() {
             let batch = batch?;
             if batch.num_rows() > 0 {
-                let keys = Arc::new(self.keys.of(&batch).map_err(unfit(self.table))?);
-                cursor.slot = Some(self.held.len());
-                self.held.push(batch);
+                let keys = Arc::new(self.keys.of(&batch).map_err(invalid_rows(self.table))?);
+                cursor.slot = Some(self.batches.len());
+                self.batches.push(batch);
                 self.heads.push(Head { keys, row: 0, run });
                 break;
             }
@@ -133,14 +133,14 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Drops the batches that no run is in any more.
+    /// Drops the batches that no run reads any more.
     fn drop_finished(&mut self) {
-        let mut before: Vec<Option<RecordBatch>> = std::mem::take(&mut self.held).into_iter().map(Some).collect();
+        let mut before: Vec<Option<RecordBatch>> = std::mem::take(&mut self.batches).into_iter().map(Some).collect();
         for cursor in &mut self.cursors {
             let batch = cursor.slot.and_then(|slot| before.get_mut(slot)?.take());
             cursor.slot = batch.map(|batch| {
-                self.held.push(batch);
-                self.held.len() - 1
+                self.batches.push(batch);
+                self.batches.len() - 1
             });
         }
     }

@@ -1,19 +1,23 @@
-//! The warehouse as a tree of Parquet files that any reader understands, without an SQL engine.
+//! The warehouse as a tree of Parquet files that any reader understands, without a SQL engine.
 //!
-//! A commit is one *part*: a folder of its changes, outside of what readers see, made durable and put in place by one rename. Each write
-//! of a transaction is a *layer* of the part: keys of removed rows, and added rows as sorted runs, one for each partition. *Publish*
-//! merges the runs of waiting parts into the files of the partitions that they touch. So a commit costs what it brings, and a partition
-//! is rewritten once a publish, not once a commit.
+//! A commit is a *part*: a folder of changes outside of the readers' tree, made durable and committed by one rename.
+//! Each write of a transaction is a *layer* of the part: keys of removed rows, and added rows as sorted runs, one for
+//! each partition. *Publish* merges the runs of waiting parts into the files of their partitions. So a commit costs as
+//! much as its rows, and a partition is rewritten once a publish.
 //!
-//! In reading order: [`options`] and [`limits`], [`root`] (the folder) and its [`lock`], [`partition`] (how tables are cut), [`tree`] (the files),
-//! [`layer`], [`part`] and [`old_part`] (commits that wait), [`sources`] (what makes up a partition); [`order`] and
-//! [`table_file`] (what is in a file), [`sorted_rows`] (sorting in memory), [`open_part`] (writing a commit); [`pick`], [`rows_reader`],
-//! [`row_tests`] and [`removed_keys`] (which rows count), [`kept`] and [`read`]; [`merge`], [`runs`], [`partition_merge`], [`publish`] and
-//! [`workers`]; [`inventory`] (which files there must be); [`store`]; and [`disk`], through which every durable step goes.
+//! Reading order:
+//! [`options`] and [`limits`]; [`root`] (the folder), its [`lock`], [`partition`] (how tables are cut) and [`tree`]
+//! (the files);
+//! [`layer`], [`part`] and [`old_part`] (waiting commits), [`sources`] (the files of a partition);
+//! [`order`] and [`table_file`] (the content of a file), [`sorted_rows`] (sorting in memory), [`open_part`] (writing a
+//! commit);
+//! [`pick`], [`rows_reader`], [`row_tests`] and [`removed_keys`] (selecting rows), [`partition_cache`] and [`read`];
+//! [`merge`], [`runs`], [`partition_merge`], [`publish`] and [`parallel`]; [`inventory`] (the list of files);
+//! [`store`];
+//! [`disk`], which takes every durable step.
 
 mod disk;
 mod inventory;
-mod kept;
 mod layer;
 mod limits;
 mod lock;
@@ -22,8 +26,10 @@ mod old_part;
 mod open_part;
 mod options;
 mod order;
+mod parallel;
 mod part;
 mod partition;
+mod partition_cache;
 mod partition_merge;
 mod pick;
 mod publish;
@@ -42,7 +48,6 @@ mod table_file;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod workers;
 
 pub use options::ParquetOptions;
 pub use partition::PartitionBy;

@@ -1,7 +1,7 @@
-//! Parts that earlier versions wrote and that still wait for publish: they are read as one layer each.
+//! Reads waiting parts of earlier versions, as one layer each.
 //!
-//! Such a part has a file of keys and a file of rows for each table, the latter with rows of several partitions, or files of whole
-//! partitions, where the partition had no rows before.
+//! Such a part has a file of keys and a file of rows for each table. Its rows are of several partitions, or a file is a
+//! complete partition that had no rows before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,22 +12,21 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    disk::io_error,
     layer::{LayerTables, RowsFile, TableLayer},
     partition::Partition,
     root::Root,
-    tree::read_facts,
+    tree::read_footer,
 };
 use crate::load::{LoadError, store::TimeRange};
 
-/// The file that says what such a part is.
+/// The manifest of such a part.
 const MANIFEST_FILE: &str = "ledger.json";
 
-/// What is still needed of the manifest.
+/// The fields of the manifest that are still read.
 #[derive(Debug, Deserialize)]
 struct OldManifest {
     number: u64,
-    /// The scans that the part applies, the last one last.
+    /// The applied scans, the last one last.
     scans: Vec<serde_json::Value>,
     tables: BTreeMap<String, OldChanges>,
 }
@@ -61,12 +60,12 @@ pub(super) struct OldPart {
     pub(super) tables: LayerTables,
 }
 
-/// The part in the folder, if an earlier version wrote it.
+/// Reads the part in the folder, if an earlier version wrote it.
 pub(super) fn read(root: &Root, folder: &Path) -> Result<Option<OldPart>, LoadError> {
     let path = folder.join(MANIFEST_FILE);
     let text = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text.map_err(|source| io_error("read", &path, source))?,
+        text => text.map_err(LoadError::io("read", &path))?,
     };
     let manifest: OldManifest = serde_json::from_slice(&text)
         .map_err(|error| LoadError::Damaged { path, why: format!("it cannot be read: {error}") })?;
@@ -85,8 +84,8 @@ fn table_layer(root: &Root, folder: &Path, table: &str, changes: OldChanges) -> 
     for partition in changes.whole {
         let name = format!("{table}.{}.parquet", partition.first_day);
         let path = folder.join(&name);
-        // A publish that was cut short may have put the file in its place.
-        let rows = if path.is_file() { read_facts(root, &path)?.rows } else { 0 };
+        // An interrupted publish may have moved the file into the table.
+        let rows = if path.is_file() { read_footer(root, &path)?.rows } else { 0 };
         let bounds = root.partition_by().bounds(partition);
         added.push(RowsFile::new(name, rows, Some(bounds), [partition].into()));
     }

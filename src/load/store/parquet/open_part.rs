@@ -1,4 +1,4 @@
-//! The part of the open transaction: each write adds a layer, and the commit makes it durable.
+//! The part of the open transaction. Each write adds a layer, and the commit makes the part durable.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,30 +11,30 @@ use arrow::{
 };
 
 use super::{
-    disk::{Disk, io_error},
+    disk::Disk,
     layer::{Layer, LayerTables, RowsFile, TableLayer},
+    parallel::{run_parallel, worker_count},
     part::{MANIFEST_FILE, Manifest, Part, finished_folder, new_folder},
     root::Root,
     sorted_rows::{PartitionRows, SortedRows, distinct_partitions},
     table_file::{self, Notes},
-    workers::{share_out, workers},
 };
 use crate::{
     files,
     load::{
         Identity, LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{TableChange, TimeRange, fit},
     },
 };
 
-/// Where a part is written, and how.
+/// Where and how a part is written.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct WriteContext<'a> {
     pub(super) root: &'a Root,
     pub(super) disk: &'a Disk,
     pub(super) identity: &'a Identity,
-    /// Threads that write files side by side.
+    /// Threads that write files in parallel.
     pub(super) threads: u32,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct OpenPart {
 }
 
 impl OpenPart {
-    /// Makes the folder of a part. What is left in it is removed.
-    pub(super) fn begin(place: Place<'_>, number: u64) -> Result<Self, LoadError> {
-        let folder = new_folder(place.root, number);
-        place.disk.remove_folder(&folder)?;
-        place.disk.step("create", &folder)?;
-        files::create_folders(&folder).map_err(|source| io_error("create", &folder, source))?;
+    /// Creates the folder of a part, empty.
+    pub(super) fn begin(context: WriteContext<'_>, number: u64) -> Result<Self, LoadError> {
+        let folder = new_folder(context.root, number);
+        context.disk.remove_folder(&folder)?;
+        context.disk.step("create", &folder)?;
+        files::create_folders(&folder).map_err(LoadError::io("create", &folder))?;
         Ok(Self { number, folder, run_id: None, layers: Vec::new() })
     }
 
@@ -62,33 +62,33 @@ impl OpenPart {
     }
 
     /// Writes changes as a layer.
-    pub(super) fn write(&mut self, place: Place<'_>, changes: &[TableChange]) -> Result<(), LoadError> {
+    pub(super) fn write(&mut self, context: WriteContext<'_>, changes: &[TableChange]) -> Result<(), LoadError> {
         self.run_id = run_id_of(changes).or(self.run_id.take());
         for changes in one_change_a_table(changes) {
-            let tables = self.write_layer(place, &changes)?;
+            let tables = self.write_layer(context, &changes)?;
             self.layers.push(Layer { part: self.number, folder: self.folder.clone(), tables });
         }
         Ok(())
     }
 
-    fn write_layer(&self, place: Place<'_>, changes: &[&TableChange]) -> Result<LayerTables, LoadError> {
+    fn write_layer(&self, context: WriteContext<'_>, changes: &[&TableChange]) -> Result<LayerTables, LoadError> {
         let mut tables = LayerTables::new();
         let mut sorted = Vec::new();
         for change in changes {
-            let removed = self.write_removed(place, change)?;
+            let removed = self.write_removed(context, change)?;
             tables.insert(change.table.name.clone(), TableLayer { removed, added: Vec::new() });
-            sorted.push(SortedRows::of(change.table, place.root.partition_by(), &change.added)?);
+            sorted.push(SortedRows::of(change.table, context.root.partition_by(), &change.added)?);
         }
         let mut runs = Vec::new();
         for (change, sorted) in changes.iter().zip(&sorted) {
             runs.extend(sorted.partitions()?.into_iter().map(|rows| (change.table, sorted, rows)));
         }
-        // The largest first: the threads are to end at the same time.
+        // The largest first, so that the threads end at the same time.
         runs.sort_by_key(|(.., rows)| std::cmp::Reverse(rows.rows()));
-        let notes = Notes { applied_part: self.number, identity: place.identity, run_id: self.run_id.as_deref() };
-        share_out(&runs, workers(place.threads, &runs), |(table, sorted, rows)| {
+        let notes = Notes { applied_part: self.number, identity: context.identity, run_id: self.run_id.as_deref() };
+        run_parallel(&runs, worker_count(context.threads, &runs), |(table, sorted, rows)| {
             let path = self.folder.join(self.run_name(&table.name, rows));
-            place.disk.step("write", &path)?;
+            context.disk.step("write", &path)?;
             sorted.write(rows, &path, &notes).map(drop)
         })?;
         for (table, _, rows) in &runs {
@@ -99,21 +99,21 @@ impl OpenPart {
         Ok(tables)
     }
 
-    /// Writes the keys of the rows that a change removes, if it removes any.
-    fn write_removed(&self, place: Place<'_>, change: &TableChange) -> Result<Option<RowsFile>, LoadError> {
+    /// Writes the keys that a change removes, if any.
+    fn write_removed(&self, context: WriteContext<'_>, change: &TableChange) -> Result<Option<RowsFile>, LoadError> {
         let TableChange { table, removed, .. } = change;
         if removed.is_empty() {
             return Ok(None);
         }
         let of_files = table.parquet_schema();
         let fields = removed.columns().iter().map(|name| of_files.field_with_name(name).cloned());
-        let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>, _>>().map_err(unfit(table))?));
+        let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>, _>>().map_err(invalid_rows(table))?));
         let keys = removed.values().iter().map(|batch| fit(batch, &schema));
-        let keys = keys.collect::<Result<Vec<_>, _>>().map_err(unfit(table))?;
-        let partitions = distinct_partitions(table, place.root.partition_by(), &keys)?;
+        let keys = keys.collect::<Result<Vec<_>, _>>().map_err(invalid_rows(table))?;
+        let partitions = distinct_partitions(table, context.root.partition_by(), &keys)?;
         let name = format!("{:04}.{}.removed.parquet", self.layers.len(), table.name);
         let path = self.folder.join(&name);
-        place.disk.step("write", &path)?;
+        context.disk.step("write", &path)?;
         table_file::write_keys(&path, &keys)?;
         Ok(Some(RowsFile::new(name, removed.len() as u64, TimeRange::over(table, &keys)?, partitions)))
     }
@@ -123,23 +123,23 @@ impl OpenPart {
         format!("{:04}.{table}.{stem}.parquet", self.layers.len())
     }
 
-    /// Makes the part durable and puts it in place, which is one step. After an error it is not there, unless that cannot be told
-    /// because the disk fails again: then the next look at the disk tells.
-    pub(super) fn commit(self, place: Place<'_>, label: &str) -> Result<Part, LoadError> {
-        let finished = finished_folder(place.root, self.number, label);
-        let committed = self.put_in_place(place, &finished);
+    /// Makes the part durable and renames it into place, which commits it. After an error it is not there, unless the
+    /// disk fails again; then the next refresh tells.
+    pub(super) fn commit(self, context: WriteContext<'_>, label: &str) -> Result<Part, LoadError> {
+        let finished = finished_folder(context.root, self.number, label);
+        let committed = self.rename_into_place(context, &finished);
         if committed.is_err() {
-            // The first error is the one to return.
+            // The first error is returned.
             if finished.exists() {
-                place.disk.rename(&finished, &self.folder).ok();
+                context.disk.rename(&finished, &self.folder).ok();
             }
-            self.discard(place.disk).ok();
+            self.discard(context.disk).ok();
         }
         committed
     }
 
-    fn put_in_place(&self, place: Place<'_>, finished: &Path) -> Result<Part, LoadError> {
-        let disk = place.disk;
+    fn rename_into_place(&self, context: WriteContext<'_>, finished: &Path) -> Result<Part, LoadError> {
+        let disk = context.disk;
         for layer in &self.layers {
             let files = layer.tables.values().flat_map(|changes| changes.removed.iter().chain(&changes.added));
             files.map(|file| layer.path(file)).try_for_each(|path| disk.sync_file(&path))?;
@@ -147,20 +147,21 @@ impl OpenPart {
         let layers = self.layers.iter().map(|layer| layer.tables.clone()).collect();
         let manifest = Manifest::new(self.number, self.run_id.clone(), layers);
         let path = self.folder.join(MANIFEST_FILE);
-        let text = serde_json::to_vec_pretty(&manifest).map_err(|source| io_error("write", &path, source.into()))?;
+        let text =
+            serde_json::to_vec_pretty(&manifest).map_err(|source| LoadError::io("write", &path)(source.into()))?;
         disk.write(&path, &text)?;
         disk.sync_folder(&self.folder)?;
         disk.rename(&self.folder, finished)?;
         Part::new(manifest, finished.to_owned())
     }
 
-    /// Removes what was written.
+    /// Removes the files.
     pub(super) fn discard(&self, disk: &Disk) -> Result<(), LoadError> {
         disk.remove_folder(&self.folder)
     }
 }
 
-/// The changes in groups that have each table once, in the order of the changes of each table.
+/// The changes in groups that have each table once, in the order of each table's changes.
 fn one_change_a_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     let mut groups: Vec<Vec<&TableChange>> = Vec::new();
     for change in changes.iter().filter(|change| !change.is_empty()) {
@@ -174,7 +175,7 @@ fn one_change_a_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     groups
 }
 
-/// The run that the last row names.
+/// The run in the last row.
 fn run_id_of(changes: &[TableChange]) -> Option<String> {
     let run_id = |rows: &RecordBatch| {
         let column = rows.column_by_name("_run_id")?.as_string_opt::<i32>()?;

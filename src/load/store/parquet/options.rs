@@ -1,4 +1,4 @@
-//! What a caller chooses about a Parquet warehouse.
+//! Options of a Parquet warehouse.
 
 use super::partition::PartitionBy;
 
@@ -7,14 +7,15 @@ const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 /// Default of [`ParquetOptions::threads`].
 const THREADS: u32 = 2;
 
-/// How to lay out a Parquet warehouse, and what a store may use while it works on it.
+/// The layout of a Parquet warehouse, and the resources of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParquetOptions {
-    /// How tables with a creation time are cut. Fixed when the folder is first filled.
+    /// How tables with a creation time are cut. Fixed once the folder has rows.
     pub partition_by: PartitionBy,
-    /// Memory for data, in bytes. Default 1 GiB. A smaller limit makes merges read fewer files at once, and so read and write rows more often.
+    /// Memory for data, in bytes. Default 1 GiB. With less, merges read fewer files at once, and so read and write rows
+    /// more often.
     pub memory_limit_bytes: u64,
-    /// Threads that write files side by side, at least 1. Default 2.
+    /// Threads that write files in parallel, at least 1. Default 2.
     pub threads: u32,
 }
 

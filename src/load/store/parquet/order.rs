@@ -1,4 +1,4 @@
-//! The order of rows in the files of a table, as bytes that compare like the rows.
+//! The order of rows in the files of a table, as sort keys that compare byte by byte.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 
 use crate::schema::Table;
 
-/// The contract's order, made total by the rest of the key: the same rows always give the same file.
+/// The contract's order, made total by the rest of the key, so that the same rows always give the same file.
 pub(super) fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
     let rest = table.key.iter().filter(|name| !table.sort.contains(name));
     table.sort.iter().chain(rest).map(String::as_str)
 }
 
-/// The same for the footer of a file: ascending, NULL first.
+/// The order for a file's footer: ascending, NULL first.
 pub(super) fn sorting_columns(table: &Table) -> Vec<SortingColumn> {
     let place = |name: &str| table.columns.iter().position(|column| column.name == name).unwrap_or(0);
     let column = |name| SortingColumn {
@@ -29,7 +29,7 @@ pub(super) fn sorting_columns(table: &Table) -> Vec<SortingColumn> {
     sort_columns(table).map(column).collect()
 }
 
-/// Whether a file says that its rows are in the order of the table.
+/// Whether a file's footer says that its rows are in the order of the table.
 pub(super) fn is_in_order(table: &Table, footer: &ParquetMetaData) -> bool {
     let columns = footer.file_metadata().schema_descr().root_schema().get_fields();
     let name = |column: &SortingColumn| {
@@ -44,7 +44,7 @@ pub(super) fn is_in_order(table: &Table, footer: &ParquetMetaData) -> bool {
     })
 }
 
-/// Makes the sort keys of rows. Keys of one maker compare byte by byte as the rows are to be ordered.
+/// Makes sort keys. Keys of one instance compare byte by byte in the order of the rows.
 pub(super) struct SortKeys {
     columns: Vec<String>,
     converter: RowConverter,

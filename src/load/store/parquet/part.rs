@@ -1,7 +1,7 @@
 //! A part: one commit as a folder of files, durable but not yet visible to readers.
 //!
-//! The folder is written under another name and then renamed: that rename is the commit. Parts of earlier versions are read by
-//! [`super::old_part`] and never written.
+//! The folder is written under another name, and its rename is the commit. [`super::old_part`] reads parts of earlier
+//! versions; they are never written.
 
 use std::{
     fs,
@@ -11,29 +11,29 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    disk::{Disk, io_error},
+    disk::Disk,
     layer::{Layer, LayerTables},
     old_part,
     root::Root,
 };
 use crate::load::LoadError;
 
-/// The file of a part that says what the part is.
+/// The manifest of a part.
 pub(super) const MANIFEST_FILE: &str = "part.json";
-/// End of the name of a part that is being written, or removed.
+/// Suffix of a part that is being written or removed.
 const UNFINISHED_SUFFIX: &str = ".tmp";
-/// A label longer than this is cut in the name of the folder.
+/// Most characters of a label in the folder's name.
 const LABEL_CHARS_MAX: usize = 64;
-/// Version of the manifest. A program refuses what a later one wrote.
+/// Version of the manifest. A newer version is refused.
 const FORMAT_VERSION: u32 = 2;
 
-/// What a part is.
+/// The manifest of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     format_version: u32,
-    /// Its place among the parts: larger than that of every part before.
+    /// Larger than the number of every earlier part.
     pub(super) number: u64,
-    /// The run that wrote it, if its rows name one.
+    /// The run that wrote the part, if its rows name one.
     pub(super) run_id: Option<String>,
     /// Oldest first.
     pub(super) layers: Vec<LayerTables>,
@@ -51,14 +51,14 @@ pub(super) struct Part {
     number: u64,
     pub(super) run_id: Option<String>,
     folder: PathBuf,
-    /// Bytes that its files take.
+    /// Size of its files, in bytes.
     pub(super) bytes: u64,
     /// Oldest first.
     pub(super) layers: Vec<Layer>,
 }
 
 impl Part {
-    /// The part in a folder that is in place.
+    /// The part in a finished folder.
     pub(super) fn new(manifest: Manifest, folder: PathBuf) -> Result<Self, LoadError> {
         let Manifest { number, run_id, layers, .. } = manifest;
         let layer = |tables| Layer { part: number, folder: folder.clone(), tables };
@@ -66,32 +66,32 @@ impl Part {
         Ok(Self { number, run_id, bytes: folder_bytes(&folder)?, folder, layers })
     }
 
-    /// Its place among the parts.
+    /// Its number: larger than that of every earlier part.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Keys of rows that it removes.
+    /// Number of removed keys.
     pub(super) fn removed_keys(&self) -> u64 {
         let changes = self.layers.iter().flat_map(|layer| layer.tables.values());
         changes.filter_map(|changes| changes.removed.as_ref()).map(|removed| removed.rows).sum()
     }
 
-    /// Removes it: readers find its rows in the files of tables.
+    /// Removes the part after its publish.
     pub(super) fn remove(&self, disk: &Disk) -> Result<(), LoadError> {
-        // Renamed first: a folder that is half removed must not look like a part.
+        // Renamed first: a half removed folder must not look like a part.
         let going = unfinished_folder(&self.folder);
         disk.rename(&self.folder, &going)?;
         disk.remove_folder(&going)
     }
 }
 
-/// Where a part with this number is written.
+/// The folder in which a part with this number is written.
 pub(super) fn new_folder(root: &Root, number: u64) -> PathBuf {
     unfinished_folder(&root.parts().join(format!("{number:012}")))
 }
 
-/// Where it is after its commit. The label is for people who look at the folder.
+/// The folder after the commit. The label is for people.
 pub(super) fn finished_folder(root: &Root, number: u64, label: &str) -> PathBuf {
     let label = label.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(LABEL_CHARS_MAX);
     root.parts().join(format!("{number:012}-{}", label.collect::<String>()))
@@ -103,25 +103,25 @@ fn unfinished_folder(folder: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The parts under the root, in order. What was not finished is removed.
+/// Reads the parts under the root, in order, and removes unfinished ones.
 pub(super) fn read_all(root: &Root, disk: &Disk) -> Result<Vec<Part>, LoadError> {
     let (finished, unfinished) = folders(root)?;
     unfinished.iter().try_for_each(|folder| disk.remove_folder(folder))?;
     read_parts(root, finished)
 }
 
-/// The parts under the root, in order. What was not finished is left alone.
+/// Reads the parts under the root, in order, and leaves unfinished ones alone.
 pub(super) fn read_finished(root: &Root) -> Result<Vec<Part>, LoadError> {
     let (finished, _) = folders(root)?;
     read_parts(root, finished)
 }
 
-/// The folders of parts: those that are finished, and those that are not.
+/// The folders of finished parts, and those of unfinished ones.
 fn folders(root: &Root) -> Result<(Vec<PathBuf>, Vec<PathBuf>), LoadError> {
     let folder = root.parts();
-    let failed = |source| io_error("read", &folder, source);
+    let failed = LoadError::io("read", &folder);
     let entries = match fs::read_dir(&folder) {
-        // Only a reader finds no folder: a writer makes it.
+        // A writer creates the folder; a reader may find none.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
         entries => entries.map_err(failed)?,
     };
@@ -140,9 +140,9 @@ fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
         return Part::new(Manifest::new(old.number, old.run_id, vec![old.tables]), folder);
     }
     let path = folder.join(MANIFEST_FILE);
-    let text = fs::read(&path).map_err(|source| io_error("read", &path, source))?;
+    let text = fs::read(&path).map_err(LoadError::io("read", &path))?;
     let damaged = |why: String| LoadError::Damaged { path: path.clone(), why: format!("it cannot be read: {why}") };
-    // The version is read alone first: a later format may have fields that this program cannot read.
+    // The version is read first: a newer manifest may have other fields.
     let version: serde_json::Value = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
     let version = version.get("format_version").and_then(serde_json::Value::as_u64);
     if let Some(version) = version.filter(|version| *version > u64::from(FORMAT_VERSION)) {
@@ -153,7 +153,7 @@ fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
 }
 
 fn folder_bytes(folder: &Path) -> Result<u64, LoadError> {
-    let failed = |source| io_error("read", folder, source);
+    let failed = LoadError::io("read", folder);
     let mut bytes = 0;
     for entry in fs::read_dir(folder).map_err(failed)? {
         bytes += entry.and_then(|entry| entry.metadata()).map_err(failed)?.len();

@@ -1,6 +1,6 @@
-//! How a table is cut into partitions by creation time, and the names of their folders.
+//! Cuts tables into partitions by creation time, and names their folders.
 //!
-//! Only ISO dates appear in folder names: they are the one form that every reader of such trees understands.
+//! Folder names contain only ISO dates, which every reader of such trees understands.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::store::TimeRange;
 
-/// Readers know dates of the years 1 to 9999 only: rows before and after go to the first and the last partition.
+/// Readers know dates of the years 1 to 9999 only. Earlier and later rows go to the first and the last partition.
 const YEAR_MIN: i32 = 1;
 const YEAR_MAX: i32 = 9999;
 /// First microsecond of `YEAR_MIN`.
@@ -48,7 +48,7 @@ impl PartitionBy {
         format!("{stem}_{suffix}={}", partition.first_day.format("%Y-%m-%d"))
     }
 
-    /// The partition that such a folder holds; `None` for any other folder.
+    /// The partition of such a folder; `None` for any other folder.
     pub(super) fn read_folder(self, column: &str, name: &str) -> Option<Partition> {
         let (_, day) = name.split_once('=')?;
         let partition = Partition { first_day: NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()? };
@@ -65,7 +65,7 @@ impl PartitionBy {
         Partition { first_day }
     }
 
-    /// The creation times that belong to a partition; the first and the last one reach to the ends of time.
+    /// The creation times of a partition. The first and the last partition have no limit on their outer side.
     pub(super) fn bounds(self, partition: Partition) -> TimeRange {
         let first = partition.first_day;
         let next = match self {

@@ -14,50 +14,50 @@ use super::{
     runs::{Run, RunWriter, Target},
     sources::{Content, Source, Sources},
     table_file::Notes,
-    tree::{DataFile, FileFacts, read_facts},
+    tree::{DataFile, FooterNotes, read_footer},
 };
 use crate::{
     load::{Identity, LoadError},
     schema::Table,
 };
 
-/// When a file is written anew.
+/// When a file is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rewrite {
     IfChanged,
-    /// Also where no row changes: what the footer says changes.
+    /// Also if no row changes: the footer changes.
     Always,
 }
 
-/// What is to be merged.
+/// The input of a merge.
 pub(super) struct PartitionMerge<'a> {
     pub(super) table: &'static Table,
     /// `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
     pub(super) file: Option<DataFile>,
-    /// The layers that the file does not have, oldest first.
+    /// The layers that are not in the file, oldest first.
     pub(super) layers: Vec<&'a Layer>,
     pub(super) rewrite: Rewrite,
-    /// What the file says of itself afterwards: the last part of this publish.
+    /// The last part in the new file, for its footer.
     pub(super) applied_part: u64,
     pub(super) run_id: Option<&'a str>,
 }
 
 impl PartitionMerge<'_> {
-    /// Rows that take part, at most.
+    /// Upper bound of the rows.
     pub(super) fn rows_max(&self) -> u64 {
         let added = self.layers.iter().filter_map(|layer| layer.table(self.table)).flat_map(|changes| &changes.added);
         let added = added.filter(|file| file.may_hold(self.partition, None)).map(|file| file.rows);
-        self.file.as_ref().map_or(0, |file| file.co_occurrence.rows) + added.sum::<u64>()
+        self.file.as_ref().map_or(0, |file| file.footer.rows) + added.sum::<u64>()
     }
 }
 
-/// What became of the file.
+/// Result of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merged {
     Untouched,
-    Replaced(FileFacts),
-    /// No row is left.
+    Replaced(FooterNotes),
+    /// No row remains.
     Removed,
 }
 
@@ -66,28 +66,28 @@ pub(super) struct Merger<'a> {
     pub(super) root: &'a Root,
     pub(super) disk: &'a Disk,
     pub(super) identity: &'a Identity,
-    /// Those of one merge.
+    /// Limits of one merge.
     pub(super) limits: Limits,
 }
 
 impl Merger<'_> {
-    /// Merges one partition: a new file takes the place of the old one in one step.
+    /// Merges one partition and replaces its file by one rename.
     pub(super) fn merge(&self, merge: &PartitionMerge<'_>) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, file, rewrite, .. } = merge;
-        let place = self.root.data_file(table, *partition);
+        let target = self.root.data_file(table, *partition);
         let runs = self.runs(merge)?;
         let is_untouched = match (runs.as_slice(), file) {
-            ([only], Some(file)) => only.path == file.path && only.is_whole(),
-            ([], Some(file)) => file.co_occurrence.rows == 0,
+            ([only], Some(file)) => only.path == file.path && only.has_all_rows(),
+            ([], Some(file)) => file.footer.rows == 0,
             ([], None) => true,
             _ => false,
         };
         match runs.as_slice() {
-            _ if *rewrite == Rewrite::Always => self.replace(merge, runs, &place),
+            _ if *rewrite == Rewrite::Always => self.replace(merge, runs, &target),
             _ if is_untouched => Ok(Merged::Untouched),
-            [] if partition.is_some() => self.remove(&place),
-            [only] if file.is_none() && only.is_whole() && only.is_in_order => self.put_run(&only.path, &place),
-            _ => self.replace(merge, runs, &place),
+            [] if partition.is_some() => self.remove(&target),
+            [only] if file.is_none() && only.has_all_rows() && only.is_in_order => self.move_run(&only.path, &target),
+            _ => self.replace(merge, runs, &target),
         }
     }
 
@@ -105,7 +105,7 @@ impl Merger<'_> {
             if let (Content::SeveralPartitions, Some(partition)) = (content, partition) {
                 pick = pick_partition(table, &reader, &pick, by, *partition)?;
             }
-            let pick = removed.leave_out(&reader, pick, *order)?;
+            let pick = removed.exclude(&reader, pick, *order)?;
             if pick.count() > 0 {
                 runs.push(Run::new(table, path, &reader, pick));
             }
@@ -113,10 +113,10 @@ impl Merger<'_> {
         Ok(runs)
     }
 
-    fn replace(&self, merge: &PartitionMerge<'_>, runs: Vec<Run>, place: &Path) -> Result<Merged, LoadError> {
+    fn replace(&self, merge: &PartitionMerge<'_>, runs: Vec<Run>, path: &Path) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, applied_part, run_id, .. } = *merge;
         let stem = partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
-        // Not beside its place: some readers take every file of a folder for data, whatever it is called.
+        // Not in the table's folder: some readers take every file there for data, whatever its name.
         let scratch = self.root.scratch().join(format!("{}.{stem}", table.name));
         let fresh = self.root.scratch().join(format!("{}.{stem}.parquet", table.name));
         let notes = Notes { applied_part, identity: self.identity, run_id };
@@ -124,29 +124,29 @@ impl Merger<'_> {
         self.disk.step("write", &fresh)?;
         let rows = RunWriter::new(target, scratch, self.limits).write(runs, &fresh)?;
         self.disk.sync_file(&fresh)?;
-        self.put(&fresh, place)?;
-        Ok(Merged::Replaced(FileFacts { applied_part, rows }))
+        self.move_into_place(&fresh, path)?;
+        Ok(Merged::Replaced(FooterNotes { applied_part, rows }))
     }
 
-    /// Puts a run of a part in its place as it is: it is all that the partition has, and was made durable with its part.
-    fn put_run(&self, run: &Path, place: &Path) -> Result<Merged, LoadError> {
-        let co_occurrence = read_facts(self.root, run)?;
-        self.put(run, place)?;
-        Ok(Merged::Replaced(co_occurrence))
+    /// Moves a run of a part into the table: it is the complete partition, and was made durable with its part.
+    fn move_run(&self, run: &Path, path: &Path) -> Result<Merged, LoadError> {
+        let footer = read_footer(self.root, run)?;
+        self.move_into_place(run, path)?;
+        Ok(Merged::Replaced(footer))
     }
 
-    fn put(&self, file: &Path, place: &Path) -> Result<(), LoadError> {
-        if let Some(folder) = place.parent() {
+    fn move_into_place(&self, file: &Path, path: &Path) -> Result<(), LoadError> {
+        if let Some(folder) = path.parent() {
             self.disk.create_folder(folder)?;
         }
-        self.disk.rename(file, place)
+        self.disk.rename(file, path)
     }
 
-    /// A partition without rows has no file. A merge that is begun again finds the same parts, and again no rows.
-    fn remove(&self, place: &Path) -> Result<Merged, LoadError> {
-        self.disk.remove_file(place)?;
-        // Only for tidiness: a folder that stays behind, or is not empty, harms nobody.
-        let _ = place.parent().map(std::fs::remove_dir);
+    /// Removes the file of a partition without rows. A repeated merge finds the same parts and again no rows.
+    fn remove(&self, path: &Path) -> Result<Merged, LoadError> {
+        self.disk.remove_file(path)?;
+        // A leftover empty folder harms nobody.
+        let _ = path.parent().map(std::fs::remove_dir);
         Ok(Merged::Removed)
     }
 }

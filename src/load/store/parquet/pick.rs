@@ -1,33 +1,33 @@
-//! Which rows of a file are meant: some of its row groups, and some rows of each.
+//! Picks rows of a file: some of its row groups, and some rows of each.
 
 use arrow::buffer::BooleanBuffer;
 use parquet::arrow::arrow_reader::RowSelection;
 
-/// The rows of one row group that are meant.
+/// The picked rows of one row group.
 #[derive(Clone, Debug)]
 pub(super) struct PickedGroup {
-    /// Place of the row group in its file.
+    /// Index of the row group in its file.
     pub(super) index: usize,
     /// Rows of the row group, picked or not.
     pub(super) rows: usize,
-    /// For each row, whether it is picked; `None`: every row is.
+    /// A bit for each row, set if the row is picked; `None` if every row is.
     pub(super) kept: Option<BooleanBuffer>,
 }
 
 impl PickedGroup {
-    /// Rows that are picked.
+    /// Number of picked rows.
     pub(super) fn count(&self) -> usize {
         self.kept.as_ref().map_or(self.rows, BooleanBuffer::count_set_bits)
     }
 
-    /// The same for the reader of files; `None`: every row.
+    /// The same for the Parquet reader; `None` if every row is picked.
     pub(super) fn selection(&self) -> Option<RowSelection> {
         let kept = self.kept.as_ref()?;
         let ranges = kept.set_slices().map(|(start, end)| start..end);
         Some(RowSelection::from_consecutive_ranges(ranges, self.rows))
     }
 
-    /// Those of the picked rows for which `kept`, which has a bit for each picked row, is set.
+    /// Narrows the pick to the rows whose bit is set. `kept` has a bit for each picked row.
     pub(super) fn narrowed(&self, kept: BooleanBuffer) -> Self {
         let kept = match &self.kept {
             None => kept,
@@ -41,12 +41,12 @@ impl PickedGroup {
                 BooleanBuffer::from(all)
             }
         };
-        let is_whole = kept.count_set_bits() == self.rows;
-        Self { kept: (!is_whole).then_some(kept), ..*self }
+        let has_all_rows = kept.count_set_bits() == self.rows;
+        Self { kept: (!has_all_rows).then_some(kept), ..*self }
     }
 }
 
-/// Rows of a file, in its order.
+/// Picked rows of a file, in its order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pick {
     /// Row groups with picked rows.
@@ -54,7 +54,7 @@ pub(super) struct Pick {
 }
 
 impl Pick {
-    /// Rows that are picked.
+    /// Number of picked rows.
     pub(super) fn count(&self) -> usize {
         self.groups.iter().map(PickedGroup::count).sum()
     }

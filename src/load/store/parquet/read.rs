@@ -1,11 +1,11 @@
-//! Reads rows of a table: partition files with the layers of parts over them, only as far as the range reaches.
+//! Reads rows of a table from partition files and the layers of parts, only within the range.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use super::{
-    kept::{Kept, KeptFiles, Wanted},
     layer::Layer,
     partition::Partition,
+    partition_cache::{CacheRequest, CachedRows, PartitionCache},
     pick::Pick,
     removed_keys::RemovedKeys,
     root::Root,
@@ -22,18 +22,18 @@ use crate::{
     schema::Table,
 };
 
-/// A warehouse as it is read.
+/// The parts of a store that reads need.
 pub(super) struct TableRead<'a> {
     pub(super) root: &'a Root,
     pub(super) tree: &'a mut Tree,
-    pub(super) kept: &'a mut KeptFiles,
+    pub(super) cache: &'a mut PartitionCache,
     /// The layers that are not in the files, oldest first.
     pub(super) layers: Vec<&'a Layer>,
-    /// Removed keys that are held at once.
+    /// Removed keys in memory.
     pub(super) removed_keys_max: usize,
 }
 
-/// Rows of one partition that are asked for.
+/// A read of one partition.
 struct PartitionRead<'a> {
     table: &'static Table,
     partition: Option<Partition>,
@@ -41,12 +41,12 @@ struct PartitionRead<'a> {
     range: Option<TimeRange>,
     columns: &'a [&'a str],
     filter: &'a Filter<'a>,
-    /// Whether other windows of the partition are expected to follow.
+    /// Whether more windows of the partition are likely to follow.
     is_main: bool,
 }
 
 impl TableRead<'_> {
-    /// Hands over these columns of the rows that the filter names.
+    /// Calls `take` with these columns of the rows that match the filter.
     pub(super) fn read(
         &mut self,
         table: &'static Table,
@@ -77,7 +77,7 @@ impl TableRead<'_> {
         Ok(())
     }
 
-    /// The partitions with rows that can be within the range.
+    /// The partitions that can have rows within the range.
     fn partitions(&self, table: &'static Table, range: Option<TimeRange>) -> BTreeSet<Option<Partition>> {
         let by = self.root.partition_by();
         let mut partitions: BTreeSet<_> = self.tree.partitions_within(self.root, table, range).collect();
@@ -99,15 +99,15 @@ impl TableRead<'_> {
         let range = read.range.or(read.partition.map(|partition| by.bounds(partition)));
         let mut removed = RemovedKeys::new(read.table, range, &sources.removals, self.removed_keys_max)?;
         for source in &sources.rows {
-            let kept = if source.order == FILE_ORDER { self.kept_rows(read, &source.path)? } else { None };
-            match kept {
-                Some(kept) => {
-                    let pick = read.pick(kept.as_ref(), kept.all(), read.range)?;
-                    let pick = removed.leave_out(kept.as_ref(), pick, source.order)?;
-                    if kept.has(read.columns) {
-                        read.hand_over(kept.as_ref(), &pick, take)?;
+            let cached = if source.order == FILE_ORDER { self.cached_rows(read, &source.path)? } else { None };
+            match cached {
+                Some(cached) => {
+                    let pick = read.pick(cached.as_ref(), cached.all(), read.range)?;
+                    let pick = removed.exclude(cached.as_ref(), pick, source.order)?;
+                    if cached.has(read.columns) {
+                        read.hand_over(cached.as_ref(), &pick, take)?;
                     } else if pick.count() > 0 {
-                        read.hand_over(&RowsReader::open(&source.path)?, &kept.in_file(&pick), take)?;
+                        read.hand_over(&RowsReader::open(&source.path)?, &cached.in_file(&pick), take)?;
                     }
                 }
                 None => self.read_source(read, source, &mut removed, take)?,
@@ -116,7 +116,7 @@ impl TableRead<'_> {
         Ok(())
     }
 
-    /// Reads a source from its file alone.
+    /// Reads a source from its file.
     fn read_source(
         &self,
         read: &PartitionRead<'_>,
@@ -130,33 +130,33 @@ impl TableRead<'_> {
         if let (Content::SeveralPartitions, Some(partition)) = (source.content, read.partition) {
             pick = pick_partition(table, &reader, &pick, self.root.partition_by(), partition)?;
         }
-        // No need to look at each row if the statistics say that all are within.
+        // Rows need not be tested if the statistics show that all are within the range.
         let is_within = |range: &TimeRange| reader.bounds(table).is_some_and(|bounds| range.with(bounds) == *range);
         let range = read.range.filter(|range| !is_within(range));
         let pick = read.pick(&reader, pick, range)?;
-        let pick = removed.leave_out(&reader, pick, source.order)?;
+        let pick = removed.exclude(&reader, pick, source.order)?;
         read.hand_over(&reader, &pick, take)
     }
 
-    /// What is kept in memory of the partition's file around the range.
-    fn kept_rows(&mut self, read: &PartitionRead<'_>, path: &Path) -> Result<Option<Arc<Kept>>, LoadError> {
+    /// The cached rows of the partition's file around the range.
+    fn cached_rows(&mut self, read: &PartitionRead<'_>, path: &Path) -> Result<Option<Arc<CachedRows>>, LoadError> {
         let (Some(partition), Some(range)) = (read.partition, read.range) else { return Ok(None) };
         let (table, columns) = (read.table, read.columns);
         let Some(keys) = read.filter.keys else {
-            let wanted = Wanted { table, partition, range, columns };
-            return match self.kept.find(wanted) {
-                None if read.is_main => self.kept.keep(&RowsReader::open(path)?, wanted),
+            let request = CacheRequest { table, partition, range, columns };
+            return match self.cache.find(request) {
+                None if read.is_main => self.cache.insert(&RowsReader::open(path)?, request),
                 found => Ok(found),
             };
         };
-        // Rows of some keys are asked for after a look at their window: that look is what was kept.
+        // Rows of some keys are read after their window: the window is what was cached.
         let needed = [keys.columns(), &removal_columns(table)].concat();
-        Ok(self.kept.find(Wanted { table, partition, range, columns: &needed }))
+        Ok(self.cache.find(CacheRequest { table, partition, range, columns: &needed }))
     }
 }
 
 impl PartitionRead<'_> {
-    /// Those of the picked rows that are within the range and have one of the keys.
+    /// The picked rows that are within the range and have one of the keys.
     fn pick(&self, rows: &dyn PickedRows, pick: Pick, range: Option<TimeRange>) -> Result<Pick, LoadError> {
         let pick = match range {
             Some(range) => pick_within(self.table, rows, &pick, range)?,
@@ -174,7 +174,7 @@ impl PartitionRead<'_> {
     }
 }
 
-/// The times that are in both.
+/// The common part of two ranges.
 fn intersection(one: TimeRange, other: TimeRange) -> Option<TimeRange> {
     let common = TimeRange { start_us: one.start_us.max(other.start_us), end_us: one.end_us.min(other.end_us) };
     (common.start_us < common.end_us).then_some(common)

@@ -1,4 +1,4 @@
-//! Leaves out rows that later layers remove: by hashes of keys, of which a limited number is in memory.
+//! Excludes rows that later layers remove, by hashes of keys. The number of hashes in memory is limited.
 
 use arrow::{array::RecordBatch, buffer::BooleanBuffer, datatypes::SchemaRef};
 use foldhash::HashMap;
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{Filter, TimeRange, read_schema, removal_columns},
     },
     model::key_hashes,
@@ -27,12 +27,12 @@ pub(super) struct RemovedKeys<'a> {
     range: Option<TimeRange>,
     removals: &'a [Removal],
     keys_max: usize,
-    /// All keys, if they are few enough and once they were needed.
+    /// All keys, once they were needed and if they are few enough.
     loaded: Option<LastRemoved>,
 }
 
 impl<'a> RemovedKeys<'a> {
-    /// The keys in these files, of which so many may be in memory. Nothing is read yet.
+    /// The keys in these files, at most `keys_max` of them in memory. Reads nothing yet.
     pub(super) fn new(
         table: &'static Table,
         range: Option<TimeRange>,
@@ -44,19 +44,19 @@ impl<'a> RemovedKeys<'a> {
         Ok(Self { columns, range, removals, keys_max, loaded: None })
     }
 
-    /// Whether some layer after this order removes rows.
-    pub(super) fn concern(&self, order: usize) -> bool {
+    /// Whether a layer after this order removes rows.
+    pub(super) fn removes_after(&self, order: usize) -> bool {
         self.removals.iter().any(|removal| removal.order > order)
     }
 
-    /// Those of the picked rows of a source, which has this order, that no later layer removes.
-    pub(super) fn leave_out(&mut self, rows: &dyn PickedRows, pick: Pick, order: usize) -> Result<Pick, LoadError> {
-        if !self.concern(order) || pick.count() == 0 {
+    /// The picked rows of a source that no later layer removes. `order` is that of the source.
+    pub(super) fn exclude(&mut self, rows: &dyn PickedRows, pick: Pick, order: usize) -> Result<Pick, LoadError> {
+        if !self.removes_after(order) || pick.count() == 0 {
             return Ok(pick);
         }
         let keys: u64 = self.removals.iter().map(|removal| removal.keys).sum();
         if keys > self.keys_max as u64 {
-            return self.leave_out_in_turns(rows, pick, order);
+            return self.exclude_in_batches(rows, pick, order);
         }
         let loaded = match self.loaded.take() {
             Some(loaded) => loaded,
@@ -74,8 +74,8 @@ impl<'a> RemovedKeys<'a> {
         Ok(all)
     }
 
-    /// The same as [`RemovedKeys::leave_out`], with some of the keys at a time.
-    fn leave_out_in_turns(&self, rows: &dyn PickedRows, mut pick: Pick, order: usize) -> Result<Pick, LoadError> {
+    /// As [`RemovedKeys::exclude`], with a limited number of keys at a time.
+    fn exclude_in_batches(&self, rows: &dyn PickedRows, mut pick: Pick, order: usize) -> Result<Pick, LoadError> {
         let mut some = LastRemoved::default();
         self.each_batch(&mut |removed_by, hashes| {
             insert(&mut some, removed_by, &hashes);
@@ -88,7 +88,7 @@ impl<'a> RemovedKeys<'a> {
         self.columns.survivors(&some, rows, &pick, order)
     }
 
-    /// Hands over the hashes of the keys within the range, with the order of their layer.
+    /// Calls `take` with the hashes of the keys within the range, and the order of their layer.
     fn each_batch(&self, take: &mut dyn FnMut(usize, Vec<u128>) -> Result<(), LoadError>) -> Result<(), LoadError> {
         let KeyColumns { table, schema, .. } = &self.columns;
         for removal in self.removals {
@@ -110,7 +110,7 @@ fn insert(removed: &mut LastRemoved, order: usize, hashes: &[u128]) {
     }
 }
 
-/// The columns by which rows of a table are removed.
+/// The columns that identify removed rows of a table.
 struct KeyColumns {
     table: &'static Table,
     names: Vec<&'static str>,
@@ -119,10 +119,10 @@ struct KeyColumns {
 
 impl KeyColumns {
     fn hashes(&self, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
-        key_hashes(&self.names, rows).map_err(unfit(self.table))
+        key_hashes(&self.names, rows).map_err(invalid_rows(self.table))
     }
 
-    /// Those of the picked rows that no layer after this order removes.
+    /// The picked rows that no layer after this order removes.
     fn survivors(
         &self,
         removed: &LastRemoved,

@@ -23,7 +23,7 @@ use parquet::file::metadata::ParquetMetaDataReader;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    disk::{Disk, io_error},
+    disk::Disk,
     lock,
     partition::{Partition, PartitionBy},
 };
@@ -34,14 +34,14 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// Version of the layout. A program refuses what a later one wrote.
+/// Version of the layout. A newer version is refused.
 const FORMAT_VERSION: u32 = 1;
-/// Where everything lives that is not for readers.
+/// Folder of everything that readers must not see.
 const PRIVATE_FOLDER: &str = ".studysync";
-/// Tables that have rows where nothing of a service was stored.
+/// Tables that have rows even if no row of a service was stored.
 const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
 
-/// What `warehouse.json` says.
+/// The content of `warehouse.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Warehouse {
     format_version: u32,
@@ -50,24 +50,24 @@ struct Warehouse {
     partition: PartitionBy,
 }
 
-/// An open warehouse folder. Nobody else can open it for writing until it is dropped.
+/// An open warehouse folder. It is locked until dropped.
 pub(super) struct Root {
     path: PathBuf,
     text: String,
     partition_by: PartitionBy,
-    /// Closing it gives the lock back. A reader has none where there is no file to lock.
+    /// Closing the file releases the lock. A reader has none where there is no lock file.
     _lock: Option<File>,
 }
 
 impl Root {
-    /// Opens the folder, or makes a new one where there is none yet. What a killed writer left half done in it is removed.
+    /// Opens the folder, or creates one. Removes what a killed writer left unfinished.
     pub(super) fn open(
         path: &Path,
         identity: &Identity,
         partition_by: PartitionBy,
         disk: &Disk,
     ) -> Result<Self, LoadError> {
-        files::create_folders(path).map_err(|source| io_error("create", path, source))?;
+        files::create_folders(path).map_err(LoadError::io("create", path))?;
         let (path, text) = absolute(path)?;
         let private = path.join(PRIVATE_FOLDER);
         if !private.is_dir() && !is_empty_folder(&path)? {
@@ -84,7 +84,7 @@ impl Root {
         Ok(root)
     }
 
-    /// Opens the folder for reading alone. Nothing in it is made or removed; a writer is kept out where the lock can be shared.
+    /// Opens the folder read-only. Creates and removes nothing; keeps writers out where the lock can be shared.
     pub(super) fn open_to_compare(
         path: &Path,
         identity: &Identity,
@@ -112,14 +112,14 @@ impl Root {
         }
     }
 
-    /// Checks that the folder is this service's, or writes that it is.
+    /// Checks that the folder belongs to this service, or binds a new folder to it.
     fn claim(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
         let wanted = self.wanted(identity);
         match fs::read(&path) {
             Ok(bytes) => match self.check(&bytes, &wanted) {
                 Err(LoadError::OtherIdentity { .. }) if !self.holds_rows()? => {
-                    // What an earlier service proved empty is forgotten before the folder is another's.
+                    // The ledger of the earlier service goes before the folder changes its owner.
                     self.files()?.iter().try_for_each(|file| disk.remove_file(file))?;
                     disk.remove_folder(&self.parts())?;
                     disk.remove_file(&self.inventory())?;
@@ -128,31 +128,29 @@ impl Root {
                 checked => checked,
             },
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
-                // The parts folder comes after this file, so a folder with parts and without it has lost it.
+                // This file is older than the folder of parts: a folder with parts has lost it.
                 if self.parts().exists() {
                     let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
                     return Err(LoadError::Damaged { path: self.path.clone(), why });
                 }
                 self.write_identity(&wanted, disk)
             }
-            Err(source) => Err(io_error("read", &path, source)),
+            Err(source) => Err(LoadError::io("read", &path)(source)),
         }
     }
 
-    /// Writes whose the folder is, whatever it was.
+    /// Binds the folder to an identity, whatever it was bound to.
     pub(super) fn rebind(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
         self.write_identity(&self.wanted(identity), disk)
     }
 
     fn write_identity(&self, wanted: &Warehouse, disk: &Disk) -> Result<(), LoadError> {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
-        let text = serde_json::to_vec_pretty(wanted).map_err(|source| io_error("write", &path, source.into()))?;
-        let beside = path.with_extension("json.new");
-        disk.write(&beside, &text)?;
-        disk.rename(&beside, &path)
+        let text = serde_json::to_vec_pretty(wanted).map_err(|source| LoadError::io("write", &path)(source.into()))?;
+        disk.replace(&path, &text)
     }
 
-    /// Whether any file holds something of a service. Runs that brought nothing do not count, nor windows that they found empty.
+    /// Whether any file holds rows of a service. Runs and windows that returned nothing do not count.
     fn holds_rows(&self) -> Result<bool, LoadError> {
         for file in self.files()? {
             let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy().into_owned();
@@ -166,7 +164,7 @@ impl Root {
         Ok(false)
     }
 
-    /// The Parquet files of all tables, and of commits that wait.
+    /// The Parquet files of all tables and of waiting commits.
     fn files(&self) -> Result<Vec<PathBuf>, LoadError> {
         let mut folders: Vec<PathBuf> = tables().iter().map(|table| self.table_folder(table)).collect();
         folders.push(self.parts());
@@ -174,10 +172,10 @@ impl Root {
         while let Some(folder) = folders.pop() {
             let entries = match fs::read_dir(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                entries => entries.map_err(|source| io_error("read", &folder, source))?,
+                entries => entries.map_err(LoadError::io("read", &folder))?,
             };
             for entry in entries {
-                let path = entry.map_err(|source| io_error("read", &folder, source))?.path();
+                let path = entry.map_err(LoadError::io("read", &folder))?.path();
                 match path.extension() {
                     _ if path.is_dir() => folders.push(path),
                     Some(extension) if extension == "parquet" => files.push(path),
@@ -190,7 +188,7 @@ impl Root {
 
     fn check(&self, bytes: &[u8], wanted: &Warehouse) -> Result<(), LoadError> {
         let damaged = |why: String| LoadError::Damaged { path: self.path.clone(), why };
-        // The version is read alone first: a later format may have fields that this program cannot read.
+        // The version is read first: a newer layout may have other fields.
         let version = serde_json::from_slice::<serde_json::Value>(bytes).ok();
         let version = version.as_ref().and_then(|value| value.get("format_version")).and_then(|value| value.as_u64());
         let version = version.ok_or_else(|| damaged(format!("{PRIVATE_FOLDER}/warehouse.json cannot be read")))?;
@@ -214,18 +212,18 @@ impl Root {
         Ok(())
     }
 
-    /// Empties the folder for files that publish is writing.
+    /// Empties the scratch folder.
     pub(super) fn clear_scratch(&self, disk: &Disk) -> Result<(), LoadError> {
         disk.remove_folder(&self.scratch())?;
         disk.create_folder(&self.scratch())
     }
 
-    /// The folder itself, absolute.
+    /// The absolute path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder for people.
+    /// The path for people.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -235,17 +233,17 @@ impl Root {
         self.partition_by
     }
 
-    /// The list of files that there must be.
+    /// The path of the list of files.
     pub(super) fn inventory(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("files.json")
     }
 
-    /// Where commits wait.
+    /// The folder of waiting commits.
     pub(super) fn parts(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("parts")
     }
 
-    /// For files that publish is writing. On the same file system as the tables.
+    /// The folder for files that publish is writing, on the file system of the tables.
     pub(super) fn scratch(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("scratch")
     }
@@ -255,7 +253,7 @@ impl Root {
         self.path.join(&table.name)
     }
 
-    /// The file of a partition, or of a table that is not cut.
+    /// The file of a partition, or of a table without partitions.
     pub(super) fn data_file(&self, table: &Table, partition: Option<Partition>) -> PathBuf {
         let mut path = self.table_folder(table);
         if let (Some(column), Some(partition)) = (&table.partition, partition) {
@@ -266,9 +264,9 @@ impl Root {
     }
 }
 
-/// Tables are named to the engine by absolute paths, whatever the working directory is later on.
+/// The absolute path, which is valid whatever the working directory becomes.
 fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
-    let path = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
+    let path = fs::canonicalize(path).map_err(LoadError::io("find", path))?;
     let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };
     let text = path.to_str().ok_or_else(|| not_ours("its path is not UTF-8"))?.to_owned();
     if text.contains(['*', '?', '[']) {
@@ -277,14 +275,14 @@ fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
     Ok((path, text))
 }
 
-/// The rows of a file; `None` if that cannot be told.
+/// The number of rows in a file; `None` if the footer cannot be read.
 fn rows_of(path: &Path) -> Result<Option<i64>, LoadError> {
-    let file = File::open(path).map_err(|source| io_error("open", path, source))?;
+    let file = File::open(path).map_err(LoadError::io("open", path))?;
     let footer = ParquetMetaDataReader::new().parse_and_finish(&file);
     Ok(footer.ok().map(|footer| footer.file_metadata().num_rows()))
 }
 
 fn is_empty_folder(path: &Path) -> Result<bool, LoadError> {
-    let mut entries = fs::read_dir(path).map_err(|source| io_error("read", path, source))?;
+    let mut entries = fs::read_dir(path).map_err(LoadError::io("read", path))?;
     Ok(entries.next().is_none())
 }

@@ -1,4 +1,4 @@
-//! Which rows a caller means: by range, by partition and by keys.
+//! Picks rows by range, by partition and by keys.
 
 use super::{
     partition::{Partition, PartitionBy},
@@ -13,7 +13,7 @@ use crate::{
     schema::Table,
 };
 
-/// Those of the picked rows that are within the range.
+/// The picked rows that are within the range.
 pub(super) fn pick_within(
     table: &Table,
     rows: &dyn PickedRows,
@@ -24,7 +24,7 @@ pub(super) fn pick_within(
     narrow(rows, pick, &schema, |batch| rows_within(table, batch, range))
 }
 
-/// Those of the picked rows that belong to the partition.
+/// The picked rows that belong to the partition.
 pub(super) fn pick_partition(
     table: &Table,
     rows: &dyn PickedRows,
@@ -40,7 +40,7 @@ pub(super) fn pick_partition(
     })
 }
 
-/// Those of the picked rows that have one of the keys.
+/// The picked rows that have one of the keys.
 pub(super) fn pick_keys(table: &Table, rows: &dyn PickedRows, pick: &Pick, keys: &KeySet) -> Result<Pick, LoadError> {
     let schema = read_schema(table, keys.columns())?;
     narrow(rows, pick, &schema, |batch| keys.contains(batch))

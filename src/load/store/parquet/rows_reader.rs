@@ -1,4 +1,4 @@
-//! Reads rows of one Parquet file: some columns of some rows, a row group at a time.
+//! Reads rows of one Parquet file: some columns of some rows, one row group at a time.
 
 use std::{
     fs::File,
@@ -23,7 +23,6 @@ use parquet::{
 };
 
 use super::{
-    disk::io_error,
     order,
     pick::{Pick, PickedGroup},
 };
@@ -35,23 +34,23 @@ use crate::{
     schema::Table,
 };
 
-/// Rows that are decoded at once, at most.
+/// Most rows of a decoded batch.
 const BATCH_ROWS: usize = 2048;
-/// Encoded bytes of the rows that are decoded at once: wide rows come in smaller batches.
+/// Encoded bytes of a decoded batch: wide rows come in smaller batches.
 const BATCH_BYTES: usize = 1 << 20;
-/// Bytes of a dictionary, at most.
+/// Most bytes of a dictionary.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
 /// Batches of one row group.
 pub(super) type GroupBatches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, LoadError>> + 'a>;
 
-/// Rows in row groups, of which some columns of some rows can be read.
+/// Rows in row groups, from a file or from the cache.
 pub(super) trait PickedRows {
-    /// The picked rows of a row group: the columns of the schema by name, in its types, NULL if the rows lack a column.
+    /// The picked rows of a row group with the columns and types of the schema; missing columns are NULL.
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError>;
 }
 
-/// The picked rows, in their order.
+/// All picked rows, in order.
 pub(super) fn read_picked<'a>(
     rows: &'a dyn PickedRows,
     pick: &'a Pick,
@@ -62,7 +61,7 @@ pub(super) fn read_picked<'a>(
     })
 }
 
-/// Those of the picked rows for which the test, which sees the columns of the schema, sets a bit.
+/// The picked rows whose bit the test sets. The test gets the columns of the schema.
 pub(super) fn narrow(
     rows: &dyn PickedRows,
     pick: &Pick,
@@ -96,8 +95,8 @@ impl RowsReader {
     /// # Errors
     /// [`LoadError::Damaged`] if the footer cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
-        let file = File::open(path).map_err(|source| io_error("open", path, source))?;
-        // With the places of pages those without picked rows are not even decompressed.
+        let file = File::open(path).map_err(LoadError::io("open", path))?;
+        // With page locations the reader skips pages without picked rows.
         let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
         let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| unreadable(path, error))?;
         Ok(Self { path: path.to_owned(), file, metadata })
@@ -107,12 +106,12 @@ impl RowsReader {
         self.metadata.metadata()
     }
 
-    /// Every row.
+    /// Picks every row.
     pub(super) fn all(&self) -> Pick {
         self.within(&|_| true)
     }
 
-    /// The row groups that can hold rows within the range.
+    /// Picks the row groups that can hold rows within the range.
     pub(super) fn may_be_within(&self, table: &Table, range: TimeRange) -> Pick {
         let column = self.partition_column(table);
         self.within(&|group| group_range(group, column).is_none_or(|bounds| bounds.overlaps(range)))
@@ -124,7 +123,7 @@ impl RowsReader {
         Pick { groups: groups.map(|(index, group)| PickedGroup { index, rows: rows(group), kept: None }).collect() }
     }
 
-    /// Range of the partition column over all rows, by the statistics; `None` without rows, and if some row group has none.
+    /// Range of the partition column by the statistics; `None` without rows, or if a row group has no statistics.
     pub(super) fn bounds(&self, table: &Table) -> Option<TimeRange> {
         let column = self.partition_column(table);
         let mut bounding_range = None;
@@ -140,12 +139,12 @@ impl RowsReader {
         columns.iter().position(|column| column.path().parts() == [name])
     }
 
-    /// Whether the file says that its rows are in the order of the table.
+    /// Whether the footer says that the rows are in the order of the table.
     pub(super) fn is_in_order(&self, table: &Table) -> bool {
         order::is_in_order(table, self.footer())
     }
 
-    /// Bytes that reading all columns holds at once, about: a page and a dictionary of each, and the batch that is decoded.
+    /// Approximate memory of reading all columns, in bytes: a page and a dictionary of each, and the decoded batch.
     pub(super) fn buffer_bytes(&self) -> usize {
         let groups = 0..self.footer().num_row_groups();
         groups.map(|group| BATCH_BYTES + self.page_bytes(group)).max().unwrap_or(0)
@@ -173,7 +172,7 @@ impl RowsReader {
 impl PickedRows for RowsReader {
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError> {
         let failed = |error: ParquetError| unreadable(&self.path, error);
-        let file = self.file.try_clone().map_err(|source| io_error("open", &self.path, source))?;
+        let file = self.file.try_clone().map_err(LoadError::io("open", &self.path))?;
         let names = schema.fields().iter().map(|field| field.name().as_str());
         let columns = ProjectionMask::columns(self.metadata.parquet_schema(), names);
         let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
@@ -200,7 +199,7 @@ fn group_range(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeRa
 
 fn unreadable(path: &Path, error: ParquetError) -> LoadError {
     match error {
-        ParquetError::External(source) => io_error("read", path, std::io::Error::other(source)),
+        ParquetError::External(source) => LoadError::io("read", path)(std::io::Error::other(source)),
         error => LoadError::Damaged { path: path.to_owned(), why: format!("it cannot be read: {error}") },
     }
 }

@@ -1,4 +1,4 @@
-//! Writes the sorted runs of a partition as one sorted file, with a limited number of them open at once.
+//! Writes the sorted runs of a partition as one sorted file, with a limited number of open runs.
 
 use std::path::{Path, PathBuf};
 
@@ -20,11 +20,11 @@ pub(super) struct Run {
     pub(super) path: PathBuf,
     /// The rows that take part.
     pub(super) pick: Pick,
-    /// Rows of the file.
+    /// Number of rows in the file.
     pub(super) file_rows: usize,
-    /// Whether the file says that its rows are in the order of the table.
+    /// Whether the footer says that the rows are in the order of the table.
     pub(super) is_in_order: bool,
-    /// Memory that reading the file takes, in bytes.
+    /// Memory of reading the file, in bytes.
     buffer_bytes: usize,
     /// Whether the file is removed with the run.
     is_intermediate: bool,
@@ -51,13 +51,13 @@ impl Run {
         Ok(run)
     }
 
-    /// Rows that take part.
+    /// Number of rows that take part.
     pub(super) fn rows(&self) -> usize {
         self.pick.count()
     }
 
     /// Whether all rows of the file take part.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn has_all_rows(&self) -> bool {
         self.rows() == self.file_rows
     }
 }
@@ -65,13 +65,13 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if self.is_intermediate {
-            // What stays behind goes when the scratch folder is cleared.
+            // Clearing the scratch folder removes a leftover.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// What the files of one partition have in common.
+/// Properties that all files of one partition share.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) table: &'static Table,
@@ -84,20 +84,21 @@ pub(super) struct Target<'a> {
 /// Writes runs of one partition.
 pub(super) struct RunWriter<'a> {
     target: Target<'a>,
-    /// Path of intermediate files, without the number and the ending that each gets.
+    /// Path of intermediate files; each adds a number and an extension.
     scratch: PathBuf,
     limits: Limits,
-    /// Intermediate files so far.
+    /// Number of intermediate files so far.
     files: usize,
 }
 
 impl<'a> RunWriter<'a> {
-    /// Intermediate files get names that begin with the path `scratch`.
+    /// Intermediate files have names that begin with the path `scratch`.
     pub(super) fn new(target: Target<'a>, scratch: PathBuf, limits: Limits) -> Self {
         Self { target, scratch, limits, files: 0 }
     }
 
-    /// Writes the rows of all runs, the oldest run first, as one sorted file. Returns how many rows there are. The file is not synced.
+    /// Merges all runs into one sorted file, the oldest run first, and returns its number of rows. The file is not
+    /// synced.
     pub(super) fn write(&mut self, runs: Vec<Run>, path: &Path) -> Result<u64, LoadError> {
         let mut in_order = Vec::new();
         for run in runs {
@@ -132,7 +133,7 @@ impl<'a> RunWriter<'a> {
         file.finish()
     }
 
-    /// Sorts the rows of a run that is in no order, as many at once as fit into memory: runs in the order of the file.
+    /// Splits an unsorted run into sorted ones that fit into memory, in the order of the file.
     fn sorted_runs(&mut self, run: &Run) -> Result<Vec<Run>, LoadError> {
         let (mut runs, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0);
         let reader = RowsReader::open(&run.path)?;
@@ -166,14 +167,14 @@ impl<'a> RunWriter<'a> {
         name.into()
     }
 
-    /// How many of these runs may be open at once.
+    /// Number of these runs that may be open at once.
     fn fan_in(&self, runs: &[Run]) -> usize {
         let widest = runs.iter().map(|run| run.buffer_bytes).max().unwrap_or(0);
         (self.limits.merge_bytes_max / widest.max(1)).min(self.limits.open_runs_max).max(2)
     }
 }
 
-/// The first of those neighbours, so many of them, that have the fewest rows together.
+/// Index of the first of `width` neighbours that have the fewest rows together.
 fn cheapest(runs: &[Run], width: usize) -> usize {
     let rows = |neighbours: &[Run]| neighbours.iter().map(Run::rows).sum::<usize>();
     let cheapest = runs.windows(width).enumerate().min_by_key(|(_, neighbours)| rows(neighbours));

@@ -1,4 +1,4 @@
-//! Sorts rows in memory: by partition, and in each by the order of the table.
+//! Sorts rows in memory by partition, and within one by the order of the table.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{TimeRange, fit, time_column},
     },
     schema::Table,
@@ -21,19 +21,19 @@ use crate::{
 /// Bytes of a sort key that are compared first: those of the survey, and most of those of the time.
 const PREFIX_BYTES: usize = 16;
 
-/// Where a row is, with what it is ordered by.
-struct Place {
+/// The position of a row, with its sort criteria.
+struct RowPosition {
     partition: Option<Partition>,
     prefix: [u8; PREFIX_BYTES],
     batch: usize,
     row: usize,
 }
 
-/// Rows of a table in order. Rows with equal sort keys stay in the order in which they came.
+/// Rows of a table in order. Rows with equal sort keys keep their order.
 pub(super) struct SortedRows {
     table: &'static Table,
     batches: Vec<RecordBatch>,
-    places: Vec<Place>,
+    positions: Vec<RowPosition>,
 }
 
 /// The rows of one partition.
@@ -41,60 +41,63 @@ pub(super) struct PartitionRows {
     /// `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
     pub(super) bounds: Option<TimeRange>,
-    places: Range<usize>,
+    positions: Range<usize>,
 }
 
 impl PartitionRows {
     pub(super) fn rows(&self) -> usize {
-        self.places.len()
+        self.positions.len()
     }
 }
 
 impl SortedRows {
-    /// Sorts rows: columns of the table, by name; those that a batch lacks are NULL.
+    /// Sorts rows: columns of the table, by name; missing columns are NULL.
     pub(super) fn of(table: &'static Table, by: PartitionBy, rows: &[RecordBatch]) -> Result<Self, LoadError> {
         let schema = table.parquet_schema();
-        let keys = SortKeys::new(table).map_err(unfit(table))?;
-        let (mut batches, mut batch_keys, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let keys = SortKeys::new(table).map_err(invalid_rows(table))?;
+        let (mut batches, mut batch_keys, mut positions) = (Vec::new(), Vec::new(), Vec::new());
         for (batch, rows) in rows.iter().enumerate() {
-            let rows = fit(rows, &schema).map_err(unfit(table))?;
-            let keys = keys.of(&rows).map_err(unfit(table))?;
+            let rows = fit(rows, &schema).map_err(invalid_rows(table))?;
+            let keys = keys.of(&rows).map_err(invalid_rows(table))?;
             let partitions = partitions_of(table, by, &rows)?;
-            let place = |(row, partition)| Place { partition, prefix: prefix(keys.row(row).data()), batch, row };
-            places.extend(partitions.into_iter().enumerate().map(place));
+            let position =
+                |(row, partition)| RowPosition { partition, prefix: prefix(keys.row(row).data()), batch, row };
+            positions.extend(partitions.into_iter().enumerate().map(position));
             batches.push(rows);
             batch_keys.push(keys);
         }
-        let whole_key = |place: &Place| batch_keys.get(place.batch).map(|keys| keys.row(place.row));
-        // Stable: equal rows stay as they came.
-        places.sort_by(|one, other| {
+        let full_key = |position: &RowPosition| batch_keys.get(position.batch).map(|keys| keys.row(position.row));
+        // Stable: equal rows keep their order.
+        positions.sort_by(|one, other| {
             let by_prefix = one.partition.cmp(&other.partition).then_with(|| one.prefix.cmp(&other.prefix));
-            by_prefix.then_with(|| whole_key(one).cmp(&whole_key(other)))
+            by_prefix.then_with(|| full_key(one).cmp(&full_key(other)))
         });
-        Ok(Self { table, batches, places })
+        Ok(Self { table, batches, positions })
     }
 
-    /// The partitions in which there are rows, in order.
+    /// The partitions that have rows, in order.
     pub(super) fn partitions(&self) -> Result<Vec<PartitionRows>, LoadError> {
         let mut partitions = Vec::new();
         let mut start = 0;
-        for places in self.places.chunk_by(|one, other| one.partition == other.partition) {
-            let partition = places.first().and_then(|place| place.partition);
-            let bounds = self.bounds(places)?;
-            partitions.push(PartitionRows { partition, bounds, places: start..start + places.len() });
-            start += places.len();
+        for positions in self.positions.chunk_by(|one, other| one.partition == other.partition) {
+            let partition = positions.first().and_then(|position| position.partition);
+            let bounds = self.bounds(positions)?;
+            partitions.push(PartitionRows { partition, bounds, positions: start..start + positions.len() });
+            start += positions.len();
         }
         Ok(partitions)
     }
 
-    fn bounds(&self, places: &[Place]) -> Result<Option<TimeRange>, LoadError> {
+    fn bounds(&self, positions: &[RowPosition]) -> Result<Option<TimeRange>, LoadError> {
         let Some(column) = &self.table.partition else { return Ok(None) };
         let moments = self.batches.iter().map(|batch| time_column(batch, column)).collect::<Result<Vec<_>, _>>()?;
-        let bounds = |place: &Place| moments.get(place.batch).map(|moments| TimeRange::at(moments.value(place.row)));
-        Ok(places.iter().filter_map(bounds).reduce(TimeRange::with))
+        let bounds = |position: &RowPosition| {
+            moments.get(position.batch).map(|moments| TimeRange::at(moments.value(position.row)))
+        };
+        Ok(positions.iter().filter_map(bounds).reduce(TimeRange::with))
     }
 
-    /// Writes the rows of a partition as a sorted run and returns how many there are. The file is not synced.
+    /// Writes the rows of a partition as a sorted run, and returns their number. The file is not synced.
     pub(super) fn write(
         &self,
         partition: &PartitionRows,
@@ -103,16 +106,17 @@ impl SortedRows {
     ) -> Result<u64, LoadError> {
         let mut file = TableFile::create(self.table, path, notes)?;
         let batches: Vec<&RecordBatch> = self.batches.iter().collect();
-        for places in self.places.get(partition.places.clone()).unwrap_or_default().chunks(CHUNK_ROWS) {
-            let places: Vec<(usize, usize)> = places.iter().map(|place| (place.batch, place.row)).collect();
-            let chunk = interleave_record_batch(&batches, &places).map_err(unfit(self.table))?;
+        for positions in self.positions.get(partition.positions.clone()).unwrap_or_default().chunks(CHUNK_ROWS) {
+            let positions: Vec<(usize, usize)> =
+                positions.iter().map(|position| (position.batch, position.row)).collect();
+            let chunk = interleave_record_batch(&batches, &positions).map_err(invalid_rows(self.table))?;
             file.write(&chunk)?;
         }
         file.finish()
     }
 }
 
-/// The first bytes of a sort key, which compare like the keys as far as they go.
+/// The first bytes of a sort key.
 fn prefix(key: &[u8]) -> [u8; PREFIX_BYTES] {
     let mut prefix = [0; PREFIX_BYTES];
     for (byte, of_key) in prefix.iter_mut().zip(key) {
@@ -129,7 +133,7 @@ pub(super) fn partitions_of(
 ) -> Result<Vec<Option<Partition>>, LoadError> {
     let Some(column) = &table.partition else { return Ok(vec![None; rows.num_rows()]) };
     let moments = time_column(rows, column)?;
-    // Neighbours are mostly of one partition.
+    // Most neighbours belong to the same partition.
     let mut last: Option<(TimeRange, Partition)> = None;
     let mut partition = |at_us: i64| match last {
         Some((bounds, partition)) if bounds.holds(at_us) => partition,
@@ -142,7 +146,7 @@ pub(super) fn partitions_of(
     Ok(moments.values().iter().map(|at_us| Some(partition(*at_us))).collect())
 }
 
-/// The partitions in which rows are.
+/// The partitions that have rows.
 pub(super) fn distinct_partitions(
     table: &Table,
     by: PartitionBy,

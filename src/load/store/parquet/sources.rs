@@ -1,25 +1,25 @@
-//! Where the rows of a partition are: its file, and the files of layers that concern it, oldest first.
+//! The files of a partition: its own file, and files of layers, oldest first.
 
 use std::path::PathBuf;
 
 use super::{layer::Layer, partition::Partition};
 use crate::{load::store::TimeRange, schema::Table};
 
-/// Order of the file of a partition: before every layer.
+/// Order of the partition's own file: before every layer.
 pub(super) const FILE_ORDER: usize = 0;
 
-/// Whether a file has rows of other partitions too.
+/// Whether a file also has rows of other partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     OnePartition,
-    /// A file of rows in a part that an earlier version wrote.
+    /// A file of rows in a part of an earlier version.
     SeveralPartitions,
 }
 
 /// A file with rows of the partition.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
-    /// Place among the layers, from 1; [`FILE_ORDER`] for the file of the partition.
+    /// Position among the layers, from 1; [`FILE_ORDER`] for the partition's own file.
     pub(super) order: usize,
     pub(super) path: PathBuf,
     pub(super) content: Content,
@@ -28,13 +28,13 @@ pub(super) struct Source {
 /// A file with keys of removed rows.
 #[derive(Clone, Debug)]
 pub(super) struct Removal {
-    /// Place of its layer. The keys apply to sources of a lower order.
+    /// Position of its layer. The keys apply to sources of a lower order.
     pub(super) order: usize,
     pub(super) path: PathBuf,
     pub(super) keys: u64,
 }
 
-/// What makes up one partition, or a table without partitions.
+/// The files of one partition, or of a table without partitions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sources {
     /// Oldest first.
@@ -44,7 +44,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Those that can hold rows of the partition within the range. The layers are those behind the file, oldest first.
+    /// The files that can hold rows of the partition within the range. `layers` are newer than `file`, oldest first.
     pub(super) fn of(
         table: &Table,
         partition: Option<Partition>,

@@ -5,12 +5,12 @@ use std::path::Path;
 use super::{
     disk::Disk,
     inventory,
-    kept::KeptFiles,
     layer::Layer,
     limits::Limits,
-    open_part::{OpenPart, Place},
+    open_part::{OpenPart, WriteContext},
     options::ParquetOptions,
     part::{self, Part},
+    partition_cache::PartitionCache,
     publish::Publisher,
     read::TableRead,
     root::Root,
@@ -19,61 +19,62 @@ use super::{
 use crate::{
     load::{
         Identity, LoadError, LockPatience,
+        contract::contract,
         store::{Filter, Store, TableChange, Take},
     },
     model::Failpoints,
-    schema::{Table, table},
+    schema::Table,
 };
 
-/// Parts that wait for publish, at most: reads have to look at each.
+/// Most parts that wait for publish: each read examines every one.
 pub(super) const WAITING_PARTS_MAX: usize = 256;
-/// Bytes of parts that wait for publish, at most.
+/// Most bytes of parts that wait for publish.
 pub(super) const WAITING_BYTES_MAX: u64 = 1 << 30;
-/// Removed keys in parts that wait for publish, at most: reads hold those of their range in memory.
+/// Most removed keys in parts that wait for publish: each read holds those of its range in memory.
 pub(super) const WAITING_KEYS_MAX: u64 = 500_000;
 
-/// What a store may do with its folder.
+/// How the folder is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum Access {
     Write,
-    /// Nothing in the folder is made, finished or removed.
+    /// Nothing in the folder is created, finished or removed.
     Compare,
 }
 
-/// The transaction of a store.
+/// State of the transaction.
 enum Transaction {
     None,
     Open(OpenPart),
-    /// A step failed. Nothing of the transaction is left, and it has to be rolled back.
+    /// A step failed. Nothing of the transaction is left, and it must be rolled back.
     Failed,
 }
 
-/// A Parquet warehouse in a folder. Dropping it writes nothing: what is committed is durable, and nothing else counts.
+/// A Parquet warehouse in a folder. Dropping it writes nothing: only committed parts count.
 pub(in crate::load) struct ParquetStore {
     root: Root,
     pub(super) disk: Disk,
     identity: Identity,
     options: ParquetOptions,
     pub(super) limits: Limits,
-    used_to: Use,
+    access: Access,
     tree: Tree,
-    pub(super) kept: KeptFiles,
+    pub(super) cache: PartitionCache,
     /// Commits that readers do not see yet, in order.
     pub(super) waiting: Vec<Part>,
     transaction: Transaction,
     next_number: u64,
-    /// A step failed: the disk must be looked at again before anything is built on it.
+    /// A step failed: the folder must be read again before the next step.
     is_stale: bool,
 }
 
 impl ParquetStore {
-    /// Opens the warehouse in this folder, while it waits for a writer that has it open. An empty or missing folder becomes a
-    /// warehouse. `steps` watches the durable steps.
+    /// Opens the warehouse in this folder, and waits while another writer has it open. An empty or missing folder
+    /// becomes a warehouse.
     ///
     /// # Errors
-    /// [`LoadError::Locked`] while another writer has it open, [`LoadError::OtherIdentity`] and [`LoadError::OtherPartition`] if it was
-    /// filled otherwise, [`LoadError::Newer`], [`LoadError::Damaged`] where a file is missing, and [`LoadError::NotOurs`] for a folder
-    /// with other things in it.
+    /// [`LoadError::Locked`] while another writer has it open; [`LoadError::OtherIdentity`],
+    /// [`LoadError::OtherPartition`] and [`LoadError::Newer`] if it is another warehouse; [`LoadError::Damaged`] if a
+    /// file is missing; [`LoadError::NotOurs`] for a folder with other files.
     pub fn open_watched(
         root: &Path,
         identity: &Identity,
@@ -84,7 +85,7 @@ impl ParquetStore {
         patience.until_free(|| Self::open_on(Disk::watched(failpoints.clone()), root, identity, options))
     }
 
-    /// The same, through this disk and without waiting.
+    /// As [`ParquetStore::open_watched`], through this disk and without waiting.
     pub(super) fn open_on(
         disk: Disk,
         root: &Path,
@@ -92,21 +93,21 @@ impl ParquetStore {
         options: &ParquetOptions,
     ) -> Result<Self, LoadError> {
         let root = Root::open(root, identity, options.partition_by, &disk)?;
-        let mut opened = Self::new(disk, root, identity, options, Use::Write)?;
+        let mut opened = Self::new(disk, root, identity, options, Access::Write)?;
         opened.publisher().require_ledger()?;
         opened.refresh()?;
         opened.publisher().create_missing()?;
         Ok(opened)
     }
 
-    /// Opens the warehouse to compare: for reading alone, so that it can lie where nothing may be written. Nothing in it is made, finished
-    /// or removed.
+    /// Opens the warehouse read-only, also where nothing may be written.
     ///
     /// # Errors
-    /// Those of [`ParquetStore::open_watched`], [`LoadError::Missing`], and [`LoadError::Unfinished`] where a publish was cut short.
+    /// Those of [`ParquetStore::open_watched`], [`LoadError::Missing`], and [`LoadError::Unfinished`] after an
+    /// interrupted publish.
     pub fn open_to_compare(root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
         let root = Root::open_to_compare(root, identity, options.partition_by)?;
-        let mut opened = Self::new(Disk::default(), root, identity, options, Use::Compare)?;
+        let mut opened = Self::new(Disk::default(), root, identity, options, Access::Compare)?;
         let published = opened.publisher().published_part()?;
         opened.waiting = part::read_finished(&opened.root)?;
         opened.waiting.retain(|part| part.number() > published);
@@ -123,7 +124,7 @@ impl ParquetStore {
         root: Root,
         identity: &Identity,
         options: &ParquetOptions,
-        used_to: Use,
+        access: Access,
     ) -> Result<Self, LoadError> {
         let tree = Tree::read(&root)?;
         let limits = Limits::for_memory(options.memory_limit_bytes);
@@ -132,9 +133,9 @@ impl ParquetStore {
             disk,
             identity: identity.clone(),
             options: options.clone(),
-            used_to,
+            access,
             tree,
-            kept: KeptFiles::new(limits.kept_rows_max),
+            cache: PartitionCache::new(limits.cached_rows_max),
             limits,
             waiting: Vec::new(),
             transaction: Transaction::None,
@@ -143,29 +144,22 @@ impl ParquetStore {
         })
     }
 
-    /// Writes whose the warehouse is, whatever it was: the service has moved, or its environment has another name.
-    pub fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
-        self.require_writable()?;
-        self.root.rebind(identity, &self.disk)?;
-        self.identity = identity.clone();
-        Ok(())
-    }
-
     fn require_writable(&self) -> Result<(), LoadError> {
-        match self.used_to {
-            Use::Write => Ok(()),
-            Use::Compare => Err(LoadError::Contract("a change of a warehouse that was opened to compare".to_owned())),
+        match self.access {
+            Access::Write => Ok(()),
+            Access::Compare => Err(LoadError::Bug("a change of a warehouse that was opened to compare".to_owned())),
         }
     }
 
-    /// Looks at the disk again after a failed step, and at open: which parts wait, and which are published and may go.
+    /// Reads the folder again at open and after a failed step: which parts wait, and which are published and can be
+    /// removed.
     fn refresh(&mut self) -> Result<(), LoadError> {
         if !self.is_stale {
             return Ok(());
         }
         self.require_writable()?;
         self.root.clear_scratch(&self.disk)?;
-        self.kept.clear();
+        self.cache.clear();
         self.tree = Tree::read(&self.root)?;
         let published = self.publisher().published_part()?;
         let (done, waiting) = part::read_all(&self.root, &self.disk)?
@@ -182,17 +176,17 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// An error if a file is missing: of a table as of the last publish, or of a part that waits.
+    /// Returns an error if a file of a table or of a waiting part is missing.
     fn check_files(&mut self, published: u64) -> Result<(), LoadError> {
         inventory::check(&self.root, &self.tree, published, &self.waiting)?;
         let Self { root, tree, waiting, .. } = self;
         for layer in waiting.iter().flat_map(|part| &part.layers) {
             for (name, changes) in &layer.tables {
                 for file in changes.added.iter().filter(|file| !layer.path(file).is_file()) {
-                    // A publish that was cut short may have put it in its place.
+                    // An interrupted publish may have moved it into the table.
                     let partition = file.partitions.first().copied();
-                    let in_place = tree.file(root, known_table(name)?, partition)?;
-                    if in_place.is_none_or(|in_place| in_place.co_occurrence.applied_part < layer.part) {
+                    let in_place = tree.file(root, contract(name)?, partition)?;
+                    if in_place.is_none_or(|in_place| in_place.footer.applied_part < layer.part) {
                         let why = format!("a commit that waits for publish has lost its file of {name}");
                         return Err(LoadError::Damaged { path: root.path().to_owned(), why });
                     }
@@ -202,16 +196,16 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// Whether some file has parts that still wait: then files and layers cannot be laid over each other, and what was begun is
-    /// finished first.
+    /// Whether a file contains a part that still waits. Layers cannot be applied to such a file, so the interrupted
+    /// publish must finish first.
     fn publish_was_cut_short(&mut self) -> Result<bool, LoadError> {
         let Some(first) = self.waiting.first().map(Part::number) else { return Ok(false) };
         let Self { root, tree, waiting, .. } = self;
         for layer in waiting.iter().flat_map(|part| &part.layers) {
             for (name, changes) in &layer.tables {
                 for partition in changes.partitions() {
-                    let file = tree.file(root, known_table(name)?, partition)?;
-                    if file.is_some_and(|file| file.co_occurrence.applied_part >= first) {
+                    let file = tree.file(root, contract(name)?, partition)?;
+                    if file.is_some_and(|file| file.footer.applied_part >= first) {
                         return Ok(true);
                     }
                 }
@@ -227,15 +221,15 @@ impl ParquetStore {
 
     fn publish_waiting(&mut self) -> Result<(), LoadError> {
         let waiting = std::mem::take(&mut self.waiting);
-        self.kept.clear();
+        self.cache.clear();
         self.publisher().publish(&waiting)?;
         let published = self.publisher().published_part()?;
         inventory::write(&self.root, &self.disk, &self.tree, published)?;
         waiting.iter().try_for_each(|part| part.remove(&self.disk))
     }
 
-    /// Runs something that changes the disk. If it fails, the open transaction is lost, and the disk is looked at again before the next
-    /// step.
+    /// Runs a step that changes the disk. After an error the open transaction has failed, and the next step reads the
+    /// folder again.
     fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.require_writable()?;
         self.refresh()?;
@@ -249,25 +243,25 @@ impl ParquetStore {
         changed
     }
 
-    /// An error if the transaction has failed and was not rolled back: what it wrote is gone.
+    /// Returns an error after a failed transaction that was not rolled back.
     fn require_no_failure(&self) -> Result<(), LoadError> {
         match self.transaction {
-            Transaction::Failed => Err(LoadError::Contract("a failed transaction was not rolled back".to_owned())),
+            Transaction::Failed => Err(LoadError::Bug("a failed transaction was not rolled back".to_owned())),
             Transaction::None | Transaction::Open(_) => Ok(()),
         }
     }
 
     fn write_layer(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         let Self { root, disk, identity, options, .. } = self;
-        let place = Place { root, disk, identity, threads: options.threads };
+        let context = WriteContext { root, disk, identity, threads: options.threads };
         let mut open = match std::mem::replace(&mut self.transaction, Transaction::Failed) {
             Transaction::Open(open) => open,
-            Transaction::None | Transaction::Failed => OpenPart::begin(place, self.next_number)?,
+            Transaction::None | Transaction::Failed => OpenPart::begin(context, self.next_number)?,
         };
-        let written = open.write(place, changes);
+        let written = open.write(context, changes);
         match written {
             Ok(()) => self.transaction = Transaction::Open(open),
-            // The error of the write is the one to return.
+            // The error of the write is returned.
             Err(_) => open.discard(disk).unwrap_or(()),
         }
         written
@@ -283,6 +277,13 @@ impl Store for ParquetStore {
         self.root.text().to_owned()
     }
 
+    fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.require_writable()?;
+        self.root.rebind(identity, &self.disk)?;
+        self.identity = identity.clone();
+        Ok(())
+    }
+
     fn read(
         &mut self,
         table: &'static Table,
@@ -292,13 +293,13 @@ impl Store for ParquetStore {
     ) -> Result<(), LoadError> {
         self.require_no_failure()?;
         self.refresh()?;
-        let Self { root, tree, kept, waiting, transaction, limits, .. } = self;
+        let Self { root, tree, cache, waiting, transaction, limits, .. } = self;
         let open = match transaction {
             Transaction::Open(open) => open.layers(),
             Transaction::None | Transaction::Failed => &[],
         };
         let layers: Vec<&Layer> = waiting.iter().flat_map(|part| &part.layers).chain(open).collect();
-        TableRead { root, tree, kept, layers, removed_keys_max: limits.removed_keys_max }
+        TableRead { root, tree, cache, layers, removed_keys_max: limits.removed_keys_max }
             .read(table, columns, filter, take)
     }
 
@@ -320,7 +321,7 @@ impl Store for ParquetStore {
                 return Ok(());
             };
             let Self { root, disk, identity, options, .. } = this;
-            let part = open.commit(Place { root, disk, identity, threads: options.threads }, label)?;
+            let part = open.commit(WriteContext { root, disk, identity, threads: options.threads }, label)?;
             this.waiting.push(part);
             this.next_number += 1;
             this.transaction = Transaction::None;
@@ -339,7 +340,7 @@ impl Store for ParquetStore {
 
     fn publish(&mut self) -> Result<(), LoadError> {
         self.require_no_failure()?;
-        if self.used_to == Use::Compare || (self.waiting.is_empty() && !self.is_stale) {
+        if self.access == Access::Compare || (self.waiting.is_empty() && !self.is_stale) {
             return Ok(());
         }
         self.change(|this| if this.waiting.is_empty() { Ok(()) } else { this.publish_waiting() })
@@ -353,12 +354,8 @@ impl Store for ParquetStore {
 
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
         self.require_no_failure()?;
-        // The files of the partitions that lose rows are written anew, and the parts, which name those rows, go.
+        // Publish rewrites the partitions that lose rows, and removes the parts, which contain their keys.
         self.publish()?;
         self.change(|this| this.root.clear_scratch(&this.disk))
     }
-}
-
-fn known_table(name: &str) -> Result<&'static Table, LoadError> {
-    table(name).ok_or_else(|| LoadError::Contract(format!("no table is called {name}")))
 }

@@ -1,4 +1,4 @@
-//! The folder of Parquet files against the suite that every warehouse must pass.
+//! Runs the conformance suite on a folder of Parquet files.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{
     model::Failpoints,
 };
 
-/// Bytes of rows that may wait to be written.
+/// Bytes of rows that are buffered.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
 struct Folder {
@@ -30,7 +30,7 @@ fn by_day() -> Box<dyn Kind> {
     folder(PartitionBy::Day, WAITING_BYTES_MAX)
 }
 
-/// Whatever is changed is a layer of its own.
+/// Without a buffer: each change is a layer of its own.
 fn by_month_written_at_once() -> Box<dyn Kind> {
     folder(PartitionBy::Month, 0)
 }

@@ -1,6 +1,6 @@
-//! The files that readers see, and what their footers say. Rows are not read here.
+//! The files that readers see, with their footers but without rows.
 //!
-//! The list is read once and then kept: the lock makes this process the only one that changes the files.
+//! The list is read once: under the lock no other process changes the files.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,18 +10,18 @@ use std::{
 
 use parquet::file::metadata::ParquetMetaDataReader;
 
-use super::{disk::io_error, partition::Partition, root::Root};
+use super::{partition::Partition, root::Root};
 use crate::{
     load::{LoadError, store::TimeRange},
     schema::{Table, tables},
 };
 
-/// Key of a file's metadata: the number of the last part that is merged into the file.
+/// Metadata key: the number of the last part in the file.
 pub(super) const APPLIED_PART_KEY: &str = "studysync.applied_part";
 
-/// What the footer of a file says.
+/// Notes in the footer of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileFacts {
+pub(super) struct FooterNotes {
     /// The last part that is merged into the file.
     pub(super) applied_part: u64,
     pub(super) rows: u64,
@@ -31,13 +31,13 @@ pub(super) struct FileFacts {
 #[derive(Clone, Debug)]
 pub(super) struct DataFile {
     pub(super) path: PathBuf,
-    pub(super) co_occurrence: FileFacts,
+    pub(super) footer: FooterNotes,
 }
 
-/// Files by partition; `None` where their co_occurrence were not needed yet.
-type Files = BTreeMap<Option<Partition>, Option<FileFacts>>;
+/// Files by partition; `None` until a footer is needed.
+type Files = BTreeMap<Option<Partition>, Option<FooterNotes>>;
 
-/// Every file that readers see.
+/// All files that readers see.
 pub(super) struct Tree {
     files: HashMap<&'static str, Files>,
 }
@@ -54,7 +54,7 @@ impl Tree {
         self.files.values().all(BTreeMap::is_empty)
     }
 
-    /// Every file.
+    /// The paths of all files.
     pub(super) fn paths(&self, root: &Root) -> Vec<PathBuf> {
         let of_table = |table: &'static Table| self.files.get(table.name.as_str()).map(|files| (table, files));
         let files = tables().iter().filter_map(of_table);
@@ -68,19 +68,18 @@ impl Tree {
         table: &'static Table,
         partition: Option<Partition>,
     ) -> Result<Option<DataFile>, LoadError> {
-        let Some(co_occurrence) = self.files.get_mut(table.name.as_str()).and_then(|files| files.get_mut(&partition))
-        else {
+        let Some(footer) = self.files.get_mut(table.name.as_str()).and_then(|files| files.get_mut(&partition)) else {
             return Ok(None);
         };
         let path = root.data_file(table, partition);
-        let known = match co_occurrence {
+        let known = match footer {
             Some(known) => known,
-            None => co_occurrence.insert(read_facts(root, &path)?),
+            None => footer.insert(read_footer(root, &path)?),
         };
-        Ok(Some(DataFile { path, co_occurrence: *known }))
+        Ok(Some(DataFile { path, footer: *known }))
     }
 
-    /// The partitions of a table that have a file and can hold rows within the range.
+    /// The partitions that have a file and can hold rows within the range.
     pub(super) fn partitions_within(
         &self,
         root: &Root,
@@ -95,16 +94,11 @@ impl Tree {
         })
     }
 
-    /// Notes that a file was written, or removed.
-    pub(super) fn note(
-        &mut self,
-        table: &'static Table,
-        partition: Option<Partition>,
-        co_occurrence: Option<FileFacts>,
-    ) {
+    /// Records that a file was written, or removed if there is no footer.
+    pub(super) fn note(&mut self, table: &'static Table, partition: Option<Partition>, footer: Option<FooterNotes>) {
         let files = self.files.entry(table.name.as_str()).or_default();
-        match co_occurrence {
-            Some(co_occurrence) => files.insert(partition, Some(co_occurrence)),
+        match footer {
+            Some(footer) => files.insert(partition, Some(footer)),
             None => files.remove(&partition),
         };
     }
@@ -116,10 +110,10 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
         return Ok(is_there.then_some((None, None)).into_iter().collect());
     };
     let folder = root.table_folder(table);
-    let failed = |source| io_error("read", &folder, source);
+    let failed = LoadError::io("read", &folder);
     let mut files = Files::new();
     let entries = match fs::read_dir(&folder) {
-        // Only a reader finds no folder: a writer makes the folder of every table.
+        // A writer creates the folder of every table; a reader may find none.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),
         entries => entries.map_err(failed)?,
     };
@@ -133,16 +127,16 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
     Ok(files)
 }
 
-/// Reads what the footer of a file says.
+/// Reads the footer of a file.
 ///
 /// # Errors
-/// [`LoadError::Damaged`] with the path of the whole warehouse: the whole folder has to be restored, since rows that are gone from one
-/// file are not asked for again.
-pub(super) fn read_facts(root: &Root, path: &Path) -> Result<FileFacts, LoadError> {
+/// [`LoadError::Damaged`] with the path of the warehouse: the whole folder must be restored, since the rows lost with
+/// one file are not pulled again.
+pub(super) fn read_footer(root: &Root, path: &Path) -> Result<FooterNotes, LoadError> {
     let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
     let damaged =
         |why: String| LoadError::Damaged { path: root.path().to_owned(), why: format!("{below_root}: {why}") };
-    let file = File::open(path).map_err(|source| io_error("open", path, source))?;
+    let file = File::open(path).map_err(LoadError::io("open", path))?;
     let footer = ParquetMetaDataReader::new()
         .parse_and_finish(&file)
         .map_err(|error| damaged(format!("its footer cannot be read: {error}")))?;
@@ -151,5 +145,5 @@ pub(super) fn read_facts(root: &Root, path: &Path) -> Result<FileFacts, LoadErro
         .and_then(|notes| notes.iter().find(|note| note.key == APPLIED_PART_KEY))
         .and_then(|note| note.value.as_deref()?.parse().ok())
         .ok_or_else(|| damaged(format!("its footer does not say {APPLIED_PART_KEY}")))?;
-    Ok(FileFacts { applied_part, rows: footer.file_metadata().num_rows().unsigned_abs() })
+    Ok(FooterNotes { applied_part, rows: footer.file_metadata().num_rows().unsigned_abs() })
 }

@@ -14,7 +14,7 @@ use crate::load::{
 };
 
 const FILE: &str = "w.duckdb";
-/// Marks a folder in which the other process may play its part; run by hand elsewhere, it does nothing.
+/// DeletionMarks a folder in which the other process may play its part; run by hand elsewhere, it does nothing.
 const STAGE_DOOR: &str = "second_process_here";
 /// Long enough for a machine that stands still for a while: how long it takes is not what is tested.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -101,7 +101,7 @@ fn role_writer() {
         let rows: Vec<_> = (0..40).map(|at| answer(&format!("g{hour}-{at}"), hour, "x")).collect();
         let options = CommitOptions { record_unchanged: true, ..CommitOptions::default() };
         let applied = warehouse.apply_and_commit(&scan, &[page(&rows)].as_slice(), &options).unwrap();
-        assert!(applied.wrote || applied.was_held);
+        assert!(applied.wrote || applied.already_applied);
         std::fs::write("acknowledged", hour.to_string()).unwrap();
         if hour % 5 == 4 {
             warehouse.publish().unwrap();

@@ -46,7 +46,7 @@ fn p8_a_merge_holds_a_few_batches_of_each_run() {
     let mut merge = Merge::of(responses(), &schema, &open).unwrap();
     let (mut merged, mut chunks) = (0, Vec::new());
     while let Some(chunk) = merge.next_chunk().unwrap() {
-        assert!(merge.held_batches() <= 2 * open.len() + 1, "{} batches are held", merge.held_batches());
+        assert!(merge.open_batches() <= 2 * open.len() + 1, "{} batches are held", merge.open_batches());
         merged += chunk.num_rows();
         chunks.push(chunk.num_rows());
     }

@@ -2,10 +2,10 @@
 
 mod earlier_version;
 mod files;
-mod kept;
 mod kills;
 mod layout;
 mod merges;
+mod partition_cache;
 mod random;
 mod readers;
 mod reading;

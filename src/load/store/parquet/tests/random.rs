@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Low limits: each of them is reached by a few rows.
 fn low_limits(limits: Limits) -> Limits {
-    Limits { open_runs_max: 2, removed_keys_max: 2, sort_bytes_max: 1, kept_rows_max: 4, ..limits }
+    Limits { open_runs_max: 2, removed_keys_max: 2, sort_bytes_max: 1, cached_rows_max: 4, ..limits }
 }
 
 struct Pair {
@@ -86,7 +86,7 @@ impl Pair {
     fn limit(&mut self) {
         if self.has_low_limits {
             self.store.limits = low_limits(self.store.limits);
-            self.store.kept = super::super::kept::KeptFiles::new(self.store.limits.kept_rows_max);
+            self.store.cache = super::super::partition_cache::PartitionCache::new(self.store.limits.cached_rows_max);
         }
     }
 

@@ -129,7 +129,7 @@ fn rows_that_do_not_fit_the_contract_are_refused() {
         (0..without_hash.num_columns()).filter(|at| without_hash.schema().field(*at).name() != "_row_hash").collect();
     change.add(without_hash.project(&kept).unwrap());
     let error = store.write(&[change]).unwrap_err();
-    assert!(matches!(&error, LoadError::Contract(why) if why.contains("_row_hash")), "{error}");
+    assert!(matches!(&error, LoadError::Bug(why) if why.contains("_row_hash")), "{error}");
     store.rollback();
     assert_eq!(parts(&root), [""; 0]);
     let error = store.read(crate::schema::table("surveys").unwrap(), &["no"], &Filter::all(), &mut |_| Ok(()));

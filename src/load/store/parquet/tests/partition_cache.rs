@@ -1,7 +1,7 @@
 //! What is kept of partition files for one window after the other.
 
 use super::{
-    super::{kept::Wanted, rows_reader::RowsReader},
+    super::{partition_cache::CacheRequest, rows_reader::RowsReader},
     rows::{all_columns, change},
     *,
 };
@@ -25,10 +25,10 @@ fn hashes(store: &mut ParquetStore, window: TimeRange) -> Vec<String> {
 }
 
 /// Whether the narrow columns of these days are in memory.
-fn is_kept(store: &mut ParquetStore, name: &str, columns: &[&str], range: TimeRange) -> bool {
+fn is_cached(store: &mut ParquetStore, name: &str, columns: &[&str], range: TimeRange) -> bool {
     let table = table(name).unwrap();
     let partition = PartitionBy::Month.of(range.start_us);
-    store.kept.find(Wanted { table, partition, range, columns }).is_some()
+    store.cache.find(CacheRequest { table, partition, range, columns }).is_some()
 }
 
 fn published(rows: &[Row]) -> (TempDir, ParquetStore) {
@@ -44,7 +44,7 @@ fn published(rows: &[Row]) -> (TempDir, ParquetStore) {
 fn p1_a_look_at_a_window_keeps_its_month_until_a_file_changes() {
     let (root, mut store) = published(&[row(1, 0), row(2, 2), row(3, 4), row(4, 40)]);
     assert_eq!(hashes(&mut store, days(0, 2)), ["1"]);
-    assert!(is_kept(&mut store, "responses", &NARROW, days(0, 31)));
+    assert!(is_cached(&mut store, "responses", &NARROW, days(0, 31)));
     // The file itself is not read again.
     let file = root.path().join("responses/created_month=2026-01-01/data.parquet");
     let elsewhere = root.path().join("responses.moved");
@@ -57,7 +57,7 @@ fn p1_a_look_at_a_window_keeps_its_month_until_a_file_changes() {
     assert_eq!(hashes(&mut store, days(1, 5)), ["22", "7"]);
     store.commit("test").unwrap();
     store.publish().unwrap();
-    assert!(!is_kept(&mut store, "responses", &NARROW, days(0, 31)));
+    assert!(!is_cached(&mut store, "responses", &NARROW, days(0, 31)));
     assert_eq!(hashes(&mut store, days(1, 5)), ["22", "7"]);
 }
 
@@ -74,9 +74,9 @@ fn rows_of_some_keys_are_found_by_what_is_kept_and_read_from_the_file() {
     let wanted = Filter::within(Some(days(3, 19))).with_keys(&keys);
     let expected = contents(&mut store, "responses", &all_columns("responses"), &wanted);
     assert_eq!(expected.len(), 3);
-    assert!(!is_kept(&mut store, "responses", &NARROW, days(3, 19)), "a look for keys keeps nothing");
+    assert!(!is_cached(&mut store, "responses", &NARROW, days(3, 19)), "a look for keys keeps nothing");
     hashes(&mut store, days(3, 19));
-    assert!(is_kept(&mut store, "responses", &NARROW, days(0, 20)));
+    assert!(is_cached(&mut store, "responses", &NARROW, days(0, 20)));
     assert_eq!(contents(&mut store, "responses", &all_columns("responses"), &wanted), expected);
 }
 
@@ -85,18 +85,18 @@ fn p8_wide_columns_and_too_many_tables_are_not_kept() {
     let (_root, mut store) = published(&[row(1, 0), row(2, 2)]);
     let window = days(0, 2);
     contents(&mut store, "responses", &all_columns("responses"), &Filter::within(Some(window)));
-    assert!(!is_kept(&mut store, "responses", &["_row_hash"], window));
+    assert!(!is_cached(&mut store, "responses", &["_row_hash"], window));
     for name in ["responses", "visitor_snapshots", "themes"] {
         contents(&mut store, name, &["_run_id", "_synced_at"], &Filter::within(Some(window)));
-        assert!(!is_kept(&mut store, name, &["_synced_at"], window));
+        assert!(!is_cached(&mut store, name, &["_synced_at"], window));
         contents(&mut store, name, &["_synced_at"], &Filter::within(Some(window)));
-        assert!(is_kept(&mut store, name, &["_synced_at"], window));
+        assert!(is_cached(&mut store, name, &["_synced_at"], window));
     }
     // One more lets the one go that was used longest ago.
-    assert!(is_kept(&mut store, "responses", &["_synced_at"], window));
+    assert!(is_cached(&mut store, "responses", &["_synced_at"], window));
     contents(&mut store, "response_choices", &["_synced_at"], &Filter::within(Some(window)));
-    assert!(is_kept(&mut store, "responses", &["_synced_at"], window));
-    assert!(!is_kept(&mut store, "visitor_snapshots", &["_synced_at"], window));
+    assert!(is_cached(&mut store, "responses", &["_synced_at"], window));
+    assert!(!is_cached(&mut store, "visitor_snapshots", &["_synced_at"], window));
 }
 
 #[test]
@@ -104,32 +104,32 @@ fn p8_a_large_month_is_kept_in_slices_of_time() {
     // 30 rows a day.
     let rows: Vec<_> = (0..900).map(|at| row(at, at / 30)).collect();
     let (root, mut store) = published(&rows);
-    store.limits.kept_rows_max = 300;
-    store.kept = super::super::kept::KeptFiles::new(300);
+    store.limits.cached_rows_max = 300;
+    store.cache = super::super::partition_cache::PartitionCache::new(300);
     let mut looks = Vec::new();
     for day in 0..30 {
         assert_eq!(hashes(&mut store, days(day, day + 1)).len(), 30, "day {day}");
-        assert!(is_kept(&mut store, "responses", &NARROW, days(day, day + 1)));
-        assert!(!is_kept(&mut store, "responses", &NARROW, days(0, 30)));
-        looks.push(is_kept(&mut store, "responses", &NARROW, days(day, day + 2)));
+        assert!(is_cached(&mut store, "responses", &NARROW, days(day, day + 1)));
+        assert!(!is_cached(&mut store, "responses", &NARROW, days(0, 30)));
+        looks.push(is_cached(&mut store, "responses", &NARROW, days(day, day + 2)));
     }
     assert!(looks.iter().filter(|reaches_further| **reaches_further).count() > 15, "{looks:?}");
     // Most of the month is too much, and all at one time is too much.
     assert_eq!(hashes(&mut store, days(0, 25)).len(), 750);
-    assert!(!is_kept(&mut store, "responses", &NARROW, days(0, 25)));
+    assert!(!is_cached(&mut store, "responses", &NARROW, days(0, 25)));
     let file = root.path().join("responses/created_month=2026-01-01/data.parquet");
     let (table, range) = (table("responses").unwrap(), days(0, 25));
-    let wanted = Wanted { table, partition: PartitionBy::Month.of(START_US), range, columns: &NARROW };
-    assert!(store.kept.keep(&RowsReader::open(&file).unwrap(), wanted).unwrap().is_none());
+    let wanted = CacheRequest { table, partition: PartitionBy::Month.of(START_US), range, columns: &NARROW };
+    assert!(store.cache.insert(&RowsReader::open(&file).unwrap(), wanted).unwrap().is_none());
 }
 
 #[test]
 fn p8_rows_of_one_moment_are_not_kept_if_they_are_too_many() {
     let rows: Vec<_> = (0..900).map(|at| row(at, if at < 10 { at } else { 20 })).collect();
     let (_root, mut store) = published(&rows);
-    store.kept = super::super::kept::KeptFiles::new(300);
+    store.cache = super::super::partition_cache::PartitionCache::new(300);
     assert_eq!(hashes(&mut store, days(20, 21)).len(), 890);
-    assert!(!is_kept(&mut store, "responses", &NARROW, days(20, 21)));
+    assert!(!is_cached(&mut store, "responses", &NARROW, days(20, 21)));
     assert_eq!(hashes(&mut store, days(3, 4)).len(), 1);
 }
 
@@ -138,6 +138,6 @@ fn a_window_across_two_months_keeps_the_one_with_most_of_it() {
     let (_root, mut store) = published(&[row(1, 0), row(2, 30), row(3, 31), row(4, 35)]);
     let edge = TimeRange { start_us: START_US + 31 * DAY_US - 1, end_us: START_US + 34 * DAY_US };
     assert_eq!(hashes(&mut store, edge), ["3"]);
-    assert!(is_kept(&mut store, "responses", &NARROW, days(31, 36)));
-    assert!(!is_kept(&mut store, "responses", &NARROW, days(0, 1)));
+    assert!(is_cached(&mut store, "responses", &NARROW, days(31, 36)));
+    assert!(!is_cached(&mut store, "responses", &NARROW, days(0, 1)));
 }

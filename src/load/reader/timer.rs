@@ -1,5 +1,4 @@
-//! Stops a statement that takes too long. Only the engine's own time counts: whoever reads the rows may take all the time he
-//! likes between them.
+//! Interrupts a statement that exceeds its time limit. Only the engine's time counts, not the time between two batches.
 
 use std::{
     sync::{
@@ -13,26 +12,26 @@ use std::{
 
 use duckdb::InterruptHandle;
 
-/// A thread that interrupts the engine when the time is used up.
-pub(super) struct Watch {
+/// A thread that interrupts the engine when its time is up.
+pub(super) struct StatementTimer {
     turns: Option<Sender<Turn>>,
     thread: Option<JoinHandle<()>>,
     is_used_up: Arc<AtomicBool>,
 }
 
-/// The engine works from `Begin` to `End`.
+/// The engine works between `Begin` and `End`.
 enum Turn {
     Begin,
     End,
 }
 
-impl Watch {
-    /// Allows one statement so much time.
-    pub fn new(engine: Arc<InterruptHandle>, limit: Duration) -> std::io::Result<Watch> {
+impl StatementTimer {
+    /// Starts the timer of one statement.
+    pub fn new(engine: Arc<InterruptHandle>, limit: Duration) -> std::io::Result<StatementTimer> {
         let (turns, heard) = mpsc::channel();
         let is_used_up = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_used_up);
-        let watch = move || {
+        let timer = move || {
             let mut left = limit;
             while let Ok(Turn::Begin) = heard.recv() {
                 let began = Instant::now();
@@ -41,18 +40,18 @@ impl Watch {
                     Err(RecvTimeoutError::Timeout) => {
                         flag.store(true, Ordering::SeqCst);
                         engine.interrupt();
-                        // What is heard next is the end of the turn that was interrupted.
+                        // The next message is the end of the interrupted turn.
                         return;
                     }
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
         };
-        let thread = thread::Builder::new().name("statement-watch".to_owned()).spawn(watch)?;
-        Ok(Watch { turns: Some(turns), thread: Some(thread), is_used_up })
+        let thread = thread::Builder::new().name("statement-timer".to_owned()).spawn(timer)?;
+        Ok(StatementTimer { turns: Some(turns), thread: Some(thread), is_used_up })
     }
 
-    /// Lets the engine work, on the clock.
+    /// Runs work of the engine on the clock.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.tell(Turn::Begin);
         let outcome = work();
@@ -60,20 +59,20 @@ impl Watch {
         outcome
     }
 
-    /// Whether the time ran out.
+    /// Whether the time is up.
     pub fn is_used_up(&self) -> bool {
         self.is_used_up.load(Ordering::SeqCst)
     }
 
     fn tell(&self, turn: Turn) {
-        // A thread that has interrupted hears no more.
+        // The thread ends after an interrupt and receives nothing more.
         if let Some(turns) = &self.turns {
             turns.send(turn).ok();
         }
     }
 }
 
-impl Drop for Watch {
+impl Drop for StatementTimer {
     /// Waits for the thread, so that it cannot interrupt the next statement.
     fn drop(&mut self) {
         self.turns = None;

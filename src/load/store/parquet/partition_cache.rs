@@ -1,10 +1,11 @@
-//! Keeps decoded narrow columns of partition files in memory, for reads of one window after the other.
+//! Caches decoded narrow columns of partition files for reads of several windows.
 //!
-//! A partition file is sorted by survey first, so the rows of a window lie everywhere in it: without this, each window decodes the
-//! columns of a whole month. Measured on two cores: 60 windows of a million answers in 12 months were read in 0.17 s, and in 0.29 s
-//! without it; 120 windows of 2.5 million answers in 3 months in 1.2 s, and in 4.2 s without it.
+//! A partition file is sorted by survey first, so a window's rows are spread over the whole file, and each window would
+//! decode the columns of a whole month. Measured on two cores: 60 windows of a million answers in 12 months took 0.17
+//! s, and 0.29 s without the cache; 120 windows of 2.5 million answers in 3 months took 1.2 s, and 4.2 s without it.
 //!
-//! What is kept is of the file alone. Layers are laid over it at each read, so it stays valid until a publish replaces the file.
+//! The cache holds rows of the file alone. Each read applies the layers to them, so an entry is valid until a publish
+//! replaces the file.
 
 use std::sync::Arc;
 
@@ -19,30 +20,29 @@ use super::{
 use crate::{
     load::{
         LoadError,
-        error::unfit,
+        error::invalid_rows,
         store::{TimeRange, fit, kept_rows, read_schema, removal_columns},
     },
     schema::{ColumnType, Table},
 };
 
-/// Files of which rows are kept, at most: those of as many tables. A window is looked for in the answers, in the snapshots and in the
-/// themes, one after the other.
+/// Cached files, one for each of as many tables. A window is looked up in the answers, the snapshots and the themes.
 const FILES_MAX: usize = 3;
 
 /// Some columns of the rows of a partition's file that are within a range.
-pub(super) struct Kept {
+pub(super) struct CachedRows {
     table: &'static Table,
     partition: Partition,
     range: TimeRange,
     columns: Vec<String>,
-    /// Where the rows are in the file.
+    /// The positions of the rows in the file.
     pick: Pick,
-    /// The rows, a batch for each group of the pick.
+    /// The rows, one batch for each group of the pick.
     batches: Vec<RecordBatch>,
 }
 
-impl Kept {
-    /// Reads them; `None` if there are too many.
+impl CachedRows {
+    /// Reads the rows; `None` if there are too many.
     fn read(
         table: &'static Table,
         partition: Partition,
@@ -52,8 +52,8 @@ impl Kept {
         rows_max: usize,
     ) -> Result<Option<Self>, LoadError> {
         let mut pick = reader.may_be_within(table, range);
-        let is_whole = reader.bounds(table).is_some_and(|bounds| range.with(bounds) == range);
-        if !is_whole {
+        let has_all_rows = reader.bounds(table).is_some_and(|bounds| range.with(bounds) == range);
+        if !has_all_rows {
             pick = pick_within(table, reader, &pick, range)?;
         }
         if pick.count() > rows_max {
@@ -63,19 +63,19 @@ impl Kept {
         let mut batches = Vec::new();
         for group in &pick.groups {
             let of_group = reader.read_group(group, &schema)?.collect::<Result<Vec<_>, _>>()?;
-            batches.push(concat_batches(&schema, &of_group).map_err(unfit(table))?);
+            batches.push(concat_batches(&schema, &of_group).map_err(invalid_rows(table))?);
         }
         let columns = columns.iter().map(|name| (*name).to_owned()).collect();
         Ok(Some(Self { table, partition, range, columns, pick, batches }))
     }
 
-    /// Every row.
+    /// Picks every row.
     pub(super) fn all(&self) -> Pick {
         let group = |(index, batch): (usize, &RecordBatch)| PickedGroup { index, rows: batch.num_rows(), kept: None };
         Pick { groups: self.batches.iter().enumerate().map(group).collect() }
     }
 
-    /// Where picked rows are in the file.
+    /// The positions of picked rows in the file.
     pub(super) fn in_file(&self, pick: &Pick) -> Pick {
         let group = |picked: &PickedGroup| {
             let in_file = self.pick.groups.get(picked.index)?;
@@ -84,17 +84,17 @@ impl Kept {
         Pick { groups: pick.groups.iter().filter_map(group).collect() }
     }
 
-    /// Whether it has all of these columns.
+    /// Whether all of these columns are cached.
     pub(super) fn has(&self, columns: &[&str]) -> bool {
-        columns.iter().all(|name| self.columns.iter().any(|held| held == name))
+        columns.iter().all(|name| self.columns.iter().any(|cached| cached == name))
     }
 }
 
-impl PickedRows for Kept {
+impl PickedRows for CachedRows {
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError> {
         let Some(batch) = self.batches.get(group.index) else { return Ok(Box::new(std::iter::empty())) };
-        // The columns first: the others need not be filtered.
-        let mut rows = fit(batch, schema).map_err(unfit(self.table))?;
+        // Columns are projected first, so that the others need not be filtered.
+        let mut rows = fit(batch, schema).map_err(invalid_rows(self.table))?;
         if let Some(kept) = &group.kept {
             rows = kept_rows(self.table, rows, kept)?;
         }
@@ -102,73 +102,79 @@ impl PickedRows for Kept {
     }
 }
 
-/// What a caller reads of a partition's file.
+/// A lookup in a partition's file.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct CacheRequest<'a> {
     pub(super) table: &'static Table,
     pub(super) partition: Partition,
     pub(super) range: TimeRange,
     pub(super) columns: &'a [&'a str],
 }
 
-/// What is kept of files, of one for each of a few tables.
-pub(super) struct KeptFiles {
-    /// Rows that are kept of one file, at most.
+/// The cached rows of a few tables, of one file each.
+pub(super) struct PartitionCache {
+    /// Most rows that are cached of one file.
     rows_max: usize,
-    /// The one that was used last comes last.
-    files: Vec<Arc<Kept>>,
+    /// Least recently used first.
+    files: Vec<Arc<CachedRows>>,
 }
 
-impl KeptFiles {
-    /// Nothing yet.
+impl PartitionCache {
+    /// An empty cache.
     pub(super) fn new(rows_max: usize) -> Self {
         Self { rows_max, files: Vec::new() }
     }
 
-    /// Forgets everything.
+    /// Drops every entry.
     pub(super) fn clear(&mut self) {
         self.files.clear();
     }
 
     fn forget(&mut self, table: &Table) {
-        self.files.retain(|kept| kept.table.name != table.name);
+        self.files.retain(|cached| cached.table.name != table.name);
     }
 
-    /// The rows in which the range is, if they are kept with these columns.
-    pub(super) fn find(&mut self, wanted: Wanted<'_>) -> Option<Arc<Kept>> {
-        let Wanted { table, partition, range, columns } = wanted;
-        let is_wanted = |kept: &Arc<Kept>| {
-            kept.table.name == table.name
-                && kept.partition == partition
-                && kept.range.with(range) == kept.range
-                && kept.has(columns)
+    /// Finds cached rows that contain the range and have these columns.
+    pub(super) fn find(&mut self, request: CacheRequest<'_>) -> Option<Arc<CachedRows>> {
+        let CacheRequest { table, partition, range, columns } = request;
+        let is_match = |cached: &Arc<CachedRows>| {
+            cached.table.name == table.name
+                && cached.partition == partition
+                && cached.range.with(range) == cached.range
+                && cached.has(columns)
         };
-        let kept = self.files.remove(self.files.iter().position(is_wanted)?);
-        self.files.push(Arc::clone(&kept));
-        Some(kept)
+        let cached = self.files.remove(self.files.iter().position(is_match)?);
+        self.files.push(Arc::clone(&cached));
+        Some(cached)
     }
 
-    /// Reads and keeps the rows around the range, if the columns are narrow and the rows few enough.
-    pub(super) fn keep(&mut self, reader: &RowsReader, wanted: Wanted<'_>) -> Result<Option<Arc<Kept>>, LoadError> {
-        let Wanted { table, partition, range, columns } = wanted;
-        let Some(range) = range_to_keep(reader, table, range, self.rows_max).filter(|_| are_narrow(table, columns))
+    /// Reads and caches the rows around the range, if the columns are narrow and the rows few enough.
+    pub(super) fn insert(
+        &mut self,
+        reader: &RowsReader,
+        request: CacheRequest<'_>,
+    ) -> Result<Option<Arc<CachedRows>>, LoadError> {
+        let CacheRequest { table, partition, range, columns } = request;
+        let Some(range) = range_to_cache(reader, table, range, self.rows_max).filter(|_| are_narrow(table, columns))
         else {
             return Ok(None);
         };
         let mut columns = columns.to_vec();
         columns.extend(removal_columns(table).into_iter().filter(|name| !columns.contains(name)).collect::<Vec<_>>());
-        let Some(kept) = Kept::read(table, partition, range, reader, &columns, self.rows_max)? else { return Ok(None) };
-        let kept = Arc::new(kept);
+        let Some(cached) = CachedRows::read(table, partition, range, reader, &columns, self.rows_max)? else {
+            return Ok(None);
+        };
+        let cached = Arc::new(cached);
         self.forget(table);
         if self.files.len() >= FILES_MAX {
             self.files.remove(0);
         }
-        self.files.push(Arc::clone(&kept));
-        Ok(Some(kept))
+        self.files.push(Arc::clone(&cached));
+        Ok(Some(cached))
     }
 }
 
-/// Whether all of the columns belong to the key, or are of a type without length.
+/// Whether every column belongs to the key or has a fixed length.
 fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     let keys = removal_columns(table);
     let is_narrow = |name: &&str| {
@@ -179,12 +185,12 @@ fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     columns.iter().all(is_narrow)
 }
 
-/// A range around that of a window: all times, or some of the equal slices in which a large file is cut by time. `None` if the file has
-/// no rows within the range, or too many.
-fn range_to_keep(reader: &RowsReader, table: &Table, range: TimeRange, rows_max: usize) -> Option<TimeRange> {
+/// The range to cache around a window: all times, or equal slices of a large file. `None` if the file has no rows
+/// within the range, or too many.
+fn range_to_cache(reader: &RowsReader, table: &Table, range: TimeRange, rows_max: usize) -> Option<TimeRange> {
     let bounds = reader.bounds(table).filter(|bounds| bounds.overlaps(range))?;
     let rows = reader.all().count();
-    // Half of the rows each: a window may reach into a second slice.
+    // A slice has half of the rows: a window may reach into a second slice.
     let slices = if rows <= rows_max { 1 } else { (2 * rows).div_ceil(rows_max.max(1)) };
     let (slices, length_us) = (i128::try_from(slices).ok()?, i128::from(bounds.end_us) - i128::from(bounds.start_us));
     let slice_of = |at_us: i64| (i128::from(at_us) - i128::from(bounds.start_us)) * slices / length_us.max(1);

@@ -1,0 +1,42 @@
+//! Runs work on several threads.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    thread,
+};
+
+use crate::load::LoadError;
+
+/// Number of threads for these items, at most `threads`.
+pub(super) fn worker_count<I>(threads: u32, items: &[I]) -> usize {
+    items.len().min(usize::try_from(threads).unwrap_or(1))
+}
+
+/// Calls `work` with each item on several threads. After an error the other threads finish their current item, and the
+/// first thread's error is returned.
+pub(super) fn run_parallel<I: Sync>(
+    items: &[I],
+    workers: usize,
+    work: impl Fn(&I) -> Result<(), LoadError> + Sync,
+) -> Result<(), LoadError> {
+    if workers <= 1 {
+        return items.iter().try_for_each(work);
+    }
+    let remaining = Mutex::new(items.iter());
+    let worker = || -> Result<(), LoadError> {
+        loop {
+            // A panic cannot break an iterator.
+            let Some(item) = remaining.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(()) };
+            if let Err(error) = work(item) {
+                *remaining.lock().unwrap_or_else(PoisonError::into_inner) = [].iter();
+                return Err(error);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        let panicked = |_| Err(LoadError::Bug("a thread that writes files panicked".to_owned()));
+        let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
+        outcomes.into_iter().collect()
+    })
+}
