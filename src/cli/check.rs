@@ -207,7 +207,7 @@ pub(super) fn client(settings: &Settings, requests_max: Option<u64>) -> Result<S
         Some(state) => pipeline::recall(&state, &mut source, settings.throttle.ignores_told_wait),
         None => Ok(None),
     };
-    let learned = learned.map_err(PipelineError::State)?;
+    let learned = learned?;
     Source::new(source, learned, TimeAccount::default(), CancellationToken::new()).map_err(PipelineError::Source)
 }
 

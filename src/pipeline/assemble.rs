@@ -19,8 +19,8 @@ use super::{PipelineError, System, memory::MemoryShares};
 
 /// The client's settings; the deadline counts from now.
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
-    let base_url = settings.base_url().map_err(PipelineError::Config)?;
-    let key = settings.api_key().map_err(PipelineError::Config)?;
+    let base_url = settings.base_url()?;
+    let key = settings.api_key()?;
     let mut source = SourceSettings::new(base_url, key).map_err(PipelineError::Source)?;
     (source.auth, source.user_auth) = match settings.service.auth {
         AuthChoice::Documented => (AuthForm::Bearer, AuthForm::ApiKey),
@@ -38,7 +38,7 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
 
 /// The address as the client knows it: what state, archive and warehouses are marked with (promise P10).
 pub fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
-    let base_url = settings.base_url().map_err(PipelineError::Config)?;
+    let base_url = settings.base_url()?;
     let base_url = checked_address(base_url).map_err(|error| PipelineError::Source(SourceError::from(error)))?;
     Ok(Identity { base_url, environment: settings.service.environment.clone() })
 }
@@ -53,7 +53,7 @@ pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archiv
         environment: identity.environment.clone(),
         state: settings.archive_owner.clone(),
     };
-    Archive::open(archive).map_err(PipelineError::Archive)
+    Ok(Archive::open(archive)?)
 }
 
 /// Who is kept out of what is pulled and replayed.
@@ -106,7 +106,7 @@ pub(super) fn open_all(
     opening: &Opening,
     mut started: Option<StartedEngine>,
 ) -> Result<Vec<Warehouse>, PipelineError> {
-    settings.require_warehouse().map_err(PipelineError::Config)?;
+    settings.require_warehouse()?;
     let open = |place: Place| place.open(opening, started.take()).map_err(failed(place.name()));
     places(&settings.warehouse).into_iter().map(open).collect()
 }

@@ -92,14 +92,14 @@ impl Run {
         if behind_ms.abs() <= FAR_MS {
             return Ok(false);
         }
-        let agreed = self.context.state().behaviour::<i64>(AGREED_BEHIND).map_err(PipelineError::State)?;
+        let agreed = self.context.state().behaviour::<i64>(AGREED_BEHIND)?;
         Ok(behind_ms < 0 || agreed.is_none_or(|(agreed_ms, _)| behind_ms > agreed_ms + SAME_MS))
     }
 
     /// The latest time that this machine's clock showed at the start of an earlier run.
     fn latest_here(&self) -> Result<Option<i64>, PipelineError> {
         // The latest of all, unless it is this one.
-        let latest = self.context.state().runs(2).map_err(PipelineError::State)?;
+        let latest = self.context.state().runs(2)?;
         Ok(latest.into_iter().find(|run| run.run_id != self.session.run_id.0).map(|run| run.started_ms))
     }
 
@@ -117,7 +117,7 @@ impl Run {
         let sample = list.map(|list| {
             page_rows(Some(&self.context.state()), list).map(|page_rows| ClockSample { list: list.stream, page_rows })
         });
-        let sample = sample.transpose().map_err(PipelineError::State)?;
+        let sample = sample.transpose()?;
         let doubt = match compare_clocks(&self.context.source, sample, service_ms, here_ms, seen_ms).await {
             Ok(doubt) => doubt,
             Err(SourceError::Stopped(stop)) => {
@@ -129,7 +129,7 @@ impl Run {
         let Some(doubt) = doubt else {
             if behind_ms > FAR_MS {
                 let state = self.context.state();
-                state.remember_behaviour(AGREED_BEHIND, &behind_ms, here_ms).map_err(PipelineError::State)?;
+                state.remember_behaviour(AGREED_BEHIND, &behind_ms, here_ms)?;
             }
             return Ok(());
         };

@@ -40,10 +40,10 @@ fn take_note(
         Some(noted) => (noted.vanish, noted.record_unchanged),
         None => (options.vanish, options.record_unchanged),
     };
-    let ordinal = context.state().next_commit_ordinal(clock::now_ms()).map_err(PipelineError::State)?;
+    let ordinal = context.state().next_commit_ordinal(clock::now_ms())?;
     let note = CommitNote { ordinal, vanish, record_unchanged };
     let text = serde_json::to_vec(&note).map_err(|error| PipelineError::Note(error.to_string()))?;
-    context.archive.note(&pulled.scan.id, &text).map_err(PipelineError::Archive)?;
+    context.archive.note(&pulled.scan.id, &text)?;
     Ok(CommitOptions { vanish, record_unchanged, proof: pulled.proof })
 }
 
@@ -158,17 +158,17 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
         people::remember(&mut context.state(), &pulled.spool, counts.withheld > 0)?;
     }
     if is_in_a_ledger {
-        context.archive.settle(scan).map_err(PipelineError::Archive)?;
+        context.archive.settle(scan)?;
     }
     let mut state = context.state();
     let needs_recheck = context.ties.commits(scan, &pulled.boundaries) || counts.withheld > 0;
     let covered = covered(scan, counts.rows_read, needs_recheck, pulled.proof);
-    state.checkpoint(&covered, &acknowledged).map_err(PipelineError::State)?;
+    state.checkpoint(&covered, &acknowledged)?;
     drop(state);
     context.suppression.committed(scan);
     if !is_in_a_ledger {
         // An unchanged re-scan tells nothing that the archive does not hold already.
-        context.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
+        context.archive.discard(&scan.id)?;
     }
     Ok(Committed { pages: pulled.proof.pages, counts, wrote, drift })
 }

@@ -64,10 +64,10 @@ fn flush(
 ) -> Result<Flushed, PipelineError> {
     let identity = identity(settings)?;
     let Some(inbox) = inbox_of(settings)? else { return Ok(Flushed::default()) };
-    if !publishes && inbox.count_waiting().map_err(PipelineError::State)?.deliveries == 0 {
+    if !publishes && inbox.count_waiting()?.deliveries == 0 {
         return Ok(Flushed::default());
     }
-    let session = Session::open(settings, &identity, COMMAND, system).map_err(PipelineError::State)?;
+    let session = Session::open(settings, &identity, COMMAND, system)?;
     let destinations = SharedDestination::all(session.warehouses(stop, None)?);
     let applied = InboxReader::new(&session, inbox, suppression(settings)?).apply(&destinations);
     // Also after a failure: what was committed is let go of.
@@ -83,13 +83,12 @@ fn flush(
 
 /// The inbox of the state file, if `serve` ever ran there and this run has every warehouse that the deliveries are for.
 fn inbox_of(settings: &Settings) -> Result<Option<Inbox>, PipelineError> {
-    if !Inbox::is_there(&settings.state_path).map_err(PipelineError::State)? {
+    if !Inbox::is_there(&settings.state_path)? {
         return Ok(None);
     }
     let identity = identity(settings)?;
-    let inbox = Inbox::open(&settings.state_path, &identity.base_url, &identity.environment);
-    let inbox = inbox.map_err(PipelineError::State)?;
-    let wanted = inbox.destinations().map_err(PipelineError::State)?;
+    let inbox = Inbox::open(&settings.state_path, &identity.base_url, &identity.environment)?;
+    let wanted = inbox.destinations()?;
     let named = settings.warehouse.names();
     Ok(wanted.iter().all(|name| named.contains(&name.as_str())).then_some(inbox))
 }
@@ -115,10 +114,10 @@ impl InboxReader {
     fn apply(&mut self, destinations: &[SharedDestination]) -> Result<Flushed, PipelineError> {
         let mut flushed = Flushed::default();
         if self.environment_id.is_none() {
-            self.environment_id = self.inbox.environment_id().map_err(PipelineError::State)?;
+            self.environment_id = self.inbox.environment_id()?;
         }
         loop {
-            let waiting = self.inbox.waiting(BATCH_ROWS_MAX, BATCH_BYTES_MAX).map_err(PipelineError::State)?;
+            let waiting = self.inbox.waiting(BATCH_ROWS_MAX, BATCH_BYTES_MAX)?;
             if waiting.is_empty() {
                 break;
             }
@@ -126,12 +125,12 @@ impl InboxReader {
             let added = if taken.is_empty() { 0 } else { self.add(&taken, destinations, &mut flushed)? };
             let settles = self.failpoints.hit(DurableStep::DeliveriesSettled);
             settles.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?;
-            self.inbox.settle(&waiting, self.clock.now_ms()).map_err(PipelineError::State)?;
+            self.inbox.settle(&waiting, self.clock.now_ms())?;
             flushed.deliveries += waiting.len() as u64;
             flushed.added += added;
         }
         if flushed.deliveries > 0 {
-            self.inbox.fold().map_err(PipelineError::State)?;
+            self.inbox.fold()?;
         }
         if flushed.of_other_environments > 0 {
             tracing::warn!(
@@ -164,7 +163,7 @@ impl InboxReader {
         let ours = self.environment_id.as_deref();
         let is_other = |delivery: &&Delivery| tell(&delivery.body).kind_in(ours) == EventKind::OtherEnvironment;
         flushed.of_other_environments += taken.iter().filter(is_other).count() as u64;
-        let flat = flatten_deliveries(taken, ours).map_err(FlattenError::Contract).map_err(PipelineError::Flatten)?;
+        let flat = flatten_deliveries(taken, ours).map_err(FlattenError::Contract)?;
         let FlatDeliveries { flat, drift } = flat;
         let events = EventRows { flat, run_id: self.run_id.clone(), applied_ms: self.clock.now_ms() };
         let mut added = 0;
@@ -173,7 +172,7 @@ impl InboxReader {
             let name = destination.name();
             added = destination.add_events(&events).map_err(failed(name))?.max(added);
         }
-        self.inbox.note_drift(&drift).map_err(PipelineError::State)?;
+        self.inbox.note_drift(&drift)?;
         Ok(added)
     }
 
@@ -182,7 +181,7 @@ impl InboxReader {
         let told = deliveries.iter().map(|delivery| tell(&delivery.body));
         let named = told.filter(|told| told.kind.names_the_environment()).find_map(|told| told.environment_id);
         let Some(id) = named else { return Ok(None) };
-        self.inbox.remember_environment_id(&id).map_err(PipelineError::State)?;
+        self.inbox.remember_environment_id(&id)?;
         Ok(Some(id))
     }
 }
@@ -197,7 +196,7 @@ impl Run {
         let (flushed, drift) = blocking(move || {
             let flushed = reader.apply(&destinations)?;
             // With what was delivered between runs.
-            Ok::<_, PipelineError>((flushed, reader.inbox.take_drift().map_err(PipelineError::State)?))
+            Ok::<_, PipelineError>((flushed, reader.inbox.take_drift()?))
         })
         .await??;
         self.findings.drifted_in(DriftSource::Webhooks, &drift);

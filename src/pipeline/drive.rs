@@ -402,7 +402,7 @@ impl Run {
 
     /// The task that an earlier run was at.
     fn task_of(&self, scan: &Scan, page_rows: u32) -> Result<Task, PipelineError> {
-        let held = self.context.state().coverage(scan.scope).map_err(PipelineError::State)?;
+        let held = self.context.state().coverage(scan.scope)?;
         let covered: IntervalSet = held.iter().map(|interval| interval.window).collect();
         let is_first_proof = !covered.covers(scan.window);
         let reason = if is_first_proof { Reason::Gap } else { Reason::Rescan };

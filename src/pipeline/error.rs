@@ -24,11 +24,11 @@ use super::{Frozen, UnknownSurveys};
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
     #[error(transparent)]
-    Config(ConfigError),
+    Config(#[from] ConfigError),
     #[error(transparent)]
     Source(SourceError),
     #[error(transparent)]
-    Archive(ArchiveError),
+    Archive(#[from] ArchiveError),
     #[error("the {destination} warehouse failed")]
     Load {
         destination: &'static str,
@@ -36,15 +36,15 @@ pub enum PipelineError {
         source: LoadError,
     },
     #[error(transparent)]
-    Recordings(RecordingsError),
+    Recordings(#[from] RecordingsError),
     #[error(transparent)]
-    State(StateError),
+    State(#[from] StateError),
     /// Without the list of those who are kept out, a run would let them back in.
     #[error("it is not known who is kept out")]
     Person(#[source] PersonError),
     /// A page that `source` took for whole cannot be flattened: a fault of the program.
     #[error(transparent)]
-    Flatten(FlattenError),
+    Flatten(#[from] FlattenError),
     /// A scan was not applied, because its stream is frozen and it holds what the contract does not know.
     #[error(transparent)]
     Frozen(Box<Frozen>),

@@ -120,8 +120,7 @@ impl Run {
     }
 
     fn due(&self, now_ms: i64) -> Result<Vec<ScopeWork>, PipelineError> {
-        let due = work(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms);
-        let mut due = due.map_err(PipelineError::State)?;
+        let mut due = work(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms)?;
         // What an earlier run left of it has to be settled first.
         due.retain(|work| !self.findings.is_frozen(work.scope.stream));
         Ok(due)
@@ -134,7 +133,7 @@ impl Run {
     fn is_backfilled(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
         let is_open = window.end_ms == OPEN_END_MS;
-        let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+        let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW)?;
         let (skew_ms, compared_ms) = skew.unwrap_or_default();
         let here_ms = self.session.now_ms();
         if is_open && (here_ms < compared_ms || self.is_clock_suspect(-skew_ms)?) {

@@ -39,9 +39,7 @@ impl Run {
                 tracing::debug!(name = measured.name, value = ?measured.value, how = measured.how, "measured");
                 if let Some(value) = &measured.value {
                     let state = self.context.state();
-                    state
-                        .remember_measured(measured.name, value, &measured.how, now_ms)
-                        .map_err(PipelineError::State)?;
+                    state.remember_measured(measured.name, value, &measured.how, now_ms)?;
                 }
             }
             known = self.list_known_surveys()?;

@@ -118,7 +118,7 @@ impl Held {
     }
 
     fn read(&self, body: &[u8]) -> Result<FlatPage, PipelineError> {
-        flatten_page(self.stream, body, self.rules).map_err(PipelineError::Flatten)
+        Ok(flatten_page(self.stream, body, self.rules)?)
     }
 
     /// The window starts over.

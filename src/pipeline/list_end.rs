@@ -113,8 +113,8 @@ fn first_parts(window: Window, mut times: Vec<i64>) -> Vec<Window> {
 
 fn read_spool(context: &SyncContext, scan: &Scan, spool: &Path) -> Result<Rows, PipelineError> {
     let mut rows = Rows::default();
-    for body in read_pages(spool).map_err(PipelineError::Archive)? {
-        rows.add(scan, &flatten(context, scan, &body.map_err(PipelineError::Archive)?)?);
+    for body in read_pages(spool)? {
+        rows.add(scan, &flatten(context, scan, &body?)?);
     }
     Ok(rows)
 }
@@ -151,7 +151,7 @@ async fn kept_of(context: &SyncContext, scan: &Scan, body: Bytes) -> Result<Flat
 }
 
 fn flatten(context: &SyncContext, scan: &Scan, body: &[u8]) -> Result<FlatPage, PipelineError> {
-    flatten_page(scan.scope.stream, body, context.drift.of(scan.scope.stream)).map_err(PipelineError::Flatten)
+    Ok(flatten_page(scan.scope.stream, body, context.drift.of(scan.scope.stream))?)
 }
 
 #[cfg(test)]

@@ -233,14 +233,14 @@ impl Pull {
     async fn forget_pages(mut self) -> Result<Pull, PipelineError> {
         (self.rows, self.resume_at) = (0, None);
         self.held.restart();
-        let (pull, ()) = self.off_the_network(|pull| pull.spool.restart().map_err(PipelineError::Archive)).await?;
+        let (pull, ()) = self.off_the_network(|pull| Ok(pull.spool.restart()?)).await?;
         Ok(pull)
     }
 
     /// The mark behind the last page.
     async fn complete(self) -> Result<CompletedScan, PullError> {
         let busy = self.context.account.enter(Activity::Write);
-        let (pull, ()) = self.off_the_network(|pull| pull.spool.complete().map_err(PipelineError::Archive)).await?;
+        let (pull, ()) = self.off_the_network(|pull| Ok(pull.spool.complete()?)).await?;
         drop(busy);
         let Pull { scan, page_rows, rows, spool, held, boundaries, end, .. } = pull;
         let proof = Proof { pages: spool.pages() as u64, end };
@@ -336,11 +336,11 @@ impl Pull {
         );
         let tidied = self.off_the_network(move |pull| {
             if is_kept {
-                pull.spool.sync().map_err(PipelineError::Archive)?;
+                pull.spool.sync()?;
                 return pull.remember();
             }
-            pull.context.state().forget_scan(&pull.scan.id).map_err(PipelineError::State)?;
-            pull.context.archive.discard(&pull.scan.id).map_err(PipelineError::Archive)
+            pull.context.state().forget_scan(&pull.scan.id)?;
+            Ok(pull.context.archive.discard(&pull.scan.id)?)
         });
         match tidied.await {
             Ok(_) => match error {
@@ -379,9 +379,9 @@ fn append(
         None if is_probe => spool.append_probe(body),
         None => spool.append(body),
     };
-    appended.map_err(PipelineError::Archive)
+    Ok(appended?)
 }
 
 fn flatten(context: &SyncContext, stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {
-    flatten_page(stream, body, context.drift.of(stream)).map_err(PipelineError::Flatten)
+    Ok(flatten_page(stream, body, context.drift.of(stream))?)
 }

@@ -23,7 +23,7 @@ use super::{
 pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, PipelineError> {
     let to = identity(settings)?;
     let mut told = Vec::new();
-    let session = session_of_either(settings, from, &to).map_err(PipelineError::State)?;
+    let session = session_of_either(settings, from, &to)?;
     let opening = opening(settings, &to, &System::default());
     for place in places(&settings.warehouse).into_iter().filter(|place| place.path().exists()) {
         if place.rebind(from, &opening).map_err(failed(place.name()))? {
@@ -39,15 +39,15 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
         environment: to.environment.clone(),
         state: settings.archive_owner.clone(),
     };
-    let files = Archive::rebind(archive, &from.base_url, &from.environment).map_err(PipelineError::Archive)?;
+    let files = Archive::rebind(archive, &from.base_url, &from.environment)?;
     if files > 0 {
         told.push(format!("{files} files of pages in {}", settings.archive_root.display()));
     }
     if Inbox::path_of(&settings.state_path).exists() {
-        rebind_inbox(&settings.state_path, from, &to, &mut told).map_err(PipelineError::State)?;
+        rebind_inbox(&settings.state_path, from, &to, &mut told)?;
     }
     if let Some(session) = session.filter(|session| !is_same_identity(&session.identity, &to)) {
-        session.state().bind(&to.base_url, &to.environment).map_err(PipelineError::State)?;
+        session.state().bind(&to.base_url, &to.environment)?;
         told.push(format!("the state file {}", settings.state_path.display()));
     }
     Ok(told)

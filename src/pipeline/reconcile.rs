@@ -48,14 +48,14 @@ pub(super) fn check_ledgers(
     state: &mut State,
     destinations: &[SharedDestination],
 ) -> Result<Option<String>, PipelineError> {
-    let has_coverage = !state.covered_scopes().map_err(PipelineError::State)?.is_empty();
-    let under_way = state.scans_under_way().map_err(PipelineError::State)?;
+    let has_coverage = !state.covered_scopes()?.is_empty();
+    let under_way = state.scans_under_way()?;
     let under_way: HashSet<ScanId> = under_way.into_iter().map(|left| left.scan.id).collect();
     let mut unclear = Vec::new();
     for destination in destinations {
         let mut destination = destination.lock();
         let name = destination.name();
-        let known = state.destination(name).map_err(PipelineError::State)?;
+        let known = state.destination(name)?;
         let is_left_out = known.as_ref().is_some_and(|known| !known.is_up_to_date);
         let is_as_left = match known.and_then(|known| known.last_scan_id) {
             _ if is_left_out => false,
@@ -117,23 +117,23 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
     let common = common.unwrap_or_default();
     let (scans, some): (Vec<_>, Vec<_>) =
         scans.into_values().partition(|covered: &Covered| common.contains(&covered.scan.id));
-    state.rebuild_coverage(&scans, &some, &begun, &names).map_err(PipelineError::State)?;
+    state.rebuild_coverage(&scans, &some, &begun, &names)?;
     Ok(scans.len())
 }
 
 fn remember(state: &State, destination: &mut Warehouse, last: Option<&ScanId>) -> Result<(), PipelineError> {
     let name = destination.name();
-    let known = state.destination(name).map_err(PipelineError::State)?;
+    let known = state.destination(name)?;
     let last = last.cloned().or_else(|| known.and_then(|known| known.last_scan_id));
-    state.remember_destination(name, &destination.location(), last.as_ref()).map_err(PipelineError::State)
+    Ok(state.remember_destination(name, &destination.location(), last.as_ref())?)
 }
 
 /// Makes good what a killed run left: checkpoints of scans that every warehouse holds, and spools that nobody owns. What is
 /// left goes on.
 pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) -> Result<Vec<Resumed>, PipelineError> {
-    let under_way = context.state().scans_under_way().map_err(PipelineError::State)?;
+    let under_way = context.state().scans_under_way()?;
     let owners: Vec<ScanId> = under_way.iter().map(|left| left.scan.id.clone()).collect();
-    context.archive.discard_orphans(&owners).map_err(PipelineError::Archive)?;
+    context.archive.discard_orphans(&owners)?;
     let mut resumed = Vec::new();
     for left in under_way {
         if is_held_by_all(destinations, &left.scan.id)? {
@@ -171,7 +171,7 @@ fn held_by(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, P
 
 /// The end of a commit that was killed between its third and fourth step, or between its second and third.
 fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
-    let recovered = context.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
+    let recovered = context.archive.recover(&left.scan)?;
     let boundaries = match &recovered {
         Some(recovered) => ties::ended(context, &left.scan, recovered.spool.path(), &BoundariesLeft::of(recovered))?,
         None => ScanBoundaries::default(),
@@ -190,18 +190,18 @@ fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &Unde
     if let Some(recovered) = recovered.filter(|_| left.scan.scope.stream == Stream::Users) {
         people::remember(&mut context.state(), recovered.spool.path(), withheld > 0)?;
     }
-    context.archive.settle(&left.scan).map_err(PipelineError::Archive)?;
+    context.archive.settle(&left.scan)?;
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (destination.lock().name(), true)).collect();
     let covered = covered(&left.scan, rows, needs_recheck || withheld > 0, proof);
-    context.state().checkpoint(&covered, &names).map_err(PipelineError::State)
+    Ok(context.state().checkpoint(&covered, &names)?)
 }
 
 /// Reads the spool of a scan; one that is lost or torn at its beginning is forgotten, and its window is due again.
 fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, PipelineError> {
-    let recovered = context.archive.recover(&left.scan).map_err(PipelineError::Archive)?;
+    let recovered = context.archive.recover(&left.scan)?;
     let Some(recovered) = recovered.filter(|recovered| !people::is_without_pages(recovered)) else {
-        context.state().forget_scan(&left.scan.id).map_err(PipelineError::State)?;
-        context.archive.discard(&left.scan.id).map_err(PipelineError::Archive)?;
+        context.state().forget_scan(&left.scan.id)?;
+        context.archive.discard(&left.scan.id)?;
         return Ok(None);
     };
     let boundaries = BoundariesLeft::of(&recovered);
@@ -261,7 +261,7 @@ fn complete(
     last: LastPage<'_>,
 ) -> Result<Resumed, PipelineError> {
     if !last.is_marked {
-        spool.complete().map_err(PipelineError::Archive)?;
+        spool.complete()?;
     }
     let stream = left.scan.scope.stream;
     let held = Held::spooled(&context.budget, stream, context.drift.of(stream));
@@ -274,7 +274,7 @@ fn complete(
 }
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
-    spool.restart().map_err(PipelineError::Archive)?;
+    spool.restart()?;
     let (scan, page_rows, boundaries) = (left.scan, left.page_rows, BoundariesLeft::default());
     Ok(Resumed::GoesOn(Box::new(OpenScan {
         scan,

@@ -94,7 +94,7 @@ impl Run {
     }
 
     pub(super) fn clock_skew_ms(&self) -> Result<i64, PipelineError> {
-        let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW).map_err(PipelineError::State)?;
+        let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW)?;
         Ok(skew.map_or(0, |(skew_ms, _)| skew_ms))
     }
 
@@ -102,10 +102,7 @@ impl Run {
     pub(super) fn remember_clock(&self, service_now_ms: Option<i64>) -> Result<i64, PipelineError> {
         let here_ms = self.session.now_ms();
         let now_ms = service_now_ms.unwrap_or(here_ms);
-        self.context
-            .state()
-            .remember_behaviour(CLOCK_SKEW, &(now_ms - here_ms), here_ms)
-            .map_err(PipelineError::State)?;
+        self.context.state().remember_behaviour(CLOCK_SKEW, &(now_ms - here_ms), here_ms)?;
         Ok(now_ms)
     }
 
@@ -161,14 +158,14 @@ fn lease_and_engine(
 ) -> Result<(Leased, SourceSettings), PipelineError> {
     let source_settings = source_settings(settings)?;
     let identity = identity(settings)?;
-    settings.require_warehouse().map_err(PipelineError::Config)?;
+    settings.require_warehouse()?;
     // To start an engine takes longest, and touches nothing that another run may hold.
     let (opened, engine) = side_by_side(
         "takes the lease",
         || Session::open_or_begin_anew(settings, &identity, command, system),
         || start_engine(settings, system),
     );
-    let (session, damaged) = opened?.map_err(PipelineError::State)?;
+    let (session, damaged) = opened??;
     Ok((Leased { session, damaged, engine }, source_settings))
 }
 
@@ -189,7 +186,7 @@ impl Opened {
         stop: CancellationToken,
         progress: Arc<Progress>,
     ) -> Result<Opened, PipelineError> {
-        let studies = session.state().behaviour(behaviour_names::SURVEYS_ARE_STUDIES).map_err(PipelineError::State)?;
+        let studies = session.state().behaviour(behaviour_names::SURVEYS_ARE_STUDIES)?;
         source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
         let archive = session.archive()?;
         clear_leftovers(&session.settings)?;

@@ -42,8 +42,8 @@ pub(super) struct CompletedScan {
 
 /// Makes the file and the checkpoint of a scan, in this order: a checkpoint never names a file that is not there.
 pub(super) fn begin(context: &SyncContext, scan: Scan, page_rows: u32) -> Result<OpenScan, PipelineError> {
-    let spool = context.archive.begin(&scan).map_err(PipelineError::Archive)?;
-    context.state().begin_scan(&scan, page_rows).map_err(PipelineError::State)?;
+    let spool = context.archive.begin(&scan)?;
+    context.state().begin_scan(&scan, page_rows)?;
     Ok(OpenScan {
         scan,
         page_rows,

@@ -119,7 +119,7 @@ impl Session {
         let System { clock, rng, transport, .. } = self.system.clone();
         (settings.clock, settings.rng, settings.transport) = (clock, rng, transport);
         let ignores_told_wait = self.settings.throttle.ignores_told_wait;
-        let learned = recall(&self.state(), &mut settings, ignores_told_wait).map_err(PipelineError::State)?;
+        let learned = recall(&self.state(), &mut settings, ignores_told_wait)?;
         Source::new(settings, learned, self.account.clone(), stop).map_err(PipelineError::Source)
     }
 
@@ -153,17 +153,17 @@ impl Session {
 
     /// The command stands in the history of runs from here on.
     pub fn begin_run(&self) -> Result<(), PipelineError> {
-        self.state().begin_run(&self.run_id, self.command, self.started_ms).map_err(PipelineError::State)
+        Ok(self.state().begin_run(&self.run_id, self.command, self.started_ms)?)
     }
 
     /// How the command ended; `report` is what the history keeps of it.
     pub fn finish_run(&self, outcome: &str, exit_code: u8, report: &str) -> Result<(), PipelineError> {
         let (now_ms, exit_code) = (self.now_ms(), i64::from(exit_code));
-        self.state().finish_run(&self.run_id, now_ms, outcome, exit_code, report).map_err(PipelineError::State)
+        Ok(self.state().finish_run(&self.run_id, now_ms, outcome, exit_code, report)?)
     }
 
     /// What this command learned of the rate limit, for the next one.
     pub fn remember(&self, source: &Source) -> Result<(), PipelineError> {
-        remember(&self.state(), source, self.now_ms()).map_err(PipelineError::State)
+        Ok(remember(&self.state(), source, self.now_ms())?)
     }
 }

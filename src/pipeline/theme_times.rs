@@ -32,7 +32,7 @@ struct Inner {
 impl ThemeTimes {
     /// What earlier runs measured.
     pub fn load(state: &State, clock: Clock) -> Result<ThemeTimes, PipelineError> {
-        let known = state.behaviour::<ThemeTime>(behaviour_names::THEMES_FILTERED_BY).map_err(PipelineError::State)?;
+        let known = state.behaviour::<ThemeTime>(behaviour_names::THEMES_FILTERED_BY)?;
         let is_due = known.is_none_or(|(_, at_ms)| clock.now_ms() - at_ms > MEASURE_AGE_MAX_MS);
         let known = known.map(|(time, _)| time);
         Ok(ThemeTimes(Arc::new(Mutex::new(Inner { clock, known, is_due }))))

@@ -152,11 +152,11 @@ async fn keep(
         let page = draft.write(asked_ms);
         {
             let _busy = context.account.enter(Activity::Write);
-            spool.append(&page).map_err(PipelineError::Archive)?;
+            spool.append(&page)?;
         }
         let _turn = context.budget.turn(page.len());
         let _busy = context.account.enter(Activity::Parse);
-        held.push(flatten_page(stream, &page, context.drift.of(stream)).map_err(PipelineError::Flatten)?);
+        held.push(flatten_page(stream, &page, context.drift.of(stream))?);
         Ok((spool, held))
     })
     .await?
@@ -172,12 +172,12 @@ async fn finish(
     let context = context.clone();
     blocking(move || {
         if spool.pages() == 0 {
-            context.state().forget_scan(&scan.id).map_err(PipelineError::State)?;
-            context.archive.discard(&scan.id).map_err(PipelineError::Archive)?;
+            context.state().forget_scan(&scan.id)?;
+            context.archive.discard(&scan.id)?;
             return Ok(None);
         }
         let _busy = context.account.enter(Activity::Write);
-        spool.complete().map_err(PipelineError::Archive)?;
+        spool.complete()?;
         let proof = Proof { pages: spool.pages() as u64, end: None };
         let (spool, boundaries) = (spool.path().to_owned(), ScanBoundaries::new(0));
         Ok(Some(CompletedScan { scan, page_rows: 0, rows, spool, proof, held, boundaries, noted: None }))

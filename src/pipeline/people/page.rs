@@ -111,14 +111,14 @@ fn asked_of(page: &[u8]) -> serde_json::Result<Vec<PersonAsked>> {
 /// Remembers who was asked for by the pages of a spool. `withholds`: those who seem to be gone are not believed to be, so they
 /// stay due.
 pub(in super::super) fn remember(state: &mut State, spool: &Path, withholds: bool) -> Result<(), PipelineError> {
-    for (page, body) in read_pages(spool).map_err(PipelineError::Archive)?.enumerate() {
-        let body = body.map_err(PipelineError::Archive)?;
+    for (page, body) in read_pages(spool)?.enumerate() {
+        let body = body?;
         let mut people = asked_of(&body).map_err(|error| {
             let why = format!("it is no page of people: {error}");
             PipelineError::Archive(ArchiveError::Damaged { path: spool.to_owned(), page, why })
         })?;
         people.retain(|person| !(withholds && person.status == ABSENT));
-        state.remember_people(&people).map_err(PipelineError::State)?;
+        state.remember_people(&people)?;
     }
     Ok(())
 }

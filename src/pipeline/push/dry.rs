@@ -23,7 +23,7 @@ use super::{
 
 pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushReport, PipelineError> {
     let (started_ms, account) = (clock::now_ms(), TimeAccount::default());
-    let state = State::open_read_only(&settings.state_path).map_err(PipelineError::State)?;
+    let state = State::open_read_only(&settings.state_path)?;
     let look_up = LookUp { request, state, kept_out: suppression(settings)? };
     past::note(settings, &request.results)?;
     let mut results = Results::begin(&request.results)?;
@@ -83,13 +83,7 @@ impl LookUp<'_> {
             return write(&RowResult::set_aside(row.number, Some(&upsert.user_id), KEPT_OUT));
         }
         let wanted = Wanted::of(upsert, self.request);
-        let pushed = self
-            .state
-            .as_ref()
-            .map(|state| state.pushed(&wanted.content))
-            .transpose()
-            .map_err(PipelineError::State)?
-            .flatten();
+        let pushed = self.state.as_ref().map(|state| state.pushed(&wanted.content)).transpose()?.flatten();
         write(&match judge(&wanted, pushed) {
             Verdict::Known(pushed) => RowResult::known(row.number, &upsert.user_id, wanted.has_events, &pushed),
             Verdict::Send { with_events, before } => RowResult {

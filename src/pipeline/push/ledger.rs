@@ -137,13 +137,9 @@ fn write_groups(
             group.push(next);
         }
         let _busy = account.enter(Activity::Write);
-        let verdicts = state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .change_pushes(|ledger| {
-                group.iter().map(|asked| apply(ledger, &asked.change)).collect::<Result<Vec<_>, _>>()
-            })
-            .map_err(PipelineError::State)?;
+        let verdicts = state.lock().unwrap_or_else(PoisonError::into_inner).change_pushes(|ledger| {
+            group.iter().map(|asked| apply(ledger, &asked.change)).collect::<Result<Vec<_>, _>>()
+        })?;
         // Only now is it durable.
         for (asked, verdict) in group.drain(..).zip(verdicts) {
             asked.answer.send(verdict).ok();

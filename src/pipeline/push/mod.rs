@@ -70,8 +70,7 @@ impl Push {
         let source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
         // Not begun anew if it is damaged: without the ledger every row would be sent again.
-        let opened = Session::open(&settings, &identity, COMMAND, &System::default());
-        let session = opened.map_err(PipelineError::State)?;
+        let session = Session::open(&settings, &identity, COMMAND, &System::default())?;
         let source = session.source(source_settings, stop.clone())?;
         session.begin_run()?;
         past::note(&settings, &request.results)?;

@@ -104,7 +104,7 @@ impl Fetcher {
     /// What is known of a recording, or what comes by its link; by a fresh one if that has aged. `has_failed_turn`: also if it failed in an
     /// earlier run.
     pub async fn fetch(&self, wish: &Wish, has_failed_turn: bool) -> Result<Fetched, PipelineError> {
-        let known = self.recordings.look_up(&wish.key).map_err(PipelineError::Recordings)?;
+        let known = self.recordings.look_up(&wish.key)?;
         let earlier = match known {
             Some(Upload::Missing(missing)) if self.is_due(&missing) => Some(missing),
             Some(upload) => return Ok(Fetched::Known(upload)),
@@ -159,7 +159,7 @@ impl Fetcher {
         Ok(match followed {
             Followed::Stored(upload) => Fetched::Came(upload),
             Followed::Missing(reason) => {
-                self.recordings.discard(&wish.key).map_err(PipelineError::Recordings)?;
+                self.recordings.discard(&wish.key)?;
                 Fetched::Came(self.missing(wish, reason, attempts.saturating_add(1))?)
             }
             Followed::Failed(failure) => {
@@ -175,7 +175,7 @@ impl Fetcher {
     fn missing(&self, wish: &Wish, reason: Reason, attempts: u32) -> Result<Upload, PipelineError> {
         let limit_bytes = (reason == Reason::TooLarge).then_some(self.allowance.file_limit_bytes);
         let missing = Missing { reason, attempts, asked_ms: self.clock.now_ms(), limit_bytes };
-        self.recordings.note_missing(&wish.key, &missing).map_err(PipelineError::Recordings)?;
+        self.recordings.note_missing(&wish.key, &missing)?;
         Ok(Upload::Missing(missing))
     }
 
@@ -184,7 +184,7 @@ impl Fetcher {
         if let Some(reason) = self.hosts.closed(link) {
             return Ok(Followed::Waits(reason));
         }
-        let partial = self.recordings.begin(&wish.key).map_err(PipelineError::Recordings)?;
+        let partial = self.recordings.begin(&wish.key)?;
         let mut sink = Sink::new(partial, &self.allowance);
         let mut last = String::new();
         for attempt in 0..ATTEMPTS_MAX {
@@ -203,7 +203,7 @@ impl Fetcher {
             let followed = match downloaded {
                 Downloaded::Failed(failure) => {
                     if matches!(failure, Failure::Status { status: OTHER_VERSION, .. }) {
-                        sink.partial.restart(None).map_err(PipelineError::Recordings)?;
+                        sink.partial.restart(None)?;
                     }
                     last = failure.to_string();
                     continue;
@@ -235,7 +235,7 @@ impl Fetcher {
         }
         let now_ms = self.clock.now_ms();
         let kept = self.recordings.keep(&wish.key, partial, start.media_type, now_ms);
-        Ok(Followed::Stored(Upload::Stored(kept.map_err(PipelineError::Recordings)?)))
+        Ok(Followed::Stored(Upload::Stored(kept?)))
     }
 }
 

@@ -65,8 +65,7 @@ impl Run {
         let fetched = match fetcher.recordings.make_folder() {
             Ok(()) => {
                 // Before anything is put there.
-                let noted = remember_folder(&self.session.state(), &settings, self.session.now_ms());
-                noted.map_err(PipelineError::State)?;
+                remember_folder(&self.session.state(), &settings, self.session.now_ms())?;
                 self.fetch_all(&fetcher).await
             }
             Err(error) => Err(PipelineError::Recordings(error)),
@@ -88,8 +87,7 @@ impl Run {
     fn fetcher(&self, settings: &RecordingsSettings) -> Result<Fetcher, PipelineError> {
         let responses = self.session.settings.streams.iter().find(|stream| stream.stream == STREAM);
         let state = self.session.state();
-        let filtered_by =
-            state.behaviour::<RowTime>(behaviour_names::RESPONSES_FILTERED_BY).map_err(PipelineError::State)?;
+        let filtered_by = state.behaviour::<RowTime>(behaviour_names::RESPONSES_FILTERED_BY)?;
         Ok(Fetcher {
             source: self.context.source.clone(),
             recordings: Recordings::at(&settings.path, self.session.system.failpoints.clone()),
@@ -236,7 +234,7 @@ pub(super) fn tell_known(warehouse: &mut Warehouse, settings: &RecordingsSetting
         let mut outcomes = Vec::new();
         for wanted in wanted.rows {
             let Some(key) = key_of(&wanted) else { continue };
-            if let Some(upload) = recordings.look_up(&key).map_err(PipelineError::Recordings)? {
+            if let Some(upload) = recordings.look_up(&key)? {
                 outcomes.push(outcome_of(&wanted, &key, &recordings, &upload));
             }
         }

@@ -147,7 +147,7 @@ pub(super) fn flatten(
 ) -> Result<FlatPage, PipelineError> {
     let redacted = suppression.filtered(scan, body);
     let kept = redacted.as_ref().map_or(body, |redacted| &redacted.body);
-    let page = flatten_page(scan.scope.stream, kept, rules).map_err(PipelineError::Flatten)?;
+    let page = flatten_page(scan.scope.stream, kept, rules)?;
     check_drift(scan.scope.stream, rules, &page.drift)?;
     Ok(page)
 }

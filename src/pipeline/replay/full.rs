@@ -67,13 +67,13 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     for (name, ledger) in &ledgers {
         let location = location_of(settings, name);
         let ids: HashSet<&ScanId> = ledger.iter().map(|entry| &entry.scan.id).collect();
-        let known = state.destination(name).map_err(PipelineError::State)?.and_then(|known| known.last_scan_id);
+        let known = state.destination(name)?.and_then(|known| known.last_scan_id);
         let last = known.as_ref().filter(|last| ids.contains(last)).or_else(|| ids.iter().max().copied());
-        state.remember_destination(name, &location, last).map_err(PipelineError::State)?;
+        state.remember_destination(name, &location, last)?;
         replayed.warehouses.push(Rebuilt { name, location, ledger_scans: ledger.len() as u64 });
     }
     let names: Vec<&str> = ledgers.keys().copied().collect();
-    state.caught_up(&names).map_err(PipelineError::State)?;
+    state.caught_up(&names)?;
     for archived in scans.iter().filter(|archived| archived.is_under_way) {
         finish(state, archive, archived, &ledgers)?;
     }
@@ -190,7 +190,7 @@ fn location_of(settings: &Settings, name: &str) -> String {
 
 /// The runs that a lost warehouse will have known: those of the history that ended, and may have written.
 fn remembered_runs(task: &Task<'_>) -> Result<Vec<RunRecord>, PipelineError> {
-    let entries = task.state.runs(RUNS_MAX).map_err(PipelineError::State)?;
+    let entries = task.state.runs(RUNS_MAX)?;
     Ok(entries.into_iter().filter_map(|entry| run_record(entry, task.identity)).collect())
 }
 
@@ -219,12 +219,12 @@ fn fit_coverage(
     ledgers: &BTreeMap<&'static str, Vec<LedgerEntry>>,
     replayed: &mut Replayed,
 ) -> Result<(), PipelineError> {
-    let scopes = state.covered_scopes().map_err(PipelineError::State)?;
+    let scopes = state.covered_scopes()?;
     let mut unproven_ms = 0;
     for scope in &scopes {
         let of_scope = scans.iter().filter(|archived| archived.scan.scope == *scope);
         let archived: IntervalSet = of_scope.map(|archived| archived.scan.window).collect();
-        for segment in state.coverage(*scope).map_err(PipelineError::State)? {
+        for segment in state.coverage(*scope)? {
             let gaps = if scope.stream.is_windowed() { archived.gaps_in(segment.window) } else { Vec::new() };
             unproven_ms += gaps.iter().map(|gap| gap.len_ms()).sum::<i64>();
         }
@@ -238,7 +238,7 @@ fn fit_coverage(
         ledger.iter().map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof)).collect();
     let begun: Vec<_> = ledger.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)).collect();
     let names: Vec<&str> = ledgers.keys().copied().collect();
-    state.rebuild_coverage(&entries, &[], &begun, &names).map_err(PipelineError::State)?;
+    state.rebuild_coverage(&entries, &[], &begun, &names)?;
     replayed.has_gaps = unproven_ms > 0;
     replayed.notes.push(match is_lost {
         true => format!("the checkpoints knew of nothing; they now count the {} scans of the new ledger", ledger.len()),
@@ -264,7 +264,7 @@ fn finish(
         // It changes nothing, and tells nothing that the archive does not hold already: the next run looks again.
         return Ok(());
     };
-    archive.settle(scan).map_err(PipelineError::Archive)?;
+    archive.settle(scan)?;
     let covered = covered(scan, entry.rows_read, entry.withheld > 0, entry.proof);
-    state.checkpoint(&covered, &taken_by).map_err(PipelineError::State)
+    Ok(state.checkpoint(&covered, &taken_by)?)
 }

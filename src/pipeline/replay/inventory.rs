@@ -24,11 +24,11 @@ pub(super) struct Archived {
 /// Every scan that was committed, or was about to be, oldest commit first.
 pub(super) fn committed(archive: &Archive, identity: &Identity) -> Result<Vec<Archived>, PipelineError> {
     let mut scans = Vec::new();
-    for path in archive.committed().map_err(PipelineError::Archive)? {
-        let summary = summarize(&path).map_err(PipelineError::Archive)?;
+    for path in archive.committed()? {
+        let summary = summarize(&path)?;
         scans.push(archived(path, summary, identity, false)?);
     }
-    for path in archive.spools().map_err(PipelineError::Archive)? {
+    for path in archive.spools()? {
         // A spool that cannot be read was never about to be committed.
         let Ok(summary) = summarize(&path) else { continue };
         if summary.is_complete && summary.note.is_some() {

@@ -58,13 +58,12 @@ impl Replay {
     /// Takes the lease and removes what a killed replay left. The key is not needed.
     pub fn open(settings: Settings, request: ReplayRequest) -> Result<Replay, PipelineError> {
         let identity = identity(&settings)?;
-        settings.require_warehouse().map_err(PipelineError::Config)?;
+        settings.require_warehouse()?;
         if settings.archive == ArchiveChoice::Nothing {
             let why = "no pages are kept (`--archive none`), so nothing can be built from them";
             return Err(PipelineError::NotReplayable(why.to_owned()));
         }
-        let opened = Session::open(&settings, &identity, "replay", &System::default());
-        let session = opened.map_err(PipelineError::State)?;
+        let session = Session::open(&settings, &identity, "replay", &System::default())?;
         clear_leftovers(&settings)?;
         session.begin_run()?;
         Ok(Replay { request, session })

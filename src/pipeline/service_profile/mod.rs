@@ -42,8 +42,7 @@ pub const MEASURE_REQUESTS_MAX: u64 = 60;
 /// Measures every behaviour of the service and remembers those that could be told. Takes the lease.
 pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
     let identity = identity(settings)?;
-    let opened = Session::open(settings, &identity, "check", &System::default());
-    let session = opened.map_err(PipelineError::State)?;
+    let session = Session::open(settings, &identity, "check", &System::default())?;
     let mut source_settings = source_settings(settings)?;
     let allowed = source_settings.requests_max.map_or(MEASURE_REQUESTS_MAX, |max| max.min(MEASURE_REQUESTS_MAX));
     source_settings.requests_max = Some(allowed);
@@ -62,8 +61,7 @@ pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured
     for measured in lab.found.iter_mut().filter(|measured| measured.measured_ms.is_none()) {
         if let Some(value) = &measured.value {
             let now_ms = session.now_ms();
-            let remembered = session.state().remember_measured(measured.name, value, &measured.how, now_ms);
-            remembered.map_err(PipelineError::State)?;
+            session.state().remember_measured(measured.name, value, &measured.how, now_ms)?;
             measured.measured_ms = Some(now_ms);
         }
     }

@@ -12,12 +12,12 @@ pub(super) fn measure(lab: &mut Lab, state: &State) -> Result<(), PipelineError>
     // Whatever the measures ran out of, this one asks for nothing.
     lab.found.retain(|measured| measured.name != name);
     let seen = lab.asker.source.retry_after_seen();
-    let before = state.behaviour::<RetryAfterForm>(name).map_err(PipelineError::State)?;
+    let before = state.behaviour::<RetryAfterForm>(name)?;
     lab.note(match (seen, before) {
         (Some(form), _) => Measured::known(name, form, "a refusal during this check"),
         (None, Some((form, at_ms))) => {
             // It stays remembered as it was.
-            let how = state.behaviour_evidence(name).map_err(PipelineError::State)?;
+            let how = state.behaviour_evidence(name)?;
             let how = how.unwrap_or_else(|| "a refusal of an earlier run".to_owned());
             Measured { measured_ms: Some(at_ms), ..Measured::known(name, form, how) }
         }

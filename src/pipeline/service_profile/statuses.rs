@@ -55,8 +55,8 @@ pub(in super::super) struct KnownStatuses {
 
 impl KnownStatuses {
     pub fn load(state: &State, now_ms: i64) -> Result<KnownStatuses, PipelineError> {
-        let form = state.behaviour::<String>(behaviour_names::SURVEY_STATUS_FORM).map_err(PipelineError::State)?;
-        let is_whole = state.behaviour(behaviour_names::SURVEYS_LISTED_WHOLE).map_err(PipelineError::State)?;
+        let form = state.behaviour::<String>(behaviour_names::SURVEY_STATUS_FORM)?;
+        let is_whole = state.behaviour(behaviour_names::SURVEYS_LISTED_WHOLE)?;
         let form = form.and_then(|(form, at_ms)| match form.as_str() {
             // A service may learn.
             NONE => (now_ms - at_ms < MEASURE_AGE_MAX_MS).then_some(None),
@@ -205,7 +205,7 @@ async fn list(source: &Source, filter: Option<StatusFilter>) -> Result<Option<Li
 }
 
 fn statuses_of(body: &[u8]) -> Result<Listed, PipelineError> {
-    let flat = flatten_page(Stream::Surveys, body, DriftRules::default()).map_err(PipelineError::Flatten)?;
+    let flat = flatten_page(Stream::Surveys, body, DriftRules::default())?;
     let status = flat.table(Stream::Surveys.name()).and_then(|rows| rows.column_by_name("status"));
     let status = status.and_then(|column| column.as_string_opt::<i32>());
     let of = |at: usize| status.filter(|texts| texts.is_valid(at)).map(|texts| texts.value(at).to_owned());

@@ -56,7 +56,7 @@ pub(super) fn user_ids(reader: &mut Reader) -> Vec<String> {
 pub(super) fn environments(settings: &Settings, reader: Option<&mut Reader>) -> Result<Measured, PipelineError> {
     let mut counts = reader.map(in_warehouse).unwrap_or_default();
     let mut note = |id: String, deliveries: u64| *counts.entry(id).or_default() += deliveries;
-    waiting(settings, &mut note).map_err(PipelineError::State)?;
+    waiting(settings, &mut note)?;
     if let Some(id) = &settings.serve.environment_id {
         note(id.clone(), 0);
     }

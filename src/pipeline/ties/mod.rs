@@ -54,7 +54,7 @@ struct TieRecheck {
 impl TieWatch {
     /// What earlier runs measured.
     pub fn load(state: &State, clock: Clock) -> Result<TieWatch, PipelineError> {
-        let known = state.behaviour::<Ties>(behaviour_names::TIES).map_err(PipelineError::State)?;
+        let known = state.behaviour::<Ties>(behaviour_names::TIES)?;
         let (belief, measured_ms) = known.map_or((Ties::Unknown, None), |(ties, at_ms)| (ties, Some(at_ms)));
         Ok(TieWatch(Arc::new(Mutex::new(Inner {
             clock,
@@ -121,7 +121,7 @@ impl TieWatch {
         if found == Ties::Lost && before != Ties::Lost {
             let affected = std::mem::take(&mut inner.unprobed);
             for (scope, window) in &affected {
-                state.mark_for_recheck(*scope, *window).map_err(PipelineError::State)?;
+                state.mark_for_recheck(*scope, *window)?;
             }
             if !before.may_lose() || !affected.is_empty() {
                 inner.notes.push(format!(

@@ -42,10 +42,10 @@ pub(in super::super) fn reopened(
     let window = stream.is_windowed().then_some(scan.window);
     let (mut boundaries, mut probes, mut last_page) = (ScanBoundaries::new(0), Vec::new(), None);
     let mut is_within_a_look = false;
-    let mut bodies = read_pages(spool).map_err(PipelineError::Archive)?;
+    let mut bodies = read_pages(spool)?;
     while let Some(body) = bodies.next() {
-        let body = body.map_err(PipelineError::Archive)?;
-        let flat = flatten_page(stream, &body, context.drift.of(stream)).map_err(PipelineError::Flatten)?;
+        let body = body?;
+        let flat = flatten_page(stream, &body, context.drift.of(stream))?;
         let moments = super::moments_of(stream, &flat);
         if !bodies.is_probe() {
             let before: Option<PageMoments> = last_page.replace(moments);

@@ -72,9 +72,8 @@ impl Verify {
     ) -> Result<Verify, PipelineError> {
         let source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
-        settings.require_warehouse().map_err(PipelineError::Config)?;
-        let opened = Session::open(&settings, &identity, "verify", &System::default());
-        let session = opened.map_err(PipelineError::State)?;
+        settings.require_warehouse()?;
+        let session = Session::open(&settings, &identity, "verify", &System::default())?;
         let source = session.source(source_settings, stop)?;
         let archive = session.archive()?;
         let destinations = SharedDestination::all(session.warehouses_to_compare()?);

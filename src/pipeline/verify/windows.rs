@@ -34,7 +34,7 @@ pub(super) fn tasks(
     request: VerifyRequest,
     now_ms: i64,
 ) -> Result<Planned, PipelineError> {
-    let works = work(settings, Some(state), None, now_ms).map_err(PipelineError::State)?;
+    let works = work(settings, Some(state), None, now_ms)?;
     let ends = works.iter().filter(|work| work.scope.stream.is_windowed()).flat_map(|work| &work.held);
     let covered_end_ms = ends.map(|interval| interval.window.end_ms).max().unwrap_or(request.from_ms);
     let asked = Window::new(request.from_ms, request.to_ms.unwrap_or(covered_end_ms));
@@ -86,7 +86,7 @@ pub(super) fn tasks(
 
 /// When the interval was really read, also where a doubt set its time back.
 fn read_ms(state: &State, scope: Scope, interval: &CoverageInterval) -> Result<i64, PipelineError> {
-    let intervals = state.intervals(scope).map_err(PipelineError::State)?;
+    let intervals = state.intervals(scope)?;
     let within = intervals.iter().find(|stored| stored.interval.window.contains(interval.window.start_ms));
     Ok(within.map_or(interval.scanned_ms, |stored| stored.read.read_ms))
 }
