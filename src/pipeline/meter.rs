@@ -85,9 +85,9 @@ impl Meter {
         let waiting = self.source.waiting().and_then(|waiting| {
             let left = waiting.until.saturating_duration_since(now);
             let why = match waiting.why {
-                WaitReason::Told => "rate limited",
+                WaitReason::RateLimited => "rate limited",
                 WaitReason::Backoff => "backing off",
-                WaitReason::Pace => "pacing",
+                WaitReason::Pacing => "pacing",
             };
             (left >= WAIT_MIN).then_some(Wait { secs: left.as_secs_f64().ceil() as u64, why })
         });

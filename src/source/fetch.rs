@@ -113,7 +113,7 @@ async fn insist<T>(
                 if !is_passing(rejection.status) || attempts >= PASSING_ATTEMPTS_MAX {
                     return Ok(Fetched::Rejected(rejection));
                 }
-                wire.gate.nap(waits.next_wait(wire.gate.rng().share())).await?;
+                wire.gate.retry_delay(waits.next_wait(wire.gate.rng().share())).await?;
                 continue;
             }
             Err(Outcome::Redirected { status, location }) => {
@@ -130,7 +130,7 @@ async fn insist<T>(
         if attempts >= attempts_max(&failure, can_shrink).min(wire.attempts_max) {
             return Ok(Fetched::Failed { last: failure, attempts });
         }
-        match wire.gate.nap(waits.next_wait(wire.gate.rng().share())).await {
+        match wire.gate.retry_delay(waits.next_wait(wire.gate.rng().share())).await {
             // A service that nobody has reached is what there is to tell, and not the deadline.
             Err(Stop::Deadline { .. }) if !wire.counters.has_answers() => {
                 return Ok(Fetched::Failed { last: failure, attempts });

@@ -1,10 +1,9 @@
-//! The service's rate limit, as one process hands it to the next.
-
-use std::time::Duration;
+//! The request rate, as one process stores it for the next.
 
 use serde::{Deserialize, Serialize};
 
-use super::gate::Pace;
+/// A stored rate is valid for 30 days: nightly and weekly runs start at it, and pacing corrects it.
+const VALID_MS: i64 = 30 * 24 * 3_600_000;
 
 /// The rate at which the service was found to answer, as kept between runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,9 +15,8 @@ pub struct LearnedRate {
 }
 
 impl LearnedRate {
-    /// The rate that is left of it: an old measure binds less, and none at all after a day.
-    pub(super) fn aged(self, now_ms: i64) -> Option<f64> {
-        let age_ms = u64::try_from(now_ms.saturating_sub(self.measured_ms)).unwrap_or(0);
-        Pace::aged(self.requests_per_sec?, Duration::from_millis(age_ms))
+    /// The rate, unless it is too old to start from.
+    pub(super) fn valid(self, now_ms: i64) -> Option<f64> {
+        self.requests_per_sec.filter(|_| now_ms.saturating_sub(self.measured_ms) < VALID_MS)
     }
 }

@@ -138,7 +138,7 @@ impl Inner {
 
     async fn nap(&self) -> Result<(), Stop> {
         let wait = self.backoff.series().next_wait(self.wire.gate.rng().share());
-        self.wire.gate.nap(wait).await
+        self.wire.gate.retry_delay(wait).await
     }
 
     /// Whether a 404 may mean an empty result: something in this run must have shown that the list exists. That is a page; or, of a

@@ -15,7 +15,7 @@ use super::{
     download::{DownloadRequest, DownloadSink, Downloaded},
     ends::TokenLives,
     error::{SourceError, Stop},
-    gate::{Gate, GateState, Limits, Machine, Pace},
+    gate::{Gate, GateState, Limits, RequestRate},
     inner::Inner,
     learned_rate::LearnedRate,
     probe::Probe,
@@ -52,14 +52,13 @@ impl Source {
             deadline: settings.deadline,
             requests_max: settings.requests_max,
         };
-        let pace = Pace::new(learned.aged(settings.clock.now_ms()), settings.requests_per_sec_max);
-        let machine = Machine { clock: settings.clock.clone(), rng: settings.rng.clone() };
-        let mut state = GateState::new(limits, pace, settings.backoff);
+        let rate = RequestRate::new(learned.valid(settings.clock.now_ms()), settings.requests_per_sec_max);
+        let mut state = GateState::new(limits, rate, settings.backoff);
         if let Some(wait) = settings.not_before {
             let now = Instant::now();
-            state.close_until(now + wait, now);
+            state.block_until(now + wait, now);
         }
-        let gate = Gate::new(state, account, stop, machine);
+        let gate = Gate::new(state, account, stop, settings.clock.clone(), settings.rng.clone());
         let inner = Inner {
             base_url: client::base_url(&settings)?,
             wire: Wire::new(&settings, gate)?,
@@ -126,7 +125,7 @@ impl Source {
 
     /// Waits as long as the service is to be left alone.
     pub async fn until_open(&self) {
-        self.inner.wire.gate.until_open().await;
+        self.inner.wire.gate.until_unblocked().await;
     }
 
     /// Sends one person: `body` is the JSON of an upsert. `may_repeat`: what the service may have taken may be sent once more.
@@ -151,7 +150,7 @@ impl Source {
 
     /// Waits before something is tried again. An error: the run is to end.
     pub async fn nap(&self, wait: Duration) -> Result<(), Stop> {
-        self.inner.wire.gate.nap(wait).await
+        self.inner.wire.gate.retry_delay(wait).await
     }
 
     /// Whether a list has answered with a page: then this is the service, and it accepts the key.
@@ -181,17 +180,17 @@ impl Source {
 
     /// Before this time nothing may be sent, because the service said so: epoch milliseconds by this machine's clock.
     pub fn told_until_ms(&self) -> Option<i64> {
-        self.inner.wire.gate.told_until_ms()
+        self.inner.wire.gate.retry_after_until_ms()
     }
 
     /// Whether the service took a request, and refused none since.
     pub fn takes_requests(&self) -> bool {
-        self.inner.wire.gate.is_open()
+        self.inner.wire.gate.is_accepting()
     }
 
     /// Sees each such time as soon as the service names it.
     pub fn told(&self) -> watch::Receiver<Option<i64>> {
-        self.inner.wire.gate.told()
+        self.inner.wire.gate.watch_retry_after()
     }
 
     /// What is known of the service's rate limit, to be handed to the next run.

@@ -98,7 +98,7 @@ impl Inner {
                         return Err(SourceError::Forbidden { status, message, url: call.shown, is_html });
                     }
                     self.check_key_for_users().await?;
-                    self.wire.gate.nap(waits.next_wait(self.wire.gate.rng().share())).await?;
+                    self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().share())).await?;
                     continue;
                 }
                 Called::Answered { status, message, is_html, .. } => match status {
@@ -118,7 +118,7 @@ impl Inner {
             if attempts >= ATTEMPTS_MAX {
                 return Err(failure.give_up(call.shown, attempts));
             }
-            self.wire.gate.nap(waits.next_wait(self.wire.gate.rng().share())).await?;
+            self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().share())).await?;
         }
     }
 
@@ -133,7 +133,7 @@ impl Inner {
                 Err(stop) => return sent.stopped(stop),
                 Ok(Called::Later) if sent.unclear == 0 => return Ok(Upserted::Later),
                 Ok(Called::Later) => {
-                    self.wire.gate.until_open().await;
+                    self.wire.gate.until_unblocked().await;
                     continue;
                 }
                 Ok(Called::Interrupted(stop)) => return Ok(Upserted::Interrupted { stop }),
@@ -170,7 +170,7 @@ impl Inner {
             if attempts >= ATTEMPTS_MAX {
                 return Ok(sent.given_up(failure));
             }
-            if let Err(stop) = self.wire.gate.nap(waits.next_wait(self.wire.gate.rng().share())).await {
+            if let Err(stop) = self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().share())).await {
                 return sent.stopped(stop);
             }
         }

@@ -14,10 +14,10 @@ pub struct Waiting {
 /// Why a request is not sent at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// The service named a time (`Retry-After`).
-    Told,
-    /// Our own backoff after a refusal or a failure.
+    /// The service sent `Retry-After`.
+    RateLimited,
+    /// Backoff after a 429 without `Retry-After`, or before a retry.
     Backoff,
-    /// The learned rate, or the ceiling of the settings.
-    Pace,
+    /// The request rate, or its configured ceiling.
+    Pacing,
 }

@@ -174,7 +174,7 @@ impl Walk {
         if let Err(cause) = self.guards.page(&envelope) {
             let reason = cause.to_string();
             self.guards.looped(cause)?;
-            // A page full of rows of one millisecond leads to itself; the largest page has the best chance to get past.
+            // A page full of rows of one millisecond leads to itself; the largest page has the best rng to get past.
             self.size.widen(self.request.scope.stream.page_rows_max());
             return Ok(self.restarted("a page token came twice", reason));
         }

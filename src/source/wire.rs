@@ -249,11 +249,11 @@ impl Wire {
                 *self.refusal_form.lock().unwrap_or_else(PoisonError::into_inner) = Some(form);
             }
             if told.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
-                permit.refused(status.as_u16(), told);
+                permit.rate_limited(status.as_u16(), told);
                 return Heard::Later;
             }
         }
-        permit.admitted();
+        permit.accepted();
         Heard::Answer(response)
     }
 

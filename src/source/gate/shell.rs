@@ -1,4 +1,4 @@
-//! The gate's asynchronous part: waits for the state machine, books the waits, and gives permits. Decides nothing.
+//! The asynchronous part of the gate: queues callers, sleeps, and books waits. It decides nothing.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,22 +11,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Decision, GateState, Halt, Ticket};
+use super::{Decision, GateState, StopCause, Ticket};
 use crate::{
     clock::Clock,
     model::{Activity, Rng, TimeAccount, format_ms},
     source::{Stop, WaitReason, Waiting},
 };
 
-/// A wait of this length is worth a log line of its own; shorter ones are counted in the report.
-const WAIT_WORTH_A_WARNING: Duration = Duration::from_secs(60);
-
-/// What a gate takes from this machine: a clock that only stamps, and jitter.
-#[derive(Clone, Debug, Default)]
-pub(in crate::source) struct Machine {
-    pub clock: Clock,
-    pub rng: Rng,
-}
+/// A wait of this length gets a warning; shorter ones are counted in the report.
+const WARNED_WAIT: Duration = Duration::from_secs(60);
 
 /// The gate; clones are the same gate.
 #[derive(Clone, Debug)]
@@ -37,66 +30,85 @@ pub(in crate::source) struct Gate {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<GateState>,
+    /// Callers wait here in the order of their calls; only the first asks the state machine.
+    queue: tokio::sync::Mutex<()>,
     changed: Notify,
     account: TimeAccount,
     stop: CancellationToken,
-    machine: Machine,
-    /// Until when the service is to be left alone, by its latest word: epoch milliseconds.
-    told: watch::Sender<Option<i64>>,
+    clock: Clock,
+    rng: Rng,
+    /// The end of the latest `Retry-After`, epoch milliseconds.
+    retry_after_ms: watch::Sender<Option<i64>>,
 }
 
 impl Gate {
-    pub fn new(state: GateState, account: TimeAccount, stop: CancellationToken, machine: Machine) -> Self {
-        let (state, changed, told) = (Mutex::new(state), Notify::new(), watch::Sender::new(None));
-        Self { shared: Arc::new(Shared { state, changed, account, stop, machine, told }) }
+    pub fn new(state: GateState, account: TimeAccount, stop: CancellationToken, clock: Clock, rng: Rng) -> Self {
+        let (state, queue, changed) = (Mutex::new(state), tokio::sync::Mutex::default(), Notify::new());
+        let retry_after_ms = watch::Sender::new(None);
+        Self { shared: Arc::new(Shared { state, queue, changed, account, stop, clock, rng, retry_after_ms }) }
     }
 
-    /// Sees each time that the service names, as epoch milliseconds by this machine's clock.
-    pub fn told(&self) -> watch::Receiver<Option<i64>> {
-        self.shared.told.subscribe()
+    /// Receives the end of every `Retry-After`, epoch milliseconds by this machine's clock.
+    pub fn watch_retry_after(&self) -> watch::Receiver<Option<i64>> {
+        self.shared.retry_after_ms.subscribe()
     }
 
-    /// Before this time nothing may be sent, because the service said so: epoch milliseconds.
-    pub fn told_until_ms(&self) -> Option<i64> {
+    /// The end of the `Retry-After` in force: epoch milliseconds.
+    pub fn retry_after_until_ms(&self) -> Option<i64> {
         let now = Instant::now();
-        let until = self.state().told_until().filter(|until| *until > now)?;
-        Some(self.epoch_ms(until, now))
+        let waiting = self.state().block?.waiting;
+        let is_retry_after = waiting.why == WaitReason::RateLimited && waiting.until > now;
+        is_retry_after.then(|| self.epoch_ms(waiting.until, now))
     }
 
-    /// Waits until a request may be sent, which is then to be done at once: nothing may be awaited in between.
+    /// Waits until a request may be sent, first come, first served. The caller sends it at once, without another await.
     pub async fn permit(&self) -> Result<Permit, Stop> {
+        let _first = self.shared.queue.lock().await;
         loop {
-            if let Some(permit) = self.permit_or_closed(true).await? {
+            if let Some(permit) = self.permit_unless_blocked().await? {
                 return Ok(permit);
             }
+            self.until_unblocked().await;
         }
     }
 
-    /// The same, but `None` as soon as the service is to be left alone: for whoever must not stand there with a note of having sent
-    /// something. [`Gate::until_open`] then waits.
+    /// Returns `None` as soon as the gate is blocked. For callers that have recorded a request and must not keep that record for hours.
     pub async fn permit_if_open(&self) -> Result<Option<Permit>, Stop> {
-        self.permit_or_closed(false).await
+        let mut first = std::pin::pin!(self.shared.queue.lock());
+        let _first = loop {
+            let mut changed = std::pin::pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
+            if self.state().blocked(Instant::now()).is_some() {
+                break None;
+            }
+            tokio::select! {
+                biased;
+                first = &mut first => break Some(first),
+                () = changed => {}
+            }
+        };
+        self.permit_unless_blocked().await
     }
 
-    async fn permit_or_closed(&self, waits: bool) -> Result<Option<Permit>, Stop> {
+    async fn permit_unless_blocked(&self) -> Result<Option<Permit>, Stop> {
         loop {
             if self.shared.stop.is_cancelled() {
                 return Err(Stop::Cancelled);
             }
-            // Registered before asking, so that no change between asking and waiting is missed.
+            // Registered before asking, so that no change in between is missed.
             let mut changed = std::pin::pin!(self.shared.changed.notified());
             changed.as_mut().enable();
             let now = Instant::now();
-            let decision = self.state().ask(now);
-            let (until, why) = match decision {
-                Decision::Go(ticket) => return Ok(Some(Permit { gate: self.clone(), ticket: Some(ticket) })),
-                Decision::Stop(halt) => return Err(self.stop_of(halt, now)),
-                Decision::Wait(waiting) if !waits && waiting.why != WaitReason::Pace => return Ok(None),
-                Decision::Wait(waiting) => (Some(waiting.until), Some(waiting.why)),
-                Decision::Crowded => (self.state().deadline(), None),
+            let decision = self.state().try_acquire(now);
+            let (until, _booked) = match decision {
+                Decision::Send(ticket) => return Ok(Some(Permit { gate: self.clone(), ticket: Some(ticket) })),
+                Decision::Stop(cause) => return Err(self.stop_of(cause, now)),
+                Decision::Wait(Waiting { until, why: WaitReason::Pacing }) => {
+                    (Some(until), Some(self.shared.account.enter(Activity::ChoseToWait)))
+                }
+                Decision::Wait(_) => return Ok(None),
+                Decision::Full => (self.state().limits.deadline, None),
             };
-            // Waiting for others to come back is neither told nor chosen.
-            let _booked = why.map(|why| self.shared.account.enter(activity(why)));
             tokio::select! {
                 biased;
                 () = self.shared.stop.cancelled() => return Err(Stop::Cancelled),
@@ -106,18 +118,14 @@ impl Gate {
         }
     }
 
-    /// Waits as long as the service is to be left alone. Not a permit, and no promise of one: whoever must write something down
-    /// before a request does not do so hours ahead. A wait that [`Gate::permit`] would refuse is not begun.
-    pub async fn until_open(&self) {
+    /// Waits for the end of a block. It gives no permit, and does not begin a wait that [`Gate::permit`] would refuse.
+    pub async fn until_unblocked(&self) {
         loop {
-            let now = Instant::now();
-            let waiting = {
-                let state = self.state();
-                let told = state.waiting(now).filter(|waiting| waiting.why != WaitReason::Pace);
-                told.filter(|waiting| matches!(state.wait(now, *waiting), Decision::Wait(_)))
-            };
-            let Some(Waiting { until, why }) = waiting else { return };
-            let _booked = self.shared.account.enter(activity(why));
+            let blocked = self.state().blocked(Instant::now());
+            let Some(Decision::Wait(Waiting { until, why })) = blocked else { return };
+            let is_retry_after = why == WaitReason::RateLimited;
+            let activity = if is_retry_after { Activity::ToldToWait } else { Activity::ChoseToWait };
+            let _booked = self.shared.account.enter(activity);
             tokio::select! {
                 biased;
                 () = self.shared.stop.cancelled() => return,
@@ -126,14 +134,14 @@ impl Gate {
         }
     }
 
-    /// Waits before asking again for something that failed. Not a wait for the gate: only the caller waits.
-    pub async fn nap(&self, wait: Duration) -> Result<(), Stop> {
+    /// Waits before the caller retries one request. Other callers are not delayed.
+    pub async fn retry_delay(&self, wait: Duration) -> Result<(), Stop> {
         let now = Instant::now();
         let until = now + wait;
-        if let Decision::Stop(halt) = self.state().wait(now, Waiting { until, why: WaitReason::Backoff }) {
-            return Err(self.stop_of(halt, now));
+        if let Decision::Stop(cause) = self.state().wait(now, Waiting { until, why: WaitReason::Backoff }) {
+            return Err(self.stop_of(cause, now));
         }
-        let _nap = Nap::begin(self, until);
+        self.state().retry_at = Some(until);
         let _booked = self.shared.account.enter(Activity::ChoseToWait);
         tokio::select! {
             biased;
@@ -142,52 +150,55 @@ impl Gate {
         }
     }
 
-    /// Does something for as long as the run may go on: until it is done, cancelled or past the deadline.
+    /// Runs this work until it is done, cancelled or past the deadline.
     pub async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
-        let deadline = self.state().deadline();
+        let deadline = self.state().limits.deadline;
         tokio::select! {
             biased;
             () = self.shared.stop.cancelled() => Err(Stop::Cancelled),
             done = work => Ok(done),
-            () = sleep_to(deadline) => Err(Stop::Deadline { until_ms: self.shared.machine.clock.now_ms() }),
+            () = sleep_to(deadline) => Err(Stop::Deadline { until_ms: self.shared.clock.now_ms() }),
         }
     }
 
-    /// Whether the service took a request, and refused none since.
-    pub fn is_open(&self) -> bool {
-        self.state().is_open()
+    /// Returns true if the service accepted a request and has not sent a 429 since.
+    pub fn is_accepting(&self) -> bool {
+        self.state().is_accepting
     }
 
+    /// What the whole process waits for.
     pub fn waiting(&self) -> Option<Waiting> {
         self.state().waiting(Instant::now())
     }
 
-    /// The learned rate, and whether this run has changed it.
+    /// The rate to store, and whether this process changed it.
     pub fn learned(&self) -> (Option<f64>, bool) {
-        self.state().learned()
+        self.state().rate.learned()
     }
 
     pub fn account(&self) -> &TimeAccount {
         &self.shared.account
     }
 
-    /// Where jitter comes from.
+    /// The source of jitter.
     pub fn rng(&self) -> &Rng {
-        &self.shared.machine.rng
+        &self.shared.rng
     }
 
-    fn stop_of(&self, halt: Halt, now: Instant) -> Stop {
-        match halt {
-            Halt::Deadline { until } => Stop::Deadline { until_ms: self.epoch_ms(until, now) },
-            Halt::Budget { requests } => Stop::Budget { requests },
-            Halt::Patience { until, told } => Stop::Patience { until_ms: self.epoch_ms(until, now), told },
+    fn stop_of(&self, cause: StopCause, now: Instant) -> Stop {
+        match cause {
+            StopCause::Deadline { until } => Stop::Deadline { until_ms: self.epoch_ms(until, now) },
+            StopCause::Budget { requests } => Stop::Budget { requests },
+            StopCause::Patience { until, is_retry_after } => {
+                Stop::Patience { until_ms: self.epoch_ms(until, now), told: is_retry_after }
+            }
         }
     }
 
-    /// A moment of the monotonic clock in epoch milliseconds of this machine's clock.
+    /// Converts an instant to epoch milliseconds by this machine's clock.
     fn epoch_ms(&self, at: Instant, now: Instant) -> i64 {
         let ahead_ms = at.saturating_duration_since(now).as_millis();
-        self.shared.machine.clock.now_ms().saturating_add(i64::try_from(ahead_ms).unwrap_or(i64::MAX))
+        self.shared.clock.now_ms().saturating_add(i64::try_from(ahead_ms).unwrap_or(i64::MAX))
     }
 
     fn state(&self) -> MutexGuard<'_, GateState> {
@@ -196,7 +207,7 @@ impl Gate {
     }
 }
 
-/// The permission to send one request; dropping it says that the request is over.
+/// The permission to send one request; dropping it ends the request.
 #[derive(Debug)]
 pub(in crate::source) struct Permit {
     gate: Gate,
@@ -205,31 +216,30 @@ pub(in crate::source) struct Permit {
 }
 
 impl Permit {
-    /// The service took the request. To be called as soon as that is known: others may be waiting for it.
-    pub fn admitted(&self) {
+    /// The service accepted the request. Called as soon as the status is known: other callers may wait for it.
+    pub fn accepted(&self) {
         if let Some(ticket) = &self.ticket {
-            self.gate.state().admitted(ticket, Instant::now());
+            self.gate.state().accepted(ticket, Instant::now());
         }
         self.gate.shared.changed.notify_waiters();
     }
 
-    /// The service refused the request for now. To be called as soon as that is known: nobody else may ask.
-    pub fn refused(&self, status: u16, told: Option<Duration>) {
-        let now = Instant::now();
-        let random = self.gate.rng().share();
-        let refused =
-            self.ticket.as_ref().and_then(|ticket| self.gate.state().refused(ticket, now, told, status == 429, random));
-        if let Some(waiting) = refused {
-            let until_ms = self.gate.epoch_ms(waiting.until, now);
-            let why = if waiting.why == WaitReason::Told { "rate limited" } else { "backing off" };
-            if waiting.why == WaitReason::Told {
-                self.gate.shared.told.send_replace(Some(until_ms));
+    /// The service answered 429, or 503 with `Retry-After`. Called as soon as the status is known: nobody may send meanwhile.
+    pub fn rate_limited(&self, status: u16, retry_after: Option<Duration>) {
+        let Some(ticket) = &self.ticket else { return };
+        let (now, random) = (Instant::now(), self.gate.rng().share());
+        let waiting = self.gate.state().rate_limited(ticket, now, retry_after, status == 429, random);
+        if let Some(Waiting { until, why }) = waiting {
+            let until_ms = self.gate.epoch_ms(until, now);
+            let is_retry_after = why == WaitReason::RateLimited;
+            if is_retry_after {
+                self.gate.shared.retry_after_ms.send_replace(Some(until_ms));
             }
-            let (until, wait) = (format_ms(until_ms), waiting.until.saturating_duration_since(now));
-            // Short waits are ordinary: the progress and the run's report count them.
-            match wait >= WAIT_WORTH_A_WARNING {
-                true => tracing::warn!(status, until, wait_secs = wait.as_secs(), "{why}"),
-                false => tracing::debug!(status, until, wait_ms = wait.as_millis(), "{why}"),
+            let message = if is_retry_after { "rate limited" } else { "backing off" };
+            let (until, wait) = (format_ms(until_ms), until.saturating_duration_since(now));
+            match wait >= WARNED_WAIT {
+                true => tracing::warn!(status, until, wait_secs = wait.as_secs(), "{message}"),
+                false => tracing::debug!(status, until, wait_ms = wait.as_millis(), "{message}"),
             }
         }
         self.gate.shared.changed.notify_waiters();
@@ -239,28 +249,9 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.gate.state().released(ticket);
+            self.gate.state().release(ticket);
         }
         self.gate.shared.changed.notify_waiters();
-    }
-}
-
-/// A nap as the gate knows it, also if it is cut short.
-struct Nap<'a> {
-    gate: &'a Gate,
-    until: Instant,
-}
-
-impl<'a> Nap<'a> {
-    fn begin(gate: &'a Gate, until: Instant) -> Self {
-        gate.state().nap_begins(until);
-        Self { gate, until }
-    }
-}
-
-impl Drop for Nap<'_> {
-    fn drop(&mut self) {
-        self.gate.state().nap_ends(self.until);
     }
 }
 
@@ -270,13 +261,3 @@ async fn sleep_to(until: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
-
-fn activity(why: WaitReason) -> Activity {
-    match why {
-        WaitReason::Told => Activity::ToldToWait,
-        WaitReason::Backoff | WaitReason::Pace => Activity::ChoseToWait,
-    }
-}
-
-#[cfg(test)]
-mod tests;

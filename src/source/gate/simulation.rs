@@ -1,246 +1,126 @@
-//! Hours of workers before a gate before a service with a rate limit, in milliseconds: how much of the limit is used, how
-//! often the service has to refuse, and whether anything is sent before its time.
+//! Minutes of requests through real gates, on paused time, to a service with a token bucket: how much of its limit is used, how many
+//! requests get a 429, and that no process sends before its `Retry-After` has passed.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use tokio::time::sleep;
 
-use super::*;
+use super::{tests::*, *};
 
-const WORKERS: usize = 4;
-
-/// A token bucket: `rate` tokens a second, at most `burst` saved up.
+/// A service with a rate limit, and what it counted.
+#[derive(Debug)]
 struct Service {
     rate: f64,
     burst: f64,
     tokens: f64,
-    filled_at: Duration,
-    /// What a refusal says about when to come back.
+    filled_at: Instant,
     retry_after: Option<Duration>,
+    /// Until when each process must not send.
+    blocked_until: Vec<Instant>,
+    accepted: Vec<f64>,
+    rate_limited: f64,
+}
+
+type Shared = Arc<Mutex<Service>>;
+
+fn service(rate: f64, burst: f64, retry_after: Option<Duration>, processes: usize) -> Shared {
+    let now = Instant::now();
+    let (blocked_until, accepted) = (vec![now; processes], vec![0.0; processes]);
+    let (tokens, filled_at, rate_limited) = (burst, now, 0.0);
+    Arc::new(Mutex::new(Service { rate, burst, tokens, filled_at, retry_after, blocked_until, accepted, rate_limited }))
+}
+
+/// Four workers of each process send for a while, at up to twice the limit. Returns the share of the limit that was used, and the rate
+/// that the first process learned.
+async fn run(service: &Shared, stored: Option<f64>, secs: f64) -> (f64, Option<f64>) {
+    let (rate, processes) = {
+        let mut service = service.lock().unwrap();
+        (service.rate_limited, service.accepted) = (0.0, vec![0.0; service.accepted.len()]);
+        (service.rate, service.accepted.len())
+    };
+    let gates: Vec<Gate> = (0..processes).map(|_| gate(state(limits(), stored, None)).0).collect();
+    let mut tasks = tokio::task::JoinSet::new();
+    for (process, gate) in gates.iter().enumerate() {
+        (0..4).for_each(|_| drop(tasks.spawn(work(gate.clone(), Arc::clone(service), process, (2.0 / rate).min(0.2)))));
+    }
+    sleep(Duration::from_secs_f64(secs)).await;
+    assert!(tasks.try_join_next().is_none(), "a worker failed");
+    let accepted: f64 = service.lock().unwrap().accepted.iter().sum();
+    (accepted / secs / service.lock().unwrap().rate, gates[0].learned().0)
+}
+
+async fn work(gate: Gate, service: Shared, process: usize, latency: f64) {
+    let travel = || sleep(Duration::from_secs_f64(latency * (0.25 + gate.rng().share() / 2.0)));
+    while let Ok(permit) = gate.permit().await {
+        assert!(Instant::now() >= service.lock().unwrap().blocked_until[process], "sent before Retry-After had passed");
+        travel().await;
+        let refused = service.lock().unwrap().refuses(process);
+        travel().await;
+        let Some(retry_after) = refused else {
+            permit.accepted();
+            continue;
+        };
+        service.lock().unwrap().blocked_until[process] = Instant::now() + retry_after.unwrap_or_default();
+        permit.rate_limited(429, retry_after);
+    }
 }
 
 impl Service {
-    fn admits(&mut self, at: Duration) -> bool {
-        let secs = at.saturating_sub(self.filled_at).as_secs_f64();
-        self.tokens = (self.tokens + secs * self.rate).min(self.burst);
-        self.filled_at = at;
-        let admits = self.tokens >= 1.0;
-        if admits {
-            self.tokens -= 1.0;
+    /// Takes a token. Returns the 429's `Retry-After` if there is none.
+    fn refuses(&mut self, process: usize) -> Option<Option<Duration>> {
+        let now = Instant::now();
+        self.tokens = (self.tokens + (now - self.filled_at).as_secs_f64() * self.rate).min(self.burst);
+        self.filled_at = now;
+        if self.tokens < 1.0 {
+            self.rate_limited += 1.0;
+            return Some(self.retry_after);
         }
-        admits
+        self.tokens -= 1.0;
+        self.accepted[process] += 1.0;
+        None
     }
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    Ask { worker: usize },
-    Arrive { worker: usize },
-    Answer { worker: usize, admitted: bool },
-}
-
-#[derive(Default)]
-struct Outcome {
-    admitted: u64,
-    refused: u64,
-    sent_while_closed: u64,
-}
-
-/// A small linear congruential generator: the same run every time.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
-/// Runs the workers from 0 to `end` and counts what came in from `count_from` on.
-fn simulate(
-    gate: &mut GateState,
-    service: &mut Service,
-    latency: Duration,
-    count_from: Duration,
-    end: Duration,
-) -> Outcome {
-    let start = Instant::now();
-    let mut random = Random(7);
-    let mut tickets: Vec<Option<Ticket>> = (0..WORKERS).map(|_| None).collect();
-    let mut parked: Vec<usize> = Vec::new();
-    let mut events = BinaryHeap::new();
-    let mut order = 0_u64;
-    let mut outcome = Outcome::default();
-    let mut closed_until = Duration::ZERO;
-    let mut later = |events: &mut BinaryHeap<_>, at: Duration, event: Event| {
-        order += 1;
-        events.push(Reverse((at, order, event)));
-    };
-    (0..WORKERS).for_each(|worker| later(&mut events, Duration::ZERO, Event::Ask { worker }));
-    while let Some(Reverse((at, _, event))) = events.pop() {
-        if at > end {
-            break;
-        }
-        let counts = u64::from(at >= count_from);
-        match event {
-            Event::Ask { worker } => match gate.ask(start + at) {
-                Decision::Go(ticket) => {
-                    tickets[worker] = Some(ticket);
-                    outcome.sent_while_closed += u64::from(at < closed_until);
-                    let travel = latency.mul_f64(0.5 * (0.5 + random.next()));
-                    later(&mut events, at + travel, Event::Arrive { worker });
-                }
-                // A timer's millisecond late, at most.
-                Decision::Wait(waiting) => {
-                    let until = waiting.until - start + Duration::from_micros((random.next() * 1_000.0) as u64);
-                    later(&mut events, until, Event::Ask { worker });
-                }
-                Decision::Crowded => parked.push(worker),
-                Decision::Stop(halt) => panic!("stopped: {halt:?}"),
-            },
-            Event::Arrive { worker } => {
-                let admitted = service.admits(at);
-                let travel = latency.mul_f64(0.5 * (0.5 + random.next()));
-                later(&mut events, at + travel, Event::Answer { worker, admitted });
-            }
-            Event::Answer { worker, admitted } => {
-                let ticket = tickets[worker].take().expect("an answer has a request");
-                if admitted {
-                    outcome.admitted += counts;
-                    gate.admitted(&ticket, start + at);
-                } else {
-                    outcome.refused += counts;
-                    let closed = gate.refused(&ticket, start + at, service.retry_after, true, random.next());
-                    closed_until = closed.map_or(closed_until, |closed| closed.until - start);
-                }
-                gate.released(ticket);
-                later(&mut events, at, Event::Ask { worker });
-                parked.drain(..).for_each(|worker| later(&mut events, at, Event::Ask { worker }));
-            }
-        }
-    }
-    outcome
-}
-
-fn fresh_gate(learned: Option<f64>) -> GateState {
-    let limits =
-        Limits { in_flight_max: WORKERS, patience: Duration::from_secs(3600), deadline: None, requests_max: None };
-    GateState::new(limits, Pace::new(learned, None), Backoff::default())
-}
-
-/// Fast enough for the workers to exceed the limit twice over.
-fn latency(rate: f64) -> Duration {
-    Duration::from_secs_f64((WORKERS as f64 / rate / 2.0).min(0.2))
-}
-
-/// A service of `rate` requests a second, used for ten minutes after two minutes to settle. Returns the share of the limit
-/// that was used and the share of requests that were refused.
-fn steady_state(rate: f64, burst: f64, retry_after: Option<Duration>, learned: Option<f64>) -> (f64, f64) {
-    let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };
-    let (settle, measure) = (Duration::from_secs(120), Duration::from_secs(600));
-    let outcome = simulate(&mut fresh_gate(learned), &mut service, latency(rate), settle, settle + measure);
-    assert_eq!(outcome.sent_while_closed, 0, "limit {rate}/s: sent before its time");
-    let asked = (outcome.admitted + outcome.refused) as f64;
-    (outcome.admitted as f64 / (rate * measure.as_secs_f64()), outcome.refused as f64 / asked)
-}
-
-#[test]
-fn p5_nine_tenths_of_a_limit_are_used_and_few_requests_are_refused() {
-    for (rate, refused_max) in [(1.0, 0.04), (10.0, 0.01), (50.0, 0.005), (200.0, 0.005)] {
-        for burst in [2.0_f64.max(rate / 5.0), rate.max(2.0)] {
-            for hint in [None, Some(Duration::from_secs(1))] {
-                let (used, refused) = steady_state(rate, burst, hint, None);
-                let case =
-                    format!("limit {rate}/s, burst {burst}, hint {hint:?}: {used:.3} used, {refused:.4} refused");
-                assert!(used >= 0.9, "{case}");
-                assert!(refused <= refused_max, "{case}");
-            }
+#[tokio::test(start_paused = true)]
+async fn p5_a_limit_is_found_and_the_second_run_uses_it() {
+    let limits = [
+        (1.0, 1.0, 0.8),
+        (1.0, 2.0, 0.95),
+        (10.0, 2.0, 0.9),
+        (10.0, 10.0, 0.95),
+        (50.0, 10.0, 0.95),
+        (99.0, 99.0, 0.95),
+    ];
+    for (limit, used_min) in limits.map(|(rate, burst, used_min)| ((rate, burst), used_min)) {
+        for retry_after in [None, Some(secs(1))] {
+            let service = service(limit.0, limit.1, retry_after, 1);
+            run(&service, None, 20.0).await;
+            assert!(service.lock().unwrap().rate_limited <= 25.0, "{service:?}");
+            let (_, stored) = run(&service, None, 120.0).await;
+            let (used, _) = run(&service, stored, 300.0).await;
+            let limited = service.lock().unwrap().rate_limited / limit.0 / 300.0;
+            let limited_max = if limit.0 > 5.0 { 0.01 } else { 0.1 };
+            assert!(used >= used_min && limited <= limited_max, "{used:.3} used, {limited:.4} limited, {service:?}");
         }
     }
 }
 
-#[test]
-fn p5_a_service_that_saves_nothing_up_is_used_as_well_as_jitter_allows() {
-    // Requests a second apart arrive up to a tenth of a second early or late, and early is too early.
-    let (used, refused) = steady_state(1.0, 1.0, Some(Duration::from_secs(1)), None);
-    assert!(used >= 0.8 && refused <= 0.05, "{used:.3} used, {refused:.4} refused");
-}
-
-#[test]
-fn p5_a_learned_rate_that_is_wrong_by_far_does_no_lasting_harm() {
-    for (rate, learned) in [(50.0, 0.1), (50.0, 5_000.0), (1.0, 1_000.0), (200.0, 1.0)] {
-        let (used, refused) = steady_state(rate, rate.max(2.0), Some(Duration::from_secs(1)), Some(learned));
-        let case = format!("limit {rate}/s, learned {learned}/s: {used:.3} used, {refused:.4} refused");
-        assert!(used >= 0.9 && refused <= 0.04, "{case}");
-    }
-}
-
-#[test]
-fn p5_an_allowance_by_the_window_is_used_up_and_waited_out() {
-    // 1,000 requests in 5 minutes, and a refusal says when the next 5 minutes begin: as an older document has it.
-    let mut gate = fresh_gate(None);
-    let start = Instant::now();
-    let span = Duration::from_secs(300);
-    let (mut at, mut window, mut used, mut refused) = (Duration::ZERO, 0, 0, 0);
-    let mut admitted = 0;
-    while at < span * 12 {
-        match gate.ask(start + at) {
-            Decision::Go(ticket) => {
-                let now_in = at.as_secs() / 300;
-                if now_in != window {
-                    (window, used) = (now_in, 0);
-                }
-                at += Duration::from_millis(25);
-                if used < 1_000 {
-                    used += 1;
-                    admitted += 1;
-                    gate.admitted(&ticket, start + at);
-                } else {
-                    refused += 1;
-                    let next = span * u32::try_from(window + 1).unwrap() - at;
-                    gate.refused(&ticket, start + at, Some(next), true, 0.5);
-                }
-                gate.released(ticket);
-            }
-            Decision::Wait(waiting) => at = waiting.until - start,
-            other => panic!("{other:?}"),
-        }
-    }
-    assert!(admitted >= 12 * 900, "{admitted} of 12,000");
-    assert!(refused <= 24, "{refused} refusals in 12 windows");
-}
-
-/// What a gate that knows nothing yet makes of a service of `rate` requests a second between two moments, in seconds. Returns the
-/// share of the limit that was used, the requests that were refused, and all that in words.
-fn search(rate: f64, burst: f64, from_secs: u64, to_secs: u64) -> (f64, u64, String) {
-    let retry_after = Some(Duration::from_secs(1));
-    let mut service = Service { rate, burst, tokens: burst, filled_at: Duration::ZERO, retry_after };
-    let (from, to) = (Duration::from_secs(from_secs), Duration::from_secs(to_secs));
-    let Outcome { admitted, refused, .. } = simulate(&mut fresh_gate(None), &mut service, latency(rate), from, to);
-    let used = admitted as f64 / (rate * (to - from).as_secs_f64());
-    (used, refused, format!("limit {rate}/s, burst {burst}: {used:.3} used, {refused} refused"))
-}
-
-#[test]
-fn p5_a_limit_is_found_within_half_a_minute() {
-    for (rate, burst) in [(20.0, 4.0), (50.0, 10.0), (50.0, 50.0), (200.0, 40.0)] {
-        let (used, _, case) = search(rate, burst, 30, 60);
-        assert!(used >= 0.9, "{case}");
-    }
-}
-
-#[test]
-fn p5_a_search_is_refused_few_times_however_much_is_saved_up() {
-    for (rate, burst) in
-        [(5.0, 2.0), (10.0, 2.0), (10.0, 10.0), (20.0, 20.0), (50.0, 10.0), (50.0, 50.0), (200.0, 200.0)]
+#[tokio::test(start_paused = true)]
+async fn p5_a_wrong_rate_is_corrected_and_processes_share_a_limit() {
+    // A stored rate that is wrong by far is also a limit that rose or fell since.
+    for (rate, burst, stored, processes) in
+        [(50.0, 50.0, 0.1, 1), (50.0, 10.0, 5_000.0, 1), (5.0, 10.0, 50.0, 1), (30.0, 10.0, 30.0, 3)]
     {
-        let (used, refused, case) = search(rate, burst, 0, 20);
-        assert!(used >= 0.65 && refused <= if rate > 5.0 { 5 } else { 8 }, "{case}");
-    }
-}
-
-#[test]
-fn p5_a_limit_above_which_little_is_saved_up_is_found_by_one_refusal_after_the_burst() {
-    for (rate, burst) in [(20.0, 4.0), (50.0, 10.0), (200.0, 40.0)] {
-        let (used, refused, case) = search(rate, burst, 10, 20);
-        assert!(used >= 0.95 && refused == 0, "{case}");
+        for retry_after in [None, Some(secs(1))] {
+            let service = service(rate, burst, retry_after, processes);
+            let (used, learned) = run(&service, Some(stored), 500.0).await;
+            let ratio = learned.unwrap() * processes as f64 / rate;
+            let least = service
+                .lock()
+                .unwrap()
+                .accepted
+                .iter()
+                .fold(f64::MAX, |least, some| least.min(*some / used / rate / 500.0));
+            assert!(used >= 0.7 && (0.6..1.6).contains(&ratio), "{used:.3} used, {learned:?}, {service:?}");
+            assert!(least >= 0.7 / processes as f64, "{least:.2}, {service:?}");
+        }
     }
 }

@@ -1,0 +1,142 @@
+//! The request rate: additive increase, multiplicative decrease (AIMD), spent by a token bucket. Pure: callers pass the time in.
+//!
+//! There is no pacing before the first 429. That 429 sets the rate to a share of the measured one, and the rate grows fast until
+//! pacing itself leads to a 429 (slow start). From then on each 429 takes a tenth off, and each second adds a little. Growth is slow
+//! near the limit last met and fast away from it, so that a limit that was raised is found within a minute or two.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// No rate is lower, in requests per second.
+const RATE_MIN: f64 = 1.0 / 60.0;
+/// No rate is higher.
+const RATE_MAX: f64 = 10_000.0;
+/// The first rate, as a share of the measured one.
+const MEASURED_SHARE: f64 = 0.85;
+/// Multiplicative decrease at the 429 that ends slow start: what the service had saved up let the rate overshoot.
+const SLOW_START_DECREASE: f64 = 0.6;
+/// Multiplicative decrease at every later 429.
+const DECREASE: f64 = 0.9;
+/// Growth per second in slow start, as a share of the rate.
+const SLOW_START_INCREASE: f64 = 0.2;
+/// Additive increase per second near the limit last met, as a share of that limit.
+const INCREASE: f64 = 0.002;
+/// A rate that differs by this share from the limit last met is near it.
+const NEAR: f64 = 0.05;
+/// Growth per second away from that limit, as a share of the rate.
+const FAST_INCREASE: f64 = 0.05;
+/// Fewer requests measure nothing: another process may have used up what the service allows.
+const MEASURED_MIN: f64 = 5.0;
+/// A request that is late by up to this much, or by one interval, makes the next one due earlier.
+const LATE_MAX: Duration = Duration::from_millis(50);
+
+/// The request rate and its token bucket.
+#[derive(Debug, Default)]
+pub(in crate::source) struct RequestRate {
+    /// Requests per second. `None`: no 429 so far.
+    rate: Option<f64>,
+    /// The rate at the latest 429 that came in spite of pacing.
+    limit: Option<f64>,
+    /// The configured ceiling.
+    rate_max: Option<f64>,
+    /// When the bucket has a token again.
+    token_at: Option<Instant>,
+    /// When the empty bucket last delayed a request.
+    paced_at: Option<Instant>,
+    increased_at: Option<Instant>,
+    /// The first request since the latest decrease, and how many the service accepted since.
+    measured_since: Option<Instant>,
+    measured: f64,
+    /// Whether the latest answer was another one than 429.
+    is_accepted: bool,
+    is_changed: bool,
+}
+
+impl RequestRate {
+    /// A rate that starts at the stored one, if any, and never exceeds the configured ceiling, if any.
+    pub fn new(stored: Option<f64>, rate_max: Option<f64>) -> Self {
+        let rate = stored.filter(|rate| rate.is_finite() && *rate > 0.0).map(|rate| rate.clamp(RATE_MIN, RATE_MAX));
+        Self { rate, limit: rate, rate_max, ..Self::default() }
+    }
+
+    /// The rate to store, and whether this process changed it.
+    pub fn learned(&self) -> (Option<f64>, bool) {
+        (self.rate, self.is_changed)
+    }
+
+    /// When the bucket has a token, if it has none now.
+    pub fn next_token(&mut self, now: Instant) -> Option<Instant> {
+        let at = self.token_at.filter(|at| *at > now)?;
+        self.paced_at = Some(now);
+        Some(at)
+    }
+
+    /// Takes a token for a request that is sent now.
+    pub fn sent(&mut self, now: Instant) {
+        self.measured_since.get_or_insert(now);
+        let rate = self.rate.into_iter().chain(self.rate_max).min_by(f64::total_cmp);
+        let interval = rate.and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok());
+        self.token_at = interval.map(|interval| {
+            // A clock that has just started has no earlier time.
+            let earliest = now.checked_sub(LATE_MAX.min(interval)).unwrap_or(now);
+            self.token_at.map_or(now, |at| at.max(earliest)) + interval
+        });
+    }
+
+    /// The service accepted a request: the rate increases if it is what limits the requests.
+    pub fn accepted(&mut self, now: Instant) {
+        self.is_accepted = true;
+        self.measured += 1.0;
+        let since = self.increased_at.replace(now);
+        let (Some(rate), Some(since)) = (self.rate, since) else { return };
+        if !self.is_pacing(rate, now) {
+            return;
+        }
+        let per_sec = match self.limit {
+            None => rate * SLOW_START_INCREASE,
+            Some(limit) if (rate / limit - 1.0).abs() <= NEAR => limit * INCREASE,
+            Some(_) => rate * FAST_INCREASE,
+        };
+        let secs = now.saturating_duration_since(since).min(recently(rate)).as_secs_f64();
+        self.set(rate + per_sec * secs);
+    }
+
+    /// The service answered 429: the rate decreases.
+    pub fn rate_limited(&mut self, now: Instant) {
+        // Two in a row: the wait was too short, which says nothing about the rate.
+        if !std::mem::take(&mut self.is_accepted) {
+            return;
+        }
+        let rate = match (self.rate.filter(|rate| self.is_pacing(*rate, now)), self.measured_since) {
+            (Some(rate), _) => {
+                let is_slow_start = self.limit.replace(rate).is_none();
+                rate * if is_slow_start { SLOW_START_DECREASE } else { DECREASE }
+            }
+            (None, Some(since)) if self.measured >= MEASURED_MIN => {
+                self.limit = None;
+                self.measured / now.saturating_duration_since(since).as_secs_f64().max(1.0) * MEASURED_SHARE
+            }
+            _ => return,
+        };
+        self.set(rate);
+        self.increased_at = Some(now);
+        (self.measured_since, self.measured) = (None, 0.0);
+    }
+
+    fn set(&mut self, rate: f64) {
+        self.rate = Some(rate.clamp(RATE_MIN, RATE_MAX));
+        self.is_changed = true;
+    }
+
+    /// Returns true if this rate limits the requests, not the ceiling and not the callers.
+    fn is_pacing(&self, rate: f64, now: Instant) -> bool {
+        self.paced_at.is_some_and(|at| now.saturating_duration_since(at) <= recently(rate))
+            && self.rate_max.is_none_or(|max| rate <= max)
+    }
+}
+
+/// Two intervals of this rate, or a second.
+fn recently(rate: f64) -> Duration {
+    Duration::from_secs_f64((2.0 / rate).max(1.0))
+}
